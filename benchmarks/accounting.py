@@ -14,15 +14,19 @@ from benchmarks.harness import Contender
 from benchmarks.report import Line, at_most, unavailable
 from benchmarks.run_dpfl import Ticks, train
 
-RUNS = (("row 3's run, noise planned", 50, common.TAU), ("317 rounds of MNIST, tau 1, noise planned", 317, 1))
+RUNS = (
+    ("row 3's run, noise planned", 50, common.TAU),
+    ("317 rounds of MNIST, tau 1, noise planned", 317, 1),
+)
 
 
 class Stopwatch:
-    """By how much a set of functions makes a run longer: the time that its main thread is inside one of them, waiting included;
-    one called by another of them counts once.
+    """By how much a set of functions makes a run longer: the time that its main thread is inside
+    one of them, waiting included; one called by another of them counts once.
 
-    What another thread does meanwhile makes the run longer only where the main thread waits for it, and that wait is in the
-    sum. Its processor time is kept apart, in `beside`: where every core is busy it comes on top.
+    What another thread does meanwhile makes the run longer only where the main thread waits for it,
+    and that wait is in the sum. Its processor time is kept apart, in `beside`: where every core is
+    busy it comes on top.
     """
 
     def __init__(self) -> None:
@@ -52,13 +56,17 @@ class Stopwatch:
             if getattr(self._here, "inside", False):
                 return function(*arguments, **named)
             main = threading.current_thread() is threading.main_thread()
-            clock, parts = (time.perf_counter, self.parts) if main else (time.thread_time, self.beside)
+            clock, parts = (
+                (time.perf_counter, self.parts) if main else (time.thread_time, self.beside)
+            )
             self._here.inside, start = True, clock()
             try:
                 return function(*arguments, **named)
             finally:
                 self._here.inside = False
-                parts[function.__qualname__] = parts.get(function.__qualname__, 0.0) + clock() - start
+                parts[function.__qualname__] = (
+                    parts.get(function.__qualname__, 0.0) + clock() - start
+                )
 
         return timed
 
@@ -76,7 +84,10 @@ def watch() -> Stopwatch:
         (accounts.Accounts, ("remaining", "meter", "spent", "statement")),
         (accounts.Meter, ("at_most",)),
         (ClientRunner, ("_paid", "_release_name", "_randomness", "_debit", "_await")),
-        (Ledger, ("open", "read", "close", "epoch", "spent", "remaining", "debit", "epsilon", "_flush")),
+        (
+            Ledger,
+            ("open", "read", "close", "epoch", "spent", "remaining", "debit", "epsilon", "_flush"),
+        ),
         (Accountant, ("epsilon",)),
     ):
         for name in names:
@@ -88,7 +99,10 @@ def share(rounds: int, tau: int) -> Iterator[dict[str, Any]]:
     federation = common.federation()
     stopwatch = watch()
     algorithm = dpfl.algorithms.fedavg_dp(
-        tau=tau, sampling_rate=common.sampling_rate(federation.sizes[0]), clip=common.CLIP, rate=common.RATE
+        tau=tau,
+        sampling_rate=common.sampling_rate(federation.sizes[0]),
+        clip=common.CLIP,
+        rate=common.RATE,
     )
     yield {}
     while True:
@@ -122,5 +136,7 @@ def run(bench) -> list[Line]:
         most = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in parts)
         sums = f"{found.median('accounting'):.2f} s of {found.median('seconds'):.1f} s"
         note = f"{sums}: {most}; beside it {found.median('beside'):.2f} s of the ledger's thread"
-        lines.append(Line.of(8, title, "accounting / run", found.values("percent"), at_most(2), " %", note))
+        lines.append(
+            Line.of(8, title, "accounting / run", found.values("percent"), at_most(2), " %", note)
+        )
     return lines

@@ -1,4 +1,6 @@
-"""Row 3 once more, against the peers as a user would first write them: Opacus' guide, and Flower's example with Opacus."""
+"""Row 3 once more, against the peers as a user would first write them: Opacus' guide, and Flower's
+example with Opacus.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,10 @@ from benchmarks.harness import Contender
 from benchmarks.report import Line, at_least
 from benchmarks.whole_run import TRIAL, measured
 
-GOALS = {"Opacus as in its guide": at_least(4.0), "Flower + Opacus as in its example": at_least(10.0)}
+GOALS = {
+    "Opacus as in its guide": at_least(4.0),
+    "Flower + Opacus as in its example": at_least(10.0),
+}
 
 
 def contenders(rounds: int) -> list[Contender]:
@@ -15,8 +20,18 @@ def contenders(rounds: int) -> list[Contender]:
     return [
         Contender("dpfl", "benchmarks.run_dpfl:sample_level", options),
         Contender("dpfl, 2 workers", "benchmarks.run_dpfl:sample_level", {**options, "workers": 2}),
-        Contender("Opacus as in its guide", "benchmarks.run_documented:loop", options, threads, trial=TRIAL),
-        Contender("Flower + Opacus as in its example", "benchmarks.run_flower:simulation", {**options, "mode": "documented"}),
+        Contender(
+            "Opacus as in its guide",
+            "benchmarks.run_documented:loop",
+            options,
+            threads,
+            trial=TRIAL,
+        ),
+        Contender(
+            "Flower + Opacus as in its example",
+            "benchmarks.run_flower:simulation",
+            {**options, "mode": "documented"},
+        ),
     ]
 
 

@@ -17,13 +17,27 @@ ROWS = ((4, CIFAR, 2.0), (5, DIGITS, 3.0))
 def contenders(work: Work, rounds: int) -> list[Contender]:
     options = {"work": asdict(work), "rounds": rounds}
     threads = [{"threads": 1}, {"threads": 2}]
-    formats = [{"memory_format": "contiguous"}, {"memory_format": "channels_last"}][: 1 if work.network == "mlp" else 2]
-    each = partial(Contender, trial={"rounds": 2}, tolerance=1e-4 if work.network == "mlp" else 1e-3)
+    formats = [{"memory_format": "contiguous"}, {"memory_format": "channels_last"}][
+        : 1 if work.network == "mlp" else 2
+    ]
+    each = partial(
+        Contender, trial={"rounds": 2}, tolerance=1e-4 if work.network == "mlp" else 1e-3
+    )
     return [
         each("dpfl", "benchmarks.client_level_dpfl:run", options),
         each("dpfl, 2 workers", "benchmarks.client_level_dpfl:run", {**options, "workers": 2}),
-        each("pfl", "benchmarks.client_level_pfl:run", options, [one | other for one in threads for other in formats]),
-        each("pfl, 2 processes", "benchmarks.client_level_pfl:run", {**options, "processes": 2}, formats),
+        each(
+            "pfl",
+            "benchmarks.client_level_pfl:run",
+            options,
+            [one | other for one in threads for other in formats],
+        ),
+        each(
+            "pfl, 2 processes",
+            "benchmarks.client_level_pfl:run",
+            {**options, "processes": 2},
+            formats,
+        ),
     ]
 
 
@@ -44,10 +58,18 @@ def run(bench) -> list[Line]:
 
 def _against(row: int, work: Work, ours: Measured, peer: Measured, goal: float) -> list[Line]:
     if ours.failed or peer.failed:
-        return [unavailable(row, work.title, f"{peer.name} / {ours.name}", ours.failed or peer.failed)]
+        return [
+            unavailable(row, work.title, f"{peer.name} / {ours.name}", ours.failed or peer.failed)
+        ]
     return [
         peer_over_ours(row, f"{work.title}: a round", ours, peer, at_least(goal), of="round"),
-        peer_over_ours(row, f"{work.title}: {ours.repetitions[0]['rounds']} rounds with start", ours, peer, at_least(goal)),
+        peer_over_ours(
+            row,
+            f"{work.title}: {ours.repetitions[0]['rounds']} rounds with start",
+            ours,
+            peer,
+            at_least(goal),
+        ),
     ]
 
 

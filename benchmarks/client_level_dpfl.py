@@ -32,7 +32,9 @@ def run(work: dict[str, Any], rounds: int, workers: int = 1) -> Iterator[dict[st
 
 
 def _noiseless(job: Work, users: list[Any]) -> str:
-    """The model's change in a round of a few users on whole batches, clipped, without noise and dropout."""
+    """The model's change in a round of a few users on whole batches, clipped, without noise and
+    dropout.
+    """
     module = network(job, dropout=False)
     exact = dpfl.algorithms.ce_fedavg(clip=job.clip, tau=3, rate=CHECK_RATE, batch_size=job.images)
     federation = Federation.from_tensors(few(users), test=few(users)[0])

@@ -1,8 +1,10 @@
-"""The same client-level runs with pfl, as pfl-research's own benchmark for PyTorch puts them together.
+"""The same client-level runs with pfl, as pfl-research's own benchmark for PyTorch puts them
+together.
 
-Several processes as its guide to distributed simulations shows: the same script for each, with PFL_WORKER_ADDRESSES and
-PFL_WORKER_RANK in its environment. torch.distributed then uses gloo. Users' tensors are ready before training, users are
-evaluated in the first round only (pfl always does that), which no figure of a round includes.
+Several processes as its guide to distributed simulations shows: the same script for each, with
+PFL_WORKER_ADDRESSES and PFL_WORKER_RANK in its environment. torch.distributed then uses gloo.
+Users' tensors are ready before training, users are evaluated in the first round only (pfl always
+does that), which no figure of a round includes.
 """
 
 from __future__ import annotations
@@ -29,16 +31,29 @@ from benchmarks.step_common import memory_format_of
 
 
 def run(
-    work: dict[str, Any], rounds: int, memory_format: str, threads: int = 1, processes: int = 1, rank: int = 0,
+    work: dict[str, Any],
+    rounds: int,
+    memory_format: str,
+    threads: int = 1,
+    processes: int = 1,
+    rank: int = 0,
     addresses: str = "",
-) -> Iterator[dict[str, Any]]:  # fmt: skip
+) -> Iterator[dict[str, Any]]:
     torch.set_num_threads(threads)
     job = Work(**work)
     others = []
     if processes > 1 and rank == 0:
         addresses = ",".join(f"localhost:{_free_port()}" for _ in range(processes))
-        options = {"work": work, "rounds": rounds, "memory_format": memory_format, "threads": threads}
-        others = [_other(options | {"processes": processes, "rank": n, "addresses": addresses}) for n in range(1, processes)]
+        options = {
+            "work": work,
+            "rounds": rounds,
+            "memory_format": memory_format,
+            "threads": threads,
+        }
+        others = [
+            _other(options | {"processes": processes, "rank": n, "addresses": addresses})
+            for n in range(1, processes)
+        ]
     if processes > 1:
         os.environ |= {"PFL_WORKER_ADDRESSES": addresses, "PFL_WORKER_RANK": str(rank)}
     layout = memory_format_of(memory_format) if job.network != "mlp" else torch.contiguous_format
@@ -56,7 +71,13 @@ def run(
 
 def _other(options: dict[str, Any]) -> subprocess.Popen[bytes]:
     """A further process, which answers twice like this one: its check, and one repetition."""
-    command = [sys.executable, "-m", "benchmarks.worker", "benchmarks.client_level_pfl:run", json.dumps(options)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.worker",
+        "benchmarks.client_level_pfl:run",
+        json.dumps(options),
+    ]
     other = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
     assert other.stdin is not None
     other.stdin.write(b"next\nnext\n")
@@ -71,9 +92,14 @@ def _free_port() -> int:
 
 
 def federated_averaging(
-    module: nn.Module, users: list[tuple[Tensor, Tensor]], job: Work, rounds: int, clock: Clock, kept: dict[str, Any],
+    module: nn.Module,
+    users: list[tuple[Tensor, Tensor]],
+    job: Work,
+    rounds: int,
+    clock: Clock,
+    kept: dict[str, Any],
     exact: bool = False,
-) -> None:  # fmt: skip
+) -> None:
     """`exact` is for the check: every user once, whole batches, three steps, no noise."""
     from pfl.aggregate.simulate import SimulatedBackend
     from pfl.aggregate.weighting import WeightByUser
@@ -92,34 +118,43 @@ def federated_averaging(
     sampler = get_user_sampler("minimize_reuse" if exact else "random", list(range(len(users))))
     data = FederatedDataset.from_slices(dict(enumerate(users)), sampler)
     mechanism = NormClippingOnly(2, job.clip) if exact else GaussianMechanism(job.clip, job.noise)
-    backend = SimulatedBackend(data, data, postprocessors=[WeightByUser(), CentrallyAppliedPrivacyMechanism(mechanism)])
+    backend = SimulatedBackend(
+        data, data, postprocessors=[WeightByUser(), CentrallyAppliedPrivacyMechanism(mechanism)]
+    )
     FederatedAveraging().run(
         NNAlgorithmParams(
-            central_num_iterations=rounds, evaluation_frequency=rounds + 1, val_cohort_size=0,
+            central_num_iterations=rounds,
+            evaluation_frequency=rounds + 1,
+            val_cohort_size=0,
             train_cohort_size=len(users) if exact else job.cohort,
         ),
         backend,
         model,
         NNTrainHyperParams(
-            local_learning_rate=CHECK_RATE if exact else job.rate, local_num_epochs=3 if exact else job.epochs,
+            local_learning_rate=CHECK_RATE if exact else job.rate,
+            local_num_epochs=3 if exact else job.epochs,
             local_batch_size=job.images if exact else job.batch,
         ),
         NNEvalHyperParams(local_batch_size=10_000),
         callbacks=[_callback(clock, kept)],
         send_metrics_to_platform=False,
-    )  # fmt: skip
+    )
 
 
 def _callback(clock: Clock, kept: dict[str, Any]) -> Any:
     from pfl.callback.base import TrainingProcessCallback
 
     class Ticks(TrainingProcessCallback):
-        def after_central_iteration(self, aggregate_metrics: Any, model: Any, *, central_iteration: int) -> Any:
+        def after_central_iteration(
+            self, aggregate_metrics: Any, model: Any, *, central_iteration: int
+        ) -> Any:
             clock.tick()
             found = {str(name): value for name, value in aggregate_metrics}
             noise = [value for name, value in found.items() if "DP noise std" in name]
             kept["deviation"] = float(noise[0].overall_value) if noise else 0.0
-            return super().after_central_iteration(aggregate_metrics, model, central_iteration=central_iteration)
+            return super().after_central_iteration(
+                aggregate_metrics, model, central_iteration=central_iteration
+            )
 
     return Ticks()
 

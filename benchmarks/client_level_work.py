@@ -31,12 +31,38 @@ class Work:
         return self.epochs * -(-self.images // self.batch)
 
 
-CIFAR = Work("pfl-research's CIFAR-10 benchmark (1,000 users x 50 images)", "pfl-cnn", 1000, 50, 50, 10, 1, 0.1, 0.4, 1.0, 4)
-DIGITS = Work("mlp, 1,920 users x 125 digits, 80 a round, 32 steps", "mlp", 1920, 125, 80, 64, 16, 0.1, 1.0, 1.0, 4)
+CIFAR = Work(
+    "pfl-research's CIFAR-10 benchmark (1,000 users x 50 images)",
+    "pfl-cnn",
+    1000,
+    50,
+    50,
+    10,
+    1,
+    0.1,
+    0.4,
+    1.0,
+    4,
+)
+DIGITS = Work(
+    "mlp, 1,920 users x 125 digits, 80 a round, 32 steps",
+    "mlp",
+    1920,
+    125,
+    80,
+    64,
+    16,
+    0.1,
+    1.0,
+    1.0,
+    4,
+)
 
 
 CHECK_RATE = 0.01
-"""The learning rate of the check: low, since large steps blow up what float32 rounds differently."""
+"""The learning rate of the check: low, since large steps blow up what float32 rounds
+differently.
+"""
 
 
 def users_of(work: Work) -> list[tuple[Tensor, Tensor]]:
@@ -62,7 +88,9 @@ def test_of(work: Work) -> tuple[Tensor, Tensor]:
 
 
 def network(work: Work, dropout: bool = True) -> nn.Module:
-    """The mlp of the catalogue, or pfl-research's CNN: two convolutions and one hidden layer, with dropout."""
+    """The mlp of the catalogue, or pfl-research's CNN: two convolutions and one hidden layer, with
+    dropout.
+    """
     if work.network == "mlp":
         return dpfl.models.mlp().build((1, 28, 28), 10, seed=0)
     with torch.random.fork_rng(devices=[]):

@@ -23,8 +23,12 @@ def left(vector: Any) -> str:
     return str(path)
 
 
-def repeated(run: Callable[[int], None], seconds: float, steps: int | None = None) -> Iterator[dict[str, Any]]:
-    """Repetitions of about `seconds`, or of so many steps, as seconds a step by the clock and of the processor."""
+def repeated(
+    run: Callable[[int], None], seconds: float, steps: int | None = None
+) -> Iterator[dict[str, Any]]:
+    """Repetitions of about `seconds`, or of so many steps, as seconds a step by the clock and of
+    the processor.
+    """
     run(1)
     count = steps or max(1, round(seconds / _seconds_of(run, 1)[0]))
     while True:
@@ -49,8 +53,15 @@ class Clock:
         self._ends.append(time.perf_counter())
 
     def read(self) -> dict[str, Any]:
-        """The whole run, the time to the end of the first round, and the mean of the rounds after it."""
+        """The whole run, the time to the end of the first round, and the mean of the rounds after
+        it.
+        """
         total = time.perf_counter() - self._start
         later = len(self._ends) - 1
         mean = (self._ends[-1] - self._ends[0]) / later if later else self._ends[0] - self._start
-        return {"seconds": total, "first": self._ends[0] - self._start, "round": mean, "rounds": len(self._ends)}
+        return {
+            "seconds": total,
+            "first": self._ends[0] - self._start,
+            "round": mean,
+            "rounds": len(self._ends),
+        }

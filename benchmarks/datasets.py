@@ -1,4 +1,6 @@
-"""The data of the benchmarks: public sets where DPFL_DATA names their folder, else the images that ship with the package."""
+"""The data of the benchmarks: public sets where DPFL_DATA names their folder, else the images that
+ship with the package.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +34,19 @@ def cifar10() -> dpfl.data.DataSource:
     if folder:
         return dpfl.data.cifar10(folder)
     source = dpfl.data.sample()
-    train, test = (F.pad(part.x, (2, 2, 2, 2)).repeat(1, 3, 1, 1) for part in (source.train, source.test))
+    train, test = (
+        F.pad(part.x, (2, 2, 2, 2)).repeat(1, 3, 1, 1) for part in (source.train, source.test)
+    )
     rows = torch.arange(50_000) % len(train)
-    return dpfl.data.tensors(train[rows], source.train.y[rows], test, source.test.y, name="digits as 32x32x3")
+    return dpfl.data.tensors(
+        train[rows], source.train.y[rows], test, source.test.y, name="digits as 32x32x3"
+    )
 
 
 def cifar10_folder() -> Path | None:
-    """Where the standard binary files are: in DPFL_DATA, or unpacked from there into a temporary folder that stays."""
+    """Where the standard binary files are: in DPFL_DATA, or unpacked from there into a temporary
+    folder that stays.
+    """
     data = os.environ.get("DPFL_DATA")
     cache = Path(tempfile.gettempdir()) / "dpfl-bench-cifar10"
     for folder in (Path(data or ".").expanduser(), cache):

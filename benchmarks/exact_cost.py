@@ -1,8 +1,10 @@
-"""What a change costs a private step: `python -m benchmarks.exact_cost OTHER/src [--only MODEL ...] [--repetitions N]`.
+"""What a change costs a private step: `python -m benchmarks.exact_cost OTHER/src [--only MODEL ...]
+[--repetitions N]`.
 
-The other checkout's dpfl and this one's run in processes of their own, which take turns. Both must give the same clipped sum
-before they are measured. A figure is the ratio of processor times, repetition by repetition, so that other work on the machine
-disturbs it less. Against the last version without exact arithmetic, the ratio is what exact arithmetic costs.
+The other checkout's dpfl and this one's run in processes of their own, which take turns. Both must
+give the same clipped sum before they are measured. A figure is the ratio of processor times,
+repetition by repetition, so that other work on the machine disturbs it less. Against the last
+version without exact arithmetic, the ratio is what exact arithmetic costs.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from benchmarks.report import Line, at_most, plain, unavailable
 from benchmarks.steps import WORK, contenders
 
 STEPS = {"cnn": 12, "mlp": 40, "cnn-wide": 4, "resnet-18": 1}
-"""Of one repetition, the same for both: the first steps of a repetition are slower than the others."""
+"""Of one repetition, the same for both: the first steps of a repetition are slower than the
+others.
+"""
 
 LIMIT = 1.25
 """How many steps of the other checkout a step may take."""
@@ -36,13 +40,17 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("other", type=Path, help="the folder src of another checkout")
-    parser.add_argument("--only", nargs="+", choices=[model for model, _, _ in WORK], metavar="MODEL")
+    parser.add_argument(
+        "--only", nargs="+", choices=[model for model, _, _ in WORK], metavar="MODEL"
+    )
     parser.add_argument("--batch", type=int, help="in place of each model's own")
     parser.add_argument("--repetitions", type=int, default=41)
     return parser.parse_args()
 
 
-def _measured(model: str, batch: int, options: argparse.Namespace, scratch: Path) -> dict[str, Measured]:
+def _measured(
+    model: str, batch: int, options: argparse.Namespace, scratch: Path
+) -> dict[str, Measured]:
     ours = contenders(model, batch, 0.0)[0]
     ours = dataclasses.replace(ours, options={**ours.options, "steps_each": STEPS[model]})
     other = dataclasses.replace(ours, name="other", source=options.other.resolve())

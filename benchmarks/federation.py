@@ -1,9 +1,12 @@
-"""What a round costs beyond training, over real processes on loopback: ours, and Flower's as documented, in one run.
+"""What a round costs beyond training, over real processes on loopback: ours, and Flower's as
+documented, in one run.
 
-    python -m benchmarks.federation [--nodes 3 10] [--bytes 100000 1000000 10000000 100000000] [--rounds 5] [--only ours flower]
+    python -m benchmarks.federation [--nodes 3 10] [--bytes 100000 1000000 10000000 100000000]
+    [--rounds 5] [--only ours flower]
 
-Nodes send back what they get. Both have TLS, node authentication and state in sqlite. Flower's: `grid.send_and_receive` in a
-server app and a client app in its own executor. A round is from the first byte to the last answer; the first is not counted.
+Nodes send back what they get. Both have TLS, node authentication and state in sqlite. Flower's:
+`grid.send_and_receive` in a server app and a client app in its own executor. A round is from the
+first byte to the last answer; the first is not counted.
 """
 
 from __future__ import annotations
@@ -25,7 +28,14 @@ from pathlib import Path
 from dpfl.transports.flower.flower_transport import FlowerTransport
 from dpfl.transports.flower.host import serve
 from dpfl.transports.flower.parent import end_with_parent, named
-from dpfl.transports.flower.processes import QUIET, FlowerProcess, free_port, register, superlink, supernode
+from dpfl.transports.flower.processes import (
+    QUIET,
+    FlowerProcess,
+    free_port,
+    register,
+    superlink,
+    supernode,
+)
 from dpfl.transports.flower.tls_keys import node_key, server_keys
 
 MOST = 1 << 30
@@ -75,7 +85,7 @@ def main(grid, context):
             found[size].append(time.time() - began)
             Path({out!r}).write_text(json.dumps({{"done": False, "found": found}}))
     Path({out!r}).write_text(json.dumps({{"done": True, "found": found}}))
-"""
+"""  # noqa: E501
 
 
 def until(true: Callable[[], object], seconds: float) -> None:
@@ -86,7 +96,9 @@ def until(true: Callable[[], object], seconds: float) -> None:
         time.sleep(0.05)
 
 
-def started(stack: ExitStack, command: Sequence[str], environment: dict[str, str], log: Path) -> None:
+def started(
+    stack: ExitStack, command: Sequence[str], environment: dict[str, str], log: Path
+) -> None:
     """A process that is ended, and waited for, with the stack."""
     with log.open("ab") as file:
         process = subprocess.Popen(command, env=environment, stdout=file, stderr=file)
@@ -110,7 +122,15 @@ def ours(folder: Path, nodes: int, sizes: Sequence[int], rounds: int) -> dict[in
         for index in range(nodes):
             home = folder / f"node{index}"
             register(link.address, keys.authority, node_key(home / "carrier.key"), home.name)
-            command = [sys.executable, "-m", "benchmarks.federation", "--echo", str(home), link.address, str(keys.authority)]
+            command = [
+                sys.executable,
+                "-m",
+                "benchmarks.federation",
+                "--echo",
+                str(home),
+                link.address,
+                str(keys.authority),
+            ]
             started(stack, command, {**os.environ, **named()}, home / "log")
         post = FlowerTransport(link.address, keys.authority, link.secret, MOST)
         stack.callback(post.close)
@@ -144,17 +164,48 @@ def flower(folder: Path, nodes: int, sizes: Sequence[int], rounds: int) -> dict[
     }
     app = _app(folder, nodes, sizes, rounds, out)
     (folder / "flwr").mkdir()
-    (folder / "flwr" / "config.toml").write_text(f'[superlink.lab]\naddress = "{address}"\nroot-certificates = "{authority}"\n')
+    (folder / "flwr" / "config.toml").write_text(
+        f'[superlink.lab]\naddress = "{address}"\nroot-certificates = "{authority}"\n'
+    )
     with ExitStack() as stack:
-        tls = ("--ssl-ca-certfile", authority, "--ssl-certfile", str(keys.certificate), "--ssl-keyfile", str(keys.key))
-        link = [str(commands / "flower-superlink"), "--port", str(port), *tls, "--enable-supernode-auth"]
-        started(stack, [*link, "--database", str(folder / "state.sqlite")], environment, folder / "log")
+        tls = (
+            "--ssl-ca-certfile",
+            authority,
+            "--ssl-certfile",
+            str(keys.certificate),
+            "--ssl-keyfile",
+            str(keys.key),
+        )
+        link = [
+            str(commands / "flower-superlink"),
+            "--port",
+            str(port),
+            *tls,
+            "--enable-supernode-auth",
+        ]
+        started(
+            stack, [*link, "--database", str(folder / "state.sqlite")], environment, folder / "log"
+        )
         until(lambda: _registered(address, keys.authority, folder, nodes), START_SECONDS)
         for index in range(nodes):
-            own = ("--superlink", address, "--root-certificates", authority, "--port", str(free_port()))
+            own = (
+                "--superlink",
+                address,
+                "--root-certificates",
+                authority,
+                "--port",
+                str(free_port()),
+            )
             key = ("--auth-supernode-private-key", str(folder / f"node{index}.key"))
-            started(stack, [str(commands / "flower-supernode"), *own, *key], environment, folder / "log")
-        subprocess.run([str(commands / "flwr"), "run", str(app), "lab"], env=environment, check=True, capture_output=True)
+            started(
+                stack, [str(commands / "flower-supernode"), *own, *key], environment, folder / "log"
+            )
+        subprocess.run(
+            [str(commands / "flwr"), "run", str(app), "lab"],
+            env=environment,
+            check=True,
+            capture_output=True,
+        )
         allowed = START_SECONDS + len(sizes) * (rounds + 1) * ROUND_SECONDS
         until(lambda: out.exists() and json.loads(out.read_text() or "{}").get("done"), allowed)
     return {int(size): seconds for size, seconds in json.loads(out.read_text())["found"].items()}
@@ -166,7 +217,9 @@ def _app(folder: Path, nodes: int, sizes: Sequence[int], rounds: int, out: Path)
     (package.parent / "pyproject.toml").write_text(PROJECT)
     (package / "__init__.py").write_text("")
     (package / "client.py").write_text(CLIENT)
-    server = SERVER.format(nodes=nodes, sizes=list(sizes), rounds=rounds, timeout=ROUND_SECONDS, out=str(out))
+    server = SERVER.format(
+        nodes=nodes, sizes=list(sizes), rounds=rounds, timeout=ROUND_SECONDS, out=str(out)
+    )
     (package / "server.py").write_text(server)
     return package.parent
 
@@ -192,7 +245,9 @@ def echo(folder: str, server: str, authority: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--nodes", type=int, nargs="+", default=[3, 10])
-    parser.add_argument("--bytes", type=int, nargs="+", default=[100_000, 1_000_000, 10_000_000, 100_000_000])
+    parser.add_argument(
+        "--bytes", type=int, nargs="+", default=[100_000, 1_000_000, 10_000_000, 100_000_000]
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", choices=["ours", "flower"], nargs="+", default=["ours", "flower"])
     parser.add_argument("--echo", nargs=3, help=argparse.SUPPRESS)
@@ -201,14 +256,27 @@ def main() -> None:
         echo(*options.echo)
         return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # processes are ended then, too
-    print("| nodes | bytes | carrier | seconds a round (median) | least | most |\n|---|---|---|---|---|---|", flush=True)
+    print(
+        "| nodes | bytes | carrier | seconds a round (median) | least | most "
+        "|\n|---|---|---|---|---|---|",
+        flush=True,
+    )
     for nodes in options.nodes:
         for name in options.only:
             with tempfile.TemporaryDirectory(prefix="dpfl-federation-") as folder:
-                found = {"ours": ours, "flower": flower}[name](Path(folder), nodes, options.bytes, options.rounds)
+                found = {"ours": ours, "flower": flower}[name](
+                    Path(folder), nodes, options.bytes, options.rounds
+                )
             for size, seconds in found.items():
                 warm = seconds[1:]
-                row = (nodes, f"{size:,}", name, f"{statistics.median(warm):.2f}", f"{min(warm):.2f}", f"{max(warm):.2f}")
+                row = (
+                    nodes,
+                    f"{size:,}",
+                    name,
+                    f"{statistics.median(warm):.2f}",
+                    f"{min(warm):.2f}",
+                    f"{max(warm):.2f}",
+                )
                 print("| " + " | ".join(map(str, row)) + " |", flush=True)
 
 

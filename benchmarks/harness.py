@@ -38,10 +38,11 @@ class Failed(Exception):
 
 @dataclass(frozen=True)
 class Contender:
-    """A generator function as "module:name", its options, and the settings of which the fastest is taken.
+    """A generator function as "module:name", its options, and the settings of which the fastest is
+    taken.
 
-    `trial` holds options that make a run shorter while settings are tried.
-    `warm` contenders make all repetitions in one process; others start anew for each, since a run may leave caches behind.
+    `trial` holds options that make a run shorter while settings are tried. `warm` contenders make
+    all repetitions in one process; others start anew for each, since a run may leave caches behind.
     `source` is the folder that dpfl is imported from: another checkout's, to compare two versions.
     """
 
@@ -57,7 +58,9 @@ class Contender:
 
 @dataclass
 class Measured:
-    """What a contender answered: the setting that was fastest here, its check, and its repetitions."""
+    """What a contender answered: the setting that was fastest here, its check, and its
+    repetitions.
+    """
 
     name: str
     setting: dict[str, Any] = field(default_factory=dict)
@@ -79,16 +82,27 @@ class Process:
         self.name, self.setting = contender.name, dict(setting)
         options = {**contender.options, **setting}
         threads = str(options.get("threads", 1))
-        self._log = (scratch / f"{contender.name.replace(' ', '-').replace('/', '-')}-{time.monotonic_ns()}.log").open("w+")
+        self._log = (
+            scratch
+            / f"{contender.name.replace(' ', '-').replace('/', '-')}-{time.monotonic_ns()}.log"
+        ).open("w+")
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.worker", contender.target, json.dumps(options)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True, cwd=ROOT,
-            env=os.environ | QUIET | {
-                "PYTHONPATH": f"{ROOT}{os.pathsep}{contender.source}", "BENCH_SCRATCH": str(scratch),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            cwd=ROOT,
+            env=os.environ
+            | QUIET
+            | {
+                "PYTHONPATH": f"{ROOT}{os.pathsep}{contender.source}",
+                "BENCH_SCRATCH": str(scratch),
                 "FLWR_HOME": str(scratch / "flwr"),
-                "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads,
+                "OMP_NUM_THREADS": threads,
+                "MKL_NUM_THREADS": threads,
             },
-        )  # fmt: skip
+        )
 
     def ask(self) -> dict[str, Any]:
         assert self._process.stdin
@@ -99,7 +113,11 @@ class Process:
             line = self._process.stdout.readline()
         except BrokenPipeError:
             line = ""
-        answer = json.loads(line) if line else {"failed": f"its process ended with {self._process.wait()}"}
+        answer = (
+            json.loads(line)
+            if line
+            else {"failed": f"its process ended with {self._process.wait()}"}
+        )
         if "failed" in answer:
             self._log.seek(0)
             tail = "".join(self._log.readlines()[-15:])
@@ -119,12 +137,18 @@ class Process:
         self._log.close()
 
 
-def compare(contenders: Sequence[Contender], repetitions: int, scratch: Path, say: Any = print) -> dict[str, Measured]:
-    """Each contender at its fastest setting, checked, and measured in turn; one that fails is kept with its reason."""
+def compare(
+    contenders: Sequence[Contender], repetitions: int, scratch: Path, say: Any = print
+) -> dict[str, Measured]:
+    """Each contender at its fastest setting, checked, and measured in turn; one that fails is kept
+    with its reason.
+    """
     with ExitStack() as stack:
         expected: Expected = {}
         found = {one.name: _choose(one, expected, stack, scratch, say) for one in contenders}
-        running = {name: (measured, ask) for name, (measured, ask) in found.items() if not measured.failed}
+        running = {
+            name: (measured, ask) for name, (measured, ask) in found.items() if not measured.failed
+        }
         for repetition in range(repetitions):
             names = list(running)
             for name in names[repetition % len(names) :] + names[: repetition % len(names)]:
@@ -142,8 +166,12 @@ def _repeat(measured: Measured, ask: Any, say: Any) -> None:
         say(f"  {measured.name} failed: {failure}")
 
 
-def _choose(contender: Contender, expected: Expected, stack: ExitStack, scratch: Path, say: Any) -> tuple[Measured, Any]:
-    """The fastest of the settings that compute what they should; with one setting there is nothing to choose."""
+def _choose(
+    contender: Contender, expected: Expected, stack: ExitStack, scratch: Path, say: Any
+) -> tuple[Measured, Any]:
+    """The fastest of the settings that compute what they should; with one setting there is nothing
+    to choose.
+    """
     tried = []
     failures = []
     for setting in contender.settings:
@@ -160,7 +188,11 @@ def _choose(contender: Contender, expected: Expected, stack: ExitStack, scratch:
             other[2].close()
     seconds, measured, process = best
     shown = ", ".join(f"{key}={value}" for key, value in measured.setting.items())
-    say(f"  {contender.name}: ready" + (f" with {shown}" if shown else "") + (f" ({seconds:.4g} s)" if seconds else ""))
+    say(
+        f"  {contender.name}: ready"
+        + (f" with {shown}" if shown else "")
+        + (f" ({seconds:.4g} s)" if seconds else "")
+    )
     if process:
         stack.callback(process.close)
         return measured, process.ask
@@ -170,7 +202,9 @@ def _choose(contender: Contender, expected: Expected, stack: ExitStack, scratch:
 def _try(
     contender: Contender, setting: Mapping[str, Any], expected: Expected, scratch: Path
 ) -> tuple[float, Measured, Process | None]:
-    process = Process(replace(contender, options={**contender.options, **contender.trial}), setting, scratch)
+    process = Process(
+        replace(contender, options={**contender.options, **contender.trial}), setting, scratch
+    )
     timed = contender.warm or len(contender.settings) > 1
     try:
         measured = Measured(contender.name, dict(setting), process.ask())
@@ -195,11 +229,16 @@ def _once(contender: Contender, setting: Mapping[str, Any], scratch: Path) -> di
 
 
 def _check_results(measured: Measured, expected: Expected, tolerance: float) -> None:
-    """What several contenders give under the same name must be the same vector; the first of them sets what is expected."""
+    """What several contenders give under the same name must be the same vector; the first of them
+    sets what is expected.
+    """
     for what, path in measured.check.pop("results", {}).items():
         vector = np.load(path).astype(np.float64)
         whose, right = expected.setdefault(what, (measured.name, vector))
         error = float(np.linalg.norm(vector - right) / np.linalg.norm(right))
         measured.check[f"error of {what}"] = error
         if not error <= tolerance:
-            raise Failed(f"{measured.name} {measured.setting or ''}: its {what} differs from that of {whose} by {error:.2g}")
+            raise Failed(
+                f"{measured.name} {measured.setting or ''}: its {what} differs from that of "
+                f"{whose} by {error:.2g}"
+            )

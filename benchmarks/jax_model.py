@@ -14,11 +14,15 @@ from torch import nn
 from dpfl.models.architectures import Residual
 
 Forward = Callable[[list[Any], Any], Any]
-"""Parameters and a batch to activations; parameters are taken from the front of the list in the order of the module's."""
+"""Parameters and a batch to activations; parameters are taken from the front of the list in the
+order of the module's.
+"""
 
 
 def from_torch(module: nn.Module, layout: str) -> tuple[Callable[[list[Any], Any], Any], list[Any]]:
-    """A function of (parameters, batch), and its parameters; images are in `layout`, NHWC or NCHW."""
+    """A function of (parameters, batch), and its parameters; images are in `layout`, NHWC or
+    NCHW.
+    """
     parameters = [jnp.asarray(_arranged(p.detach().numpy(), layout)) for p in module.parameters()]
 
     def forward(parameters: list[Any], x: Any) -> Any:
@@ -48,7 +52,12 @@ def _apply(module: nn.Module, parameters: Any, x: Any, layout: str) -> Any:
             return x
         case Residual():
             body = _apply(module.body, parameters, x, layout)
-            return _apply(module.activation, parameters, body + _apply(module.shortcut, parameters, x, layout), layout)
+            return _apply(
+                module.activation,
+                parameters,
+                body + _apply(module.shortcut, parameters, x, layout),
+                layout,
+            )
         case nn.Conv2d():
             return _convolution(module, parameters, x, layout)
         case nn.Linear():
@@ -61,14 +70,18 @@ def _apply(module: nn.Module, parameters: Any, x: Any, layout: str) -> Any:
         case nn.AdaptiveAvgPool2d():
             return x.mean(_places(layout), keepdims=True)
         case nn.Flatten():
-            return (x.transpose(0, 3, 1, 2) if x.ndim == 4 and layout == "NHWC" else x).reshape(len(x), -1)
+            return (x.transpose(0, 3, 1, 2) if x.ndim == 4 and layout == "NHWC" else x).reshape(
+                len(x), -1
+            )
         case nn.ReLU():
             return jax.nn.relu(x)
         case nn.Tanh():
             return jnp.tanh(x)
         case nn.Identity():
             return x
-    raise TypeError(f"{type(module).__name__} has no form in JAX here, so this model cannot be compared.")
+    raise TypeError(
+        f"{type(module).__name__} has no form in JAX here, so this model cannot be compared."
+    )
 
 
 def _places(layout: str) -> tuple[int, int]:
@@ -78,7 +91,9 @@ def _places(layout: str) -> tuple[int, int]:
 def _convolution(module: nn.Conv2d, parameters: Any, x: Any, layout: str) -> Any:
     kernel = "HWIO" if layout == "NHWC" else "OIHW"
     padding = [(size, size) for size in module.padding]  # type: ignore[misc]
-    y = lax.conv_general_dilated(x, next(parameters), module.stride, padding, dimension_numbers=(layout, kernel, layout))
+    y = lax.conv_general_dilated(
+        x, next(parameters), module.stride, padding, dimension_numbers=(layout, kernel, layout)
+    )
     if module.bias is None:
         return y
     bias = next(parameters)
@@ -96,9 +111,17 @@ def _max_pool(module: nn.MaxPool2d, x: Any, layout: str) -> Any:
 def _group_norm(module: nn.GroupNorm, weight: Any, bias: Any, x: Any, layout: str) -> Any:
     channels, groups = module.num_channels, module.num_groups
     if layout == "NCHW":
-        grouped, axes, across = x.reshape(len(x), groups, channels // groups, *x.shape[2:]), (2, 3, 4), (channels, 1, 1)
+        grouped, axes, across = (
+            x.reshape(len(x), groups, channels // groups, *x.shape[2:]),
+            (2, 3, 4),
+            (channels, 1, 1),
+        )
     else:
-        grouped, axes, across = x.reshape(*x.shape[:3], groups, channels // groups), (1, 2, 4), (channels,)
+        grouped, axes, across = (
+            x.reshape(*x.shape[:3], groups, channels // groups),
+            (1, 2, 4),
+            (channels,),
+        )
     mean, variance = grouped.mean(axes, keepdims=True), grouped.var(axes, keepdims=True)
     normal = ((grouped - mean) * lax.rsqrt(variance + module.eps)).reshape(x.shape)
     return normal * weight.reshape(across) + bias.reshape(across)

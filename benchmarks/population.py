@@ -23,7 +23,13 @@ def population(clients: int, rounds: int) -> Iterator[dict[str, Any]]:
     _forget_peak()
     federation = source.split(clients=clients, how=dpfl.data.RandomClients(images=100), seed=0)
     algorithm = dpfl.algorithms.dp_fedavg(
-        cohort=50, sampling="fixed-size", clip=1.0, noise_multiplier=1.0, tau=10, rate=0.1, batch_size=20
+        cohort=50,
+        sampling="fixed-size",
+        clip=1.0,
+        noise_multiplier=1.0,
+        tau=10,
+        rate=0.1,
+        batch_size=20,
     )
     yield {}
     while True:
@@ -34,7 +40,9 @@ def population(clients: int, rounds: int) -> Iterator[dict[str, Any]]:
 
 
 def _forget_peak() -> None:
-    """Reading the images takes more memory than keeping them: the peak is counted from here, where Linux allows it."""
+    """Reading the images takes more memory than keeping them: the peak is counted from here, where
+    Linux allows it.
+    """
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 
@@ -42,28 +50,44 @@ def _forget_peak() -> None:
 def _peak() -> float:
     """The most memory that the process held, in MB."""
     with suppress(OSError):
-        line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+        line = next(
+            line
+            for line in Path("/proc/self/status").read_text().splitlines()
+            if line.startswith("VmHWM")
+        )
         return int(line.split()[1]) / 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def run(bench) -> list[Line]:
     if not hasattr(dpfl.data, "Drawn"):
-        bench.say("population: skipped, since this dpfl has no described populations (dpfl.data.Drawn)")
-        return [unavailable(7, WORK, "10^6 / 10^3 clients", "this dpfl has no described populations")]
+        bench.say(
+            "population: skipped, since this dpfl has no described populations (dpfl.data.Drawn)"
+        )
+        return [
+            unavailable(7, WORK, "10^6 / 10^3 clients", "this dpfl has no described populations")
+        ]
     bench.say(WORK)
     rounds = 5 if bench.quick else 20
     sizes = {"a thousand": SMALL, "a million": LARGE}
     options = {name: {"clients": clients, "rounds": rounds} for name, clients in sizes.items()}
-    found = bench.compare([Contender(name, "benchmarks.population:population", one) for name, one in options.items()])
+    found = bench.compare(
+        [Contender(name, "benchmarks.population:population", one) for name, one in options.items()]
+    )
     bench.keep(WORK, found)
     small, large = found["a thousand"], found["a million"]
     if small.failed or large.failed:
         return [unavailable(7, WORK, "10^6 / 10^3 clients", small.failed or large.failed)]
-    more = [b - a for a, b in zip(small.values("megabytes"), large.values("megabytes"), strict=False)]
+    more = [
+        b - a for a, b in zip(small.values("megabytes"), large.values("megabytes"), strict=False)
+    ]
     note = f"{large.median('megabytes'):.0f} MB / {small.median('megabytes'):.0f} MB at the peak"
     return [
-        Line.ratio(7, f"{WORK}: a round", "10^6 / 10^3 clients", large, small, at_most(1.2), of="round"),
-        Line.ratio(7, f"{WORK}: {rounds} rounds with start", "10^6 / 10^3 clients", large, small, None),
+        Line.ratio(
+            7, f"{WORK}: a round", "10^6 / 10^3 clients", large, small, at_most(1.2), of="round"
+        ),
+        Line.ratio(
+            7, f"{WORK}: {rounds} rounds with start", "10^6 / 10^3 clients", large, small, None
+        ),
         Line.of(7, f"{WORK}: peak memory", "10^6 - 10^3 clients", more, at_most(500), " MB", note),
     ]

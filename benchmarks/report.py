@@ -42,16 +42,39 @@ class Line:
     note: str = ""
 
     @classmethod
-    def of(cls, row: int, work: str, what: str, values: Sequence[float], goal: Goal | None = None, unit: str = "x",
-           note: str = "") -> Line:  # fmt: skip
-        return cls(row, work, what, statistics.median(values), min(values), max(values), goal, unit, note)
+    def of(
+        cls,
+        row: int,
+        work: str,
+        what: str,
+        values: Sequence[float],
+        goal: Goal | None = None,
+        unit: str = "x",
+        note: str = "",
+    ) -> Line:
+        return cls(
+            row, work, what, statistics.median(values), min(values), max(values), goal, unit, note
+        )
 
     @classmethod
-    def ratio(cls, row: int, work: str, what: str, above: Measured, below: Measured, goal: Goal | None = None,
-              of: str = "seconds", note: str = "") -> Line:  # fmt: skip
+    def ratio(
+        cls,
+        row: int,
+        work: str,
+        what: str,
+        above: Measured,
+        below: Measured,
+        goal: Goal | None = None,
+        of: str = "seconds",
+        note: str = "",
+    ) -> Line:
         """Repetition by repetition, so that what disturbed both does not count."""
         values = [a / b for a, b in zip(above.values(of), below.values(of), strict=False)]
-        note = note or f"{_time(above.median(of))} / {_time(below.median(of))}{_setting(above)}{_setting(below)}"
+        note = (
+            note
+            or f"{_time(above.median(of))} / "
+            f"{_time(below.median(of))}{_setting(above)}{_setting(below)}"
+        )
         return cls.of(row, work, what, values, goal, note=note)
 
     @property
@@ -64,7 +87,11 @@ class Line:
 
     def cells(self) -> list[str]:
         figure = "" if self.median is None else f"{_figure(self.median)}{self.unit}"
-        spread = "" if self.low is None or self.high is None else f"{_figure(self.low)} - {_figure(self.high)}"
+        spread = (
+            ""
+            if self.low is None or self.high is None
+            else f"{_figure(self.low)} - {_figure(self.high)}"
+        )
         return [
             str(self.row),
             self.work,
@@ -77,7 +104,9 @@ class Line:
         ]
 
 
-def peer_over_ours(row: int, work: str, ours: Measured, peer: Measured, goal: Goal, of: str = "seconds") -> Line:
+def peer_over_ours(
+    row: int, work: str, ours: Measured, peer: Measured, goal: Goal, of: str = "seconds"
+) -> Line:
     return Line.ratio(row, work, f"{peer.name} / {ours.name}", peer, ours, goal, of)
 
 
@@ -90,13 +119,18 @@ HEAD = ["row", "work", "compared", "median", "spread", "goal", "met", "times, be
 
 def markdown(table: Sequence[Sequence[str]]) -> str:
     rows = [HEAD, ["---"] * len(HEAD), *table]
-    return "\n".join("| " + " | ".join(cell.replace("|", "/") for cell in row) + " |" for row in rows)
+    return "\n".join(
+        "| " + " | ".join(cell.replace("|", "/") for cell in row) + " |" for row in rows
+    )
 
 
 def plain(lines: Sequence[Line]) -> str:
     rows = [HEAD[:7], *(line.cells()[:7] for line in lines)]
     widths = [max(len(row[column]) for row in rows) for column in range(7)]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
 
 
 def _figure(value: float) -> str:

@@ -25,12 +25,26 @@ from benchmarks.report import Line, markdown, plain
 
 HERE = Path(__file__).parent
 PIECES = ("steps", "whole_run", "as_documented", "client_level", "population", "accounting")
-VERSIONED = ("dpfl", "torch", "numpy", "opacus", "jax", "jaxlib", "jax-privacy", "pfl", "flwr", "ray", "dp-accounting")
+VERSIONED = (
+    "dpfl",
+    "torch",
+    "numpy",
+    "opacus",
+    "jax",
+    "jaxlib",
+    "jax-privacy",
+    "pfl",
+    "flwr",
+    "ray",
+    "dp-accounting",
+)
 
 
 @dataclass
 class Bench:
-    """What a piece of work needs: how long to measure, where to leave things, and where to keep what was found."""
+    """What a piece of work needs: how long to measure, where to leave things, and where to keep
+    what was found.
+    """
 
     quick: bool
     repetitions: int
@@ -52,7 +66,9 @@ def main() -> None:
     kept = _kept(options.out)
     with tempfile.TemporaryDirectory(prefix="dpfl-bench-") as folder:
         for name in options.only or PIECES:
-            bench = Bench(options.quick, options.repetitions or (3 if options.quick else 5), Path(folder))
+            bench = Bench(
+                options.quick, options.repetitions or (3 if options.quick else 5), Path(folder)
+            )
             lines = importlib.import_module(f"benchmarks.{name}").run(bench)
             print(plain(lines), flush=True)
             kept[name] = _record(lines, bench)
@@ -61,23 +77,38 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", nargs="+", choices=PIECES, metavar="NAME", help=f"some of {', '.join(PIECES)}")
-    parser.add_argument("--quick", action="store_true", help="fewer rounds and repetitions, to see that everything works")
+    parser.add_argument(
+        "--only", nargs="+", choices=PIECES, metavar="NAME", help=f"some of {', '.join(PIECES)}"
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="fewer rounds and repetitions, to see that everything works",
+    )
     parser.add_argument("--repetitions", type=int, help="5, or 3 with --quick")
-    parser.add_argument("--out", type=Path, default=HERE, help="where RESULTS.md and results.json go")
+    parser.add_argument(
+        "--out", type=Path, default=HERE, help="where RESULTS.md and results.json go"
+    )
     return parser.parse_args()
 
 
 def _kept(out: Path) -> dict[str, Any]:
-    """What was measured before, piece by piece: a run of some pieces leaves the others as they were."""
+    """What was measured before, piece by piece: a run of some pieces leaves the others as they
+    were.
+    """
     path = out / "results.json"
     return json.loads(path.read_text()) if path.exists() else {}
 
 
 def _record(lines: Sequence[Line], bench: Bench) -> dict[str, Any]:
     return {
-        "versions": {name: importlib.metadata.version(name) for name in VERSIONED} | {"python": platform.python_version()},
-        "machine": {"cpus": os.cpu_count(), "processor": _processor(), "load at the end": os.getloadavg()[0]},
+        "versions": {name: importlib.metadata.version(name) for name in VERSIONED}
+        | {"python": platform.python_version()},
+        "machine": {
+            "cpus": os.cpu_count(),
+            "processor": _processor(),
+            "load at the end": os.getloadavg()[0],
+        },
         "data": datasets.described(),
         "repetitions": bench.repetitions,
         "quick": bench.quick,
@@ -104,11 +135,13 @@ def _section(name: str, record: dict[str, Any]) -> str:
 {record["at"]}, {record["repetitions"]} repetitions{hurried}; {machine["cpus"]} cores ({machine["processor"]}), load average
 {machine["load at the end"]:.1f} at the end; data: {", ".join(record["data"].values())}. {versions}.
 
-{markdown(record["table"])}"""
+{markdown(record["table"])}"""  # noqa: E501
 
 
 def _processor() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else ():
+    for line in (
+        Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else ()
+    ):
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
     return platform.processor()

@@ -21,7 +21,10 @@ def federation() -> Federation:
 def small() -> Federation:
     """Sixteen images a client, for the check that one round without noise gives the same model."""
     train, test = datasets.mnist().train, datasets.mnist().test
-    parts = [(train.x[start : start + 16], train.y[start : start + 16]) for start in range(0, 16 * CLIENTS, 16)]
+    parts = [
+        (train.x[start : start + 16], train.y[start : start + 16])
+        for start in range(0, 16 * CLIENTS, 16)
+    ]
     return Federation.from_tensors(parts, test=(test.x[:100], test.y[:100]))
 
 
@@ -36,6 +39,9 @@ def initial() -> torch.nn.Module:
 @torch.no_grad()
 def accuracy(module: torch.nn.Module, x: Tensor, y: Tensor) -> float:
     module.eval()
-    right = sum(int((module(x[rows]).argmax(1) == y[rows]).sum()) for rows in torch.arange(len(x)).split(1000))
+    right = sum(
+        int((module(x[rows]).argmax(1) == y[rows]).sum())
+        for rows in torch.arange(len(x)).split(1000)
+    )
     module.train()
     return right / len(x)

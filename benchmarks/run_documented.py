@@ -1,6 +1,8 @@
-"""The same run with Opacus as its guide shows it: `PrivacyEngine.make_private` over a data loader, for every client.
+"""The same run with Opacus as its guide shows it: `PrivacyEngine.make_private` over a data loader,
+for every client.
 
-In a loop each client's parts are made once; in Flower, as in its own example of Opacus, anew in every round.
+In a loop each client's parts are made once; in Flower, as in its own example of Opacus, anew in
+every round.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ from dpfl.data import Federation
 class Client:
     """Trains any client's samples, from a given vector."""
 
-    def __init__(self, federation: Federation, noise: float, tau: int, batch: int, kept: bool) -> None:
+    def __init__(
+        self, federation: Federation, noise: float, tau: int, batch: int, kept: bool
+    ) -> None:
         self.federation, self.tau, self.steps = federation, tau, 0
         self.module = common.initial()
         self._noise, self._batch = noise, batch
@@ -79,4 +83,9 @@ def loop(rounds: int, threads: int) -> Iterator[dict[str, Any]]:
             clock.tick()
         right = common.accuracy(client.module, federation.test.x, federation.test.y)
         spent = epsilon(rounds * common.TAU, common.sampling_rate(federation.sizes[0]))
-        yield clock.read() | {"steps": client.steps, "noise": common.NOISE, "accuracy": right, "epsilon": spent}
+        yield clock.read() | {
+            "steps": client.steps,
+            "noise": common.NOISE,
+            "accuracy": right,
+            "epsilon": spent,
+        }

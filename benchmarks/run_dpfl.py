@@ -28,10 +28,14 @@ class Ticks(Clock):
     def stop(self) -> None: ...
 
 
-def train(model: Any, federation: Federation, algorithm: Algorithm, budget: dpfl.Budget, **options: Any) -> dpfl.train.Result:
+def train(
+    model: Any, federation: Federation, algorithm: Algorithm, budget: dpfl.Budget, **options: Any
+) -> dpfl.train.Result:
     """In a folder of its own, with no evaluation but the last."""
     out = scratch() / f"run-{uuid.uuid4().hex}"
-    return dpfl.train(model, federation, algorithm, budget, out=out, evaluate_every=NEVER, **options)
+    return dpfl.train(
+        model, federation, algorithm, budget, out=out, evaluate_every=NEVER, **options
+    )
 
 
 def sample_level(rounds: int, workers: int = 1) -> Iterator[dict[str, Any]]:
@@ -44,17 +48,29 @@ def sample_level(rounds: int, workers: int = 1) -> Iterator[dict[str, Any]]:
     while True:
         clock = Ticks()
         budget = dpfl.Budget(epsilon=8.0, delta=common.DELTA, rounds=rounds)
-        result = train(dpfl.models.cnn(), federation, algorithm, budget, workers=workers, progress=clock)
+        result = train(
+            dpfl.models.cnn(), federation, algorithm, budget, workers=workers, progress=clock
+        )
         steps = result.iterations * common.CLIENTS
         yield clock.read() | {
-            "steps": steps, "noise": common.NOISE, "accuracy": result.accuracy, "epsilon": result.privacy.proven,
-        }  # fmt: skip
+            "steps": steps,
+            "noise": common.NOISE,
+            "accuracy": result.accuracy,
+            "epsilon": result.privacy.proven,
+        }
 
 
 def _noiseless(algorithm: Algorithm) -> str:
-    """The model's change in one round where every client takes all its samples, clips them and adds no noise."""
+    """The model's change in one round where every client takes all its samples, clips them and adds
+    no noise.
+    """
     exact = replace(algorithm, samples=Release(All(), Flat(common.CLIP)))
-    result = train(dpfl.models.cnn(), common.small(), exact, dpfl.Budget(epsilon=None, delta=common.DELTA, rounds=1))
+    result = train(
+        dpfl.models.cnn(),
+        common.small(),
+        exact,
+        dpfl.Budget(epsilon=None, delta=common.DELTA, rounds=1),
+    )
     return change(common.initial(), result.module)
 
 

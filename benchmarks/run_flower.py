@@ -1,4 +1,6 @@
-"""The same run as a Flower app in its simulation on Ray, each client with Opacus; data and module stay in the Ray workers."""
+"""The same run as a Flower app in its simulation on Ray, each client with Opacus; data and module
+stay in the Ray workers.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,13 @@ def _client() -> Client | Documented:
     federation = common.federation()
     if os.environ["BENCH_MODE"] == "documented":
         return Documented(federation, common.NOISE, common.TAU, common.BATCH, kept=False)
-    return Client(federation, os.environ["BENCH_MODE"], common.NOISE, common.TAU, common.sampling_rate(federation.sizes[0]))
+    return Client(
+        federation,
+        os.environ["BENCH_MODE"],
+        common.NOISE,
+        common.TAU,
+        common.sampling_rate(federation.sizes[0]),
+    )
 
 
 @client_app.train()
@@ -37,7 +45,10 @@ def train(message: Message, context: Context) -> Message:
     client = _client()
     client.module.load_state_dict(message.content["arrays"].to_torch_state_dict())
     before = client.steps
-    client.train(int(context.node_config["partition-id"]), parameters_to_vector(client.module.parameters()).detach())
+    client.train(
+        int(context.node_config["partition-id"]),
+        parameters_to_vector(client.module.parameters()).detach(),
+    )
     content = {
         "arrays": ArrayRecord(client.module.state_dict()),
         "metrics": MetricRecord({"steps": client.steps - before, "num-examples": common.BATCH}),
@@ -53,15 +64,22 @@ def simulation(rounds: int, mode: str) -> Iterator[dict[str, Any]]:
         clock, kept = Clock(), {"steps": 0}
         module = common.initial()
         run_simulation(
-            _server_app(module, rounds, clock, kept), client_app, num_supernodes=common.CLIENTS,
-            backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0.0}, "init_args": {"num_cpus": 2}},
-        )  # fmt: skip
+            _server_app(module, rounds, clock, kept),
+            client_app,
+            num_supernodes=common.CLIENTS,
+            backend_config={
+                "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
+                "init_args": {"num_cpus": 2},
+            },
+        )
         right = common.accuracy(module, federation.test.x, federation.test.y)
         spent = epsilon(rounds * common.TAU, common.sampling_rate(federation.sizes[0]))
         yield clock.read() | kept | {"noise": common.NOISE, "accuracy": right, "epsilon": spent}
 
 
-def _server_app(module: torch.nn.Module, rounds: int, clock: Clock, kept: dict[str, Any]) -> ServerApp:
+def _server_app(
+    module: torch.nn.Module, rounds: int, clock: Clock, kept: dict[str, Any]
+) -> ServerApp:
     app = ServerApp()
 
     def ticked(server_round: int, arrays: ArrayRecord) -> None:
@@ -70,8 +88,12 @@ def _server_app(module: torch.nn.Module, rounds: int, clock: Clock, kept: dict[s
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
-        strategy = FedAvg(fraction_train=1.0, fraction_evaluate=0.0, min_available_nodes=common.CLIENTS)
-        result = strategy.start(grid, ArrayRecord(module.state_dict()), num_rounds=rounds, evaluate_fn=ticked)
+        strategy = FedAvg(
+            fraction_train=1.0, fraction_evaluate=0.0, min_available_nodes=common.CLIENTS
+        )
+        result = strategy.start(
+            grid, ArrayRecord(module.state_dict()), num_rounds=rounds, evaluate_fn=ticked
+        )
         module.load_state_dict(result.arrays.to_torch_state_dict())
         mean = sum(float(metrics["steps"]) for metrics in result.train_metrics_clientapp.values())
         kept["steps"] = round(mean * common.CLIENTS)

@@ -1,7 +1,9 @@
-"""DP-SGD at ten clients with Opacus, in one process and one loop: what a user of Opacus writes, without waste.
+"""DP-SGD at ten clients with Opacus, in one process and one loop: what a user of Opacus writes,
+without waste.
 
-One module is wrapped once and takes every client's place in turn. Batches are drawn by index, which is quicker than the data
-loader that Opacus makes. All clients have spent alike, so its accountant is asked once.
+One module is wrapped once and takes every client's place in turn. Batches are drawn by index, which
+is quicker than the data loader that Opacus makes. All clients have spent alike, so its accountant
+is asked once.
 """
 
 from __future__ import annotations
@@ -24,15 +26,24 @@ from dpfl.data import Federation
 class Client:
     """Trains any client's samples, from a given vector."""
 
-    def __init__(self, federation: Federation, mode: str, noise: float, tau: int, sampling_rate: float) -> None:
-        self.federation, self.tau, self.sampling_rate, self.steps = federation, tau, sampling_rate, 0
+    def __init__(
+        self, federation: Federation, mode: str, noise: float, tau: int, sampling_rate: float
+    ) -> None:
+        self.federation, self.tau, self.sampling_rate, self.steps = (
+            federation,
+            tau,
+            sampling_rate,
+            0,
+        )
         expected = round(sampling_rate * federation.sizes[0])
         self.module = common.initial()
         self._private = Private(self.module, mode, common.RATE, common.CLIP, noise, expected)
 
     def train(self, number: int, vector: Tensor) -> Tensor:
         rows = self.federation.clients[number]
-        vector_to_parameters(vector.clone(), self.module.parameters())  # the parameters become views of what they are given
+        vector_to_parameters(
+            vector.clone(), self.module.parameters()
+        )  # the parameters become views of what they are given
         for _ in range(self.tau):
             batch = rows[torch.rand(len(rows)) < self.sampling_rate]
             self._private.step(self.federation.train.x[batch], self.federation.train.y[batch])
@@ -57,7 +68,12 @@ def loop(rounds: int, mode: str, threads: int) -> Iterator[dict[str, Any]]:
             clock.tick()
         right = common.accuracy(client.module, federation.test.x, federation.test.y)
         spent = epsilon(rounds * common.TAU, q)
-        yield clock.read() | {"steps": client.steps, "noise": common.NOISE, "accuracy": right, "epsilon": spent}
+        yield clock.read() | {
+            "steps": client.steps,
+            "noise": common.NOISE,
+            "accuracy": right,
+            "epsilon": spent,
+        }
 
 
 def average(client: Client, vector: Tensor) -> Tensor:

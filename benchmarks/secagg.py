@@ -1,6 +1,6 @@
-"""What a secure sum costs a client and the server, a round, beside the same sum without masks, beside a client of Flower's
-SecAgg+ (where flwr is installed) and beside a private step:
-python -m benchmarks.secagg [--clients 10 30 100] [--numbers 26010 159010 1000000]
+"""What a secure sum costs a client and the server, a round, beside the same sum without masks,
+beside a client of Flower's SecAgg+ (where flwr is installed) and beside a private step: python -m
+benchmarks.secagg [--clients 10 30 100] [--numbers 26010 159010 1000000]
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ def timed(work: Callable[[], object]) -> tuple[float, object]:
 def whole_round(
     of: SumGroup, members: dict[str, SumMember], whole: IntegerSum, size: int, round: int, gone: int
 ) -> dict[str, float]:
-    """One sum, `gone` of its members silent: what one client that stays computes, and what the server does."""
+    """One sum, `gone` of its members silent: what one client that stays computes, and what the
+    server does.
+    """
     at = SumId(next(iter(members.values())).session, round)
     rng, vector = np.random.default_rng(round), np.zeros(size, np.float32)
     spent = dict.fromkeys(("numbers", "client", "server"), 0.0)
@@ -85,8 +87,14 @@ def flower(clients: int, size: int) -> float:
 def private_step() -> float:
     """Of the cnn with 26,010 parameters, clip and noise, on a batch of 600 images."""
     model = FlatModel(dpfl.models.cnn().build((1, 28, 28), 10, seed=0), tasks.MultiClass(10))
-    gradients, x, y = ClippedGradients(model), torch.rand(BATCH, 1, 28, 28), torch.arange(BATCH) % 10
-    return min(timed(lambda: gradients(x, y, lambda norms: 1 / norms.clamp_min(1.0)))[0] for _ in range(5))
+    gradients, x, y = (
+        ClippedGradients(model),
+        torch.rand(BATCH, 1, 28, 28),
+        torch.arange(BATCH) % 10,
+    )
+    return min(
+        timed(lambda: gradients(x, y, lambda norms: 1 / norms.clamp_min(1.0)))[0] for _ in range(5)
+    )
 
 
 def main() -> None:
@@ -96,9 +104,13 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     print(f"a private step on {BATCH} images (cnn, 26,010 parameters): {private_step():.1f} ms")
-    print("milliseconds of the processor a round; a tenth of the clients is missing in the last two columns")
     print(
-        "| K | numbers | whole numbers with noise | masks, a client | SecAgg+ of Flower, a client | server | plain sum | "
+        "milliseconds of the processor a round; a tenth of the clients is missing in the last two "
+        "columns"
+    )
+    print(
+        "| K | numbers | whole numbers with noise | masks, a client | SecAgg+ of Flower, a client "
+        "| server | plain sum | "
         "client, missing | server, missing |"
     )
     print("|---|---|---|---|---|---|---|---|---|")
@@ -109,14 +121,25 @@ def main() -> None:
             whole = IntegerSum(1.0, 100.0, clients)
             all_there, some = (
                 min(
-                    (whole_round(of, members, whole, size, next(rounds), gone) for _ in range(REPEATS)),
+                    (
+                        whole_round(of, members, whole, size, next(rounds), gone)
+                        for _ in range(REPEATS)
+                    ),
                     key=lambda r: r["client"],
                 )
                 for gone in (0, clients // 10)
             )
-            cells = [all_there["numbers"], all_there["client"], flower(clients, size), all_there["server"]]
+            cells = [
+                all_there["numbers"],
+                all_there["client"],
+                flower(clients, size),
+                all_there["server"],
+            ]
             cells += [plain_sum(clients, size), some["client"], some["server"]]
-            print(f"| {clients} | {size:,} | " + " | ".join(f"{cell:.1f}" for cell in cells) + " |", flush=True)
+            print(
+                f"| {clients} | {size:,} | " + " | ".join(f"{cell:.1f}" for cell in cells) + " |",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
-"""What one client computes in a round of Flower's SecAgg+, all four stages, by Flower's own functions (flwr 1.41.0).
+"""What one client computes in a round of Flower's SecAgg+, all four stages, by Flower's own
+functions (flwr 1.41.0).
 
-Keys are new in every round there. The other clients' shares are stood for by random bytes of the same length, so that one
-client is timed and the others are not waited for; numbers and weights are as `SecAggPlusWorkflow` has them by default.
+Keys are new in every round there. The other clients' shares are stood for by random bytes of the
+same length, so that one client is timed and the others are not waited for; numbers and weights are
+as `SecAggPlusWorkflow` has them by default.
 """
 
 from __future__ import annotations
@@ -19,8 +21,15 @@ from flwr.common.secure_aggregation.secaggplus_constants import Key
 from flwr.common.secure_aggregation.secaggplus_utils import share_keys_plaintext_concat
 from flwr.supercore.primitives.asymmetric import bytes_to_private_key, bytes_to_public_key
 
-mod = importlib.import_module("flwr.client.mod.secure_aggregation.secaggplus_mod")  # its package has a function of that name
-DEFAULTS = {Key.CLIPPING_RANGE: 8.0, Key.TARGET_RANGE: 1 << 22, Key.MOD_RANGE: 1 << 32, Key.MAX_WEIGHT: 1000.0}
+mod = importlib.import_module(
+    "flwr.client.mod.secure_aggregation.secaggplus_mod"
+)  # its package has a function of that name
+DEFAULTS = {
+    Key.CLIPPING_RANGE: 8.0,
+    Key.TARGET_RANGE: 1 << 22,
+    Key.MOD_RANGE: 1 << 32,
+    Key.MAX_WEIGHT: 1000.0,
+}
 
 
 def one_client(clients: int, size: int) -> float:
@@ -39,19 +48,32 @@ def one_client(clients: int, size: int) -> float:
     keys[1] = (made[Key.PUBLIC_KEY_1], made[Key.PUBLIC_KEY_2])
     mod._share_keys(own, ConfigRecord({str(nid): list(pair) for nid, pair in keys.items()}))
     spent = time.process_time() - start
-    letters = ConfigRecord({Key.CIPHERTEXT_LIST: _letters(states, keys), Key.SOURCE_LIST: list(range(2, clients + 1))})
+    letters = ConfigRecord(
+        {Key.CIPHERTEXT_LIST: _letters(states, keys), Key.SOURCE_LIST: list(range(2, clients + 1))}
+    )
     start = time.process_time()
     mod._collect_masked_vectors(own, letters, 1, parameters)
-    mod._unmask(own, ConfigRecord({Key.ACTIVE_NODE_ID_LIST: list(states), Key.DEAD_NODE_ID_LIST: []}))
+    mod._unmask(
+        own, ConfigRecord({Key.ACTIVE_NODE_ID_LIST: list(states), Key.DEAD_NODE_ID_LIST: []})
+    )
     return 1e3 * (spent + time.process_time() - start)
 
 
 def _letters(states: dict[int, Any], keys: dict[int, tuple[bytes, bytes]]) -> list[bytes]:
-    """From every other client, to the first: a share of its seed and one of its key, as long as the first's own."""
+    """From every other client, to the first: a share of its seed and one of its key, as long as the
+    first's own.
+    """
     own = states[1]
     lengths = len(own.rd_seed_share_dict[1]), len(own.sk1_share_dict[1])
     found = []
     for nid in range(2, len(states) + 1):
-        key = generate_shared_key(bytes_to_private_key(states[nid].sk2), bytes_to_public_key(keys[1][1]))
-        found.append(encrypt(key, share_keys_plaintext_concat(nid, 1, *(os.urandom(length) for length in lengths))))
+        key = generate_shared_key(
+            bytes_to_private_key(states[nid].sk2), bytes_to_public_key(keys[1][1])
+        )
+        found.append(
+            encrypt(
+                key,
+                share_keys_plaintext_concat(nid, 1, *(os.urandom(length) for length in lengths)),
+            )
+        )
     return found

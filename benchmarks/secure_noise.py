@@ -1,4 +1,6 @@
-"""What `privacy.noise = "secure"` costs: the noise alone, and whole private steps. `python -m benchmarks.secure_noise`"""
+"""What `privacy.noise = "secure"` costs: the noise alone, and whole private steps. `python -m
+benchmarks.secure_noise`
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,16 @@ def main() -> None:
 
 def _steps(model: str, batch: int) -> Callable[[Release], Callable[[], object]]:
     flat = FlatModel(module_of(model))
-    gradients, data = ClippedGradients(flat), ClientDataset(*batch_of(model, batch), torch.arange(batch))
+    gradients, data = (
+        ClippedGradients(flat),
+        ClientDataset(*batch_of(model, batch), torch.arange(batch)),
+    )
     generator = SystemEntropy().generator
-    return lambda release: lambda: private_steps(gradients, data, batch, STEPS, LocalTraining(SGD(RATE)), release, generator)
+    return lambda release: (
+        lambda: private_steps(
+            gradients, data, batch, STEPS, LocalTraining(SGD(RATE)), release, generator
+        )
+    )
 
 
 def _print(work: str, parts: int, made: Callable[[Release], Callable[[], object]]) -> None:

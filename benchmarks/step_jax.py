@@ -1,4 +1,6 @@
-"""A step of jax-privacy on the CPU: `clipped_grad`, its Gaussian privatizer and an SGD update in one compiled function."""
+"""A step of jax-privacy on the CPU: `clipped_grad`, its Gaussian privatizer and an SGD update in
+one compiled function.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+)
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +25,9 @@ from benchmarks.jax_model import from_torch, to_flat
 from benchmarks.step_common import CLIP, NOISE, RATE, batch_of, module_of
 
 
-def step(model: str, batch: int, seconds: float, layout: str, microbatch: int | None) -> Iterator[dict[str, Any]]:
+def step(
+    model: str, batch: int, seconds: float, layout: str, microbatch: int | None
+) -> Iterator[dict[str, Any]]:
     x, y = batch_of(model, batch)
     images, labels = jnp.asarray(_arranged(x.numpy(), layout)), jnp.asarray(y.numpy())
     forward, initial = from_torch(module_of(model), layout)
@@ -29,10 +35,14 @@ def step(model: str, batch: int, seconds: float, layout: str, microbatch: int | 
     def loss(parameters: Any, x: Any, y: Any) -> Any:
         return optax.softmax_cross_entropy_with_integer_labels(forward(parameters, x), y).mean()
 
-    clipped = jax_privacy.clipped_grad(loss, l2_clip_norm=CLIP, batch_argnums=(1, 2), microbatch_size=microbatch)
+    clipped = jax_privacy.clipped_grad(
+        loss, l2_clip_norm=CLIP, batch_argnums=(1, 2), microbatch_size=microbatch
+    )
 
     def optimizer(rate: Any, noise: Any) -> Any:
-        privatizer = noise_addition.gaussian_privatizer(stddev=noise * clipped.sensitivity(), prng_key=jax.random.key(0))
+        privatizer = noise_addition.gaussian_privatizer(
+            stddev=noise * clipped.sensitivity(), prng_key=jax.random.key(0)
+        )
         return optax.chain(privatizer, optax.scale(1 / batch), optax.sgd(rate))
 
     @partial(jax.jit, donate_argnums=0)

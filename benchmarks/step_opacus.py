@@ -1,7 +1,7 @@
 """A step of Opacus: hooks that write out every sample's gradient, or ghost clipping.
 
-In PyTorch's default memory format only: Opacus 1.6.0 takes a channels-last input of a convolution for a contiguous one, and
-gives wrong gradients without a word.
+In PyTorch's default memory format only: Opacus 1.6.0 takes a channels-last input of a convolution
+for a contiguous one, and gives wrong gradients without a word.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from typing import Any
 
 import torch
 from opacus import GradSampleModule
-from opacus.grad_sample.grad_sample_module_fast_gradient_clipping import GradSampleModuleFastGradientClipping
+from opacus.grad_sample.grad_sample_module_fast_gradient_clipping import (
+    GradSampleModuleFastGradientClipping,
+)
 from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping
 from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
 from torch import Tensor, nn
@@ -21,18 +23,26 @@ from benchmarks.step_common import CLIP, NOISE, RATE, batch_of, flat, module_of
 
 
 class Private:
-    """A module, an optimizer and a loss as `PrivacyEngine.make_private` puts them together, with a given expected batch."""
+    """A module, an optimizer and a loss as `PrivacyEngine.make_private` puts them together, with a
+    given expected batch.
+    """
 
-    def __init__(self, module: nn.Module, mode: str, rate: float, clip: float, noise: float, expected: int) -> None:
+    def __init__(
+        self, module: nn.Module, mode: str, rate: float, clip: float, noise: float, expected: int
+    ) -> None:
         self.module = module
         inner = torch.optim.SGD(module.parameters(), lr=rate)
         loss = nn.CrossEntropyLoss()
         if mode == "hooks":
             self.model: nn.Module = GradSampleModule(module)
-            self.optimizer = DPOptimizer(inner, noise_multiplier=noise, max_grad_norm=clip, expected_batch_size=expected)
+            self.optimizer = DPOptimizer(
+                inner, noise_multiplier=noise, max_grad_norm=clip, expected_batch_size=expected
+            )
             self.loss: Any = loss
         else:
-            self.model = GradSampleModuleFastGradientClipping(module, max_grad_norm=clip, use_ghost_clipping=True)
+            self.model = GradSampleModuleFastGradientClipping(
+                module, max_grad_norm=clip, use_ghost_clipping=True
+            )
             self.optimizer = DPOptimizerFastGradientClipping(
                 inner, noise_multiplier=noise, max_grad_norm=clip, expected_batch_size=expected
             )

@@ -19,8 +19,12 @@ from dpfl.models import FlatModel
 from dpfl.privacy import All, Flat, Gaussian, Keyed, Release
 
 
-def private(model: str, batch: int, seconds: float, steps_each: int | None = None) -> Iterator[dict[str, Any]]:
-    """dpfl's own loop, on a client that takes all of its samples in every step: noise from a fresh keyed generator a step."""
+def private(
+    model: str, batch: int, seconds: float, steps_each: int | None = None
+) -> Iterator[dict[str, Any]]:
+    """dpfl's own loop, on a client that takes all of its samples in every step: noise from a fresh
+    keyed generator a step.
+    """
     torch.set_num_threads(1)
     x, y = batch_of(model, batch)
     flat_model = FlatModel(module_of(model))
@@ -28,7 +32,9 @@ def private(model: str, batch: int, seconds: float, steps_each: int | None = Non
     initial, data = flat_model.read(), ClientDataset(x, y, torch.arange(batch))
     keyed = Keyed(0)
 
-    def steps(count: int, clip: float = CLIP, noise: float | None = NOISE, rate: float = RATE) -> None:
+    def steps(
+        count: int, clip: float = CLIP, noise: float | None = NOISE, rate: float = RATE
+    ) -> None:
         flat_model.load(initial)
         release = Release(All(), Flat(clip), Gaussian(noise) if noise else None)
         private_steps(
@@ -44,7 +50,9 @@ def private(model: str, batch: int, seconds: float, steps_each: int | None = Non
     yield from repeated(steps, seconds, steps_each)
 
 
-def plain(model: str, batch: int, seconds: float, memory_format: str, fused: bool) -> Iterator[dict[str, Any]]:
+def plain(
+    model: str, batch: int, seconds: float, memory_format: str, fused: bool
+) -> Iterator[dict[str, Any]]:
     torch.set_num_threads(1)
     x, y = batch_of(model, batch)
     module = module_of(model)

@@ -1,4 +1,6 @@
-"""Rows 1 and 2: one private step (clipped sum, noise, SGD update), against a plain step and against other libraries."""
+"""Rows 1 and 2: one private step (clipped sum, noise, SGD update), against a plain step and against
+other libraries.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ WORK = (("cnn", 90, 1.5), ("mlp", 64, 1.5), ("cnn-wide", 90, 2.0), ("resnet-18",
 """Model, batch, and how many plain steps a private one may take."""
 
 TOLERANCE = {"resnet-18": 1e-3}
-"""Of 1e-4 otherwise: in float32, PyTorch's own gradients of this network differ by 2e-4 between two memory formats."""
+"""Of 1e-4 otherwise: in float32, PyTorch's own gradients of this network differ by 2e-4 between two
+memory formats.
+"""
 
 FORMATS = ({"memory_format": "contiguous"}, {"memory_format": "channels_last"})
 
@@ -21,7 +25,9 @@ JAX = {
     "cnn-wide": tuple({"layout": "NHWC", "microbatch": size} for size in (None, 1)),
     "resnet-18": ({"layout": "NHWC", "microbatch": None},),
 }
-"""The best of NHWC and NCHW, in microbatches or all at once; the others that were tried were slower, and slow to compile."""
+"""The best of NHWC and NCHW, in microbatches or all at once; the others that were tried were
+slower, and slow to compile.
+"""
 
 
 def contenders(model: str, batch: int, seconds: float) -> list[Contender]:
@@ -53,7 +59,11 @@ def run(bench) -> list[Line]:
             if name == "dpfl":
                 continue
             if ours.failed or other.failed:
-                lines.append(unavailable(1 if name == "plain SGD" else 2, work, name, ours.failed or other.failed))
+                lines.append(
+                    unavailable(
+                        1 if name == "plain SGD" else 2, work, name, ours.failed or other.failed
+                    )
+                )
             elif name == "plain SGD":
                 lines.append(Line.ratio(1, work, "dpfl / plain SGD", ours, other, at_most(limit)))
             else:

@@ -1,4 +1,6 @@
-"""A private step of each task against cross-entropy of the same model, in one run: python -m benchmarks.tasks"""
+"""A private step of each task against cross-entropy of the same model, in one run: python -m
+benchmarks.tasks
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,11 @@ ROUNDS, STEPS = 25, 5
 class Words(nn.Module):
     def __init__(self, places: bool) -> None:
         super().__init__()
-        self.embedding, self.head, self.places = nn.Embedding(TOKENS, 16), nn.Linear(16, TOKENS), places
+        self.embedding, self.head, self.places = (
+            nn.Embedding(TOKENS, 16),
+            nn.Linear(16, TOKENS),
+            places,
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         seen = self.embedding(x)
@@ -32,13 +38,17 @@ def mlp(outputs: int) -> nn.Module:
     return nn.Sequential(nn.Linear(WIDTH, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, outputs))
 
 
-def step(module: nn.Module, x: Tensor, y: Tensor, task: tasks.Task | None = None) -> Callable[[], object]:
+def step(
+    module: nn.Module, x: Tensor, y: Tensor, task: tasks.Task | None = None
+) -> Callable[[], object]:
     gradients = ClippedGradients(FlatModel(module, task) if task else FlatModel(module))
     return lambda: gradients(x, y, lambda norms: 1 / norms.clamp_min(1.0))
 
 
 def times(steps: list[Callable[[], object]]) -> list[list[float]]:
-    """Seconds of the processor a step, several rounds in turn: what else the machine does hardly counts."""
+    """Seconds of the processor a step, several rounds in turn: what else the machine does hardly
+    counts.
+    """
     found: list[list[float]] = [[] for _ in steps]
     for _ in range(ROUNDS):
         for one, seconds in zip(steps, found, strict=True):
@@ -75,16 +85,25 @@ def main() -> None:
         for most in (1, 5, 20):
             _persons(name, module, shape, most)
     words = torch.arange(BATCH * PLACES).view(BATCH, PLACES) % TOKENS
-    pair = (step(Words(True), words, words.roll(1, 1), tasks.NextToken(TOKENS)), _flat_tokens(words))
+    pair = (
+        step(Words(True), words, words.roll(1, 1), tasks.NextToken(TOKENS)),
+        _flat_tokens(words),
+    )
     own, other = quickest(list(pair))
-    print(f"{tasks.NextToken(TOKENS)!s:60} {1e3 * own:7.3f} ms  {own / other:5.2f} x cross-entropy at every place")
+    print(
+        f"{tasks.NextToken(TOKENS)!s:60} {1e3 * own:7.3f} ms  {own / other:5.2f} x cross-entropy "
+        "at every place"
+    )
 
 
 def _models() -> dict[str, tuple[nn.Module, tuple[int, ...]]]:
     """With the shape of their batch: the small one above, and three of those that are trained."""
     return {
         f"mlp {WIDTH}-{HIDDEN}-2": (mlp(2), (BATCH, WIDTH)),
-        "mlp 784-128-10": (nn.Sequential(nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10)), (256, 784)),
+        "mlp 784-128-10": (
+            nn.Sequential(nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10)),
+            (256, 784),
+        ),
         "cnn": (build_cnn((1, 28, 28), 10, "tanh"), (64, 1, 28, 28)),
         "linear 20-2": (nn.Linear(20, 2), (1000, 20)),
     }
@@ -96,7 +115,9 @@ def _persons(name: str, module: nn.Module, shape: tuple[int, ...], most: int) ->
     sizes = torch.randint(1, most + 1, shape[:1], generator=torch.Generator().manual_seed(1))
     whose, y = torch.repeat_interleave(sizes)[: len(x)], torch.arange(len(x)) % 2
     gradients = ClippedGradients(FlatModel(module))
-    own, other = times([lambda: gradients(x, y, lambda norms: 1 / norms.clamp_min(1.0), whose), step(module, x, y)])
+    own, other = times(
+        [lambda: gradients(x, y, lambda norms: 1 / norms.clamp_min(1.0), whose), step(module, x, y)]
+    )
     ratio = median(a / b for a, b in zip(own, other, strict=True))
     line = f"{name}, {len(x)} rows, persons of 1 to {most}"
     print(f"{line:60} {1e3 * median(own):7.3f} ms  {ratio:5.2f} x cross-entropy of the rows")

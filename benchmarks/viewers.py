@@ -1,9 +1,11 @@
-"""What pages cost: training while twenty watch it, a list of a thousand runs, and the planner's answers, all in one run.
+"""What pages cost: training while twenty watch it, a list of a thousand runs, and the planner's
+answers, all in one run.
 
     python -m benchmarks.viewers [--viewers 20] [--rounds 40] [--pairs 5] [--runs 1000]
 
-Training is `dpfl run` with one worker, beside a server over its folder that nobody looks at, and beside the same server with
-so many open event streams, in turn. Its time is that of its rounds, as the run counts them. What is not training is in seconds.
+Training is `dpfl run` with one worker, beside a server over its folder that nobody looks at, and
+beside the same server with so many open event streams, in turn. Its time is that of its rounds, as
+the run counts them. What is not training is in seconds.
 """
 
 from __future__ import annotations
@@ -60,11 +62,32 @@ def watch(address: str, name: str, folder: Path, ended: threading.Event) -> None
 def trained(runs: Path, address: str, name: str, rounds: int, viewers: int) -> float:
     """Seconds a round, of the rounds after the first."""
     ended = threading.Event()
-    pages = [threading.Thread(target=watch, args=(address, name, runs / name, ended), daemon=True) for _ in range(viewers)]
+    pages = [
+        threading.Thread(target=watch, args=(address, name, runs / name, ended), daemon=True)
+        for _ in range(viewers)
+    ]
     for page in pages:
         page.start()
-    words = ["run", "--set", f"budget.rounds={rounds}", "--set", "algorithm.name=fedavg-dp", "--set", "model.name=mlp"]
-    command = [sys.executable, "-c", PROGRAM, *words, "--out", str(runs / name), "--workers", "1", "--quiet"]
+    words = [
+        "run",
+        "--set",
+        f"budget.rounds={rounds}",
+        "--set",
+        "algorithm.name=fedavg-dp",
+        "--set",
+        "model.name=mlp",
+    ]
+    command = [
+        sys.executable,
+        "-c",
+        PROGRAM,
+        *words,
+        "--out",
+        str(runs / name),
+        "--workers",
+        "1",
+        "--quiet",
+    ]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     ended.set()
     rows = read_rows(runs / name / METRICS)
@@ -110,12 +133,18 @@ def main() -> None:
             for pair in range(asked.pairs):
                 times = {}
                 for viewers in (0, asked.viewers) if pair % 2 else (asked.viewers, 0):
-                    times[viewers] = trained(runs, address, f"pair-{pair}-{viewers}", asked.rounds, viewers)
+                    times[viewers] = trained(
+                        runs, address, f"pair-{pair}-{viewers}", asked.rounds, viewers
+                    )
                 ratios.append(times[asked.viewers] / times[0])
         first, again = many(Path(scratch) / "many", asked.runs, runs / f"pair-0-{asked.viewers}")
         plans = sorted(planned())
     found = {
-        "training, watched over alone": {"viewers": asked.viewers, "median": statistics.median(ratios), "all": ratios},
+        "training, watched over alone": {
+            "viewers": asked.viewers,
+            "median": statistics.median(ratios),
+            "all": ratios,
+        },
         "list, seconds": {"runs": asked.runs, "first": first, "again": again},
         "plan, seconds": {"median": statistics.median(plans), "slowest": plans[-1]},
     }

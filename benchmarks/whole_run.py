@@ -1,4 +1,6 @@
-"""Rows 3 and 6: a whole private run over ten clients, against Opacus in a loop and against Flower's simulation."""
+"""Rows 3 and 6: a whole private run over ten clients, against Opacus in a loop and against Flower's
+simulation.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def contenders(rounds: int) -> list[Contender]:
         Contender("dpfl", "benchmarks.run_dpfl:sample_level", options),
         Contender("dpfl, 2 workers", "benchmarks.run_dpfl:sample_level", {**options, "workers": 2}),
         Contender("Opacus loop", "benchmarks.run_opacus:loop", options, loops, trial=TRIAL),
-        Contender("Flower + Opacus", "benchmarks.run_flower:simulation", options, FLOWER, trial=TRIAL),
+        Contender(
+            "Flower + Opacus", "benchmarks.run_flower:simulation", options, FLOWER, trial=TRIAL
+        ),
     ]
 
 
@@ -32,7 +36,9 @@ def run(bench) -> list[Line]:
 
 
 def measured(bench, contenders, goals) -> tuple[str, dict[str, Measured], list[Line]]:
-    """The contenders side by side, and a line for each peer that has a goal, against one worker and against two."""
+    """The contenders side by side, and a line for each peer that has a goal, against one worker and
+    against two.
+    """
     rounds = 8 if bench.quick else ROUNDS
     work = f"{WORK}, {rounds} rounds"
     bench.say(work)
@@ -43,7 +49,12 @@ def measured(bench, contenders, goals) -> tuple[str, dict[str, Measured], list[L
     return (
         work,
         found,
-        [line for name, goal in goals.items() for mine in ours for line in _against(work, mine, found[name], goal)],
+        [
+            line
+            for name, goal in goals.items()
+            for mine in ours
+            for line in _against(work, mine, found[name], goal)
+        ],
     )
 
 
@@ -56,17 +67,23 @@ def _against(work: str, ours: Measured, peer: Measured, goal) -> list[Line]:
 
 
 def two_workers(row: int, work: str, one: Measured, two: Measured) -> list[Line]:
-    """The rounds, which is what workers can make faster, and the whole run, in which they have to be started."""
+    """The rounds, which is what workers can make faster, and the whole run, in which they have to
+    be started.
+    """
     if one.failed or two.failed:
         return [unavailable(row, work, "1 worker / 2 workers", one.failed or two.failed)]
     return [
-        Line.ratio(row, f"{work}: a round", "1 worker / 2 workers", one, two, at_least(1.7), of="round"),
+        Line.ratio(
+            row, f"{work}: a round", "1 worker / 2 workers", one, two, at_least(1.7), of="round"
+        ),
         Line.ratio(row, f"{work}: whole", "1 worker / 2 workers", one, two, at_least(1.7)),
     ]
 
 
 def _same_run(found: dict[str, Measured], tolerance: float, say) -> None:
-    """As many steps with the same noise, to about the same accuracy (a mean over repetitions, since noise differs)."""
+    """As many steps with the same noise, to about the same accuracy (a mean over repetitions, since
+    noise differs).
+    """
     ours = found["dpfl"]
     if ours.failed:
         return
@@ -75,8 +92,12 @@ def _same_run(found: dict[str, Measured], tolerance: float, say) -> None:
             continue
         for what in ("steps", "noise"):
             if other.repetitions[0][what] != ours.repetitions[0][what]:
-                other.failed = f"its {what} are {other.repetitions[0][what]}, not {ours.repetitions[0][what]}"
-        apart = abs(sum(other.values("accuracy")) - sum(ours.values("accuracy"))) / len(ours.repetitions)
+                other.failed = (
+                    f"its {what} are {other.repetitions[0][what]}, not {ours.repetitions[0][what]}"
+                )
+        apart = abs(sum(other.values("accuracy")) - sum(ours.values("accuracy"))) / len(
+            ours.repetitions
+        )
         if apart > tolerance:
             other.failed = f"its accuracy is {apart:.2f} away from ours"
         if other.failed:

@@ -1,7 +1,8 @@
-"""One contender in a process of its own: every line on standard input asks for its next answer, which is a line of JSON.
+"""One contender in a process of its own: every line on standard input asks for its next answer,
+which is a line of JSON.
 
-A contender is a generator function. Its first answer says what it computes, so that it can be checked; every further answer
-is one timed repetition.
+A contender is a generator function. Its first answer says what it computes, so that it can be
+checked; every further answer is one timed repetition.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""The amplification game of `dpfl.audit` on the clipped sums of others, for docs/peers.md: `make amplified-peers` runs it.
+"""The amplification game of `dpfl.audit` on the clipped sums of others, for docs/peers.md: `make
+amplified-peers` runs it.
 
-One unit is added to a batch, and the model was chosen to amplify the last bit of a layer. The table says how far the sum of
-clipped gradients moved, in clip norms, at the worst size and place that a bounded search found. Noise is left out: a sum that
-moves by more than 1 gets too little of it. Nothing is said of models that nobody chose to amplify.
+One unit is added to a batch, and the model was chosen to amplify the last bit of a layer. The table
+says how far the sum of clipped gradients moved, in clip norms, at the worst size and place that a
+bounded search found. Noise is left out: a sum that moves by more than 1 gets too little of it.
+Nothing is said of models that nobody chose to amplify.
 """
 
 from __future__ import annotations
@@ -40,12 +42,20 @@ def opacus(mode: str, amplifier: Amplifier) -> Sums:
 
     module = copy.deepcopy(amplifier.module)
     one = amplifier.base[None]
-    data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(one, torch.ones(1, dtype=torch.int64)))
+    data = torch.utils.data.DataLoader(
+        torch.utils.data.TensorDataset(one, torch.ones(1, dtype=torch.int64))
+    )
     parts = PrivacyEngine().make_private(
-        module=module, optimizer=torch.optim.SGD(module.parameters(), lr=0.0), data_loader=data, noise_multiplier=0.0,
-        max_grad_norm=1.0, poisson_sampling=False, loss_reduction="sum", grad_sample_mode=mode,
+        module=module,
+        optimizer=torch.optim.SGD(module.parameters(), lr=0.0),
+        data_loader=data,
+        noise_multiplier=0.0,
+        max_grad_norm=1.0,
+        poisson_sampling=False,
+        loss_reduction="sum",
+        grad_sample_mode=mode,
         criterion=nn.CrossEntropyLoss(reduction="sum"),
-    )  # fmt: skip
+    )
     private, optimizer = parts[0], parts[1]
     criterion = parts[2] if mode == "ghost" else nn.CrossEntropyLoss(reduction="sum")
 
@@ -55,13 +65,17 @@ def opacus(mode: str, amplifier: Amplifier) -> Sums:
         criterion(scores, y).backward()
         optimizer.pre_step()
         total = torch.cat([parameter.grad.flatten() for parameter in module.parameters()])
-        return AmplificationTrial(total.detach().clone(), functional.cross_entropy(scores.detach(), y, reduction="none"))
+        return AmplificationTrial(
+            total.detach().clone(), functional.cross_entropy(scores.detach(), y, reduction="none")
+        )
 
     return play
 
 
 def jax_privacy(padded: bool, amplifier: Amplifier) -> Sums:
-    """The sum of `clipped_grad`, compiled, of the same layers in JAX: batches as they are, or padded as its documents say."""
+    """The sum of `clipped_grad`, compiled, of the same layers in JAX: batches as they are, or
+    padded as its documents say.
+    """
     import jax
     from jax_privacy import clipped_grad
 
@@ -78,8 +92,13 @@ def jax_privacy(padded: bool, amplifier: Amplifier) -> Sums:
         missing = -size % PADDED if padded else 0
         rows = np.concatenate([x.numpy(), np.zeros((missing, *x.shape[1:]), np.float32)])
         labels = np.concatenate([y.numpy(), np.zeros(missing, np.int64)]).astype(np.int32)
-        total, aux = summed(weights, rows, labels, is_padding_example=np.arange(size + missing) >= size)
-        leaves = [np.array(leaf).T if leaf.ndim == 2 else np.array(leaf) for leaf in jax.tree.leaves(total)]
+        total, aux = summed(
+            weights, rows, labels, is_padding_example=np.arange(size + missing) >= size
+        )
+        leaves = [
+            np.array(leaf).T if leaf.ndim == 2 else np.array(leaf)
+            for leaf in jax.tree.leaves(total)
+        ]
         return AmplificationTrial(
             torch.cat([torch.from_numpy(leaf.flatten()) for leaf in leaves]),
             torch.from_numpy(np.array(aux.values))[:size].flatten(),
@@ -97,7 +116,9 @@ def in_jax(module: nn.Module) -> tuple[list, Callable]:
     for layer in layers:
         if isinstance(layer, nn.Linear | nn.Conv2d):
             matrix = layer.weight.detach().numpy()
-            weights.append((matrix.T.copy() if matrix.ndim == 2 else matrix, layer.bias.detach().numpy()))
+            weights.append(
+                (matrix.T.copy() if matrix.ndim == 2 else matrix, layer.bias.detach().numpy())
+            )
 
     def forward(weights: list, x: jax.Array) -> jax.Array:
         left = iter(weights)
@@ -120,7 +141,11 @@ PEERS: dict[str, tuple[str, str, Callable[[Amplifier], Sums]]] = {
     "opacus-functorch": ("opacus", "functorch", lambda amplifier: opacus("functorch", amplifier)),
     "opacus-ghost": ("opacus", "ghost clipping", lambda amplifier: opacus("ghost", amplifier)),
     "jax-privacy": ("jax-privacy", "clipped_grad", lambda amplifier: jax_privacy(False, amplifier)),
-    "jax-privacy-padded": ("jax-privacy", f"clipped_grad, padded to {PADDED}", lambda amplifier: jax_privacy(True, amplifier)),
+    "jax-privacy-padded": (
+        "jax-privacy",
+        f"clipped_grad, padded to {PADDED}",
+        lambda amplifier: jax_privacy(True, amplifier),
+    ),
 }
 
 
@@ -137,7 +162,9 @@ def rows(peer: str, layers: list[str]) -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", choices=PEERS, default=list(PEERS), help="these peers")
-    parser.add_argument("--layers", nargs="*", choices=LAYERS, default=list(LAYERS), help="these layers")
+    parser.add_argument(
+        "--layers", nargs="*", choices=LAYERS, default=list(LAYERS), help="these layers"
+    )
     chosen = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)

@@ -1,4 +1,5 @@
-"""Predict from raw rows of a table with a model that dpfl trained, without dpfl: PyTorch, safetensors and the file are enough.
+"""Predict from raw rows of a table with a model that dpfl trained, without dpfl: PyTorch,
+safetensors and the file are enough.
 
 python examples/predict_without_dpfl.py runs/NAME/model.safetensors table.csv
 """
@@ -13,7 +14,9 @@ from safetensors import safe_open
 
 
 def features(row: dict[str, str], schema: dict) -> list[float]:
-    """What a row is to the model, by the schema that lies in the model's file: numbers, then each category one-hot."""
+    """What a row is to the model, by the schema that lies in the model's file: numbers, then each
+    category one-hot.
+    """
     x = []
     for column in schema["numeric"]:
         cell = row[column["name"]].strip()
@@ -21,7 +24,10 @@ def features(row: dict[str, str], schema: dict) -> list[float]:
         value = column["fill"] if missing else float(cell)
         value = min(max(value, column["low"]), column["high"])
         value = math.log1p(value - column["low"]) if column["log"] else value
-        x += [(value - column["mean"]) / column["scale"], *([float(missing)] if column["missing"] == "indicate" else [])]
+        x += [
+            (value - column["mean"]) / column["scale"],
+            *([float(missing)] if column["missing"] == "indicate" else []),
+        ]
     for column in schema["categorical"]:
         cell, numbers = row[column["name"]].strip(), not isinstance(column["levels"][0], str)
         missing = cell in schema["absent"] and cell not in column["levels"]
@@ -32,7 +38,9 @@ def features(row: dict[str, str], schema: dict) -> list[float]:
 
 
 def predicted(scores: torch.Tensor, label: dict) -> torch.Tensor:
-    """A number in its own unit, how many are expected, or chances: of each class, or of yes (to each question)."""
+    """A number in its own unit, how many are expected, or chances: of each class, or of yes (to
+    each question).
+    """
     match label["task"]:
         case "number":
             low, high = label["low"], label["high"]

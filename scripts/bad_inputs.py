@@ -1,10 +1,12 @@
-"""Bad inputs, as data: every command and the Python API are given what they cannot take, and must say so in one sentence.
+"""Bad inputs, as data: every command and the Python API are given what they cannot take, and must
+say so in one sentence.
 
     python scripts/bad_inputs.py [--every 8] [--only WORD] [--json]
 
-A case passes if it ends with the exit code that is expected (2 for what a user can mend; where several are allowed, any of them),
-with words on the error stream and no traceback, within its time, and leaves no debit in a ledger without a release that paid for
-it: no ledger with events beside a run without a finished round.
+A case passes if it ends with the exit code that is expected (2 for what a user can mend; where
+several are allowed, any of them), with words on the error stream and no traceback, within its time,
+and leaves no debit in a ledger without a release that paid for it: no ledger with events beside a
+run without a finished round.
 """
 
 # ruff: noqa: E501
@@ -37,7 +39,9 @@ SECONDS = 30
 
 @dataclass(frozen=True)
 class Case:
-    """A command (words, in which {dir} is the case's own folder) or a Python call, and the exit codes that are right."""
+    """A command (words, in which {dir} is the case's own folder) or a Python call, and the exit
+    codes that are right.
+    """
 
     name: str
     call: tuple[str, ...] | Callable[[Path], object]
@@ -131,7 +135,12 @@ def _faults(case: Case, code: int, said: str, folder: Path) -> Iterator[str]:
         yield "nothing is said"
     if "Traceback" in said or "nobody foresaw" in said:
         yield "a traceback"
-    if code == 2 and len(said.strip().splitlines()) > 1 and "Usage:" not in said and "─ Error" not in said:
+    if (
+        code == 2
+        and len(said.strip().splitlines()) > 1
+        and "Usage:" not in said
+        and "─ Error" not in said
+    ):
         yield "more than one line"
     for ledger in _unpaid_for(folder):
         yield f"a debit without a release in {ledger}"
@@ -143,7 +152,10 @@ def _unpaid_for(folder: Path) -> Iterator[str]:
         if "ready" in run.parts or (run.parent / "checkpoint.safetensors").exists():
             continue
         for ledger in run.glob("*.sqlite"):
-            with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(ledger)) as connection:
+            with (
+                contextlib.suppress(sqlite3.Error),
+                contextlib.closing(sqlite3.connect(ledger)) as connection,
+            ):
                 if connection.execute("SELECT COUNT(*) FROM debits").fetchone()[0]:
                     yield str(ledger.relative_to(folder))
 
@@ -165,7 +177,12 @@ def _limited(seconds: int) -> Iterator[None]:
 @contextlib.contextmanager
 def _inside(folder: Path) -> Iterator[None]:
     before, kept = Path.cwd(), dict(os.environ)
-    os.environ |= {"DPFL_KEY": str(folder / "no.pem"), "DPFL_DATA": str(folder / "none"), "COLUMNS": "500", "NO_COLOR": "1"}
+    os.environ |= {
+        "DPFL_KEY": str(folder / "no.pem"),
+        "DPFL_DATA": str(folder / "none"),
+        "COLUMNS": "500",
+        "NO_COLOR": "1",
+    }
     os.chdir(folder)
     try:
         yield
@@ -184,7 +201,9 @@ def prepare_materials(folder: Path) -> None:
         x, y = np.random.default_rng(0).random((60, 5)).astype(np.float32), np.arange(60) % 3
         np.savez("own.npz", x=x, y=y, x_test=x[:12], y_test=y[:12])
         write_data(folder, x, y)
-        code, said = _command(("run", *small_flags(), "--set", "budget.rounds=1", "--out", "ready", "--quiet"))
+        code, said = _command(
+            ("run", *small_flags(), "--set", "budget.rounds=1", "--out", "ready", "--quiet")
+        )
         assert code == 0, said
         code, said = _command(("key", "new", "key.pem"))
         assert code == 0, said
@@ -245,7 +264,9 @@ def damage(folder: Path) -> None:
         ledger.unlink()
     (copy("bad-experiment") / "experiment.toml").write_text("][")
     (copy("empty-experiment") / "experiment.toml").write_text("")
-    (copy("odd-experiment") / "experiment.toml").write_text("experiment = 3\nresolved = 4\nrun = 5\n")
+    (copy("odd-experiment") / "experiment.toml").write_text(
+        "experiment = 3\nresolved = 4\nrun = 5\n"
+    )
     (copy("no-model") / "model.safetensors").unlink()
     (copy("bad-model") / "model.safetensors").write_bytes(b"\xff" * 100)
     (copy("bad-checkpoint") / "checkpoint.safetensors").write_bytes(b"\xff" * 100)
@@ -264,14 +285,21 @@ def damage(folder: Path) -> None:
     for name, text in files.items():
         (folder / name).write_text(text)
     (folder / "latin.toml").write_bytes("name = 'é'".encode("latin-1"))
-    (folder / "bad.pem").write_text("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
+    (folder / "bad.pem").write_text(
+        "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"
+    )
     (folder / "a-folder").mkdir()
 
 
 def tamper(ledger: Path) -> None:
     """A count beyond all bounds, where the table has one."""
-    with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(ledger)) as connection:
-        for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+    with (
+        contextlib.suppress(sqlite3.Error),
+        contextlib.closing(sqlite3.connect(ledger)) as connection,
+    ):
+        for (table,) in connection.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table'"
+        ).fetchall():
             columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
             for column in columns:
                 if column in ("count", "releases"):
@@ -293,7 +321,13 @@ def main() -> None:
     failed = [outcome for outcome in outcomes if outcome.faults]
     if asked.json:
         print(
-            json.dumps([{"case": o.case.name, "code": o.code, "said": o.said, "faults": o.faults} for o in outcomes], indent=1)
+            json.dumps(
+                [
+                    {"case": o.case.name, "code": o.code, "said": o.said, "faults": o.faults}
+                    for o in outcomes
+                ],
+                indent=1,
+            )
         )
     else:
         show(outcomes, failed)
@@ -307,10 +341,18 @@ def run(chosen: Sequence[Case], tell: bool = False) -> list[Outcome]:
         prepare_materials(materials)
         for number, case in enumerate(chosen, 1):
             if tell:
-                print(f"\r{number}/{len(chosen)}  {case.name[:70]:70}", end="", file=sys.stderr, flush=True)
+                print(
+                    f"\r{number}/{len(chosen)}  {case.name[:70]:70}",
+                    end="",
+                    file=sys.stderr,
+                    flush=True,
+                )
             outcomes.append(play(case, materials))
             if tell and outcomes[-1].faults:
-                print(f"\r{case.name}: {'; '.join(outcomes[-1].faults)}: {outcomes[-1].said[-300:]}", file=sys.stderr)
+                print(
+                    f"\r{case.name}: {'; '.join(outcomes[-1].faults)}: {outcomes[-1].said[-300:]}",
+                    file=sys.stderr,
+                )
     if tell:
         print(file=sys.stderr)
     return outcomes
@@ -326,7 +368,10 @@ def show(outcomes: Sequence[Outcome], failed: Sequence[Outcome]) -> None:
         print(f"{name:14} {len(group):4} cases  {wrong:3} wrong  slowest {slowest:5.1f} s")
     for outcome in failed:
         print(f"\n{outcome.case.name}: {'; '.join(outcome.faults)}\n    {outcome.said[-600:]}")
-    print(f"\n{len(outcomes)} cases, {len(failed)} wrong, {sum(outcome.seconds for outcome in outcomes):.0f} s")
+    print(
+        f"\n{len(outcomes)} cases, {len(failed)} wrong, "
+        f"{sum(outcome.seconds for outcome in outcomes):.0f} s"
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""The comparisons on the pages docs/results/ali-dpfl.md and auto.md, from the cells that `dpfl reproduce` has kept.
+"""The comparisons on the pages docs/results/ali-dpfl.md and auto.md, from the cells that `dpfl
+reproduce` has kept.
 
 python scripts/findings.py reproduced
 """
@@ -30,33 +31,58 @@ def main(folder: str) -> None:
     known = tables()
     made = {name: collect(known[name], SEEDS, OutcomeStore(Path(folder))) for name in TABLES}
     print("## auto against every method, and against what is printed\n")
-    heads = ("data", "rounds", "column", "best method as re-run, seed 0", "auto, same proven", "ahead by", "auto, the column's")
+    heads = (
+        "data",
+        "rounds",
+        "column",
+        "best method as re-run, seed 0",
+        "auto, same proven",
+        "ahead by",
+        "auto, the column's",
+    )
     print("| " + " | ".join((*heads, "best printed")) + " |")
     print("|---" * 8 + "|")
     for name in TABLES:
         for line in against_all(made[name], known[name]):
             print(line)
-    print("\n## ALI-DPFL against fixed tau where rounds are short, `cnn`: differences over the same seeds\n")
+    print(
+        "\n## ALI-DPFL against fixed tau where rounds are short, `cnn`: differences over the same "
+        "seeds\n"
+    )
     print("| data | column | | " + " | ".join(f"against {tau}" for tau in FIXED) + " |")
     print("|---" * (3 + len(FIXED)) + "|")
     for name in TABLES:
         for line in against_fixed(made[name]):
             print(line)
     print("\n## The authors' network\n")
-    short = short_rounds({name: collect(known[name], SEEDS, OutcomeStore(Path(folder))) for name in WIDE})
+    short = short_rounds(
+        {name: collect(known[name], SEEDS, OutcomeStore(Path(folder))) for name in WIDE}
+    )
     for line in (*levels(short), "", *differences(short)):
         print(line)
     for name in WENT:
-        for line in as_it_went(known[name], collect(known[name], SEEDS, OutcomeStore(Path(folder)))):
+        for line in as_it_went(
+            known[name], collect(known[name], SEEDS, OutcomeStore(Path(folder)))
+        ):
             print(line)
     print("\n## Which reading comes to a printed level\n")
-    for one in sorted(collect(known["ali-levels"], SEEDS, OutcomeStore(Path(folder))), key=lambda one: -one.mean):
+    for one in sorted(
+        collect(known["ali-levels"], SEEDS, OutcomeStore(Path(folder))), key=lambda one: -one.mean
+    ):
         print(f"| {one.cell.row} | {one.text()} | {one.cell.printed:g} |")
 
 
 def columns(made: list[FinishedCell]) -> Iterator[tuple[str, str, dict[str, FinishedCell]]]:
     for group, column in dict.fromkeys((one.cell.group, one.cell.column) for one in made):
-        yield group, column, {one.cell.row: one for one in made if (one.cell.group, one.cell.column) == (group, column)}
+        yield (
+            group,
+            column,
+            {
+                one.cell.row: one
+                for one in made
+                if (one.cell.group, one.cell.column) == (group, column)
+            },
+        )
 
 
 def against_all(made: list[FinishedCell], table: PaperTable) -> Iterator[str]:
@@ -64,7 +90,11 @@ def against_all(made: list[FinishedCell], table: PaperTable) -> Iterator[str]:
         if SAME not in rows:
             continue
         unit = rows[SAME].outcomes[0].unit
-        theirs = {row: one for row, one in rows.items() if not row.startswith("auto") and one.outcomes[0].unit == unit}
+        theirs = {
+            row: one
+            for row, one in rows.items()
+            if not row.startswith("auto") and one.outcomes[0].unit == unit
+        }
         if not theirs:
             continue
         first = {row: one.values[0] for row, one in theirs.items()}
@@ -77,7 +107,10 @@ def against_all(made: list[FinishedCell], table: PaperTable) -> Iterator[str]:
         rounds = rows[SAME].cell.work.content["budget"]["rounds"]
         best_printed = f"{printed[top]:g} ({top}); ALI {printed['ALI-DPFL']:g}"
         ahead = difference(rows[SAME], theirs[best])
-        yield f"| {group} | {rounds} | {column} | {first[best]:.2f} ({best}) | {ours} | {ahead} | {whole} | {best_printed} |"
+        yield (
+            f"| {group} | {rounds} | {column} | {first[best]:.2f} ({best}) | {ours} | {ahead} | "
+            f"{whole} | {best_printed} |"
+        )
 
 
 def against_fixed(made: list[FinishedCell]) -> Iterator[str]:
@@ -105,11 +138,19 @@ def short_rounds(made: dict[str, list[FinishedCell]]) -> Short:
 
 
 def levels(short: Short) -> Iterator[str]:
-    yield "| `cnn-wide` | " + " | ".join(f"{group}, {rounds} rounds, {column}" for group, rounds, column in short) + " |"
+    yield (
+        "| `cnn-wide` | "
+        + " | ".join(f"{group}, {rounds} rounds, {column}" for group, rounds, column in short)
+        + " |"
+    )
     yield "|---" * (1 + len(short)) + "|"
     for row in (*FIXED[:4], *ADAPTIVE):
         found = [rows.get(row) for rows in short.values()]
-        yield f"| {ADAPTIVE.get(row, row)} | " + " | ".join(one.text() + beside(one) if one else "" for one in found) + " |"
+        yield (
+            f"| {ADAPTIVE.get(row, row)} | "
+            + " | ".join(one.text() + beside(one) if one else "" for one in found)
+            + " |"
+        )
 
 
 def differences(short: Short) -> Iterator[str]:
@@ -118,8 +159,14 @@ def differences(short: Short) -> Iterator[str]:
     for (group, rounds, column), rows in short.items():
         for row in ADAPTIVE:
             if row in rows:
-                found = [difference(rows[row], rows[tau]) if tau in rows else "" for tau in FIXED[:4]]
-                yield f"| {group} | {rounds} rounds, {column} | {ADAPTIVE[row]} | " + " | ".join(found) + " |"
+                found = [
+                    difference(rows[row], rows[tau]) if tau in rows else "" for tau in FIXED[:4]
+                ]
+                yield (
+                    f"| {group} | {rounds} rounds, {column} | {ADAPTIVE[row]} | "
+                    + " | ".join(found)
+                    + " |"
+                )
 
 
 def beside(one: FinishedCell) -> str:
@@ -128,7 +175,10 @@ def beside(one: FinishedCell) -> str:
 
 def difference(one: FinishedCell, other: FinishedCell) -> str:
     """Over seeds that both have, with the 95 % interval of the mean where there are several."""
-    values = [dict(zip(made.seeds, (o.value for o in made.outcomes), strict=True)) for made in (one, other)]
+    values = [
+        dict(zip(made.seeds, (o.value for o in made.outcomes), strict=True))
+        for made in (one, other)
+    ]
     apart = [values[0][seed] - values[1][seed] for seed in values[0].keys() & values[1].keys()]
     return mean_text(apart, "+.2f") if apart else ""
 
@@ -143,14 +193,18 @@ def as_it_went(table: PaperTable, made: list[FinishedCell]) -> Iterator[str]:
         for row, one in rows.items():
             first = one.outcomes[0]
             yield (
-                f"| {row} | {one.text()}{beside(one)} | {len(one.seeds)} | {first.steps} | {first.rounds} | "
+                f"| {row} | {one.text()}{beside(one)} | {len(one.seeds)} | {first.steps} | "
+                f"{first.rounds} | "
                 f"{shown_epsilon(one.proven)} | {taus(first)} |"
             )
 
 
 def taus(outcome: Outcome) -> str:
     tau = [int(steps or 0) for steps in outcome.series["tau"]]
-    return f"{', '.join(str(tau[round - 1]) for round in LOOKED_AT if round <= len(tau))}; last {tau[-1]}"
+    return (
+        f"{', '.join(str(tau[round - 1]) for round in LOOKED_AT if round <= len(tau))}; last "
+        f"{tau[-1]}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Make the embedded table of the RAND Health Insurance Experiment: python scripts/make_randhie.py RANDHIE_CSV.
+"""Make the embedded table of the RAND Health Insurance Experiment: python scripts/make_randhie.py
+RANDHIE_CSV.
 
 The file is the one that statsmodels ships as datasets/randhie/src/randhie.csv, gzipped or not."""
 
@@ -20,7 +21,10 @@ def main(source: Path) -> None:
     table = csv.read_csv(source)
     kept = pa.table({name: _small(table[name]) for name in declared("visits").schema.read})
     parquet.write_table(kept, TARGET, compression="zstd", compression_level=19)
-    print(f"{TARGET.name}: {kept.num_rows} rows, {kept.num_columns} columns, {TARGET.stat().st_size} bytes")
+    print(
+        f"{TARGET.name}: {kept.num_rows} rows, {kept.num_columns} columns, {TARGET.stat().st_size} "
+        "bytes"
+    )
 
 
 def _small(column: pa.ChunkedArray) -> pa.ChunkedArray:

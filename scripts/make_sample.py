@@ -1,4 +1,6 @@
-"""Make the embedded sample of MNIST: python scripts/make_sample.py FOLDER_WITH_THE_FOUR_IDX_FILES."""
+"""Make the embedded sample of MNIST: python scripts/make_sample.py
+FOLDER_WITH_THE_FOUR_IDX_FILES.
+"""
 
 from __future__ import annotations
 

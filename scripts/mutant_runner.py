@@ -1,7 +1,9 @@
-"""Runs tests on a copy of the package that has one fault: a warm process forks a child per mutant, which imports the copy.
+"""Runs tests on a copy of the package that has one fault: a warm process forks a child per mutant,
+which imports the copy.
 
-The parent imports what takes long (torch, pytest, scipy) and never dpfl itself. A child puts its copy of `src` first on the
-path, runs pytest within limits of processor and wall time, and ends. The work tree is never written to.
+The parent imports what takes long (torch, pytest, scipy) and never dpfl itself. A child puts its
+copy of `src` first on the path, runs pytest within limits of processor and wall time, and ends. The
+work tree is never written to.
 """
 
 from __future__ import annotations
@@ -28,15 +30,42 @@ from mutant_operators import Mutant
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "dpfl"
 SLOW_IMPORTS = (
-    "torch", "numpy", "scipy.stats", "scipy.optimize", "hypothesis.strategies", "dp_accounting", "dp_accounting.pld",
-    "dp_accounting.rdp", "pydantic", "pyarrow.parquet", "safetensors.torch", "shamirs", "tomli_w",
-    "cryptography.hazmat.primitives.asymmetric.ed25519", "cryptography.hazmat.primitives.ciphers.aead",
-)  # fmt: skip
-OPTIONS = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:cov", "-p", "no:anyio", "--no-header", "--tb=line"]
+    "torch",
+    "numpy",
+    "scipy.stats",
+    "scipy.optimize",
+    "hypothesis.strategies",
+    "dp_accounting",
+    "dp_accounting.pld",
+    "dp_accounting.rdp",
+    "pydantic",
+    "pyarrow.parquet",
+    "safetensors.torch",
+    "shamirs",
+    "tomli_w",
+    "cryptography.hazmat.primitives.asymmetric.ed25519",
+    "cryptography.hazmat.primitives.ciphers.aead",
+)
+OPTIONS = [
+    "-q",
+    "-x",
+    "-p",
+    "no:cacheprovider",
+    "-p",
+    "no:xdist",
+    "-p",
+    "no:cov",
+    "-p",
+    "no:anyio",
+    "--no-header",
+    "--tb=line",
+]
 
 
 def warm() -> None:
-    """Imports what every child needs, but nothing of dpfl; a missing one costs the children its time."""
+    """Imports what every child needs, but nothing of dpfl; a missing one costs the children its
+    time.
+    """
     for name in SLOW_IMPORTS:
         try:
             importlib.import_module(name)
@@ -83,7 +112,9 @@ class _Recorder:
 
 
 class Tracer(_Recorder):
-    """Notes for each test that passed how long it took and which functions of the package it entered."""
+    """Notes for each test that passed how long it took and which functions of the package it
+    entered.
+    """
 
     def __init__(self, package: str) -> None:
         super().__init__()
@@ -110,7 +141,9 @@ class Tracer(_Recorder):
 
     def _functions(self) -> list[str]:
         found = {
-            f"{code.co_filename[len(self._package) + 1 :]}:{code.co_qualname.replace('.<locals>', '')}"
+            code.co_filename[len(self._package) + 1 :]
+            + ":"
+            + code.co_qualname.replace(".<locals>", "")
             for code in self._codes
             if code.co_filename.startswith(self._package)
         }
@@ -122,10 +155,19 @@ class Tracer(_Recorder):
             self.tests.setdefault(report.nodeid, {})["left_out"] = True
 
     def to_dict(self) -> dict[str, Any]:
-        return {"failed": self.failed, "tests": {name: test for name, test in self.tests.items() if "left_out" not in test}}
+        return {
+            "failed": self.failed,
+            "tests": {name: test for name, test in self.tests.items() if "left_out" not in test},
+        }
 
 
-def _child(slot: Slot, tests: Sequence[str], seconds: int, recorder: Callable[[str], _Recorder], options: list[str]) -> None:
+def _child(
+    slot: Slot,
+    tests: Sequence[str],
+    seconds: int,
+    recorder: Callable[[str], _Recorder],
+    options: list[str],
+) -> None:
     """Runs in the fork; never returns."""
     code = 70
     try:
@@ -173,9 +215,11 @@ class Job:
         return cls(pid, slot, time.monotonic(), seconds)
 
     def poll(self) -> tuple[int | None, float] | None:
-        """Returns the exit code (None where it ran out of time) and its processor time, or None while it runs.
+        """Returns the exit code (None where it ran out of time) and its processor time, or None
+        while it runs.
 
-        The limit of processor time ends it; a child that only waits is ended after four times as long.
+        The limit of processor time ends it; a child that only waits is ended after four times as
+        long.
         """
         pid, status, usage = os.wait4(self.pid, os.WNOHANG)
         if not pid:
@@ -209,15 +253,18 @@ class Outcome:
 
 
 def run(
-    mutants: Iterable[tuple[Mutant, Sequence[str]]], jobs: int, seconds: int, folder: Path | None = None
+    mutants: Iterable[tuple[Mutant, Sequence[str]]],
+    jobs: int,
+    seconds: int,
+    folder: Path | None = None,
 ) -> Iterator[tuple[Mutant, Outcome]]:
     """Plays mutants with their tests, so many at a time.
 
     Args:
-        mutants: Each with the tests to run, the quickest first.
-        jobs: Children at a time.
-        seconds: Processor time after which a mutant counts as killed: a fault may loop for ever.
-        folder: Where the copies lie; a folder for temporary files by default, in memory where there is room.
+        mutants: Each with the tests to run, the quickest first. jobs: Children at a time. seconds:
+        Processor time after which a mutant counts as killed: a fault may loop for ever. folder:
+        Where the copies lie; a folder for temporary files by default, in memory where there is
+        room.
 
     Yields:
         Each mutant with its outcome, as they end.
@@ -259,7 +306,9 @@ def _outcome(job: Job, ended: tuple[int | None, float], tests: int) -> Outcome:
 
 
 def _only_names_differ(log: str) -> bool:
-    """Whether no test ran because one is not there by its name: a fault that changes names of cases is not noticed by that."""
+    """Whether no test ran because one is not there by its name: a fault that changes names of cases
+    is not noticed by that.
+    """
     return "ERROR: not found:" in log and "ERROR collecting" not in log
 
 
@@ -267,7 +316,8 @@ def trace(tests: Sequence[str], seconds: int = 1800) -> dict[str, dict[str, Any]
     """Runs tests once without a fault.
 
     Returns:
-        For each test that passes, its processor time and the functions of the package that it enters.
+        For each test that passes, its processor time and the functions of the package that it
+        enters.
     """
     memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
     with tempfile.TemporaryDirectory(prefix="mutants-", dir=memory) as place:

@@ -1,15 +1,17 @@
-"""Plants small faults, one at a time, in the code that guarantees rest on, and looks whether the nearest tests notice.
+"""Plants small faults, one at a time, in the code that guarantees rest on, and looks whether the
+nearest tests notice.
 
-    python scripts/mutants.py --sample 120   # so many of each package, chosen by a fixed seed; without it, all
-    python scripts/mutants.py --only secagg/shares.py --jobs 1
-    python scripts/mutants.py --again        # those that survived and are not listed as harmless, once more
-    python scripts/mutants.py --retrace      # with all tests traced anew: after functions were renamed
-    python scripts/mutants.py --report       # what is known, without playing any
+    python scripts/mutants.py --sample 120   # so many of each package, chosen by a fixed seed;
+    without it, all python scripts/mutants.py --only secagg/shares.py --jobs 1 python
+    scripts/mutants.py --again        # those that survived and are not listed as harmless, once
+    more python scripts/mutants.py --retrace      # with all tests traced anew: after functions were
+    renamed python scripts/mutants.py --report       # what is known, without playing any
 
-The nearest tests of a function are those that enter it, the quickest first; then those that enter its file. A trace of the
-tests tells which these are: it takes some ten minutes, and later runs trace only files of tests that changed. Outcomes are kept
-as they come, so that a run that is broken off goes on. A fault that survives and is harmless is listed in docs/review.md, by
-name and with the reason. Any other that survives is a blind spot, and the exit code is 1.
+The nearest tests of a function are those that enter it, the quickest first; then those that enter
+its file. A trace of the tests tells which these are: it takes some ten minutes, and later runs
+trace only files of tests that changed. Outcomes are kept as they come, so that a run that is broken
+off goes on. A fault that survives and is harmless is listed in docs/review.md, by name and with the
+reason. Any other that survives is a blind spot, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -47,11 +49,15 @@ def all_mutants(packages: Iterable[str] = PACKAGES) -> list[Mutant]:
 
 
 def sample(of: Sequence[Mutant], each: int, seed: int = SEED) -> list[Mutant]:
-    """Chooses so many mutants of each package by a digest of their names: an edit elsewhere does not change the choice."""
+    """Chooses so many mutants of each package by a digest of their names: an edit elsewhere does
+    not change the choice.
+    """
     chosen = []
     for package in PACKAGES:
         own = [mutant for mutant in of if mutant.file.startswith(f"{package}/")]
-        drawn = sorted(own, key=lambda mutant: hashlib.sha256(f"{seed} {mutant.name}".encode()).digest())[:each]
+        drawn = sorted(
+            own, key=lambda mutant: hashlib.sha256(f"{seed} {mutant.name}".encode()).digest()
+        )[:each]
         chosen += [mutant for mutant in own if mutant in drawn]
     return chosen
 
@@ -72,18 +78,32 @@ class Nearness:
     def of(self, mutant: Mutant, patience: float) -> list[str]:
         """Lists the tests for a mutant.
 
-        Those that enter its function come first, until `patience` seconds, as traced without a fault; then those that enter
-        its file, while all of them take less than a third of that. No test enters the body of a class or of a module: there the
-        tests of its functions count, and those of the file's own tests and of its package come first.
+        Those that enter its function come first, until `patience` seconds, as traced without a
+        fault; then those that enter its file, while all of them take less than a third of that. No
+        test enters the body of a class or of a module: there the tests of its functions count, and
+        those of the file's own tests and of its package come first.
         """
         inside = self._functions.get(f"{mutant.file}:{mutant.function}", [])
-        beside = sorted(self._files.get(mutant.file, []), key=lambda test: (_distance(mutant.file, test[1]), *test))
+        beside = sorted(
+            self._files.get(mutant.file, []),
+            key=lambda test: (_distance(mutant.file, test[1]), *test),
+        )
         if not inside:
-            methods = {test for name, tests in self._functions.items() for test in tests if self._is_below(name, mutant)}
-            inside = [test for test in beside if test in methods or _distance(mutant.file, test[1]) == 0] or beside
+            methods = {
+                test
+                for name, tests in self._functions.items()
+                for test in tests
+                if self._is_below(name, mutant)
+            }
+            inside = [
+                test for test in beside if test in methods or _distance(mutant.file, test[1]) == 0
+            ] or beside
         entered = {*inside}
         chosen, total = [], 0.0
-        for tests, limit in ((inside, patience), ([test for test in beside if test not in entered], patience / 3)):
+        for tests, limit in (
+            (inside, patience),
+            ([test for test in beside if test not in entered], patience / 3),
+        ):
             for seconds, name in tests:
                 if total + seconds > limit and chosen:
                     break
@@ -99,7 +119,13 @@ class Nearness:
 def _distance(file: str, test: str) -> int:
     """0 for the tests of a file, 1 for those of its package, 2 for others; told by their names."""
     package, stem = file.removesuffix(".py").split("/")
-    return 0 if _file_of(test) == f"tests/{package}/test_{stem}.py" else 1 if test.startswith(f"tests/{package}/") else 2
+    return (
+        0
+        if _file_of(test) == f"tests/{package}/test_{stem}.py"
+        else 1
+        if test.startswith(f"tests/{package}/")
+        else 2
+    )
 
 
 def harmless() -> set[str]:
@@ -108,7 +134,9 @@ def harmless() -> set[str]:
 
 
 class Results:
-    """Outcomes by the name of the mutant, on disk as they come; one of another text under the same name is forgotten."""
+    """Outcomes by the name of the mutant, on disk as they come; one of another text under the same
+    name is forgotten.
+    """
 
     def __init__(self, file: Path) -> None:
         self._file, self._tests = file, file.with_suffix(".tests.json")
@@ -135,7 +163,11 @@ class Results:
             files: The digest of each file, by its path from the root.
         """
         changed = [file for file, digest in files.items() if self.files.get(file) != digest]
-        self.traced = {name: test for name, test in self.traced.items() if _file_of(name) in {*files} - {*changed}}
+        self.traced = {
+            name: test
+            for name, test in self.traced.items()
+            if _file_of(name) in {*files} - {*changed}
+        }
         if changed:
             print(f"tracing {len(changed)} files of tests ...", flush=True)
             self.traced |= mutant_runner.trace(changed)
@@ -150,8 +182,12 @@ def _file_of(test: str) -> str:
 
 def files_of_tests(folders: Iterable[str] = TESTS) -> dict[str, str]:
     """Returns the files of tests that are traced, each with a digest of its text."""
-    files = [file for folder in folders for file in sorted((ROOT / "tests" / folder).glob("test_*.py"))]
-    return {str(file.relative_to(ROOT)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+    files = [
+        file for folder in folders for file in sorted((ROOT / "tests" / folder).glob("test_*.py"))
+    ]
+    return {
+        str(file.relative_to(ROOT)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files
+    }
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -174,8 +210,12 @@ def play(chosen: Sequence[Mutant], results: Results, jobs: int, patience: float)
         if not near:
             results.outcomes[mutant.name] = _kept(mutant, "survived", "no test enters it", 0.0, 0)
     playable = [(mutant, near) for mutant, near in tests if near]
-    for number, (mutant, outcome) in enumerate(mutant_runner.run(playable, jobs, max(SECONDS, int(4 * patience))), start=1):
-        results.outcomes[mutant.name] = _kept(mutant, outcome.status, outcome.by, outcome.seconds, outcome.tests)
+    for number, (mutant, outcome) in enumerate(
+        mutant_runner.run(playable, jobs, max(SECONDS, int(4 * patience))), start=1
+    ):
+        results.outcomes[mutant.name] = _kept(
+            mutant, outcome.status, outcome.by, outcome.seconds, outcome.tests
+        )
         results.write()
         if outcome.status == "survived" or number % 25 == 0:
             print(f"{number}/{len(playable)} {outcome.status} {mutant.name}", flush=True)
@@ -183,7 +223,13 @@ def play(chosen: Sequence[Mutant], results: Results, jobs: int, patience: float)
 
 
 def _kept(mutant: Mutant, status: str, by: str, seconds: float, tests: int) -> dict[str, Any]:
-    return {"status": status, "by": by, "seconds": seconds, "tests": tests, "diff": difference(mutant)}
+    return {
+        "status": status,
+        "by": by,
+        "seconds": seconds,
+        "tests": tests,
+        "diff": difference(mutant),
+    }
 
 
 def report(chosen: Sequence[Mutant], results: Results) -> int:
@@ -201,7 +247,12 @@ def report(chosen: Sequence[Mutant], results: Results) -> int:
     print(f"{'':12}" + "".join(f"{column:>12}" for column in columns) + f"{'of harmful':>12}")
     for package in (*PACKAGES, "all"):
         row = [
-            sum(n for (of, status), n in counts.items() if status == column and package in (of, "all")) for column in columns
+            sum(
+                n
+                for (of, status), n in counts.items()
+                if status == column and package in (of, "all")
+            )
+            for column in columns
         ]
         share = f"{row[0] / (row[0] + row[2]):.1%}" if row[0] + row[2] else "-"
         print(f"{package:12}" + "".join(f"{number:12}" for number in row) + f"{share:>12}")
@@ -211,17 +262,35 @@ def report(chosen: Sequence[Mutant], results: Results) -> int:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sample", type=int, help="mutants of each package, by a fixed seed; all by default")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
-        "--only", nargs="*", default=[], help="beginnings of names, such as secagg/ or privacy/ledger/limit.py:Share"
+        "--sample", type=int, help="mutants of each package, by a fixed seed; all by default"
+    )
+    parser.add_argument(
+        "--only",
+        nargs="*",
+        default=[],
+        help="beginnings of names, such as secagg/ or privacy/ledger/limit.py:Share",
     )
     parser.add_argument("--jobs", type=int, default=2, help="mutants at a time")
     parser.add_argument(
-        "--patience", type=float, default=15.0, help="seconds of tests for one mutant, as traced without a fault"
+        "--patience",
+        type=float,
+        default=15.0,
+        help="seconds of tests for one mutant, as traced without a fault",
     )
-    parser.add_argument("--again", action="store_true", help="play those that survived and are not harmless once more")
-    parser.add_argument("--retrace", action="store_true", help="trace all tests anew, not only the files that changed")
+    parser.add_argument(
+        "--again",
+        action="store_true",
+        help="play those that survived and are not harmless once more",
+    )
+    parser.add_argument(
+        "--retrace",
+        action="store_true",
+        help="trace all tests anew, not only the files that changed",
+    )
     parser.add_argument("--report", action="store_true", help="play none, and show what is known")
     parser.add_argument("--results", type=Path, default=RESULTS)
     given = parser.parse_args(words)
@@ -234,7 +303,11 @@ def main(words: Sequence[str] | None = None) -> int:
         if given.retrace:
             results.files = {}
         explained = harmless()
-        due = [mutant for mutant in chosen if _due(results.of(mutant), given.again and mutant.name not in explained)]
+        due = [
+            mutant
+            for mutant in chosen
+            if _due(results.of(mutant), given.again and mutant.name not in explained)
+        ]
         print(f"{len(due)} of {len(chosen)} mutants are to be played")
         play(due, results, given.jobs, given.patience)
     return 1 if report(chosen, results) else 0

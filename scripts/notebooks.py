@@ -1,4 +1,6 @@
-"""Runs the notebooks of examples/ in a kernel of their own and keeps what they showed: `make notebooks`."""
+"""Runs the notebooks of examples/ in a kernel of their own and keeps what they showed: `make
+notebooks`.
+"""
 
 from __future__ import annotations
 

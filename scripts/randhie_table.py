@@ -1,10 +1,12 @@
-"""docs/results/randhie: visits to a doctor at six sites, by whom the guarantee is for and what epsilon is, over three seeds.
+"""docs/results/randhie: visits to a doctor at six sites, by whom the guarantee is for and what
+epsilon is, over three seeds.
 
     python scripts/randhie_table.py [any-visit|visits] [--seeds 3] [--out docs/results/randhie]
 
-The experiment is examples/randhie.toml. `person`: as it stands. `row`: one row is the unit. `alone`: a person is the unit, and
-every site trains by itself, measured on the persons of all sites; the mean over the sites. `without`: the same model by
-federated averaging, without noise. Outcomes are kept one by one, and a run that is there is not made again.
+The experiment is examples/randhie.toml. `person`: as it stands. `row`: one row is the unit.
+`alone`: a person is the unit, and every site trains by itself, measured on the persons of all
+sites; the mean over the sites. `without`: the same model by federated averaging, without noise.
+Outcomes are kept one by one, and a run that is there is not made again.
 """
 
 from __future__ import annotations
@@ -26,7 +28,11 @@ from dpfl.data import Federation
 EXAMPLE = Path(__file__).parents[1] / "examples" / "randhie.toml"
 LABELS = {
     "any-visit": ("AUC", "AUC", ()),
-    "visits": ("explained deviance", "explained deviance", ("algorithm.clip=16.0", "algorithm.rate=0.025")),
+    "visits": (
+        "explained deviance",
+        "explained deviance",
+        ("algorithm.clip=16.0", "algorithm.rate=0.025"),
+    ),
 }
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 
@@ -53,7 +59,12 @@ def cells(label: str, seeds: int) -> Iterator[Cell]:
 
 def made(cell: Cell) -> dict[str, Any]:
     unit = "sample" if cell.unit == "row" else "person"
-    settings = [f"seed={cell.seed}", f"data.label={cell.label}", f"privacy.unit={unit}", *LABELS[cell.label][2]]
+    settings = [
+        f"seed={cell.seed}",
+        f"data.label={cell.label}",
+        f"privacy.unit={unit}",
+        *LABELS[cell.label][2],
+    ]
     if cell.epsilon is None:
         settings += ["algorithm.name=fedavg", "budget.rounds=60"]
         content = _plain(load(EXAMPLE, settings))
@@ -67,14 +78,24 @@ def made(cell: Cell) -> dict[str, Any]:
         for rows, name in zip(federation.clients, federation.names, strict=True)
     ]
     found = [_outcome(experiment, site) for site in sites]
-    figures = {name: statistics.mean(one["metrics"][name] for one in found) for name in found[0]["metrics"]}
-    return {"metrics": figures, "proven": max(one["proven"] for one in found), "unit": found[0]["unit"]}
+    figures = {
+        name: statistics.mean(one["metrics"][name] for one in found) for name in found[0]["metrics"]
+    }
+    return {
+        "metrics": figures,
+        "proven": max(one["proven"] for one in found),
+        "unit": found[0]["unit"],
+    }
 
 
 def _plain(experiment: Experiment) -> Experiment:
     """Without the options and words that only noise has."""
     said = experiment.model_dump(exclude_none=True, exclude_unset=True)
-    said["algorithm"] = {"name": "fedavg", "tau": 5, "rate": 0.3 if said["data"]["label"] == "any-visit" else 0.025}
+    said["algorithm"] = {
+        "name": "fedavg",
+        "tau": 5,
+        "rate": 0.3 if said["data"]["label"] == "any-visit" else 0.025,
+    }
     said.pop("privacy", None)
     said["budget"] = {"rounds": 60}
     return dpfl.config.experiment.parse(said)
@@ -85,23 +106,43 @@ def _outcome(experiment: Experiment, federation: Federation) -> dict[str, Any]:
         result = dpfl.train(
             model=dpfl.models.from_name(experiment.model.name),
             federation=federation,
-            algorithm=dpfl.algorithms.from_name(experiment.algorithm.name, **experiment.algorithm.options()),
+            algorithm=dpfl.algorithms.from_name(
+                experiment.algorithm.name, **experiment.algorithm.options()
+            ),
             budget=dpfl.Budget(**experiment.budget.model_dump()),
             seed=experiment.seed,
             unit=experiment.privacy.unit,
             out=Path(folder) / "run",
         )
-    return {"metrics": dict(result.metrics), "proven": result.privacy.proven, "unit": result.privacy.unit}
+    return {
+        "metrics": dict(result.metrics),
+        "proven": result.privacy.proven,
+        "unit": result.privacy.unit,
+    }
 
 
 def report(label: str, found: dict[Cell, dict[str, Any]], folder: Path) -> None:
     shown, metric, _ = LABELS[label]
     with (folder / f"{label}.csv").open("w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(["label", "unit", "epsilon", "seed", "proven", *next(iter(found.values()))["metrics"]])
+        writer.writerow(
+            ["label", "unit", "epsilon", "seed", "proven", *next(iter(found.values()))["metrics"]]
+        )
         for cell, one in found.items():
-            writer.writerow([cell.label, cell.unit, cell.epsilon, cell.seed, one["proven"], *one["metrics"].values()])
-    rows = [f"| {shown} | " + " | ".join(f"epsilon {epsilon:g}" for epsilon in EPSILONS) + " |", "|---" * 5 + "|"]
+            writer.writerow(
+                [
+                    cell.label,
+                    cell.unit,
+                    cell.epsilon,
+                    cell.seed,
+                    one["proven"],
+                    *one["metrics"].values(),
+                ]
+            )
+    rows = [
+        f"| {shown} | " + " | ".join(f"epsilon {epsilon:g}" for epsilon in EPSILONS) + " |",
+        "|---" * 5 + "|",
+    ]
     names = {
         "person": "one person (federated)",
         "row": "one row (federated)",
@@ -115,8 +156,14 @@ def report(label: str, found: dict[Cell, dict[str, Any]], folder: Path) -> None:
     print("\n".join(rows))
 
 
-def _figure(found: dict[Cell, dict[str, Any]], unit: str, epsilon: float | None, metric: str) -> str:
-    values = [one["metrics"][metric] for cell, one in found.items() if (cell.unit, cell.epsilon) == (unit, epsilon)]
+def _figure(
+    found: dict[Cell, dict[str, Any]], unit: str, epsilon: float | None, metric: str
+) -> str:
+    values = [
+        one["metrics"][metric]
+        for cell, one in found.items()
+        if (cell.unit, cell.epsilon) == (unit, epsilon)
+    ]
     spread = f" ({min(values):.3f} to {max(values):.3f})" if len(values) > 1 else ""
     return f"{statistics.mean(values):.3f}{spread}" if values else "-"
 

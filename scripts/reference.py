@@ -1,4 +1,6 @@
-"""Writes docs/reference.md and docs/commands.md from the code: keys, options, columns, files and commands, a line each."""
+"""Writes docs/reference.md and docs/commands.md from the code: keys, options, columns, files and
+commands, a line each.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def keys() -> dict[str, tuple[str, object]]:
     for name, field in Experiment.model_fields.items():
         section = getattr(field.annotation, "model_fields", None)
         for key, inner in section.items() if section else [("", field)]:
-            kind = getattr(inner.annotation, "__name__", str(inner.annotation)).replace(" | None", "")
+            kind = getattr(inner.annotation, "__name__", str(inner.annotation)).replace(
+                " | None", ""
+            )
             found[f"{name}.{key}" if key else name] = (kind, inner.default)
     return found
 
@@ -27,7 +31,12 @@ def keys() -> dict[str, tuple[str, object]]:
 def commands() -> str:
     """Every command with its arguments and options, as `--help` has them."""
     parts = [line for name in COMMANDS for line in _command(f"dpfl {name}", load_command(name))]
-    head = ["# Commands", "", "Made from the code by `python scripts/reference.py`; `dpfl COMMAND --help` says the same.", ""]
+    head = [
+        "# Commands",
+        "",
+        "Made from the code by `python scripts/reference.py`; `dpfl COMMAND --help` says the same.",
+        "",
+    ]
     return "\n".join([*head, *parts]).rstrip() + "\n"
 
 

@@ -1,9 +1,10 @@
 """The pages of docs/results: what was run for the five papers, and what came out.
 
-README.md has one paragraph per paper and one table of results. Each paper has a page with the longer findings. Numbers come
-from docs/results/NAME/results.csv and, for runs at another scale, from NAME.scaled/results.csv. Words come from
-docs/results/verdicts.toml, which also lists the rows that README.md shows. docs/results/versions.toml says which code and which
-day a digest in a cell stands for.
+README.md has one paragraph per paper and one table of results. Each paper has a page with the
+longer findings. Numbers come from docs/results/NAME/results.csv and, for runs at another scale,
+from NAME.scaled/results.csv. Words come from docs/results/verdicts.toml, which also lists the rows
+that README.md shows. docs/results/versions.toml says which code and which day a digest in a cell
+stands for.
 
 python scripts/results_table.py          # writes the generated blocks of every page
 python scripts/results_table.py --check  # says which pages are not up to date
@@ -27,11 +28,22 @@ from dpfl_papers.table_report import SCALED, digits, mean_text, shown_epsilon
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 SEEDS, BAR = 3, "\\|"
-BLOCK = re.compile(r"(<!-- made by scripts/results_table\.py: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+BLOCK = re.compile(
+    r"(<!-- made by scripts/results_table\.py: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL
+)
 HEADS = (
-    "paper", "what", "data, model", "command", "scale", "seeds", "printed", "ours", "epsilon claimed", "epsilon proven",
+    "paper",
+    "what",
+    "data, model",
+    "command",
+    "scale",
+    "seeds",
+    "printed",
+    "ours",
+    "epsilon claimed",
+    "epsilon proven",
     "code, date",
-)  # fmt: skip
+)
 ADAPTIVE = ("ali-dpfl", "als-dpfl")
 """Systems whose steps follow what was released."""
 USED = "used"
@@ -39,12 +51,19 @@ USUAL = "one sample, add/remove one, delta 1e-05, by pld"
 """What a proven epsilon is for where a row says nothing else."""
 NOTHING, NOT_RUN, NOT_RECORDED = "none", "not run", "not recorded"
 SPEEDS = {
-    ("cnn", True): 4_700, ("cnn", False): 18_000, ("cnn-wide", True): 2_000, ("cnn-wide", False): 2_900,
-    ("mlp", False): 100_000, ("alexnet", False): 420, ("mobilenet-v2", False): 66, ("resnet-18", False): 20,
+    ("cnn", True): 4_700,
+    ("cnn", False): 18_000,
+    ("cnn-wide", True): 2_000,
+    ("cnn-wide", False): 2_900,
+    ("mlp", False): 100_000,
+    ("alexnet", False): 420,
+    ("mobilenet-v2", False): 66,
+    ("resnet-18", False): 20,
     ("scattering-linear", True): 3_000,
-}  # fmt: skip
-"""Gradients of single samples a second on one core, with a clip on each and without: of whole cells where there is a clip and
-of `mlp`, else by `dpfl.planning.speed`; of the two largest models a rough one."""
+}
+"""Gradients of single samples a second on one core, with a clip on each and without: of whole cells
+where there is a clip and of `mlp`, else by `dpfl.planning.speed`; of the two largest models a rough
+one."""
 PHOTOGRAPHS = 1.3
 """How much longer one of CIFAR-10 takes with `cnn`."""
 
@@ -79,18 +98,38 @@ def state_of(table: PaperTable, folder: Path = RESULTS, place: str = "") -> Stat
     settings = _settings(folder / (place or table.name) / "table.md")
     digests = {row["digest"] for row in rows}
     cells = table.scaled(settings).cells
-    each = [(cell.place, seed, cell.digest(seed)) for cell in cells for seed in range(SEEDS if digests else 0)]
+    each = [
+        (cell.place, seed, cell.digest(seed))
+        for cell in cells
+        for seed in range(SEEDS if digests else 0)
+    ]
     known = {digest for *_, digest in each}
     found = [(place, seed) for place, seed, digest in each if digest in digests]
     done = {place for place, _ in found}
     seeds = {place: sum(other == place for other, _ in found) for place in done}
     made = [cell for cell in cells if cell.place in done]
-    models = dict.fromkeys(cell.work.content["model"]["name"] for cell in made if "model" in cell.work.content)
+    models = dict.fromkeys(
+        cell.work.content["model"]["name"] for cell in made if "model" in cell.work.content
+    )
     missing = [cell for cell in table.cells if cell.place not in done]
-    earlier = len({(row["group"], row["row"], row["column"]) for row in rows if row["digest"] not in known})
-    far = [_far(name, [cell for cell in table.cells if cell.group == name], missing) for name in _groups(table)]
+    earlier = len(
+        {(row["group"], row["row"], row["column"]) for row in rows if row["digest"] not in known}
+    )
+    far = [
+        _far(name, [cell for cell in table.cells if cell.group == name], missing)
+        for name in _groups(table)
+    ]
     groups = far if len(far) > 1 and made and missing else []
-    return State(len(done), len(cells), max(seeds.values(), default=0), earlier, settings, list(models), _left(missing), groups)
+    return State(
+        len(done),
+        len(cells),
+        max(seeds.values(), default=0),
+        earlier,
+        settings,
+        list(models),
+        _left(missing),
+        groups,
+    )
 
 
 def _groups(table: PaperTable) -> list[str]:
@@ -105,13 +144,20 @@ def _far(group: str, cells: Sequence[Cell], missing: Sequence[Cell]) -> Group:
 def _left(cells: Sequence[Cell]) -> float:
     """Hours of a core that equal work, and works that begin alike, take once."""
     contents = [cell.work.content for cell in cells]
-    return longest((content, 0, _seconds(content)) for content in contents if "model" in content) / 3600
+    return (
+        longest((content, 0, _seconds(content)) for content in contents if "model" in content)
+        / 3600
+    )
 
 
 def _seconds(content: Any) -> float:
     name, clipped = content["model"]["name"], clips_samples(content["algorithm"])
     speed = SPEEDS.get((name, clipped)) or SPEEDS.get((name, not clipped), SPEEDS["cnn", True])
-    return samples_of(content) / speed * (PHOTOGRAPHS if content["data"]["name"] == "cifar10" and name == "cnn" else 1)
+    return (
+        samples_of(content)
+        / speed
+        * (PHOTOGRAPHS if content["data"]["name"] == "cifar10" and name == "cnn" else 1)
+    )
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
@@ -120,7 +166,11 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 def _settings(path: Path) -> list[str]:
     """Those that a table says it was scaled by."""
-    said = re.search(r"^\*\*Scaled, by (.*): not the paper's size\.\*\*$", path.read_text(), re.M) if path.exists() else None
+    said = (
+        re.search(r"^\*\*Scaled, by (.*): not the paper's size\.\*\*$", path.read_text(), re.M)
+        if path.exists()
+        else None
+    )
     return re.findall(r"`([^`]+)`", said[1]) if said else []
 
 
@@ -131,7 +181,10 @@ def verdicts(folder: Path = RESULTS) -> dict[str, Any]:
 @cache
 def versions() -> dict[str, dict[str, Any]]:
     """By the digest that cells record."""
-    return {one["code"]: one for one in tomllib.loads((RESULTS / "versions.toml").read_text())["version"]}
+    return {
+        one["code"]: one
+        for one in tomllib.loads((RESULTS / "versions.toml").read_text())["version"]
+    }
 
 
 def paper_of(table: PaperTable) -> tuple[str, str]:
@@ -168,7 +221,10 @@ class Result:
     @property
     def setting(self) -> str:
         model = self.cell.work.content.get("model")
-        return ", ".join(filter(None, (self.cell.group, model and f"`{model['name']}`"))) or "closed form"
+        return (
+            ", ".join(filter(None, (self.cell.group, model and f"`{model['name']}`")))
+            or "closed form"
+        )
 
     @property
     def scale(self) -> str:
@@ -200,7 +256,9 @@ class Result:
 
     @property
     def proven(self) -> str:
-        """The largest of all seeds; marked where it is for other terms, or only for the steps that were made."""
+        """The largest of all seeds; marked where it is for other terms, or only for the steps that
+        were made.
+        """
         found = [row["proven"] for row in self.rows]
         if "unbounded" in found:
             return "unbounded"
@@ -208,7 +266,8 @@ class Result:
             return NOTHING
         marks = [USED] if self._used else []
         marks += sorted(
-            {row["terms"].removesuffix(", delta 1e-05, by pld") for row in self.rows} - {USUAL.partition(", delta")[0]}
+            {row["terms"].removesuffix(", delta 1e-05, by pld") for row in self.rows}
+            - {USUAL.partition(", delta")[0]}
         )
         return ", ".join((shown_epsilon(max(map(float, found))), *marks))
 
@@ -225,9 +284,18 @@ class Result:
     def line(self, note: str = "") -> str:
         proven = f"{self.proven}, {note}" if note else self.proven
         return _line(
-            paper_of(self.table)[0], self.what, self.setting, command_of(self.table), self.scale, str(len(self.rows)),
-            self.printed, self.ours, self.claimed, proven, self.made,
-        )  # fmt: skip
+            paper_of(self.table)[0],
+            self.what,
+            self.setting,
+            command_of(self.table),
+            self.scale,
+            str(len(self.rows)),
+            self.printed,
+            self.ours,
+            self.claimed,
+            proven,
+            self.made,
+        )
 
 
 def made_by(rows: Sequence[dict[str, str]]) -> str:
@@ -241,7 +309,9 @@ def command_of(table: PaperTable) -> str:
     return f"`dpfl reproduce {table.name}`"
 
 
-def result_of(table: PaperTable, where: Sequence[str], folder: Path = RESULTS, scaled: bool = False) -> Result:
+def result_of(
+    table: PaperTable, where: Sequence[str], folder: Path = RESULTS, scaled: bool = False
+) -> Result:
     """The stored cell at a group, row and column."""
     place = folder / f"{table.name}{SCALED * scaled}"
     cells = table.scaled(_settings(place / "table.md")).cells
@@ -249,7 +319,11 @@ def result_of(table: PaperTable, where: Sequence[str], folder: Path = RESULTS, s
     if cell is None:
         raise ValueError(f"{table.name} has no cell {', '.join(where)}.")
     digests = {cell.digest(seed) for seed in range(SEEDS)}
-    own = [row for row in _rows(place / "results.csv") if [row["group"], row["row"], row["column"]] == list(where)]
+    own = [
+        row
+        for row in _rows(place / "results.csv")
+        if [row["group"], row["row"], row["column"]] == list(where)
+    ]
     return Result(table, cell, [row for row in own if row["digest"] in digests], scaled)
 
 
@@ -263,7 +337,9 @@ def results(folder: Path = RESULTS) -> Iterator[tuple[Result, str]]:
 
 
 def run_lines(folder: Path = RESULTS) -> Iterator[str]:
-    """The table of README.md: chosen cells of every table, a picture where numbers are many, and what is not run."""
+    """The table of README.md: chosen cells of every table, a picture where numbers are many, and
+    what is not run.
+    """
     yield from _head(HEADS)
     by_table: dict[str, list[str]] = {}
     for result, note in results(folder):
@@ -285,9 +361,26 @@ def _whole(table: PaperTable, folder: Path) -> str:
             name = f"[{what.partition(':')[0]}]({place}/table.md)"
             many, ours = "see the table", f"[picture]({place}/picture.png)"
             return _line(
-                paper, name, setting, command_of(table), scale, seeds, "a picture", ours, many, many, made_by(rows),
-            )  # fmt: skip
-    return _line(paper, what.partition(":")[0], NOTHING, command_of(table), NOT_RUN, *(["0", "", NOT_RUN] + [""] * 3))
+                paper,
+                name,
+                setting,
+                command_of(table),
+                scale,
+                seeds,
+                "a picture",
+                ours,
+                many,
+                many,
+                made_by(rows),
+            )
+    return _line(
+        paper,
+        what.partition(":")[0],
+        NOTHING,
+        command_of(table),
+        NOT_RUN,
+        *(["0", "", NOT_RUN] + [""] * 3),
+    )
 
 
 def paragraphs(folder: Path = RESULTS) -> Iterator[str]:
@@ -299,7 +392,14 @@ def paragraphs(folder: Path = RESULTS) -> Iterator[str]:
 
 def version_lines() -> Iterator[str]:
     yield from _head(
-        ("code", "commit with this code", "commit's day", "first stored", "plain noise", "proven, where tau adapts")
+        (
+            "code",
+            "commit with this code",
+            "commit's day",
+            "first stored",
+            "plain noise",
+            "proven, where tau adapts",
+        )
     )
     for one in versions().values():
         code = f"`{one['code']}`" if one["code"] else NOT_RECORDED
@@ -310,14 +410,32 @@ def version_lines() -> Iterator[str]:
 
 def far_lines(paper: str, folder: Path = RESULTS) -> Iterator[str]:
     """How far each table of a paper was run."""
-    yield from _head(("table or figure", "command", "cells", "seeds", "models", "scaled by", "hours left per seed"))
+    yield from _head(
+        (
+            "table or figure",
+            "command",
+            "cells",
+            "seeds",
+            "models",
+            "scaled by",
+            "hours left per seed",
+        )
+    )
     for table in tables().values():
         if paper_of(table)[0] != paper:
             continue
         full, beside = state_of(table, folder), state_of(table, folder, f"{table.name}{SCALED}")
         yield _far_line(table, full, table.name, folder)
         for group in full.groups:
-            yield _line(f"of it {group.name}", "", f"{group.done} of {group.cells}", "", "", "", _hours(group.hours))
+            yield _line(
+                f"of it {group.name}",
+                "",
+                f"{group.done} of {group.cells}",
+                "",
+                "",
+                "",
+                _hours(group.hours),
+            )
         if (folder / f"{table.name}{SCALED}").exists():
             yield _far_line(table, beside, f"{table.name}{SCALED}", folder)
 
@@ -332,7 +450,9 @@ def _far_line(table: PaperTable, state: State, place: str, folder: Path) -> str:
     seeds = f"up to {state.seeds}" if state.seeds > 1 else str(state.seeds)
     settings = ", ".join(f"`{setting}`" for setting in state.settings) or NOTHING
     left = "" if place != table.name else _hours(state.hours)
-    return _line(name, command_of(table), f"{state.done} of {state.cells}", seeds, models, settings, left)
+    return _line(
+        name, command_of(table), f"{state.done} of {state.cells}", seeds, models, settings, left
+    )
 
 
 def verdict_lines(paper: str, folder: Path = RESULTS) -> Iterator[str]:
@@ -340,7 +460,10 @@ def verdict_lines(paper: str, folder: Path = RESULTS) -> Iterator[str]:
     said = verdicts(folder)["table"]
     for name, table in tables().items():
         if paper_of(table)[0] == paper:
-            yield f"- **{paper_of(table)[1].partition(':')[0]}** ({command_of(table)}). {said.get(name, 'It was not run.')}"
+            yield (
+                f"- **{paper_of(table)[1].partition(':')[0]}** ({command_of(table)}). "
+                f"{said.get(name, 'It was not run.')}"
+            )
 
 
 def part_lines(paper: str, folder: Path = RESULTS) -> Iterator[str]:
@@ -356,14 +479,20 @@ def blocks(paper: str | None = None, folder: Path = RESULTS) -> dict[str, str]:
     made = (
         {"papers": paragraphs(folder), "runs": run_lines(folder), "versions": version_lines()}
         if paper is None
-        else {"far": far_lines(paper, folder), "verdicts": verdict_lines(paper, folder), "parts": part_lines(paper, folder)}
+        else {
+            "far": far_lines(paper, folder),
+            "verdicts": verdict_lines(paper, folder),
+            "parts": part_lines(paper, folder),
+        }
     )
     return {name: "\n".join(lines).rstrip() + "\n" for name, lines in made.items()}
 
 
 def pages(folder: Path = RESULTS) -> dict[str, str | None]:
     """Every page with generated blocks, and the paper that it is of."""
-    return {"README.md": None} | {paper["page"]: paper["name"] for paper in verdicts(folder)["paper"]}
+    return {"README.md": None} | {
+        paper["page"]: paper["name"] for paper in verdicts(folder)["paper"]
+    }
 
 
 def written(text: str, made: dict[str, str]) -> str:
@@ -393,7 +522,11 @@ def main(words: Sequence[str]) -> int:
         if "--check" not in words:
             (RESULTS / page).write_text(made)
     if "--check" in words:
-        print(f"Not up to date: {', '.join(old)}. Run python scripts/results_table.py." if old else "Up to date.")
+        print(
+            f"Not up to date: {', '.join(old)}. Run python scripts/results_table.py."
+            if old
+            else "Up to date."
+        )
         return int(bool(old))
     return 0
 

@@ -1,4 +1,5 @@
-"""The pictures of pages that README and docs show: real runs, the real server, a real browser. `make screenshots`
+"""The pictures of pages that README and docs show: real runs, the real server, a real browser.
+`make screenshots`
 
 python scripts/screenshots.py [FOLDER]: runs that lie in the folder are not made again.
 """
@@ -20,8 +21,16 @@ from playwright.sync_api import Browser, sync_playwright
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 PROGRAM = "from dpfl.cli import main; main()"
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync"]  # fmt: skip
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 RUNS = {
     "hospitals-a": ["seed=0"],
     "hospitals-b": ["seed=1"],
@@ -36,7 +45,11 @@ COLOURS = 128
 SHOTS = {
     "ui-runs": ("/", "light", WIDTH),
     "ui-run": ("/run?name=hospitals-a", "light", WIDTH),
-    "ui-compare": ("/compare?name=hospitals-a&name=hospitals-b&name=no-privacy&name=as-published", "dark", WIDTH),
+    "ui-compare": (
+        "/compare?name=hospitals-a&name=hospitals-b&name=no-privacy&name=as-published",
+        "dark",
+        WIDTH,
+    ),
     "ui-plan": ("/plan", "light", WIDTH),
     "ui-privacy": ("/privacy?name=hospitals-a", "light", WIDTH),
     "ui-phone": ("/run?name=hospitals-a", "dark", 390),
@@ -44,7 +57,12 @@ SHOTS = {
 
 
 def dpfl(*words: str) -> None:
-    subprocess.run([sys.executable, "-c", PROGRAM, *words], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run(
+        [sys.executable, "-c", PROGRAM, *words],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
 
 
 @contextmanager
@@ -62,7 +80,9 @@ def served(runs: Path) -> Iterator[str]:
 
 def shot(browser: Browser, address: str, name: str, scheme: str, width: int) -> None:
     height = HEIGHT if width > 400 else 780
-    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme, device_scale_factor=1.25)  # type: ignore[arg-type]
+    context = browser.new_context(
+        viewport={"width": width, "height": height}, color_scheme=scheme, device_scale_factor=1.25
+    )  # type: ignore[arg-type]
     page = context.new_page()
     page.goto(address)
     if address.startswith("http"):
@@ -74,7 +94,9 @@ def shot(browser: Browser, address: str, name: str, scheme: str, width: int) -> 
 
 
 def main() -> None:
-    chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    chromium = (
+        os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    )
     if not chromium:
         sys.exit("There is no Chromium: apt install chromium, or name one by CHROMIUM.")
     PICTURES.mkdir(exist_ok=True)
@@ -83,7 +105,11 @@ def main() -> None:
         for name, settings in RUNS.items():
             if (runs / name / "result.json").exists():
                 continue
-            words = [word for setting in (f"budget.rounds={ROUNDS}", *settings) for word in ("--set", setting)]
+            words = [
+                word
+                for setting in (f"budget.rounds={ROUNDS}", *settings)
+                for word in ("--set", setting)
+            ]
             dpfl("run", *words, "--out", str(runs / name), "--quiet")
         if not (runs / "hospitals-a" / "certificate.json").exists():
             dpfl("key", "new", str(Path(scratch) / "key.pem"))

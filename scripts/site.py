@@ -1,4 +1,6 @@
-"""Hooks of the documentation site: pages from elsewhere in the repository, the examples and notebooks, and links to them."""
+"""Hooks of the documentation site: pages from elsewhere in the repository, the examples and
+notebooks, and links to them.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ PAGES = {
 }
 LINK = re.compile(r"(?<=\]\()(?!https?:|#)([^)#\s]+)(#[^)\s]*)?(?=\))")
 SHIM = "https://unpkg.com/iframe-worker/shim"
-LOADED = re.compile(r"<(?:script|img|iframe|link|source)\b[^>]*(?:src|href)=[\"']?https?://[^\"' >]*")
+LOADED = re.compile(
+    r"<(?:script|img|iframe|link|source)\b[^>]*(?:src|href)=[\"']?https?://[^\"' >]*"
+)
 LANGUAGES = {".toml": "toml", ".py": "python", ".yaml": "yaml", ".service": "ini"}
 
 
@@ -38,21 +42,33 @@ def made() -> dict[str, str]:
     """Pages of the site that do not lie in docs/."""
     found = {page: _moved((ROOT / place).read_text(), place, page) for place, page in PAGES.items()}
     notebooks = sorted((ROOT / "examples").glob("*.ipynb"))
-    return found | {"examples.md": examples()} | {f"notebooks/{path.stem}.md": rendered(path) for path in notebooks}
+    return (
+        found
+        | {"examples.md": examples()}
+        | {f"notebooks/{path.stem}.md": rendered(path) for path in notebooks}
+    )
 
 
 def as_on_the_site(markdown: str, page: str) -> str:
     """A page of docs/ with links as the site has them."""
-    return markdown if page in (*PAGES.values(), "examples.md") else _moved(markdown, f"docs/{page}", page)
+    return (
+        markdown
+        if page in (*PAGES.values(), "examples.md")
+        else _moved(markdown, f"docs/{page}", page)
+    )
 
 
 def on_post_build(config: Any, **_: Any) -> None:
-    """What the theme would load from elsewhere comes with the site; a page that asks for anything else fails the build."""
+    """What the theme would load from elsewhere comes with the site; a page that asks for anything
+    else fails the build.
+    """
     from mkdocs.exceptions import PluginError
 
     site = Path(config.site_dir)
     for page in site.rglob("*.html"):
-        local = posixpath.relpath("vendor/iframe-worker/shim.js", page.relative_to(site).parent.as_posix())
+        local = posixpath.relpath(
+            "vendor/iframe-worker/shim.js", page.relative_to(site).parent.as_posix()
+        )
         text = page.read_text().replace(SHIM, local)
         page.write_text(text)
         if found := LOADED.search(text):
@@ -62,7 +78,9 @@ def on_post_build(config: Any, **_: Any) -> None:
 
 
 def _moved(markdown: str, place: str, page: str) -> str:
-    """Links between files of the repository as links between pages of the site; to source code, as its name."""
+    """Links between files of the repository as links between pages of the site; to source code, as
+    its name.
+    """
 
     def target(found: re.Match[str]) -> str:
         path = posixpath.normpath(posixpath.join(posixpath.dirname(place), found[1]))
@@ -96,16 +114,27 @@ def _slug(name: str) -> str:
 
 def examples() -> str:
     """Every file of examples/, whole."""
-    parts = ["# Examples", "", "The files of `examples/`, as they are. Notebooks: " + ", ".join(
-        f"[{path.stem}](notebooks/{path.stem}.md)" for path in sorted((ROOT / "examples").glob("*.ipynb"))
-    ) + "."]  # fmt: skip
+    parts = [
+        "# Examples",
+        "",
+        "The files of `examples/`, as they are. Notebooks: "
+        + ", ".join(
+            f"[{path.stem}](notebooks/{path.stem}.md)"
+            for path in sorted((ROOT / "examples").glob("*.ipynb"))
+        )
+        + ".",
+    ]
     for folder in ("", "deployment", "flower-app"):
         if folder:
             parts.append(f"\n## {folder}")
-        for path in sorted((ROOT / "examples" / folder).rglob("*") if folder else (ROOT / "examples").glob("*")):
+        for path in sorted(
+            (ROOT / "examples" / folder).rglob("*") if folder else (ROOT / "examples").glob("*")
+        ):
             if path.is_file() and path.suffix in LANGUAGES and "__pycache__" not in path.parts:
                 name = path.relative_to(ROOT / "examples").as_posix()
-                parts.append(f"\n## {name}\n\n```{LANGUAGES[path.suffix]}\n{path.read_text().rstrip()}\n```")
+                parts.append(
+                    f"\n## {name}\n\n```{LANGUAGES[path.suffix]}\n{path.read_text().rstrip()}\n```"
+                )
     return "\n".join(parts) + "\n"
 
 
@@ -120,9 +149,14 @@ def rendered(notebook: Path) -> str:
 
 
 def _output(data: dict[str, Any]) -> str:
-    held = {kind: "".join(value) if isinstance(value, list) else value for kind, value in data.items()}
+    held = {
+        kind: "".join(value) if isinstance(value, list) else value for kind, value in data.items()
+    }
     if "image/png" in held:
-        shown = f'<img alt="what the cell above shows" src="data:image/png;base64,{held["image/png"].strip()}">'
+        shown = (
+            '<img alt="what the cell above shows" '
+            f'src="data:image/png;base64,{held["image/png"].strip()}">'
+        )
     else:
         shown = held.get("text/html") or f"<pre>{escape(held.get('text/plain', ''))}</pre>"
     return f'<div class="notebook-output">{shown}</div>'

@@ -1,11 +1,13 @@
-"""Random kills in a federation of real processes, and what the ledgers say after it: no release may be uncounted.
+"""Random kills in a federation of real processes, and what the ledgers say after it: no release may
+be uncounted.
 
     python scripts/soak.py [--kills 20] [--nodes 3] [--rounds 60] [--seed 0] [--folder DIR]
 
-Every few seconds one of these is killed with -9: a node, a node right after a debit, its SuperNode, the server, its SuperLink;
-or a node is stopped (SIGSTOP) past the deadline of a round and let go on. Nodes are started again as a supervisor would, the
-server goes on with --resume. At the end the books are read (soak_books.py); the exit code is 1 where they do not balance, or
-where the run did not end or had fewer kills than were asked for.
+Every few seconds one of these is killed with -9: a node, a node right after a debit, its SuperNode,
+the server, its SuperLink; or a node is stopped (SIGSTOP) past the deadline of a round and let go
+on. Nodes are started again as a supervisor would, the server goes on with --resume. At the end the
+books are read (soak_books.py); the exit code is 1 where they do not balance, or where the run did
+not end or had fewer kills than were asked for.
 """
 
 from __future__ import annotations
@@ -55,12 +57,17 @@ class Soak:
         experiment = parse(content)
         limits = {"epsilon": 100.0, "delta": 1e-5, "accountant": "rdp"}
         allow = {"systems": ["fedavg-dp"], "models": ["cnn"]}
-        address, lines = write_layout(folder, experiment.dealt(nodes), limits, allow, {"size": "exact"})
+        address, lines = write_layout(
+            folder, experiment.dealt(nodes), limits, allow, {"size": "exact"}
+        )
         server = {"folder": str(folder / "server"), "address": address, "nodes": lines}
         self.folder, self.run = folder, folder / "run"
         self.file = folder / "experiment.toml"
         self.file.write_text(tomli_w.dumps(content | {"server": server}))
-        self.nodes = {name: self._start("node", "run", str(folder / "nodes" / name), log=name) for name in lines}
+        self.nodes = {
+            name: self._start("node", "run", str(folder / "nodes" / name), log=name)
+            for name in lines
+        }
         self.server = self._serve()
         self.waking: list[tuple[float, int]] = []
 
@@ -68,22 +75,32 @@ class Soak:
         environment = {**os.environ, "DPFL_PARENT": str(os.getpid()), "OMP_NUM_THREADS": "1"}
         with (self.folder / f"{log}.log").open("ab") as output:
             return subprocess.Popen(
-                [sys.executable, "-m", "dpfl.cli", *words], stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                env=environment, start_new_session=True,
-            )  # fmt: skip
+                [sys.executable, "-m", "dpfl.cli", *words],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=environment,
+                start_new_session=True,
+            )
 
     def _serve(self) -> subprocess.Popen[bytes]:
         if RunFolder(self.run).begun():
-            return self._start("server", "run", "--resume", str(self.run), "--quiet", log="server-output")
+            return self._start(
+                "server", "run", "--resume", str(self.run), "--quiet", log="server-output"
+            )
         if self.run.exists():
             self.run.rename(self.folder / f"run-{time.time():.0f}")
-        return self._start("server", "run", str(self.file), "--out", str(self.run), "--quiet", log="server-output")
+        return self._start(
+            "server", "run", str(self.file), "--out", str(self.run), "--quiet", log="server-output"
+        )
 
     def keep_up(self) -> bool:
         """Whether the run goes on; whoever ended is started again."""
         for name, process in self.nodes.items():
             if process.poll() is not None:
-                self.nodes[name] = self._start("node", "run", str(self.folder / "nodes" / name), log=name)
+                self.nodes[name] = self._start(
+                    "node", "run", str(self.folder / "nodes" / name), log=name
+                )
         for when, process_id in [one for one in self.waking if one[0] <= time.monotonic()]:
             self.waking.remove((when, process_id))
             with suppress(ProcessLookupError):
@@ -100,7 +117,10 @@ class Soak:
         """Whether there was somebody to kill; who sleeps is left alone."""
         name = draw.choice(list(self.nodes))
         node = self.nodes[name].pid
-        if any(node == process_id for _, process_id in self.waking) or not RunFolder(self.run).begun():
+        if (
+            any(node == process_id for _, process_id in self.waking)
+            or not RunFolder(self.run).begun()
+        ):
             return False
         target: int | None = self.server.pid if kind == "server" else node
         if kind in ("supernode", "superlink"):
@@ -118,7 +138,10 @@ class Soak:
 
     def _debits(self, name: str, then: float) -> bool:
         """Waits for the node's next write to its ledger, and a moment more."""
-        path, until = self.folder / "nodes" / name / "ledger" / f"{name}.sqlite-wal", time.monotonic() + WATCHED
+        path, until = (
+            self.folder / "nodes" / name / "ledger" / f"{name}.sqlite-wal",
+            time.monotonic() + WATCHED,
+        )
         before = _state(path)
         while _state(path) in (before, None):
             if time.monotonic() > until:
@@ -153,7 +176,10 @@ def _child(parent: int) -> int | None:
     """The first process that this one started."""
     for entry in Path("/proc").iterdir():
         with suppress(OSError, ValueError, IndexError):
-            if entry.name.isdigit() and int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1]) == parent:
+            if (
+                entry.name.isdigit()
+                and int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1]) == parent
+            ):
                 return int(entry.name)
     return None
 

@@ -1,10 +1,12 @@
-"""The books of a federation after a soak: what each node's log, orders and ledger say, and what the server says that it got.
+"""The books of a federation after a soak: what each node's log, orders and ledger say, and what the
+server says that it got.
 
     python scripts/soak_books.py NODES RUN
 
-A release is told of in a node's log when its reply is on disk, before it leaves, and again when it is sent again. At no moment
-may a node have told of more than its ledger had paid for; what the server used must be among what was told of; and every
-reply that it did not get must be on the list of those that were lost.
+A release is told of in a node's log when its reply is on disk, before it leaves, and again when it
+is sent again. At no moment may a node have told of more than its ledger had paid for; what the
+server used must be among what was told of; and every reply that it did not get must be on the list
+of those that were lost.
 """
 
 from __future__ import annotations
@@ -41,13 +43,22 @@ class Books:
 
 
 def read(nodes: Path, run: Path) -> Books:
-    result = json.loads((run / "result.json").read_text()) if (run / "result.json").exists() else {"rounds": 0, "lost": []}
+    result = (
+        json.loads((run / "result.json").read_text())
+        if (run / "result.json").exists()
+        else {"rounds": 0, "lost": []}
+    )
     members = json.loads((run / "nodes.json").read_text())
     lost = Counter(line.split(": ")[0].rpartition("client ")[2] for line in result["lost"])
-    found = {name: _node(nodes / name, name, run, result["rounds"] - lost[str(place)]) for place, name in enumerate(members)}
+    found = {
+        name: _node(nodes / name, name, run, result["rounds"] - lost[str(place)])
+        for place, name in enumerate(members)
+    }
     words = {"rounds": result["rounds"], "replies lost": result["lost"], "nodes": found}
     wrong = ("uncounted", "used without being told of", "statement differs")
-    return Books(result["rounds"], words, not any(node[word] for node in found.values() for word in wrong))
+    return Books(
+        result["rounds"], words, not any(node[word] for node in found.values() for word in wrong)
+    )
 
 
 def _node(place: Path, name: str, run: Path, used: int) -> dict[str, Any]:
@@ -69,7 +80,9 @@ def _node(place: Path, name: str, run: Path, used: int) -> dict[str, Any]:
 
 
 def _told(place: Path) -> list[Told]:
-    """A kill may come between the disk and the line, so that an order is first told of when its reply is sent again."""
+    """A kill may come between the disk and the line, so that an order is first told of when its
+    reply is sent again.
+    """
     found: list[Told] = []
     counts = {order: count for order, (count, _) in _orders(place).items()}
     for file in sorted(place.glob("node.log*"), reverse=True):

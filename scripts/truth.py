@@ -1,5 +1,7 @@
 # ruff: noqa: E501 (the page has long rows)
-"""Writes docs/truth.md: every system audited, with claimed, proven and measured epsilon. Run by `make truth`."""
+"""Writes docs/truth.md: every system audited, with claimed, proven and measured epsilon. Run by
+`make truth`.
+"""
 
 from __future__ import annotations
 
@@ -164,13 +166,41 @@ def main() -> None:
     for name in ALGORITHMS:
         for variant in ("sound", "published") if "variant" in options_of(name) else ("sound",):
             print(name, variant, flush=True)
-            made = from_name(name, variant=variant) if "variant" in options_of(name) else from_name(name)
+            made = (
+                from_name(name, variant=variant)
+                if "variant" in options_of(name)
+                else from_name(name)
+            )
             report = audit(made, games=[game for game in GAMES if game not in ATTACKS])
-            rows.append(_row(name, report, _largest(report, made) if variant == "sound" and report.findings else ""))
-            shown += [_leak(name, finding) for finding in report.findings if finding.game == "leaks" and finding.measured]
-    secure = [_row(f"{name}`, `{', '.join(words)}" if words else name, *_audited(name, words)) for name, *words in SECURE]
+            rows.append(
+                _row(
+                    name,
+                    report,
+                    _largest(report, made) if variant == "sound" and report.findings else "",
+                )
+            )
+            shown += [
+                _leak(name, finding)
+                for finding in report.findings
+                if finding.game == "leaks" and finding.measured
+            ]
+    secure = [
+        _row(f"{name}`, `{', '.join(words)}" if words else name, *_audited(name, words))
+        for name, *words in SECURE
+    ]
     draw(invert(from_name("fedavg-dp", noise_multiplier=1.0)), DOCS / "inversion.png", "")
-    page = HEAD + "\n".join(rows) + "\n" + SUMS_HEAD + "\n".join(secure) + "\n" + TABLE_NOTE + "\n".join(shown) + "\n" + ABOUT
+    page = (
+        HEAD
+        + "\n".join(rows)
+        + "\n"
+        + SUMS_HEAD
+        + "\n".join(secure)
+        + "\n"
+        + TABLE_NOTE
+        + "\n".join(shown)
+        + "\n"
+        + ABOUT
+    )
     (DOCS / "truth.md").write_text(page)
 
 
@@ -215,7 +245,11 @@ def _largest(report: AuditReport, made) -> str:  # type: ignore[no-untyped-def]
     for seed in range(REPEATS):
         (finding,) = audit(made, seed=seed, trials=1000, games=["one release"]).findings
         assert finding.verdict != "broken", (report.system, seed, finding)
-        shares += [finding.measured / finding.proven] if finding.measured is not None and finding.proven else []
+        shares += (
+            [finding.measured / finding.proven]
+            if finding.measured is not None and finding.proven
+            else []
+        )
     return f"{max(shares):.0%}" if shares else ""
 
 

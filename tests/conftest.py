@@ -25,12 +25,14 @@ from dpfl.privacy import Ledger
 from dpfl.run.metrics import RoundRow
 from dpfl.run.recorder import SilentProgress
 
-# The same examples in every run: what passes here passes everywhere. HYPOTHESIS_PROFILE=default looks for new ones.
+# The same examples in every run: what passes here passes everywhere. HYPOTHESIS_PROFILE=default
+# looks for new ones.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 
-# Ledgers wait for the disk at every debit, as they must; where memory holds the tests' files, nobody waits.
+# Ledgers wait for the disk at every debit, as they must; where memory holds the tests' files,
+# nobody waits.
 MEMORY = Path("/dev/shm")
 if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 2**31:
     os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
@@ -41,7 +43,9 @@ torch.set_num_threads(1)
 MODEL = dpfl.models.mlp(hidden=16)
 
 PATIENCE = 600.0
-"""Seconds after which a test takes a wait for a hang. A machine that is merely slow stays far below them."""
+"""Seconds after which a test takes a wait for a hang. A machine that is merely slow stays far below
+them.
+"""
 
 T = TypeVar("T")
 
@@ -56,7 +60,9 @@ def wait_until(condition: Callable[[], T]) -> T:
 
 
 class Clock:
-    """Stands in for the module `time`. Its time passes when somebody sleeps, and at no other moment."""
+    """Stands in for the module `time`. Its time passes when somebody sleeps, and at no other
+    moment.
+    """
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -84,7 +90,13 @@ def pytest_collection_finish() -> None:
 @cache
 def small_source() -> DataSource:
     whole = dpfl.data.sample()
-    return dpfl.data.tensors(whole.train.x[:1000], whole.train.y[:1000], whole.test.x[:400], whole.test.y[:400], name="small")
+    return dpfl.data.tensors(
+        whole.train.x[:1000],
+        whole.train.y[:1000],
+        whole.test.x[:400],
+        whole.test.y[:400],
+        name="small",
+    )
 
 
 @cache
@@ -113,10 +125,22 @@ def crowd() -> Federation:
 def train(tmp_path: Path) -> Callable[..., dpfl.Result]:
     """dpfl.train on the small model, into this test's own folder."""
 
-    def run(federation: Federation, algorithm: dpfl.algorithms.Algorithm, /, out: str = "run", **options: Any) -> dpfl.Result:
-        named = {name: options.pop(name) for name in ("epsilon", "delta", "rounds", "bytes", "seconds") if name in options}
+    def run(
+        federation: Federation,
+        algorithm: dpfl.algorithms.Algorithm,
+        /,
+        out: str = "run",
+        **options: Any,
+    ) -> dpfl.Result:
+        named = {
+            name: options.pop(name)
+            for name in ("epsilon", "delta", "rounds", "bytes", "seconds")
+            if name in options
+        }
         model = options.pop("model", MODEL)
-        return dpfl.train(model, federation, algorithm, dpfl.Budget(**named), out=tmp_path / out, **options)
+        return dpfl.train(
+            model, federation, algorithm, dpfl.Budget(**named), out=tmp_path / out, **options
+        )
 
     return run
 
@@ -128,7 +152,9 @@ def example(name: str) -> ModuleType:
     found = importlib.util.spec_from_file_location(name, file)
     assert found is not None
     assert found.loader is not None
-    module = sys.modules[name] = importlib.util.module_from_spec(found)  # dataclasses look for their module
+    module = sys.modules[name] = importlib.util.module_from_spec(
+        found
+    )  # dataclasses look for their module
     found.loader.exec_module(module)
     return module
 

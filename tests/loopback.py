@@ -1,4 +1,6 @@
-"""A federation without a network: real nodes with policies, ledgers and data, and a carrier that hands letters over."""
+"""A federation without a network: real nodes with policies, ledgers and data, and a carrier that
+hands letters over.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +35,17 @@ class Loopback:
 
     def receive(self, seconds: float) -> list[Delivery]:
         waiting, self.sent = self.sent, []
-        return [Delivery(address, ticket, self.services[address].answer(letter)) for address, ticket, letter in waiting]
+        return [
+            Delivery(address, ticket, self.services[address].answer(letter))
+            for address, ticket, letter in waiting
+        ]
 
     def close(self) -> None: ...
 
 
-def policy(sections: Mapping[str, Any], name: str, owner: str, **changed: Mapping[str, Any]) -> dict[str, Any]:
+def policy(
+    sections: Mapping[str, Any], name: str, owner: str, **changed: Mapping[str, Any]
+) -> dict[str, Any]:
     usual: dict[str, Any] = {
         "limits": {"epsilon": 8.0, "delta": 1e-5},
         "allow": {"systems": ["*"], "models": ["mlp"]},
@@ -55,7 +62,11 @@ def federation(
     """Its nodes, opened, and the terms of a server that they take orders from."""
     folder.mkdir(parents=True)
     keys.new_key(folder / "owner.pem")
-    owner, services, dealt = keys.load_public(folder / "owner.pem.pub"), {}, experiment.dealt(clients)
+    owner, services, dealt = (
+        keys.load_public(folder / "owner.pem.pub"),
+        {},
+        experiment.dealt(clients),
+    )
     for name in dealt:
         (folder / name).mkdir()
         keys.new_key(folder / name / "node.pem")
@@ -63,7 +74,14 @@ def federation(
     if "secure" in changed:
         changed["secure"] = {"members": members, **changed["secure"]}
     for name, sections in dealt.items():
-        (folder / name / "policy.toml").write_text(tomli_w.dumps(policy(sections, name, owner, **changed)))
+        (folder / name / "policy.toml").write_text(
+            tomli_w.dumps(policy(sections, name, owner, **changed))
+        )
         services[name] = Service.open(folder / name / "policy.toml")
-    public = {name: Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)) for name, key in members.items()}
-    return Loopback(services), ServerTerms(keys.load_private(folder / "owner.pem"), public, deadline=PATIENCE, joining=PATIENCE)
+    public = {
+        name: Ed25519PublicKey.from_public_bytes(bytes.fromhex(key))
+        for name, key in members.items()
+    }
+    return Loopback(services), ServerTerms(
+        keys.load_private(folder / "owner.pem"), public, deadline=PATIENCE, joining=PATIENCE
+    )

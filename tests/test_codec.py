@@ -1,4 +1,6 @@
-"""The written form of parts. Every tag and field is pinned: files, messages, ledgers and noise depend on these bytes."""
+"""The written form of parts. Every tag and field is pinned: files, messages, ledgers and noise
+depend on these bytes.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,15 @@ from dpfl.privacy.mechanisms.clip import NoClip
 
 ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = ROOT / "tests" / "fixtures" / "parts.json"
-TASK = ClientTask(3, 1, 5, LocalTraining(SGD(0.1), 16), Release(), Release(Poisson(0.1), Flat(1.0), Gaussian(1.1)), 40)
+TASK = ClientTask(
+    3,
+    1,
+    5,
+    LocalTraining(SGD(0.1), 16),
+    Release(),
+    Release(Poisson(0.1), Flat(1.0), Gaussian(1.1)),
+    40,
+)
 BYTES = (
     b'{"client":1,"clients":{"clip":{"part":"clip.none"},"divide_by_drawn":false,"noise":null,"noise_shares":null,'
     b'"part":"release","sampling":{"part":"sampling.all"},"shared_by":null},"horizon":40,"local":{"batch_size":16,'
@@ -39,13 +49,20 @@ BYTES = (
 
 
 def test_the_fields_of_every_part_are_those_that_were_pinned():
-    """A tag or a name that changes breaks ledgers, runs and messages that exist: add an optional field instead."""
+    """A tag or a name that changes breaks ledgers, runs and messages that exist: add an optional
+    field instead.
+    """
     pinned = json.loads(GOLDEN.read_text())
     now = {
-        tag: {"always": [name for attribute, name in form.names.items() if attribute not in form.optional],
-              "optional": [form.names[attribute] for attribute in form.optional]}
-        for tag, form in formats().items() if form.type.__module__.startswith("dpfl.")
-    }  # fmt: skip
+        tag: {
+            "always": [
+                name for attribute, name in form.names.items() if attribute not in form.optional
+            ],
+            "optional": [form.names[attribute] for attribute in form.optional],
+        }
+        for tag, form in formats().items()
+        if form.type.__module__.startswith("dpfl.")
+    }
     assert now == pinned
 
 
@@ -63,7 +80,9 @@ def test_a_part_comes_back_from_its_record():
 
 
 @given(st.floats(1e-6, 1e6), st.floats(1e-6, 1.0), st.floats(1e-6, 1e6))
-def test_two_releases_have_one_digest_only_if_they_are_one(clip: float, rate: float, noise: float) -> None:
+def test_two_releases_have_one_digest_only_if_they_are_one(
+    clip: float, rate: float, noise: float
+) -> None:
     release = Release(Poisson(rate), Flat(clip), Gaussian(noise))
     assert decode(encode(release)) == release
     assert digest_of(release) == digest_of(Release(Poisson(rate), Flat(clip), Gaussian(noise)))
@@ -107,7 +126,10 @@ def test_a_tag_belongs_to_one_class_and_names_its_fields():
             part(**options)(Flat)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("words", [{"part": "clip.unknown"}, {"part": "clip.flat", "clip_norm": "wide"}, {"clip_norm": 1.0}])
+@pytest.mark.parametrize(
+    "words",
+    [{"part": "clip.unknown"}, {"part": "clip.flat", "clip_norm": "wide"}, {"clip_norm": 1.0}],
+)
 def test_a_record_that_is_no_part_is_refused(words: dict[str, Any]) -> None:
     with pytest.raises(DpflError):
         decode(words)
@@ -118,7 +140,13 @@ def test_no_digest_is_made_of_a_repr() -> None:
     guilty = []
     for path in sorted((ROOT / "src").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and _name(node.func) in {"sha256", "blake2b", "update", "digest_of", "canonical"}:
+            if isinstance(node, ast.Call) and _name(node.func) in {
+                "sha256",
+                "blake2b",
+                "update",
+                "digest_of",
+                "canonical",
+            }:
                 inside = [inner for argument in node.args for inner in ast.walk(argument)]
                 if any(_is_repr(inner) for inner in inside):
                     guilty.append(f"{path.relative_to(ROOT)}:{node.lineno}")

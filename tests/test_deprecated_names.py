@@ -5,7 +5,12 @@ import importlib
 import pytest
 
 RENAMED = {
-    "dpfl.audit": {"Finding": "AuditFinding", "Guesses": "GuessCounts", "Measured": "MeasuredEpsilon", "Report": "AuditReport"},
+    "dpfl.audit": {
+        "Finding": "AuditFinding",
+        "Guesses": "GuessCounts",
+        "Measured": "MeasuredEpsilon",
+        "Report": "AuditReport",
+    },
     "dpfl.data": {
         "Closed": "CappedDirichlet",
         "Drawn": "RandomClients",
@@ -18,7 +23,9 @@ RENAMED = {
 }
 
 
-@pytest.mark.parametrize(("package", "old"), [(package, old) for package, names in RENAMED.items() for old in names])
+@pytest.mark.parametrize(
+    ("package", "old"), [(package, old) for package, names in RENAMED.items() for old in names]
+)
 def test_an_old_name_gives_the_renamed_class_and_warns(package: str, old: str) -> None:
     module, new = importlib.import_module(package), RENAMED[package][old]
     with pytest.warns(DeprecationWarning, match=f"{package}.{new}"):

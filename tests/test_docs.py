@@ -1,4 +1,6 @@
-"""What README and docs print is so: Python and commands run as printed, in fewer rounds, and links lead to what is there."""
+"""What README and docs print is so: Python and commands run as printed, in fewer rounds, and links
+lead to what is there.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,11 @@ from dpfl.config.experiment import DEMO, load, parse
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
-    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").glob("*.md"))
+    for path in (
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "benchmarks").glob("*.md"),
+    )
 )
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
@@ -35,7 +41,9 @@ TESTED_ELSEWHERE = {
     "docs/adding-a-system.md": "tests/algorithms/test_adding_a_system.py",
     "docs/models.md": "tests_hf/test_hugging_face.py",
 }
-"""Python that needs the repository, or an environment of its own; these tests read the page, or make its calls."""
+"""Python that needs the repository, or an environment of its own; these tests read the page, or
+make its calls.
+"""
 CALLS = re.compile(r"(?:hugging_face|load_state_dict)\(.*?\)(?:, strict=False\))?")
 DRAWN = {"docs/architecture.md"}
 """Python that shows the loop, which has no beginning there."""
@@ -43,15 +51,21 @@ OTHER_WORDS = {"$EDITOR", "cp", "mkdir"}
 ONLY_READ = {
     r"audit ": "games take minutes; tests/audit plays them",
     r"data get ": "it downloads; tests/data/test_download.py does, from this machine",
-    r"ledger reconcile ": "it needs a node; tests/node/test_rollback.py and tests/flower/test_daemon.py have some",
-    r"node ": "it needs the key that a server printed, and a policy that somebody edited; tests/cli/test_node.py has both",
+    r"ledger reconcile ": "it needs a node; tests/node/test_rollback.py and "
+    "tests/flower/test_daemon.py have some",
+    r"node ": "it needs the key that a server printed, and a policy that somebody edited; "
+    "tests/cli/test_node.py has both",
     r"reproduce \S": "a table takes hours; tests/reproduce runs cells of it",
-    r"run examples/": "they need data that must be downloaded; test_the_examples_are_valid reads them",
+    r"run examples/": "they need data that must be downloaded; test_the_examples_are_valid reads "
+    "them",
     r"server (?!init)": "it waits for nodes; tests/run/test_nodes.py and tests/flower have some",
     r"up ": "it starts five processes; tests/flower/test_up.py does",
-    r"(certify|verify) run\b": "it needs a run over nodes, and what they signed; tests/run/test_nodes.py has both",
+    r"(certify|verify) run\b": "it needs a run over nodes, and what they signed; "
+    "tests/run/test_nodes.py has both",
 }
-"""Commands in plain blocks that are read with all of their options, and not begun: by how they begin, why."""
+"""Commands in plain blocks that are read with all of their options, and not begun: by how they
+begin, why.
+"""
 
 
 def text_of(page: str) -> str:
@@ -76,13 +90,17 @@ def command_lines(body: str) -> Iterator[list[str]]:
 # Code
 
 
-@pytest.mark.parametrize("page", [page for page in having("python") if page not in {*TESTED_ELSEWHERE, *DRAWN}])
+@pytest.mark.parametrize(
+    "page", [page for page in having("python") if page not in {*TESTED_ELSEWHERE, *DRAWN}]
+)
 def test_python_runs_as_printed(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The blocks of a page one after another, as somebody reads it; training in two rounds."""
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "page"}
     for number, body in enumerate(blocks(page, "python")):
-        quick = re.sub(r"(Budget\([^)]*rounds=)\d+", r"\g<1>2", body).replace("in (0, 1, 2)", "in (0, 1)")
+        quick = re.sub(r"(Budget\([^)]*rounds=)\d+", r"\g<1>2", body).replace(
+            "in (0, 1, 2)", "in (0, 1)"
+        )
         exec(compile(quick, f"{page}, block {number}", "exec"), names)
 
 
@@ -95,8 +113,12 @@ def test_other_python_is_run_by_tests_of_its_own(page: str, test: str) -> None:
 
 
 @pytest.mark.parametrize("page", having("sh"))
-def test_commands_run_as_printed(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of a page one after another in one folder; what is printed below a command is what it prints."""
+def test_commands_run_as_printed(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a page one after another in one folder; what is printed below a command is what it
+    prints.
+    """
     monkeypatch.chdir(tmp_path)
     for body in blocks(page, "sh"):
         if answer := re.fullmatch(r"\$ (.*)\n(.*)\n", body):
@@ -130,9 +152,17 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.xdist_group("commands")
 @pytest.mark.parametrize("page", having(""))
-def test_other_commands_run_or_are_understood(page: str, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each on what its reader has by then; what takes long, or other machines, is read up to where it would begin."""
-    bodies = [body for body in blocks(page, "") if re.search(r"^(\$ )?(dpfl|make|pip|python) ", body, re.MULTILINE)]
+def test_other_commands_run_or_are_understood(
+    page: str, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each on what its reader has by then; what takes long, or other machines, is read up to where
+    it would begin.
+    """
+    bodies = [
+        body
+        for body in blocks(page, "")
+        if re.search(r"^(\$ )?(dpfl|make|pip|python) ", body, re.MULTILINE)
+    ]
     if bodies:
         shutil.copytree(kept, tmp_path, dirs_exist_ok=True)
         monkeypatch.chdir(tmp_path)
@@ -159,14 +189,27 @@ def test_other_commands_run_or_are_understood(page: str, kept: Path, tmp_path: P
 
 def make_room(words: list[str]) -> None:
     """What a command makes is not there before it."""
-    own = [os.environ["DPFL_KEY"], f"{os.environ['DPFL_KEY']}.pub"] if words[1:] == ["key", "new"] else []
-    for path in [*map(Path, own), *(Path(after) for word, after in pairwise(words) if word in ("--out", "--write"))]:
+    own = (
+        [os.environ["DPFL_KEY"], f"{os.environ['DPFL_KEY']}.pub"]
+        if words[1:] == ["key", "new"]
+        else []
+    )
+    for path in [
+        *map(Path, own),
+        *(Path(after) for word, after in pairwise(words) if word in ("--out", "--write")),
+    ]:
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def test_what_is_only_read_is_somewhere() -> None:
-    """A reason for a command that nobody prints any more is deleted, and the tests that it names are there."""
-    plain = re.findall(r"^(?:\$ )?dpfl (.*)$", "\n".join(body for page in PAGES for body in blocks(page, "")), re.MULTILINE)
+    """A reason for a command that nobody prints any more is deleted, and the tests that it names
+    are there.
+    """
+    plain = re.findall(
+        r"^(?:\$ )?dpfl (.*)$",
+        "\n".join(body for page in PAGES for body in blocks(page, "")),
+        re.MULTILINE,
+    )
     for begins, why in ONLY_READ.items():
         assert any(re.match(begins, line) for line in plain), begins
         for path in re.findall(r"tests/[\w/.]+\w", why):
@@ -179,7 +222,9 @@ def understood(words: list[str]) -> None:
         context = command.make_context(words[0], list(rest))
         if not hasattr(command, "resolve_command"):
             return
-        _, command, rest = command.resolve_command(context, [*context._protected_args, *context.args])
+        _, command, rest = command.resolve_command(
+            context, [*context._protected_args, *context.args]
+        )
 
 
 def check_install(words: list[str]) -> None:
@@ -206,7 +251,12 @@ def test_the_examples_are_valid() -> None:
 
 
 def test_every_block_is_of_a_kind_that_is_tested() -> None:
-    assert {language for page in PAGES for language, _ in BLOCK.findall(text_of(page))} <= {"", "python", "sh", "toml"}
+    assert {language for page in PAGES for language, _ in BLOCK.findall(text_of(page))} <= {
+        "",
+        "python",
+        "sh",
+        "toml",
+    }
 
 
 # Pages
@@ -243,7 +293,11 @@ def test_every_page_is_on_the_site() -> None:
             yield from [item] if isinstance(item, str) else files(item)
 
     listed = list(files(yaml.load(text_of("mkdocs.yml"), Loader)["nav"]))
-    written = {page.removeprefix("docs/") for page in PAGES if re.fullmatch(r"docs/((start|results)/)?[\w-]+\.md", page)}
+    written = {
+        page.removeprefix("docs/")
+        for page in PAGES
+        if re.fullmatch(r"docs/((start|results)/)?[\w-]+\.md", page)
+    }
     assert len(listed) == len(set(listed))
     assert set(listed) == written | set(made())
 
@@ -258,13 +312,20 @@ def anchors(text: str, again: str = "-") -> set[str]:
         shown = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
         slug = re.sub(r"[^\w\- ]", "", shown.lower()).strip().replace(" ", "-")
         found[slug] = found.get(slug, -1) + 1
-    return {f"{slug}{again}{number}" if number else slug for slug, last in found.items() for number in range(last + 1)}
+    return {
+        f"{slug}{again}{number}" if number else slug
+        for slug, last in found.items()
+        for number in range(last + 1)
+    }
 
 
 def links(text: str) -> Iterator[tuple[str, str]]:
     """Those that stay here: a file, or none, and an anchor, or none."""
     prose = re.sub(r"`[^`\n]*`", "", BLOCK.sub("", text))
-    for target in (*LINK.findall(prose), *re.findall(r"<(?:a|img)\b[^>]*?(?:href|src)=\"([^\"]+)\"", prose)):
+    for target in (
+        *LINK.findall(prose),
+        *re.findall(r"<(?:a|img)\b[^>]*?(?:href|src)=\"([^\"]+)\"", prose),
+    ):
         if not target.startswith(("http://", "https://", "data:")):
             name, _, anchor = target.partition("#")
             yield name, anchor
@@ -281,9 +342,13 @@ def test_every_link_leads_somewhere(page: str) -> None:
 
 
 def test_every_link_of_the_site_leads_somewhere() -> None:
-    """As `make docs` would find, without its environment: pages that are made, notebooks and examples included."""
+    """As `make docs` would find, without its environment: pages that are made, notebooks and
+    examples included.
+    """
     docs = ROOT / "docs"
-    pages = made() | {path.relative_to(docs).as_posix(): path.read_text() for path in docs.rglob("*.md")}
+    pages = made() | {
+        path.relative_to(docs).as_posix(): path.read_text() for path in docs.rglob("*.md")
+    }
     site = {name: as_on_the_site(text, name) for name, text in pages.items()}
     for page, text in site.items():
         for name, anchor in links(text):

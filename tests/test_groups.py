@@ -1,4 +1,6 @@
-"""Tests that share a server, a browser or a federation are kept in one worker, or each worker would start its own."""
+"""Tests that share a server, a browser or a federation are kept in one worker, or each worker would
+start its own.
+"""
 
 from __future__ import annotations
 

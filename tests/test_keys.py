@@ -12,10 +12,23 @@ from hypothesis import strategies as st
 
 from dpfl.codec import canonical
 from dpfl.errors import DpflError
-from dpfl.protocol.keys import default_key, fingerprint, is_signed, load_private, load_public, new_key, raw, sign
+from dpfl.protocol.keys import (
+    default_key,
+    fingerprint,
+    is_signed,
+    load_private,
+    load_public,
+    new_key,
+    raw,
+    sign,
+)
 
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=12,
 )

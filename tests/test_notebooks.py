@@ -1,4 +1,6 @@
-"""The notebooks of examples/ run as they are printed, in fewer rounds; what their cells show can be shown."""
+"""The notebooks of examples/ run as they are printed, in fewer rounds; what their cells show can be
+shown.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,17 @@ QUICK = {"first-run": {"ROUNDS": 2}, "comparing-systems": {"ROUNDS": 2, "SEEDS":
 
 
 def cells(name: str) -> list[dict[str, Any]]:
-    return [cell for cell in json.loads((EXAMPLES / f"{name}.ipynb").read_text())["cells"] if cell["cell_type"] == "code"]
+    return [
+        cell
+        for cell in json.loads((EXAMPLES / f"{name}.ipynb").read_text())["cells"]
+        if cell["cell_type"] == "code"
+    ]
 
 
 def executed(name: str) -> tuple[dict[str, Any], list[Any]]:
-    """The names at the end, and what each cell showed; settings of the cell `parameters` give way to quick ones."""
+    """The names at the end, and what each cell showed; settings of the cell `parameters` give way
+    to quick ones.
+    """
     names: dict[str, Any] = {}
     shown = []
     for cell in cells(name):
@@ -38,7 +46,9 @@ def test_every_notebook_is_known() -> None:
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_a_notebook_runs_and_shows(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_runs_and_shows(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     names, shown = executed(name)
     assert len(shown) >= 4
@@ -58,7 +68,13 @@ def test_a_notebook_runs_and_shows(name: str, tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize("name", QUICK)
 def test_a_notebook_holds_what_it_showed_and_nothing_of_the_machine_it_ran_on(name: str) -> None:
     assert all(cell["execution_count"] for cell in cells(name))
-    assert any("image/png" in output.get("data", {}) for cell in cells(name) for output in cell["outputs"])
-    assert not any(output["output_type"] in ("error", "stream") for cell in cells(name) for output in cell["outputs"])
+    assert any(
+        "image/png" in output.get("data", {}) for cell in cells(name) for output in cell["outputs"]
+    )
+    assert not any(
+        output["output_type"] in ("error", "stream")
+        for cell in cells(name)
+        for output in cell["outputs"]
+    )
     text = (EXAMPLES / f"{name}.ipynb").read_text()
     assert not [place for place in ("/tmp", "/home", "/root", "/work") if f"{place}/" in text]

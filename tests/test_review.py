@@ -14,4 +14,6 @@ def test_a_test_that_the_page_names_exists(name):
     path, _, test = name.partition("::")
     assert (ROOT / path).exists()
     if test and (ROOT / path).is_file():
-        assert re.search(rf"^\s*(def|class) {re.escape(test)}\b", (ROOT / path).read_text(), re.MULTILINE)
+        assert re.search(
+            rf"^\s*(def|class) {re.escape(test)}\b", (ROOT / path).read_text(), re.MULTILINE
+        )

@@ -1,4 +1,6 @@
-"""Tiny random models of transformers, whole and with adapters of peft, built from a configuration and never downloaded."""
+"""Tiny random models of transformers, whole and with adapters of peft, built from a configuration
+and never downloaded.
+"""
 
 import copy
 from collections.abc import Callable
@@ -31,17 +33,39 @@ VOCABULARY, PLACES, COUNT = 11, 6, 7
 
 
 def gpt2() -> nn.Module:
-    sizes = {"vocab_size": VOCABULARY, "n_positions": PLACES, "n_embd": 8, "n_layer": 2, "n_head": 2}
-    return GPT2LMHeadModel(GPT2Config(**sizes, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, bos_token_id=0, eos_token_id=0))
+    sizes = {
+        "vocab_size": VOCABULARY,
+        "n_positions": PLACES,
+        "n_embd": 8,
+        "n_layer": 2,
+        "n_head": 2,
+    }
+    return GPT2LMHeadModel(
+        GPT2Config(
+            **sizes, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, bos_token_id=0, eos_token_id=0
+        )
+    )
 
 
 def llama() -> nn.Module:
-    sizes = {"vocab_size": VOCABULARY, "hidden_size": 8, "intermediate_size": 16, "max_position_embeddings": 16}
-    return LlamaForCausalLM(LlamaConfig(**sizes, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2))
+    sizes = {
+        "vocab_size": VOCABULARY,
+        "hidden_size": 8,
+        "intermediate_size": 16,
+        "max_position_embeddings": 16,
+    }
+    return LlamaForCausalLM(
+        LlamaConfig(**sizes, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2)
+    )
 
 
 def bert() -> nn.Module:
-    sizes = {"vocab_size": VOCABULARY, "hidden_size": 8, "intermediate_size": 16, "max_position_embeddings": 16}
+    sizes = {
+        "vocab_size": VOCABULARY,
+        "hidden_size": 8,
+        "intermediate_size": 16,
+        "max_position_embeddings": 16,
+    }
     dropout = {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0}
     return BertForSequenceClassification(
         BertConfig(**sizes, **dropout, num_hidden_layers=1, num_attention_heads=2, num_labels=3)
@@ -83,14 +107,21 @@ TOKENS, LABELS = tasks.NextToken(VOCABULARY), tasks.MultiClass(3)
         (bert_lora, LABELS, LayerPass),
     ],
 )
-def test_gradients_are_those_of_single_samples(make: Callable[[], nn.Module], task: tasks.Task, way: type) -> None:
+def test_gradients_are_those_of_single_samples(
+    make: Callable[[], nn.Module], task: tasks.Task, way: type
+) -> None:
     torch.manual_seed(0)
-    x, y = torch.randint(0, VOCABULARY, (COUNT, PLACES)), torch.randint(0, VOCABULARY, (COUNT, PLACES))
+    x, y = (
+        torch.randint(0, VOCABULARY, (COUNT, PLACES)),
+        torch.randint(0, VOCABULARY, (COUNT, PLACES)),
+    )
     if task is LABELS:
         x, y = x.float(), torch.arange(COUNT) % 3
     flat = FlatModel(models.hugging_face(make()).build((PLACES,), task.outputs, seed=0), task)
     computed = ClippedGradients(flat)
-    rows = torch.stack([single(flat, task, sample, label) for sample, label in zip(x, y, strict=True)])
+    rows = torch.stack(
+        [single(flat, task, sample, label) for sample, label in zip(x, y, strict=True)]
+    )
     norms = rows.norm(dim=1)
     bound = float(norms.median())
     found = computed(x, y, lambda norms: bound / norms.clamp_min(bound))
@@ -102,7 +133,9 @@ def test_gradients_are_those_of_single_samples(make: Callable[[], nn.Module], ta
 
 def single(flat: FlatModel, task: tasks.Task, x: Tensor, y: Tensor) -> Tensor:
     loss = task.losses(flat.module(x[None]), y[None]).sum()
-    return torch.cat([g.flatten() for g in torch.autograd.grad(loss, flat.parameters, materialize_grads=True)])
+    return torch.cat(
+        [g.flatten() for g in torch.autograd.grad(loss, flat.parameters, materialize_grads=True)]
+    )
 
 
 def test_only_adapters_are_in_the_vector_and_the_frozen_rest_in_the_hash() -> None:
@@ -128,13 +161,28 @@ def test_adapters_train_are_resumed_and_load_without_dpfl(tmp_path: Path) -> Non
     model = llama_lora()
     starts = torch.randint(0, VOCABULARY, (80, 1))
     text = (starts + torch.arange(PLACES + 1)) % VOCABULARY
-    source = dpfl.data.tensors(text[:60, :-1], text[:60, 1:], text[60:, :-1], text[60:, 1:], classes=VOCABULARY, task="tokens")
+    source = dpfl.data.tensors(
+        text[:60, :-1],
+        text[:60, 1:],
+        text[60:, :-1],
+        text[60:, 1:],
+        classes=VOCABULARY,
+        task="tokens",
+    )
     federation = source.split(clients=2, how=dpfl.data.IID())
     system = dpfl.algorithms.fedavg_dp(tau=2, sampling_rate=0.5, rate=0.5)
 
     def run(out: str, **options: object) -> dpfl.Result:
         budget = dpfl.Budget(epsilon=8.0, rounds=3)
-        return dpfl.train(models.hugging_face(model), federation, system, budget, out=tmp_path / out, workers=1, **options)
+        return dpfl.train(
+            models.hugging_face(model),
+            federation,
+            system,
+            budget,
+            out=tmp_path / out,
+            workers=1,
+            **options,
+        )
 
     result = run("run")
     with pytest.raises(KeyboardInterrupt):
@@ -145,13 +193,17 @@ def test_adapters_train_are_resumed_and_load_without_dpfl(tmp_path: Path) -> Non
 
     plain = copy.deepcopy(model)
     before = plain(input_ids=text[:2, :-1]).logits
-    missing = plain.load_state_dict({name.removeprefix("model."): value for name, value in saved.items()}, strict=False)
+    missing = plain.load_state_dict(
+        {name.removeprefix("model."): value for name, value in saved.items()}, strict=False
+    )
     assert not missing.unexpected_keys
     after = plain(input_ids=text[60:, :-1]).logits
     assert not torch.equal(before, plain(input_ids=text[:2, :-1]).logits)
-    assert TOKENS.metrics(after.detach().numpy(), text[60:, 1:].numpy())["perplexity"] == pytest.approx(
-        result.metrics["perplexity"], rel=1e-5
-    )
-    other = copy.deepcopy(model)  # and by peft's own words, as an adapter that can be saved and shared
+    assert TOKENS.metrics(after.detach().numpy(), text[60:, 1:].numpy())[
+        "perplexity"
+    ] == pytest.approx(result.metrics["perplexity"], rel=1e-5)
+    other = copy.deepcopy(
+        model
+    )  # and by peft's own words, as an adapter that can be saved and shared
     set_peft_model_state_dict(other, get_peft_model_state_dict(plain))
     assert torch.equal(other(input_ids=text[60:, :-1]).logits, after)

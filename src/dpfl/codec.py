@@ -1,21 +1,23 @@
 """How a part is written down: one codec for files, messages and digests.
 
-An algorithm, a task or a release is a composition of small frozen dataclasses, the *parts*. Three things depend on how a part
-is written: the record of a run (`experiment.toml`), the messages between a server and its nodes, and the digests that name a
-release in a ledger and key its noise. All three use this module, so a part has one written form:
+An algorithm, a task or a release is a composition of small frozen dataclasses, the *parts*. Three
+things depend on how a part is written: the record of a run (`experiment.toml`), the messages
+between a server and its nodes, and the digests that name a release in a ledger and key its noise.
+All three use this module, so a part has one written form:
 
     {"part": "clip.flat", "clip_norm": 1.0}
 
-The tag and the field names are fixed here, by the decorator, and not by the names of classes and attributes:
+The tag and the field names are fixed here, by the decorator, and not by the names of classes and
+attributes:
 
     @part("clip.flat")
     @dataclass(frozen=True)
     class Flat:
         level: float
 
-A class or an attribute can be renamed without a change to any file, message or random draw. `tests/test_codec.py` pins the
-bytes of every part. A field that is added later must be `optional`: it is written only where it differs from its default, so
-the bytes of existing parts stay the same.
+A class or an attribute can be renamed without a change to any file, message or random draw.
+`tests/test_codec.py` pins the bytes of every part. A field that is added later must be `optional`:
+it is written only where it differs from its default, so the bytes of existing parts stay the same.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ from typing import Any, TypeVar
 from dpfl.errors import DpflError
 
 FORMAT = 2
-"""The version of the written form. Format 1, of dpfl 0.1, wrote the names of classes (`run/format_1.py` reads it)."""
+"""The version of the written form. Format 1, of dpfl 0.1, wrote the names of classes
+(`run/format_1.py` reads it).
+"""
 
 TAG = "part"
 """The key that holds the tag of a part."""
@@ -44,10 +48,9 @@ class PartFormat:
     """The written form of one class of parts.
 
     Attributes:
-        tag: The fixed name of the class.
-        type: The class.
-        names: The written name of each attribute, in the order of the class.
-        optional: The default of each attribute that is written only where it differs from that default.
+        tag: The fixed name of the class. type: The class. names: The written name of each
+        attribute, in the order of the class. optional: The default of each attribute that is
+        written only where it differs from that default.
     """
 
     tag: str
@@ -66,7 +69,8 @@ def part(tag: str, *, optional: Iterable[str] = (), **names: str) -> Callable[[_
     Args:
         tag: The fixed name that is written for the class.
         optional: Attributes that are written only where they differ from their defaults.
-        **names: Written names of attributes that are called otherwise in the class, as `written_name="attribute"`.
+        **names: Written names of attributes that are called otherwise in the class, as
+        `written_name="attribute"`.
 
     Returns:
         A decorator that returns the class unchanged. It stands above `@dataclass`.
@@ -76,7 +80,10 @@ def part(tag: str, *, optional: Iterable[str] = (), **names: str) -> Callable[[_
         written = {attribute: name for name, attribute in names.items()}
         known = {field.name: field for field in fields(cls)}
         if tag in _BY_TAG or not {*written, *optional} <= known.keys():
-            raise TypeError(f"The part {tag!r} is registered twice, or names an attribute that {cls.__name__} does not have.")
+            raise TypeError(
+                f"The part {tag!r} is registered twice, or names an attribute that {cls.__name__} "
+                "does not have."
+            )
         defaults = {name: _default(known[name]) for name in optional}
         form = PartFormat(tag, cls, {name: written.get(name, name) for name in known}, defaults)
         _BY_TYPE[cls] = _BY_TAG[tag] = form
@@ -109,7 +116,8 @@ def encode(value: Any) -> Any:
     """Returns a part, or anything that is made of parts, as values that JSON and TOML can hold.
 
     Args:
-        value: A part, a tuple or list, a bound method of a part, a number, a string, a truth value or None.
+        value: A part, a tuple or list, a bound method of a part, a number, a string, a truth value
+        or None.
 
     Returns:
         Mappings, lists, numbers, strings, truth values and None.
@@ -129,13 +137,18 @@ def encode(value: Any) -> Any:
         return {**encode(value.__self__), "method": value.__name__}
     if is_dataclass(value) and not isinstance(value, type):
         return _encode_part(value)
-    raise DpflError(f"A {type(value).__name__} has no written form: use a frozen dataclass of numbers and strings instead.")
+    raise DpflError(
+        f"A {type(value).__name__} has no written form: use a frozen dataclass of numbers and "
+        "strings instead."
+    )
 
 
 def _encode_part(value: Any) -> dict[str, Any]:
     form = _BY_TYPE.get(type(value))
     if form is None:
-        return {TAG: tag_of(value)} | {field.name: encode(getattr(value, field.name)) for field in fields(value)}
+        return {TAG: tag_of(value)} | {
+            field.name: encode(getattr(value, field.name)) for field in fields(value)
+        }
     words: dict[str, Any] = {TAG: form.tag}
     for attribute, name in form.names.items():
         held = getattr(value, attribute)
@@ -147,7 +160,8 @@ def _encode_part(value: Any) -> dict[str, Any]:
 def decode(words: Any) -> Any:
     """Returns the part that `encode` wrote, from a record.
 
-    A field that the record leaves out has its default if the field is optional; else it is None, which TOML cannot hold.
+    A field that the record leaves out has its default if the field is optional; else it is None,
+    which TOML cannot hold.
 
     Args:
         words: What `encode` returned, as TOML or JSON gives it back.
@@ -164,7 +178,9 @@ def decode(words: Any) -> Any:
         return words
     form = _BY_TAG.get(str(words.get(TAG)))
     if form is None:
-        raise DpflError(f"The part {words.get(TAG)!r} is unknown, so it cannot be read from its record.")
+        raise DpflError(
+            f"The part {words.get(TAG)!r} is unknown, so it cannot be read from its record."
+        )
     given = {
         attribute: decode(words.get(name))
         for attribute, name in form.names.items()
@@ -176,16 +192,21 @@ def decode(words: Any) -> Any:
             raise ValueError(f"it has no method {method!r}")
         return getattr(value, method) if method else value
     except (TypeError, ValueError, AttributeError) as error:
-        raise DpflError(f"The part {form.tag!r} cannot be read from its record ({error}).") from error
+        raise DpflError(
+            f"The part {form.tag!r} cannot be read from its record ({error})."
+        ) from error
 
 
 def canonical(value: Any) -> bytes:
-    """Returns the one written form of a JSON value: sorted keys, no spaces, UTF-8, numbers as Python writes them.
+    """Returns the one written form of a JSON value: sorted keys, no spaces, UTF-8, numbers as
+    Python writes them.
 
     Raises:
         ValueError: The value holds a number that is not finite.
     """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    ).encode()
 
 
 def digest_of(value: Any, *beside: bytes | memoryview) -> str:
@@ -205,7 +226,8 @@ def digest_of(value: Any, *beside: bytes | memoryview) -> str:
         written = canonical(encode(value))
     except ValueError:
         raise DpflError(
-            "A part holds a number that is not finite, so it has no written form: give it finite numbers."
+            "A part holds a number that is not finite, so it has no written form: give it finite "
+            "numbers."
         ) from None
     digest = hashlib.blake2b(written, digest_size=16)
     for array in beside:

@@ -1,4 +1,6 @@
-"""Rows that other tools take as a table: as Arrow, as pandas where that is installed, and by whoever reads Arrow."""
+"""Rows that other tools take as a table: as Arrow, as pandas where that is installed, and by
+whoever reads Arrow.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,13 @@ class ColumnTable:
         try:
             import pandas  # noqa: F401
         except ImportError:
-            raise DpflError("pandas is not installed: pip install pandas, or take .to_arrow().") from None
+            raise DpflError(
+                "pandas is not installed: pip install pandas, or take .to_arrow()."
+            ) from None
         return self.to_arrow().to_pandas()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Whoever knows Arrow reads it as a table: polars.DataFrame(rows), duckdb, pandas.DataFrame.from_arrow(rows)."""
+        """Whoever knows Arrow reads it as a table: polars.DataFrame(rows), duckdb,
+        pandas.DataFrame.from_arrow(rows).
+        """
         return self.to_arrow().__arrow_c_stream__(requested_schema)

@@ -2,7 +2,9 @@
 
 
 class DpflError(Exception):
-    """A sentence that says what is wrong and what to do; the command line prints it and exits with code 2."""
+    """A sentence that says what is wrong and what to do; the command line prints it and exits with
+    code 2.
+    """
 
 
 class Diverged(DpflError):

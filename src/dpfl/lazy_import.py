@@ -1,7 +1,8 @@
 """torch, dp-accounting and SciPy's functions, each imported when it is first asked for anything.
 
-They take seconds, and whoever asks for a version, a list of runs or the parts of a system needs none of them. So parts are
-described without them and compute with them: `from dpfl.lazy_import import torch` in place of `import torch`.
+They take seconds, and whoever asks for a version, a list of runs or the parts of a system needs
+none of them. So parts are described without them and compute with them: `from dpfl.lazy_import
+import torch` in place of `import torch`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
-from warnings import warn
 
 if TYPE_CHECKING:
     import dp_accounting as dp
@@ -20,11 +20,24 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.nn import functional
 
-__all__ = ["deprecated_names", "dp", "fft", "functional", "nn", "on_demand", "pld", "special", "torch"]
+__all__ = [
+    "dp",
+    "fft",
+    "functional",
+    "nn",
+    "on_demand",
+    "pld",
+    "special",
+    "torch",
+]
 
 
-def on_demand(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package: each name by the module that it comes from, imported when it is asked for."""
+def on_demand(
+    package: str, homes: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a package: each name by the module that it comes from,
+    imported when it is asked for.
+    """
 
     def get(name: str) -> Any:
         if name not in homes:
@@ -33,28 +46,6 @@ def on_demand(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], A
         return home if home.__name__ == f"{package}.{name}" else getattr(home, name)
 
     return get, lambda: sorted(import_module(package).__all__)
-
-
-def deprecated_names(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
-    """Builds a package's `__getattr__` that still serves its old names, with a warning.
-
-    Args:
-        package: The package's `__name__`.
-        names: The new name for each old name. Both live in the package.
-
-    Returns:
-        A function for the package's `__getattr__`. It warns with a `DeprecationWarning`, and
-        raises `AttributeError` for a name that the package never had.
-    """
-
-    def get(name: str) -> Any:
-        if name not in names:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        new = names[name]
-        warn(f"{package}.{name} is now {package}.{new}; the old name goes in version 0.3.", DeprecationWarning, stacklevel=2)
-        return getattr(import_module(package), new)
-
-    return get
 
 
 class _Lazy(ModuleType):

@@ -1,4 +1,6 @@
-"""What people look at in a notebook: made by a file of report/, which is read when a page or a picture is asked for."""
+"""What people look at in a notebook: made by a file of report/, which is read when a page or a
+picture is asked for.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ from typing import Any, ClassVar
 
 
 class NotebookView:
-    """Has a page, `_repr_html_`, and a picture, `plot`; a subclass names the file with its `html` and `plot`."""
+    """Has a page, `_repr_html_`, and a picture, `plot`; a subclass names the file with its `html`
+    and `plot`.
+    """
 
     _shown_by: ClassVar[str]
 

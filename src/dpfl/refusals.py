@@ -1,4 +1,6 @@
-"""Why a node does not do what it is asked: one of a few words, and one fixed sentence for each. None says anything of data."""
+"""Why a node does not do what it is asked: one of a few words, and one fixed sentence for each.
+None says anything of data.
+"""
 
 from __future__ import annotations
 
@@ -67,16 +69,19 @@ class RefusalReason(StrEnum):
 SENTENCES: dict[RefusalReason, str] = {
     RefusalReason.NOT_A_LETTER: "These bytes are no letter.",
     RefusalReason.OTHER_FORMAT: (
-        "The letter is of another version of dpfl: install the same version at the server and at its nodes."
+        "The letter is of another version of dpfl: install the same version at the server and at "
+        "its nodes."
     ),
-    RefusalReason.TOO_LARGE: "The letter, or what it asks for, is larger than the node's policy allows.",
+    RefusalReason.TOO_LARGE: "The letter, or what it asks for, is larger than the node's policy "
+    "allows.",
     RefusalReason.BAD_SIGNATURE: "The letter is not signed by a key that the node's policy names.",
     RefusalReason.BAD_HEAD: "The head of the letter is not written as letters are.",
     RefusalReason.BAD_ARRAYS: "The arrays of the letter are not those that it announces.",
     RefusalReason.NOT_FINITE: "An array of the letter holds numbers that are not finite.",
     RefusalReason.UNKNOWN_MESSAGE: "The node knows no message of this kind.",
     RefusalReason.UNKNOWN_PART: "The letter names a part that the node does not know.",
-    RefusalReason.BAD_WORDS: "A field of the letter is missing, unknown, of another type or out of range.",
+    RefusalReason.BAD_WORDS: "A field of the letter is missing, unknown, of another type or out of "
+    "range.",
     RefusalReason.WRONG_NODE: "The letter is for another node.",
     RefusalReason.WRONG_RUN: "The run was proposed otherwise before, or by another owner.",
     RefusalReason.NOT_JOINED: "The node did not join this run.",
@@ -84,17 +89,24 @@ SENTENCES: dict[RefusalReason, str] = {
     RefusalReason.ORDER_PAST: "The order is of a round that is over.",
     RefusalReason.TOO_MANY_ATTEMPTS: "The order was begun too often without an end.",
     RefusalReason.OVER_BUDGET: "The node's budget has no room for it.",
-    RefusalReason.NOT_PLANNED: "The run did not say beforehand that it would make this release, or so many.",
-    RefusalReason.TOO_LITTLE_NOISE: "The noise multiplier is below the least that the node's policy allows.",
+    RefusalReason.NOT_PLANNED: "The run did not say beforehand that it would make this release, or "
+    "so many.",
+    RefusalReason.TOO_LITTLE_NOISE: "The noise multiplier is below the least that the node's "
+    "policy allows.",
     RefusalReason.CLIP_TOO_LARGE: "The clip is above the largest that the node's policy allows.",
-    RefusalReason.WEIGHTS_TOO_LARGE: "The model holds a larger weight, or a smaller scale, than the node's policy allows.",
-    RefusalReason.TOO_MUCH_MEMORY: "The features of the model would take more memory than the node's policy allows.",
+    RefusalReason.WEIGHTS_TOO_LARGE: "The model holds a larger weight, or a smaller scale, than "
+    "the node's policy allows.",
+    RefusalReason.TOO_MUCH_MEMORY: "The features of the model would take more memory than the "
+    "node's policy allows.",
     RefusalReason.TOO_MANY_STEPS: "These are more steps than the node's policy allows.",
-    RefusalReason.TOO_MANY_ROUNDS: "These are more rounds than the node's policy allows, or than the run said.",
-    RefusalReason.RATE_TOO_HIGH: "The sampling rate is above the largest that the node's policy allows.",
+    RefusalReason.TOO_MANY_ROUNDS: "These are more rounds than the node's policy allows, or than "
+    "the run said.",
+    RefusalReason.RATE_TOO_HIGH: "The sampling rate is above the largest that the node's policy "
+    "allows.",
     RefusalReason.VARIANT_NOT_ALLOWED: "The node's policy does not allow this variant.",
     RefusalReason.SYSTEM_NOT_ALLOWED: "The node's policy does not allow this system.",
-    RefusalReason.MODEL_NOT_ALLOWED: "The node's policy does not allow this model, or it does not fit.",
+    RefusalReason.MODEL_NOT_ALLOWED: "The node's policy does not allow this model, or it does not "
+    "fit.",
     RefusalReason.RAW_VALUES: "The node's policy lets no raw values out.",
     RefusalReason.WITHOUT_NOISE: "The node's policy lets nothing out without noise.",
     RefusalReason.NOT_TRUSTED: "The node's policy does not leave the noise to the server.",
@@ -103,26 +115,37 @@ SENTENCES: dict[RefusalReason, str] = {
     RefusalReason.OTHER_SCHEMA: "The node's samples have another form than the run's.",
     RefusalReason.OTHER_UNIT: "The node's ledger counts for another unit, or for other neighbours.",
     RefusalReason.SIZE_NOT_EXACT: (
-        "Batches of a fixed size need the exact number of units, which the node's policy does not declare."
+        "Batches of a fixed size need the exact number of units, which the node's policy does not "
+        "declare."
     ),
     RefusalReason.NO_SUMS: "The node's policy has no members to sum with securely.",
-    RefusalReason.UNKNOWN_MEMBER: "The run names a member of its sums by a key that the node's policy does not have for it.",
-    RefusalReason.TOO_FEW_COLLUDERS: "The noise counts on more clients than the node's policy trusts not to help the server.",
+    RefusalReason.UNKNOWN_MEMBER: "The run names a member of its sums by a key that the node's "
+    "policy does not have for it.",
+    RefusalReason.TOO_FEW_COLLUDERS: "The noise counts on more clients than the node's policy "
+    "trusts not to help the server.",
     RefusalReason.TOO_FEW_SURVIVORS: "These are fewer clients than the node adds its numbers to.",
-    RefusalReason.UNMASKED: "The run said that its sums are secure, or that they are not, and this order is of the other kind.",
-    RefusalReason.BAD_KEYS: "The keys that were shown are not those of the run's members, each signed by its own for this run.",
-    RefusalReason.NO_KEYS: "The node has no keys for this sum: it was started since, or set up anew.",
+    RefusalReason.UNMASKED: "The run said that its sums are secure, or that they are not, and this "
+    "order is of the other kind.",
+    RefusalReason.BAD_KEYS: "The keys that were shown are not those of the run's members, each "
+    "signed by its own for this run.",
+    RefusalReason.NO_KEYS: "The node has no keys for this sum: it was started since, or set up "
+    "anew.",
     RefusalReason.SET_UP_PAST: (
-        "Keys were agreed for this run since, by a later set-up or before the clock of its owner was set back."
+        "Keys were agreed for this run since, by a later set-up or before the clock of its owner "
+        "was set back."
     ),
-    RefusalReason.SUM_OVER: "This sum is not under way at the node: it is of another round, was opened before, or is past.",
-    RefusalReason.BAD_SURVIVORS: "Those who were shown are not members of this sum, each once, and the node among them.",
+    RefusalReason.SUM_OVER: "This sum is not under way at the node: it is of another round, was "
+    "opened before, or is past.",
+    RefusalReason.BAD_SURVIVORS: "Those who were shown are not members of this sum, each once, and "
+    "the node among them.",
     RefusalReason.OTHER_SURVIVORS: "The node was shown the survivors of this sum before.",
     RefusalReason.TOO_FEW_VOTES: "Too few members signed the survivors that the node was shown.",
     RefusalReason.JOIN_AGAIN: (
-        "The node was started since it joined this run: ask it to join again, with the heads that it signed."
+        "The node was started since it joined this run: ask it to join again, with the heads that "
+        "it signed."
     ),
-    RefusalReason.ROLLED_BACK: "The node's ledger lacks releases that the node signed: its owner has to reconcile it first.",
+    RefusalReason.ROLLED_BACK: "The node's ledger lacks releases that the node signed: its owner "
+    "has to reconcile it first.",
     RefusalReason.LEDGER: "The node's ledger cannot be used now.",
     RefusalReason.NO_ROOM: "The node's disk has no room for a reply.",
     RefusalReason.DIVERGED: "Training left all bounds.",
@@ -132,11 +155,18 @@ SENTENCES: dict[RefusalReason, str] = {
 
 PASSING = frozenset(
     {
-        RefusalReason.LEDGER, RefusalReason.NO_ROOM, RefusalReason.DIVERGED, RefusalReason.FAILED,
-    RefusalReason.ORDER_PAST, RefusalReason.TOO_MANY_ATTEMPTS,
-        RefusalReason.NO_KEYS, RefusalReason.SET_UP_PAST, RefusalReason.SUM_OVER, RefusalReason.JOIN_AGAIN,
+        RefusalReason.LEDGER,
+        RefusalReason.NO_ROOM,
+        RefusalReason.DIVERGED,
+        RefusalReason.FAILED,
+        RefusalReason.ORDER_PAST,
+        RefusalReason.TOO_MANY_ATTEMPTS,
+        RefusalReason.NO_KEYS,
+        RefusalReason.SET_UP_PAST,
+        RefusalReason.SUM_OVER,
+        RefusalReason.JOIN_AGAIN,
     }
-)  # fmt: skip
+)
 """Of one order and not of its run: the next may fare better."""
 
 

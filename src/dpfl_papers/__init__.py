@@ -5,7 +5,14 @@ from dpfl_papers.cells import Cell, Outcome, PaperTable
 
 
 def tables() -> dict[str, PaperTable]:
-    papers = ali.tables() | ali_wide.tables() | als.tables() | hellinger.tables() | clipping.tables() | wavelets.tables()
+    papers = (
+        ali.tables()
+        | ali_wide.tables()
+        | als.tables()
+        | hellinger.tables()
+        | clipping.tables()
+        | wavelets.tables()
+    )
     return papers | ablation.tables()
 
 

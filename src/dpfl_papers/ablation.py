@@ -21,15 +21,26 @@ CHANGES: dict[str, dict[str, Any]] = {
 }
 LIMITS = ((2.0, 317), (2.0, 60))
 CHOICES = (
-    "10 clients, Dirichlet(0.05), no client below 600 images; epsilon 2 at delta 1e-5, proven by PLD.",
-    "Without features: `cnn` with tanh, once trained by `auto` and once by `fedavg-dp` (q 0.05, clip 1, rate 2).",
+    "10 clients, Dirichlet(0.05), no client below 600 images; epsilon 2 at delta 1e-5, proven by "
+    "PLD.",
+    "Without features: `cnn` with tanh, once trained by `auto` and once by `fedavg-dp` (q 0.05, "
+    "clip 1, rate 2).",
     "The noise is planned anew for every change; so is the learning rate, by the same rule.",
 )
 
 
 def tables() -> dict[str, PaperTable]:
-    cells = [cell for data in ("mnist", "fashion-mnist") for limit in LIMITS for cell in _column(data, *limit)]
-    return {"auto": PaperTable("auto", "auto: what each of its ingredients gives", tuple(cells), CHOICES)}
+    cells = [
+        cell
+        for data in ("mnist", "fashion-mnist")
+        for limit in LIMITS
+        for cell in _column(data, *limit)
+    ]
+    return {
+        "auto": PaperTable(
+            "auto", "auto: what each of its ingredients gives", tuple(cells), CHOICES
+        )
+    }
 
 
 def _column(data: str, epsilon: float, rounds: int) -> list[Cell]:
@@ -39,7 +50,12 @@ def _column(data: str, epsilon: float, rounds: int) -> list[Cell]:
     made |= {"no features (cnn)": (FULL, plain), "fedavg-dp, cnn": ({"name": "fedavg-dp"}, plain)}
     return [
         Cell(
-            NAMES[data], row, column, Training(content(data, how, algorithm, epsilon, rounds) | {"model": model}), None, epsilon
+            NAMES[data],
+            row,
+            column,
+            Training(content(data, how, algorithm, epsilon, rounds) | {"model": model}),
+            None,
+            epsilon,
         )
         for row, (algorithm, model) in made.items()
     ]

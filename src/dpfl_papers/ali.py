@@ -1,8 +1,8 @@
 """ALI-DPFL: Tables II to V and Figures 1, 4, 5.
 
-R_c is what epsilon buys by the paper's accounting, q = 0.015 and sigma = 1.1: so many steps, and no more, are allowed to every
-method, by a budget of the epsilon that is proven of them. That is less than the paper's, and the same for all methods; `auto`
-runs at both.
+R_c is what epsilon buys by the paper's accounting, q = 0.015 and sigma = 1.1: so many steps, and no
+more, are allowed to every method, by a budget of the epsilon that is proven of them. That is less
+than the paper's, and the same for all methods; `auto` runs at both.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ OWN: dict[str, dict[str, Any]] = {
     "ALI-DPFL, published": {"variant": "published"},
     CODE: {"variant": "published", "reading": "code"},
 }
-"""Variants of the paper's system, where rounds are short: the two repairs one by one, and two readings of what is published."""
+"""Variants of the paper's system, where rounds are short: the two repairs one by one, and two
+readings of what is published.
+"""
 RATIOS = ("R_s = 2 R_c", "R_s = R_c", "R_s = R_c / 2", "R_s = R_c / 5")
 
 PRINTED: dict[str, tuple[int, tuple[float, ...], str]] = {
@@ -66,7 +68,9 @@ PRINTED: dict[str, tuple[int, tuple[float, ...], str]] = {
         91.98 75.32 38.85 96.58 81.72 47.98 97.21 79.65 51.78 97.42 81.25 54.55
         95.22 82.58 50.14 97.74 84.19 56.76 98.84 83.25 55.17 98.82 84.58 57.25"""),
 }  # fmt: skip
-"""Rounds R_s, epsilon of each ratio, and the accuracies: a row a method, in fours of the three data sets."""
+"""Rounds R_s, epsilon of each ratio, and the accuracies: a row a method, in fours of the three data
+sets.
+"""
 
 TABLE_V = """
     83.21 81.06 82.56 83.00
@@ -86,22 +90,37 @@ SKEWS: dict[str, tuple[dict[str, Any], float]] = {
 """Partition and Gamma of Table V."""
 
 CHOICES = (
-    "Model: `cnn` with relu (the 26,010 parameters of the ALS-DPFL paper); this paper says two convolutions and two layers.",
-    "Clip 1, as in the ALS-DPFL paper; this paper names none. Learning rate 0.5, q 0.015, sigma 1.1, Gamma 10 as printed.",
-    "R_s = 158, 317, 598: the printed 231 fits no column. R_c as printed, up to three steps beyond the epsilon.",
-    "The budget of every method is the epsilon proven (PLD) of R_c steps at q and sigma: equal for all, below the paper's.",
-    "No client has fewer than 600 images (a tenth of the mean): with a handful, q n_i < 1 and tau* is 1 whatever the data.",
-    "The divisor is q n_i, not the batch as drawn; ALI-DPFL is `sound` (mu from what was released, corrected formula). The "
-    "rows below it change one thing each: the formula, mu's source, or tau where privacy would be left unspent.",
-    "`published` follows the paper (formula (9), raw gradients at the new aggregate, each on one batch); *the code* is what "
-    "the authors' code does: clip 0.1, divisor 64, steps in the place of gradients, Gamma from losses, train and test images "
-    "merged, a client closed at its share, the best round reported. Both stop by the paper's epsilon; none holds for either.",
-    "`auto` makes all R_s rounds, with `scattering-linear` (mirrored for CIFAR-10), at the epsilon proven of R_c steps and at "
-    "the column's; with secure sums at the column's, over all ten clients (`survivors = 10`, `colluders = 0`); "
+    "Model: `cnn` with relu (the 26,010 parameters of the ALS-DPFL paper); this paper says two "
+    "convolutions and two layers.",
+    "Clip 1, as in the ALS-DPFL paper; this paper names none. Learning rate 0.5, q 0.015, sigma "
+    "1.1, Gamma 10 as printed.",
+    "R_s = 158, 317, 598: the printed 231 fits no column. R_c as printed, up to three steps beyond "
+    "the epsilon.",
+    "The budget of every method is the epsilon proven (PLD) of R_c steps at q and sigma: equal for "
+    "all, below the paper's.",
+    "No client has fewer than 600 images (a tenth of the mean): with a handful, q n_i < 1 and tau* "
+    "is 1 whatever the data.",
+    "The divisor is q n_i, not the batch as drawn; ALI-DPFL is `sound` (mu from what was released, "
+    "corrected formula). The "
+    "rows below it change one thing each: the formula, mu's source, or tau where privacy would be "
+    "left unspent.",
+    "`published` follows the paper (formula (9), raw gradients at the new aggregate, each on one "
+    "batch); *the code* is what "
+    "the authors' code does: clip 0.1, divisor 64, steps in the place of gradients, Gamma from "
+    "losses, train and test images "
+    "merged, a client closed at its share, the best round reported. Both stop by the paper's "
+    "epsilon; none holds for either.",
+    "`auto` makes all R_s rounds, with `scattering-linear` (mirrored for CIFAR-10), at the epsilon "
+    "proven of R_c steps and at "
+    "the column's; with secure sums at the column's, over all ten clients (`survivors = 10`, "
+    "`colluders = 0`); "
     "for CIFAR-10 also with `patches = 512` beside the scattering features.",
-    "Adap DP-FL begins with sigma 1.1; clip and sigma are a client's own. PE-DPFL is inferred: noise on whole uploads, "
-    "whose unit is the client. Planned for the column's epsilon it diverges, so its noise is a thousandth of what moves, at "
-    "which it trains; what is proven of that is an epsilon of millions: its row is about training, and not about privacy.",
+    "Adap DP-FL begins with sigma 1.1; clip and sigma are a client's own. PE-DPFL is inferred: "
+    "noise on whole uploads, "
+    "whose unit is the client. Planned for the column's epsilon it diverges, so its noise is a "
+    "thousandth of what moves, at "
+    "which it trains; what is proven of that is an epsilon of millions: its row is about training, "
+    "and not about privacy.",
 )
 
 
@@ -113,7 +132,12 @@ def proven(steps: int) -> float:
 
 
 def content(
-    data: str, how: dict[str, Any], algorithm: dict[str, Any], epsilon: float | None, rounds: int, model: str = "cnn"
+    data: str,
+    how: dict[str, Any],
+    algorithm: dict[str, Any],
+    epsilon: float | None,
+    rounds: int,
+    model: str = "cnn",
 ) -> dict[str, Any]:
     return {
         "data": {"name": data, "clients": 10} | how,
@@ -139,20 +163,41 @@ def method(row: str, gamma: float = 10.0) -> dict[str, Any]:
     if row.startswith("ALI-DPFL"):
         return {"name": "ali-dpfl", "gamma": gamma} | OWN.get(row, {}) | given
     return {
-        PERTURBED: {"name": "pe-dpfl", "tau": 3, "rate": 0.1, "clip": 1.0, "noise_multiplier": 0.001},
+        PERTURBED: {
+            "name": "pe-dpfl",
+            "tau": 3,
+            "rate": 0.1,
+            "clip": 1.0,
+            "noise_multiplier": 0.001,
+        },
         "Adap DP-FL": {"name": "adap-dp-fl", "tau": 3} | given,
     }[row]
 
 
 def cells_of(
-    data: str, how: dict[str, Any], column: str, rounds: int, epsilon: float, gamma: float, printed: dict[str, float]
+    data: str,
+    how: dict[str, Any],
+    column: str,
+    rounds: int,
+    epsilon: float,
+    gamma: float,
+    printed: dict[str, float],
 ) -> list[Cell]:
-    """A column: every method of the paper, the variants of its own, and `auto` at both epsilons and with secure sums."""
+    """A column: every method of the paper, the variants of its own, and `auto` at both epsilons and
+    with secure sums.
+    """
     steps = BOUGHT[epsilon]
     rows = [*METHODS, *(OWN if rounds < steps else ())]
-    found = [one_of(data, how, row, column, rounds, epsilon, gamma, printed.get(row)) for row in rows]
-    for row, allowed in (("auto, same proven epsilon", proven(steps)), ("auto, the column's epsilon", epsilon)):
-        made = Training(content(data, how, {"name": "auto"}, allowed, rounds) | {"model": features(data)})
+    found = [
+        one_of(data, how, row, column, rounds, epsilon, gamma, printed.get(row)) for row in rows
+    ]
+    for row, allowed in (
+        ("auto, same proven epsilon", proven(steps)),
+        ("auto, the column's epsilon", epsilon),
+    ):
+        made = Training(
+            content(data, how, {"name": "auto"}, allowed, rounds) | {"model": features(data)}
+        )
         found.append(Cell(NAMES[data], row, column, made, None, allowed))
     sums = summed(data, how, epsilon, rounds)
     found.append(Cell(NAMES[data], SECURE, column, Training(sums), None, epsilon))
@@ -163,9 +208,16 @@ def cells_of(
 
 
 def one_of(
-    data: str, how: dict[str, Any], row: str, column: str, rounds: int, epsilon: float, gamma: float, printed: float | None,
+    data: str,
+    how: dict[str, Any],
+    row: str,
+    column: str,
+    rounds: int,
+    epsilon: float,
+    gamma: float,
+    printed: float | None,
     model: str = "cnn",
-) -> Cell:  # fmt: skip
+) -> Cell:
     algorithm, steps = method(row, gamma), BOUGHT[epsilon]
     # A method of fixed tau ends with its privacy: the same run, whatever rounds it leaves unused.
     most = min(rounds, math.ceil(steps / algorithm["tau"])) if "tau" in algorithm else rounds
@@ -178,7 +230,9 @@ def one_of(
 
 def as_in_the_code(made: dict[str, Any]) -> Training:
     """All images in one, classes dealt as the authors' code deals them, and the best round."""
-    dealt = made["data"] | ({"partition": "closed", "minimum": 40} if made["data"]["partition"] == "dirichlet" else {})
+    dealt = made["data"] | (
+        {"partition": "closed", "minimum": 40} if made["data"]["partition"] == "dirichlet" else {}
+    )
     merged = {} if made["data"]["name"] == "cifar10" else {"merged": True}
     return Training(made | {"data": dealt | merged, "evaluate": {"every": 1}}, "best")
 
@@ -186,20 +240,35 @@ def as_in_the_code(made: dict[str, Any]) -> Training:
 def summed(data: str, how: dict[str, Any], epsilon: float, rounds: int) -> dict[str, Any]:
     """`auto` where the server sees sums over all ten clients only, who share one party's noise."""
     alone = content(data, how, {"name": "auto"}, epsilon, rounds)
-    return alone | {"model": features(data), "privacy": {"aggregation": "secure", "survivors": 10, "colluders": 0}}
+    return alone | {
+        "model": features(data),
+        "privacy": {"aggregation": "secure", "survivors": 10, "colluders": 0},
+    }
 
 
 def tables() -> dict[str, PaperTable]:
     found = {name: _accuracies(name) for name in PRINTED}
     found["ali-5"] = _skews()
     found["ali-fig1"] = PaperTable(
-        "ali-fig1", "ALI-DPFL, Figure 1: accuracy of fixed tau under different limits", _fixed(found), CHOICES, picture="taus"
+        "ali-fig1",
+        "ALI-DPFL, Figure 1: accuracy of fixed tau under different limits",
+        _fixed(found),
+        CHOICES,
+        picture="taus",
     )
     found["ali-fig4"] = PaperTable(
-        "ali-fig4", "ALI-DPFL, Figure 4: tau of every round where R_s < R_c", _adaptive(found), CHOICES, picture="steps"
+        "ali-fig4",
+        "ALI-DPFL, Figure 4: tau of every round where R_s < R_c",
+        _adaptive(found),
+        CHOICES,
+        picture="steps",
     )
     found["ali-fig5"] = PaperTable(
-        "ali-fig5", "ALI-DPFL, Figure 5: how often each fixed tau is the best", _fixed(found), CHOICES, picture="best"
+        "ali-fig5",
+        "ALI-DPFL, Figure 5: how often each fixed tau is the best",
+        _fixed(found),
+        CHOICES,
+        picture="best",
     )
     return found
 
@@ -210,30 +279,48 @@ def _accuracies(name: str) -> PaperTable:
     cells: list[Cell] = []
     for group, data in enumerate(DATA):
         for place, (ratio, epsilon) in enumerate(zip(RATIOS, budgets, strict=True)):
-            printed = {row: line[3 * place + group] for row, line in zip(METHODS, numbers, strict=True)}
+            printed = {
+                row: line[3 * place + group] for row, line in zip(METHODS, numbers, strict=True)
+            }
             how, gamma = SKEWS["Dir(0.05)"]
-            cells += cells_of(data, how, f"{ratio}, eps {epsilon:g}", rounds, epsilon, gamma, printed)
+            cells += cells_of(
+                data, how, f"{ratio}, eps {epsilon:g}", rounds, epsilon, gamma, printed
+            )
     number = {"ali-2": "II", "ali-3": "III", "ali-4": "IV"}[name]
-    return PaperTable(name, f"ALI-DPFL, Table {number}: accuracy within {rounds} rounds", tuple(cells), CHOICES)
+    return PaperTable(
+        name, f"ALI-DPFL, Table {number}: accuracy within {rounds} rounds", tuple(cells), CHOICES
+    )
 
 
 def _skews() -> PaperTable:
-    numbers = [[float(word) for word in line.split()] for line in TABLE_V.split("\n") if line.strip()]
+    numbers = [
+        [float(word) for word in line.split()] for line in TABLE_V.split("\n") if line.strip()
+    ]
     cells: list[Cell] = []
     for place, (column, (how, gamma)) in enumerate(SKEWS.items()):
         printed = {row: line[place] for row, line in zip(METHODS, numbers, strict=True)}
         cells += cells_of("fashion-mnist", how, column, 106, 2.0, gamma, printed)
     rounds = "R_s = R_c / 3 is taken as 106 rounds of 317 steps."
-    return PaperTable("ali-5", "ALI-DPFL, Table V: accuracy under skew, R_s = R_c / 3, eps 2", tuple(cells), (*CHOICES, rounds))
+    return PaperTable(
+        "ali-5",
+        "ALI-DPFL, Table V: accuracy under skew, R_s = R_c / 3, eps 2",
+        tuple(cells),
+        (*CHOICES, rounds),
+    )
 
 
 def _fixed(made: dict[str, PaperTable]) -> tuple[Cell, ...]:
-    return tuple(cell for name in PRINTED for cell in made[name].cells if cell.row.startswith("tau = "))
+    return tuple(
+        cell for name in PRINTED for cell in made[name].cells if cell.row.startswith("tau = ")
+    )
 
 
 def _adaptive(made: dict[str, PaperTable]) -> tuple[Cell, ...]:
     """Figures 1 and 5 count all columns; this one those where rounds are short."""
     short = RATIOS[2:]
     return tuple(
-        cell for name in PRINTED for cell in made[name].cells if cell.row.startswith("ALI") and cell.column.startswith(short)
+        cell
+        for name in PRINTED
+        for cell in made[name].cells
+        if cell.row.startswith("ALI") and cell.column.startswith(short)
     )

@@ -1,7 +1,8 @@
-"""ALI-DPFL with the network of its authors' code, and the readings of its text beside one printed number.
+"""ALI-DPFL with the network of its authors' code, and the readings of its text beside one printed
+number.
 
-tau* contains the number of parameters, so what the system does depends on the network: Tables II to V and Figure 4 once more,
-with 582,026 in the place of 26,010.
+tau* contains the number of parameters, so what the system does depends on the network: Tables II to
+V and Figure 4 once more, with 582,026 in the place of 26,010.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from dpfl_papers.cells import Cell, PaperTable, Training
 MODEL = "cnn-wide"
 ROWS = tuple(row for row in METHODS if row.startswith(("tau", "ALI")))
 WIDE = (
-    "Model: `cnn-wide` with relu, the network of the authors' code: 582,026 parameters, 878,538 on CIFAR-10.",
+    "Model: `cnn-wide` with relu, the network of the authors' code: 582,026 parameters, 878,538 on "
+    "CIFAR-10.",
     *CHOICES[1:7],
 )
 NUMBERS = {"ali-2": "II", "ali-3": "III", "ali-4": "IV"}
@@ -57,7 +59,12 @@ def tables() -> dict[str, PaperTable]:
         if cell.row.startswith("ALI") and cell.column.startswith(RATIOS[2:])
     )
     title = "ALI-DPFL, Figure 4, the authors' network: tau of every round where R_s < R_c"
-    made = (*found.values(), _skews(), PaperTable("ali-fig4-wide", title, short, WIDE, picture="steps"), _levels())
+    made = (
+        *found.values(),
+        _skews(),
+        PaperTable("ali-fig4-wide", title, short, WIDE, picture="steps"),
+        _levels(),
+    )
     return {table.name: table for table in made}
 
 
@@ -66,12 +73,24 @@ def _accuracies(name: str) -> PaperTable:
     printed = _rows(text)
     how, gamma = SKEWS["Dir(0.05)"]
     cells = [
-        one_of(data, how, row, f"{ratio}, eps {epsilon:g}", rounds, epsilon, gamma, _at(printed, row, 3 * place + group), MODEL)
+        one_of(
+            data,
+            how,
+            row,
+            f"{ratio}, eps {epsilon:g}",
+            rounds,
+            epsilon,
+            gamma,
+            _at(printed, row, 3 * place + group),
+            MODEL,
+        )
         for group, data in enumerate(DATA)
         for place, (ratio, epsilon) in enumerate(zip(RATIOS, budgets, strict=True))
         for row in (*ROWS, *(OWN if ratio in RATIOS[2:] else ()))
     ]
-    title = f"ALI-DPFL, Table {NUMBERS[name]}, the authors' network: accuracy within {rounds} rounds"
+    title = (
+        f"ALI-DPFL, Table {NUMBERS[name]}, the authors' network: accuracy within {rounds} rounds"
+    )
     return PaperTable(f"{name}-wide", title, tuple(cells), WIDE)
 
 
@@ -82,26 +101,41 @@ def _skews() -> PaperTable:
         for place, (column, (how, gamma)) in enumerate(SKEWS.items())
         for row in (*ROWS, *OWN)
     ]
-    return PaperTable("ali-5-wide", "ALI-DPFL, Table V, the authors' network: accuracy under skew", tuple(cells), WIDE)
+    return PaperTable(
+        "ali-5-wide",
+        "ALI-DPFL, Table V, the authors' network: accuracy under skew",
+        tuple(cells),
+        WIDE,
+    )
 
 
 def _levels() -> PaperTable:
-    """What it takes to come to a printed level; FedAvg+DP at tau = 1, where ALI-DPFL is that, too."""
+    """What it takes to come to a printed level; FedAvg+DP at tau = 1, where ALI-DPFL is that,
+    too.
+    """
     how, _ = SKEWS["Dir(0.05)"]
     plain = content("mnist", how, method("tau = 1"), proven(317), 317)
     works = {row: Training(_changed(plain, change)) for row, change in READINGS.items()}
     for row, change in (("clip 0.1", {}), ("clip 1", {"clip": 1.0})):
         code = {"name": "ali-dpfl", "variant": "published", "reading": "code", **change}
         for model in ("cnn", MODEL):
-            works[f"the code, {row}, `{model}`, best round"] = as_in_the_code(content("mnist", how, code, 2.0, 317, model))
+            works[f"the code, {row}, `{model}`, best round"] = as_in_the_code(
+                content("mnist", how, code, 2.0, 317, model)
+            )
     cells = tuple(Cell("MNIST", row, PLACE, work, LEVEL, 2.0) for row, work in works.items())
     choices = (
-        "Every row is one reading of what the paper leaves open, at the number that it prints for tau = 1; the first is that "
-        "of Table III here. Where nothing else is said: `cnn`, relu, clip 1, rate 0.5, 600 images a client, last round.",
-        "*The code*: divisor 64, train and test images merged, a client closed at its share; R_s = R_c, so tau is 1.",
-        "*Hardly any noise* is no reading of the text: a tenth of the noise, to see what the network could do at most.",
+        "Every row is one reading of what the paper leaves open, at the number that it prints for "
+        "tau = 1; the first is that "
+        "of Table III here. Where nothing else is said: `cnn`, relu, clip 1, rate 0.5, 600 images "
+        "a client, last round.",
+        "*The code*: divisor 64, train and test images merged, a client closed at its share; R_s = "
+        "R_c, so tau is 1.",
+        "*Hardly any noise* is no reading of the text: a tenth of the noise, to see what the "
+        "network could do at most.",
     )
-    return PaperTable("ali-levels", "ALI-DPFL: which reading comes to a printed level", cells, choices)
+    return PaperTable(
+        "ali-levels", "ALI-DPFL: which reading comes to a printed level", cells, choices
+    )
 
 
 def _changed(made: dict[str, Any], change: dict[str, dict[str, Any]]) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""What a table of a paper consists of: cells, each with the number that the paper prints and the work that makes ours."""
+"""What a table of a paper consists of: cells, each with the number that the paper prints and the
+work that makes ours.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +33,11 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one piece of work came to: a number in the table's unit, what it cost in privacy, and what pictures need.
+    """What one piece of work came to: a number in the table's unit, what it cost in privacy, and
+    what pictures need.
 
-    An epsilon is a number, "unbounded", or None where nothing is claimed or proven; `terms` say what the proven one is for.
-    There is no value where training diverged.
+    An epsilon is a number, "unbounded", or None where nothing is claimed or proven; `terms` say
+    what the proven one is for. There is no value where training diverged.
     """
 
     value: float | None
@@ -61,7 +64,9 @@ class CellWork(Protocol):
     """A piece of work with a seed: the same digest is the same number."""
 
     tag: ClassVar[str]
-    """What the digests of its cells know it by; it never changes, so that stored cells are found again."""
+    """What the digests of its cells know it by; it never changes, so that stored cells are found
+    again.
+    """
 
     @property
     def content(self) -> Mapping[str, Any]:
@@ -76,8 +81,8 @@ class CellWork(Protocol):
 
 @dataclass(frozen=True)
 class Cell:
-    """One number: its group (a table of its own where there are several), row and column, and the epsilon that the paper
-    states for it."""
+    """One number: its group (a table of its own where there are several), row and column, and the
+    epsilon that the paper states for it."""
 
     group: str
     row: str
@@ -100,8 +105,8 @@ class Cell:
 
 @dataclass(frozen=True)
 class PaperTable:
-    """A table or figure of a paper. `choices` says what was chosen where the paper leaves something open; `value` is what its
-    numbers are, and `picture` how they are drawn."""
+    """A table or figure of a paper. `choices` says what was chosen where the paper leaves something
+    open; `value` is what its numbers are, and `picture` how they are drawn."""
 
     name: str
     title: str
@@ -111,8 +116,14 @@ class PaperTable:
     picture: str = "dots"
 
     def only(self, words: Sequence[str]) -> PaperTable:
-        """The cells that every one of the words is the group or the row of, or occurs in the column of."""
-        kept = [cell for cell in self.cells if all(cell.meant_by(word.strip().lower()) for word in words)]
+        """The cells that every one of the words is the group or the row of, or occurs in the column
+        of.
+        """
+        kept = [
+            cell
+            for cell in self.cells
+            if all(cell.meant_by(word.strip().lower()) for word in words)
+        ]
         return replace(self, cells=tuple(kept))
 
     def scaled(self, settings: Sequence[str]) -> PaperTable:
@@ -122,7 +133,9 @@ class PaperTable:
 
 @dataclass(frozen=True)
 class Training:
-    """A run of an experiment; its value is the final accuracy in per cent, that of the best round, or the final loss."""
+    """A run of an experiment; its value is the final accuracy in per cent, that of the best round,
+    or the final loss.
+    """
 
     content: Mapping[str, Any]
     shows: str = "accuracy"
@@ -130,15 +143,23 @@ class Training:
 
     def scaled(self, settings: Sequence[str]) -> Training:
         content = with_settings(self.content, settings)
-        Budget(**parse(content).budget.model_dump())  # what cannot be is refused before anything is measured or run
+        Budget(
+            **parse(content).budget.model_dump()
+        )  # what cannot be is refused before anything is measured or run
         return replace(self, content=content)
 
     def run(self, seed: int, data_dir: Path | None, beginnings: Path | None = None) -> Outcome:
         experiment, begins = parse({**self.content, "seed": seed}), beginning(self.content, seed)
-        on = PrefixStore(beginnings / begins, self.content["algorithm"]["tau"]) if beginnings and begins else None
+        on = (
+            PrefixStore(beginnings / begins, self.content["algorithm"]["tau"])
+            if beginnings and begins
+            else None
+        )
         with tempfile.TemporaryDirectory() as folder:
             try:
-                result = experiment.run(Path(folder) / "run", workers=1, data_dir=data_dir, progress=on)
+                result = experiment.run(
+                    Path(folder) / "run", workers=1, data_dir=data_dir, progress=on
+                )
             except Diverged:
                 return Outcome(None, stopped_by="divergence")
         made = outcome_of(result, self.shows)
@@ -152,9 +173,11 @@ LOOKED_AT = 6_000
 
 @dataclass(frozen=True)
 class WatchedTraining(Training):
-    """A run that somebody watches who has all data: its value is the loss on images that clients train on, always the same.
+    """A run that somebody watches who has all data: its value is the loss on images that clients
+    train on, always the same.
 
-    They are looked at beside the run, as the papers do with data that is public: no epsilon covers these losses.
+    They are looked at beside the run, as the papers do with data that is public: no epsilon covers
+    these losses.
     """
 
     shows: str = TRAINING_LOSS
@@ -165,7 +188,9 @@ class WatchedTraining(Training):
         watcher = _Watcher(seed, experiment.evaluate.every or 1)
         with tempfile.TemporaryDirectory() as folder:
             try:
-                result = experiment.run(Path(folder) / "run", workers=1, data_dir=data_dir, progress=watcher)
+                result = experiment.run(
+                    Path(folder) / "run", workers=1, data_dir=data_dir, progress=watcher
+                )
             except Diverged:
                 return Outcome(None, stopped_by="divergence")
             made = outcome_of(result)
@@ -202,7 +227,9 @@ def outcome_of(result: Result, shows: str = "accuracy") -> Outcome:
     assert result.accuracy is not None, "the papers' data sets have test sets"
     assert result.loss is not None
     return Outcome(
-        value=_finite(result.loss) if shows == "loss" else 100 * (_best(result) if shows == "best" else result.accuracy),
+        value=_finite(result.loss)
+        if shows == "loss"
+        else 100 * (_best(result) if shows == "best" else result.accuracy),
         claimed=privacy["claimed"],  # type: ignore[arg-type]
         proven=privacy["proven"] if result.privacy.unit != "none" else None,  # type: ignore[arg-type]
         unit=result.privacy.unit,
@@ -221,7 +248,10 @@ def outcome_of(result: Result, shows: str = "accuracy") -> Outcome:
 
 
 def terms_of(privacy: PrivacyStatement) -> str:
-    return f"one {privacy.unit}, {privacy.neighbours}, delta {privacy.delta:g}, by {privacy.accountant}"
+    return (
+        f"one {privacy.unit}, {privacy.neighbours}, delta {privacy.delta:g}, by "
+        f"{privacy.accountant}"
+    )
 
 
 def _best(result: Result) -> float:

@@ -15,8 +15,15 @@ CURVE_POINTS, ROUNDS_LOOKED_AT = 10, (2, 16, 64)
 SKEW = [230, 230, 5, 5, 5, 5, 5, 5, 5, 5]
 """Images of each class that a client with 500 has."""
 CLIPS = {"mlp": 0.203, "alexnet": 0.403, "mobilenet-v2": 1.45, "resnet-18": 1.43}
-"""Half the mean norm of an update, measured once on the embedded images, which are some of MNIST's training images."""
-MODELS = {"mlp": "MLP", "alexnet": "AlexNet", "mobilenet-v2": "MobileNetV2", "resnet-18": "ResNet-18"}
+"""Half the mean norm of an update, measured once on the embedded images, which are some of MNIST's
+training images.
+"""
+MODELS = {
+    "mlp": "MLP",
+    "alexnet": "AlexNet",
+    "mobilenet-v2": "MobileNetV2",
+    "resnet-18": "ResNet-18",
+}
 GROUPS = {"mnist": "MNIST for EMNIST", "cifar10": "CIFAR-10"}
 
 TABLE_2: dict[tuple[str, str], tuple[float, float, float, float]] = {
@@ -36,26 +43,41 @@ TABLE_3: dict[str, tuple[float, float | None, float, float]] = {
 TABLE_4 = ("mlp", "alexnet", "resnet-18")
 
 DRAWN = (
-    "1,920 clients that each draw their own images, so that clients may share some, as the paper says for CIFAR-10: "
-    "60,000 images of MNIST are too few for 1,920 clients of 125 or 500 that share none. N, P and sizes are the paper's.",
-    "MNIST stands in for EMNIST's digits, whose files were not there; with them, `--set data.name=emnist-digits` is all that "
-    "it takes. Skewed clients have the paper's labels: of 500 images 230 of two classes each and 5 of the other eight "
+    "1,920 clients that each draw their own images, so that clients may share some, as the paper "
+    "says for CIFAR-10: "
+    "60,000 images of MNIST are too few for 1,920 clients of 125 or 500 that share none. N, P and "
+    "sizes are the paper's.",
+    "MNIST stands in for EMNIST's digits, whose files were not there; with them, `--set "
+    "data.name=emnist-digits` is all that "
+    "it takes. Skewed clients have the paper's labels: of 500 images 230 of two classes each and 5 "
+    "of the other eight "
     "(`data.labels`), of 125 a quarter of that, rounded.",
 )
 OPEN = (
-    f"Open in the paper: rounds ({ROUNDS}), learning rates (0.05 at clients, 1 at the server). Normalisation is by groups.",
-    "Clip: half the mean norm of FedAvg's updates, which the paper takes from the private data. Here it is a fixed number for "
-    f"each model ({', '.join(f'{MODELS[name]} {clip:g}' for name, clip in CLIPS.items())}), measured on the embedded "
-    "images with 4 clients of 125 a round: over 100 rounds (MLP), rounds 2 to 4 (AlexNet) or the first round (the others).",
-    "The embedded images are 8,000 of MNIST's training images: on MNIST no epsilon here covers the choice of the clip, as none "
+    f"Open in the paper: rounds ({ROUNDS}), learning rates (0.05 at clients, 1 at the server). "
+    "Normalisation is by groups.",
+    "Clip: half the mean norm of FedAvg's updates, which the paper takes from the private data. "
+    "Here it is a fixed number for "
+    f"each model ({', '.join(f'{MODELS[name]} {clip:g}' for name, clip in CLIPS.items())}), "
+    "measured on the embedded "
+    "images with 4 clients of 125 a round: over 100 rounds (MLP), rounds 2 to 4 (AlexNet) or the "
+    "first round (the others).",
+    "The embedded images are 8,000 of MNIST's training images: on MNIST no epsilon here covers the "
+    "choice of the clip, as none "
     "does in the paper. On CIFAR-10 the clip owes nothing to the data.",
-    "A drop of x % is read as x points, and the printed numbers of clipping and noise are those that it leaves.",
+    "A drop of x % is read as x points, and the printed numbers of clipping and noise are those "
+    "that it leaves.",
 )
 PUBLISHED = (
-    "Rows with `published` have the paper's clip: half the mean norm of an update in a run of FedAvg without privacy, on the "
-    "same clients, for as many rounds, which is made first. No epsilon is proven of them, whatever their noise is."
+    "Rows with `published` have the paper's clip: half the mean norm of an update in a run of "
+    "FedAvg without privacy, on the "
+    "same clients, for as many rounds, which is made first. No epsilon is proven of them, whatever "
+    "their noise is."
 )
-NOISE = "DP-FedAvg draws 80 clients in the mean (Poisson), as its proof needs, with noise at the server; the paper draws 80."
+NOISE = (
+    "DP-FedAvg draws 80 clients in the mean (Poisson), as its proof needs, with noise at the "
+    "server; the paper draws 80."
+)
 
 
 def tables() -> dict[str, PaperTable]:
@@ -68,7 +90,9 @@ def tables() -> dict[str, PaperTable]:
 
 
 def population(data: str, skewed: bool, images: int) -> dict[str, Any]:
-    return {"name": data, "clients": CLIENTS, "partition": "drawn", "images": images} | ({"labels": SKEW} if skewed else {})
+    return {"name": data, "clients": CLIENTS, "partition": "drawn", "images": images} | (
+        {"labels": SKEW} if skewed else {}
+    )
 
 
 def section_2(data: str, skewed: bool) -> dict[str, Any]:
@@ -76,7 +100,9 @@ def section_2(data: str, skewed: bool) -> dict[str, Any]:
     return population(data, skewed and data == "mnist", 50 if skewed and data == "cifar10" else 500)
 
 
-def content(held: dict[str, Any], model: str, algorithm: dict[str, Any], epsilon: float | None, rounds: int) -> dict[str, Any]:
+def content(
+    held: dict[str, Any], model: str, algorithm: dict[str, Any], epsilon: float | None, rounds: int
+) -> dict[str, Any]:
     budget: dict[str, Any] = {"rounds": rounds}
     return {
         "data": held,
@@ -105,11 +131,17 @@ def _stationary() -> PaperTable:
         for column, level in levels.items()
     )
     choices = (
-        "Learning rate 0.01, Q and c are chosen here: the numbers of the paper's table are lost in its text.",
-        "No training: the root of sum_i clip(w_i (x_i - x), c), w_i = 1 - (1 - eta a_i)^Q. The optimum is 0.",
+        "Learning rate 0.01, Q and c are chosen here: the numbers of the paper's table are lost in "
+        "its text.",
+        "No training: the root of sum_i clip(w_i (x_i - x), c), w_i = 1 - (1 - eta a_i)^Q. The "
+        "optimum is 0.",
     )
     return PaperTable(
-        "clipping-1", "Clipping, Table 1: where FedAvg stops on problem (8)", cells, choices, value="stationary point"
+        "clipping-1",
+        "Clipping, Table 1: where FedAvg stops on problem (8)",
+        cells,
+        choices,
+        value="stationary point",
     )
 
 
@@ -119,24 +151,46 @@ def _clipped() -> PaperTable:
         for place, column in enumerate(("IID", "non-IID")):
             plain, drop = numbers[2 * place : 2 * place + 2]
             for row, printed in (("FedAvg", plain), ("CE-FedAvg", round(plain - drop, 2))):
-                made = Training(content(section_2(data, place == 1), model, method(row, model), None, ROUNDS))
+                made = Training(
+                    content(section_2(data, place == 1), model, method(row, model), None, ROUNDS)
+                )
                 cells.append(Cell(GROUPS[data], f"{MODELS[model]}, {row}", column, made, printed))
     odd = "CIFAR-10 that is not IID is 50 images a client with even labels, as the text has it."
-    return PaperTable("clipping-2", "Clipping, Table 2: accuracy with clipped updates", tuple(cells), (*DRAWN, *OPEN, odd))
+    return PaperTable(
+        "clipping-2",
+        "Clipping, Table 2: accuracy with clipped updates",
+        tuple(cells),
+        (*DRAWN, *OPEN, odd),
+    )
 
 
 def _private_digits() -> PaperTable:
     held = population("mnist", True, 125)
-    cells = [cell for model, numbers in TABLE_3.items() for cell in _private("mnist", held, model, *numbers)]
-    lost = "What clipping takes from the MLP cannot be read in the paper's text, so two of its numbers are missing."
+    cells = [
+        cell
+        for model, numbers in TABLE_3.items()
+        for cell in _private("mnist", held, model, *numbers)
+    ]
+    lost = (
+        "What clipping takes from the MLP cannot be read in the paper's text, so two of its "
+        "numbers are missing."
+    )
     title = "Clipping, Table 3: accuracy with clipping and with noise, digits"
     return PaperTable("clipping-3", title, tuple(cells), (*DRAWN, *OPEN, PUBLISHED, NOISE, lost))
 
 
 def _private_cifar() -> PaperTable:
     held = population("cifar10", False, 500)
-    cells = [cell for model in TABLE_4 for cell in _private("cifar10", held, model, None, None, None, 1.5)]
-    lost = "The numbers of the paper's table are lost in its text. The clips are those measured on MNIST."
+    cells = [
+        cell
+        for model in TABLE_4
+        for cell in _private("cifar10", held, model, None, None, None, 1.5)
+    ]
+    lost = (
+        "The numbers of the paper's table are lost in its text. The clips are those measured "
+        "on "
+        "MNIST."
+    )
     title = "Clipping, Table 4: accuracy with clipping and with noise, CIFAR-10"
     return PaperTable("clipping-4", title, tuple(cells), (DRAWN[0], *OPEN, PUBLISHED, NOISE, lost))
 
@@ -154,11 +208,21 @@ def _private(
     noisy = None if clipped is None or noise is None else round(clipped - noise, 2)
     columns = {"FedAvg": (plain, None), "CE-FedAvg": (clipped, None), "DP-FedAvg": (noisy, epsilon)}
     found = [
-        Cell(GROUPS[data], MODELS[model], column, _training(held, model, column, allowed), printed, allowed)
+        Cell(
+            GROUPS[data],
+            MODELS[model],
+            column,
+            _training(held, model, column, allowed),
+            printed,
+            allowed,
+        )
         for column, (printed, allowed) in columns.items()
     ]
     published = _training(held, model, "DP-FedAvg, published", epsilon)
-    return [*found, Cell(GROUPS[data], f"{MODELS[model]}, published", "DP-FedAvg", published, noisy, epsilon)]
+    return [
+        *found,
+        Cell(GROUPS[data], f"{MODELS[model]}, published", "DP-FedAvg", published, noisy, epsilon),
+    ]
 
 
 def _training(held: dict[str, Any], model: str, column: str, epsilon: float | None) -> Training:
@@ -169,7 +233,11 @@ def _curves(table: PaperTable, number: int, what: str) -> PaperTable:
     """The cells of a table, as they come along: accuracy against rounds."""
     title = f"Clipping, Figure {number}: test accuracy of FedAvg, CE-FedAvg and DP-FedAvg, {what}"
     cells = tuple(
-        replace(cell, row=f"{cell.column}{', published' * cell.row.endswith('published')}", column=_model(cell))
+        replace(
+            cell,
+            row=f"{cell.column}{', published' * cell.row.endswith('published')}",
+            column=_model(cell),
+        )
         for cell in table.cells
     )
     return replace(table, name=f"clipping-fig{number}", title=title, cells=cells, picture="curves")
@@ -182,26 +250,59 @@ def _model(cell: Cell) -> str:
 def _later(data: str, model: str, number: int) -> PaperTable:
     """Updates of one model at several rounds."""
     cells = tuple(
-        Cell(GROUPS[data], f"round {rounds}", column, UpdateComparison(_looked_at(data, model, place == 1, rounds)))
+        Cell(
+            GROUPS[data],
+            f"round {rounds}",
+            column,
+            UpdateComparison(_looked_at(data, model, place == 1, rounds)),
+        )
         for rounds in ROUNDS_LOOKED_AT
         for place, column in enumerate(("IID", "non-IID"))
     )
-    title = f"Clipping, Figure {number}: updates of the clients of FedAvg, {MODELS[model]}, {GROUPS[data]}"
-    return PaperTable(f"clipping-fig{number}", title, cells, (*DRAWN, OPEN[0], ANGLES), value=UPDATE, picture="updates")
+    title = (
+        f"Clipping, Figure {number}: updates of the clients of FedAvg, {MODELS[model]}, "
+        f"{GROUPS[data]}"
+    )
+    return PaperTable(
+        f"clipping-fig{number}",
+        title,
+        cells,
+        (*DRAWN, OPEN[0], ANGLES),
+        value=UPDATE,
+        picture="updates",
+    )
 
 
 UPDATE = "mean norm of an update"
-ANGLES = "Angles are in degrees, to the global update of the round before; the black dot is the mean of all updates."
+ANGLES = (
+    "Angles are in degrees, to the global update of the round before; the black dot is the "
+    "mean of all updates."
+)
 
 
 def _figure(data: str, number: int) -> PaperTable:
     cells = tuple(
-        Cell(GROUPS[data], MODELS[model], column, UpdateComparison(_looked_at(data, model, place == 1)))
+        Cell(
+            GROUPS[data],
+            MODELS[model],
+            column,
+            UpdateComparison(_looked_at(data, model, place == 1)),
+        )
         for model in ("alexnet", "resnet-18")
         for place, column in enumerate(("IID", "non-IID"))
     )
-    title = f"Clipping, Figure {number}: updates of the clients in round {LOOKED_AT} of FedAvg, {GROUPS[data]}"
-    return PaperTable(f"clipping-fig{number}", title, cells, (*DRAWN, OPEN[0], ANGLES), value=UPDATE, picture="updates")
+    title = (
+        f"Clipping, Figure {number}: updates of the clients in round {LOOKED_AT} of FedAvg, "
+        f"{GROUPS[data]}"
+    )
+    return PaperTable(
+        f"clipping-fig{number}",
+        title,
+        cells,
+        (*DRAWN, OPEN[0], ANGLES),
+        value=UPDATE,
+        picture="updates",
+    )
 
 
 def _looked_at(data: str, model: str, skewed: bool, rounds: int = LOOKED_AT) -> dict[str, Any]:

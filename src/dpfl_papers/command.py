@@ -10,7 +10,14 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table as Grid
 
 from dpfl.algorithms.options import choose
@@ -19,33 +26,67 @@ from dpfl_papers import tables
 from dpfl_papers.cells import Cell, Outcome, PaperTable
 from dpfl_papers.cost import measured, seconds_of, told
 from dpfl_papers.runner import OutcomeStore, left_to_do, work_through
-from dpfl_papers.table_report import SCALED, FinishedCell, collect, digits, markdown, scaled, shown_epsilon, terms, write_csv
+from dpfl_papers.table_report import (
+    SCALED,
+    FinishedCell,
+    collect,
+    digits,
+    markdown,
+    scaled,
+    shown_epsilon,
+    terms,
+    write_csv,
+)
 
 
 def reproduce(
-    table: Annotated[str | None, typer.Argument(help="The table or figure, such as ali-3; without it, a list of them.")] = None,
+    table: Annotated[
+        str | None,
+        typer.Argument(help="The table or figure, such as ali-3; without it, a list of them."),
+    ] = None,
     cells: Annotated[
         list[str] | None,
-        typer.Option(help="Only cells with this data set or row, or with this text in the column; may be repeated."),
+        typer.Option(
+            help="Only cells with this data set or row, or with this text in the column; may be "
+            "repeated."
+        ),
     ] = None,
     seeds: Annotated[int, typer.Option(help="So many seeds of every cell, from 0 on.")] = 1,
-    workers: Annotated[int | None, typer.Option(help="Cells side by side; by default one a core.")] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="section.key=value for every experiment, to scale it; is recorded.")
+    workers: Annotated[
+        int | None, typer.Option(help="Cells side by side; by default one a core.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Where results are kept, cell by cell.")] = Path("reproduced"),
-    data_dir: Annotated[Path | None, typer.Option(help="Where the data lies; else DPFL_DATA.")] = None,
-    done: Annotated[bool, typer.Option("--done", help="Report on the cells that are done, and run none.")] = False,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="section.key=value for every experiment, to scale it; is recorded."
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Where results are kept, cell by cell.")] = Path(
+        "reproduced"
+    ),
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Where the data lies; else DPFL_DATA.")
+    ] = None,
+    done: Annotated[
+        bool, typer.Option("--done", help="Report on the cells that are done, and run none.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
-    """Run a paper's table again, with its numbers beside ours; what was stopped goes on where it was."""
+    """Run a paper's table again, with its numbers beside ours; what was stopped goes on where it
+    was.
+    """
     known = tables()
     if table is None:
         _list(known, as_json)
         return
     chosen = choose("table", table, known).only(cells or ()).scaled(set_ or ())
     if not chosen.cells:
-        places = "; ".join(sorted({cell.group for cell in known[table].cells} | {cell.row for cell in known[table].cells}))
+        places = "; ".join(
+            sorted(
+                {cell.group for cell in known[table].cells}
+                | {cell.row for cell in known[table].cells}
+            )
+        )
         raise DpflError(f"{table} has no such cells; its data sets and rows are: {places}.")
     if seeds < 1:
         raise DpflError(f"At least 1 seed is needed, not {seeds}.")
@@ -60,21 +101,30 @@ def reproduce(
     _show(chosen, made, set_ or (), folder, as_json)
 
 
-def _run(table: PaperTable, seeds: Sequence[int], kept: OutcomeStore, workers: int, data_dir: Path | None) -> None:
+def _run(
+    table: PaperTable, seeds: Sequence[int], kept: OutcomeStore, workers: int, data_dir: Path | None
+) -> None:
     console = Console(stderr=True)
     if workers > 0 and (total := _to_come(table, seeds, kept)):
-        console.print(f"dpfl: what is not done takes {told(total, workers)} here, on {workers} workers.", highlight=False)
+        console.print(
+            f"dpfl: what is not done takes {told(total, workers)} here, on {workers} workers.",
+            highlight=False,
+        )
     with CellProgress(console, *left_to_do(table.cells, seeds, kept)) as watching:
         try:
             work_through(table.cells, seeds, kept, workers, data_dir, watching.tell)
         except KeyboardInterrupt:
-            console.print("dpfl: stopped; what is done is kept. Go on with the same command.", highlight=False)
+            console.print(
+                "dpfl: stopped; what is done is kept. Go on with the same command.", highlight=False
+            )
             raise typer.Exit(130) from None
 
 
 def _to_come(table: PaperTable, seeds: Sequence[int], kept: OutcomeStore) -> float:
     """In seconds of one core."""
-    return seconds_of(table.cells, len(seeds), lambda cell, seed: kept.get(cell.digest(seed)) is None, measured())
+    return seconds_of(
+        table.cells, len(seeds), lambda cell, seed: kept.get(cell.digest(seed)) is None, measured()
+    )
 
 
 class CellProgress:
@@ -83,10 +133,17 @@ class CellProgress:
     def __init__(self, console: Console, total: int, left: int) -> None:
         self._console, self._done, self._total = console, total - left, total
         columns = (
-            TextColumn("cells"), MofNCompleteColumn(), BarColumn(bar_width=20), TextColumn("{task.description}"),
-            TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(elapsed_when_finished=True),
-        )  # fmt: skip
-        self._bar = Progress(*columns, console=console, disable=not console.is_terminal, speed_estimate_period=3600)
+            TextColumn("cells"),
+            MofNCompleteColumn(),
+            BarColumn(bar_width=20),
+            TextColumn("{task.description}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(elapsed_when_finished=True),
+        )
+        self._bar = Progress(
+            *columns, console=console, disable=not console.is_terminal, speed_estimate_period=3600
+        )
 
     def __enter__(self) -> CellProgress:
         self._bar.start()
@@ -102,10 +159,14 @@ class CellProgress:
         text = f"{cell.place}, seed {seed}: {value}"
         self._bar.update(self._task, completed=self._done, description=text[:70])
         if not self._console.is_terminal:
-            self._console.print(f"{self._done}/{self._total}  {text}", highlight=False, soft_wrap=True)
+            self._console.print(
+                f"{self._done}/{self._total}  {text}", highlight=False, soft_wrap=True
+            )
 
 
-def _write(table: PaperTable, made: list[FinishedCell], settings: Sequence[str], folder: Path) -> None:
+def _write(
+    table: PaperTable, made: list[FinishedCell], settings: Sequence[str], folder: Path
+) -> None:
     from dpfl_papers.figures import draw
 
     try:
@@ -114,28 +175,52 @@ def _write(table: PaperTable, made: list[FinishedCell], settings: Sequence[str],
         (folder / "table.md").write_text(markdown(table, made, settings))
         draw(table, made, folder / "picture.png")
     except OSError as error:
-        raise DpflError(f"The table cannot be written to {folder} ({error.strerror}); the cells are kept.") from None
+        raise DpflError(
+            f"The table cannot be written to {folder} ({error.strerror}); the cells are kept."
+        ) from None
 
 
-def _show(table: PaperTable, made: list[FinishedCell], settings: Sequence[str], folder: Path, as_json: bool) -> None:
+def _show(
+    table: PaperTable,
+    made: list[FinishedCell],
+    settings: Sequence[str],
+    folder: Path,
+    as_json: bool,
+) -> None:
     if as_json:
-        print(json.dumps({
-            "table": table.name,
-            "folder": str(folder),
-            "settings": list(settings),
-            "choices": list(table.choices),
-            "cells": [
-                {"group": one.cell.group, "row": one.cell.row, "column": one.cell.column, "printed": one.cell.printed,
-                 "paper_epsilon": one.cell.claimed, "seeds": list(one.seeds),
-                 "values": [outcome.value for outcome in one.outcomes], "claimed": one.outcomes[0].claimed,
-                 "proven": one.proven, "terms": one.outcomes[0].terms, "steps": one.outcomes[0].steps}
-                for one in made
-            ],
-        }))  # fmt: skip
+        print(
+            json.dumps(
+                {
+                    "table": table.name,
+                    "folder": str(folder),
+                    "settings": list(settings),
+                    "choices": list(table.choices),
+                    "cells": [
+                        {
+                            "group": one.cell.group,
+                            "row": one.cell.row,
+                            "column": one.cell.column,
+                            "printed": one.cell.printed,
+                            "paper_epsilon": one.cell.claimed,
+                            "seeds": list(one.seeds),
+                            "values": [outcome.value for outcome in one.outcomes],
+                            "claimed": one.outcomes[0].claimed,
+                            "proven": one.proven,
+                            "terms": one.outcomes[0].terms,
+                            "steps": one.outcomes[0].steps,
+                        }
+                        for one in made
+                    ],
+                }
+            )
+        )
         return
     grid = Grid("", "column", table.value, "paper", "epsilon stated", "proven", title=table.title)
     for one in made:
-        told = ("-" if number is None else f"{number:g}" for number in (one.cell.printed, one.cell.claimed))
+        told = (
+            "-" if number is None else f"{number:g}"
+            for number in (one.cell.printed, one.cell.claimed)
+        )
         name, proven = f"{one.cell.group} {one.cell.row}".strip(), shown_epsilon(one.proven)
         grid.add_row(name, one.cell.column, one.text(digits(table)), *told, proven)
     console = Console()
@@ -144,12 +229,21 @@ def _show(table: PaperTable, made: list[FinishedCell], settings: Sequence[str], 
         console.print(line, markup=False, highlight=False)
     for choice in table.choices:
         console.print(f"- {choice}", markup=False, highlight=False)
-    console.print(f"results in {folder}: results.csv, table.md, picture.png", highlight=False, soft_wrap=True)
+    console.print(
+        f"results in {folder}: results.csv, table.md, picture.png", highlight=False, soft_wrap=True
+    )
 
 
 def _list(known: dict[str, PaperTable], as_json: bool) -> None:
     if as_json:
-        print(json.dumps([{"name": table.name, "title": table.title, "cells": len(table.cells)} for table in known.values()]))
+        print(
+            json.dumps(
+                [
+                    {"name": table.name, "title": table.title, "cells": len(table.cells)}
+                    for table in known.values()
+                ]
+            )
+        )
         return
     grid = Grid("name", "what", "cells")
     for table in known.values():

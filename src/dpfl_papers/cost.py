@@ -1,4 +1,6 @@
-"""How long a table will take, before it starts: the gradients that its cells need, over what this machine makes a second."""
+"""How long a table will take, before it starts: the gradients that its cells need, over what this
+machine makes a second.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +27,12 @@ Speed = Callable[[Mapping[str, Any]], float]
 
 
 def samples_of(content: Mapping[str, Any]) -> float:
-    """Gradients of single samples that a run makes: rounds, clients, steps and batch as they are planned; tau counts as 1 where
-    it is chosen along the way."""
+    """Gradients of single samples that a run makes: rounds, clients, steps and batch as they are
+    planned; tau counts as 1 where it is chosen along the way."""
     data, algorithm = content["data"], content["algorithm"]
-    known = {name: option.default for name, option in options_of(algorithm["name"]).items()} | dict(algorithm)
+    known = {name: option.default for name, option in options_of(algorithm["name"]).items()} | dict(
+        algorithm
+    )
     clients = data["clients"]
     each = data.get("images") or TRAINED.get(data["name"], 60_000) / clients
     rate = known.get("sampling_rate")
@@ -37,15 +41,25 @@ def samples_of(content: Mapping[str, Any]) -> float:
     return float(content["budget"]["rounds"] * cohort * (known.get("tau") or 1) * max(batch, LEAST))
 
 
-def seconds_of(cells: Sequence[Cell], seeds: int, missing: Callable[[Cell, int], bool], speed: Speed) -> float:
-    """For those cells and seeds that are not done, one after another; work that no model is trained for takes no time."""
-    left = [(cell.work.content, seed) for seed in range(seeds) for cell in cells if missing(cell, seed)]
-    return longest((content, seed, samples_of(content) / speed(content)) for content, seed in left if "model" in content)
+def seconds_of(
+    cells: Sequence[Cell], seeds: int, missing: Callable[[Cell, int], bool], speed: Speed
+) -> float:
+    """For those cells and seeds that are not done, one after another; work that no model is trained
+    for takes no time.
+    """
+    left = [
+        (cell.work.content, seed) for seed in range(seeds) for cell in cells if missing(cell, seed)
+    ]
+    return longest(
+        (content, seed, samples_of(content) / speed(content))
+        for content, seed in left
+        if "model" in content
+    )
 
 
 def longest(works: Iterable[tuple[Mapping[str, Any], int, float]]) -> float:
-    """The time of works in all, each a content, a seed and how long it takes alone: of those that begin alike only the
-    longest counts, and equal ones are made once."""
+    """The time of works in all, each a content, a seed and how long it takes alone: of those that
+    begin alike only the longest counts, and equal ones are made once."""
     found: dict[str, float] = {}
     for content, seed, seconds in works:
         key = beginning(content, seed) or json.dumps([content, seed], sort_keys=True)
@@ -54,7 +68,9 @@ def longest(works: Iterable[tuple[Mapping[str, Any], int, float]]) -> float:
 
 
 def measured() -> Speed:
-    """Samples a second of one core, on random numbers: each model once with clipped gradients, and once without."""
+    """Samples a second of one core, on random numbers: each model once with clipped gradients, and
+    once without.
+    """
     found: dict[str, float] = {}
 
     def speed(content: Mapping[str, Any]) -> float:
@@ -64,7 +80,11 @@ def measured() -> Speed:
         key = repr((sorted(model.items()), shape, clipped))
         if key not in found:
             work = ClientWork(models.from_name(model.pop("name"), **model), *shape)
-            found[key] = of_a_core(work.samples_per_second) if clipped else of_a_core(work.plain_samples_per_second)
+            found[key] = (
+                of_a_core(work.samples_per_second)
+                if clipped
+                else of_a_core(work.plain_samples_per_second)
+            )
         return found[key]
 
     return speed
@@ -86,5 +106,11 @@ def of_a_core(rate: Callable[[float], float]) -> float:
 def told(seconds: float, workers: int) -> str:
     """In words, such as "some 3 hours"."""
     each = seconds / max(workers, 1)
-    amount, unit = (each / 3600, "hours") if each > 5400 else (each / 60, "minutes") if each > 90 else (each, "seconds")
+    amount, unit = (
+        (each / 3600, "hours")
+        if each > 5400
+        else (each / 60, "minutes")
+        if each > 90
+        else (each, "seconds")
+    )
     return f"some {amount:.2g} {unit}"

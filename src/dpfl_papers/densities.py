@@ -1,4 +1,6 @@
-"""The noise on one number of a gradient, in closed form: what Figure 4 of the wavelet paper draws the densities of."""
+"""The noise on one number of a gradient, in closed form: what Figure 4 of the wavelet paper draws
+the densities of.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from dpfl_papers.cells import Outcome
 
 @dataclass(frozen=True)
 class ElementNoise:
-    """Its deviation over the clip: `plain`, on Haar coefficients as `published` or by its `lemma`, or as `needed` for sigma."""
+    """Its deviation over the clip: `plain`, on Haar coefficients as `published` or by its `lemma`,
+    or as `needed` for sigma.
+    """
 
     kind: str
     sigma: float
@@ -38,4 +42,8 @@ class ElementNoise:
         each = self.sigma * math.sqrt(noise.energy(self.parameters) / self.parameters)
         if self.kind != "needed":
             return each
-        return each * self.sigma / noise.effective(HaarClip(1.0, "coefficients").for_model([self.parameters]))
+        return (
+            each
+            * self.sigma
+            / noise.effective(HaarClip(1.0, "coefficients").for_model([self.parameters]))
+        )

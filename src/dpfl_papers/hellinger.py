@@ -1,4 +1,6 @@
-"""HW-DPFL: Table 1, also at the noise of Figure 6, Figures 4 to 6, and the noise that its printed numbers need."""
+"""HW-DPFL: Table 1, also at the noise of Figure 6, Figures 4 to 6, and the noise that its printed
+numbers need.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,13 @@ STEPS, BATCH = 10, 10
 BATCHES, EPOCHS, SIGMAS = (10, 15, 20, 50), (1, 10, 20, 50), (0.2, 0.5, 1.0)
 SKEWS: dict[str, dict[str, Any]] = {
     "IID": {"partition": "iid"},
-    "non-IID": {"partition": "mix", "share": 0.8, "skewed": "shards", "shards": 40, "per_client": 2},
+    "non-IID": {
+        "partition": "mix",
+        "share": 0.8,
+        "skewed": "shards",
+        "shards": 40,
+        "per_client": 2,
+    },
 }
 NEEDED = (0.0002, 0.002, 0.02, 0.2)
 """Deviations from hardly any noise up to the least of Figure 6."""
@@ -24,27 +32,40 @@ PRINTED = {"DP-FedAvg": (96.41, 90.03), "DP-FL": (94.20, 93.90), "HW-DPFL": (96.
 
 CHOICES = (
     "Model: `cnn` with relu (26,010 parameters); the paper says convolutional and no more.",
-    "non-IID: 80 of 100 clients IID and 20 with two of 40 sorted shards each, which is how 'the proportion is 0.8' is read; "
+    "non-IID: 80 of 100 clients IID and 20 with two of 40 sorted shards each, which is how 'the "
+    "proportion is 0.8' is read; "
     "all have 600 images.",
-    f"Rounds, which the paper leaves open: {ROUNDS} in Table 1, {CURVE_ROUNDS} in the figures. E counts steps, not epochs.",
-    "Learning rate 0.05, also open: with E = 10 and G = 1 the sensitivity 2 eta E G is 1, and sigma is deviation and "
+    f"Rounds, which the paper leaves open: {ROUNDS} in Table 1, {CURVE_ROUNDS} in the figures. E "
+    "counts steps, not epochs.",
+    "Learning rate 0.05, also open: with E = 10 and G = 1 the sensitivity 2 eta E G is 1, and "
+    "sigma is deviation and "
     "multiplier in one. Where not varied E = 10 and b = 10.",
-    "Epsilon is 1 a round as in Figure 5; the epsilon stated for a run is what Theorem 2 makes of it, and every method has "
+    "Epsilon is 1 a round as in Figure 5; the epsilon stated for a run is what Theorem 2 makes of "
+    "it, and every method has "
     "that. The noise of Theorem 1 at `published` has no proof (see `dpfl algorithms hw-dpfl`).",
-    "HW-DPFL and the figures' plain rows are `sound`: noise by an accountant for the true sensitivity, weights by similarity "
-    "from a noisy histogram. In Table 1 sound HW-DPFL takes E = 1, b = 50, learning rate 1: its sensitivity grows with E.",
-    "DP-FedAvg, cited there as matched averaging, is `fedavg-dp` with E = 10 steps on b / n = 1 / 60 of the images; DP-FL, "
-    "cited as noise on models that are averaged, is `nbafl` with clip 10. Neither is described further.",
-    "`published` has the noise of (12) and the claim of (15) by each client's own n_k, which is 600 for all here.",
+    "HW-DPFL and the figures' plain rows are `sound`: noise by an accountant for the true "
+    "sensitivity, weights by similarity "
+    "from a noisy histogram. In Table 1 sound HW-DPFL takes E = 1, b = 50, learning rate 1: its "
+    "sensitivity grows with E.",
+    "DP-FedAvg, cited there as matched averaging, is `fedavg-dp` with E = 10 steps on b / n = 1 / "
+    "60 of the images; DP-FL, "
+    "cited as noise on models that are averaged, is `nbafl` with clip 10. Neither is described "
+    "further.",
+    "`published` has the noise of (12) and the claim of (15) by each client's own n_k, which is "
+    "600 for all here.",
 )
 SIGMA_ROWS = (
-    "Rows with a sigma have that deviation on every upload, whatever an epsilon would ask for: Figure 6 and the text speak of "
-    "0.2, 0.5 and 1, Theorem 1 at epsilon 1 of {:.3g}. What the paper would claim of it is Theorem 2 at the epsilon of a "
+    "Rows with a sigma have that deviation on every upload, whatever an epsilon would ask for: "
+    "Figure 6 and the text speak of "
+    "0.2, 0.5 and 1, Theorem 1 at epsilon 1 of {:.3g}. What the paper would claim of it is Theorem "
+    "2 at the epsilon of a "
     "round that Theorem 1 has for that sigma.",
 )
 LOSSES = (
-    "Values and curves are losses in *training*, the paper's axis: on 6,000 training images, drawn by the seed, that are "
-    "looked at beside the run. No epsilon covers this look; where there is no public test set, `metrics.private` with "
+    "Values and curves are losses in *training*, the paper's axis: on 6,000 training images, drawn "
+    "by the seed, that are "
+    "looked at beside the run. No epsilon covers this look; where there is no public test set, "
+    "`metrics.private` with "
     "`metrics.held_out = 0` has the loss at the end, with noise, and paid for.",
 )
 
@@ -60,7 +81,9 @@ def stated(rounds: int, steps: int = STEPS, batch: int = BATCH, epsilon: float =
     return math.ceil(1e6 * paper.claimed(rounds)) / 1e6
 
 
-def content(how: dict[str, Any], algorithm: dict[str, Any], epsilon: float | None, rounds: int, every: int) -> dict[str, Any]:
+def content(
+    how: dict[str, Any], algorithm: dict[str, Any], epsilon: float | None, rounds: int, every: int
+) -> dict[str, Any]:
     budget: dict[str, Any] = {"delta": DELTA, "rounds": rounds}
     return {
         "data": {"name": "mnist", "clients": CLIENTS} | how,
@@ -71,15 +94,35 @@ def content(how: dict[str, Any], algorithm: dict[str, Any], epsilon: float | Non
     }
 
 
-def weighted(variant: str, steps: int = STEPS, batch: int = BATCH, **options: Any) -> dict[str, Any]:
-    return {"name": "hw-dpfl", "variant": variant, "tau": steps, "batch_size": batch, "rate": RATE} | options
+def weighted(
+    variant: str, steps: int = STEPS, batch: int = BATCH, **options: Any
+) -> dict[str, Any]:
+    return {
+        "name": "hw-dpfl",
+        "variant": variant,
+        "tau": steps,
+        "batch_size": batch,
+        "rate": RATE,
+    } | options
 
 
 def method(row: str, epsilon: float) -> dict[str, Any]:
     noisy = {"name": "nbafl", "clip": 10.0, "tau": STEPS, "rate": RATE, "batch_size": BATCH}
-    exposed = {"total_epsilon": epsilon, "exposures": ROUNDS, "rounds": ROUNDS, "clients": CLIENTS, "samples": SAMPLES}
+    exposed = {
+        "total_epsilon": epsilon,
+        "exposures": ROUNDS,
+        "rounds": ROUNDS,
+        "clients": CLIENTS,
+        "samples": SAMPLES,
+    }
     return {
-        "DP-FedAvg": {"name": "fedavg-dp", "tau": STEPS, "sampling_rate": BATCH / SAMPLES, "clip": 1.0, "rate": RATE},
+        "DP-FedAvg": {
+            "name": "fedavg-dp",
+            "tau": STEPS,
+            "sampling_rate": BATCH / SAMPLES,
+            "clip": 1.0,
+            "rate": RATE,
+        },
         "DP-FL": noisy,
         "DP-FL, published": noisy | {"variant": "published"} | exposed,
         "HW-DPFL": weighted("sound", 1, 50, rate=1.0),
@@ -95,7 +138,12 @@ def _accuracies() -> PaperTable:
             printed = PRINTED[row][place] if row in PRINTED else None
             cells.append(Cell("MNIST", row, column, made, printed, epsilon))
         cells += [_at(sigma, column, f"HW-DPFL, published, sigma = {sigma:g}") for sigma in SIGMAS]
-    return PaperTable("hw-1", "HW-DPFL, Table 1: accuracy of three methods", tuple(cells), (*CHOICES, *_about_sigmas()))
+    return PaperTable(
+        "hw-1",
+        "HW-DPFL, Table 1: accuracy of three methods",
+        tuple(cells),
+        (*CHOICES, *_about_sigmas()),
+    )
 
 
 def _needed() -> PaperTable:
@@ -111,16 +159,28 @@ def _needed() -> PaperTable:
 
 
 def _about_sigmas() -> list[str]:
-    return [line.format(HellingerNoise(1.0, DELTA, STEPS, BATCH, SAMPLES, RATE).deviation) for line in SIGMA_ROWS]
+    return [
+        line.format(HellingerNoise(1.0, DELTA, STEPS, BATCH, SAMPLES, RATE).deviation)
+        for line in SIGMA_ROWS
+    ]
 
 
 def _at(sigma: float, column: str, row: str, rate: float = RATE, group: str = "MNIST") -> Cell:
-    """HW-DPFL as published with the noise of a deviation, and the epsilon that Theorems 1 and 2 make of it."""
+    """HW-DPFL as published with the noise of a deviation, and the epsilon that Theorems 1 and 2
+    make of it.
+    """
     each = HellingerNoise(1.0, DELTA, STEPS, BATCH, SAMPLES, rate).deviation / sigma
     epsilon = stated(ROUNDS, epsilon=each)
     made = weighted("published", rate=rate, round_epsilon=each)
     printed = PRINTED["HW-DPFL"][list(SKEWS).index(column)]
-    return Cell(group, row, column, Training(content(SKEWS[column], made, epsilon, ROUNDS, ROUNDS // 10)), printed, epsilon)
+    return Cell(
+        group,
+        row,
+        column,
+        Training(content(SKEWS[column], made, epsilon, ROUNDS, ROUNDS // 10)),
+        printed,
+        epsilon,
+    )
 
 
 def _batches() -> PaperTable:
@@ -134,7 +194,9 @@ def _steps() -> PaperTable:
 
 
 def _sigmas() -> PaperTable:
-    """The noise as given: round by round it is worth what Theorem 1 has for it, and Theorem 2 makes the total of that."""
+    """The noise as given: round by round it is worth what Theorem 1 has for it, and Theorem 2 makes
+    the total of that.
+    """
     cells = []
     moves = 2 * RATE * (STEPS - 1 + 1 / BATCH)
     for sigma in SIGMAS:
@@ -153,15 +215,27 @@ def _planned(row: str, steps: int, batch: int) -> list[Cell]:
 
 
 def _both(
-    row: str, sound: tuple[dict[str, Any], float | None], published: tuple[dict[str, Any], float | None], claimed: float
+    row: str,
+    sound: tuple[dict[str, Any], float | None],
+    published: tuple[dict[str, Any], float | None],
+    claimed: float,
 ) -> list[Cell]:
     every = max(1, CURVE_ROUNDS // 20)
     return [
-        Cell("MNIST", name, column, WatchedTraining(content(how, *given, CURVE_ROUNDS, every)), None, claimed)
+        Cell(
+            "MNIST",
+            name,
+            column,
+            WatchedTraining(content(how, *given, CURVE_ROUNDS, every)),
+            None,
+            claimed,
+        )
         for column, how in SKEWS.items()
         for name, given in ((row, sound), (f"{row}, published", published))
     ]
 
 
 def _curves(name: str, title: str, cells: list[Cell]) -> PaperTable:
-    return PaperTable(name, title, tuple(cells), (*CHOICES, *LOSSES), value=TRAINING_LOSS, picture="curves")
+    return PaperTable(
+        name, title, tuple(cells), (*CHOICES, *LOSSES), value=TRAINING_LOSS, picture="curves"
+    )

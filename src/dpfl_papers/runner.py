@@ -1,4 +1,6 @@
-"""Cells side by side in processes, each kept as soon as it is done: work that was stopped goes on where it was."""
+"""Cells side by side in processes, each kept as soon as it is done: work that was stopped goes on
+where it was.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +33,19 @@ class OutcomeStore:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise DpflError(f"Results cannot be kept in {folder} ({error.strerror}); give another folder with --out.") from None
+            raise DpflError(
+                f"Results cannot be kept in {folder} ({error.strerror}); give another folder with "
+                "--out."
+            ) from None
 
     def get(self, digest: str) -> Outcome | None:
         path = self._folder / f"{digest}.json"
         try:
             return Outcome.from_json(path.read_text()) if path.exists() else None
         except (OSError, ValueError, TypeError) as error:
-            raise DpflError(f"The result {path} cannot be read ({error}); remove it, and it is made again.") from None
+            raise DpflError(
+                f"The result {path} cannot be read ({error}); remove it, and it is made again."
+            ) from None
 
     def put(self, digest: str, outcome: Outcome) -> None:
         path = self._folder / f"{digest}.json"
@@ -48,14 +55,22 @@ class OutcomeStore:
             beside.replace(path)
         except OSError as error:
             raise DpflError(
-                f"The result {path} cannot be kept ({error.strerror}); mend the disk, and give the command again."
+                f"The result {path} cannot be kept ({error.strerror}); mend the disk, and give the "
+                "command again."
             ) from None
 
 
 def work_through(
-    cells: Sequence[Cell], seeds: Sequence[int], kept: OutcomeStore, workers: int, data_dir: Path | None, tell: Tell
+    cells: Sequence[Cell],
+    seeds: Sequence[int],
+    kept: OutcomeStore,
+    workers: int,
+    data_dir: Path | None,
+    tell: Tell,
 ) -> None:
-    """Every cell with every seed, the first seed of all before the second of any; what is kept is not made again."""
+    """Every cell with every seed, the first seed of all before the second of any; what is kept is
+    not made again.
+    """
     if workers < 1:
         raise DpflError(f"At least 1 worker is needed, not {workers}.")
     wanted: dict[str, Errand] = {}
@@ -70,11 +85,16 @@ def work_through(
 
 
 def lines_of(missing: Mapping[str, Errand]) -> list[list[str]]:
-    """What can be done side by side; works that begin alike are in one line, the shorter before the longer."""
+    """What can be done side by side; works that begin alike are in one line, the shorter before the
+    longer.
+    """
     lines: dict[str, list[str]] = {}
     for digest, (cell, seed) in missing.items():
         lines.setdefault(beginning(cell.work.content, seed) or digest, []).append(digest)
-    return [sorted(line, key=lambda digest: _rounds(missing[digest])) if len(line) > 1 else line for line in lines.values()]
+    return [
+        sorted(line, key=lambda digest: _rounds(missing[digest])) if len(line) > 1 else line
+        for line in lines.values()
+    ]
 
 
 def _rounds(errand: Errand) -> int:
@@ -88,7 +108,10 @@ def left_to_do(cells: Sequence[Cell], seeds: Sequence[int], kept: OutcomeStore) 
 
 
 def _made(
-    lines: Sequence[Sequence[str]], errands: Mapping[str, Errand], workers: int, run: Callable[[Cell, int], Outcome]
+    lines: Sequence[Sequence[str]],
+    errands: Mapping[str, Errand],
+    workers: int,
+    run: Callable[[Cell, int], Outcome],
 ) -> Iterator[tuple[str, Outcome]]:
     if workers == 1:
         for digest in chain.from_iterable(lines):
@@ -110,7 +133,10 @@ def _made(
                     begin(rest)
                     yield digest, future.result()
         except BrokenProcessPool:
-            raise DpflError("A process that ran cells has died; what is done is kept: give the same command again.") from None
+            raise DpflError(
+                "A process that ran cells has died; what is done is kept: give the same command "
+                "again."
+            ) from None
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 

@@ -1,4 +1,6 @@
-"""Where FedAvg with clipped updates stops on three parabolas, in closed form: problem (8) of the clipping paper."""
+"""Where FedAvg with clipped updates stops on three parabolas, in closed form: problem (8) of the
+clipping paper.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,11 @@ class StationaryPoint:
             (1 - (1 - self.rate * curvature) ** self.steps) * (minimiser - x)
             for minimiser, curvature in zip(MINIMISERS, CURVATURES, strict=True)
         ]
-        return sum(updates if self.clip is None else [max(-self.clip, min(self.clip, update)) for update in updates])
+        return sum(
+            updates
+            if self.clip is None
+            else [max(-self.clip, min(self.clip, update)) for update in updates]
+        )
 
     def point(self) -> float:
         low, high = min(MINIMISERS), max(MINIMISERS)

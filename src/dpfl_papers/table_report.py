@@ -1,4 +1,6 @@
-"""A table as run here: CSV for machines, Markdown with the paper's numbers beside ours for people."""
+"""A table as run here: CSV for machines, Markdown with the paper's numbers beside ours for
+people.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,29 @@ from dpfl_papers.cells import Cell, Outcome, PaperTable
 from dpfl_papers.runner import OutcomeStore
 
 COLUMNS = (
-    "group", "row", "column", "seed", "value", "printed", "paper_epsilon", "claimed", "proven", "unit", "terms",
-    "steps", "rounds", "stopped_by", "sha256", "code", "digest",
-)  # fmt: skip
+    "group",
+    "row",
+    "column",
+    "seed",
+    "value",
+    "printed",
+    "paper_epsilon",
+    "claimed",
+    "proven",
+    "unit",
+    "terms",
+    "steps",
+    "rounds",
+    "stopped_by",
+    "sha256",
+    "code",
+    "digest",
+)
 
 SCALED = ".scaled"
-"""After the name of a table's folder, so that one that was scaled lies beside the one that was not."""
+"""After the name of a table's folder, so that one that was scaled lies beside the one that was
+not.
+"""
 
 VALUES = "in brackets what the paper prints; ± is half of the 95 % interval of the mean over seeds."
 COSTS = "Epsilon that the paper states; epsilon that is proven of what ran here; steps a client:"
@@ -46,7 +65,11 @@ class FinishedCell:
     def proven(self) -> float | str | None:
         """The largest of all seeds."""
         found = [outcome.proven for outcome in self.outcomes if outcome.proven is not None]
-        return max(found, key=lambda epsilon: math.inf if isinstance(epsilon, str) else epsilon, default=None)
+        return max(
+            found,
+            key=lambda epsilon: math.inf if isinstance(epsilon, str) else epsilon,
+            default=None,
+        )
 
     def text(self, digits: str = ".2f") -> str:
         return mean_text(self.values, digits) if self.values else "diverges"
@@ -66,9 +89,17 @@ def collect(table: PaperTable, seeds: Sequence[int], kept: OutcomeStore) -> list
     """Cells that are done with one seed or more."""
     found = []
     for cell in table.cells:
-        done = [(seed, outcome) for seed in seeds if (outcome := kept.get(cell.digest(seed))) is not None]
+        done = [
+            (seed, outcome)
+            for seed in seeds
+            if (outcome := kept.get(cell.digest(seed))) is not None
+        ]
         if done:
-            found.append(FinishedCell(cell, tuple(seed for seed, _ in done), tuple(outcome for _, outcome in done)))
+            found.append(
+                FinishedCell(
+                    cell, tuple(seed for seed, _ in done), tuple(outcome for _, outcome in done)
+                )
+            )
     return found
 
 
@@ -81,11 +112,25 @@ def write_csv(made: Sequence[FinishedCell], path: Path) -> None:
             for seed, outcome in zip(one.seeds, one.outcomes, strict=True):
                 value = "diverged" if outcome.value is None else f"{outcome.value:.6g}"
                 epsilons = (cell.claimed, outcome.claimed, outcome.proven)
-                writer.writerow([
-                    cell.group, cell.row, cell.column, seed, value, _blank(cell.printed), *map(_blank, epsilons), outcome.unit,
-                    outcome.terms, outcome.steps, outcome.rounds, outcome.stopped_by,
-                    outcome.sha256, outcome.code, cell.digest(seed),
-                ])  # fmt: skip
+                writer.writerow(
+                    [
+                        cell.group,
+                        cell.row,
+                        cell.column,
+                        seed,
+                        value,
+                        _blank(cell.printed),
+                        *map(_blank, epsilons),
+                        outcome.unit,
+                        outcome.terms,
+                        outcome.steps,
+                        outcome.rounds,
+                        outcome.stopped_by,
+                        outcome.sha256,
+                        outcome.code,
+                        cell.digest(seed),
+                    ]
+                )
 
 
 def markdown(table: PaperTable, made: Sequence[FinishedCell], settings: Sequence[str]) -> str:
@@ -117,7 +162,11 @@ def rows_of(made: Sequence[FinishedCell]) -> list[str]:
     columns: dict[str, list[str]] = {}
     for one in made:
         columns.setdefault(f"{one.cell.group} {one.cell.column}", []).append(one.cell.row)
-    return list(dict.fromkeys(row for column in sorted(columns.values(), key=len, reverse=True) for row in column))
+    return list(
+        dict.fromkeys(
+            row for column in sorted(columns.values(), key=len, reverse=True) for row in column
+        )
+    )
 
 
 def terms(made: Sequence[FinishedCell]) -> list[str]:
@@ -126,7 +175,10 @@ def terms(made: Sequence[FinishedCell]) -> list[str]:
     for one in made:
         if said := one.outcomes[0].terms:
             rows.setdefault(said, []).append(one.cell.row)
-    whose = {said: "" if len(rows) == 1 else f" ({'; '.join(dict.fromkeys(found))})" for said, found in rows.items()}
+    whose = {
+        said: "" if len(rows) == 1 else f" ({'; '.join(dict.fromkeys(found))})"
+        for said, found in rows.items()
+    }
     return [f"Proven for {said}{who}." for said, who in whose.items()]
 
 

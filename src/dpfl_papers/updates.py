@@ -1,4 +1,6 @@
-"""The single updates of one round, as they are before any sum: their norms, and their angles to the last global update."""
+"""The single updates of one round, as they are before any sum: their norms, and their angles to the
+last global update.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,8 @@ from dpfl_papers.cells import Outcome
 
 @dataclass(frozen=True)
 class UpdateComparison:
-    """The last round that an experiment without noise allows: a look at raw updates, with no privacy. Its value is their
-    mean norm."""
+    """The last round that an experiment without noise allows: a look at raw updates, with no
+    privacy. Its value is their mean norm."""
 
     content: Mapping[str, Any]
     tag: ClassVar[str] = "Updates"
@@ -52,7 +54,13 @@ class UpdateComparison:
             "angle of mean": angles(mean, last),
         }
         state = job.coordinator.state
-        return Outcome(float(norms.mean()), steps=state.iterations, rounds=state.round, stopped_by="rounds", series=series)
+        return Outcome(
+            float(norms.mean()),
+            steps=state.iterations,
+            rounds=state.round,
+            stopped_by="rounds",
+            series=series,
+        )
 
 
 def angles(updates: Tensor, last: Tensor) -> list[float]:
@@ -65,7 +73,10 @@ def last_round(job: PreparedRun) -> tuple[Tensor, Tensor]:
     """The global update of the last round but one, and the clients' own of the last."""
     coordinator, rounds = job.coordinator, job.budget.rounds
     if rounds is None or rounds < 2 or job.algorithm.unit != "none":
-        raise DpflError("Single updates are looked at without noise, from the second round on: set budget.rounds to 2 or more.")
+        raise DpflError(
+            "Single updates are looked at without noise, from the second round on: set "
+            "budget.rounds to 2 or more."
+        )
     last, updates = torch.empty(0), torch.empty(0)
     while (order := coordinator.next_order()) is not None:
         with one_thread():
@@ -91,6 +102,15 @@ def _prepared(experiment: Experiment, out: Path, data_dir: Path | None) -> Prepa
         experiment.federation(data_dir),
         algorithms.from_name(experiment.algorithm.name, **experiment.algorithm.options()),
         Budget(**experiment.budget.model_dump()),
-        seed=experiment.seed, out=out, workers=1, accountant=None, ledger=None, entropy="keyed", noise="plain",
-        evaluate_every=None, progress=SilentProgress(), resume=False, experiment=None,
-    )  # fmt: skip
+        seed=experiment.seed,
+        out=out,
+        workers=1,
+        accountant=None,
+        ledger=None,
+        entropy="keyed",
+        noise="plain",
+        evaluate_every=None,
+        progress=SilentProgress(),
+        resume=False,
+        experiment=None,
+    )

@@ -36,7 +36,11 @@ def test_nothing_but_systems_and_the_papers_tables_knows_a_name() -> None:
         if path.is_relative_to(source / "algorithms") or path.is_relative_to(source / "reproduce"):
             continue
         for node in ast.walk(ast.parse(path.read_text())):
-            word = node.value if isinstance(node, ast.Constant) else getattr(node, "id", getattr(node, "attr", None))
+            word = (
+                node.value
+                if isinstance(node, ast.Constant)
+                else getattr(node, "id", getattr(node, "attr", None))
+            )
             if word in ALGORITHMS or word in functions:
                 found.append(f"{path.name}: {word}")
     assert not found

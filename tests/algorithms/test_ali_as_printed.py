@@ -20,14 +20,21 @@ EXPERIMENT = {
     "data": {"name": "mnist-sample", "partition": "iid", "clients": CLIENTS},
     "model": {"name": "linear"},
     "algorithm": {
-        "name": "ali-dpfl", "variant": "published", "sampling_rate": 1.0, "noise_multiplier": 20.0, "clip": 1.0, "rate": 0.5,
+        "name": "ali-dpfl",
+        "variant": "published",
+        "sampling_rate": 1.0,
+        "noise_multiplier": 20.0,
+        "clip": 1.0,
+        "rate": 0.5,
     },
     "budget": {"epsilon": 50.0, "delta": 1e-5, "rounds": 3},
-}  # fmt: skip
+}
 
 
 def gradient(vector: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Of the mean cross-entropy of a linear model: (softmax - one-hot)^T x / n, and the same of the biases."""
+    """Of the mean cross-entropy of a linear model: (softmax - one-hot)^T x / n, and the same of the
+    biases.
+    """
     weight, bias = vector[:-CLASSES].reshape(CLASSES, -1), vector[-CLASSES:]
     scores = x @ weight.T + bias
     chances = np.exp(scores - scores.max(1, keepdims=True))
@@ -36,7 +43,9 @@ def gradient(vector: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 class Beside(SilentProgress):
-    """Makes mu of every round once more: sum_i p_i |F_i'(w_i) - F_i'(w)| / |w_i - w|, w being the new aggregate."""
+    """Makes mu of every round once more: sum_i p_i |F_i'(w_i) - F_i'(w)| / |w_i - w|, w being the
+    new aggregate.
+    """
 
     def __init__(self) -> None:
         self.mus: list[tuple[float, float]] = []

@@ -1,4 +1,6 @@
-"""`auto`: inside its budgets, the mean paid for, the rate from the noise, the same however it runs."""
+"""`auto`: inside its budgets, the mean paid for, the rate from the noise, the same however it
+runs.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ FEATURED = scattering_linear()
 def few() -> Federation:
     """Two clients with 150 images each."""
     whole = dpfl.data.sample()
-    small = dpfl.data.tensors(whole.train.x[:300], whole.train.y[:300], whole.test.x[:150], whole.test.y[:150], name="few")
+    small = dpfl.data.tensors(
+        whole.train.x[:300], whole.train.y[:300], whole.test.x[:150], whole.test.y[:150], name="few"
+    )
     return small.split(clients=2, how=IID(), seed=0)
 
 
@@ -42,13 +46,17 @@ def test_it_learns_inside_epsilon_and_its_mean_is_in_the_books(train, few):
     assert result.accuracy > 0.5
     assert 19.5 < result.privacy.proven <= 20.0
     assert sorted(result.privacy.releases.values()) == [1, 8]
-    assert result.module.centre.running_mean.norm() < 20  # so few samples have no mean that stands out of the noise
+    assert (
+        result.module.centre.running_mean.norm() < 20
+    )  # so few samples have no mean that stands out of the noise
 
 
 def test_the_mean_is_that_of_the_features_up_to_its_noise(train, few):
     from dpfl.run.prepare import with_features
 
-    result = train(few, auto(sampling_rate=0.5, mean_noise=0.05), model=FEATURED, epsilon=1e4, rounds=1)
+    result = train(
+        few, auto(sampling_rate=0.5, mean_noise=0.05), model=FEATURED, epsilon=1e4, rounds=1
+    )
     truth = with_features(FEATURED, few).train.x.flatten(1)
     truth = truth[torch.cat(list(few.clients))].mean(0)
     deviation = 0.05 * math.sqrt(len(truth)) * math.sqrt(2) / 300
@@ -64,17 +72,31 @@ def test_the_run_is_the_same_resumed_and_on_two_workers(train, few):
     resumed = train(few, auto(sampling_rate=0.5), out="stopped", resume=True, **options)
     assert resumed.model_sha256 == whole.model_sha256
     assert resumed.privacy.proven == whole.privacy.proven
-    assert train(few, auto(sampling_rate=0.5), out="two", workers=2, **options).model_sha256 == whole.model_sha256
+    assert (
+        train(few, auto(sampling_rate=0.5), out="two", workers=2, **options).model_sha256
+        == whole.model_sha256
+    )
 
 
 def test_averaged_iterates_are_the_model_and_survive_a_resume(train, federation):
     options = {"model": MODEL, "epsilon": 12.0, "rounds": 4, "accountant": "rdp"}
-    plain, averaged = (train(federation, auto(sampling_rate=0.3, averaging=p), out=f"p{p}", **options) for p in (0.0, 3.0))
+    plain, averaged = (
+        train(federation, auto(sampling_rate=0.3, averaging=p), out=f"p{p}", **options)
+        for p in (0.0, 3.0)
+    )
     assert averaged.model_sha256 != plain.model_sha256
     assert averaged.privacy.proven == plain.privacy.proven
     with pytest.raises(KeyboardInterrupt):
-        train(federation, auto(sampling_rate=0.3, averaging=3.0), out="stopped", progress=StopsAfter(2), **options)
-    resumed = train(federation, auto(sampling_rate=0.3, averaging=3.0), out="stopped", resume=True, **options)
+        train(
+            federation,
+            auto(sampling_rate=0.3, averaging=3.0),
+            out="stopped",
+            progress=StopsAfter(2),
+            **options,
+        )
+    resumed = train(
+        federation, auto(sampling_rate=0.3, averaging=3.0), out="stopped", resume=True, **options
+    )
     assert resumed.model_sha256 == averaged.model_sha256
 
 
@@ -84,7 +106,9 @@ def test_a_model_that_subtracts_nothing_is_not_asked_for_a_mean(train, federatio
 
 
 def test_planned_noise_leaves_room_for_the_mean(few):
-    planned = dpfl.planning.planner.with_planned_noise(auto(mean_noise=2.0), Budget(epsilon=4.0, rounds=50), 2, "pld")
+    planned = dpfl.planning.planner.with_planned_noise(
+        auto(mean_noise=2.0), Budget(epsilon=4.0, rounds=50), 2, "pld"
+    )
     accountant = dp.pld.PLDAccountant(dp.NeighboringRelation.ADD_OR_REMOVE_ONE)
     accountant.compose(dp.GaussianDpEvent(2.0))
     step = dp.PoissonSampledDpEvent(0.1, dp.GaussianDpEvent(planned.samples.noise.multiplier))
@@ -113,7 +137,10 @@ def test_a_given_rate_stays_and_an_unplanned_one_is_refused():
         _ = UncalibratedSGD(10.0).rate
     with pytest.raises(DpflError, match=r"budget\.rounds"):
         with_planned_rate(auto(noise_multiplier=1.0), Budget(epsilon=1.0), (10,), 10)
-    assert with_planned_rate(fedavg_dp(rate=0.3), Budget(epsilon=1.0), (10,), 10).local.optimiser.rate == 0.3
+    assert (
+        with_planned_rate(fedavg_dp(rate=0.3), Budget(epsilon=1.0), (10,), 10).local.optimiser.rate
+        == 0.3
+    )
 
 
 def test_a_mean_is_only_asked_for_where_steps_protect_samples():
@@ -138,7 +165,9 @@ def tiny() -> Federation:
     """Three clients with 40 samples of 16 numbers each."""
     rng = torch.Generator().manual_seed(0)
     x, y = 1 + torch.randn(150, 16, generator=rng), torch.arange(150) % 3
-    return Federation.from_tensors([(x[i : i + 40], y[i : i + 40]) for i in (0, 40, 80)], (x[120:], y[120:]))
+    return Federation.from_tensors(
+        [(x[i : i + 40], y[i : i + 40]) for i in (0, 40, 80)], (x[120:], y[120:])
+    )
 
 
 OWN = auto(sampling_rate=0.5, mean_noise=1.0)
@@ -163,7 +192,9 @@ def spent(folder: Path) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("place", ["_find_clips", "aggregate"])
-def test_a_run_killed_before_its_first_checkpoint_has_the_same_mean_when_resumed(train, tiny, monkeypatch, place):
+def test_a_run_killed_before_its_first_checkpoint_has_the_same_mean_when_resumed(
+    train, tiny, monkeypatch, place
+):
     options = {"epsilon": 20.0, "rounds": 3}
     whole = train(tiny, OWN, model=centred(), out="whole", **options)
     with monkeypatch.context() as patched:
@@ -175,7 +206,9 @@ def test_a_run_killed_before_its_first_checkpoint_has_the_same_mean_when_resumed
     assert spent(resumed.folder / "ledger") == spent(whole.folder / "ledger") == [[1, 3]] * 3
 
 
-def test_under_system_entropy_what_is_shown_counts_a_mean_and_steps_that_were_made_twice(train, tiny, monkeypatch, tmp_path):
+def test_under_system_entropy_what_is_shown_counts_a_mean_and_steps_that_were_made_twice(
+    train, tiny, monkeypatch, tmp_path
+):
     options = {"epsilon": 20.0, "rounds": 4, "entropy": "system"}
     with monkeypatch.context() as patched:
         patched.setattr(Coordinator, "aggregate", killed)
@@ -189,14 +222,21 @@ def test_under_system_entropy_what_is_shown_counts_a_mean_and_steps_that_were_ma
     mean, step = ledger.spent()
     ledger.close()
     assert mean == gaussian(1.0)
-    truth = [accountant("pld").epsilon({mean: 2, step: 1 + row.iterations}, 1e-5) for row in result.history[:2]]
-    assert all(row.epsilon >= least - 1e-9 for row, least in zip(result.history, truth, strict=False))
+    truth = [
+        accountant("pld").epsilon({mean: 2, step: 1 + row.iterations}, 1e-5)
+        for row in result.history[:2]
+    ]
+    assert all(
+        row.epsilon >= least - 1e-9 for row, least in zip(result.history, truth, strict=False)
+    )
     assert result.privacy.proven <= 20.0
 
 
 def test_a_client_without_room_for_a_step_is_not_asked_to_pay_for_the_mean(train, tiny, tmp_path):
     """The mean alone costs epsilon 4.4, with one step it costs 10."""
-    Ledger.open(tmp_path / "client-00001.sqlite", "client-00001", "sample", ADD_REMOVE, Limit(6.0, 1e-5)).close()
+    Ledger.open(
+        tmp_path / "client-00001.sqlite", "client-00001", "sample", ADD_REMOVE, Limit(6.0, 1e-5)
+    ).close()
     result = train(tiny, OWN, model=centred(), ledger=tmp_path, epsilon=20.0, rounds=3)
     assert result.privacy.per_client["client-00001"] == 0.0
     assert spent(tmp_path) == [[1, 3], [], [1, 3]]
@@ -211,8 +251,12 @@ def test_who_does_not_questioned_is_named_and_the_others_have_the_mean(train, ti
         return answer(self, task, *rest)
 
     monkeypatch.setattr(ClientRunner, "_questioned", broken)
-    result = train(tiny, auto(sampling_rate=0.5, mean_noise=0.01), model=centred(), epsilon=1e6, rounds=1)
-    assert list(result.lost) == ["before round 1, client 1: it failed (OSError), its own log says why"]
+    result = train(
+        tiny, auto(sampling_rate=0.5, mean_noise=0.01), model=centred(), epsilon=1e6, rounds=1
+    )
+    assert list(result.lost) == [
+        "before round 1, client 1: it failed (OSError), its own log says why"
+    ]
     truth = scaled_down(tiny.train.x[torch.cat([tiny.clients[0], tiny.clients[2]])], 4.0).mean(0)
     assert (result.module.centre.running_mean - truth).norm() < 0.02
     assert spent(result.folder / "ledger") == [[1, 1]] * 3, "it was debited before it failed"
@@ -229,7 +273,10 @@ def test_fault_the_debit_of_the_mean_stands_for_one_that_was_lost(train, tiny, t
     options = {"epsilon": 20.0, "rounds": 4}
     with pytest.raises(KeyboardInterrupt):
         train(tiny, OWN, model=centred(), progress=StopsAfter(2), **options)
-    forge(tmp_path / "run" / "ledger" / "client-00001.sqlite", "DELETE FROM debits WHERE id = (SELECT MAX(id) FROM debits)")
+    forge(
+        tmp_path / "run" / "ledger" / "client-00001.sqlite",
+        "DELETE FROM debits WHERE id = (SELECT MAX(id) FROM debits)",
+    )
     with pytest.raises(DpflError, match=r"client-00001\.sqlite has lost debits"):
         train(tiny, OWN, model=centred(), resume=True, **options)
 
@@ -248,19 +295,31 @@ def test_an_entry_of_another_size_is_refused_before_anyone_has_paid(train, tiny,
     assert not (tmp_path / "run").exists()
 
 
-def test_a_second_run_on_the_same_ledgers_pays_for_its_own_mean_beside_the_first(train, tiny, tmp_path):
+def test_a_second_run_on_the_same_ledgers_pays_for_its_own_mean_beside_the_first(
+    train, tiny, tmp_path
+):
     given = auto(sampling_rate=0.5, mean_noise=3.0, noise_multiplier=2.0, rate=1.0)
-    first, second = (train(tiny, given, model=centred(), out=out, ledger=tmp_path, rounds=2) for out in ("a", "b"))
+    first, second = (
+        train(tiny, given, model=centred(), out=out, ledger=tmp_path, rounds=2)
+        for out in ("a", "b")
+    )
     assert spent(tmp_path) == [[2, 4]] * 3
     step = given.samples.event(40)
-    truth = [accountant("pld").epsilon({gaussian(3.0): 2, step: 2 + row.iterations}, 1e-5) for row in second.history]
-    assert all(row.epsilon >= least - 1e-9 for row, least in zip(second.history, truth, strict=True))
+    truth = [
+        accountant("pld").epsilon({gaussian(3.0): 2, step: 2 + row.iterations}, 1e-5)
+        for row in second.history
+    ]
+    assert all(
+        row.epsilon >= least - 1e-9 for row, least in zip(second.history, truth, strict=True)
+    )
     means = [result.module.centre.running_mean for result in (first, second)]
     assert not torch.equal(*means), "two runs with one seed have noise of their own"
 
 
 def test_a_mean_that_costs_as_much_as_a_step_takes_the_place_of_one(train, tiny):
-    """At a rate of 1 both are the same event: of the five that the budget allows, four are left for steps."""
+    """At a rate of 1 both are the same event: of the five that the budget allows, four are left for
+    steps.
+    """
     given = auto(sampling_rate=1.0, mean_noise=2.0, noise_multiplier=2.0, rate=1.0)
     budget = accountant("pld").epsilon({gaussian(2.0): 5}, 1e-5) + 1e-6
     result = train(tiny, given, model=centred(), epsilon=budget)

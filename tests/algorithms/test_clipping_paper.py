@@ -1,8 +1,9 @@
-"""Where clipped FedAvg comes to rest (clipping paper, problem (8) and Claim 2.1), by the library's own parts.
+"""Where clipped FedAvg comes to rest (clipping paper, problem (8) and Claim 2.1), by the library's
+own parts.
 
-Our clip stays a relative 3e-5 below its level (its margin, and a norm that is an upper bound), and so the point of rest
-moves by as much as it would for a level of c (1 - 3e-5). That shift is computed and allowed for; everything else must agree
-to 1e-6.
+Our clip stays a relative 3e-5 below its level (its margin, and a norm that is an upper bound), and
+so the point of rest moves by as much as it would for a level of c (1 - 3e-5). That shift is
+computed and allowed for; everything else must agree to 1e-6.
 """
 
 from collections.abc import Sequence
@@ -33,11 +34,17 @@ def local(x: Tensor, minimiser: float, curvature: float, steps: int, rate: float
     return here
 
 
-def rest(clip: Clip, minimisers: Sequence[float], curvatures: Sequence[float], steps: int, rate: float) -> float:
-    """The fixed point of the rounds: local steps, clip, mean, server step, as client and server make them."""
+def rest(
+    clip: Clip, minimisers: Sequence[float], curvatures: Sequence[float], steps: int, rate: float
+) -> float:
+    """The fixed point of the rounds: local steps, clip, mean, server step, as client and server
+    make them.
+    """
     weights, server = UniformWeights().of([1] * len(minimisers)), ServerUpdate()
     x, velocity = torch.tensor([2.0], dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
-    for _ in range(700 if steps <= 2 else 120):  # the slowest of these contracts by 0.967 a round, the others by 0.86 or less
+    for _ in range(
+        700 if steps <= 2 else 120
+    ):  # the slowest of these contracts by 0.967 a round, the others by 0.86 or less
         replies = []
         for client, (minimiser, curvature) in enumerate(zip(minimisers, curvatures, strict=True)):
             trained = local(x, minimiser, curvature, steps, rate)
@@ -55,7 +62,9 @@ def root(steps: int, clip: float, rate: float = 0.01) -> float:
     weights = [1 - (1 - rate * curvature) ** steps for curvature in CURVATURES]
 
     def pull(x: float) -> float:
-        return sum(max(-clip, min(clip, w * (b - x))) for w, b in zip(weights, MINIMISERS, strict=True))
+        return sum(
+            max(-clip, min(clip, w * (b - x))) for w, b in zip(weights, MINIMISERS, strict=True)
+        )
 
     low, high = -1.0, 5.0
     for _ in range(100):
@@ -81,7 +90,9 @@ PRINTED = {
 
 
 @pytest.mark.parametrize(("steps", "clip"), PRINTED)
-def test_fedavg_and_clipped_fedavg_come_to_rest_where_the_paper_says(steps: int, clip: float | None) -> None:
+def test_fedavg_and_clipped_fedavg_come_to_rest_where_the_paper_says(
+    steps: int, clip: float | None
+) -> None:
     found = rest(NoClip() if clip is None else Flat(clip), MINIMISERS, CURVATURES, steps, 0.01)
     level = 1e9 if clip is None else clip
     shift = abs(root(steps, level) - root(steps, level * (1 - MARGIN)))
@@ -92,8 +103,12 @@ def test_fedavg_and_clipped_fedavg_come_to_rest_where_the_paper_says(steps: int,
 
 
 @pytest.mark.parametrize(("steps", "printed"), [(5, 0.3246198502), (1, 0.75)])
-def test_model_clipping_stops_short_of_the_optimum_as_in_claim_2_1(steps: int, printed: float) -> None:
-    """b = (-c/2, -c/2, k c) with c = 1, k = 5: rest at lambda c / (3 - 2 lambda), lambda = 0.9^Q; the optimum is 4/3."""
+def test_model_clipping_stops_short_of_the_optimum_as_in_claim_2_1(
+    steps: int, printed: float
+) -> None:
+    """b = (-c/2, -c/2, k c) with c = 1, k = 5: rest at lambda c / (3 - 2 lambda), lambda = 0.9^Q;
+    the optimum is 4/3.
+    """
     kept = 0.9**steps
     shift = MARGIN * kept / (3 - 2 * kept) + MARGIN
     found = rest(ModelClip(1.0), (-0.5, -0.5, 5.0), (1.0, 1.0, 1.0), steps, 0.1)
@@ -103,4 +118,6 @@ def test_model_clipping_stops_short_of_the_optimum_as_in_claim_2_1(steps: int, p
 
 def test_difference_clipping_reaches_an_optimum_that_model_clipping_cannot() -> None:
     """With equal curvatures and a wide clip FedAvg rests at the mean of the minimisers."""
-    assert rest(Flat(10.0), (-0.5, -0.5, 5.0), (1.0, 1.0, 1.0), 5, 0.1) == pytest.approx(4 / 3, abs=1e-6)
+    assert rest(Flat(10.0), (-0.5, -0.5, 5.0), (1.0, 1.0, 1.0), 5, 0.1) == pytest.approx(
+        4 / 3, abs=1e-6
+    )

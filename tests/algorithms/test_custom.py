@@ -1,4 +1,6 @@
-"""Systems put together from parts by name: they learn where there is a proof, and are refused where there is none."""
+"""Systems put together from parts by name: they learn where there is a proof, and are refused where
+there is none.
+"""
 
 import math
 from collections.abc import Callable
@@ -17,7 +19,11 @@ from tests.conftest import ledger_of
 Train = Callable[..., dpfl.Result]
 
 COMBINED = {
-    "ali's steps with haar noise": {"steps": "ali", "clipping": "haar", "haar_weights": "orthonormal"},
+    "ali's steps with haar noise": {
+        "steps": "ali",
+        "clipping": "haar",
+        "haar_weights": "orthonormal",
+    },
     "als's steps, a pull": {"steps": "als", "prox": 0.1},
     "hellinger weights, controls": {"weights": "similarity", "controls": True, "tau": 2},
     "haar noise, adam": {
@@ -27,7 +33,13 @@ COMBINED = {
         "rate": 0.01,
         "noise_multiplier": 0.8,
     },
-    "uploads, by size, a pull": {"where": "uploads", "prox": 0.1, "tau": 5, "weights": "size", "rate": 0.3},
+    "uploads, by size, a pull": {
+        "where": "uploads",
+        "prox": 0.1,
+        "tau": 5,
+        "weights": "size",
+        "rate": 0.3,
+    },
     "a round, quantile, momentum": {
         "where": "round",
         "clipping": "quantile",
@@ -35,11 +47,28 @@ COMBINED = {
         "noise_multiplier": 0.1,
         "server_momentum": 0.5,
     },
-    "a round, hellinger weights": {"where": "round", "weights": "similarity", "tau": 5, "rate": 0.2},
+    "a round, hellinger weights": {
+        "where": "round",
+        "weights": "similarity",
+        "tau": 5,
+        "rate": 0.2,
+    },
     "uploads, a contrast": {"where": "uploads", "objective": "contrastive", "tau": 5, "rate": 0.1},
     "a round, a perturbation": {"where": "round", "objective": "perturbed", "tau": 5, "rate": 0.1},
-    "nothing, a pull and a contrast": {"where": "none", "objective": "contrastive", "prox": 0.1, "tau": 5, "rate": 0.1},
-    "nothing, a pull and controls": {"where": "none", "prox": 0.1, "controls": True, "tau": 5, "rate": 0.1},
+    "nothing, a pull and a contrast": {
+        "where": "none",
+        "objective": "contrastive",
+        "prox": 0.1,
+        "tau": 5,
+        "rate": 0.1,
+    },
+    "nothing, a pull and controls": {
+        "where": "none",
+        "prox": 0.1,
+        "controls": True,
+        "tau": 5,
+        "rate": 0.1,
+    },
 }
 
 
@@ -67,7 +96,11 @@ REFUSED = {
     "in the place of a control": {"where": "none", "objective": "contrastive", "controls": True},
     "no objective 'contrast'; did you mean 'contrastive'": {"objective": "contrast"},
     "where = 'round'": {"clipping": "quantile"},
-    "hides one sample and not a whole client": {"where": "uploads", "weights": "similarity", "noise_multiplier": 1.0},
+    "hides one sample and not a whole client": {
+        "where": "uploads",
+        "weights": "similarity",
+        "noise_multiplier": 1.0,
+    },
     "did you mean": {"where": "step"},
 }
 
@@ -78,9 +111,15 @@ def test_a_combination_without_a_proof_is_refused_with_the_reason(reason: str) -
         from_name("custom", **REFUSED[reason])
 
 
-def test_hellinger_weights_of_a_round_move_nobody_else_and_cost_no_more(train: Train, federation: Federation) -> None:
-    """A weight is made of its own client's labels, at most 1, and the divisor is public: the sum is as sensitive as before."""
-    algorithm = from_name("custom", where="round", weights="similarity", noise_multiplier=1.0, clip=0.5)
+def test_hellinger_weights_of_a_round_move_nobody_else_and_cost_no_more(
+    train: Train, federation: Federation
+) -> None:
+    """A weight is made of its own client's labels, at most 1, and the divisor is public: the sum is
+    as sensitive as before.
+    """
+    algorithm = from_name(
+        "custom", where="round", weights="similarity", noise_multiplier=1.0, clip=0.5
+    )
     answers = {client: np.array([client + 1.0, 2.0, 0.0]) for client in range(4)}
     weights = algorithm.weights.of([10] * 4, answers)
     without = algorithm.weights.of([10] * 4, {client: answers[client] for client in (0, 1, 3)})

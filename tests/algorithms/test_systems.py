@@ -1,4 +1,6 @@
-"""Every system runs, learns where its noise lets it, stays inside epsilon, and says truthfully what it cost."""
+"""Every system runs, learns where its noise lets it, stays inside epsilon, and says truthfully what
+it cost.
+"""
 
 import math
 from collections.abc import Callable
@@ -70,18 +72,28 @@ def test_a_system_without_noise_learns_and_says_that_its_epsilon_is_unbounded(
 
 AT_THE_SAMPLE = {
     "sgd": fedavg_dp(tau=3, sampling_rate=0.2, noise_multiplier=0.6, rate=1.0),
-    "momentum": fedavg_dp(tau=3, sampling_rate=0.2, noise_multiplier=0.6, rate=0.2, optimiser="momentum"),
+    "momentum": fedavg_dp(
+        tau=3, sampling_rate=0.2, noise_multiplier=0.6, rate=0.2, optimiser="momentum"
+    ),
     "adam": fedavg_dp(tau=3, sampling_rate=0.2, noise_multiplier=0.6, rate=0.01, optimiser="adam"),
-    "adagrad": fedavg_dp(tau=3, sampling_rate=0.2, noise_multiplier=0.6, rate=0.02, optimiser="adagrad"),
-    "per-layer": fedavg_dp(tau=3, sampling_rate=0.2, noise_multiplier=0.6, rate=1.0, clipping="per-layer"),
-    "server momentum": fedavg_dp(tau=3, sampling_rate=0.2, noise_multiplier=0.6, rate=0.5, server_momentum=0.5),
+    "adagrad": fedavg_dp(
+        tau=3, sampling_rate=0.2, noise_multiplier=0.6, rate=0.02, optimiser="adagrad"
+    ),
+    "per-layer": fedavg_dp(
+        tau=3, sampling_rate=0.2, noise_multiplier=0.6, rate=1.0, clipping="per-layer"
+    ),
+    "server momentum": fedavg_dp(
+        tau=3, sampling_rate=0.2, noise_multiplier=0.6, rate=0.5, server_momentum=0.5
+    ),
     "fedprox": fedprox(tau=3, sampling_rate=0.2, noise_multiplier=0.6, rate=1.0, prox=0.1),
     "dp-scaffold": dp_scaffold(tau=3, sampling_rate=0.2, noise_multiplier=0.6, rate=0.3),
 }
 
 
 @pytest.mark.parametrize("name", AT_THE_SAMPLE)
-def test_fedavg_dp_learns_and_states_its_epsilon_for_one_sample(train: Train, federation: Federation, name: str) -> None:
+def test_fedavg_dp_learns_and_states_its_epsilon_for_one_sample(
+    train: Train, federation: Federation, name: str
+) -> None:
     result = train(federation, AT_THE_SAMPLE[name], rounds=8, accountant="rdp")
     assert result.accuracy > 0.4
     event = dp.PoissonSampledDpEvent(0.2, dp.GaussianDpEvent(0.6))
@@ -106,7 +118,12 @@ def test_fedavg_dp_plans_noise_that_stays_inside_epsilon_and_uses_it_up(
     train: Train, federation: Federation, optimiser: str
 ) -> None:
     rate = {"sgd": 1.0, "adam": 0.01}[optimiser]
-    result = train(federation, fedavg_dp(tau=2, sampling_rate=0.1, rate=rate, optimiser=optimiser), epsilon=8.0, rounds=8)
+    result = train(
+        federation,
+        fedavg_dp(tau=2, sampling_rate=0.1, rate=rate, optimiser=optimiser),
+        epsilon=8.0,
+        rounds=8,
+    )
     assert (result.rounds, result.iterations, result.stopped_by) == (8, 16, "rounds")
     assert result.privacy.accountant == "pld"
     assert 7.9 < result.privacy.proven <= 8.0
@@ -122,12 +139,16 @@ AT_THE_CLIENT = {
     "quantile": dp_fedavg(cohort=10, noise_multiplier=0.1, tau=8, clipping="quantile", clip=0.5),
     "public-median": dp_fedavg(cohort=10, noise_multiplier=0.1, tau=8, clipping="public-median"),
     "weights by size": dp_fedavg(cohort=10, noise_multiplier=0.1, tau=8, weights="size"),
-    "server momentum": dp_fedavg(cohort=10, noise_multiplier=0.1, tau=8, server_momentum=0.5, server_rate=0.5),
+    "server momentum": dp_fedavg(
+        cohort=10, noise_multiplier=0.1, tau=8, server_momentum=0.5, server_rate=0.5
+    ),
 }
 
 
 @pytest.mark.parametrize("name", AT_THE_CLIENT)
-def test_dp_fedavg_learns_where_its_noise_is_small_and_counts_every_round(train: Train, crowd: Federation, name: str) -> None:
+def test_dp_fedavg_learns_where_its_noise_is_small_and_counts_every_round(
+    train: Train, crowd: Federation, name: str
+) -> None:
     result = train(crowd, AT_THE_CLIENT[name], rounds=8, accountant="rdp")
     assert result.accuracy > 3 * CHANCE
     assert sum(ledger_of(result, "federation").values()) == result.rounds == 8
@@ -137,13 +158,18 @@ def test_dp_fedavg_learns_where_its_noise_is_small_and_counts_every_round(train:
 
 
 STATEMENTS = {
-    "poisson": ({}, "add/remove one", "pld", dp.PoissonSampledDpEvent(0.5, dp.GaussianDpEvent(2.0))),
+    "poisson": (
+        {},
+        "add/remove one",
+        "pld",
+        dp.PoissonSampledDpEvent(0.5, dp.GaussianDpEvent(2.0)),
+    ),
     "fixed-size": (
         {"sampling": "fixed-size"},
         "replace one",
         "rdp",
-        # One client replaced moves the sum by two norms, so half of the multiplier is left; and who knows that it was not drawn
-        # itself knows that ten of nineteen were.
+        # One client replaced moves the sum by two norms, so half of the multiplier is left; and who
+        # knows that it was not drawn itself knows that ten of nineteen were.
         dp.SampledWithoutReplacementDpEvent(19, 10, dp.GaussianDpEvent(1.0)),
     ),
     "all": ({"cohort": None}, "add/remove one", "pld", dp.GaussianDpEvent(2.0)),
@@ -157,14 +183,17 @@ STATEMENTS = {
         {"noise": "clients"},
         "add/remove one",
         "pld",
-        # One of the ten can subtract its own share: nine are left. What the paper claims is for all ten.
+        # One of the ten can subtract its own share: nine are left. What the paper claims is for all
+        # ten.
         dp.PoissonSampledDpEvent(0.5, dp.GaussianDpEvent(2.0 * math.sqrt(9 / 10))),
     ),
 }
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
-def test_dp_fedavg_states_unit_neighbours_adversary_and_both_epsilons(train: Train, crowd: Federation, name: str) -> None:
+def test_dp_fedavg_states_unit_neighbours_adversary_and_both_epsilons(
+    train: Train, crowd: Federation, name: str
+) -> None:
     options, neighbours, by, event = STATEMENTS[name]
     algorithm = dp_fedavg(**({"cohort": 10, "noise_multiplier": 2.0, "tau": 1} | options))
     result = train(crowd, algorithm, rounds=3)
@@ -184,28 +213,46 @@ def test_dp_fedavg_states_unit_neighbours_adversary_and_both_epsilons(train: Tra
     if not shared:
         assert "server is trusted" in statement.adversary
     else:
-        assert any("0.632" in assumption for assumption in statement.assumptions), "z / sqrt(P) of a single upload"
+        assert any("0.632" in assumption for assumption in statement.assumptions), (
+            "z / sqrt(P) of a single upload"
+        )
         assert statement.adversary.startswith("any one other client")
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"sampling": "fixed-size"}, {"noise": "clients"}, {"clipping": "quantile", "count_noise": 9.0}]
+    "options",
+    [
+        {},
+        {"sampling": "fixed-size"},
+        {"noise": "clients"},
+        {"clipping": "quantile", "count_noise": 9.0},
+    ],
 )
-def test_dp_fedavg_plans_noise_that_stays_inside_epsilon(train: Train, crowd: Federation, options: dict[str, Any]) -> None:
-    result = train(crowd, dp_fedavg(cohort=5, tau=1, **options), rounds=4, epsilon=5.0, accountant="rdp")
+def test_dp_fedavg_plans_noise_that_stays_inside_epsilon(
+    train: Train, crowd: Federation, options: dict[str, Any]
+) -> None:
+    result = train(
+        crowd, dp_fedavg(cohort=5, tau=1, **options), rounds=4, epsilon=5.0, accountant="rdp"
+    )
     assert 4.9 < result.privacy.proven <= 5.0
     assert result.rounds == 4
 
 
-def test_a_client_level_run_that_goes_on_stops_at_the_last_affordable_round(train: Train, crowd: Federation) -> None:
-    result = train(crowd, dp_fedavg(cohort=5, tau=1, noise_multiplier=1.5), epsilon=4.0, accountant="rdp")
+def test_a_client_level_run_that_goes_on_stops_at_the_last_affordable_round(
+    train: Train, crowd: Federation
+) -> None:
+    result = train(
+        crowd, dp_fedavg(cohort=5, tau=1, noise_multiplier=1.5), epsilon=4.0, accountant="rdp"
+    )
     (event, count) = next(iter(ledger_of(result, "federation").items()))
     assert result.stopped_by == "epsilon"
     assert count == result.rounds
     assert result.privacy.proven <= 4.0 < accountant("rdp").epsilon({event: count + 1}, 1e-5)
 
 
-def test_quantile_clipping_moves_its_level_towards_the_norms(train: Train, crowd: Federation) -> None:
+def test_quantile_clipping_moves_its_level_towards_the_norms(
+    train: Train, crowd: Federation
+) -> None:
     options = {"cohort": 10, "noise_multiplier": 0.1, "tau": 4, "clipping": "quantile"}
     low = train(crowd, dp_fedavg(clip=1e-3, **options), rounds=6, accountant="rdp", out="low")
     high = train(crowd, dp_fedavg(clip=1e3, **options), rounds=6, accountant="rdp", out="high")
@@ -215,8 +262,12 @@ def test_quantile_clipping_moves_its_level_towards_the_norms(train: Train, crowd
     assert high.history[-1].clip < 0.8e3
 
 
-def test_a_public_median_costs_nothing_and_is_found_anew_each_round(train: Train, crowd: Federation) -> None:
-    result = train(crowd, dp_fedavg(cohort=10, noise_multiplier=1.0, tau=4, clipping="public-median"), rounds=3)
+def test_a_public_median_costs_nothing_and_is_found_anew_each_round(
+    train: Train, crowd: Federation
+) -> None:
+    result = train(
+        crowd, dp_fedavg(cohort=10, noise_multiplier=1.0, tau=4, clipping="public-median"), rounds=3
+    )
     levels = [row.clip for row in result.history]
     assert len(set(levels)) == 3
     assert all(0 < level < 10 for level in levels)
@@ -247,13 +298,26 @@ def test_batch_norm_is_refused_at_sample_level_with_a_sentence_and_nothing_writt
 
 
 @pytest.mark.parametrize(
-    "algorithm", [fedavg(tau=4), dp_fedavg(noise_multiplier=0.1, tau=4), dp_fedavg(noise_multiplier=5.0, tau=2, clip=10.0)]
+    "algorithm",
+    [
+        fedavg(tau=4),
+        dp_fedavg(noise_multiplier=0.1, tau=4),
+        dp_fedavg(noise_multiplier=5.0, tau=2, clip=10.0),
+    ],
 )
 def test_batch_norm_is_allowed_at_client_level_and_its_variances_stay_positive(
     train: Train, crowd: Federation, algorithm: Algorithm
 ) -> None:
-    result = train(crowd, algorithm, rounds=5, model=Normalised(), accountant="rdp" if algorithm.unit == "client" else None)
-    statistics = {name: buffer for name, buffer in result.module.named_buffers() if "running" in name}
+    result = train(
+        crowd,
+        algorithm,
+        rounds=5,
+        model=Normalised(),
+        accountant="rdp" if algorithm.unit == "client" else None,
+    )
+    statistics = {
+        name: buffer for name, buffer in result.module.named_buffers() if "running" in name
+    }
     fresh = dict(Normalised().named_buffers())
     assert len(statistics) == 4
     for name, buffer in statistics.items():
@@ -266,8 +330,12 @@ def test_batch_norm_is_allowed_at_client_level_and_its_variances_stay_positive(
         assert result.accuracy > 0.5
 
 
-def test_running_statistics_are_the_weighted_mean_of_the_clients(train: Train, federation: Federation) -> None:
-    """One round of one step: each client's running mean is 0.1 of its batch's mean, and the server's is their mean."""
+def test_running_statistics_are_the_weighted_mean_of_the_clients(
+    train: Train, federation: Federation
+) -> None:
+    """One round of one step: each client's running mean is 0.1 of its batch's mean, and the
+    server's is their mean.
+    """
     module = Normalised()
     with torch.no_grad():
         hidden = [module.first[1](federation.client(client)[0].flatten(1)) for client in range(4)]
@@ -286,7 +354,9 @@ OPTIONS = [
 
 
 @pytest.mark.parametrize(("system", "wrong", "right"), OPTIONS)
-def test_an_unknown_option_is_answered_with_the_nearest(system: str, wrong: str, right: str) -> None:
+def test_an_unknown_option_is_answered_with_the_nearest(
+    system: str, wrong: str, right: str
+) -> None:
     with pytest.raises(DpflError, match=f"{wrong!r}; did you mean {right!r}"):
         from_name(system, **{wrong: 1})
 
@@ -307,7 +377,9 @@ def test_an_unknown_system_is_answered_with_the_nearest() -> None:
         ("fedavg-dp", {"clipping": "flatt"}, "flat"),
     ],
 )
-def test_an_unknown_word_is_answered_with_the_nearest(system: str, options: dict[str, Any], nearest: str) -> None:
+def test_an_unknown_word_is_answered_with_the_nearest(
+    system: str, options: dict[str, Any], nearest: str
+) -> None:
     with pytest.raises(DpflError, match=f"did you mean {nearest!r}"):
         from_name(system, **options)
 
@@ -317,7 +389,10 @@ def test_a_name_alone_gives_the_system_with_its_defaults(name: str) -> None:
     algorithm = from_name(name)
     assert algorithm.name == name
     units = dict.fromkeys(("fedavg", "ce-fedavg", "fedprox", "moon", "scaffold"), "none")
-    units |= dict.fromkeys(("dp-fedavg", "dp-fedavg-wav", "ldp-fl", "nbafl", "pe-dpfl", "dp-ftrl", "dyn-dp-fedavg"), "client")
+    units |= dict.fromkeys(
+        ("dp-fedavg", "dp-fedavg-wav", "ldp-fl", "nbafl", "pe-dpfl", "dp-ftrl", "dyn-dp-fedavg"),
+        "client",
+    )
     assert algorithm.unit == units.get(name, "sample")
     assert algorithm.variant == "sound"
 
@@ -326,8 +401,14 @@ def test_a_name_alone_gives_the_system_with_its_defaults(name: str) -> None:
     ("make", "sentence"),
     [
         (lambda: dp_fedavg(noise="clients", noise_multiplier=1.0), "cohort"),
-        (lambda: dp_fedavg(noise="clients", cohort=4, weights="size", noise_multiplier=1.0), "uniform weights"),
-        (lambda: dp_fedavg(noise="clients", cohort=4, clipping="quantile", noise_multiplier=1.0), "server"),
+        (
+            lambda: dp_fedavg(noise="clients", cohort=4, weights="size", noise_multiplier=1.0),
+            "uniform weights",
+        ),
+        (
+            lambda: dp_fedavg(noise="clients", cohort=4, clipping="quantile", noise_multiplier=1.0),
+            "server",
+        ),
         (lambda: fedavg_dp(sampling_rate=0.0), "sampling rate"),
         (lambda: fedavg_dp(clip=0.0), "clip"),
         (lambda: fedavg_dp(noise_multiplier=0.0), "noise multiplier"),
@@ -340,7 +421,9 @@ def test_a_name_alone_gives_the_system_with_its_defaults(name: str) -> None:
         (lambda: pe_dpfl(perturbation=-0.1), "deviation"),
     ],
 )
-def test_parts_that_do_not_fit_together_are_refused_with_a_sentence(make: Callable[[], Algorithm], sentence: str) -> None:
+def test_parts_that_do_not_fit_together_are_refused_with_a_sentence(
+    make: Callable[[], Algorithm], sentence: str
+) -> None:
     with pytest.raises(DpflError, match=sentence):
         make()
 
@@ -367,30 +450,47 @@ def test_a_model_without_a_last_linear_layer_is_refused_before_anything_is_writt
     train: Train, federation: Federation, tmp_path: Path, algorithm: Algorithm
 ) -> None:
     with pytest.raises(DpflError, match=r"end it with nn\.Linear"):
-        train(federation, algorithm, rounds=1, model=nn.Sequential(nn.Flatten(), nn.Linear(784, 10), nn.LogSoftmax(1)))
+        train(
+            federation,
+            algorithm,
+            rounds=1,
+            model=nn.Sequential(nn.Flatten(), nn.Linear(784, 10), nn.LogSoftmax(1)),
+        )
     assert not (tmp_path / "run").exists()
 
 
-def test_training_that_overflows_everywhere_is_an_error_and_not_a_finished_run(train: Train, federation: Federation) -> None:
+def test_training_that_overflows_everywhere_is_an_error_and_not_a_finished_run(
+    train: Train, federation: Federation
+) -> None:
     with pytest.raises(DpflError):
         train(federation, fedavg(tau=3, rate=1e30), rounds=3)
 
 
-def test_a_last_batch_of_one_image_does_not_lose_a_client_with_batch_norm(train: Train, federation: Federation) -> None:
-    """250 images in batches of 83: the fourth batch of an epoch has one image, for which BatchNorm has no variance."""
+def test_a_last_batch_of_one_image_does_not_lose_a_client_with_batch_norm(
+    train: Train, federation: Federation
+) -> None:
+    """250 images in batches of 83: the fourth batch of an epoch has one image, for which BatchNorm
+    has no variance.
+    """
     result = train(federation, fedavg(tau=4, batch_size=83), rounds=2, model=Normalised())
     assert not result.lost
 
 
-def test_ldp_fl_protects_whole_clients_from_their_own_ledgers(train: Train, crowd: Federation) -> None:
-    result = train(crowd, ldp_fl(noise_multiplier=0.02, clip=1.0, tau=8), rounds=6, accountant="rdp")
+def test_ldp_fl_protects_whole_clients_from_their_own_ledgers(
+    train: Train, crowd: Federation
+) -> None:
+    result = train(
+        crowd, ldp_fl(noise_multiplier=0.02, clip=1.0, tau=8), rounds=6, accountant="rdp"
+    )
     assert result.accuracy > 0.3
     statement = result.privacy
     assert statement.unit == "client"
     assert "the server" in statement.adversary
     assert len(statement.per_client) == 20
     assert ledger_of(result, "client-00003") == {dp.GaussianDpEvent(0.02): 6}
-    assert statement.proven == pytest.approx(accountant("rdp").epsilon({dp.GaussianDpEvent(0.02): 6}, 1e-5))
+    assert statement.proven == pytest.approx(
+        accountant("rdp").epsilon({dp.GaussianDpEvent(0.02): 6}, 1e-5)
+    )
 
 
 def test_pe_dpfl_states_what_ldp_fl_states(train: Train, crowd: Federation) -> None:
@@ -403,14 +503,29 @@ def test_pe_dpfl_states_what_ldp_fl_states(train: Train, crowd: Federation) -> N
     assert perturbed.privacy.to_dict() == plain.privacy.to_dict()
 
 
-def test_pe_dpfl_plans_noise_that_stays_inside_epsilon_and_resumes(train: Train, federation: Federation) -> None:
+def test_pe_dpfl_plans_noise_that_stays_inside_epsilon_and_resumes(
+    train: Train, federation: Federation
+) -> None:
     result = train(federation, pe_dpfl(), epsilon=3.0, rounds=3, accountant="rdp")
     assert result.rounds == 3
     assert 2.9 < result.privacy.proven <= 3.0
     with pytest.raises(KeyboardInterrupt):
-        train(federation, pe_dpfl(), epsilon=3.0, rounds=3, accountant="rdp", out="broken", progress=StopsAfter(1))
-    resumed = train(federation, pe_dpfl(), epsilon=3.0, rounds=3, accountant="rdp", out="broken", resume=True)
-    assert (resumed.model_sha256, resumed.privacy.proven) == (result.model_sha256, result.privacy.proven)
+        train(
+            federation,
+            pe_dpfl(),
+            epsilon=3.0,
+            rounds=3,
+            accountant="rdp",
+            out="broken",
+            progress=StopsAfter(1),
+        )
+    resumed = train(
+        federation, pe_dpfl(), epsilon=3.0, rounds=3, accountant="rdp", out="broken", resume=True
+    )
+    assert (resumed.model_sha256, resumed.privacy.proven) == (
+        result.model_sha256,
+        result.privacy.proven,
+    )
 
 
 def test_clients_that_are_drawn_cannot_pay_themselves(train: Train) -> None:
@@ -431,7 +546,9 @@ KEEPING = {
     "dp-scaffold": dp_scaffold(tau=2, noise_multiplier=1.0, rate=0.3),
     "scaffold": scaffold(tau=2, cohort=3),
     "moon": moon(tau=2, cohort=3, mu=5.0),
-    "a contrast and noisy uploads": from_name("custom", where="uploads", objective="contrastive", noise_multiplier=1.0),
+    "a contrast and noisy uploads": from_name(
+        "custom", where="uploads", objective="contrastive", noise_multiplier=1.0
+    ),
 }
 
 
@@ -440,9 +557,14 @@ def test_what_is_kept_for_clients_is_the_same_on_workers_and_after_a_resume(
     train: Train, federation: Federation, algorithm: Algorithm
 ) -> None:
     whole = train(federation, algorithm, rounds=5, accountant="rdp", delta=1e-5)
-    assert train(federation, algorithm, rounds=5, accountant="rdp", out="two", workers=2).model_sha256 == whole.model_sha256
+    assert (
+        train(federation, algorithm, rounds=5, accountant="rdp", out="two", workers=2).model_sha256
+        == whole.model_sha256
+    )
     with pytest.raises(KeyboardInterrupt):
-        train(federation, algorithm, rounds=5, accountant="rdp", out="broken", progress=StopsAfter(2))
+        train(
+            federation, algorithm, rounds=5, accountant="rdp", out="broken", progress=StopsAfter(2)
+        )
     resumed = train(federation, algorithm, rounds=5, accountant="rdp", out="broken", resume=True)
     assert resumed.model_sha256 == whole.model_sha256
 
@@ -455,16 +577,23 @@ def test_controls_need_single_updates_of_plain_sgd() -> None:
         replace(fedavg(optimiser="adam"), controls=True)
 
 
-def test_moon_without_its_term_is_fedavg_and_with_it_is_not(train: Train, federation: Federation) -> None:
+def test_moon_without_its_term_is_fedavg_and_with_it_is_not(
+    train: Train, federation: Federation
+) -> None:
     plain = train(federation, fedavg(tau=4), rounds=4)
     without = train(federation, moon(tau=4, mu=0.0), rounds=4, out="without")
     first = train(federation, moon(tau=4, mu=5.0), rounds=1, out="first")
     with_it = train(federation, moon(tau=4, mu=5.0), rounds=4, out="with")
     assert apart(without, plain) < 1e-5
     assert apart(with_it, plain) > 1e-3
-    assert apart(first, train(federation, fedavg(tau=4), rounds=1, out="one")) < 1e-5, "no last model, no pull"
+    assert apart(first, train(federation, fedavg(tau=4), rounds=1, out="one")) < 1e-5, (
+        "no last model, no pull"
+    )
 
 
 def apart(one: dpfl.Result, other: dpfl.Result) -> float:
-    vectors = [torch.cat([p.detach().flatten() for p in result.module.parameters()]) for result in (one, other)]
+    vectors = [
+        torch.cat([p.detach().flatten() for p in result.module.parameters()])
+        for result in (one, other)
+    ]
     return float((vectors[0] - vectors[1]).abs().max())

@@ -1,4 +1,6 @@
-"""Published systems and their sound variants: both learn inside both budgets and resume; only one proves its epsilon."""
+"""Published systems and their sound variants: both learn inside both budgets and resume; only one
+proves its epsilon.
+"""
 
 import math
 from collections.abc import Callable
@@ -11,7 +13,17 @@ import pytest
 import torch
 
 import dpfl
-from dpfl.algorithms import ALGORITHMS, ali_dpfl, als_dpfl, dp_fedavg_wav, dp_sgd_wav, from_name, hw_dpfl, ldp_fl, options_of
+from dpfl.algorithms import (
+    ALGORITHMS,
+    ali_dpfl,
+    als_dpfl,
+    dp_fedavg_wav,
+    dp_sgd_wav,
+    from_name,
+    hw_dpfl,
+    ldp_fl,
+    options_of,
+)
 from dpfl.client.context import ClientContext
 from dpfl.client.runner import ClientRunner
 from dpfl.client.task import RAW_VALUES, ClientTask
@@ -35,11 +47,19 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "dp-sgd-wav": {"sampling_rate": 0.3, "rate": 1.0, "tau": 3},
     "dp-fedavg-wav": {"tau": 8, "clip": 2.0, "batch_size": 32},
     "dp-fedavg": {"tau": 8, "clip": 2.0, "pilot": 2},
-    "nbafl": {"clip": 6.0, "samples": 250, "clients": 4, "rounds": ROUNDS, "exposures": ROUNDS, "tau": 8},
+    "nbafl": {
+        "clip": 6.0,
+        "samples": 250,
+        "clients": 4,
+        "rounds": ROUNDS,
+        "exposures": ROUNDS,
+        "tau": 8,
+    },
     "dyn-dp-sgd": {"sampling_rate": 0.3, "rate": 1.0, "tau": 2, "phases": 4},
     "dyn-dp-fedavg": {"tau": 8, "phases": 4},
 }
-# The noise that these need for a sensible epsilon lets them learn nothing in eight rounds: only the loop is tested, with less.
+# The noise that these need for a sensible epsilon lets them learn nothing in eight rounds: only the
+# loop is tested, with less.
 HOPELESS = {
     ("dp-sgd-wav", "sound"): 2e-3,
     ("dp-fedavg-wav", "sound"): 1e-3,
@@ -56,7 +76,9 @@ VARIANTS = [(name, variant) for name in OPTIONS for variant in ("sound", "publis
 
 def system(name: str, variant: str) -> dpfl.algorithms.Algorithm:
     noise = HOPELESS.get((name, variant))
-    return from_name(name, variant=variant, **OPTIONS[name] | ({"noise_multiplier": noise} if noise else {}))
+    return from_name(
+        name, variant=variant, **OPTIONS[name] | ({"noise_multiplier": noise} if noise else {})
+    )
 
 
 def crowd_for(name: str, federation: Federation, crowd: Federation) -> Federation:
@@ -68,7 +90,11 @@ def test_a_variant_learns_inside_both_budgets_resumes_and_says_what_is_proven(
     train: Train, federation: Federation, crowd: Federation, name: str, variant: str
 ) -> None:
     made, data = system(name, variant), crowd_for(name, federation, crowd)
-    options = {"rounds": ROUNDS, "accountant": "rdp", "epsilon": None if (name, variant) in HOPELESS else EPSILON}
+    options = {
+        "rounds": ROUNDS,
+        "accountant": "rdp",
+        "epsilon": None if (name, variant) in HOPELESS else EPSILON,
+    }
     result = train(data, made, **options)
     assert result.accuracy > 0.3, "well above the 0.1 of chance"
     assert result.rounds <= ROUNDS
@@ -95,19 +121,29 @@ def test_the_ledger_of_a_published_system_holds_the_truth(
     train: Train, federation: Federation, crowd: Federation, name: str
 ) -> None:
     epsilon = None if (name, "published") in HOPELESS else EPSILON
-    result = train(crowd_for(name, federation, crowd), system(name, "published"), rounds=2, accountant="rdp", epsilon=epsilon)
+    result = train(
+        crowd_for(name, federation, crowd),
+        system(name, "published"),
+        rounds=2,
+        accountant="rdp",
+        epsilon=epsilon,
+    )
     ledger = Ledger.read(next((result.folder / "ledger").glob("*.sqlite")))
     try:
         spent = ledger.spent()
         assert ledger.limit is None
     finally:
         ledger.close()
-    assert accountant("rdp").epsilon(spent, 1e-5) == pytest.approx(max(result.privacy.per_client.values()), rel=0.05)
+    assert accountant("rdp").epsilon(spent, 1e-5) == pytest.approx(
+        max(result.privacy.per_client.values()), rel=0.05
+    )
     assert result.privacy.proven > 100 or result.privacy.proven == math.inf
 
 
 @pytest.mark.parametrize("name", ["ali-dpfl", "als-dpfl"])
-def test_steps_adapt_and_end_with_the_privacy_budget(train: Train, federation: Federation, name: str) -> None:
+def test_steps_adapt_and_end_with_the_privacy_budget(
+    train: Train, federation: Federation, name: str
+) -> None:
     made = from_name(name, sampling_rate=0.2, noise_multiplier=1.5, rate=0.2)
     result = train(federation, made, epsilon=6.0, rounds=6, accountant="rdp")
     taus = [row.steps for row in result.history]
@@ -119,14 +155,18 @@ def test_steps_adapt_and_end_with_the_privacy_budget(train: Train, federation: F
         assert accountant("rdp").epsilon({made.event(0): result.iterations + 1}, 1e-5) > 6.0
 
 
-def test_where_rounds_are_enough_ali_makes_one_step_in_each(train: Train, federation: Federation) -> None:
+def test_where_rounds_are_enough_ali_makes_one_step_in_each(
+    train: Train, federation: Federation
+) -> None:
     made = ali_dpfl(sampling_rate=0.2, noise_multiplier=1.5)
     result = train(federation, made, epsilon=4.0, rounds=100, accountant="rdp")
     assert {row.steps for row in result.history} == {1}
     assert result.stopped_by == "epsilon"
 
 
-def test_a_slope_that_is_paid_for_is_debited_with_the_steps(train: Train, federation: Federation) -> None:
+def test_a_slope_that_is_paid_for_is_debited_with_the_steps(
+    train: Train, federation: Federation
+) -> None:
     made = ali_dpfl(mu="paid", sampling_rate=0.2, noise_multiplier=1.5, rate=0.2)
     result = train(federation, made, epsilon=6.0, rounds=5, accountant="rdp")
     assert max(row.steps for row in result.history) > 1
@@ -140,7 +180,9 @@ def test_estimates_from_public_clients_cost_nothing(train: Train, crowd: Federat
     made = ali_dpfl(mu="public", gamma="public", sampling_rate=0.5, noise_multiplier=2.0, rate=0.2)
     result = train(crowd, made, epsilon=6.0, rounds=3, accountant="rdp")
     assert list(result.privacy.releases.values()) == [result.iterations]
-    assert len(list((result.folder / "ledger").glob("*.sqlite"))) == len(crowd.sizes), "public clients keep no ledger"
+    assert len(list((result.folder / "ledger").glob("*.sqlite"))) == len(crowd.sizes), (
+        "public clients keep no ledger"
+    )
     als = als_dpfl(estimates="public", sampling_rate=0.5, noise_multiplier=2.0, rate=0.2)
     assert train(crowd, als, rounds=2, accountant="rdp", out="als").privacy.proven < math.inf
 
@@ -174,12 +216,20 @@ def said(site: ClientContext, task: ClientTask) -> dict[str, np.ndarray]:
     return dict(reply.raw)
 
 
-@pytest.mark.parametrize("made", [ali_dpfl("published", sampling_rate=1.0), als_dpfl("published", sampling_rate=1.0)])
-def test_raw_values_of_neighbours_differ_and_so_does_their_tau(made: dpfl.algorithms.Algorithm) -> None:
-    task = ClientTask(0, 0, 2, made.local, Release(clip=NoClip()), made.samples, raw=True, raw_values=RAW_VALUES)
+@pytest.mark.parametrize(
+    "made", [ali_dpfl("published", sampling_rate=1.0), als_dpfl("published", sampling_rate=1.0)]
+)
+def test_raw_values_of_neighbours_differ_and_so_does_their_tau(
+    made: dpfl.algorithms.Algorithm,
+) -> None:
+    task = ClientTask(
+        0, 0, 2, made.local, Release(clip=NoClip()), made.samples, raw=True, raw_values=RAW_VALUES
+    )
     one, other = (said(site, task) for site in neighbours())
     again = said(neighbours()[0], task)
-    assert all(np.array_equal(one[name], again[name]) for name in one), "no noise: the same data say the same"
+    assert all(np.array_equal(one[name], again[name]) for name in one), (
+        "no noise: the same data say the same"
+    )
     assert one["gradients"] != other["gradients"]
     assert not np.array_equal(one["gradient"], other["gradient"])
 
@@ -188,15 +238,26 @@ def test_one_sample_moves_a_slope_by_twice_its_clip_at_most_and_its_noise_is_for
     """A gradient in a slope may be ten times as long as in a step."""
     made = ali_dpfl(mu="paid", sampling_rate=1.0, noise_multiplier=1.0, clip=0.1, rate=5.0)
     bare = replace(made.samples, noise=None)
-    slopes = [float(said(site, ClientTask(0, 0, 2, made.local, Release(), bare, slope=True))["slope"]) for site in neighbours()]
+    slopes = [
+        float(said(site, ClientTask(0, 0, 2, made.local, Release(), bare, slope=True))["slope"])
+        for site in neighbours()
+    ]
     assert 0 < abs(slopes[0] - slopes[1]) <= 2 * 10 * 0.1
     node = ClientRunner(neighbours()[0])
-    vector, still = node.model.read(), replace(made.local, optimiser=replace(made.local.optimiser, rate=1e-12))
+    vector, still = (
+        node.model.read(),
+        replace(made.local, optimiser=replace(made.local.optimiser, rate=1e-12)),
+    )
     asked = ClientTask(0, 0, 1, still, Release(), made.samples, slope=True)
     with one_thread():
-        draws = [float(node.work(replace(asked, round=round), vector).raw["slope"]) for round in range(200)]
+        draws = [
+            float(node.work(replace(asked, round=round), vector).raw["slope"])
+            for round in range(200)
+        ]
     node.close()
-    assert np.std(draws) == pytest.approx(2 * 10 * 0.1, rel=0.15), "a model that stays where it is has no slope but its noise"
+    assert np.std(draws) == pytest.approx(2 * 10 * 0.1, rel=0.15), (
+        "a model that stays where it is has no slope but its noise"
+    )
 
 
 def test_an_exact_histogram_tells_neighbours_apart_and_a_noisy_one_does_not() -> None:
@@ -225,7 +286,9 @@ def test_hw_adds_the_noise_of_theorem_1_on_the_sensitivity_of_lemma_2() -> None:
     assert made.claim.epsilon(made.stated(100, 0), 1e-5) == pytest.approx(7.06, abs=0.005)
 
 
-def test_hw_pays_for_its_histogram_before_the_first_round(train: Train, federation: Federation) -> None:
+def test_hw_pays_for_its_histogram_before_the_first_round(
+    train: Train, federation: Federation
+) -> None:
     made = hw_dpfl(batch_size=100, rate=0.5)
     result = train(federation, made, epsilon=3.0, rounds=3)
     counts = result.privacy.releases
@@ -234,10 +297,19 @@ def test_hw_pays_for_its_histogram_before_the_first_round(train: Train, federati
     assert 2.99 < result.privacy.proven <= 3.0
 
 
-def test_the_epsilon_shown_during_a_run_counts_the_histogram(train: Train, federation: Federation) -> None:
-    result = train(federation, hw_dpfl(batch_size=100, rate=0.5, noise_multiplier=4.0, histogram_noise=3.0), rounds=3)
+def test_the_epsilon_shown_during_a_run_counts_the_histogram(
+    train: Train, federation: Federation
+) -> None:
+    result = train(
+        federation,
+        hw_dpfl(batch_size=100, rate=0.5, noise_multiplier=4.0, histogram_noise=3.0),
+        rounds=3,
+    )
     shown = [row.epsilon for row in result.history]
-    truth = [accountant("pld").epsilon({dp.GaussianDpEvent(3.0): 1, dp.GaussianDpEvent(4.0): made}, 1e-5) for made in (1, 2, 3)]
+    truth = [
+        accountant("pld").epsilon({dp.GaussianDpEvent(3.0): 1, dp.GaussianDpEvent(4.0): made}, 1e-5)
+        for made in (1, 2, 3)
+    ]
     assert all(upper >= epsilon - 1e-6 for upper, epsilon in zip(shown, truth, strict=True))
 
 
@@ -245,11 +317,15 @@ def test_the_epsilon_shown_during_a_run_counts_the_histogram(train: Train, feder
 
 
 def opposites(copies: int) -> tuple[ClientContext, ClientContext]:
-    """One image twice, once of either class: at zero weights its gradients are each other's negative."""
+    """One image twice, once of either class: at zero weights its gradients are each other's
+    negative.
+    """
     x = torch.full((2, 1, 28, 28), 5.0)
     rows = torch.zeros(copies, dtype=torch.int64)
     sites = [
-        ClientContext("run", Zeros(), MultiClass(2), x, torch.tensor([0, 1]), (held,), (copies,), Keyed(0))
+        ClientContext(
+            "run", Zeros(), MultiClass(2), x, torch.tensor([0, 1]), (held,), (copies,), Keyed(0)
+        )
         for held in (rows, torch.cat([rows[:-1], torch.tensor([1])]))
     ]
     return sites[0], sites[1]
@@ -265,20 +341,27 @@ class Zeros:
         return torch.nn.Sequential(torch.nn.Flatten(), layer)
 
 
-def moved(made: dpfl.algorithms.Algorithm, sites: tuple[ClientContext, ClientContext], steps: int) -> float:
+def moved(
+    made: dpfl.algorithms.Algorithm, sites: tuple[ClientContext, ClientContext], steps: int
+) -> float:
     """Between the uploads of two neighbours, before their noise."""
     updates = []
     for site in sites:
         node = ClientRunner(site)
         bare = replace(made.updates, noise=None)
-        reply = node.work(ClientTask(0, 0, steps, made.local, Release(), made.samples, update=bare), node.model.read())
+        reply = node.work(
+            ClientTask(0, 0, steps, made.local, Release(), made.samples, update=bare),
+            node.model.read(),
+        )
         updates.append(reply.update)
         node.close()
     return float((updates[0] - updates[1]).norm())
 
 
 @pytest.mark.parametrize("batch_size", [1, 10])
-def test_one_step_of_hw_moves_as_far_as_stated_when_a_sample_is_replaced_and_no_further(batch_size: int) -> None:
+def test_one_step_of_hw_moves_as_far_as_stated_when_a_sample_is_replaced_and_no_further(
+    batch_size: int,
+) -> None:
     made = hw_dpfl(batch_size=batch_size, rate=0.5, noise_multiplier=1.0)
     distance = moved(made, opposites(batch_size), steps=1)
     assert 0.99 * made.updates.sensitivity_bound < distance <= made.updates.sensitivity_bound
@@ -295,27 +378,42 @@ def test_two_clients_of_ldp_fl_can_be_as_far_apart_as_stated_and_no_further() ->
     assert 0.99 * made.updates.sensitivity_bound < distance <= made.updates.sensitivity_bound
 
 
-@pytest.mark.parametrize("made", [hw_dpfl(batch_size=5, noise_multiplier=0.7), ldp_fl(clip=0.3, noise_multiplier=2.5)])
-def test_the_noise_of_an_upload_is_its_multiplier_times_how_far_a_unit_moves_it(made: dpfl.algorithms.Algorithm) -> None:
+@pytest.mark.parametrize(
+    "made", [hw_dpfl(batch_size=5, noise_multiplier=0.7), ldp_fl(clip=0.3, noise_multiplier=2.5)]
+)
+def test_the_noise_of_an_upload_is_its_multiplier_times_how_far_a_unit_moves_it(
+    made: dpfl.algorithms.Algorithm,
+) -> None:
     site = opposites(5)[0]
     node = ClientRunner(site)
-    vector, task = node.model.read(), ClientTask(0, 0, 1, made.local, Release(), made.samples, update=made.updates)
+    vector, task = (
+        node.model.read(),
+        ClientTask(0, 0, 1, made.local, Release(), made.samples, update=made.updates),
+    )
     bare = node.work(replace(task, update=replace(made.updates, noise=None)), vector).update
-    draws = torch.stack([node.work(replace(task, round=round), vector).update for round in range(40)])
+    draws = torch.stack(
+        [node.work(replace(task, round=round), vector).update for round in range(40)]
+    )
     node.close()
     deviation = float((draws - bare).std())
-    assert deviation == pytest.approx(made.updates.multiplier * made.updates.sensitivity_bound, rel=0.02)
+    assert deviation == pytest.approx(
+        made.updates.multiplier * made.updates.sensitivity_bound, rel=0.02
+    )
 
 
 @pytest.mark.parametrize("build", [dp_sgd_wav, dp_fedavg_wav])
 def test_the_published_wavelet_systems_have_far_less_noise_than_they_state(
     build: Callable[..., dpfl.algorithms.Algorithm],
 ) -> None:
-    made = build("published", noise_multiplier=1.0, clipping="flat" if build is dp_sgd_wav else "updates")
+    made = build(
+        "published", noise_multiplier=1.0, clipping="flat" if build is dp_sgd_wav else "updates"
+    )
     model = dpfl.models.FlatModel(MODEL.build((1, 28, 28), 10, seed=0))
     fitted = made.for_model(model.layout)
     size = 2 ** math.ceil(math.log2(model.layout.size))
-    assert fitted.release.multiplier == pytest.approx(1 / size if made.scale == "step" else 1 / math.sqrt(size))
+    assert fitted.release.multiplier == pytest.approx(
+        1 / size if made.scale == "step" else 1 / math.sqrt(size)
+    )
     assert fitted.release.stated_event(20) != fitted.release.event(20)
 
 

@@ -9,9 +9,13 @@ def variants(name: str) -> tuple[str, ...]:
 
 
 def system(name: str, variant: str) -> Algorithm:
-    return ready(from_name(name, variant=variant) if "variant" in options_of(name) else from_name(name))
+    return ready(
+        from_name(name, variant=variant) if "variant" in options_of(name) else from_name(name)
+    )
 
 
 SYSTEMS = [(name, variant) for name in ALGORITHMS for variant in variants(name)]
-PRIVATE = [(name, variant) for name, variant in SYSTEMS if system(name, variant).release is not None]
+PRIVATE = [
+    (name, variant) for name, variant in SYSTEMS if system(name, variant).release is not None
+]
 SOUND = [name for name, variant in PRIVATE if variant == "sound"]

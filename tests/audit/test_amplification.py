@@ -1,4 +1,6 @@
-"""A model that amplifies the last bit finds batches that change a unit's result, and finds none in our clipped sums."""
+"""A model that amplifies the last bit finds batches that change a unit's result, and finds none in
+our clipped sums.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,13 @@ import torch
 from torch import Tensor
 
 from dpfl.audit.amplification.amplifiers import Amplifier, backward, convolution, linear, mlp
-from dpfl.audit.amplification.search import AmplificationTrial, Sums, amplified_movement, dependent_units, furthest_movement
+from dpfl.audit.amplification.search import (
+    AmplificationTrial,
+    Sums,
+    amplified_movement,
+    dependent_units,
+    furthest_movement,
+)
 from dpfl.engines import one_thread
 from dpfl.gradients.clipped import ClippedGradients
 from dpfl.models import FlatModel
@@ -49,7 +57,9 @@ def clipped_sum(amplifier: Amplifier) -> Sums:
 
 
 def softmax_regression(amplifier: Amplifier, order: Callable[[int, int], bool]) -> Sums:
-    """Written out row by row: products are added in reversed order where `order` says so, of (batch size, row)."""
+    """Written out row by row: products are added in reversed order where `order` says so, of (batch
+    size, row).
+    """
     layer = amplifier.module[0]
     assert isinstance(layer, torch.nn.Linear)
 
@@ -58,7 +68,9 @@ def softmax_regression(amplifier: Amplifier, order: Callable[[int, int], bool]) 
         if reverse:
             products = products.flip(1)
         terms = torch.cat([layer.bias.detach()[:, None], products], 1).numpy()
-        scores = torch.from_numpy(terms.cumsum(1)[:, -1])  # one float32 after the other, which torch does in float64
+        scores = torch.from_numpy(
+            terms.cumsum(1)[:, -1]
+        )  # one float32 after the other, which torch does in float64
         slopes = scores.softmax(0) - torch.nn.functional.one_hot(label, len(scores))
         written = torch.cat([torch.outer(slopes, row).flatten(), slopes]).double()
         loss = torch.nn.functional.cross_entropy(scores[None], label[None])
@@ -66,14 +78,21 @@ def softmax_regression(amplifier: Amplifier, order: Callable[[int, int], bool]) 
 
     def play(x: Tensor, y: Tensor, whose: Tensor | None) -> AmplificationTrial:
         assert whose is None
-        found = [gradient(row, label, order(len(x), place)) for place, (row, label) in enumerate(zip(x, y, strict=True))]
-        return AmplificationTrial(torch.stack([one for one, _ in found]).sum(0), torch.stack([loss for _, loss in found]))
+        found = [
+            gradient(row, label, order(len(x), place))
+            for place, (row, label) in enumerate(zip(x, y, strict=True))
+        ]
+        return AmplificationTrial(
+            torch.stack([one for one, _ in found]).sum(0), torch.stack([loss for _, loss in found])
+        )
 
     return play
 
 
 def two_layers(amplifier: Amplifier, order: Callable[[int, int], bool]) -> Sums:
-    """A model of two layers row by row: the slopes of hidden units are added in reversed order where `order` says so."""
+    """A model of two layers row by row: the slopes of hidden units are added in reversed order
+    where `order` says so.
+    """
     first, _, head = amplifier.module
 
     @torch.no_grad()
@@ -82,13 +101,17 @@ def two_layers(amplifier: Amplifier, order: Callable[[int, int], bool]) -> Sums:
         wrong = (head.weight.double() @ hidden + head.bias).softmax(0).float()
         wrong[1] -= 1
         products = (head.weight * wrong[:, None]).numpy()
-        slopes = torch.from_numpy((products[::-1] if reverse else products).cumsum(0)[-1]) * (hidden > 0)
+        slopes = torch.from_numpy((products[::-1] if reverse else products).cumsum(0)[-1]) * (
+            hidden > 0
+        )
         parts = torch.outer(slopes, row), slopes, torch.outer(wrong, hidden.float()), wrong
         written = torch.cat([part.flatten() for part in parts]).double()
         return written / max(1.0, float(written.norm()))
 
     def play(x: Tensor, y: Tensor, whose: Tensor | None) -> AmplificationTrial:
-        total = torch.stack([gradient(row, order(len(x), place)) for place, row in enumerate(x)]).sum(0)
+        total = torch.stack(
+            [gradient(row, order(len(x), place)) for place, row in enumerate(x)]
+        ).sum(0)
         return AmplificationTrial(total, torch.zeros(len(x)))
 
     return play
@@ -96,7 +119,9 @@ def two_layers(amplifier: Amplifier, order: Callable[[int, int], bool]) -> Sums:
 
 def test_the_game_finds_an_order_of_addition_that_follows_the_size_of_the_batch() -> None:
     amplifier = linear(31, 3)
-    found = furthest_movement(softmax_regression(amplifier, lambda size, _: size % 2 == 0), amplifier, sizes=(4, 9))
+    found = furthest_movement(
+        softmax_regression(amplifier, lambda size, _: size % 2 == 0), amplifier, sizes=(4, 9)
+    )
     assert found.others == 9
     assert found.moved > 8
     assert found.opened >= 7
@@ -105,7 +130,9 @@ def test_the_game_finds_an_order_of_addition_that_follows_the_size_of_the_batch(
 def test_the_game_finds_an_order_of_addition_that_follows_the_place_of_a_row() -> None:
     amplifier = linear(31, 3)
     play = softmax_regression(amplifier, lambda _, place: place % 4 == 0)
-    assert dependent_units(play, amplifier, sizes=(9,)).keys() == {(9, 0)}  # a row at the end moves no other
+    assert dependent_units(play, amplifier, sizes=(9,)).keys() == {
+        (9, 0)
+    }  # a row at the end moves no other
     assert amplified_movement(play, amplifier, 9).moved > 4  # rows 0, 3, 4, 7 and 8 change theirs
 
 
@@ -140,15 +167,26 @@ with one_thread():
         found = [] if amplifier.markers else [dependent_units(play, amplifier, rows=rows) for rows in (1, 3)]
         far[name] = sum(map(len, found)), furthest_movement(play, amplifier, sizes=(3,), tries=10).moved
 print(json.dumps(far))
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.parametrize("instructions", ["AVX2", "SSE4_2"])
-def test_no_result_depends_on_the_batch_with_the_kernels_of_other_processors(instructions: str) -> None:
-    """MKL and oneDNN choose kernels by the processor; on request they take those of an older one."""
-    kernels = {"MKL_ENABLE_INSTRUCTIONS": instructions, "ONEDNN_MAX_CPU_ISA": "AVX2" if instructions == "AVX2" else "SSE41"}
+def test_no_result_depends_on_the_batch_with_the_kernels_of_other_processors(
+    instructions: str,
+) -> None:
+    """MKL and oneDNN choose kernels by the processor; on request they take those of an older
+    one.
+    """
+    kernels = {
+        "MKL_ENABLE_INSTRUCTIONS": instructions,
+        "ONEDNN_MAX_CPU_ISA": "AVX2" if instructions == "AVX2" else "SSE41",
+    }
     run = subprocess.run(
-        [sys.executable, "-c", OTHER_KERNELS], env={**os.environ, **kernels}, capture_output=True, text=True, check=False
+        [sys.executable, "-c", OTHER_KERNELS],
+        env={**os.environ, **kernels},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert run.returncode == 0, run.stderr[-600:]
     found = json.loads(run.stdout)
@@ -157,13 +195,18 @@ def test_no_result_depends_on_the_batch_with_the_kernels_of_other_processors(ins
 
 
 def test_the_sign_of_a_slope_moves_a_sum_by_two_clip_norms() -> None:
-    """The slope of a row that comes first is added in another order than that of the same row elsewhere."""
+    """The slope of a row that comes first is added in another order than that of the same row
+    elsewhere.
+    """
     amplifier = backward(8, 16, 10)
     play = two_layers(amplifier, lambda _, place: place == 0)
     found = amplified_movement(play, amplifier, 4)
     assert found.opened == 1
     assert 2.9 < found.moved < 3.01
-    assert amplified_movement(two_layers(amplifier, lambda *_: False), amplifier, 4, tries=10).moved <= ROUNDING
+    assert (
+        amplified_movement(two_layers(amplifier, lambda *_: False), amplifier, 4, tries=10).moved
+        <= ROUNDING
+    )
 
 
 def test_what_was_played_can_be_played_again() -> None:
@@ -171,6 +214,9 @@ def test_what_was_played_can_be_played_again() -> None:
     play = softmax_regression(amplifier, lambda size, _: size % 2 == 0)
     found = amplified_movement(play, amplifier, 5, place=2)
     labels = torch.ones(6, dtype=torch.int64)
-    sums = [play(units.flatten(0, 1), labels[: len(units)], None).total for units in (found.units, found.together)]
+    sums = [
+        play(units.flatten(0, 1), labels[: len(units)], None).total
+        for units in (found.units, found.together)
+    ]
     assert float((sums[1] - sums[0]).norm()) == pytest.approx(found.moved)
     assert torch.equal(found.together[2:3], found.one)

@@ -1,4 +1,6 @@
-"""Membership inference and gradient inversion: they work where nothing protects, and not against noise."""
+"""Membership inference and gradient inversion: they work where nothing protects, and not against
+noise.
+"""
 
 import math
 from pathlib import Path
@@ -10,7 +12,14 @@ import torch
 from dpfl.algorithms import fedavg, fedavg_dp, hw_dpfl, ldp_fl
 from dpfl.audit.attacks.attacks import membership
 from dpfl.audit.attacks.inversion import invert
-from dpfl.audit.attacks.membership import RATES, ceiling, confidences, likelihood_ratio, loss_threshold, roc
+from dpfl.audit.attacks.membership import (
+    RATES,
+    ceiling,
+    confidences,
+    likelihood_ratio,
+    loss_threshold,
+    roc,
+)
 from dpfl.engines import one_thread
 from dpfl.views.inversion_figure import draw
 
@@ -37,7 +46,9 @@ def test_a_rate_above_its_ceiling_says_what_that_means() -> None:
     assert "above" not in below.text
     few = roc("attack", np.array([3.0, *np.zeros(99)]), np.zeros(100), 1.0, 1e-5)
     assert few.rates[0.001] > few.ceilings[0.001]
-    assert few.text.endswith("above the ceiling, as chance allows with 100 members and 100 others: this refutes nothing")
+    assert few.text.endswith(
+        "above the ceiling, as chance allows with 100 members and 100 others: this refutes nothing"
+    )
     other = roc("attack", rng.standard_normal(1000) + 5, rng.standard_normal(1000), 1.0, 1e-5)
     assert other.beyond == RATES
     assert "or the epsilon does not hold" in other.text
@@ -59,7 +70,9 @@ def test_both_attacks_find_the_members_of_an_overfitted_model() -> None:
     x, y = torch.randn(600, 20, generator=rng), torch.randint(0, 5, (600,), generator=rng)
     parts = [(x[start : start + 100], y[start : start + 100]) for start in range(0, 600, 100)]
     with one_thread(), torch.random.fork_rng():
-        target, *shadows = (overfitted(*part, seed) for seed, part in enumerate((parts[0], *parts[2:])))
+        target, *shadows = (
+            overfitted(*part, seed) for seed, part in enumerate((parts[0], *parts[2:]))
+        )
     for found in (
         loss_threshold(target, parts[0], parts[1], 1.0, 1e-5),
         likelihood_ratio(target, shadows, parts[0], parts[1], 1.0, 1e-5),
@@ -74,7 +87,10 @@ def test_a_private_model_stays_below_the_ceiling() -> None:
         assert found.rates[0.1] <= found.ceilings[0.1] + slack
 
 
-@pytest.mark.parametrize("made", [fedavg_dp(noise_multiplier=1.0), ldp_fl(noise_multiplier=1.0), hw_dpfl(noise_multiplier=1.0)])
+@pytest.mark.parametrize(
+    "made",
+    [fedavg_dp(noise_multiplier=1.0), ldp_fl(noise_multiplier=1.0), hw_dpfl(noise_multiplier=1.0)],
+)
 def test_an_image_is_read_off_a_bare_update_and_not_off_a_release(made, tmp_path: Path) -> None:
     rebuilt = invert(made)
     without, released = rebuilt.likeness

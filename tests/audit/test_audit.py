@@ -25,10 +25,22 @@ def test_the_worst_verdict_decides_and_its_figures_stand_at_the_top() -> None:
     def finding(game: str, word: str, measured: float | None) -> AuditFinding:
         return AuditFinding(game, "one release", 1.0, 2.0, measured, 0.95, word, "how")
 
-    findings = (finding("a", "consistent", 0.5), finding("b", "refuted", 1.2), finding("c", "refuted", 1.5))
-    report = AuditReport("x", "published", "sample", 1e-5, 0.95, 1.0, (*findings, finding("d", "not testable", None)))
+    findings = (
+        finding("a", "consistent", 0.5),
+        finding("b", "refuted", 1.2),
+        finding("c", "refuted", 1.5),
+    )
+    report = AuditReport(
+        "x", "published", "sample", 1e-5, 0.95, 1.0, (*findings, finding("d", "not testable", None))
+    )
     told = report.to_dict()
-    assert (told["verdict"], told["game"], told["measured"], told["claimed"], told["proven"]) == ("refuted", "c", 1.5, 1.0, 2.0)
+    assert (told["verdict"], told["game"], told["measured"], told["claimed"], told["proven"]) == (
+        "refuted",
+        "c",
+        1.5,
+        1.0,
+        2.0,
+    )
     assert [game["game"] for game in told["games"]] == ["a", "b", "c", "d"]
 
 
@@ -48,7 +60,9 @@ def test_a_leak_refutes_whatever_the_figures(build) -> None:
 
 def test_the_bounds_of_an_audit_share_what_may_go_wrong() -> None:
     games = ["one release", "leaks", "whole run", "one run"]
-    findings = audit(fedavg_dp(noise_multiplier=1.0), trials=200, runs=100, rounds=1, canaries=100, games=games).findings
+    findings = audit(
+        fedavg_dp(noise_multiplier=1.0), trials=200, runs=100, rounds=1, canaries=100, games=games
+    ).findings
     each = pytest.approx(1 - 0.05 / 3)
     assert [finding.confidence for finding in findings] == [each, 1.0, each, each]
 
@@ -71,7 +85,12 @@ class Elsewhere(SGD):
 def test_where_most_games_cannot_be_played_not_enough_was_tested() -> None:
     """Fault: four games of fourteen were enough for "consistent"."""
     plain = fedavg_dp(noise_multiplier=1.0)
-    report = audit(replace(plain, local=replace(plain.local, optimiser=Elsewhere(0.1))), trials=100, runs=100, canaries=100)
+    report = audit(
+        replace(plain, local=replace(plain.local, optimiser=Elsewhere(0.1))),
+        trials=100,
+        runs=100,
+        canaries=100,
+    )
     assert report.finding("one release").verdict == "consistent"
     assert report.verdict == "not enough was tested"
     told = report.to_dict()
@@ -82,7 +101,10 @@ def test_where_most_games_cannot_be_played_not_enough_was_tested() -> None:
 
 
 def found_in(word: str, *games: str) -> list[AuditFinding]:
-    return [AuditFinding(game, "", None, None, 0.5 if word == "consistent" else None, None, word, "how") for game in games]
+    return [
+        AuditFinding(game, "", None, None, 0.5 if word == "consistent" else None, None, word, "how")
+        for game in games
+    ]
 
 
 CORE = ("one release", "books", "noise", "movement")
@@ -92,44 +114,77 @@ CORE = ("one release", "books", "noise", "movement")
     ("findings", "word"),
     [
         (found_in("consistent", *CORE), "consistent"),
-        (found_in("consistent", *CORE) + found_in("not testable", "leaks", "batches", "whole run"), "consistent"),
-        (found_in("consistent", *CORE) + found_in("not testable", "leaks", "a", "b", "c"), "not enough was tested"),
-        (found_in("consistent", *CORE) + found_in("does not apply", "leaks", "a", "b", "c"), "consistent"),
-        (found_in("consistent", *CORE[1:], "leaks", "a") + found_in("not testable", CORE[0]), "not enough was tested"),
+        (
+            found_in("consistent", *CORE)
+            + found_in("not testable", "leaks", "batches", "whole run"),
+            "consistent",
+        ),
+        (
+            found_in("consistent", *CORE) + found_in("not testable", "leaks", "a", "b", "c"),
+            "not enough was tested",
+        ),
+        (
+            found_in("consistent", *CORE) + found_in("does not apply", "leaks", "a", "b", "c"),
+            "consistent",
+        ),
+        (
+            found_in("consistent", *CORE[1:], "leaks", "a") + found_in("not testable", CORE[0]),
+            "not enough was tested",
+        ),
         (found_in("consistent", "leaks"), "consistent"),
-        (found_in("consistent", "leaks") + found_in("not testable", "membership", "inversion", "canary clients"), "consistent"),
+        (
+            found_in("consistent", "leaks")
+            + found_in("not testable", "membership", "inversion", "canary clients"),
+            "consistent",
+        ),
         (found_in("not testable", "leaks"), "not enough was tested"),
         (found_in("does not apply", "masks"), "not enough was tested"),
         (found_in("estimate", "membership"), "estimate"),
-        (found_in("estimate", "membership") + found_in("not testable", "leaks"), "not enough was tested"),
+        (
+            found_in("estimate", "membership") + found_in("not testable", "leaks"),
+            "not enough was tested",
+        ),
         (found_in("not testable", "membership"), "not enough was tested"),
         (found_in("broken", "leaks") + found_in("not testable", *CORE), "broken"),
         (found_in("refuted", "leaks") + found_in("not testable", *CORE), "refuted"),
     ],
 )
 def test_a_verdict_needs_enough_games(findings: list[AuditFinding], word: str) -> None:
-    """Those that every noisy system has, and more than half of those that apply to it; a fault needs no company."""
+    """Those that every noisy system has, and more than half of those that apply to it; a fault
+    needs no company.
+    """
     assert AuditReport("x", "sound", "sample", 1e-5, 0.95, 1.0, findings).verdict == word
 
 
 def test_the_report_names_what_was_played_and_what_was_not_asked_for() -> None:
     report = audit(dp_fedavg(noise_multiplier=1.0), trials=200, games=["one release", "survey"])
     told = report.to_dict()
-    assert (told["verdict"], told["played"], told["does_not_apply"]) == ("consistent", ["one release"], ["survey"])
+    assert (told["verdict"], told["played"], told["does_not_apply"]) == (
+        "consistent",
+        ["one release"],
+        ["survey"],
+    )
     assert "books" in told["not_asked_for"]
     assert set(GAMES) == {"one release", "survey", *told["not_asked_for"]}
     assert "played: one release" in report.coverage
 
 
 def test_cohorts_of_a_fixed_size_are_audited_for_one_client_replaced() -> None:
-    report = audit(dp_fedavg(cohort=4, sampling="fixed-size", noise_multiplier=1.0), trials=2000, games=["one release"])
+    report = audit(
+        dp_fedavg(cohort=4, sampling="fixed-size", noise_multiplier=1.0),
+        trials=2000,
+        games=["one release"],
+    )
     assert report.verdict == "consistent"
     assert report.findings[0].measured > 1.0
 
 
 def test_the_same_seed_gives_the_same_audit() -> None:
     one, again, other = (
-        audit(dp_fedavg(noise_multiplier=1.0), trials=500, games=["one release"], seed=seed).to_dict() for seed in (0, 0, 1)
+        audit(
+            dp_fedavg(noise_multiplier=1.0), trials=500, games=["one release"], seed=seed
+        ).to_dict()
+        for seed in (0, 0, 1)
     )
     assert one == again
     assert one != other
@@ -149,4 +204,7 @@ def test_an_own_algorithm_is_audited_like_any_other() -> None:
     assert audit(own, trials=2000, games=["one release"]).verdict == "refuted"
     plain = fedavg_dp(noise_multiplier=1.0)
     drawn = replace(plain, samples=replace(plain.samples, sampling=FixedSize(4)))
-    assert audit(drawn, trials=1000, runs=100, rounds=2, games=["one release", "whole run"]).verdict == "consistent"
+    assert (
+        audit(drawn, trials=1000, runs=100, rounds=2, games=["one release", "whole run"]).verdict
+        == "consistent"
+    )

@@ -1,4 +1,6 @@
-"""Tests of chance: fair draws stay far from the threshold, and what is not fair is far beyond it."""
+"""Tests of chance: fair draws stay far from the threshold, and what is not fair is far beyond
+it.
+"""
 
 import numpy as np
 import pytest
@@ -22,7 +24,11 @@ def table(sampling: Sampling, units: int, rng: np.random.Generator, draws: int =
 @pytest.mark.parametrize(("rate", "units"), [(0.015, 800), (0.05, 240), (0.3, 60), (0.9, 60)])
 def test_fair_coins_are_taken_for_fair(rate: float, units: int) -> None:
     rng = np.random.default_rng(0)
-    scores = [score for _ in range(200) for score in fairness(table(Poisson(rate), units, rng), rate, fixed=False).values()]
+    scores = [
+        score
+        for _ in range(200)
+        for score in fairness(table(Poisson(rate), units, rng), rate, fixed=False).values()
+    ]
     assert max(map(abs, scores)) < 5
     assert np.mean(np.square(scores)) == pytest.approx(1, abs=0.25)
 
@@ -37,7 +43,9 @@ def test_draws_of_one_size_are_fair_as_such_and_not_as_coins() -> None:
 
 def test_scores_are_standard_normal_and_certain_things_are_certain() -> None:
     rng = np.random.default_rng(0)
-    scores = [squares_score(float(np.square(rng.standard_normal(500)).sum()), 500) for _ in range(2000)]
+    scores = [
+        squares_score(float(np.square(rng.standard_normal(500)).sum()), 500) for _ in range(2000)
+    ]
     assert np.std(scores) == pytest.approx(1, abs=0.05)
     assert count_score(3, 3, 0) == 0
     assert count_score(4, 3, 0) == np.inf
@@ -54,7 +62,10 @@ def test_a_stretch_of_noise_that_comes_again_is_found_at_any_shift_and_with_any_
     assert largest_correlation(one, one) > TOO_FAR
 
 
-@pytest.mark.parametrize("name", ["dp-sgd-wav", "dp-fedavg-wav", "dp-ftrl", "dyn-dp-fedavg", "adap-dp-fl", "nbafl", "auto"])
+@pytest.mark.parametrize(
+    "name",
+    ["dp-sgd-wav", "dp-fedavg-wav", "dp-ftrl", "dyn-dp-fedavg", "adap-dp-fl", "nbafl", "auto"],
+)
 def test_a_sound_system_has_the_noise_that_it_states_for_what_a_unit_moves(name: str) -> None:
     assert noises(system(name, "sound")).faults == ()
     assert movement(system(name, "sound")).faults == ()

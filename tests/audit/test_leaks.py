@@ -1,8 +1,20 @@
-"""Neighbours whose noisy values are the same: what published systems show besides, and that sound ones show nothing."""
+"""Neighbours whose noisy values are the same: what published systems show besides, and that sound
+ones show nothing.
+"""
 
 import pytest
 
-from dpfl.algorithms import ali_dpfl, als_dpfl, auto, custom, dp_fedavg, dp_fedavg_wav, dp_sgd_wav, hw_dpfl, ldp_fl
+from dpfl.algorithms import (
+    ali_dpfl,
+    als_dpfl,
+    auto,
+    custom,
+    dp_fedavg,
+    dp_fedavg_wav,
+    dp_sgd_wav,
+    hw_dpfl,
+    ldp_fl,
+)
 from dpfl.audit import leaks
 from dpfl.audit.games import AuditSettings, play_leaks
 from dpfl.client.runner import ClientRunner
@@ -33,13 +45,20 @@ def test_ali_as_published_shows_mu_tau_and_the_sizes_of_batches() -> None:
 
 
 def test_the_code_of_ali_shows_losses_and_steps_and_no_sizes_of_batches() -> None:
-    """What it takes for a slope is made of noisy steps, which are paid for; its Gamma is made of losses."""
+    """What it takes for a slope is made of noisy steps, which are paid for; its Gamma is made of
+    losses.
+    """
     made = ali_dpfl("published", reading="code")
     found = {leak.what for leak in leaks(made, rounds=6) or []}
     assert {"memory: gamma", "raw of client 0: last_losses"} <= found
     assert "update of client 0" not in found, "its divisor is fixed"
-    assert not {"memory: mu", "raw of client 0: last_step"} & found, "a noisy step tells no more than it is paid for"
-    assert [leak.split(",")[0] for leak in made.leaks] == ["how long the last step of every client was", "losses without noise"]
+    assert not {"memory: mu", "raw of client 0: last_step"} & found, (
+        "a noisy step tells no more than it is paid for"
+    )
+    assert [leak.split(",")[0] for leak in made.leaks] == [
+        "how long the last step of every client was",
+        "losses without noise",
+    ]
 
 
 def test_als_as_published_shows_its_estimates_and_tau() -> None:
@@ -68,7 +87,15 @@ def test_hw_as_published_shows_the_histogram_and_the_weights() -> None:
         dp_sgd_wav(cohort=3, noise_multiplier=1.0),
     ],
     ids=[
-        *("quantile", "public median", "shared", "trusted survey", "paid slope", "survey and ali", "controls"),
+        *(
+            "quantile",
+            "public median",
+            "shared",
+            "trusted survey",
+            "paid slope",
+            "survey and ali",
+            "controls",
+        ),
         *("public clip of samples", "public clip of coefficients", "clients drawn"),
     ],
 )
@@ -76,7 +103,9 @@ def test_own_systems_of_sound_parts_show_nothing(made: Algorithm) -> None:
     assert leaks(made) == []
 
 
-def test_a_client_that_tells_whether_it_was_clipped_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_tells_whether_it_was_clipped_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     honest = ClientRunner._upload
 
     def telling(self: ClientRunner, task, vector, generator, added):
@@ -91,4 +120,6 @@ def test_a_client_that_tells_whether_it_was_clipped_is_caught(monkeypatch: pytes
 def test_a_mean_that_costs_as_much_as_a_step_is_counted_beside_it() -> None:
     """At a rate of 1 both are the same event."""
     made = auto(sampling_rate=1.0, noise_multiplier=2.0, mean_noise=2.0, rate=1.0)
-    assert play_leaks(AuditSettings(made)).proven == pytest.approx(accountant("pld").epsilon({gaussian(2.0): 2}, 1e-5))
+    assert play_leaks(AuditSettings(made)).proven == pytest.approx(
+        accountant("pld").epsilon({gaussian(2.0): 2}, 1e-5)
+    )

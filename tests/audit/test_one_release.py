@@ -1,4 +1,6 @@
-"""One release with a canary in it or not: tight for plain noise, and above the claim where the noise is too little."""
+"""One release with a canary in it or not: tight for plain noise, and above the claim where the
+noise is too little.
+"""
 
 import numpy as np
 import pytest
@@ -8,7 +10,19 @@ from dpfl.algorithms import dp_fedavg, dp_sgd_wav
 from dpfl.audit import audit, distinguish, one_release
 from dpfl.audit.bounds import epsilon_of
 from dpfl.audit.one_release import ENDS, ReleaseGame, directions, population_for
-from dpfl.privacy import All, FixedSize, Flat, Gaussian, Keyed, PerLayer, Poisson, PoissonSize, Quantile, Release, accountant
+from dpfl.privacy import (
+    All,
+    FixedSize,
+    Flat,
+    Gaussian,
+    Keyed,
+    PerLayer,
+    Poisson,
+    PoissonSize,
+    Quantile,
+    Release,
+    accountant,
+)
 from dpfl.privacy.accounting.accountant import default_for
 from dpfl.privacy.mechanisms.clip import Clip
 from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
@@ -29,12 +43,16 @@ def test_on_plain_gaussian_noise_the_game_reaches_most_of_what_is_proven() -> No
 
 @pytest.mark.parametrize("clip", [Flat(0.3), PerLayer(2.0), Quantile(1.0, count_noise=1.0)])
 @pytest.mark.parametrize("sampling", [All(), Poisson(0.3), PoissonSize(3), FixedSize(3)])
-def test_clips_and_samplings_are_measured_near_their_proof_and_never_above(clip: Clip, sampling: Sampling) -> None:
+def test_clips_and_samplings_are_measured_near_their_proof_and_never_above(
+    clip: Clip, sampling: Sampling
+) -> None:
     release = Release(sampling, clip, Gaussian(0.8))
     measured = one_release(release, 1e-5, 4000, 0.95, Keyed(1))
     truth = proven(release, population_for(release))
     assert measured.epsilon <= truth
-    assert measured.epsilon > (0.3 if isinstance(sampling, FixedSize) else 0.5) * truth, "RDP is not tight for a fixed size"
+    assert measured.epsilon > (0.3 if isinstance(sampling, FixedSize) else 0.5) * truth, (
+        "RDP is not tight for a fixed size"
+    )
 
 
 def test_noise_shared_by_clients_adds_up() -> None:
@@ -54,7 +72,9 @@ def test_the_constant_vector_breaks_the_published_haar_clip_as_far_as_the_trials
 
     scores = mechanism(True, 500, np.random.default_rng(0)).sum(1)
     assert scores.mean() == pytest.approx(8.0, abs=0.2)
-    measured = distinguish(mechanism, 1e-5, 1000, 0.95, Keyed(0), score=lambda released: released.sum(1))
+    measured = distinguish(
+        mechanism, 1e-5, 1000, 0.95, Keyed(0), score=lambda released: released.sum(1)
+    )
     assert measured.epsilon == pytest.approx(5.60, abs=0.01)
     assert measured.epsilon > epsilon_of(1.0, 1e-5)
 
@@ -79,7 +99,9 @@ def test_ten_audits_of_a_sound_system_stay_below_what_is_proven(name: str) -> No
 
 def test_the_worst_canary_of_a_flat_clip_is_any_and_of_haar_noise_a_searched_one() -> None:
     game = ReleaseGame(Release(All(), Flat(2.0), Gaussian(1.0)))
-    lengths = {name: game.canary(direction)[0].norm().item() for name, direction in directions().items()}
+    lengths = {
+        name: game.canary(direction)[0].norm().item() for name, direction in directions().items()
+    }
     assert lengths == {name: pytest.approx(2.0, rel=1e-4) for name in lengths}
     haar = ReleaseGame(Release(All(), Flat(1.0), HaarNoise(1.0)).for_model(ENDS))
     assert haar.release.multiplier == pytest.approx(1 / 4)

@@ -1,4 +1,6 @@
-"""The games on a function that is not ours: what Flower ships, where it is right and where it is not (docs/peers.md)."""
+"""The games on a function that is not ours: what Flower ships, where it is right and where it is
+not (docs/peers.md).
+"""
 
 from __future__ import annotations
 

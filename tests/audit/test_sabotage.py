@@ -50,7 +50,9 @@ def reuse_a_noise_key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def let_the_last_bit_follow_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rows of a batch of even size are larger by their last bit, as if other kernels had added them up."""
+    """The rows of a batch of even size are larger by their last bit, as if other kernels had added
+    them up.
+    """
     honest = ClippedGradients.__call__
 
     def other(self: ClippedGradients, x: torch.Tensor, *rest: Any) -> Any:
@@ -63,7 +65,9 @@ def forget_a_debit(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last one of every task, or all of them where a task has one."""
     honest = Ledger._enter
 
-    def forgetful(self: Ledger, run: str, release: str, event: Event, count: int, *rest: Any) -> None:
+    def forgetful(
+        self: Ledger, run: str, release: str, event: Event, count: int, *rest: Any
+    ) -> None:
         if count > 1:
             honest(self, run, release, event, count - 1, *rest)
 
@@ -73,7 +77,9 @@ def forget_a_debit(monkeypatch: pytest.MonkeyPatch) -> None:
 def divide_by_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = runner.private_steps
 
-    def realised(gradients: Any, data: Any, size: int, steps: int, local: Any, release: Release, *rest: Any) -> None:
+    def realised(
+        gradients: Any, data: Any, size: int, steps: int, local: Any, release: Release, *rest: Any
+    ) -> None:
         honest(gradients, data, size, steps, local, replace(release, divide_by_drawn=True), *rest)
 
     monkeypatch.setattr(runner, "private_steps", realised)
@@ -92,7 +98,9 @@ def shuffle_batches_for_poisson(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every sample once an epoch, in batches of one size."""
     left: dict[int, list[int]] = {}
 
-    def shuffled(self: Poisson, population: int, rng: np.random.Generator, turn: int = 0) -> np.ndarray:
+    def shuffled(
+        self: Poisson, population: int, rng: np.random.Generator, turn: int = 0
+    ) -> np.ndarray:
         size = max(1, round(self.rate * population))
         waiting = left.get(population, [])
         if len(waiting) < size:
@@ -106,7 +114,16 @@ def shuffle_batches_for_poisson(monkeypatch: pytest.MonkeyPatch) -> None:
 def use_one_batch_for_all_steps_of_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = runner.private_steps
 
-    def same(gradients: Any, data: Any, size: int, tau: int, local: Any, release: Release, generator: Any, *rest: Any) -> None:
+    def same(
+        gradients: Any,
+        data: Any,
+        size: int,
+        tau: int,
+        local: Any,
+        release: Release,
+        generator: Any,
+        *rest: Any,
+    ) -> None:
         batch = release.sampling.draw(len(data), generator("batch"))
         once = replace(release, sampling=Always(batch, release.sampling))
         honest(gradients, data, size, tau, local, once, generator, *rest)
@@ -158,14 +175,20 @@ def halve_the_noise_of_the_metric(monkeypatch: pytest.MonkeyPatch) -> None:
 def halve_the_noise_of_the_slope(monkeypatch: pytest.MonkeyPatch) -> None:
     """As for the sum of clipped gradients, of which a slope compares two."""
     honest = Release.stddev
-    monkeypatch.setattr(Release, "deviation", lambda self, largest_weight=1.0: honest(self, min(largest_weight, 1.0)))
+    monkeypatch.setattr(
+        Release,
+        "deviation",
+        lambda self, largest_weight=1.0: honest(self, min(largest_weight, 1.0)),
+    )
 
 
 def leave_weights_uncapped(monkeypatch: pytest.MonkeyPatch) -> None:
     """The smallest client counts once, and larger ones as often as they are larger."""
     honest = coordinator.weighted_sum
     monkeypatch.setattr(
-        coordinator, "weighted_sum", lambda replies, weights, size: honest(replies, weights / weights.min(), size)
+        coordinator,
+        "weighted_sum",
+        lambda replies, weights, size: honest(replies, weights / weights.min(), size),
     )
 
 
@@ -173,7 +196,9 @@ def clip_uploads_at_twice_the_level(monkeypatch: pytest.MonkeyPatch) -> None:
     """An upload then moves twice as far as its noise is for."""
     honest = runner.clip_vector
 
-    def wide(vector: torch.Tensor, clip: Any, *rest: Any, **options: Any) -> tuple[torch.Tensor, bool]:
+    def wide(
+        vector: torch.Tensor, clip: Any, *rest: Any, **options: Any
+    ) -> tuple[torch.Tensor, bool]:
         return honest(vector, replace(clip, level=2 * clip.level), *rest, **options)
 
     monkeypatch.setattr(runner, "clip_vector", wide)
@@ -183,7 +208,9 @@ def repeat_the_noise_within_a_release(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second half has that of the first."""
     honest = Gaussian.vector
 
-    def twice(self: Gaussian, size: int, deviation: float, rng: np.random.Generator) -> torch.Tensor:
+    def twice(
+        self: Gaussian, size: int, deviation: float, rng: np.random.Generator
+    ) -> torch.Tensor:
         half = honest(self, (size + 1) // 2, deviation, rng)
         return torch.cat([half, half])[:size]
 
@@ -193,7 +220,9 @@ def repeat_the_noise_within_a_release(monkeypatch: pytest.MonkeyPatch) -> None:
 def repeat_the_noise_every_few_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = Gaussian.vector
 
-    def again(self: Gaussian, size: int, deviation: float, rng: np.random.Generator) -> torch.Tensor:
+    def again(
+        self: Gaussian, size: int, deviation: float, rng: np.random.Generator
+    ) -> torch.Tensor:
         return honest(self, 1000, deviation, rng).repeat(size // 1000 + 1)[:size]
 
     monkeypatch.setattr(Gaussian, "vector", again)
@@ -202,9 +231,20 @@ def repeat_the_noise_every_few_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
 def repeat_the_noise_in_every_step_of_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = runner.private_steps
 
-    def same(gradients: Any, data: Any, size: int, tau: int, local: Any, release: Release, generator: Any, *rest: Any) -> None:
+    def same(
+        gradients: Any,
+        data: Any,
+        size: int,
+        tau: int,
+        local: Any,
+        release: Release,
+        generator: Any,
+        *rest: Any,
+    ) -> None:
         class Again(Release):
-            def noised(self, total: torch.Tensor, rng: Any, *rest: Any, **options: Any) -> torch.Tensor:
+            def noised(
+                self, total: torch.Tensor, rng: Any, *rest: Any, **options: Any
+            ) -> torch.Tensor:
                 return super().add_noise(total, generator("sample noise"), *rest, **options)
 
         parts = {part.name: getattr(release, part.name) for part in fields(release)}
@@ -227,7 +267,9 @@ def repeat_the_noise_for_another_client(monkeypatch: pytest.MonkeyPatch) -> None
 
 def repeat_the_noise_whatever_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = Keyed.generator
-    monkeypatch.setattr(Keyed, "generator", lambda self, *place: honest(replace(self, seed=0), *place))
+    monkeypatch.setattr(
+        Keyed, "generator", lambda self, *place: honest(replace(self, seed=0), *place)
+    )
 
 
 def make_fresh_noise_under_an_old_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,9 +325,13 @@ def count_the_shares_of_lost_replies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def account_rows_for_persons(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every row is drawn, clipped and answered for by itself, and the ledger says that it is for persons."""
+    """Every row is drawn, clipped and answered for by itself, and the ledger says that it is for
+    persons.
+    """
     honest = runner.ClientRunner._held
-    monkeypatch.setattr(runner.ClientRunner, "_held", lambda self, client: honest(self, client).as_rows)
+    monkeypatch.setattr(
+        runner.ClientRunner, "_held", lambda self, client: honest(self, client).as_rows
+    )
 
 
 PERSONS = SAMPLES.for_unit("person")
@@ -314,7 +360,11 @@ CAUGHT: list[tuple[Sabotage, Algorithm, str]] = [
     (use_one_batch_for_all_steps_of_a_round, SAMPLES, "batches"),
     (halve_the_noise_of_the_mean, auto(), "survey"),
     (halve_the_noise_of_the_histogram, hw_dpfl(), "survey"),
-    (halve_the_noise_of_the_metric, replace(SAMPLES, metric=MetricQuery(10.0, 2, 20, 4.0, 0.0)), "survey"),
+    (
+        halve_the_noise_of_the_metric,
+        replace(SAMPLES, metric=MetricQuery(10.0, 2, 20, 4.0, 0.0)),
+        "survey",
+    ),
     (halve_the_noise_of_the_slope, ali_dpfl(mu="paid"), "slope"),
     (leave_weights_uncapped, dp_fedavg(weights="size"), "movement"),
     (clip_uploads_at_twice_the_level, UPLOADS, "movement"),
@@ -356,7 +406,9 @@ def _verdict(case: int) -> str:
 
 
 @pytest.mark.parametrize(("sabotage", "made", "game"), CAUGHT, ids=NAMES)
-def test_a_fault_is_caught(sabotage: Sabotage, made: Algorithm, game: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_is_caught(
+    sabotage: Sabotage, made: Algorithm, game: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert before(CAUGHT.index((sabotage, made, game))) == "consistent"
     sabotage(monkeypatch)
     assert audit(made, games=[game], **HARD).verdict == "broken"

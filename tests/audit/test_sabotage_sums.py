@@ -1,4 +1,6 @@
-"""Faults put into secure sums on purpose: each is caught by an audit of the system. docs/truth.md lists them."""
+"""Faults put into secure sums on purpose: each is caught by an audit of the system. docs/truth.md
+lists them.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,13 @@ from dpfl.privacy.mechanisms.integer_sum import IntegerSum
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.secagg import SumMember, SurvivorList, SurvivorVote, UnmaskingShares
 from dpfl.server.algorithm import Algorithm
-from tests.audit.test_sabotage import Sabotage, drop_the_clip, forget_a_debit, halve_the_noise, reuse_a_noise_key
+from tests.audit.test_sabotage import (
+    Sabotage,
+    drop_the_clip,
+    forget_a_debit,
+    halve_the_noise,
+    reuse_a_noise_key,
+)
 from tests.secagg.test_sabotage import (
     leave_a_number_unmasked,
     leave_the_masks_of_the_missing,
@@ -32,7 +40,9 @@ SUMS = NoiseShares(8, 1)
 STEPS = fedavg_dp(tau=1, noise_multiplier=1.0).with_secure_sums(SUMS)
 CLIENTS = dp_fedavg(noise_multiplier=1.0).with_secure_sums(SUMS)
 DRAWN = dp_fedavg(noise_multiplier=1.0, cohort=5).with_secure_sums(SUMS)
-QUANTILE = dp_fedavg(clipping="quantile", noise_multiplier=1.0, count_noise=0.6).with_secure_sums(SUMS)
+QUANTILE = dp_fedavg(clipping="quantile", noise_multiplier=1.0, count_noise=0.6).with_secure_sums(
+    SUMS
+)
 HAAR = dp_fedavg_wav(noise_multiplier=1.0).with_secure_sums(SUMS)
 ASKED = auto(noise_multiplier=1.0, rate=1.0).with_secure_sums(SUMS)
 
@@ -44,7 +54,9 @@ def leave_out_a_share(patch: pytest.MonkeyPatch) -> None:
     def numbers(self: IntegerSum, vector: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         if next(calls) % 7:
             return honest(self, vector, rng)
-        return np.rint(np.asarray(vector, np.float64) / self.unit).astype(np.int64).astype(self.kind)
+        return (
+            np.rint(np.asarray(vector, np.float64) / self.unit).astype(np.int64).astype(self.kind)
+        )
 
     patch.setattr(IntegerSum, "numbers", numbers)
 
@@ -59,7 +71,9 @@ def count_the_noise_of_the_missing(patch: pytest.MonkeyPatch) -> None:
 
     def whole_sum(self: Release, bound: float, clients: int) -> IntegerSum:
         assert self.noise_shares is not None
-        return IntegerSum(self.stddev() / (clients - self.noise_shares.colluders) ** 0.5, bound, clients)
+        return IntegerSum(
+            self.stddev() / (clients - self.noise_shares.colluders) ** 0.5, bound, clients
+        )
 
     patch.setattr(Release, "whole_sum", whole_sum)
 
@@ -71,7 +85,9 @@ def halve_the_shares(patch: pytest.MonkeyPatch) -> None:
 
 def count_ten_times_as_much(patch: pytest.MonkeyPatch) -> None:
     """Of the count beside the vector, which then moves farther than the noise is for."""
-    patch.setattr(Release, "count_unit", property(lambda self: 10 * self.deviation() / self.clip.count_noise))
+    patch.setattr(
+        Release, "count_unit", property(lambda self: 10 * self.deviation() / self.clip.count_noise)
+    )
 
 
 def send_the_same_numbers_again(patch: pytest.MonkeyPatch) -> None:
@@ -81,7 +97,9 @@ def send_the_same_numbers_again(patch: pytest.MonkeyPatch) -> None:
 def let_all_clients_have_one_coin(patch: pytest.MonkeyPatch) -> None:
     honest = Keyed.generator
 
-    def generator(self: Keyed, purpose: str, round: int = 0, client: int = 0) -> np.random.Generator:
+    def generator(
+        self: Keyed, purpose: str, round: int = 0, client: int = 0
+    ) -> np.random.Generator:
         return honest(self, purpose, round, 0 if purpose == "drawn" else client)
 
     patch.setattr(Keyed, "generator", generator)
@@ -133,7 +151,9 @@ def verdict(number: int, game: str) -> str:
 
 
 @pytest.mark.parametrize(("sabotage", "made", "game"), CAUGHT, ids=NAMES)
-def test_a_fault_is_caught(sabotage: Sabotage, made: Algorithm, game: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_is_caught(
+    sabotage: Sabotage, made: Algorithm, game: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert verdict((STEPS, CLIENTS, DRAWN, QUANTILE, HAAR, ASKED).index(made), game) == "consistent"
     sabotage(monkeypatch)
     assert audit(made, trials=2000, games=[game]).verdict == "broken"

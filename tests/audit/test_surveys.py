@@ -25,17 +25,29 @@ def test_a_noisy_mean_stays_below_its_proof_and_shows_when_noise_is_small() -> N
     assert one_answer(MeanQuery(0.3), 1e-5, 600, 0.95, Keyed(0)).epsilon > 3
 
 
-@pytest.mark.parametrize("survey", [LabelQuery(10.0), MeanQuery(20.0), ColumnQuery(20.0, 3, (0, 2), ((1, 8),))])
+@pytest.mark.parametrize(
+    "survey", [LabelQuery(10.0), MeanQuery(20.0), ColumnQuery(20.0, 3, (0, 2), ((1, 8),))]
+)
 def test_an_answer_with_much_noise_is_measured_to_a_few_percent(survey: AnyQuery) -> None:
     proven = epsilon_of(1 / (survey.multiplier or 1.0), 1e-5)
     measured = one_answer(survey, 1e-5, 600, 0.95, Keyed(0))
     assert 0.9 * proven < measured.epsilon <= proven
 
 
-@pytest.mark.parametrize(("numbers", "cells", "shared"), [(1, 0, None), (2, 0, None), (2, 20, NoiseShares(4, 1))], ids=str)
-def test_a_metric_moves_as_far_as_its_noise_is_for(numbers: int, cells: int, shared: NoiseShares | None) -> None:
-    """Of a number, of classes, and of yes and no where it is seen as a sum over clients, of whom one colludes."""
-    measured = one_answer(MetricQuery(10.0, numbers, cells, 4.0, 0.0), 1e-5, 100, 0.95, Keyed(0), shared=shared)
+@pytest.mark.parametrize(
+    ("numbers", "cells", "shared"),
+    [(1, 0, None), (2, 0, None), (2, 20, NoiseShares(4, 1))],
+    ids=str,
+)
+def test_a_metric_moves_as_far_as_its_noise_is_for(
+    numbers: int, cells: int, shared: NoiseShares | None
+) -> None:
+    """Of a number, of classes, and of yes and no where it is seen as a sum over clients, of whom
+    one colludes.
+    """
+    measured = one_answer(
+        MetricQuery(10.0, numbers, cells, 4.0, 0.0), 1e-5, 100, 0.95, Keyed(0), shared=shared
+    )
     assert measured.mu is not None
     assert 0.75 < 10.0 * measured.mu <= 1
 

@@ -1,4 +1,6 @@
-"""Runs with canaries at real nodes: bounds below what is proven, and not zero where much is spent."""
+"""Runs with canaries at real nodes: bounds below what is proven, and not zero where much is
+spent.
+"""
 
 import pytest
 
@@ -27,7 +29,9 @@ def test_one_run_with_many_canaries_finds_some_of_what_is_spent() -> None:
     ],
     ids=["steps", "uploads of clients", "uploads of samples"],
 )
-def test_two_rounds_with_one_canary_are_told_apart_within_the_proof(made: Algorithm, truth: float) -> None:
+def test_two_rounds_with_one_canary_are_told_apart_within_the_proof(
+    made: Algorithm, truth: float
+) -> None:
     measured = many_runs(made, 2, 1e-5, 200, 0.95, Keyed(0))
     assert 1.0 < measured.epsilon < truth
 
@@ -39,14 +43,20 @@ def test_the_published_wavelets_are_refuted_by_their_updates_alone() -> None:
 
 @pytest.mark.parametrize("name", SOUND)
 def test_no_run_of_a_sound_system_shows_more_than_is_proven(name: str) -> None:
-    for finding in audit(system(name, "sound"), runs=100, rounds=2, games=["whole run", "one run"]).findings:
+    for finding in audit(
+        system(name, "sound"), runs=100, rounds=2, games=["whole run", "one run"]
+    ).findings:
         assert finding.verdict != "broken", finding
 
 
 @pytest.mark.parametrize("name", SOUND)
-def test_twenty_runs_of_a_sound_system_with_many_canaries_show_no_more_than_is_proven(name: str) -> None:
+def test_twenty_runs_of_a_sound_system_with_many_canaries_show_no_more_than_is_proven(
+    name: str,
+) -> None:
     for seed in range(20):
-        (finding,) = audit(system(name, "sound"), canaries=200, games=["one run"], seed=seed).findings
+        (finding,) = audit(
+            system(name, "sound"), canaries=200, games=["one run"], seed=seed
+        ).findings
         assert finding.verdict != "broken", (seed, finding)
 
 

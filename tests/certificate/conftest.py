@@ -13,10 +13,22 @@ from dpfl.certificate import new_key
 from tests.conftest import MODEL, small_crowd, small_federation
 
 RUNS = {
-    "samples": (small_federation, dpfl.algorithms.fedavg_dp(noise_multiplier=1.0), {"entropy": "system"}),
+    "samples": (
+        small_federation,
+        dpfl.algorithms.fedavg_dp(noise_multiplier=1.0),
+        {"entropy": "system"},
+    ),
     "keyed": (small_federation, dpfl.algorithms.fedavg_dp(noise_multiplier=1.0), {}),
-    "clients": (small_crowd, dpfl.algorithms.dp_fedavg(noise_multiplier=2.0, tau=1), {"entropy": "system"}),
-    "published": (small_federation, dpfl.algorithms.hw_dpfl(variant="published", tau=1, samples=250), {"entropy": "system"}),
+    "clients": (
+        small_crowd,
+        dpfl.algorithms.dp_fedavg(noise_multiplier=2.0, tau=1),
+        {"entropy": "system"},
+    ),
+    "published": (
+        small_federation,
+        dpfl.algorithms.hw_dpfl(variant="published", tau=1, samples=250),
+        {"entropy": "system"},
+    ),
     "plain": (small_federation, dpfl.algorithms.fedavg(tau=1), {}),
 }
 
@@ -28,7 +40,9 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
     def made(name: str) -> Path:
         federation, algorithm, options = RUNS[name]
         if not (root / name).exists():
-            dpfl.train(MODEL, federation(), algorithm, dpfl.Budget(rounds=2), out=root / name, **options)
+            dpfl.train(
+                MODEL, federation(), algorithm, dpfl.Budget(rounds=2), out=root / name, **options
+            )
         return root / name
 
     return made

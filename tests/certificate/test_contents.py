@@ -24,13 +24,17 @@ def made(folder, key):
 def test_a_run_with_noise_on_samples_has_an_account_a_client(run_of, key):
     certificate = made(run_of("samples"), key)
     epsilon = accountant("pld").epsilon({Poisson(0.05).event(1.0, 250): 2}, 1e-5)
-    assert [account.name for account in certificate.accounts] == [f"client-{number:05d}" for number in range(4)]
+    assert [account.name for account in certificate.accounts] == [
+        f"client-{number:05d}" for number in range(4)
+    ]
     for account in certificate.accounts:
         assert account.proven == pytest.approx(epsilon, abs=2e-6)
         assert [released.count for released in account.releases] == [2]
         assert account.debits == 2
         assert account.other_runs == 0
-    assert certificate.guarantee.proven == certificate.guarantee.median == certificate.guarantee.lowest
+    assert (
+        certificate.guarantee.proven == certificate.guarantee.median == certificate.guarantee.lowest
+    )
     assert certificate.signer.public_key == load_public(public_file(key))
     assert headline(certificate)[0] == "proven"
 
@@ -52,7 +56,12 @@ def test_a_run_with_noise_on_clients_has_one_account(run_of, key):
 def test_where_tau_follows_what_came_out_used_stands_beside_what_is_proven(key, federation, train):
     import dpfl
 
-    result = train(federation, dpfl.algorithms.ali_dpfl(noise_multiplier=1.2, sampling_rate=0.2), epsilon=6.0, rounds=1)
+    result = train(
+        federation,
+        dpfl.algorithms.ali_dpfl(noise_multiplier=1.2, sampling_rate=0.2),
+        epsilon=6.0,
+        rounds=1,
+    )
     stated = made(result.folder, key).guarantee
     assert number(stated.used) == pytest.approx(result.privacy.used, abs=2e-6)
     assert number(stated.proven) >= result.privacy.proven > number(stated.used)
@@ -104,7 +113,13 @@ def test_another_model_in_the_folder_is_not_certified(run_of, key):
 
 def test_the_audit_is_what_the_run_reports_and_no_more_than_its_verdict(run_of, key):
     folder = run_of("samples")
-    audit = {"claimed": 1.0, "proven": 2.0, "measured": 0.5, "verdict": "holds", "more": [1, {"a": None}]}
+    audit = {
+        "claimed": 1.0,
+        "proven": 2.0,
+        "measured": 0.5,
+        "verdict": "holds",
+        "more": [1, {"a": None}],
+    }
     (folder / "audit.json").write_text(json.dumps(audit))
     told = made(folder, key).reported.audit
     assert told is not None
@@ -117,7 +132,9 @@ def test_the_audit_is_what_the_run_reports_and_no_more_than_its_verdict(run_of, 
     certificate = made(folder, key)
     assert certificate.reported.audit["played"] == ["books", "noise"]
     assert "holds in books, noise" in page(certificate, "00")
-    (folder / "audit.json").write_text(json.dumps(audit | {"game": "membership of the run", "scope": "the run"}))
+    (folder / "audit.json").write_text(
+        json.dumps(audit | {"game": "membership of the run", "scope": "the run"})
+    )
     private = made(folder, key).reported.audit
     assert private is not None
     assert private["measured"] is None
@@ -127,12 +144,16 @@ def test_the_audit_is_what_the_run_reports_and_no_more_than_its_verdict(run_of, 
         certify(folder, key)
 
 
-def test_releases_of_another_run_on_the_same_ledgers_are_counted(run_of, key, federation, train, tmp_path):
+def test_releases_of_another_run_on_the_same_ledgers_are_counted(
+    run_of, key, federation, train, tmp_path
+):
     import dpfl
 
     algorithm = dpfl.algorithms.fedavg_dp(noise_multiplier=1.0)
     for name in ("first", "second"):
-        train(federation, algorithm, out=name, rounds=1, ledger=tmp_path / "ledgers", entropy="system")
+        train(
+            federation, algorithm, out=name, rounds=1, ledger=tmp_path / "ledgers", entropy="system"
+        )
     account = made(tmp_path / "first", key).accounts[0]
     assert account.other_runs == 1
     assert [released.count for released in account.releases] == [2]

@@ -1,4 +1,6 @@
-"""What was edited before signing is refused, or not believed: words come from record, checkpoint and ledgers alone."""
+"""What was edited before signing is refused, or not believed: words come from record, checkpoint
+and ledgers alone.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,10 @@ def test_an_edited_statement_is_refused_by_the_word_that_differs(run_of, key, wo
         certify(folder, key)
 
 
-@pytest.mark.parametrize(("word", "value"), [("rounds", 200), ("iterations", 1), ("run", "another"), ("model_sha256", "00")])
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [("rounds", 200), ("iterations", 1), ("run", "another"), ("model_sha256", "00")],
+)
 def test_an_edited_result_is_refused_by_the_word_that_differs(run_of, key, word, value):
     folder = run_of("keyed")
     edited(folder, "result.json", lambda told: told.update({word: value}))
@@ -93,13 +98,19 @@ def with_numbers(folder: Path, **changes: Any) -> None:
     with safe_open(path, "np") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         metadata = dict(file.metadata())
-    save_file(tensors, path, metadata | {"state": json.dumps(json.loads(metadata["state"]) | changes)})
+    save_file(
+        tensors, path, metadata | {"state": json.dumps(json.loads(metadata["state"]) | changes)}
+    )
 
 
 @pytest.mark.parametrize(("name", "account"), [("keyed", "client-0000"), ("clients", "federation")])
 @pytest.mark.parametrize("edit", ["record", "ledgers"])
-def test_a_checkpoint_that_says_nothing_was_paid_does_not_stand_for_the_debits(run_of, key, name, account, edit):
-    """Fault: a record with another name, or empty ledgers, and a checkpoint without payments were certified: epsilon 0."""
+def test_a_checkpoint_that_says_nothing_was_paid_does_not_stand_for_the_debits(
+    run_of, key, name, account, edit
+):
+    """Fault: a record with another name, or empty ledgers, and a checkpoint without payments were
+    certified: epsilon 0.
+    """
     from dpfl.run.folder import RunFolder, record_id
 
     folder = RunFolder(run_of(name))
@@ -124,7 +135,9 @@ def test_a_checkpoint_that_says_nothing_was_paid_does_not_stand_for_the_debits(r
 
 def test_a_client_with_a_large_epsilon_cannot_be_left_out(run_of, key):
     folder = run_of("keyed")
-    debit_elsewhere(folder / "ledger" / "client-00002.sqlite", "another run", "all", gaussian(0.2), 1)
+    debit_elsewhere(
+        folder / "ledger" / "client-00002.sqlite", "another run", "all", gaussian(0.2), 1
+    )
     left_out = json.loads((folder / "statement.json").read_text())
     name = sorted(left_out["per_client"])[2]
     edited(folder, "statement.json", lambda told: told["per_client"].pop(name))
@@ -144,7 +157,13 @@ def test_a_client_with_a_large_epsilon_cannot_be_left_out(run_of, key):
 
 def test_a_run_of_an_older_version_is_one_sentence(run_of, key):
     path = run_of("keyed") / "experiment.toml"
-    path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if not line.startswith("nonce")))
+    path.write_text(
+        "".join(
+            line
+            for line in path.read_text().splitlines(keepends=True)
+            if not line.startswith("nonce")
+        )
+    )
     with pytest.raises(DpflError, match="is of an older version"):
         certify(path.parent, key)
 

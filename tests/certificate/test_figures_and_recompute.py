@@ -1,4 +1,6 @@
-"""Figures of a certificate, and what is computed again from them: on one by hand, at borders that whole runs do not reach."""
+"""Figures of a certificate, and what is computed again from them: on one by hand, at borders that
+whole runs do not reach.
+"""
 
 from __future__ import annotations
 
@@ -31,28 +33,61 @@ EPSILON = stated_figure(accountant("rdp").epsilon({EVENT: 3}, DELTA))
 def account(**changes: Any) -> AccountSection:
     released = ReleaseSection(event=encode(EVENT), kind=describe(EVENT), count=3)
     usual: dict[str, Any] = {
-        "name": "a", "ledger": "a.sqlite", "proven": EPSILON, "releases": [released], "debits": 3, "other_runs": 0, "seal": "",
-    }  # fmt: skip
+        "name": "a",
+        "ledger": "a.sqlite",
+        "proven": EPSILON,
+        "releases": [released],
+        "debits": 3,
+        "other_runs": 0,
+        "seal": "",
+    }
     return AccountSection(**usual | changes)
 
 
-def certificate(guarantee: dict[str, Any] | None = None, claimed: dict[str, Any] | None = None, **changes: Any) -> Certificate:
+def certificate(
+    guarantee: dict[str, Any] | None = None, claimed: dict[str, Any] | None = None, **changes: Any
+) -> Certificate:
     trained = TrainingSection(
-        run="r", algorithm="a", variant="sound", model="m", clients=1, partition="iid", entropy="system", noise="secure",
-        budget=None, rounds=1, iterations=3,
-    )  # fmt: skip
+        run="r",
+        algorithm="a",
+        variant="sound",
+        model="m",
+        clients=1,
+        partition="iid",
+        entropy="system",
+        noise="secure",
+        budget=None,
+        rounds=1,
+        iterations=3,
+    )
     stated: dict[str, Any] = {
-        "unit": "sample", "neighbours": "add/remove one", "delta": DELTA, "adversary": "", "accountant": "rdp",
-        "proven": EPSILON, "median": EPSILON, "lowest": EPSILON, "used": EPSILON, "unaccounted": [], "assumptions": [],
+        "unit": "sample",
+        "neighbours": "add/remove one",
+        "delta": DELTA,
+        "adversary": "",
+        "accountant": "rdp",
+        "proven": EPSILON,
+        "median": EPSILON,
+        "lowest": EPSILON,
+        "used": EPSILON,
+        "unaccounted": [],
+        "assumptions": [],
         "warnings": [],
-    }  # fmt: skip
+    }
     paper: dict[str, Any] = {"epsilon": None, "text": "nothing", "accountant": None, "stated": {}}
     words: dict[str, Any] = {
-        "format": "dpfl certificate 2", "issued": "2030-01-01T00:00:00+00:00", "trained": trained, "accounts": [account()],
-        "guarantee": GuaranteeSection(**stated | (guarantee or {})), "claimed": ClaimSection(**paper | (claimed or {})),
-        "reported": ReportedSection(started="", accuracy=None, stopped_by="", audit=None), "hashes": {}, "versions": {},
-        "certified_by": {"dpfl": contents.version(), "code": code_sha256()}, "signer": Signer(public_key="", fingerprint=""),
-    }  # fmt: skip
+        "format": "dpfl certificate 2",
+        "issued": "2030-01-01T00:00:00+00:00",
+        "trained": trained,
+        "accounts": [account()],
+        "guarantee": GuaranteeSection(**stated | (guarantee or {})),
+        "claimed": ClaimSection(**paper | (claimed or {})),
+        "reported": ReportedSection(started="", accuracy=None, stopped_by="", audit=None),
+        "hashes": {},
+        "versions": {},
+        "certified_by": {"dpfl": contents.version(), "code": code_sha256()},
+        "signer": Signer(public_key="", fingerprint=""),
+    }
     return Certificate(**words | changes)
 
 
@@ -83,7 +118,13 @@ class TestFigures:
         assert between(0.0, 5.0, "unbounded")
         assert not between(0.0, "unbounded", 5.0)
         assert between(None, None, None)
-        for figures in ((None, 1.0, 2.0), (1.0, None, 2.0), (1.0, 1.5, None), (None, None, 1.0), (None, 1.0, None)):
+        for figures in (
+            (None, 1.0, 2.0),
+            (1.0, None, 2.0),
+            (1.0, 1.5, None),
+            (None, None, 1.0),
+            (None, 1.0, None),
+        ):
             assert not between(*figures)
 
     def test_what_is_no_epsilon_is_an_error(self) -> None:
@@ -127,12 +168,21 @@ class TestEpsilon:
         single = stated_figure(accountant("rdp").epsilon({EVENT: 1}, DELTA))
         alone = dict.fromkeys(("proven", "median", "lowest", "used"), single)
         assert self.findings(alone, accounts=[account(releases=[once], proven=single)]) == ()
-        for releases in ([once, once], [once.model_copy(update={"count": 0})], [once.model_copy(update={"count": -1})]):
-            assert any("not listed once each" in finding for finding in self.findings(accounts=[account(releases=releases)]))
+        for releases in (
+            [once, once],
+            [once.model_copy(update={"count": 0})],
+            [once.model_copy(update={"count": -1})],
+        ):
+            assert any(
+                "not listed once each" in finding
+                for finding in self.findings(accounts=[account(releases=releases)])
+            )
         odd = [ReleaseSection(event=encode(EVENT), kind="harmless", count=3)]
         assert "is called 'harmless'" in self.findings(accounts=[account(releases=odd)])[0]
 
-    def test_the_named_accountant_is_asked_but_where_the_quick_one_is_far_off(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_named_accountant_is_asked_but_where_the_quick_one_is_far_off(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         asked: list[str] = []
 
         class Fixed:
@@ -144,7 +194,13 @@ class TestEpsilon:
                 return 200.0
 
         monkeypatch.setattr(recompute, "accountant", Fixed)
-        for stated, by in ((10.0, "pld"), (200.0, "pld"), (9.9, "rdp"), (1.0, "rdp"), ("unbounded", "rdp")):
+        for stated, by in (
+            (10.0, "pld"),
+            (200.0, "pld"),
+            (9.9, "rdp"),
+            (1.0, "rdp"),
+            ("unbounded", "rdp"),
+        ):
             asked.clear()
             assert recompute._epsilon_again({EVENT: 1}, "pld", DELTA, stated) == 200.0
             assert asked[-1] == by
@@ -160,8 +216,14 @@ class TestClaim:
         assert "by a formula" in self.check(epsilon=1.0).outcome
         good = self.check(epsilon=EPSILON, accountant="rdp", stated=stated)
         assert (good.findings, "computed again" in good.outcome) == ((), True)
-        assert "What the paper counts costs" in self.check(epsilon=1.0, accountant="rdp", stated=stated).findings[0]
-        assert "cannot be computed again" in self.check(epsilon=1.0, accountant="rdp", stated={"{}": 1}).findings[0]
+        assert (
+            "What the paper counts costs"
+            in self.check(epsilon=1.0, accountant="rdp", stated=stated).findings[0]
+        )
+        assert (
+            "cannot be computed again"
+            in self.check(epsilon=1.0, accountant="rdp", stated={"{}": 1}).findings[0]
+        )
 
 
 class TestListing:
@@ -195,13 +257,21 @@ class TestIssue:
         good = self.check()
         assert (good.findings, len(good.unchecked)) == ((), 1)
         assert "does not hold a version" in self.check(certified_by={}).findings[0]
-        assert "does not hold a version" in self.check(certified_by={"dpfl": "1", "code": "x", "more": "y"}).findings[0]
+        assert (
+            "does not hold a version"
+            in self.check(certified_by={"dpfl": "1", "code": "x", "more": "y"}).findings[0]
+        )
         other = self.check(certified_by={"dpfl": "1", "code": "x"})
         assert (other.findings, len(other.unchecked)) == ((), 2)
-        assert "this code is dpfl" in self.check(certified_by={"dpfl": "99", "code": code_sha256()}).findings[0]
+        assert (
+            "this code is dpfl"
+            in self.check(certified_by={"dpfl": "99", "code": code_sha256()}).findings[0]
+        )
 
 
-@pytest.mark.parametrize("odd", [{"count": "3"}, {"count": 3.0}, {"count": True}, {"event": 1}, {"more": 1}])
+@pytest.mark.parametrize(
+    "odd", [{"count": "3"}, {"count": 3.0}, {"count": True}, {"event": 1}, {"more": 1}]
+)
 def test_values_of_another_kind_are_not_taken_for_the_right_one(odd: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="validation error"):
         ReleaseSection(**{"event": encode(EVENT), "kind": "", "count": 3} | odd)

@@ -67,12 +67,22 @@ def test_a_statement_inside_the_result_is_compared_too(run_of, key, word):
 
 
 def shared_runs(root: Path) -> Path:
-    """Two runs on the same ledgers, between which one client alone paid for something else; the folder of the second."""
+    """Two runs on the same ledgers, between which one client alone paid for something else; the
+    folder of the second.
+    """
     for name in ("first", "second"):
         if name == "second":
-            debit_elsewhere(root / "ledgers" / "client-00002.sqlite", "another run", "all", gaussian(0.5), 1)
+            debit_elsewhere(
+                root / "ledgers" / "client-00002.sqlite", "another run", "all", gaussian(0.5), 1
+            )
         dpfl.train(
-            MODEL, small_federation(), SYSTEM, dpfl.Budget(rounds=1), out=root / name, ledger=root / "ledgers", entropy="system"
+            MODEL,
+            small_federation(),
+            SYSTEM,
+            dpfl.Budget(rounds=1),
+            out=root / name,
+            ledger=root / "ledgers",
+            entropy="system",
         )
     return root / "second"
 
@@ -83,7 +93,10 @@ def test_epsilons_that_change_their_clients_are_refused(tmp_path, key):
 
     def swap(told: dict[str, Any]) -> None:
         clients = told["per_client"]
-        clients["client-00000"], clients["client-00002"] = clients["client-00002"], clients["client-00000"]
+        clients["client-00000"], clients["client-00002"] = (
+            clients["client-00002"],
+            clients["client-00000"],
+        )
         assert clients["client-00000"] > clients["client-00002"]
 
     edit_json(folder / "statement.json", swap)
@@ -92,7 +105,9 @@ def test_epsilons_that_change_their_clients_are_refused(tmp_path, key):
 
 
 def test_a_statement_from_before_other_runs_spent_is_true_and_one_below_that_is_not(tmp_path, key):
-    """It was true when it was written, so it is certified: at the epsilon that the ledgers have now."""
+    """It was true when it was written, so it is certified: at the epsilon that the ledgers have
+    now.
+    """
     shared_runs(tmp_path)
     folder = tmp_path / "first"
     told = json.loads((folder / "statement.json").read_text())["proven"]
@@ -100,7 +115,9 @@ def test_a_statement_from_before_other_runs_spent_is_true_and_one_below_that_is_
     assert verify(file).findings == []
     assert json.loads(file.read_text())["certificate"]["guarantee"]["proven"] > told
     for proven, refused in ((told * 0.9, True), (1e3, True), (told, False)):
-        edit_json(folder / "statement.json", lambda words, proven=proven: words.update(proven=proven))
+        edit_json(
+            folder / "statement.json", lambda words, proven=proven: words.update(proven=proven)
+        )
         if refused:
             with pytest.raises(DpflError, match=r"statement\.json says proven"):
                 certify(folder, key)
@@ -109,10 +126,15 @@ def test_a_statement_from_before_other_runs_spent_is_true_and_one_below_that_is_
 
 
 def test_the_largest_epsilon_of_clients_is_the_one_that_is_proven(tmp_path, key):
-    """Where other runs spent later there is room for figures; they still have to be one statement."""
+    """Where other runs spent later there is room for figures; they still have to be one
+    statement.
+    """
     shared_runs(tmp_path)
     folder = tmp_path / "first"
-    edit_json(folder / "statement.json", lambda told: told["per_client"].update({"client-00002": told["proven"] + 0.1}))
+    edit_json(
+        folder / "statement.json",
+        lambda told: told["per_client"].update({"client-00002": told["proven"] + 0.1}),
+    )
     with pytest.raises(DpflError, match=r"statement\.json says proven"):
         certify(folder, key)
 
@@ -132,13 +154,16 @@ CARDS: dict[str, Callable[[str], str]] = {
     "the unit": sub("one sample; neighbours", "one person; neighbours"),
     "the adversary": sub(r"adversary( +).*", r"adversary\1everybody, always"),
     "an assumption taken out": sub(r"    assumes.*\n", ""),
-    "an assumption put in": sub(r"    assumes", "    proven             epsilon 0.01 by hand\n    assumes"),
+    "an assumption put in": sub(r"    assumes", "    proven             epsilon 0.01 by hand\n    "
+        "assumes"),
     "the rounds": sub("after 2 rounds", "after 1 rounds"),
-    "the budget": sub(r"\| budget \| .* \|", "| budget | epsilon 0.01 at delta 1e-05 for one sample |"),
+    "the budget": sub(r"\| budget \| .* \|", "| budget | epsilon 0.01 at delta 1e-05 for one "
+        "sample |"),
     "what was measured": sub(r"\| measured \| .* \|", r"| measured | accuracy 99.99% |"),
     "the weights": sub(r"SHA-256 `[0-9a-f]{4}", "SHA-256 `0000"),
     "the system": sub(r"\| system \| .* \|", "| system | `auto`, sound |"),
-    "a heading": sub("## How to load it", "## In short\n\nEverything is well.\n\n## How to load it"),
+    "a heading": sub("## How to load it", "## In short\n\nEverything is well.\n\n## How to load "
+        "it"),
     "a sentence at the end": lambda text: text + "- The true epsilon is 0.01.\n",
     "a sentence in between": sub("With PyTorch", "Its epsilon is 0.01. With PyTorch"),
 }  # fmt: skip
@@ -156,7 +181,9 @@ def test_a_forged_model_card_is_not_certified(run_of, key, what):
 @pytest.mark.parametrize("what", CARDS)
 @pytest.mark.parametrize("older", [False, True])
 def test_a_model_card_that_was_forged_since_is_named(run_of, key, what, older):
-    """By its digest in the certificate; where the certificate is from before it had one, by its own words."""
+    """By its digest in the certificate; where the certificate is from before it had one, by its own
+    words.
+    """
     file = write_certificate(run_of("samples"), key)
     if older:
         sign_again(file, without_new_hashes, key)
@@ -198,7 +225,9 @@ def test_what_else_the_result_says_is_as_it_was_certified(run_of, key, word):
 
 def test_when_the_folder_was_finished_again_changes_nothing(run_of, key):
     file = write_certificate(run_of("samples"), key)
-    edit_json(file.parent / "result.json", lambda told: told.update(ended="2031-01-01T00:00:00+00:00"))
+    edit_json(
+        file.parent / "result.json", lambda told: told.update(ended="2031-01-01T00:00:00+00:00")
+    )
     assert verify(file).findings == []
 
 
@@ -221,10 +250,12 @@ def test_a_card_that_is_gone_or_somebody_elses_since_is_named(run_of, key):
 PAGES: dict[str, Callable[[str], str]] = {
     "the figure": sub(r"<strong>[0-9.]+</strong>", "<strong>0.0100</strong>"),
     "the sentence": sub(r"Epsilon [0-9.]+ at delta", "Epsilon 0.0100 at delta"),
-    "an account": sub(r"<span>client-00001</span><span>[0-9.]+", "<span>client-00001</span><span>0.0100"),
+    "an account": sub(
+        r"<span>client-00001</span><span>[0-9.]+", "<span>client-00001</span><span>0.0100"
+    ),
     "a style that hides": sub("</style>", ".figures { display: none }</style>"),
     "a script": sub("</body>", "<script>document.body.innerText = 'epsilon 0.01'</script></body>"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", PAGES)
@@ -279,11 +310,15 @@ def test_what_was_sent_with_a_certificate_is_compared_without_the_run(run_of, ke
 
 
 def test_a_ledger_of_the_run_that_no_account_counts_is_named(run_of, key):
-    """A client whose account was taken out of the record's count would be missing from the statement."""
+    """A client whose account was taken out of the record's count would be missing from the
+    statement.
+    """
     folder = run_of("samples")
     file = write_certificate(folder, key)
     run = json.loads((folder / "result.json").read_text())["run"]
-    shutil.copy(folder / "ledger" / "client-00003.sqlite", folder / "ledger" / "client-00004.sqlite")
+    shutil.copy(
+        folder / "ledger" / "client-00003.sqlite", folder / "ledger" / "client-00004.sqlite"
+    )
     assert any("client-00004.sqlite" in finding for finding in verify(file).findings)
     with pytest.raises(DpflError, match=rf"client-00004\.sqlite holds debits of the run {run}"):
         certify(folder, key)

@@ -1,4 +1,6 @@
-"""Statements of real nodes beside the certificate of their run: who is missing, who is a stranger, and what differs."""
+"""Statements of real nodes beside the certificate of their run: who is missing, who is a stranger,
+and what differs.
+"""
 
 from __future__ import annotations
 
@@ -76,9 +78,11 @@ class Case:
     def findings(self, *files: Path) -> list[str]:
         return verify(self.file, nodes=files or self.all).findings
 
-    def say(self, name: str, change: Callable[[dict[str, Any]], None], key: Path | None = None) -> Path:
-        """The node's statement with a change, signed again, by default with its own key; without the head of its ledger, as
-        older ones are, since that would tell the change."""
+    def say(
+        self, name: str, change: Callable[[dict[str, Any]], None], key: Path | None = None
+    ) -> Path:
+        """The node's statement with a change, signed again, by default with its own key; without
+        the head of its ledger, as older ones are, since that would tell the change."""
         words = json.loads(self.statement(name).read_text())["statement"]
         words.pop("ledger_head")
         change(words)
@@ -114,7 +118,9 @@ def test_nodes_whose_statement_is_missing_are_named(case, given):
     """Fault: one of three statements was enough for exit code 0."""
     findings = case.findings(*(case.all[number] for number in given))
     missing = [name for number, name in enumerate(NAMES) if number not in given]
-    assert findings == [f"The statement of {name} is missing: it took part in the run." for name in missing]
+    assert findings == [
+        f"The statement of {name} is missing: it took part in the run." for name in missing
+    ]
 
 
 def test_one_statement_under_two_names_is_not_two(case):
@@ -144,13 +150,17 @@ def stranger(root: Path, **changes: Any) -> Path:
     ledger.close()
     words = given["statement"] | changes
     (root / "stranger.json").write_text(
-        json.dumps({"statement": words, "signature": sign(words, load_private(root / "stranger.pem"))})
+        json.dumps(
+            {"statement": words, "signature": sign(words, load_private(root / "stranger.pem"))}
+        )
     )
     return root / "stranger.json"
 
 
 def test_a_strangers_statement_is_named(case):
-    """Fault: without the run's folder, a delta of 0.9 and no releases were enough for exit code 0."""
+    """Fault: without the run's folder, a delta of 0.9 and no releases were enough for exit code
+    0.
+    """
     forged = stranger(case.root)
     assert any("stranger" in finding for finding in case.findings(*case.all, forged))
     assert any("stranger" in finding for finding in case.findings(forged))
@@ -159,7 +169,9 @@ def test_a_strangers_statement_is_named(case):
 def test_a_stranger_under_a_nodes_name_is_named(case):
     new_key(case.root / "own.pem")
     public = raw(load_private(case.root / "own.pem").public_key())
-    forged = case.say("node-1", lambda said: said.update({"public_key": public}), case.root / "own.pem")
+    forged = case.say(
+        "node-1", lambda said: said.update({"public_key": public}), case.root / "own.pem"
+    )
     findings = case.findings(case.statement("node-0"), forged, case.statement("node-2"))
     assert any("node-1" in finding and "key" in finding for finding in findings)
 
@@ -184,8 +196,11 @@ DIFFERENT: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "other neighbours": (lambda said: said.update(neighbours="replace one"), "neighbours"),
     "no run": (lambda said: said.update(run=None), "no run"),
     "another run": (lambda said: said["run"].update(id="0" * 32), "another run"),
-    "an accountant that proves nothing": (lambda said: said.update(accountant="gdp-clt"), "gdp-clt"),
-}  # fmt: skip
+    "an accountant that proves nothing": (
+        lambda said: said.update(accountant="gdp-clt"),
+        "gdp-clt",
+    ),
+}
 
 
 def spend_again(words: dict[str, Any]) -> None:
@@ -194,7 +209,9 @@ def spend_again(words: dict[str, Any]) -> None:
 
     for part in (words, words["run"] or {"releases": {}}):
         spent = {statements.decode(line): count for line, count in part["releases"].items()}
-        part["spent"] = statements.figure(statements.accountant(words["accountant"]).epsilon(spent, words["delta"]))
+        part["spent"] = statements.figure(
+            statements.accountant(words["accountant"]).epsilon(spent, words["delta"])
+        )
     words["proven"] = words["spent"]
 
 
@@ -220,7 +237,9 @@ def test_releases_that_differ_from_what_was_ordered_are_a_finding(case, count):
             part["releases"] = dict.fromkeys(part["releases"], count)
         spend_again(said)
 
-    (finding,) = case.findings(case.statement("node-0"), case.say("node-1", change), case.statement("node-2"))
+    (finding,) = case.findings(
+        case.statement("node-0"), case.say("node-1", change), case.statement("node-2")
+    )
     assert f"node-1 counts {count} x" in finding
     assert "4" in finding
 
@@ -231,7 +250,9 @@ def test_releases_of_another_kind_are_a_finding(case):
             part["releases"] = {'{"mechanism":"gaussian","noise_multiplier":9.0}': 4}
         spend_again(said)
 
-    one, other = case.findings(case.statement("node-0"), case.say("node-1", change), case.statement("node-2"))
+    one, other = case.findings(
+        case.statement("node-0"), case.say("node-1", change), case.statement("node-2")
+    )
     assert "node-1 counts 4 x Gaussian noise, multiplier 9" in one
     assert "node-1 counts 0 x" in other
 
@@ -241,7 +262,9 @@ def test_more_for_a_run_than_for_all_runs_is_a_finding(case):
         said["releases"] = {}
         spend_again(said)
 
-    (finding,) = case.findings(case.statement("node-0"), case.say("node-1", change), case.statement("node-2"))
+    (finding,) = case.findings(
+        case.statement("node-0"), case.say("node-1", change), case.statement("node-2")
+    )
     assert "and 0 for all of its runs" in finding
 
 
@@ -250,7 +273,9 @@ def test_counts_are_whole_numbers(case, count):
     def change(said: dict[str, Any]) -> None:
         said["run"]["releases"] = dict.fromkeys(said["run"]["releases"], count)
 
-    findings = case.findings(case.statement("node-0"), case.say("node-1", change), case.statement("node-2"))
+    findings = case.findings(
+        case.statement("node-0"), case.say("node-1", change), case.statement("node-2")
+    )
     assert findings
 
 
@@ -259,11 +284,18 @@ def test_a_smaller_delta_of_an_owner_is_no_finding(case):
         said["delta"] = 1e-6
         spend_again(said)
 
-    assert case.findings(case.statement("node-0"), case.say("node-1", change), case.statement("node-2")) == []
+    assert (
+        case.findings(
+            case.statement("node-0"), case.say("node-1", change), case.statement("node-2")
+        )
+        == []
+    )
 
 
 def test_releases_of_other_runs_on_the_servers_ledgers_are_not_expected_of_nodes(case, key):
-    """With the run's folder its own are told apart; without it the statement can only have fewer, and that is said."""
+    """With the run's folder its own are told apart; without it the statement can only have fewer,
+    and that is said.
+    """
     path = case.root / "run" / "ledger" / "node-1.sqlite"
     with closing(Ledger.existing(path)) as ledger:
         ledger.set_limit(Limit(8.0, 1e-5, "rdp"))
@@ -286,7 +318,9 @@ def test_a_statement_of_the_same_node_for_another_run_is_named(original, case, k
     """The same nodes, with the same keys, in a second run."""
     serve(tmp_path / "again")
     for name in NAMES:
-        shutil.copy(tmp_path / "again" / "run" / "nodes" / f"{name}.json", case.root / "forged.json")
+        shutil.copy(
+            tmp_path / "again" / "run" / "nodes" / f"{name}.json", case.root / "forged.json"
+        )
         words = json.loads((case.root / "forged.json").read_text())["statement"]
         words["public_key"] = raw(load_private(case.key(name)).public_key())
         words.pop("ledger_head")
@@ -298,8 +332,12 @@ def test_a_statement_of_the_same_node_for_another_run_is_named(original, case, k
 
 @pytest.mark.parametrize("alone", [False, True])
 def test_nodes_that_pay_for_nothing_themselves_are_counted_too(tmp_path, key, alone):
-    """The federation's one account is the server's; nodes that trust it say that they released nothing they account for."""
-    said = BASE | {"algorithm": {"name": "dp-fedavg", "cohort": 3, "tau": 2, "noise_multiplier": 2.0}}
+    """The federation's one account is the server's; nodes that trust it say that they released
+    nothing they account for.
+    """
+    said = BASE | {
+        "algorithm": {"name": "dp-fedavg", "cohort": 3, "tau": 2, "noise_multiplier": 2.0}
+    }
     serve(tmp_path, said, tell={"trusted": True})
     case = Case(tmp_path, alone)
     shutil.copy(write_certificate(tmp_path / "run", key), tmp_path / "alone.json")
@@ -309,7 +347,10 @@ def test_nodes_that_pay_for_nothing_themselves_are_counted_too(tmp_path, key, al
 
 
 FORGED: dict[str, tuple[dict[str, Any], str]] = {
-    "a delta of nothing": ({"delta": 0.0, "spent": "unbounded", "proven": "unbounded"}, "delta must lie between 0 and 1"),
+    "a delta of nothing": (
+        {"delta": 0.0, "spent": "unbounded", "proven": "unbounded"},
+        "delta must lie between 0 and 1",
+    ),
     "a word more": ({"approved_by": "an authority"}, "says what no node says: approved_by"),
 }
 
@@ -323,16 +364,23 @@ def test_words_that_no_node_says_are_a_finding(case, what):
         said.update(changes)
         said["run"]["spent"] = said["spent"]
 
-    findings = case.findings(case.statement("node-0"), case.say("node-1", change), case.statement("node-2"))
+    findings = case.findings(
+        case.statement("node-0"), case.say("node-1", change), case.statement("node-2")
+    )
     assert any(words in finding for finding in findings), findings
 
 
 def beside_head(case: Case, name: str, head: dict[str, Any], **changes: Any) -> Path:
     """A statement with another head of its ledger, and other words, signed by its own key."""
-    key, words = load_private(case.key(name)), json.loads(case.statement(name).read_text())["statement"]
+    key, words = (
+        load_private(case.key(name)),
+        json.loads(case.statement(name).read_text())["statement"],
+    )
     own = words["ledger_head"]["head"] | head
     words |= changes | {"ledger_head": {"head": own, "signature": sign(own, key)}}
-    (case.root / "forged.json").write_text(json.dumps({"statement": words, "signature": sign(words, key)}))
+    (case.root / "forged.json").write_text(
+        json.dumps({"statement": words, "signature": sign(words, key)})
+    )
     return case.root / "forged.json"
 
 
@@ -349,13 +397,22 @@ def test_what_a_head_says_otherwise_than_its_statement_is_a_finding(case):
         forged = beside_head(case, "node-1", head, **changes)
         findings = case.findings(case.statement("node-0"), forged, case.statement("node-2"))
         assert any(words in finding for finding in findings), (head, changes, findings)
-    assert case.findings(case.statement("node-0"), beside_head(case, "node-1", {}), case.statement("node-2")) == []
+    assert (
+        case.findings(
+            case.statement("node-0"), beside_head(case, "node-1", {}), case.statement("node-2")
+        )
+        == []
+    )
 
 
 def test_a_proven_epsilon_below_what_was_planned_is_a_finding(tmp_path):
     new_key(tmp_path / "key.pem")
     private = load_private(tmp_path / "key.pem")
-    with closing(Ledger.open(tmp_path / "b.sqlite", "b", "sample", "add/remove one", Limit(30.0, 1e-5, "rdp"))) as ledger:
+    with closing(
+        Ledger.open(
+            tmp_path / "b.sqlite", "b", "sample", "add/remove one", Limit(30.0, 1e-5, "rdp")
+        )
+    ) as ledger:
         ledger.plan("run", gaussian(3.0), 10)
         ledger.debit("run", "run/one", gaussian(3.0), 2)
         words = statement(ledger, Limit(30.0, 1e-5, "rdp"), "run", private)["statement"]
@@ -371,14 +428,23 @@ def signed_again(words: dict[str, Any], key: Any) -> dict[str, Any]:
 
 def test_what_statements_say_of_themselves_is_said_to_be_unchecked(case):
     verdict = verify(case.file, nodes=case.all)
-    assert "When the nodes signed, their limits and their versions: as they say." in verdict.unchecked
+    assert (
+        "When the nodes signed, their limits and their versions: as they say." in verdict.unchecked
+    )
     verdict = verify(
-        case.file, nodes=[case.statement("node-0"), case.say("node-1", lambda said: None), case.statement("node-2")]
+        case.file,
+        nodes=[
+            case.statement("node-0"),
+            case.say("node-1", lambda said: None),
+            case.statement("node-2"),
+        ],
     )
     assert any("node-1 signed no head" in line for line in verdict.unchecked)
 
 
-def test_a_certificate_that_leaves_out_a_node_says_without_the_run_that_this_was_not_checked(case, key):
+def test_a_certificate_that_leaves_out_a_node_says_without_the_run_that_this_was_not_checked(
+    case, key
+):
     def drop(body: dict[str, Any]) -> None:
         del body["accounts"][1], body["hashes"]["key of node-1"]
         body["trained"]["clients"] = 2
@@ -393,12 +459,16 @@ def test_a_certificate_that_leaves_out_a_node_says_without_the_run_that_this_was
 
 
 def test_a_release_that_a_node_never_made_is_named(tmp_path, key):
-    """An order that got lost is in the server's ledger and not in the node's; the node's ledger could have lost it as well."""
+    """An order that got lost is in the server's ledger and not in the node's; the node's ledger
+    could have lost it as well.
+    """
     post, terms = federation(tmp_path / "nodes", parse(BASE))
     listed, send = {name: raw(one) for name, one in terms.nodes.items()}, post.send
 
     def lose(address: str, letter: bytes) -> str:
-        return send("node-0" if address == "node-2" and b'"order":"1/train"' in letter else address, letter)
+        return send(
+            "node-0" if address == "node-2" and b'"order":"1/train"' in letter else address, letter
+        )
 
     post.send = lose  # type: ignore[method-assign]
     parse(BASE | {"server": {"nodes": listed}}).serve(post, terms, tmp_path / "run")

@@ -1,4 +1,6 @@
-"""Statements of nodes and the page of a certificate, made by hand: borders that whole runs do not reach."""
+"""Statements of nodes and the page of a certificate, made by hand: borders that whole runs do not
+reach.
+"""
 
 from __future__ import annotations
 
@@ -26,16 +28,28 @@ from tests.certificate.test_figures_and_recompute import account, certificate
 LINE, OTHER = encode(gaussian(1.0)), encode(gaussian(2.0))
 
 
-def given(name: str = "a", made: int | None = 2, everything: Any = 2, **changes: Any) -> NodeStatementFile:
+def given(
+    name: str = "a", made: int | None = 2, everything: Any = 2, **changes: Any
+) -> NodeStatementFile:
     words: dict[str, Any] = {
-        "node": name, "public_key": name * 64, "unit": "sample", "neighbours": "add/remove one", "delta": 1e-5,
-        "proven": 1.0, "limit": 2.0, "accountant": "rdp", "adversary": "everybody", "releases": {LINE: everything},
+        "node": name,
+        "public_key": name * 64,
+        "unit": "sample",
+        "neighbours": "add/remove one",
+        "delta": 1e-5,
+        "proven": 1.0,
+        "limit": 2.0,
+        "accountant": "rdp",
+        "adversary": "everybody",
+        "releases": {LINE: everything},
         "run": None if made is None else {"id": "r", "releases": {LINE: made}},
-    }  # fmt: skip
+    }
     return NodeStatementFile(Path(f"{name}.json"), words | changes)
 
 
-def expected(*names: str, nodes: int | None = None, releases: int = 2, exact: bool = True) -> ExpectedNodes:
+def expected(
+    *names: str, nodes: int | None = None, releases: int = 2, exact: bool = True
+) -> ExpectedNodes:
     ordered = {name: OrderedReleases({LINE: releases}, exact) for name in names}
     return ExpectedNodes(list(names), len(names) if nodes is None else nodes, {}, ordered)
 
@@ -47,19 +61,28 @@ class TestTogether:
     def test_every_node_once(self) -> None:
         assert self.findings([given("a"), given("b")], expected("a", "b")) == ()
         assert "given twice" in self.findings([given("a"), given("a")], expected("a"))[0]
-        assert "signed with one key" in self.findings([given("a"), given("b", public_key="a" * 64)], expected("a", "b"))[0]
-        assert self.findings([given("a")], expected("a", "b")) == ("The statement of b is missing: it took part in the run.",)
+        assert (
+            "signed with one key"
+            in self.findings([given("a"), given("b", public_key="a" * 64)], expected("a", "b"))[0]
+        )
+        assert self.findings([given("a")], expected("a", "b")) == (
+            "The statement of b is missing: it took part in the run.",
+        )
 
     def test_statements_of_two_runs(self) -> None:
         other = given("b", run={"id": "another", "releases": {}})
-        assert self.findings([given("a"), other], expected("a", "b")) == ("The statements are of 2 runs.",)
+        assert self.findings([given("a"), other], expected("a", "b")) == (
+            "The statements are of 2 runs.",
+        )
         none = given("b", made=None)
         assert self.findings([given("a"), none], expected("a", "b")) == ()
         assert self.findings([none, given("c", made=None)], expected("b", "c")) == ()
 
     def test_where_names_are_not_known_they_are_counted(self) -> None:
         assert self.findings([given("a"), given("b")], expected(nodes=2)) == ()
-        assert self.findings([given("a")], expected(nodes=2)) == ("1 of 2 nodes have a statement here.",)
+        assert self.findings([given("a")], expected(nodes=2)) == (
+            "1 of 2 nodes have a statement here.",
+        )
 
 
 class TestReleases:
@@ -78,12 +101,17 @@ class TestReleases:
 
     def test_no_more_for_a_run_than_for_all_runs(self) -> None:
         assert self.faults(given(made=2, everything=5), OrderedReleases({LINE: 2})) == []
-        assert "for all of its runs" in self.faults(given(made=2, everything=1), OrderedReleases({LINE: 2}))[0]
+        assert (
+            "for all of its runs"
+            in self.faults(given(made=2, everything=1), OrderedReleases({LINE: 2}))[0]
+        )
 
     @pytest.mark.parametrize("odd", [0, -1, 1.0, True, "1"])
     def test_counts_are_whole_numbers_above_0(self, odd: Any) -> None:
         for one in (given(made=odd), given(everything=odd)):
-            assert self.faults(one, OrderedReleases({LINE: 2})) == ["counts releases that are no whole numbers above 0"]
+            assert self.faults(one, OrderedReleases({LINE: 2})) == [
+                "counts releases that are no whole numbers above 0"
+            ]
 
     def test_what_an_account_lists_is_exact_where_no_other_run_is_counted_with_it(self) -> None:
         assert _listed(account(), exact=True).exact
@@ -103,7 +131,9 @@ def test_a_node_that_made_fewer_is_said_to_be_unchecked_where_nobody_can_tell() 
 
 def test_statements_that_were_not_given_are_named() -> None:
     accounts = [account(name=name, ledger=f"{name}.sqlite") for name in ("a", "b")]
-    over_nodes = certificate(accounts=accounts, trained=certificate().trained.model_copy(update={"partition": NODES}))
+    over_nodes = certificate(
+        accounts=accounts, trained=certificate().trained.model_copy(update={"partition": NODES})
+    )
     (check,) = verify_nodes([], over_nodes, None)
     assert check.unchecked[0].endswith("were not given: a, b.")
     assert verify_nodes([], certificate(), None) == []
@@ -111,7 +141,9 @@ def test_statements_that_were_not_given_are_named() -> None:
 
 class TestPage:
     def test_words_for_figures(self) -> None:
-        assert [printed_page._word(value) for value in (None, {}, [], 1.5, 2, "words")] == ["see file"] * 3 + [
+        assert [printed_page._word(value) for value in (None, {}, [], 1.5, 2, "words")] == [
+            "see file"
+        ] * 3 + [
             "1.5000",
             "2",
             "words",
@@ -119,20 +151,31 @@ class TestPage:
 
     @pytest.mark.parametrize(("count", "more"), [(5, 0), (6, 0), (7, 1), (9, 3)])
     def test_six_kinds_of_releases_are_listed(self, count: int, more: int) -> None:
-        kinds = [SimpleNamespace(kind=f"kind {number}", count=count - number) for number in range(count)]
+        kinds = [
+            SimpleNamespace(kind=f"kind {number}", count=count - number) for number in range(count)
+        ]
         drawn = printed_page._releases([SimpleNamespace(releases=kinds, other_runs=0)])  # type: ignore[list-item]
         assert sum(f"kind {number}<" in drawn for number in range(count)) == min(count, 6)
         assert ("kinds more" in drawn, f"and {more} kinds more" in drawn) == (more > 0, more > 0)
 
     @pytest.mark.parametrize(("count", "named"), [(1, True), (30, True), (31, False)])
     def test_up_to_thirty_accounts_are_named(self, count: int, named: bool) -> None:
-        accounts = [account(name=f"client-{number}", ledger=f"client-{number}.sqlite") for number in range(count)]
+        accounts = [
+            account(name=f"client-{number}", ledger=f"client-{number}.sqlite")
+            for number in range(count)
+        ]
         assert ("client-0" in printed_page._accounts(certificate(accounts=accounts))) is named
 
     @pytest.mark.parametrize(
         ("reported", "said"),
-        [({}, "nothing"), ({"accuracy": 0.5}, "accuracy 50.00% on the test set"), ({"measured": "loss 1"}, "loss 1")],
+        [
+            ({}, "nothing"),
+            ({"accuracy": 0.5}, "accuracy 50.00% on the test set"),
+            ({"measured": "loss 1"}, "loss 1"),
+        ],
     )
-    def test_what_was_measured_is_said_as_it_was_reported(self, reported: dict[str, Any], said: str) -> None:
+    def test_what_was_measured_is_said_as_it_was_reported(
+        self, reported: dict[str, Any], said: str
+    ) -> None:
         usual = certificate().reported.model_copy(update=reported)
         assert dict(printed_page._reported(certificate(reported=usual)))["Measured"] == said

@@ -26,7 +26,13 @@ def drawn(run_of, key):
 def test_the_page_names_what_a_guarantee_needs(drawn):
     certificate, html = drawn("samples")
     stated = certificate.guarantee
-    for text in (stated.unit, stated.neighbours, "1e-05", stated.accountant, f"{rounded_up(stated.proven):.4f}"):
+    for text in (
+        stated.unit,
+        stated.neighbours,
+        "1e-05",
+        stated.accountant,
+        f"{rounded_up(stated.proven):.4f}",
+    ):
         assert text in html
     for value in (
         certificate.signer.fingerprint[7:],
@@ -67,7 +73,10 @@ def test_many_accounts_are_counted_by_their_epsilon(drawn):
 
 def test_the_kinds_of_release_that_were_made_most_often_come_first() -> None:
     def account(*releases: tuple[str, int]) -> Any:
-        return SimpleNamespace(releases=[SimpleNamespace(kind=kind, count=count) for kind, count in releases], other_runs=0)
+        return SimpleNamespace(
+            releases=[SimpleNamespace(kind=kind, count=count) for kind, count in releases],
+            other_runs=0,
+        )
 
     html = _releases([account(("rare", 1), ("usual", 40)), account(("usual", 30), ("some", 7))])
     assert html.index("usual") < html.index("some") < html.index("rare")

@@ -19,7 +19,9 @@ def test_a_file_that_holds_something_else_is_named(tmp_path: Path, text: str) ->
         _mapping(RunFolder(tmp_path), "statement.json")
 
 
-def test_a_file_is_read_as_it_is_and_a_missing_one_is_named_where_it_is_needed(tmp_path: Path) -> None:
+def test_a_file_is_read_as_it_is_and_a_missing_one_is_named_where_it_is_needed(
+    tmp_path: Path,
+) -> None:
     folder = RunFolder(tmp_path)
     (tmp_path / "statement.json").write_text('{"a": {"b": 1}}')
     assert _mapping(folder, "statement.json") == {"a": {"b": 1}}

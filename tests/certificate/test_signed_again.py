@@ -1,4 +1,6 @@
-"""A certificate that its own key signed again after somebody changed it: found where the run can tell, else said."""
+"""A certificate that its own key signed again after somebody changed it: found where the run can
+tell, else said.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ def twice(body: Body) -> None:
 
 
 def twice_renamed_ledger(body: Body) -> None:
-    body["accounts"].append(body["accounts"][0] | {"name": "client-00001", "ledger": "client-00000.sqlite"})
+    body["accounts"].append(
+        body["accounts"][0] | {"name": "client-00001", "ledger": "client-00000.sqlite"}
+    )
 
 
 ANYWHERE: dict[str, tuple[Callable[[Body], None], str]] = {
@@ -29,18 +33,32 @@ ANYWHERE: dict[str, tuple[Callable[[Body], None], str]] = {
     "no time of issue": (lambda c: c.update(issued="yesterday"), "issued"),
     "a time of issue without a zone": (lambda c: c.update(issued="2030-01-01T00:00:00"), "issued"),
     "certified by nothing": (lambda c: c.update(certified_by={}), "certified_by"),
-    "certified by more": (lambda c: c["certified_by"].update(auditor="a famous one"), "certified_by"),
-    "another version of this code": (lambda c: c["certified_by"].update(dpfl="99.0"), "certified_by"),
-    "a negative number of other runs": (lambda c: c["accounts"][0].update(other_runs=-1), "other runs"),
-    "a ledger under another's name": (lambda c: c["accounts"][0].update(ledger="client-00001.sqlite"), "client-00001.sqlite"),
+    "certified by more": (
+        lambda c: c["certified_by"].update(auditor="a famous one"),
+        "certified_by",
+    ),
+    "another version of this code": (
+        lambda c: c["certified_by"].update(dpfl="99.0"),
+        "certified_by",
+    ),
+    "a negative number of other runs": (
+        lambda c: c["accounts"][0].update(other_runs=-1),
+        "other runs",
+    ),
+    "a ledger under another's name": (
+        lambda c: c["accounts"][0].update(ledger="client-00001.sqlite"),
+        "client-00001.sqlite",
+    ),
     "used is more than proven": (lambda c: c["guarantee"].update(used=99.0), "used"),
     "fewer accounts than clients": (lambda c: c["accounts"].pop(), "account"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", ANYWHERE)
 @pytest.mark.parametrize("alone", [False, True])
-def test_what_no_certificate_of_any_run_says_is_found_without_the_run(run_of, key, tmp_path, what, alone):
+def test_what_no_certificate_of_any_run_says_is_found_without_the_run(
+    run_of, key, tmp_path, what, alone
+):
     change, words = ANYWHERE[what]
     file = write_certificate(run_of("samples"), key)
     sign_again(file, change, key)
@@ -77,8 +95,12 @@ def test_what_the_run_can_tell_is_found_with_it(run_of, key, what):
     assert any(words in finding for finding in findings), findings
 
 
-@pytest.mark.parametrize("what", ["other versions", "other runs", "issued before its debits", "the entropy"])
-def test_what_only_the_run_could_tell_is_said_to_be_unchecked_without_it(run_of, key, tmp_path, what):
+@pytest.mark.parametrize(
+    "what", ["other versions", "other runs", "issued before its debits", "the entropy"]
+)
+def test_what_only_the_run_could_tell_is_said_to_be_unchecked_without_it(
+    run_of, key, tmp_path, what
+):
     file = write_certificate(run_of("keyed"), key)
     sign_again(file, WITH_THE_RUN[what][0], key)
     verdict = verify(Path(shutil.copy(file, tmp_path / "alone.json")))
@@ -98,7 +120,9 @@ def test_the_time_of_issue_is_the_signers_word_and_said_to_be(run_of, key):
 
 def test_a_certificate_of_another_installation_says_that_its_code_is_not_here(run_of, key):
     file = write_certificate(run_of("samples"), key)
-    sign_again(file, lambda body: body.update(certified_by={"dpfl": "0.0.1", "code": "00" * 32}), key)
+    sign_again(
+        file, lambda body: body.update(certified_by={"dpfl": "0.0.1", "code": "00" * 32}), key
+    )
     verdict = verify(file)
     assert verdict.findings == []
     assert any("certified_by" in line and "0.0.1" in line for line in verdict.unchecked)

@@ -1,4 +1,6 @@
-"""Accounts that spent differently: what stands for all of them is the largest, and everything else is said as it is."""
+"""Accounts that spent differently: what stands for all of them is the largest, and everything else
+is said as it is.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,13 @@ POISSON, FIXED, PLAIN = Poisson(0.1).event(1.0, 50), FixedSize(5).event(1.0, 50)
 def account(name: str, proven: Any, *events: Any) -> AccountSection:
     releases = [ReleaseSection(event=encode(event), kind="words", count=1) for event in events]
     return AccountSection(
-        name=name, ledger=f"{name}.sqlite", proven=proven, releases=releases, debits=1, other_runs=0, seal="00"
+        name=name,
+        ledger=f"{name}.sqlite",
+        proven=proven,
+        releases=releases,
+        debits=1,
+        other_runs=0,
+        seal="00",
     )
 
 
@@ -56,7 +64,10 @@ def test_neighbours_follow_how_units_are_drawn():
     ("result", "said"),
     [
         ({"headline": "accuracy", "metrics": {"accuracy": 0.5}}, "on the test set"),
-        ({"headline": "accuracy", "metrics": {"accuracy": 0.5}, "noisy": "on held-out rows"}, "on held-out rows"),
+        (
+            {"headline": "accuracy", "metrics": {"accuracy": 0.5}, "noisy": "on held-out rows"},
+            "on held-out rows",
+        ),
         ({"headline": "accuracy", "metrics": {"accuracy": None}}, None),
         ({"headline": "accuracy", "metrics": {}}, None),
         ({"headline": "accuracy", "metrics": "words"}, None),
@@ -65,15 +76,21 @@ def test_neighbours_follow_how_units_are_drawn():
         ({}, None),
     ],
 )
-def test_what_a_run_measured_is_said_where_its_file_says_it(result: dict[str, Any], said: str | None):
+def test_what_a_run_measured_is_said_where_its_file_says_it(
+    result: dict[str, Any], said: str | None
+):
     found = _measured(result)
     assert found is None if said is None else (found or "").endswith(said)
 
 
 def certificate(proven: Any, claim: float | None, entropy: str = "system", **changes: Any) -> Any:
-    guarantee = SimpleNamespace(proven=proven, unaccounted=[], delta=1e-5, unit="sample", neighbours=ADD_REMOVE, **changes)
+    guarantee = SimpleNamespace(
+        proven=proven, unaccounted=[], delta=1e-5, unit="sample", neighbours=ADD_REMOVE, **changes
+    )
     return SimpleNamespace(
-        guarantee=guarantee, claimed=SimpleNamespace(epsilon=claim), trained=SimpleNamespace(entropy=entropy)
+        guarantee=guarantee,
+        claimed=SimpleNamespace(epsilon=claim),
+        trained=SimpleNamespace(entropy=entropy),
     )
 
 
@@ -96,9 +113,15 @@ def test_the_headline_names_what_left_unprotected():
 @pytest.mark.parametrize(("used", "stated"), [(None, 0.0), (0.0, 0.0), (0.5, 0.5)])
 def test_where_nothing_was_used_the_certificate_says_0(used: float | None, stated: float):
     words = {
-        "unit": "sample", "neighbours": ADD_REMOVE, "delta": 1e-5, "adversary": "", "accountant": "pld", "unaccounted": (),
-        "assumptions": (), "warnings": (),
-    }  # fmt: skip
+        "unit": "sample",
+        "neighbours": ADD_REMOVE,
+        "delta": 1e-5,
+        "adversary": "",
+        "accountant": "pld",
+        "unaccounted": (),
+        "assumptions": (),
+        "warnings": (),
+    }
     found: Any = SimpleNamespace(statement=SimpleNamespace(used=used, to_dict=lambda: words))
     assert guarantee_section(found, [account("a", 1.5)]).used == stated
 

@@ -52,7 +52,9 @@ def test_a_certificate_verifies_with_its_run_and_without(certified, key, tmp_pat
     file = certified(name)
     verdict = verify(file, key=public_file(key))
     assert verdict.findings == []
-    assert {"ledgers", "files", "training", "reported", "accounts"} <= {check.name for check in verdict.checks}
+    assert {"ledgers", "files", "training", "reported", "accounts"} <= {
+        check.name for check in verdict.checks
+    }
     alone = Path(shutil.copy(file, tmp_path / "alone.json"))
     assert verify(alone).findings == []
     assert verify(alone, run=file.parent).findings == []
@@ -68,32 +70,78 @@ def test_a_ledger_whose_file_changed_and_rows_did_not_verifies(certified):
 
 
 ALTERED: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
-    "an account's epsilon": (lambda c: c["accounts"][2].update(proven=0.01), "client-00002: the listed releases cost epsilon"),
-    "the largest epsilon": (lambda c: c["guarantee"].update(proven=0.01), "The largest epsilon of the accounts is"),
-    "the median": (lambda c: c["guarantee"].update(median=0.01), "The median epsilon of the accounts is"),
-    "an event's count": (lambda c: c["accounts"][1]["releases"][0].update(count=1), "client-00001: the listed releases cost"),
-    "an event": (
-        lambda c: c["accounts"][1]["releases"][0].update(event='{"mechanism":"gaussian","noise_multiplier":9.0}'),
+    "an account's epsilon": (
+        lambda c: c["accounts"][2].update(proven=0.01),
+        "client-00002: the listed releases cost epsilon",
+    ),
+    "the largest epsilon": (
+        lambda c: c["guarantee"].update(proven=0.01),
+        "The largest epsilon of the accounts is",
+    ),
+    "the median": (
+        lambda c: c["guarantee"].update(median=0.01),
+        "The median epsilon of the accounts is",
+    ),
+    "an event's count": (
+        lambda c: c["accounts"][1]["releases"][0].update(count=1),
         "client-00001: the listed releases cost",
     ),
-    "an event's words": (lambda c: c["accounts"][1]["releases"][0].update(kind="nothing much"), "is called 'nothing much'"),
-    "an event's form": (lambda c: c["accounts"][1]["releases"][0].update(event="{}"), "cannot be computed again"),
-    "what is claimed": (lambda c: c["claimed"].update(epsilon=0.5), "the certificate states 0.5 as claimed"),
-    "a huge count": (lambda c: c["accounts"][1]["releases"][0].update(count=10**12), "client-00001: the listed releases cost"),
+    "an event": (
+        lambda c: c["accounts"][1]["releases"][0].update(
+            event='{"mechanism":"gaussian","noise_multiplier":9.0}'
+        ),
+        "client-00001: the listed releases cost",
+    ),
+    "an event's words": (
+        lambda c: c["accounts"][1]["releases"][0].update(kind="nothing much"),
+        "is called 'nothing much'",
+    ),
+    "an event's form": (
+        lambda c: c["accounts"][1]["releases"][0].update(event="{}"),
+        "cannot be computed again",
+    ),
+    "what is claimed": (
+        lambda c: c["claimed"].update(epsilon=0.5),
+        "the certificate states 0.5 as claimed",
+    ),
+    "a huge count": (
+        lambda c: c["accounts"][1]["releases"][0].update(count=10**12),
+        "client-00001: the listed releases cost",
+    ),
     "too much noise": (
-        lambda c: c["accounts"][1]["releases"][0].update(event='{"mechanism":"gaussian","noise_multiplier":1e+300}'),
+        lambda c: c["accounts"][1]["releases"][0].update(
+            event='{"mechanism":"gaussian","noise_multiplier":1e+300}'
+        ),
         "client-00001: the listed releases cost",
     ),
     "no accounts": (lambda c: c.update(accounts=[]), "cannot be computed again"),
-    "an unbounded epsilon": (lambda c: c["accounts"][2].update(proven="unbounded"), "the certificate states unbounded"),
+    "an unbounded epsilon": (
+        lambda c: c["accounts"][2].update(proven="unbounded"),
+        "the certificate states unbounded",
+    ),
     "an impossible delta": (lambda c: c["guarantee"].update(delta=2.0), "cannot be computed again"),
-    "what the claim counts": (lambda c: c["claimed"].update(stated=dict.fromkeys(c["claimed"]["stated"], 10**9)), "as claimed"),
+    "what the claim counts": (
+        lambda c: c["claimed"].update(stated=dict.fromkeys(c["claimed"]["stated"], 10**9)),
+        "as claimed",
+    ),
     "delta": (lambda c: c["guarantee"].update(delta=1e-3), "the listed releases cost epsilon"),
-    "the accountant": (lambda c: c["guarantee"].update(accountant="gdp-clt"), "gdp-clt is an approximation"),
-    "the neighbours": (lambda c: c["guarantee"].update(neighbours="replace one"), "not 'replace one'"),
-    "a leak": (lambda c: c["guarantee"].update(unaccounted=["a histogram"]), "Something left unprotected"),
-    "the fingerprint": (lambda c: c["signer"].update(fingerprint="sha256:00"), "The fingerprint sha256:00"),
-}  # fmt: skip
+    "the accountant": (
+        lambda c: c["guarantee"].update(accountant="gdp-clt"),
+        "gdp-clt is an approximation",
+    ),
+    "the neighbours": (
+        lambda c: c["guarantee"].update(neighbours="replace one"),
+        "not 'replace one'",
+    ),
+    "a leak": (
+        lambda c: c["guarantee"].update(unaccounted=["a histogram"]),
+        "Something left unprotected",
+    ),
+    "the fingerprint": (
+        lambda c: c["signer"].update(fingerprint="sha256:00"),
+        "The fingerprint sha256:00",
+    ),
+}
 
 
 @pytest.mark.parametrize("what", ALTERED)
@@ -111,7 +159,8 @@ def test_altered_figures_are_named_even_if_signed_again(certified, key, what):
     ("change", "sentence"),
     [
         (lambda c: c["reported"].update(accuracy=0.999), "accuracy is"),
-        (lambda c: c["trained"].update(rounds=7), "rounds is 2 in the run's folder; the certificate states 7"),
+        (lambda c: c["trained"].update(rounds=7), "rounds is 2 in the run's folder; the "
+            "certificate states 7"),
         (lambda c: c["guarantee"].update(adversary="nobody"), "adversary is"),
         (lambda c: c["hashes"].update(federation="00"), "federation is"),
         (lambda c: c["reported"]["audit"].update(measured=0.1), "audit is"),
@@ -128,18 +177,28 @@ def test_what_only_the_run_can_tell_is_compared_with_it(certified, key, change, 
 
 def test_a_claim_by_a_formula_is_compared_with_the_run(certified, key):
     file = certified("published")
-    findings = verify(alter(file, lambda c: c["claimed"].update(epsilon=0.1), key), run=file.parent).findings
+    findings = verify(
+        alter(file, lambda c: c["claimed"].update(epsilon=0.1), key), run=file.parent
+    ).findings
     assert len(findings) == 1
     assert "the certificate states 0.1" in findings[0]
 
 
-@pytest.mark.parametrize("field", ["issued", "trained", "reported", "versions", "certified_by", "hashes"])
+@pytest.mark.parametrize(
+    "field", ["issued", "trained", "reported", "versions", "certified_by", "hashes"]
+)
 def test_anything_else_is_under_the_signature(certified, field):
     def change(body: dict[str, Any]) -> None:
-        body[field] = "2020-01-01" if field == "issued" else {**body[field], next(iter(body[field])): "other"}
+        body[field] = (
+            "2020-01-01" if field == "issued" else {**body[field], next(iter(body[field])): "other"}
+        )
 
     findings = verify(alter(certified(), change)).findings
-    assert findings[0] == "The signature does not fit the certificate: something in it was changed after it was signed."
+    assert (
+        findings[0]
+        == "The signature does not fit the certificate: something in it was changed after it was "
+        "signed."
+    )
     assert len(findings) == (2 if field in ("issued", "certified_by") else 1)
 
 
@@ -159,9 +218,11 @@ def test_an_altered_model_file_is_named(certified):
 @pytest.mark.parametrize(
     ("statement", "sentence"),
     [
-        ("UPDATE debits SET count = 50 WHERE id = 1", "51 x Gaussian noise, multiplier 1, Poisson sampling at rate 0.05 there"),
+        ("UPDATE debits SET count = 50 WHERE id = 1", "51 x Gaussian noise, multiplier 1, Poisson "
+            "sampling at rate 0.05 there"),
         ("DELETE FROM debits WHERE id = 2", "it holds 1 debits, the certificate 2"),
-        ("INSERT INTO debits SELECT 3, run, 'more', event, 1, at, link, seal FROM debits WHERE id = 1",
+        ("INSERT INTO debits SELECT 3, run, 'more', event, 1, at, link, seal FROM debits WHERE id "
+            "= 1",
          "it holds 3 debits, the certificate 2"),
         ("UPDATE debits SET release = 'another' WHERE id = 1", "under another run, name or time"),
         ("UPDATE debits SET at = at + 1 WHERE id = 1", "under another run, name or time"),
@@ -272,7 +333,9 @@ def test_the_run_beside_is_used_only_if_it_is_the_run(certified, run_of):
     elsewhere = Path(shutil.copy(file, run_of("keyed") / "certificate.json"))
     verdict = verify(elsewhere)
     assert verdict.findings == []
-    assert [check.outcome for check in verdict.checks if check.name == "run"] == ["not compared: give its folder with --run"]
+    assert [check.outcome for check in verdict.checks if check.name == "run"] == [
+        "not compared: give its folder with --run"
+    ]
 
 
 def test_no_hash_of_private_data_is_in_a_certificate(certified):
@@ -280,12 +343,20 @@ def test_no_hash_of_private_data_is_in_a_certificate(certified):
     file = certified()
     private = tomllib.loads((file.parent / "experiment.toml").read_text())["hashes"]
     salt = (file.parent / "certificate.salt").read_text()
-    for secret in (private["federation"], private["train"], salt, _sha256(file.parent / "experiment.toml")):
+    for secret in (
+        private["federation"],
+        private["train"],
+        salt,
+        _sha256(file.parent / "experiment.toml"),
+    ):
         assert secret not in file.read_text()
 
 
 def test_two_runs_on_the_same_data_have_unlike_seals(certified):
-    one, other = (json.loads(certified(name).read_text())["certificate"]["hashes"] for name in ("samples", "keyed"))
+    one, other = (
+        json.loads(certified(name).read_text())["certificate"]["hashes"]
+        for name in ("samples", "keyed")
+    )
     assert one["test"] == other["test"]
     assert one["federation"] != other["federation"]
     assert one["train"] != other["train"]
@@ -310,7 +381,9 @@ def test_a_certificate_of_the_first_form_is_one_sentence(certified):
 
 def test_an_account_left_out_of_a_certificate_is_named(certified, key):
     file = certified()
-    findings = verify(alter(file, lambda body: body["accounts"].pop(), key), run=file.parent).findings
+    findings = verify(
+        alter(file, lambda body: body["accounts"].pop(), key), run=file.parent
+    ).findings
     assert findings == ["The account of client-00003 is missing from the certificate."]
 
 

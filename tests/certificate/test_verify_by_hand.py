@@ -17,7 +17,9 @@ from dpfl.privacy.accounting.events import gaussian
 from tests.certificate.test_figures_and_recompute import EPSILON, certificate
 
 
-def test_the_last_debit_is_the_latest_of_all_accounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_debit_is_the_latest_of_all_accounts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     paths = [tmp_path / "a.sqlite", tmp_path / "b.sqlite", tmp_path / "c.sqlite"]
     for path, times in zip(paths, ((10.0, 20.0), (5.0, 15.0), ()), strict=True):
         with closing(Ledger.open(path, path.stem, "sample", "add/remove one")) as ledger:
@@ -31,7 +33,10 @@ def test_the_last_debit_is_the_latest_of_all_accounts(tmp_path: Path, monkeypatc
     assert _last_debit(SimpleNamespace(paths=list)) is None  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("told", "since"), [(EPSILON, False), (EPSILON - 1e-6, False), (EPSILON / 2, True), (99.0, False)])
+@pytest.mark.parametrize(
+    ("told", "since"),
+    [(EPSILON, False), (EPSILON - 1e-6, False), (EPSILON / 2, True), (99.0, False)],
+)
 def test_a_statement_from_before_says_so(told: float, since: bool) -> None:
     found: Any = SimpleNamespace(told=SimpleNamespace(proven=told))
     assert ("true when the run ended" in _statement(found, certificate()).outcome) is since
@@ -41,7 +46,10 @@ def test_a_statement_from_before_says_so(told: float, since: bool) -> None:
 def test_a_claim_of_a_formula_is_said_to_be_unchecked_without_the_run(
     tmp_path: Path, accountant: str | None, said: bool
 ) -> None:
-    run, *_ = _without_run(certificate(claimed={"epsilon": 1.0, "accountant": accountant}), tmp_path / "certificate.json")
+    run, *_ = _without_run(
+        certificate(claimed={"epsilon": 1.0, "accountant": accountant}),
+        tmp_path / "certificate.json",
+    )
     assert ("which is of a formula" in run.unchecked[0]) is said
 
 
@@ -61,7 +69,15 @@ class TestRestated:
         truth, low = {"a": 5, "b": 3}, {"a": 2, "b": 1}
         for said in (truth, low, {"a": 3, "b": 2}):
             assert self.fits(word, said, truth, low)
-        for said in ({"a": 1, "b": 2}, {"a": 6, "b": 2}, {"a": 3}, {"a": 3, "b": 2, "c": 1}, {}, None, "words"):
+        for said in (
+            {"a": 1, "b": 2},
+            {"a": 6, "b": 2},
+            {"a": 3},
+            {"a": 3, "b": 2, "c": 1},
+            {},
+            None,
+            "words",
+        ):
             assert not self.fits(word, said, truth, low)
         assert self.fits(word, {"a": 3}, truth, {"a": 2}), "a kind that came later"
 

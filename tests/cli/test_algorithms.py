@@ -20,14 +20,18 @@ def test_the_list_holds_every_system_with_unit_variants_paper_and_what_is_proven
     assert set(systems) == set(ALGORITHMS)
     for name, system in systems.items():
         assert system["unit"] in ("sample", "client", "none")
-        assert system["variants"] == (["sound", "published"] if "variant" in options_of(name) else ["sound"])
+        assert system["variants"] == (
+            ["sound", "published"] if "variant" in options_of(name) else ["sound"]
+        )
         assert set(system["proven"]) == set(system["variants"])
         assert system["paper"]
         if "published" in system["variants"]:
             assert system["proven"]["published"].startswith(
                 ("nothing: it sends", "far less than it claims", "less than it claims")
             )
-        expected = "nothing: no noise" if system["unit"] == "none" else f"epsilon for one {system['unit']}"
+        expected = (
+            "nothing: no noise" if system["unit"] == "none" else f"epsilon for one {system['unit']}"
+        )
         assert system["proven"]["sound"].startswith(expected)
 
 

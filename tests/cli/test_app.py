@@ -1,4 +1,6 @@
-"""The command line as a user meets it: answers, JSON, and one sentence with exit code 2 for what is wrong."""
+"""The command line as a user meets it: answers, JSON, and one sentence with exit code 2 for what is
+wrong.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,20 @@ from dpfl.cli import main
 from dpfl.privacy import Ledger
 
 SMALL = [
-    "--set", "model.name=mlp", "--set", "model.hidden=16", "--set", "algorithm.name=fedavg-dp", "--set",
-    "algorithm.noise_multiplier=1.0", "--set", "data.clients=4", "--workers", "1", "--quiet",
-]  # fmt: skip
+    "--set",
+    "model.name=mlp",
+    "--set",
+    "model.hidden=16",
+    "--set",
+    "algorithm.name=fedavg-dp",
+    "--set",
+    "algorithm.noise_multiplier=1.0",
+    "--set",
+    "data.clients=4",
+    "--workers",
+    "1",
+    "--quiet",
+]
 
 
 def dpfl(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -42,11 +55,21 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return err
 
 
-PLAN = ["plan", "--delta", "1e-5", "--sampling-rate", "0.015", "--noise-multiplier", "1.1", "--json"]
+PLAN = [
+    "plan",
+    "--delta",
+    "1e-5",
+    "--sampling-rate",
+    "0.015",
+    "--noise-multiplier",
+    "1.1",
+    "--json",
+]
 
 
 @pytest.mark.parametrize(
-    ("words", "iterations"), [([], 716), (["--accountant", "rdp"], 553), (["--accountant", "rdp-classic"], 314)]
+    ("words", "iterations"),
+    [([], 716), (["--accountant", "rdp"], 553), (["--accountant", "rdp-classic"], 314)],
 )
 def test_plan_says_how_many_iterations_epsilon_buys(capsys, words, iterations):
     code, out, _ = dpfl(capsys, *PLAN, "--epsilon", "2", *words)
@@ -54,14 +77,18 @@ def test_plan_says_how_many_iterations_epsilon_buys(capsys, words, iterations):
     assert json.loads(out)["iterations"] == iterations
 
 
-@pytest.mark.parametrize(("accountant", "epsilon"), [("pld", 1.3571), ("rdp", 1.6121), ("rdp-classic", 2.0050)])
+@pytest.mark.parametrize(
+    ("accountant", "epsilon"), [("pld", 1.3571), ("rdp", 1.6121), ("rdp-classic", 2.0050)]
+)
 def test_plan_says_what_iterations_cost(capsys, accountant, epsilon):
     _, out, _ = dpfl(capsys, *PLAN, "--iterations", "317", "--accountant", accountant)
     assert json.loads(out)["epsilon"] == pytest.approx(epsilon, abs=5e-4)
 
 
 def test_plan_says_how_much_noise_epsilon_needs(capsys):
-    _, out, _ = dpfl(capsys, "plan", "--epsilon", "2", "--iterations", "317", "--sampling-rate", "0.05", "--json")
+    _, out, _ = dpfl(
+        capsys, "plan", "--epsilon", "2", "--iterations", "317", "--sampling-rate", "0.05", "--json"
+    )
     made = json.loads(out)
     assert made["noise_multiplier"] == pytest.approx(1.989, abs=1e-3)
     assert made["epsilon"] <= 2
@@ -81,9 +108,27 @@ def test_run_ends_with_one_json_line(capsys, tmp_path):
     code, out, _ = dpfl(capsys, "run", *SMALL, *settings)
     assert code == 0
     result = json.loads(out.strip().splitlines()[-1])
-    assert {"run", "rounds", "iterations", "accuracy", "loss", "stopped_by", "model_sha256", "privacy"} <= result.keys()
+    assert {
+        "run",
+        "rounds",
+        "iterations",
+        "accuracy",
+        "loss",
+        "stopped_by",
+        "model_sha256",
+        "privacy",
+    } <= result.keys()
     privacy = result["privacy"]
-    assert {"unit", "neighbours", "delta", "accountant", "adversary", "proven", "claimed", "per_client"} <= privacy.keys()
+    assert {
+        "unit",
+        "neighbours",
+        "delta",
+        "accountant",
+        "adversary",
+        "proven",
+        "claimed",
+        "per_client",
+    } <= privacy.keys()
     assert result["rounds"] == 5
     assert result["iterations"] == 15
     assert result["stopped_by"] == "rounds"
@@ -91,15 +136,29 @@ def test_run_ends_with_one_json_line(capsys, tmp_path):
     for client in range(4):
         ledger = Ledger.read(out_dir / "ledger" / f"client-{client:05d}.sqlite")
         assert sum(ledger.spent().values()) == 15
-        assert ledger.epsilon(1e-5) == pytest.approx(privacy["per_client"][f"client-{client:05d}"], abs=1e-6)
+        assert ledger.epsilon(1e-5) == pytest.approx(
+            privacy["per_client"][f"client-{client:05d}"], abs=1e-6
+        )
 
 
 def test_runs_and_compare_list_what_there_is(capsys, tmp_path):
     for name, seed in (("a", 0), ("b", 1)):
-        dpfl(capsys, "run", *SMALL, "--set", "budget.rounds=2", "--set", f"seed={seed}", "--out", tmp_path / name)
+        dpfl(
+            capsys,
+            "run",
+            *SMALL,
+            "--set",
+            "budget.rounds=2",
+            "--set",
+            f"seed={seed}",
+            "--out",
+            tmp_path / name,
+        )
     _, out, _ = dpfl(capsys, "runs", tmp_path, "--json")
     assert [Path(row["run"]).name for row in json.loads(out)] == ["a", "b"]
-    code, out, _ = dpfl(capsys, "compare", tmp_path / "a", tmp_path / "b", "--png", tmp_path / "curves.png")
+    code, out, _ = dpfl(
+        capsys, "compare", tmp_path / "a", tmp_path / "b", "--png", tmp_path / "curves.png"
+    )
     assert code == 0
     assert "fedavg-dp" in out
     assert "±" in out
@@ -111,13 +170,26 @@ def test_runs_and_compare_list_what_there_is(capsys, tmp_path):
     _, out, _ = dpfl(capsys, "ledger", "show", tmp_path / "a", "--json")
     rows = json.loads(out)
     assert len(rows) == 4
-    assert all(row["neighbours"] == "add/remove one" and row["epsilon"] <= row["allowed"] for row in rows)
+    assert all(
+        row["neighbours"] == "add/remove one" and row["epsilon"] <= row["allowed"] for row in rows
+    )
 
 
 def test_a_run_shows_its_statement_to_people(capsys, tmp_path):
-    code, out, _ = dpfl(capsys, "run", *SMALL, "--set", "budget.rounds=2", "--out", tmp_path / "run")
+    code, out, _ = dpfl(
+        capsys, "run", *SMALL, "--set", "budget.rounds=2", "--out", tmp_path / "run"
+    )
     assert code == 0
-    for word in ("proven", "claimed", "one sample", "add/remove one", "delta", "pld", "adversary", str(tmp_path)[:20]):
+    for word in (
+        "proven",
+        "claimed",
+        "one sample",
+        "add/remove one",
+        "delta",
+        "pld",
+        "adversary",
+        str(tmp_path)[:20],
+    ):
         assert word in out
 
 
@@ -168,19 +240,43 @@ def test_a_run_shows_its_statement_to_people(capsys, tmp_path):
 )
 def test_bad_settings_get_a_sentence(capsys, tmp_path, settings, words):
     flags = [word for setting in settings for word in ("--set", setting)]
-    sentence = refused(capsys, "run", "--set", "budget.rounds=3", *flags, "--workers", "1", "--out", tmp_path / "run")
+    sentence = refused(
+        capsys,
+        "run",
+        "--set",
+        "budget.rounds=3",
+        *flags,
+        "--workers",
+        "1",
+        "--out",
+        tmp_path / "run",
+    )
     for word in words:
         assert word in sentence
 
 
 def test_options_of_the_wrong_kind_get_a_sentence(capsys, tmp_path):
-    for setting in ("algorithm.tau=three", "algorithm.rate=fast", "data.beta=skewed", "model.activation=3"):
+    for setting in (
+        "algorithm.tau=three",
+        "algorithm.rate=fast",
+        "data.beta=skewed",
+        "model.activation=3",
+    ):
         refused(capsys, "run", "--set", setting, "--workers", "1", "--out", tmp_path / "run")
 
 
 def test_a_delta_that_gives_a_record_away_is_warned_of(capsys, tmp_path):
     code, out, _ = dpfl(
-        capsys, "run", *SMALL, "--set", "budget.delta=0.01", "--set", "budget.rounds=1", "--out", tmp_path / "r", "--json"
+        capsys,
+        "run",
+        *SMALL,
+        "--set",
+        "budget.delta=0.01",
+        "--set",
+        "budget.rounds=1",
+        "--out",
+        tmp_path / "r",
+        "--json",
     )
     assert code == 0
     assert any("delta 0.01 is not below" in note for note in json.loads(out)["notes"])
@@ -192,16 +288,23 @@ def test_a_warning_stays_with_quiet_and_in_the_statement(capsys, tmp_path):
     assert code == 0
     assert "delta 0.01 is not below" in err
     assert "delta 0.01 is not below" in out
-    assert "delta 0.01 is not below" in json.loads((tmp_path / "r" / "statement.json").read_text())["warnings"][0]
+    assert (
+        "delta 0.01 is not below"
+        in json.loads((tmp_path / "r" / "statement.json").read_text())["warnings"][0]
+    )
 
 
 def test_a_missing_or_broken_file_gets_a_sentence(capsys, tmp_path, monkeypatch):
     monkeypatch.delenv("DPFL_DATA", raising=False)
-    assert "dpfl data get mnist" in refused(capsys, "run", "--set", "data.name=mnist", "--data-dir", tmp_path)
+    assert "dpfl data get mnist" in refused(
+        capsys, "run", "--set", "data.name=mnist", "--data-dir", tmp_path
+    )
     (tmp_path / "train-images-idx3-ubyte").write_bytes(b"not an image")
     for name in ("train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"):
         (tmp_path / name).write_bytes(b"neither")
-    assert "train-images" in refused(capsys, "run", "--set", "data.name=mnist", "--data-dir", tmp_path)
+    assert "train-images" in refused(
+        capsys, "run", "--set", "data.name=mnist", "--data-dir", tmp_path
+    )
     assert "no experiment file" in refused(capsys, "run", tmp_path / "missing.toml")
     (tmp_path / "bad.toml").write_text("[data\nname=")
     assert "not valid TOML" in refused(capsys, "run", tmp_path / "bad.toml")
@@ -214,10 +317,22 @@ def test_a_client_with_one_image_or_none_gets_a_sentence(capsys, tmp_path):
     np.savez(tmp_path / "own.npz", x=x, y=y, x_test=x, y_test=y)
     for lists in ([[0], list(range(1, 40))], [[], list(range(40))]):
         (tmp_path / "who.json").write_text(json.dumps(lists))
-        flags = [f"data.name={tmp_path / 'own.npz'}", "data.partition=mapping", f"data.lists={tmp_path / 'who.json'}"]
+        flags = [
+            f"data.name={tmp_path / 'own.npz'}",
+            "data.partition=mapping",
+            f"data.lists={tmp_path / 'who.json'}",
+        ]
         settings = [word for flag in flags for word in ("--set", flag)]
         sentence = refused(
-            capsys, "run", *settings, "--set", "data.clients=2", "--set", "model.name=mlp", "--out", tmp_path / "r"
+            capsys,
+            "run",
+            *settings,
+            "--set",
+            "data.clients=2",
+            "--set",
+            "model.name=mlp",
+            "--out",
+            tmp_path / "r",
         )
         assert "client 0" in sentence
 
@@ -227,13 +342,17 @@ def test_a_folder_that_cannot_be_written_gets_a_sentence(capsys, tmp_path):
     assert "cannot be written" in refused(capsys, "run", *SMALL, "--out", tmp_path / "file" / "run")
     if os.geteuid():
         (tmp_path / "closed").mkdir(mode=0o500)
-        assert "cannot be written" in refused(capsys, "run", *SMALL, "--out", tmp_path / "closed" / "run")
+        assert "cannot be written" in refused(
+            capsys, "run", *SMALL, "--out", tmp_path / "closed" / "run"
+        )
 
 
 def test_a_run_is_never_overwritten_nor_resumed_differently(capsys, tmp_path):
     dpfl(capsys, "run", *SMALL, "--set", "budget.rounds=2", "--out", tmp_path / "run")
     assert "holds a run already" in refused(capsys, "run", *SMALL, "--out", tmp_path / "run")
-    assert "leave out" in refused(capsys, "run", "--resume", tmp_path / "run", "--set", "budget.rounds=3")
+    assert "leave out" in refused(
+        capsys, "run", "--resume", tmp_path / "run", "--set", "budget.rounds=3"
+    )
 
 
 def test_a_corrupt_checkpoint_or_ledger_gets_a_sentence(capsys, tmp_path):
@@ -241,18 +360,26 @@ def test_a_corrupt_checkpoint_or_ledger_gets_a_sentence(capsys, tmp_path):
     checkpoint = tmp_path / "run" / "checkpoint.safetensors"
     good = checkpoint.read_bytes()
     checkpoint.write_bytes(good[:-100])
-    assert "checkpoint" in refused(capsys, "run", "--resume", tmp_path / "run", "--workers", "1", "--quiet")
+    assert "checkpoint" in refused(
+        capsys, "run", "--resume", tmp_path / "run", "--workers", "1", "--quiet"
+    )
     checkpoint.write_bytes(good)
     ledger = tmp_path / "run" / "ledger" / "client-00001.sqlite"
     for extra in ("-wal", "-shm"):
         Path(str(ledger) + extra).unlink(missing_ok=True)
     ledger.write_bytes(os.urandom(4096))
-    assert "client-00001.sqlite is damaged" in refused(capsys, "run", "--resume", tmp_path / "run", "--workers", "1", "--quiet")
+    assert "client-00001.sqlite is damaged" in refused(
+        capsys, "run", "--resume", tmp_path / "run", "--workers", "1", "--quiet"
+    )
 
 
 def test_a_finished_run_can_be_resumed_and_stays_what_it_is(capsys, tmp_path):
-    _, first, _ = dpfl(capsys, "run", *SMALL, "--set", "budget.rounds=3", "--out", tmp_path / "run", "--json")
-    code, again, _ = dpfl(capsys, "run", "--resume", tmp_path / "run", "--workers", "1", "--quiet", "--json")
+    _, first, _ = dpfl(
+        capsys, "run", *SMALL, "--set", "budget.rounds=3", "--out", tmp_path / "run", "--json"
+    )
+    code, again, _ = dpfl(
+        capsys, "run", "--resume", tmp_path / "run", "--workers", "1", "--quiet", "--json"
+    )
     assert code == 0
     for key in ("model_sha256", "rounds", "iterations", "privacy"):
         assert json.loads(first)[key] == json.loads(again)[key]
@@ -260,31 +387,64 @@ def test_a_finished_run_can_be_resumed_and_stays_what_it_is(capsys, tmp_path):
 
 def test_a_second_run_on_the_same_ledger_gets_only_what_is_left(capsys, tmp_path):
     shared = ["--set", f"privacy.ledger={tmp_path / 'ledger'}", "--set", "budget.epsilon=3"]
-    _, out, _ = dpfl(capsys, "run", *SMALL, *shared, "--set", "budget.rounds=8", "--out", tmp_path / "a", "--json")
+    _, out, _ = dpfl(
+        capsys,
+        "run",
+        *SMALL,
+        *shared,
+        "--set",
+        "budget.rounds=8",
+        "--out",
+        tmp_path / "a",
+        "--json",
+    )
     first = json.loads(out)
     assert first["stopped_by"] == "rounds"
-    _, out, _ = dpfl(capsys, "run", *SMALL, *shared, "--set", "budget.rounds=2000", "--out", tmp_path / "b", "--json")
+    _, out, _ = dpfl(
+        capsys,
+        "run",
+        *SMALL,
+        *shared,
+        "--set",
+        "budget.rounds=2000",
+        "--out",
+        tmp_path / "b",
+        "--json",
+    )
     second = json.loads(out)
     assert second["stopped_by"] == "epsilon"
     assert first["privacy"]["proven"] < second["privacy"]["proven"] <= 3
-    assert "no budget left" in refused(capsys, "run", *SMALL, *shared, "--set", "budget.rounds=1", "--out", tmp_path / "c")
+    assert "no budget left" in refused(
+        capsys, "run", *SMALL, *shared, "--set", "budget.rounds=1", "--out", tmp_path / "c"
+    )
 
 
 @pytest.mark.parametrize("quiet", [[], ["--quiet"]])
 def test_an_interrupt_is_answered_with_advice_that_works(capsys, tmp_path, monkeypatch, quiet):
     """Before the run has a folder, and after."""
-    words = ["run", *(word for word in SMALL if word != "--quiet"), *quiet, "--set", "budget.rounds=1"]
+    words = [
+        "run",
+        *(word for word in SMALL if word != "--quiet"),
+        *quiet,
+        "--set",
+        "budget.rounds=1",
+    ]
     monkeypatch.chdir(tmp_path)
 
     def stopped(*_: object) -> None:
         raise KeyboardInterrupt
 
-    for moment in ("dpfl.config.experiment.Experiment.federation", "dpfl.run.folder.RunFolder.save_checkpoint"):
+    for moment in (
+        "dpfl.config.experiment.Experiment.federation",
+        "dpfl.run.folder.RunFolder.save_checkpoint",
+    ):
         with monkeypatch.context() as early:
             early.setattr(moment, stopped)
             code, _, err = dpfl(capsys, *words, "--out", "early")
         assert code == 130
-        assert err.endswith("dpfl: stopped before anything was released. Start it again with the same command.\n")
+        assert err.endswith(
+            "dpfl: stopped before anything was released. Start it again with the same command.\n"
+        )
     assert dpfl(capsys, *words, "--out", "early")[0] == 0
     with monkeypatch.context() as late:
         late.setattr("dpfl.run.train.run_rounds", stopped)
@@ -303,7 +463,9 @@ def test_help_and_version(capsys):
     assert dpfl(capsys, "--version")[1].strip() == "0.1.0"
 
 
-def test_what_nobody_foresaw_is_one_sentence_with_the_place_of_the_traceback(capsys, monkeypatch, tmp_path):
+def test_what_nobody_foresaw_is_one_sentence_with_the_place_of_the_traceback(
+    capsys, monkeypatch, tmp_path
+):
     def failing(*_: object) -> None:
         raise ZeroDivisionError("two\nlines")
 

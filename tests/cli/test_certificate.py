@@ -55,7 +55,9 @@ def test_forged_epsilons_are_exit_code_2_before_signing_and_1_after_it(capsys, t
     told = json.loads(true["statement.json"])
     forged = {
         "statement.json": json.dumps(told | {"proven": 0.01, "used": 0.01}),
-        "README.md": re.sub(r"epsilon [0-9.]+ at delta", "epsilon 0.01 at delta", true["README.md"]),
+        "README.md": re.sub(
+            r"epsilon [0-9.]+ at delta", "epsilon 0.01 at delta", true["README.md"]
+        ),
     }
     for name, text in forged.items():
         (run / name).write_text(text)
@@ -63,7 +65,9 @@ def test_forged_epsilons_are_exit_code_2_before_signing_and_1_after_it(capsys, t
         assert not (run / "certificate.json").exists()
         (run / name).write_text(true[name])
     assert dpfl(capsys, "certify", str(run), "--key", key)[0] == 0
-    forged["certificate.html"] = (run / "certificate.html").read_text().replace("Epsilon ", "Epsilon below ")
+    forged["certificate.html"] = (
+        (run / "certificate.html").read_text().replace("Epsilon ", "Epsilon below ")
+    )
     true["certificate.html"] = (run / "certificate.html").read_text()
     for name, text in forged.items():
         (run / name).write_text(text)

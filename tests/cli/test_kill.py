@@ -1,4 +1,6 @@
-"""A run killed with -9 and resumed is the run that was never stopped, and its ledgers forget nothing."""
+"""A run killed with -9 and resumed is the run that was never stopped, and its ledgers forget
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,17 @@ from tests.conftest import PATIENCE, wait_until
 
 ROUNDS, TAU, CLIENTS = 24, 2, 3
 SETTINGS = [
-    f"budget.rounds={ROUNDS}", "algorithm.name=fedavg-dp", f"algorithm.tau={TAU}", f"data.clients={CLIENTS}",
+    f"budget.rounds={ROUNDS}",
+    "algorithm.name=fedavg-dp",
+    f"algorithm.tau={TAU}",
+    f"data.clients={CLIENTS}",
     "algorithm.noise_multiplier=1.0",
-    "algorithm.sampling_rate=0.1", "model.name=mlp", "model.hidden=32", "budget.epsilon=40", "privacy.accountant=rdp",
-]  # fmt: skip
+    "algorithm.sampling_rate=0.1",
+    "model.name=mlp",
+    "model.hidden=32",
+    "budget.epsilon=40",
+    "privacy.accountant=rdp",
+]
 FORKING = """
 import json, os, signal, sys
 import dpfl.cli.run, dpfl.run.train, torch, dp_accounting
@@ -50,8 +59,10 @@ for line in sys.stdin:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(ended or 0)
+"""  # noqa: E501
+"""A process that has imported what a run needs, and is forked for each command: to start another
+takes seconds.
 """
-"""A process that has imported what a run needs, and is forked for each command: to start another takes seconds."""
 
 
 class Commands:
@@ -60,7 +71,10 @@ class Commands:
     def __init__(self, folder: Path) -> None:
         self._said = [folder / "out", folder / "err"]
         self._server = subprocess.Popen(
-            [sys.executable, "-c", FORKING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", FORKING],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
 
     def start(self, *words: object) -> int:
@@ -101,7 +115,9 @@ def finished_rounds(run: Path) -> int:
     path = run / "checkpoint.safetensors"
     if not path.exists():
         return 0
-    content = path.read_bytes()  # at once: safe_open opens it twice, and it may be another file by then
+    content = (
+        path.read_bytes()
+    )  # at once: safe_open opens it twice, and it may be another file by then
     header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
     return int(json.loads(header["__metadata__"]["state"])["round"])
 
@@ -142,13 +158,22 @@ def test_killed_at_six_random_moments_it_ends_as_if_never_stopped(commands, tmp_
 def test_an_interrupt_says_how_to_go_on(commands, tmp_path):
     run = tmp_path / "run"
     endless = ("budget.rounds=1000000", "budget.epsilon=100000")
-    process = commands.start("--out", run, "--workers", 1, *flags(), *(word for one in endless for word in ("--set", one)))
+    process = commands.start(
+        "--out",
+        run,
+        "--workers",
+        1,
+        *flags(),
+        *(word for one in endless for word in ("--set", one)),
+    )
     wait_until(lambda: finished_rounds(run) >= 1 or not alive(process))
     os.kill(process, signal.SIGINT)
     pressed = time.monotonic()
 
     def ended() -> bool:
-        """Python loses an interrupt that comes while it clears something away; people press the keys again."""
+        """Python loses an interrupt that comes while it clears something away; people press the
+        keys again.
+        """
         nonlocal pressed
         if alive(process) and time.monotonic() > pressed + 60:
             os.kill(process, signal.SIGINT)

@@ -1,4 +1,6 @@
-"""What answers without computing does not wait for torch, nor for dp-accounting where no epsilon is asked for."""
+"""What answers without computing does not wait for torch, nor for dp-accounting where no epsilon is
+asked for.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ print(json.dumps(sorted({HEAVY} & set(sys.modules))), file=sys.stderr)
 
 
 def imported(code: str, *words: str) -> set[str]:
-    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=PATIENCE)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=PATIENCE
+    )
     assert done.returncode == 0, done.stderr
     return set(json.loads(done.stderr.splitlines()[-1]))
 
@@ -44,11 +48,17 @@ def finished(tmp_path_factory):
 
 
 def test_importing_the_package_imports_nothing_heavy():
-    code = f"import json, sys, dpfl; print(json.dumps(sorted(({HEAVY} | {{'numpy'}}) & set(sys.modules))), file=sys.stderr)"
+    code = (
+        f"import json, sys, dpfl; print(json.dumps(sorted(({HEAVY} | {{'numpy'}}) & "
+        "set(sys.modules))), file=sys.stderr)"
+    )
     assert imported(code) == set()
 
 
-@pytest.mark.parametrize("words", [["--version"], ["--help"], ["algorithms"], ["algorithms", "auto"], ["ledger", "--help"]])
+@pytest.mark.parametrize(
+    "words",
+    [["--version"], ["--help"], ["algorithms"], ["algorithms", "auto"], ["ledger", "--help"]],
+)
 def test_answers_without_a_run_need_nothing_heavy(words):
     assert imported(DRIVER, *words) == set()
 
@@ -70,7 +80,11 @@ def test_a_certificate_is_verified_without_torch(finished, tmp_path):
 
 
 def test_every_public_name_is_reachable_without_an_import_of_its_own():
-    code = "import dpfl, json, sys; [getattr(dpfl, name) for name in dir(dpfl)]; dpfl.audit.audit; print('[]', file=sys.stderr)"
+    code = (
+        "import dpfl, json, sys; [getattr(dpfl, name) for name in dir(dpfl)]; "
+        "dpfl.audit.audit; "
+        "print('[]', file=sys.stderr)"
+    )
     assert imported(code) == set()
     assert set(dir(dpfl)) == set(dpfl.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):

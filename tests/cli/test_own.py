@@ -65,13 +65,23 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_the_command_finds_own_parts_in_the_current_folder_and_records_them(folder: Path) -> None:
-    command = [Path(sys.executable).with_name("dpfl"), "run", "experiment.toml", "--workers", "2", "--quiet", "--json"]
+    command = [
+        Path(sys.executable).with_name("dpfl"),
+        "run",
+        "experiment.toml",
+        "--workers",
+        "2",
+        "--quiet",
+        "--json",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     made = Path(json.loads(done.stdout)["folder"])
     assert made.name.startswith("own_parts.system-")
     record = (made / "experiment.toml").read_text()
-    assert record.count('name = "own_parts:system"') == 3  # in the file, as its parts were asked for, and as they came to be
+    assert (
+        record.count('name = "own_parts:system"') == 3
+    )  # in the file, as its parts were asked for, and as they came to be
 
 
 def test_a_run_of_own_parts_is_listed_and_resumes(capsys, folder: Path) -> None:
@@ -89,7 +99,9 @@ def test_an_own_algorithm_is_shown(capsys, folder: Path) -> None:
     shown = json.loads(out)
     assert shown["paper"] == "DP-SGD of my own"
     assert set(shown["options"]) == {"rate", "tau"}
-    assert shown["proven"] == {"sound": "epsilon for one sample: noise in every step, at the client"}
+    assert shown["proven"] == {
+        "sound": "epsilon for one sample: noise in every step, at the client"
+    }
 
 
 @pytest.mark.parametrize(
@@ -103,7 +115,9 @@ def test_an_own_algorithm_is_shown(capsys, folder: Path) -> None:
         ("model.name=own_parts:none", "Cannot import the model"),
     ],
 )
-def test_what_is_wrong_with_own_parts_is_one_sentence(capsys, folder: Path, setting: str, says: str) -> None:
+def test_what_is_wrong_with_own_parts_is_one_sentence(
+    capsys, folder: Path, setting: str, says: str
+) -> None:
     assert says in refused(capsys, "run", "experiment.toml", "--set", setting, "--quiet")
     assert not (folder / "runs").exists()
 

@@ -1,4 +1,6 @@
-"""`dpfl reproduce`: a list, a table at a small scale, the same again at once, and errors that say what to do."""
+"""`dpfl reproduce`: a list, a table at a small scale, the same again at once, and errors that say
+what to do.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,21 @@ import json
 from tests.cli.test_app import dpfl, refused
 
 SMALL = [
-    "--set", "data.name=mnist-sample", "--set", "data.minimum=20", "--set", "budget.rounds=2", "--set", "model.name=mlp",
-    "--cells", "MNIST", "--cells", "eps 1.55", "--workers", "1",
-]  # fmt: skip
+    "--set",
+    "data.name=mnist-sample",
+    "--set",
+    "data.minimum=20",
+    "--set",
+    "budget.rounds=2",
+    "--set",
+    "model.name=mlp",
+    "--cells",
+    "MNIST",
+    "--cells",
+    "eps 1.55",
+    "--workers",
+    "1",
+]
 
 
 def test_without_a_name_the_tables_are_listed(capsys):
@@ -36,7 +50,9 @@ def test_a_table_is_run_shown_and_kept(capsys, tmp_path):
     code, out, error = dpfl(capsys, *command, "--json")
     assert "1/1" not in error
     assert (folder / "results.csv").read_text() == first
-    assert dpfl(capsys, "reproduce", "ali-2", *SMALL, "--done", "--out", tmp_path, "--json")[1] == out
+    assert (
+        dpfl(capsys, "reproduce", "ali-2", *SMALL, "--done", "--out", tmp_path, "--json")[1] == out
+    )
     assert "budget.rounds=2" in json.loads(out)["settings"]
     found = json.loads(out)["cells"][0]
     assert found["terms"] == "one sample, add/remove one, delta 1e-05, by pld"
@@ -48,17 +64,25 @@ def test_a_table_is_run_shown_and_kept(capsys, tmp_path):
 
 def test_bad_words_are_one_sentence(capsys, tmp_path):
     assert "did you mean 'ali-3'" in refused(capsys, "reproduce", "ali3")
-    assert "no such cells" in refused(capsys, "reproduce", "ali-3", "--cells", "mnits", "--out", tmp_path)
+    assert "no such cells" in refused(
+        capsys, "reproduce", "ali-3", "--cells", "mnits", "--out", tmp_path
+    )
     assert "leave out --done" in refused(capsys, "reproduce", "ali-3", "--done", "--out", tmp_path)
-    assert "At least 1 seed" in refused(capsys, "reproduce", "ali-3", "--seeds", "0", "--out", tmp_path)
+    assert "At least 1 seed" in refused(
+        capsys, "reproduce", "ali-3", "--seeds", "0", "--out", tmp_path
+    )
     for workers in ("0", "-1"):
-        assert "At least 1 worker" in refused(capsys, "reproduce", "ali-3", "--workers", workers, "--out", tmp_path)
+        assert "At least 1 worker" in refused(
+            capsys, "reproduce", "ali-3", "--workers", workers, "--out", tmp_path
+        )
 
 
 def test_a_folder_that_cannot_be_written_to_is_one_sentence(capsys, tmp_path):
     taken = tmp_path / "taken"
     taken.write_text("a file")
-    assert "give another folder with --out" in refused(capsys, "reproduce", "ali-2", *SMALL, "--out", taken)
+    assert "give another folder with --out" in refused(
+        capsys, "reproduce", "ali-2", *SMALL, "--out", taken
+    )
     command = ["reproduce", "ali-2", *SMALL, "--cells", "tau = 1", "--out", tmp_path]
     assert dpfl(capsys, *command)[0] == 0
     (tmp_path / "ali-2.scaled").rename(tmp_path / "elsewhere")

@@ -54,7 +54,9 @@ def test_all_images_of_mnist_can_be_merged_and_dealt_anew(tmp_path):
     assert (len(source.train), len(source.test)) == (37, 2), "of 50, three quarters and a twentieth"
     every = catalog.load("mnist", tmp_path)
     known = {tuple(image.flatten().tolist()) for image in (*every.train.x, *every.test.x)}
-    assert all(tuple(image.flatten().tolist()) in known for image in (*source.train.x, *source.test.x))
+    assert all(
+        tuple(image.flatten().tolist()) in known for image in (*source.train.x, *source.test.x)
+    )
 
 
 def test_the_folder_comes_from_the_environment(tmp_path, monkeypatch):
@@ -83,7 +85,9 @@ def test_the_folder_of_another_data_set_is_not_taken_for_ones_own(tmp_path):
 
 
 def test_emnist_is_turned_upright(tmp_path):
-    write_mnist(tmp_path / "emnist" / "gzip", train="emnist-digits-train", test="emnist-digits-test")
+    write_mnist(
+        tmp_path / "emnist" / "gzip", train="emnist-digits-train", test="emnist-digits-test"
+    )
     source = catalog.load("emnist-digits", tmp_path)
     expected = (images(40)[0, 5, 7] / 255 - 0.1736) / 0.3317
     assert float(source.train.x[0, 0, 7, 5]) == pytest.approx(expected, rel=1e-5)
@@ -99,13 +103,17 @@ def test_emnist_letters_are_numbered_from_zero(tmp_path):
         catalog.emnist("leters", tmp_path)
 
 
-@pytest.mark.parametrize("place", ["cifar10/cifar-10-batches-bin", "cifar10", "cifar-10-batches-bin", "."])
+@pytest.mark.parametrize(
+    "place", ["cifar10/cifar-10-batches-bin", "cifar10", "cifar-10-batches-bin", "."]
+)
 def test_cifar10_from_its_folder_or_the_parent(tmp_path, place):
     write_cifar10(tmp_path / place)
     source = catalog.load("cifar10", tmp_path)
     assert source.train.x.shape == (20, 3, 32, 32)
     pixel = (tmp_path / place / "test_batch.bin").read_bytes()[1 + 2 * 1024]
-    assert float(source.test.x[0, 2, 0, 0]) == pytest.approx((pixel / 255 - 0.4465) / 0.2616, rel=1e-5)
+    assert float(source.test.x[0, 2, 0, 0]) == pytest.approx(
+        (pixel / 255 - 0.4465) / 0.2616, rel=1e-5
+    )
 
 
 def test_an_incomplete_cifar10_names_the_file(tmp_path):
@@ -154,7 +162,12 @@ def test_the_number_of_classes_is_not_read_off_private_labels(tmp_path):
     ],
 )
 def test_odd_tensors_are_refused(given, said):
-    whole = {"x": np.ones((2, 2)), "y": np.arange(2), "x_test": np.ones((2, 2)), "y_test": np.arange(2)}
+    whole = {
+        "x": np.ones((2, 2)),
+        "y": np.arange(2),
+        "x_test": np.ones((2, 2)),
+        "y_test": np.arange(2),
+    }
     with pytest.raises(DpflError, match=said):
         catalog.tensors(**whole | given)
 

@@ -10,7 +10,12 @@ from dpfl.errors import DpflError
 
 def small(count: int = 100, classes: int = 10) -> Dataset:
     generator = torch.Generator().manual_seed(0)
-    return Dataset("small", torch.randn(count, 1, 4, 4, generator=generator), torch.arange(count) % classes, classes)
+    return Dataset(
+        "small",
+        torch.randn(count, 1, 4, 4, generator=generator),
+        torch.arange(count) % classes,
+        classes,
+    )
 
 
 def test_a_dataset_knows_its_length_shape_and_hash():
@@ -29,7 +34,11 @@ def test_a_dataset_knows_its_length_shape_and_hash():
         (torch.zeros(3, 2), torch.zeros(2, dtype=torch.int64), "one label a sample"),
         (torch.zeros(0, 2), torch.zeros(0, dtype=torch.int64), "empty"),
         (torch.full((2, 2), float("nan")), torch.zeros(2, dtype=torch.int64), "not finite"),
-        (torch.tensor([[0.0, math.inf], [-math.inf, 0.0]]), torch.zeros(2, dtype=torch.int64), "not finite"),
+        (
+            torch.tensor([[0.0, math.inf], [-math.inf, 0.0]]),
+            torch.zeros(2, dtype=torch.int64),
+            "not finite",
+        ),
         (torch.zeros(2, 2), torch.tensor([0, 2]), "run from 0 to 2"),
         (torch.zeros(2, 2), torch.tensor([0, -1]), "run from -1"),
         (torch.zeros(2, 2, dtype=torch.float64), torch.tensor([0, 1]), "float64"),
@@ -73,7 +82,10 @@ def test_public_clients_are_held_out():
     assert len(federation.public) == 2
     assert len(torch.cat([*federation.clients, *federation.public]).unique()) == 1000
     assert "clients 4 to 5 of the partition are held out as public" in federation.notes
-    assert federation.sha256 != DataSource(small(1000), small()).split(6, Dirichlet(0.5), seed=0).sha256
+    assert (
+        federation.sha256
+        != DataSource(small(1000), small()).split(6, Dirichlet(0.5), seed=0).sha256
+    )
 
 
 @pytest.mark.parametrize(("clients", "public"), [(0, 0), (1, -1)])
@@ -95,7 +107,9 @@ def test_no_clients_is_refused(clients, public):
 )
 def test_a_wrong_federation_is_refused(clients, said):
     with pytest.raises(DpflError, match=said):
-        Federation(small(), small(), tuple(torch.tensor(part, dtype=torch.int64) for part in clients))
+        Federation(
+            small(), small(), tuple(torch.tensor(part, dtype=torch.int64) for part in clients)
+        )
 
 
 def test_public_images_that_a_client_holds_are_refused():
@@ -110,7 +124,9 @@ def test_training_and_test_sets_must_agree():
 
 def test_a_federation_of_ones_own_tensors():
     parts = [(torch.randn(3, 2), torch.tensor([0, 1, 1])), (np.ones((2, 2)), np.array([2, 0]))]
-    federation = Federation.from_tensors(parts, (torch.zeros(4, 2), torch.tensor([0, 1, 2, 3])), name="mine")
+    federation = Federation.from_tensors(
+        parts, (torch.zeros(4, 2), torch.tensor([0, 1, 2, 3])), name="mine"
+    )
     assert federation.sizes == (3, 2)
     assert federation.classes == 4
     assert federation.shape == (2,)

@@ -56,9 +56,21 @@ def test_what_is_declared() -> None:
     ("said", "task", "expected"),
     [
         ({"column": "visits", "above": 0}, None, LabelColumn(("visits",), "binary", above=0)),
-        ({"column": "state", "levels": ["ok", "ill"]}, None, LabelColumn(("state",), "binary", levels=("ok", "ill"))),
-        ({"column": "state", "levels": [3, 1, 2]}, None, LabelColumn(("state",), "classes", levels=(3, 1, 2))),
-        ({"column": "grade", "levels": [1, 2, 3]}, "ordinal", LabelColumn(("grade",), "ordinal", levels=(1, 2, 3))),
+        (
+            {"column": "state", "levels": ["ok", "ill"]},
+            None,
+            LabelColumn(("state",), "binary", levels=("ok", "ill")),
+        ),
+        (
+            {"column": "state", "levels": [3, 1, 2]},
+            None,
+            LabelColumn(("state",), "classes", levels=(3, 1, 2)),
+        ),
+        (
+            {"column": "grade", "levels": [1, 2, 3]},
+            "ordinal",
+            LabelColumn(("grade",), "ordinal", levels=(1, 2, 3)),
+        ),
         (["a", "b"], None, LabelColumn(("a", "b"), "labels")),
         (
             {"column": "cost", "low": 0, "high": 9, "missing": "drop"},
@@ -85,13 +97,22 @@ def test_numbered_classes() -> None:
         ({"columns": {}}, "The table has no columns to learn from"),
         ({"columns": {"age": {"low": 0}}}, "data.columns.age has no high: give it"),
         ({"columns": {"age": {}}}, "data.columns.age needs either low and high"),
-        ({"columns": {"age": {"low": 0, "high": 1, "levels": [1]}}}, "data.columns.age needs either low and high"),
+        (
+            {"columns": {"age": {"low": 0, "high": 1, "levels": [1]}}},
+            "data.columns.age needs either low and high",
+        ),
         ({"columns": {"age": {"low": 9, "high": 1}}}, "the lower one first"),
         ({"columns": {"age": {"low": "0", "high": 1}}}, "give two numbers"),
         ({"columns": {"age": {"low": 0, "high": 1, "mean": 3}}}, "one of mean and scale"),
         ({"columns": {"age": {"low": 0, "high": 1, "mean": 3, "scale": 0}}}, "one above 0"),
-        ({"columns": {"age": {"low": 0, "high": 1, "logs": True}}}, "has no key 'logs': did you mean 'log'"),
-        ({"columns": {"age": {"low": 0, "high": 1, "missing": "mean"}}}, "data.columns.age.missing is 'mean'"),
+        (
+            {"columns": {"age": {"low": 0, "high": 1, "logs": True}}},
+            "has no key 'logs': did you mean 'log'",
+        ),
+        (
+            {"columns": {"age": {"low": 0, "high": 1, "missing": "mean"}}},
+            "data.columns.age.missing is 'mean'",
+        ),
         ({"columns": {"sex": {"levels": []}}}, "levels is empty"),
         ({"columns": {"sex": {"levels": ["a", "a"]}}}, "names a value twice"),
         ({"columns": {"sex": {"levels": ["a", 1]}}}, "texts only, or numbers only"),
@@ -101,10 +122,19 @@ def test_numbered_classes() -> None:
         ({"columns": {"patient": {"low": 0, "high": 1}}}, "'patient' is the person and also"),
         ({"task": "clases"}, "There is no task 'clases' for a table: did you mean 'classes'"),
         ({"task": "classes"}, "The task classes needs data.label.levels"),
-        ({"label": {"column": "x", "above": 0}, "task": "counts"}, "data.label.above is a number that makes a binary label"),
-        ({"label": {"column": "x", "low": 0}}, "low and high are two numbers, for numbers and counts"),
+        (
+            {"label": {"column": "x", "above": 0}, "task": "counts"},
+            "data.label.above is a number that makes a binary label",
+        ),
+        (
+            {"label": {"column": "x", "low": 0}},
+            "low and high are two numbers, for numbers and counts",
+        ),
         ({"label": {"column": "x", "mean": 2.0}}, "mean is a number above 0, for counts"),
-        ({"label": {"column": "x", "mean": 0}, "task": "counts"}, "mean is a number above 0, for counts"),
+        (
+            {"label": {"column": "x", "mean": 0}, "task": "counts"},
+            "mean is a number above 0, for counts",
+        ),
         ({"label": ["a", "b"]}, "cannot have 2 label columns"),
         ({"label": 3}, "data.label is 3: give the name of a column"),
         ({"test": {"share": 2}}, "data.test.share is 2"),

@@ -12,7 +12,9 @@ from dpfl.data.tables.describe import describe
 from dpfl.data.tables.table import read_table
 from dpfl.errors import DpflError
 
-CONTENT = "patient id;age;ward;died;weight, kg\np1;77,5;north;0;80\np2;;south;1;91\np2;31;north;0;62\n"
+CONTENT = (
+    "patient id;age;ward;died;weight, kg\np1;77,5;north;0;80\np2;;south;1;91\np2;31;north;0;62\n"
+)
 
 
 @pytest.fixture
@@ -40,8 +42,15 @@ def test_a_public_table_describes_itself(path: Path) -> None:
 
 def test_no_value_is_read_off_a_table_that_is_not_said_to_be_public(path: Path) -> None:
     said = describe(path).replace(str(path), "")
-    assert not any(value in said for value in ("77", "31", "north", "south", "62", "91", "p1", "indicate"))
-    assert tomllib.loads(said)["data"]["columns"] == {"age": {}, "ward": {}, "died": {}, "weight, kg": {}}
+    assert not any(
+        value in said for value in ("77", "31", "north", "south", "62", "91", "p1", "indicate")
+    )
+    assert tomllib.loads(said)["data"]["columns"] == {
+        "age": {},
+        "ward": {},
+        "died": {},
+        "weight, kg": {},
+    }
     assert "[data.columns.died]\n# numbers\n# low =\n# high =\n" in said
     assert "[data.columns.ward]\n# texts\n# levels = []\n" in said
 

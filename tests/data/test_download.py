@@ -36,7 +36,10 @@ def host(tmp_path):
 
 
 def remote_of(origin, address, unpacked=()):
-    hashes = tuple((path.name, f"md5:{hashlib.md5(path.read_bytes()).hexdigest()}") for path in sorted(origin.iterdir()))
+    hashes = tuple(
+        (path.name, f"md5:{hashlib.md5(path.read_bytes()).hexdigest()}")
+        for path in sorted(origin.iterdir())
+    )
     return DownloadSource(address, hashes, unpacked)
 
 
@@ -71,7 +74,9 @@ def test_a_wrong_hash_is_refused_and_leaves_nothing(tmp_path, host):
     write_mnist(origin)
     remotes = {"mnist": remote_of(origin, address)}
     (origin / "t10k-images-idx3-ubyte.gz").write_bytes(b"something else")
-    with pytest.raises(DpflError, match=r"t10k-images-idx3-ubyte.gz does not have the published hash"):
+    with pytest.raises(
+        DpflError, match=r"t10k-images-idx3-ubyte.gz does not have the published hash"
+    ):
         get("mnist", tmp_path / "data", remotes=remotes)
     assert list((tmp_path / "data").rglob("t10k-images*")) == []
 

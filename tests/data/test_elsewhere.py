@@ -27,10 +27,21 @@ def test_it_is_another_federation_where_anything_that_is_known_differs(task) -> 
     one = RemoteFederation.of(form(task), None, ["a", "b"], [10, 20])
     assert one.sha256 == RemoteFederation.of(form(task), None, ["a", "b"], [10, 20]).sha256
     others = [(["a", "b"], [10, 21]), (["a", "c"], [10, 20]), (["b", "a"], [10, 20])]
-    assert len({one.sha256, *(RemoteFederation.of(form(task), None, *other).sha256 for other in others)}) == 4
+    assert (
+        len(
+            {
+                one.sha256,
+                *(RemoteFederation.of(form(task), None, *other).sha256 for other in others),
+            }
+        )
+        == 4
+    )
 
 
-@pytest.mark.parametrize(("names", "sizes"), [(["a"], [1, 2]), (["a", "b"], [1, 0]), (["a", "a"], [1, 1]), (["../a"], [1])])
+@pytest.mark.parametrize(
+    ("names", "sizes"),
+    [(["a"], [1, 2]), (["a", "b"], [1, 0]), (["a", "a"], [1, 1]), (["../a"], [1])],
+)
 def test_what_nodes_declare_is_checked(names, sizes) -> None:
     with pytest.raises(DpflError):
         RemoteFederation.of(form(), None, names, sizes)

@@ -39,7 +39,10 @@ def test_a_damaged_idx_file_is_named(tmp_path, name):
 
 
 def test_images_and_labels_must_be_as_many(tmp_path):
-    one, two = write_idx(tmp_path / "images", images(4)), write_idx(tmp_path / "labels", np.arange(5))
+    one, two = (
+        write_idx(tmp_path / "images", images(4)),
+        write_idx(tmp_path / "labels", np.arange(5)),
+    )
     with pytest.raises(DpflError, match="5 labels for the 4 images"):
         read_idx_pair(one, two)
 
@@ -101,7 +104,10 @@ def test_a_share_that_is_declared_public_is_split_off_by_class(tmp_path):
         ({"x": np.ones((4, 2)), "y": np.arange(4), "x_test": np.ones((4, 2))}, "both or none"),
         ({"x": np.ones((4, 2)), "y": np.arange(3)}, "n above 1"),
         ({"x": np.ones((4, 2)), "y": np.arange(4), "classes": np.ones(2)}, "not one whole number"),
-        ({"x": np.array([{}, {}], dtype=object), "y": np.arange(2)}, "no readable .npz file of plain arrays"),
+        (
+            {"x": np.array([{}, {}], dtype=object), "y": np.arange(2)},
+            "no readable .npz file of plain arrays",
+        ),
     ],
 )
 def test_a_wrong_npz_is_refused(tmp_path, arrays, said):

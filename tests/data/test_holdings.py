@@ -35,7 +35,11 @@ def run(*arguments):
 def test_the_table_has_a_row_a_client():
     shown = text(partition_view.table(federation(3, classes=3, public=1)))
     assert "small, iid" in shown
-    assert [line.split()[0] for line in shown.splitlines() if line[:2].strip().isdigit()] == ["0", "1", "2"]
+    assert [line.split()[0] for line in shown.splitlines() if line[:2].strip().isdigit()] == [
+        "0",
+        "1",
+        "2",
+    ]
     assert "all 3" in shown
     assert "public 1" in shown
 
@@ -71,7 +75,18 @@ def test_show_prints_a_table_by_default():
 
 def test_show_prints_json_and_draws(tmp_path):
     png = tmp_path / "holdings.png"
-    result = run("show", "--partition", "unequal", "--set", "ratio=4", "--clients", "4", "--json", "--png", str(png))
+    result = run(
+        "show",
+        "--partition",
+        "unequal",
+        "--set",
+        "ratio=4",
+        "--clients",
+        "4",
+        "--json",
+        "--png",
+        str(png),
+    )
     assert result.exit_code == 0, result.output
     said = json.loads(result.output)
     assert said["partition"] == "unequal(ratio=4, minimum=20)"
@@ -89,7 +104,9 @@ def test_show_lists_some_of_many_notes():
 
 
 def test_show_takes_beta_for_a_mix():
-    result = run("show", "--partition", "mix", "--set", "share=0.5", "--beta", "0.3", "--json", "--seed", "3")
+    result = run(
+        "show", "--partition", "mix", "--set", "share=0.5", "--beta", "0.3", "--json", "--seed", "3"
+    )
     assert "beta=0.3" in json.loads(result.output)["partition"]
 
 
@@ -128,13 +145,17 @@ def test_a_table_is_shown_by_its_sites_with_what_its_owner_should_know(tmp_path:
     (tmp_path / "stays.csv").write_text(f"age,hospital,died\n{rows}")
     experiment = tmp_path / "experiment.toml"
     experiment.write_text(
-        f'[data]\nname = "{tmp_path / "stays.csv"}"\nlabel = "died"\ntask = "binary"\nsite = "hospital"\nsites = ["a", "b"]\n'
+        f'[data]\nname = "{tmp_path / "stays.csv"}"\nlabel = "died"\ntask = "binary"\nsite = '
+        '"hospital"\nsites = ["a", "b"]\n'
         "[data.columns.age]\nlow = 0\nhigh = 9\n"
     )
     result = CliRunner().invoke(app, ["show", str(experiment)])
     assert result.exit_code == 0
     assert "client  rows   0  1" in result.output
-    assert "10 cells of 'age' beyond the declared bounds: clamped (for the owner of the data only)" in result.output
+    assert (
+        "10 cells of 'age' beyond the declared bounds: clamped (for the owner of the data only)"
+        in result.output
+    )
 
 
 def test_randhie_is_shown_by_its_sites() -> None:

@@ -35,10 +35,15 @@ def test_users_are_clients_over_all_files(tmp_path: Path) -> None:
 
 
 def test_texts_are_numbered_by_the_letters_of_leaf(tmp_path: Path) -> None:
-    """As in its Shakespeare: the letters before, and the one that follows; roles are clients by their names."""
+    """As in its Shakespeare: the letters before, and the one that follows; roles are clients by
+    their names.
+    """
     write(
         tmp_path / "train" / "0.json",
-        {"PLAY_ANN": {"x": ["to b", "o b\u00e9"], "y": ["e", "}"]}, "PLAY_BOB": {"x": ["or n", "r no"], "y": ["o", "t"]}},
+        {
+            "PLAY_ANN": {"x": ["to b", "o b\u00e9"], "y": ["e", "}"]},
+            "PLAY_BOB": {"x": ["or n", "r no"], "y": ["o", "t"]},
+        },
     )
     write(tmp_path / "test" / "0.json", {"PLAY_ANN": {"x": ["what"], "y": ["!"]}})
     federation = leaf(tmp_path).by_owner()
@@ -62,7 +67,10 @@ def test_one_file_without_a_test_set(tmp_path: Path) -> None:
     [
         ({}, "has no user_data"),
         ({"ann": {"x": [[1]]}}, "user 'ann': x and y are not"),
-        ({"ann": {"x": ["to be", "or not"], "y": ["a", "b"]}}, "user 'ann': samples or labels are texts"),
+        (
+            {"ann": {"x": ["to be", "or not"], "y": ["a", "b"]}},
+            "user 'ann': samples or labels are texts",
+        ),
         ({"ann": {"x": [[1], [2]], "y": [0]}}, "user 'ann': 2 samples and 1 labels"),
         (
             {"ann": {"x": [[1], [2]], "y": [0, 1]}, "bob": {"x": [[1, 2], [2, 3]], "y": [0, 1]}},
@@ -71,7 +79,9 @@ def test_one_file_without_a_test_set(tmp_path: Path) -> None:
         ({"ann": {"x": [[1]], "y": [0]}}, "only one"),
     ],
 )
-def test_what_is_wrong_names_file_and_user(tmp_path: Path, users: dict[str, Any], message: str) -> None:
+def test_what_is_wrong_names_file_and_user(
+    tmp_path: Path, users: dict[str, Any], message: str
+) -> None:
     write(tmp_path / "all.json", users)
     with pytest.raises(DpflError, match=message):
         leaf(tmp_path / "all.json", classes=2)

@@ -7,7 +7,9 @@ from dpfl.data.sources.medmnist_files import is_medmnist, read_medmnist
 from dpfl.errors import DpflError
 
 
-def write(path: Path, shape: tuple[int, ...] = (28, 28), labels: int = 1, leave_out: str = "") -> Path:
+def write(
+    path: Path, shape: tuple[int, ...] = (28, 28), labels: int = 1, leave_out: str = ""
+) -> Path:
     rng = np.random.default_rng(0)
     arrays = {}
     for part, count in (("train", 20), ("val", 4), ("test", 6)):
@@ -19,16 +21,26 @@ def write(path: Path, shape: tuple[int, ...] = (28, 28), labels: int = 1, leave_
 
 
 @pytest.mark.parametrize(
-    ("shape", "expected"), [((28, 28), (1, 28, 28)), ((28, 28, 3), (3, 28, 28)), ((28, 28, 28), (1, 28, 28, 28))]
+    ("shape", "expected"),
+    [((28, 28), (1, 28, 28)), ((28, 28, 3), (3, 28, 28)), ((28, 28, 28), (1, 28, 28, 28))],
 )
-def test_images_have_their_channels_first(tmp_path: Path, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
+def test_images_have_their_channels_first(
+    tmp_path: Path, shape: tuple[int, ...], expected: tuple[int, ...]
+) -> None:
     path = write(tmp_path / "pneumoniamnist.npz", shape)
     assert is_medmnist(path)
     x, y, x_test, y_test = read_medmnist(path)
-    assert (x.shape, y.shape, x_test.shape, y_test.shape) == ((20, *expected), (20,), (6, *expected), (6,))
+    assert (x.shape, y.shape, x_test.shape, y_test.shape) == (
+        (20, *expected),
+        (20,),
+        (6, *expected),
+        (6,),
+    )
     with np.load(path) as held:
         last = held["train_images"][3]
-        assert np.array_equal(x[3], np.moveaxis(last, -1, 0) if len(shape) == 3 and shape[-1] == 3 else last[None])
+        assert np.array_equal(
+            x[3], np.moveaxis(last, -1, 0) if len(shape) == 3 and shape[-1] == 3 else last[None]
+        )
         assert np.array_equal(y, held["train_labels"][:, 0])
 
 

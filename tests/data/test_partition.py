@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpfl.data import IID, CappedDirichlet, Dirichlet, ExplicitPartition, LabelSkew, Mix, Shards, Unequal
+from dpfl.data import (
+    IID,
+    CappedDirichlet,
+    Dirichlet,
+    ExplicitPartition,
+    LabelSkew,
+    Mix,
+    Shards,
+    Unequal,
+)
 from dpfl.data.partition import describe, parse
 from dpfl.errors import DpflError
 
@@ -80,7 +89,9 @@ def test_dirichlet_says_what_it_moved():
 
 
 def test_a_client_that_has_its_share_is_closed_to_the_classes_after():
-    """Only the class that fills a client can bring it above an equal share; a tenth of these images has each label."""
+    """Only the class that fills a client can bring it above an equal share; a tenth of these images
+    has each label.
+    """
     labels = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 500))
     for seed in range(20):
         parts, notes = CappedDirichlet(0.05, 40)(labels, 10, np.random.default_rng(seed))
@@ -150,7 +161,12 @@ def test_mapping_from_lists_and_files(tmp_path):
     (tmp_path / "lists.json").write_text(json.dumps(lists))
     (tmp_path / "named.json").write_text(json.dumps({"north": lists[0], "south": lists[1]}))
     np.savez(tmp_path / "lists.npz", *[np.array(part) for part in lists])
-    for given_lists in (lists, tmp_path / "lists.json", str(tmp_path / "named.json"), tmp_path / "lists.npz"):
+    for given_lists in (
+        lists,
+        tmp_path / "lists.json",
+        str(tmp_path / "named.json"),
+        tmp_path / "lists.npz",
+    ):
         parts, notes = run(ExplicitPartition(given_lists), np.zeros(6), 2)
         assert [part.tolist() for part in parts] == lists
         assert notes == ("1 of 6 images belong to no client",)

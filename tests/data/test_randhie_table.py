@@ -31,7 +31,15 @@ def test_the_study_as_it_is_known() -> None:
     assert table.sites == ("1", "2", "3", "4", "5", "6")
     assert (min(map(len, table.by_site())), max(map(len, table.by_site()))) == (2_436, 4_462)
     assert table.rows.y.mean() == pytest.approx(0.688, abs=1e-3)
-    assert len({(person, site) for person, site in zip(table.rows.person, table.rows.site, strict=True)}) == 5_912
+    assert (
+        len(
+            {
+                (person, site)
+                for person, site in zip(table.rows.person, table.rows.site, strict=True)
+            }
+        )
+        == 5_912
+    )
     assert table.private == ()
     assert table.warnings == ()
 
@@ -64,7 +72,9 @@ def dense(table: randhie_table.Table) -> np.ndarray:
 
 
 def test_a_plain_model_on_persons_that_it_has_not_seen() -> None:
-    """Logistic regression without privacy, all sites together: the most that a private one can hope for."""
+    """Logistic regression without privacy, all sites together: the most that a private one can hope
+    for.
+    """
     train, test = read(declared()).held_out(0.2)
     x, y = dense(train), train.rows.y
 

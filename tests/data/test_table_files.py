@@ -34,13 +34,18 @@ def test_the_ways_people_write_csv(tmp_path: Path, content: bytes) -> None:
 def test_quoted_fields_may_hold_delimiters_quotes_and_lines(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     path.write_text('a,"b,\nc"\n"1,5","x\ny"\n2,"say ""z"""\n')
-    assert held(path, ["a", "b,\nc"]) == [{"a": "1,5", "b,\nc": "x\ny"}, {"a": "2", "b,\nc": 'say "z"'}]
+    assert held(path, ["a", "b,\nc"]) == [
+        {"a": "1,5", "b,\nc": "x\ny"},
+        {"a": "2", "b,\nc": 'say "z"'},
+    ]
 
 
 def test_other_encodings_are_declared(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     path.write_bytes("ort,b\nKöln,1\n".encode("latin-1"))
-    with pytest.raises(DpflError, match=r"table\.csv, line 2: this is not utf-8; set data\.encoding"):
+    with pytest.raises(
+        DpflError, match=r"table\.csv, line 2: this is not utf-8; set data\.encoding"
+    ):
         held(path, ["ort"])
     assert held(path, ["ort"], TextFormat(encoding="latin-1")) == [{"ort": "Köln"}]
 
@@ -57,7 +62,9 @@ def test_files_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     path.write_text("a,b\n" + "".join(f"{number},{'x' * 20}\n" for number in range(2000)))
     batches = list(open_table(path).batches(["a"]))
     assert len(batches) > 5
-    assert [int(cell.as_py()) for batch in batches for cell in batch.column("a")] == list(range(2000))
+    assert [int(cell.as_py()) for batch in batches for cell in batch.column("a")] == list(
+        range(2000)
+    )
 
 
 @pytest.mark.parametrize(
@@ -68,7 +75,10 @@ def test_files_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         (b"a,b,a\n1,2,3\n", r"table\.csv has two columns named 'a'"),
         (b"a,,c\n1,2,3\n", r"table\.csv: column 2 of the header has no name"),
         (b"age,b\n1,2\n", r"table\.csv has no column 'ages': did you mean 'age'"),
-        (b'ages,b\n1,2\n\n"3\n",4\n5,6,7\n', r"table\.csv, line 6: 3 fields, where the header names 2"),
+        (
+            b'ages,b\n1,2\n\n"3\n",4\n5,6,7\n',
+            r"table\.csv, line 6: 3 fields, where the header names 2",
+        ),
         (b"ages,b\n1,2\n\xff,2\n", r"table\.csv, line 3: this is not utf-8"),
         (gzip.compress(b"ages,b\n1,2\n" * 1000, mtime=0)[:-30], r"table\.csv cannot be read"),
     ],
@@ -100,7 +110,11 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
 
 
 def test_stems() -> None:
-    assert [stem(Path(name)) for name in ("a.csv", "b.csv.gz", "c.v2.parquet")] == ["a", "b", "c.v2"]
+    assert [stem(Path(name)) for name in ("a.csv", "b.csv.gz", "c.v2.parquet")] == [
+        "a",
+        "b",
+        "c.v2",
+    ]
 
 
 @pytest.mark.parametrize("options", [{"delimiter": ";;"}, {"decimal": "x"}, {"encoding": "utf-99"}])

@@ -89,7 +89,10 @@ def test_pieces_are_one_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_rows_that_miss_a_value_may_be_dropped(tmp_path: Path) -> None:
-    columns = {"age": {"low": 0, "high": 100, "missing": "drop"}, "sex": {"levels": ["f", "m", "x"], "missing": "drop"}}
+    columns = {
+        "age": {"low": 0, "high": 100, "missing": "drop"},
+        "sex": {"levels": ["f", "m", "x"], "missing": "drop"},
+    }
     table = read_table(write(tmp_path), schema(columns=columns))
     assert table.x.tolist() == [[0, 0], [1, 2]]
     no_label = write(tmp_path, "f,1,a,1,p1,,1,1\nf,1,a,1,p2,1,1,1\nf,1,a,1,p2,0,1,1\n")
@@ -98,7 +101,12 @@ def test_rows_that_miss_a_value_may_be_dropped(tmp_path: Path) -> None:
 
 def test_a_declared_level_is_one_even_where_it_looks_missing(tmp_path: Path) -> None:
     path = write(tmp_path, "NA,1,0\n,2,1\n", "country,age,died\n")
-    one = schema(columns={"country": {"levels": ["NA", "DE"], "missing": "DE"}}, site=None, person=None, time=None)
+    one = schema(
+        columns={"country": {"levels": ["NA", "DE"], "missing": "DE"}},
+        site=None,
+        person=None,
+        time=None,
+    )
     assert read_table(path, one).x.tolist() == [[0], [1]]
 
 
@@ -109,13 +117,18 @@ def test_decimal_commas_are_declared(tmp_path: Path) -> None:
     with pytest.raises(DpflError, match=r"line 2, column 'age': not a number"):
         read_table(path, one)
     write(tmp_path, "1.234;0\n", "age;died\n")
-    with pytest.raises(DpflError, match=r"line 2, column 'age': a point in a number with decimal comma"):
+    with pytest.raises(
+        DpflError, match=r"line 2, column 'age': a point in a number with decimal comma"
+    ):
         read_table(path, one, TextFormat(decimal=","))
 
 
 def test_dates(tmp_path: Path) -> None:
     path = write(
-        tmp_path, ROWS.replace("1990", "1970-01-03").replace("1991", "1971-01-01").replace("1992", "1970-01-01 12:00:00")
+        tmp_path,
+        ROWS.replace("1990", "1970-01-03")
+        .replace("1991", "1971-01-01")
+        .replace("1992", "1970-01-01 12:00:00"),
     )
     assert read_table(path, schema()).rows.time.tolist() == [2, 365, 2, 0.5]
 
@@ -133,7 +146,9 @@ def test_dates(tmp_path: Path) -> None:
 def test_labels(tmp_path: Path, label: Any, task: str | None, expected: list[Any]) -> None:
     header = "sex,age,hospital,grade,who,died,cost,year,other\n"
     path = write(
-        tmp_path, "f,50,b,3,p1,0,0,1990,1\nm,1,a,1,p1,1,1,1991,1\nx,1,b,2,p2,0,99,1990,0\nf,5,a,1,p3,1,9,1992,0\n", header
+        tmp_path,
+        "f,50,b,3,p1,0,0,1990,1\nm,1,a,1,p1,1,1,1991,1\nx,1,b,2,p2,0,99,1990,0\nf,5,a,1,p3,1,9,1992,0\n",
+        header,
     )
     changed = schema(label=label, task=task, time=None, columns={"age": {"low": 0, "high": 100}})
     assert read_table(path, changed).rows.y.tolist() == expected
@@ -144,7 +159,11 @@ def test_labels(tmp_path: Path, label: Any, task: str | None, expected: list[Any
     [
         ("f,old,a,1,p1,1,1,1", "line 3, column 'age': not a number"),
         ("f,1,a,1,p1,1,ten,1", "line 3, column 'cost': not a number"),
-        ("f,1,a,7,p1,1,1,1", "line 3, column 'grade': a level that is not declared; add it to `levels`, or set other = true"),
+        (
+            "f,1,a,7,p1,1,1,1",
+            "line 3, column 'grade': a level that is not declared; add it to `levels`, or set "
+            "other = true",
+        ),
         ("f,1,a,one,p1,1,1,1", "line 3, column 'grade': a level that is not declared"),
         ("f,1,a,,p1,1,1,1", "line 3, column 'grade': no value; declare what to do as `missing`"),
         ("f,1,a,1,p1,yes,1,1", "line 3, column 'died': a label other than 0, 1"),
@@ -156,7 +175,9 @@ def test_labels(tmp_path: Path, label: Any, task: str | None, expected: list[Any
         ("f,1,a,1,p1,1,1,", "line 3, column 'year': no time"),
     ],
 )
-def test_a_bad_cell_is_named_by_its_place_and_not_shown(tmp_path: Path, row: str, message: str) -> None:
+def test_a_bad_cell_is_named_by_its_place_and_not_shown(
+    tmp_path: Path, row: str, message: str
+) -> None:
     with pytest.raises(DpflError, match=message) as error:
         read_table(write(tmp_path, f"f,1,a,1,p1,1,1,1\n{row}\n"), schema())
     assert str(error.value).startswith(str(tmp_path / "table.csv"))
@@ -168,7 +189,9 @@ def test_a_number_as_label_is_checked_too(tmp_path: Path) -> None:
     with pytest.raises(DpflError, match="line 2, column 'sex': not a number"):
         read_table(write(tmp_path), changed)
     with pytest.raises(DpflError, match="line 4, column 'grade': a label that is no count"):
-        read_table(write(tmp_path), schema(label="grade", task="counts", columns={"age": COLUMNS["age"]}))
+        read_table(
+            write(tmp_path), schema(label="grade", task="counts", columns={"age": COLUMNS["age"]})
+        )
 
 
 def test_rows_of_parquet_are_counted_from_one(tmp_path: Path) -> None:
@@ -215,7 +238,11 @@ def test_sites_with_numbers_are_in_their_order(tmp_path: Path) -> None:
 
 
 def people(tmp_path: Path, persons: range, person: str | None = "who") -> Table:
-    rows = "".join(f"f,{year + number % 50},a,1,p{number},1,1,{year}\n" for number in persons for year in range(number % 4 + 1))
+    rows = "".join(
+        f"f,{year + number % 50},a,1,p{number},1,1,{year}\n"
+        for number in persons
+        for year in range(number % 4 + 1)
+    )
     return read_table(write(tmp_path, rows), schema(person=person), seed=3)
 
 
@@ -227,7 +254,9 @@ def test_a_test_set_holds_whole_persons(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("person", ["who", None])
 def test_who_is_tested_on_depends_on_nobody_else(tmp_path: Path, person: str | None) -> None:
-    """Without the first person, or with another, the others stay where they were: neighbours stay neighbours."""
+    """Without the first person, or with another, the others stay where they were: neighbours stay
+    neighbours.
+    """
     tested = [people(tmp_path, range(first, 100), person).held_out(0.3)[1] for first in (0, 1)]
     lost = len(tested[0]) - len(tested[1])
     assert lost in (0, 1)
@@ -236,7 +265,10 @@ def test_who_is_tested_on_depends_on_nobody_else(tmp_path: Path, person: str | N
 
 def test_another_seed_draws_others(tmp_path: Path) -> None:
     people(tmp_path, range(100))
-    draws = [read_table(tmp_path / "table.csv", schema(), seed=seed).held_out(0.5)[1].rows.person for seed in (0, 1)]
+    draws = [
+        read_table(tmp_path / "table.csv", schema(), seed=seed).held_out(0.5)[1].rows.person
+        for seed in (0, 1)
+    ]
     assert set(draws[0]) != set(draws[1])
 
 
@@ -250,14 +282,26 @@ def test_a_site_that_is_all_tested_on_is_said(tmp_path: Path) -> None:
         table.held_out(1e-12)
 
 
-def test_a_column_named_like_an_identifier_brings_a_warning_whatever_its_values(tmp_path: Path) -> None:
+def test_a_column_named_like_an_identifier_brings_a_warning_whatever_its_values(
+    tmp_path: Path,
+) -> None:
     """By the header alone: whether values repeat would tell of private data."""
     header = HEADER.replace("who", "patient_id")
     (said,) = read_table(write(tmp_path, header=header), schema(person=None)).warnings
-    assert said.startswith("the column 'patient_id' looks like a person's identifier; if a person has several rows, declare")
+    assert said.startswith(
+        "the column 'patient_id' looks like a person's identifier; if a person has several rows, "
+        "declare"
+    )
     assert read_table(write(tmp_path, header=header), schema(person="patient_id")).warnings == ()
-    assert read_table(write(tmp_path, ROWS.replace("p1,1", "p4,1"), header), schema(person=None)).warnings == (said,)
-    assert read_table(write(tmp_path, header=HEADER.replace("who", "width")), schema(person=None)).warnings == ()
+    assert read_table(
+        write(tmp_path, ROWS.replace("p1,1", "p4,1"), header), schema(person=None)
+    ).warnings == (said,)
+    assert (
+        read_table(
+            write(tmp_path, header=HEADER.replace("who", "width")), schema(person=None)
+        ).warnings
+        == ()
+    )
 
 
 cells = st.fixed_dictionaries(
@@ -283,20 +327,33 @@ def test_without_a_row_the_others_are_as_they_were(
 ) -> None:
     """Neighbouring files are neighbouring data, in features and in who is tested on."""
     gone %= len(rows)
-    path, declared = tmp_path_factory.mktemp("rows") / "table.csv", schema(site=None, person=None, time=None)
-    whole, less = table_of(path, rows, declared), table_of(path, rows[:gone] + rows[gone + 1 :], declared)
+    path, declared = (
+        tmp_path_factory.mktemp("rows") / "table.csv",
+        schema(site=None, person=None, time=None),
+    )
+    whole, less = (
+        table_of(path, rows, declared),
+        table_of(path, rows[:gone] + rows[gone + 1 :], declared),
+    )
     for name, values in vars(whole.rows).items():
         np.testing.assert_array_equal(np.delete(values, gone, axis=0), getattr(less.rows, name))
 
 
 @settings(max_examples=30)
 @given(st.lists(cells, min_size=1, max_size=8))
-def test_the_exported_schema_is_all_that_a_raw_row_needs(tmp_path_factory: pytest.TempPathFactory, rows: list[Any]) -> None:
+def test_the_exported_schema_is_all_that_a_raw_row_needs(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[Any]
+) -> None:
     path = tmp_path_factory.mktemp("rows") / "table.csv"
     declared = schema(site=None, person=None, time=None)
     table = table_of(path, rows, declared)
     said, plain = json.loads(declared.to_json()), example("predict_without_dpfl")
     numbers, levels = declared.features.numbers, declared.features.levels
     codes = table.rows.x[:, numbers:].astype(int)
-    dense = [table.rows.x[:, :numbers], *(np.eye(count)[column] for count, column in zip(levels, codes.T, strict=True))]
-    np.testing.assert_allclose(np.concatenate(dense, axis=1), [plain.features(row, said) for row in rows], atol=1e-6)
+    dense = [
+        table.rows.x[:, :numbers],
+        *(np.eye(count)[column] for count, column in zip(levels, codes.T, strict=True)),
+    ]
+    np.testing.assert_allclose(
+        np.concatenate(dense, axis=1), [plain.features(row, said) for row in rows], atol=1e-6
+    )

@@ -13,7 +13,8 @@ COLUMNS = {"age": {"low": 0, "high": 100}, "sex": {"levels": ["f", "m"]}}
 
 def write(path: Path, rows: int = 60) -> Path:
     lines = [
-        f"{number % 100},{'fm'[number % 2]},{'ab'[number % 3 == 0]},p{number // 2},{number % 5 == 0:d}"
+        f"{number % 100},{'fm'[number % 2]},{'ab'[number % 3 == 0]},"
+        f"p{number // 2},{number % 5 == 0:d}"
         for number in range(rows)
     ]
     path.write_text("\n".join(["age,sex,hospital,patient,died", *lines]))
@@ -21,7 +22,14 @@ def write(path: Path, rows: int = 60) -> Path:
 
 
 def words(**changes: Any) -> dict[str, Any]:
-    said = {"label": "died", "task": "binary", "columns": COLUMNS, "site": "hospital", "sites": ["a", "b"], "person": "patient"}
+    said = {
+        "label": "died",
+        "task": "binary",
+        "columns": COLUMNS,
+        "site": "hospital",
+        "sites": ["a", "b"],
+        "person": "patient",
+    }
     return {word: value for word, value in (said | changes).items() if value is not None}
 
 
@@ -41,7 +49,10 @@ def test_sites_are_clients_and_rows_keep_their_persons(tmp_path: Path) -> None:
 
 def test_who_a_row_is_of_is_part_of_the_data(tmp_path: Path) -> None:
     path = write(tmp_path / "stays.csv")
-    hashes = {dpfl.data.table(path, **words(person=person)).by_owner().sha256 for person in ("patient", None)}
+    hashes = {
+        dpfl.data.table(path, **words(person=person)).by_owner().sha256
+        for person in ("patient", None)
+    }
     assert len(hashes) == 2
 
 
@@ -80,7 +91,9 @@ def test_what_is_clamped_is_kept_apart_from_the_notes(tmp_path: Path) -> None:
 
 
 def test_an_identifier_that_is_not_declared_is_for_the_statement(tmp_path: Path) -> None:
-    (warning,) = dpfl.data.table(write(tmp_path / "stays.csv"), **words(person=None)).by_owner().warnings
+    (warning,) = (
+        dpfl.data.table(write(tmp_path / "stays.csv"), **words(person=None)).by_owner().warnings
+    )
     assert warning.startswith("the column 'patient' looks like a person's identifier")
 
 
@@ -89,11 +102,23 @@ def test_data_of_others_by_its_path(tmp_path: Path) -> None:
     (tmp_path / "all.json").write_text(json.dumps({"user_data": users}))
     assert dpfl.data.load(str(tmp_path / "all.json"), classes=2).by_owner().sizes == (2, 2)
     images, labels = np.zeros((6, 28, 28), dtype=np.uint8), np.array([[0], [1], [2], [0], [1], [2]])
-    np.savez(tmp_path / "med.npz", train_images=images, train_labels=labels, test_images=images, test_labels=labels)
+    np.savez(
+        tmp_path / "med.npz",
+        train_images=images,
+        train_labels=labels,
+        test_images=images,
+        test_labels=labels,
+    )
     source = dpfl.data.load(str(tmp_path / "med.npz"))
     assert (source.train.shape, source.train.classes) == ((1, 28, 28), 3)
     several = np.zeros((6, 14), dtype=int)
-    np.savez(tmp_path / "chest.npz", train_images=images, train_labels=several, test_images=images, test_labels=several)
+    np.savez(
+        tmp_path / "chest.npz",
+        train_images=images,
+        train_labels=several,
+        test_images=images,
+        test_labels=several,
+    )
     assert dpfl.data.load(str(tmp_path / "chest.npz")).train.task == dpfl.tasks.MultiLabel(14)
     with pytest.raises(DpflError, match="one label a sample"):
         dpfl.data.load(str(tmp_path / "chest.npz"), task="classes", classes=2)

@@ -35,15 +35,24 @@ def test_a_person_counts_with_the_first_rows_only() -> None:
         UnitGroups.of(torch.arange(8), PERSONS, most=0)
 
 
-@given(st.lists(st.integers(0, 5), min_size=1, max_size=30), st.integers(0, 5), st.sampled_from([None, 1, 3]))
-def test_a_person_who_leaves_changes_nothing_of_the_others(persons: list[int], gone: int, most: int | None) -> None:
+@given(
+    st.lists(st.integers(0, 5), min_size=1, max_size=30),
+    st.integers(0, 5),
+    st.sampled_from([None, 1, 3]),
+)
+def test_a_person_who_leaves_changes_nothing_of_the_others(
+    persons: list[int], gone: int, most: int | None
+) -> None:
     numbers = torch.tensor(persons)
 
     def held(rows: torch.Tensor) -> list[list[int]]:
         units = UnitGroups.of(rows, numbers, most)
         return [units.take(torch.tensor([unit]))[0].tolist() for unit in range(len(units))]
 
-    everyone, others = held(torch.arange(len(numbers))), held(torch.arange(len(numbers))[numbers != gone])
+    everyone, others = (
+        held(torch.arange(len(numbers))),
+        held(torch.arange(len(numbers))[numbers != gone]),
+    )
     assert others == [rows for rows in everyone if persons[rows[0]] != gone]
 
 
@@ -53,6 +62,14 @@ def test_means_are_over_the_rows_of_each_person(sizes: list[int]) -> None:
         torch.randperm(sum(sizes), generator=torch.Generator().manual_seed(0))
     ]
     values = torch.randn(sum(sizes), 2, 3, generator=torch.Generator().manual_seed(1))
-    found = torch.cat(list(UnitGroups.of(torch.arange(sum(sizes)), numbers).means(lambda rows: values[rows].flatten(1))))
-    expected = torch.stack([values[numbers == person].flatten(1).mean(0) for person in range(len(sizes))])
+    found = torch.cat(
+        list(
+            UnitGroups.of(torch.arange(sum(sizes)), numbers).means(
+                lambda rows: values[rows].flatten(1)
+            )
+        )
+    )
+    expected = torch.stack(
+        [values[numbers == person].flatten(1).mean(0) for person in range(len(sizes))]
+    )
     assert torch.allclose(found, expected.double(), atol=1e-6)

@@ -1,4 +1,6 @@
-"""Clients on worker processes: the same replies as in this process, and a dead worker costs one of them."""
+"""Clients on worker processes: the same replies as in this process, and a dead worker costs one of
+them.
+"""
 
 import multiprocessing
 import os
@@ -54,7 +56,17 @@ def site(folder: Path) -> ClientContext:
     ends = (0, 30, 40, 80, 100, 105, 110)
     clients = tuple(torch.arange(a, b) for a, b in pairwise(ends))
     ledgers = ClientLedgers(folder, client_names(6), "sample", ADD_REMOVE, Limit(50.0, 1e-5, "rdp"))
-    return ClientContext("run", from_module(Mortal()), MultiClass(CLASSES), x, y, clients, (*SIZES, 5, 5), Keyed(0), ledgers)
+    return ClientContext(
+        "run",
+        from_module(Mortal()),
+        MultiClass(CLASSES),
+        x,
+        y,
+        clients,
+        (*SIZES, 5, 5),
+        Keyed(0),
+        ledgers,
+    )
 
 
 def order(*clients: int, round: int = 0, steps: int = 2) -> RoundRequest:
@@ -67,7 +79,9 @@ def order(*clients: int, round: int = 0, steps: int = 2) -> RoundRequest:
 @pytest.fixture(scope="module")
 def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PoolEngine]:
     before = multiprocessing.active_children()
-    engine = local_engine(site(tmp_path_factory.mktemp("workers")), FlatModel(Mortal()).layout.size, workers=2)
+    engine = local_engine(
+        site(tmp_path_factory.mktemp("workers")), FlatModel(Mortal()).layout.size, workers=2
+    )
     assert isinstance(engine, PoolEngine)
     yield engine
     engine.close()
@@ -82,11 +96,15 @@ def alone(tmp_path: Path) -> Iterator[SerialEngine]:
     engine.close()
 
 
-def test_replies_come_in_the_order_of_the_tasks_and_are_the_same_on_workers(workers: PoolEngine, alone: SerialEngine) -> None:
+def test_replies_come_in_the_order_of_the_tasks_and_are_the_same_on_workers(
+    workers: PoolEngine, alone: SerialEngine
+) -> None:
     for round, clients in enumerate(((3, 0, 2, 1), (1,), (), (0, 1, 2, 3))):
         asked = order(*clients, round=round)
         there, here = workers.run(asked), alone.run(asked)
-        assert [reply.client for reply in there] == [reply.client for reply in here] == list(clients)
+        assert (
+            [reply.client for reply in there] == [reply.client for reply in here] == list(clients)
+        )
         for one, other in zip(there, here, strict=True):
             assert torch.equal(one.update, other.update)
             assert one.inside == other.inside
@@ -100,27 +118,37 @@ def crowd() -> Iterator[tuple[PoolEngine, SerialEngine]]:
     y = torch.randint(CLASSES, (200,), generator=generator)
     x[23 * 5] = 666.0
     clients = torch.arange(200).split(5)
-    place = ClientContext("run", from_module(Mortal()), MultiClass(CLASSES), x, y, clients, (5,) * 40, Keyed(0))
+    place = ClientContext(
+        "run", from_module(Mortal()), MultiClass(CLASSES), x, y, clients, (5,) * 40, Keyed(0)
+    )
     engines = PoolEngine(place, FlatModel(Mortal()).layout.size, 2), SerialEngine(place)
     yield engines
     for engine in engines:
         engine.close()
 
 
-def test_workers_with_a_task_in_hand_overwrite_no_update(crowd: tuple[PoolEngine, SerialEngine]) -> None:
+def test_workers_with_a_task_in_hand_overwrite_no_update(
+    crowd: tuple[PoolEngine, SerialEngine],
+) -> None:
     for round in range(3):
         there, here = (engine.run(order(*range(23), round=round)) for engine in crowd)
         assert [reply.client for reply in there] == list(range(23))
-        assert all(torch.equal(one.update, other.update) for one, other in zip(there, here, strict=True))
+        assert all(
+            torch.equal(one.update, other.update) for one, other in zip(there, here, strict=True)
+        )
 
 
-def test_the_task_in_hand_of_a_worker_that_dies_is_done_by_another(crowd: tuple[PoolEngine, SerialEngine]) -> None:
+def test_the_task_in_hand_of_a_worker_that_dies_is_done_by_another(
+    crowd: tuple[PoolEngine, SerialEngine],
+) -> None:
     replies = crowd[0].run(order(*range(40)))
     assert [reply.client for reply in replies if reply.failed] == [23]
     healthy = [client for client in range(40) if client != 23]
     here = crowd[1].run(order(*healthy))
     there = [reply for reply in replies if not reply.failed]
-    assert all(torch.equal(one.update, other.update) for one, other in zip(there, here, strict=True))
+    assert all(
+        torch.equal(one.update, other.update) for one, other in zip(there, here, strict=True)
+    )
 
 
 def test_a_client_that_raises_costs_its_own_reply_and_its_words_stay_in_its_log(
@@ -132,26 +160,40 @@ def test_a_client_that_raises_costs_its_own_reply_and_its_words_stay_in_its_log(
             replies = engine.run(order(0, 5, 2, round=round))
             assert [bool(reply.failed) for reply in replies] == [False, True, False]
             assert "an unlucky image" not in repr(replies)
-            assert replies[1] == ClientReply(5, failed="it failed (ValueError), its own log says why")
-    assert [record.getMessage() for record in caplog.records] == ["Client 5 failed in round 21: ValueError: an unlucky image"]
+            assert replies[1] == ClientReply(
+                5, failed="it failed (ValueError), its own log says why"
+            )
+    assert [record.getMessage() for record in caplog.records] == [
+        "Client 5 failed in round 21: ValueError: an unlucky image"
+    ]
 
 
-def test_a_refusal_comes_back_as_a_refusal_from_any_engine(workers: PoolEngine, alone: SerialEngine) -> None:
+def test_a_refusal_comes_back_as_a_refusal_from_any_engine(
+    workers: PoolEngine, alone: SerialEngine
+) -> None:
     for engine in (workers, alone):
         replies = engine.run(
-            replace(order(0, 1, round=30), tasks=(*order(0, round=30).tasks, *order(1, round=30, steps=10**6).tasks))
+            replace(
+                order(0, 1, round=30),
+                tasks=(*order(0, round=30).tasks, *order(1, round=30, steps=10**6).tasks),
+            )
         )
         assert replies[0].update is not None
         assert "budget" in replies[1].refused
         assert replies[1].update is None
 
 
-def test_fault_a_round_lost_because_one_worker_was_killed_at_work(workers: PoolEngine, alone: SerialEngine) -> None:
+def test_fault_a_round_lost_because_one_worker_was_killed_at_work(
+    workers: PoolEngine, alone: SerialEngine
+) -> None:
     replies = workers.run(order(0, 4, 2, 1, round=40))
     assert [bool(reply.failed) for reply in replies] == [False, True, False, False]
     assert "died" in replies[1].failed
     healthy = alone.run(order(0, 2, 1, round=40))
-    assert all(torch.equal(a.update, b.update) for a, b in zip([replies[0], *replies[2:]], healthy, strict=True))
+    assert all(
+        torch.equal(a.update, b.update)
+        for a, b in zip([replies[0], *replies[2:]], healthy, strict=True)
+    )
     again = workers.run(order(0, 1, 2, 3, round=41))
     assert not any(reply.failed for reply in again)
 
@@ -183,12 +225,18 @@ def parent(process: int | None) -> int:
     return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def test_workers_are_forked_from_one_process_that_imports_once(workers: PoolEngine, tmp_path: Path) -> None:
+def test_workers_are_forked_from_one_process_that_imports_once(
+    workers: PoolEngine, tmp_path: Path
+) -> None:
     workers.run(order(0, 1, round=50))
     others = local_engine(site(tmp_path), FlatModel(Mortal()).layout.size, workers=2)
     try:
         assert isinstance(others, PoolEngine)
-        (server,) = {parent(worker._process.pid) for engine in (workers, others) for worker in engine._workers}
+        (server,) = {
+            parent(worker._process.pid)
+            for engine in (workers, others)
+            for worker in engine._workers
+        }
         assert server != os.getpid()
         assert not any(reply.failed for reply in others.run(order(0, 1)))
     finally:

@@ -1,4 +1,6 @@
-"""Nodes elsewhere: letters that are lost, late, forged or odd cost their own reply, and no order counts twice."""
+"""Nodes elsewhere: letters that are lost, late, forged or odd cost their own reply, and no order
+counts twice.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,16 @@ KEYS = {name: Ed25519PrivateKey.generate() for name in ("a", "b", "c")}
 Answer = Callable[[str, bytes, messages.SignedMessage], bytes | None]
 
 
-def answered(name: str, asked: bytes, words: dict, arrays: dict | None = None, **changed: object) -> bytes:
+def answered(
+    name: str, asked: bytes, words: dict, arrays: dict | None = None, **changed: object
+) -> bytes:
     letter = messages.read(asked, OWNER.public_key(), 1 << 20)
-    head = {"run": letter.head["run"], "from": name, "order": letter.head["order"], "answers": messages.digest(asked)}
+    head = {
+        "run": letter.head["run"],
+        "from": name,
+        "order": letter.head["order"],
+        "answers": messages.digest(asked),
+    }
     return messages.write({**head, **words, **changed}, arrays or {}, KEYS[name])
 
 
@@ -45,8 +54,8 @@ def good(name: str, asked: bytes, letter: messages.SignedMessage) -> bytes:
 
 @dataclass
 class Wire:
-    """A carrier on this machine: nodes answer at once, by functions; `lost` letters of a name come back as lost first. Time
-    passes where nothing comes, and nowhere else."""
+    """A carrier on this machine: nodes answer at once, by functions; `lost` letters of a name come
+    back as lost first. Time passes where nothing comes, and nowhere else."""
 
     nodes_: dict[str, Answer]
     lost: dict[str, int] = field(default_factory=dict)
@@ -70,7 +79,9 @@ class Wire:
             self.lost[name] -= 1
             answer = None
         else:
-            answer = self.nodes_[name](name, letter, messages.read(letter, OWNER.public_key(), 1 << 20))
+            answer = self.nodes_[name](
+                name, letter, messages.read(letter, OWNER.public_key(), 1 << 20)
+            )
         self.back.append(Delivery(address, ticket, answer))
         return ticket
 
@@ -99,7 +110,9 @@ def make(tmp_path, monkeypatch):
 def order(round: int = 0, multiplier: float = 1.0) -> RoundRequest:
     samples = Release(Poisson(0.1), Flat(1.0), Gaussian(multiplier))
     task = ClientTask(round, 0, 3, LocalTraining(SGD(0.1)), Release(), samples)
-    return RoundRequest(round, 3, tuple(replace(task, client=client) for client in range(3)), torch.zeros(SIZE))
+    return RoundRequest(
+        round, 3, tuple(replace(task, client=client) for client in range(3)), torch.zeros(SIZE)
+    )
 
 
 def spent(remote: RemoteEngine) -> list[int]:
@@ -212,8 +225,12 @@ def replayed(name: str, asked: bytes, letter: messages.SignedMessage) -> bytes:
         odd_update(np.ones(SIZE, np.float32), raw_slope=np.ones(2, np.float32)),
         odd_update(np.ones(SIZE, np.float32), raw_answer=np.ones(SIZE, np.float32)),
         lambda name, asked, letter: answered(name, asked, {"kind": "refused", "reason": "no-room"}),
-        lambda name, asked, letter: answered(name, asked, {"kind": "reply", "reply": 3}, run="ff" * 16),
-        lambda name, asked, letter: answered(name, asked, {"kind": "reply", "reply": 3}, **{"from": "b"}),
+        lambda name, asked, letter: answered(
+            name, asked, {"kind": "reply", "reply": 3}, run="ff" * 16
+        ),
+        lambda name, asked, letter: answered(
+            name, asked, {"kind": "reply", "reply": 3}, **{"from": "b"}
+        ),
     ],
 )
 def test_an_odd_answer_is_dropped_and_named_and_the_others_stand(make, answer: Answer) -> None:
@@ -231,7 +248,11 @@ def test_an_answer_of_another_round_is_no_answer(make) -> None:
 
 def test_a_refusal_is_told_by_our_own_words(make) -> None:
     def refusing(name: str, asked: bytes, letter: messages.SignedMessage) -> bytes:
-        return answered(name, asked, {"kind": "refused", "reason": "over-budget", "sentence": "patient 7 has cancer"})
+        return answered(
+            name,
+            asked,
+            {"kind": "refused", "reason": "over-budget", "sentence": "patient 7 has cancer"},
+        )
 
     refused = make(Wire({"a": refusing, "b": good, "c": good})).run(order())[0].refused
     assert "budget" in refused
@@ -246,21 +267,34 @@ def test_a_refusal_without_a_reason_is_one_all_the_same(make, reason: object) ->
     assert make(Wire({"a": refusing, "b": good, "c": good})).run(order())[0].refused
 
 
-ODD = [{"answer": 4}, {"slope": 3}, {"answer": 3, "slope": 3}, {"update": SIZE, "answer": 3}, {"update": SIZE}]
+ODD = [
+    {"answer": 4},
+    {"slope": 3},
+    {"answer": 3, "slope": 3},
+    {"update": SIZE, "answer": 3},
+    {"update": SIZE},
+]
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_an_answer_to_a_survey_is_as_long_as_the_others_and_nothing_else(make, odd: dict[str, int]) -> None:
+def test_an_answer_to_a_survey_is_as_long_as_the_others_and_nothing_else(
+    make, odd: dict[str, int]
+) -> None:
     def saying(**lengths: int) -> Answer:
         arrays = {
-            name if name == "update" else f"raw_{name}": np.full(size, 1 / size, np.float32) for name, size in lengths.items()
+            name if name == "update" else f"raw_{name}": np.full(size, 1 / size, np.float32)
+            for name, size in lengths.items()
         }
         words = {"kind": "reply", "reply": {"client": 0, "inside": True}}
         return lambda name, asked, letter: answered(name, asked, words, arrays)
 
     given = order()
-    asked = replace(given, tasks=tuple(replace(task, steps=0, query=LabelQuery(5.0)) for task in given.tasks))
-    replies = make(Wire({"a": saying(**odd), "b": saying(answer=3), "c": saying(answer=3)})).run(asked)
+    asked = replace(
+        given, tasks=tuple(replace(task, steps=0, query=LabelQuery(5.0)) for task in given.tasks)
+    )
+    replies = make(Wire({"a": saying(**odd), "b": saying(answer=3), "c": saying(answer=3)})).run(
+        asked
+    )
     assert "not one to this order" in replies[0].failed
     assert replies[0].raw is None
     assert [len(reply.raw["answer"]) for reply in replies[1:]] == [3, 3]

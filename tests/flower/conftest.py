@@ -1,4 +1,6 @@
-"""One federation of real processes on loopback for all tests of this folder: a SuperLink, and three nodes that echo letters."""
+"""One federation of real processes on loopback for all tests of this folder: a SuperLink, and three
+nodes that echo letters.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ class Echo:
             (self.folder / name).unlink(missing_ok=True)
         arguments = (str(self.folder), self.link.address, str(self.keys.authority), str(self.key))
         command = [sys.executable, "-m", "tests.flower.echo", *arguments]
-        self.process = subprocess.Popen(command, env={**os.environ, **named()}, start_new_session=True)
+        self.process = subprocess.Popen(
+            command, env={**os.environ, **named()}, start_new_session=True
+        )
 
     def supernode(self) -> int:
         """Its process id."""

@@ -1,8 +1,8 @@
 """A node that sends letters back: `python -m tests.flower.echo FOLDER SERVER AUTHORITY KEY`.
 
-The letter `hold NAME` makes the file NAME.begun, and is answered when there is a file NAME.go. A node that was told to stop
-lingers until there is a file `leave`. A node that waits for the rest of a letter makes the file `waits`, and would wait for an
-hour.
+The letter `hold NAME` makes the file NAME.begun, and is answered when there is a file NAME.go. A
+node that was told to stop lingers until there is a file `leave`. A node that waits for the rest of
+a letter makes the file `waits`, and would wait for an hour.
 """
 
 from __future__ import annotations

@@ -42,7 +42,9 @@ def test_other_machines_reach_the_fleet_alone(path: str, client: str, status: in
     async def send(message: dict[str, Any]) -> None:
         said.append(message)
 
-    asyncio.run(LoopbackFilter(app)({"type": "http", "path": path, "client": (client, 1)}, None, send))
+    asyncio.run(
+        LoopbackFilter(app)({"type": "http", "path": path, "client": (client, 1)}, None, send)
+    )
     assert said[0]["status"] == status
 
 
@@ -57,7 +59,12 @@ def test_a_child_ends_with_its_parent() -> None:
         "                         env={**os.environ, **named()}, stdout=subprocess.PIPE)\n"
         "child.stdout.readline(); print(child.pid, flush=True); os.kill(os.getpid(), 9)"
     )
-    done = subprocess.run([sys.executable, "-c", parent], env={**os.environ, **named()}, capture_output=True, timeout=PATIENCE)
+    done = subprocess.run(
+        [sys.executable, "-c", parent],
+        env={**os.environ, **named()},
+        capture_output=True,
+        timeout=PATIENCE,
+    )
     child = int(done.stdout)
     wait_until(lambda: not _runs(child))
 
@@ -70,7 +77,9 @@ def _runs(process: int) -> bool:
         return False
 
 
-def test_flower_s_processes_know_nothing_of_what_else_is_in_our_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flower_s_processes_know_nothing_of_what_else_is_in_our_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     secrets = {"DATABASE_PASSWORD", "AWS_SECRET_ACCESS_KEY", SEED, "HOMEPAGE", "XPATH"}
     for name in secrets:
         monkeypatch.setenv(name, "1")
@@ -81,7 +90,9 @@ def test_flower_s_processes_know_nothing_of_what_else_is_in_our_environment(monk
     assert not secrets & found.keys()
 
 
-@pytest.mark.parametrize(("installed", "sentence"), [(None, "pip install 'dpfl"), ("1.40.0", "pip install flwr==1.41.0")])
+@pytest.mark.parametrize(
+    ("installed", "sentence"), [(None, "pip install 'dpfl"), ("1.40.0", "pip install flwr==1.41.0")]
+)
 def test_without_flower_one_sentence_says_what_to_install(
     installed: str | None, sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,7 +27,9 @@ def of(node: Echo) -> str:
 
 @pytest.fixture(scope="module")
 def killed(federation: Federation) -> tuple[Echo, str]:
-    """A node whose SuperNode was killed with a letter at hand, while others are tried: it takes a lease of twenty seconds."""
+    """A node whose SuperNode was killed with a letter at hand, while others are tried: it takes a
+    lease of twenty seconds.
+    """
     node = federation.nodes[1]
     ticket = federation.post.send(of(node), b"hold killed")
     node.begun("killed")
@@ -42,7 +44,9 @@ def test_letters_of_any_size_come_back_from_every_node(federation: Federation) -
     for letter in (b"", os.urandom(100_000), os.urandom(MOST)):
         tickets = {federation.post.send(address, letter): address for address in addresses}
         got = [federation.answered(ticket) for ticket in tickets]
-        assert [(delivery.address, delivery.letter) for delivery in got] == [(address, letter) for address in addresses]
+        assert [(delivery.address, delivery.letter) for delivery in got] == [
+            (address, letter) for address in addresses
+        ]
 
 
 def test_a_letter_that_is_too_large_or_fails_says_nothing(federation: Federation) -> None:
@@ -54,12 +58,19 @@ def test_a_letter_that_is_too_large_or_fails_says_nothing(federation: Federation
     assert federation.asked(address, b"still there").letter == b"still there"
 
 
-def test_strangers_are_refused(federation: Federation, killed: tuple[Echo, str], tmp_path: Path) -> None:
+def test_strangers_are_refused(
+    federation: Federation, killed: tuple[Echo, str], tmp_path: Path
+) -> None:
     other = server_keys(tmp_path / "other")
     node_key(tmp_path / "stranger.key")
     known = federation.nodes[0].key
     strangers = [
-        supernode(tmp_path / "unregistered", federation.link.address, federation.keys.authority, tmp_path / "stranger.key"),
+        supernode(
+            tmp_path / "unregistered",
+            federation.link.address,
+            federation.keys.authority,
+            tmp_path / "stranger.key",
+        ),
         supernode(tmp_path / "wrong-authority", federation.link.address, other.authority, known),
     ]
     try:
@@ -68,7 +79,9 @@ def test_strangers_are_refused(federation: Federation, killed: tuple[Echo, str],
         with pytest.raises(DpflError, match="cannot be reached"):
             FlowerTransport(federation.link.address, other.authority, federation.link.secret, MOST)
         with pytest.raises(DpflError, match="refuses us"):
-            FlowerTransport(federation.link.address, federation.keys.authority, b"another secret", MOST)
+            FlowerTransport(
+                federation.link.address, federation.keys.authority, b"another secret", MOST
+            )
         for stranger in strangers:
             wait_until(lambda: not stranger.alive())  # noqa: B023
             assert "Failed to initialize the connection" in stranger.words()
@@ -78,7 +91,9 @@ def test_strangers_are_refused(federation: Federation, killed: tuple[Echo, str],
     assert len(federation.post.nodes()) <= len(NODES)
 
 
-def test_a_node_that_is_told_to_stop_answers_first(federation: Federation, killed: tuple[Echo, str]) -> None:
+def test_a_node_that_is_told_to_stop_answers_first(
+    federation: Federation, killed: tuple[Echo, str]
+) -> None:
     node = federation.nodes[0]
     ticket = federation.post.send(of(node), b"hold stop")
     node.begun("stop")
@@ -93,7 +108,9 @@ def test_a_node_that_is_told_to_stop_answers_first(federation: Federation, kille
 def test_a_node_does_not_wait_for_the_rest_of_a_letter_when_it_is_told_to_stop(
     federation: Federation, killed: tuple[Echo, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when its server was taken down before it: the rest never comes, and would be waited for an hour."""
+    """As when its server was taken down before it: the rest never comes, and would be waited for an
+    hour.
+    """
     node = federation.nodes[0]
     wait_until(lambda: of(node) in federation.post.nodes())
     with monkeypatch.context() as patch:
@@ -106,7 +123,9 @@ def test_a_node_does_not_wait_for_the_rest_of_a_letter_when_it_is_told_to_stop(
     node.start()
 
 
-def test_a_node_that_is_killed_is_lost_and_joins_again(federation: Federation, killed: tuple[Echo, str]) -> None:
+def test_a_node_that_is_killed_is_lost_and_joins_again(
+    federation: Federation, killed: tuple[Echo, str]
+) -> None:
     node = federation.nodes[0]
     address = of(node)
     wait_until(lambda: address in federation.post.nodes())
@@ -123,7 +142,9 @@ def test_a_node_that_is_killed_is_lost_and_joins_again(federation: Federation, k
     assert federation.asked(address, b"again").letter == b"again"
 
 
-def test_a_stopped_node_is_waited_for_no_longer_than_asked(federation: Federation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_node_is_waited_for_no_longer_than_asked(
+    federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     node = federation.nodes[2]
     address = of(node)
     assert node.process is not None
@@ -147,7 +168,9 @@ def test_a_stopped_node_is_waited_for_no_longer_than_asked(federation: Federatio
     assert federation.answered(ticket).letter == b"next"
 
 
-def test_a_supernode_that_is_killed_is_started_again(federation: Federation, killed: tuple[Echo, str]) -> None:
+def test_a_supernode_that_is_killed_is_started_again(
+    federation: Federation, killed: tuple[Echo, str]
+) -> None:
     node, ticket = killed
     address = of(node)
     assert federation.answered(ticket).letter is None

@@ -1,4 +1,6 @@
-"""An app with foreign code, uploaded by `flwr run` and started by the SuperLink's own operator: no node runs a line of it."""
+"""An app with foreign code, uploaded by `flwr run` and started by the SuperLink's own operator: no
+node runs a line of it.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,7 @@ def main(grid, context):
     whole = Path({said!r}).with_suffix(".new")
     whole.write_text(json.dumps([said, letters]))
     whole.replace({said!r})
-"""
+"""  # noqa: E501
 
 
 def test_a_foreign_app_is_not_run_at_a_node(federation: Federation, tmp_path: Path) -> None:
@@ -82,13 +84,31 @@ def test_a_foreign_app_is_not_run_at_a_node(federation: Federation, tmp_path: Pa
     home = tmp_path / "home"
     home.mkdir()
     address, authority = federation.link.address, str(federation.keys.authority)
-    (home / "config.toml").write_text(f'[superlink.lab]\naddress = "{address}"\nroot-certificates = "{authority}"\n')
+    (home / "config.toml").write_text(
+        f'[superlink.lab]\naddress = "{address}"\nroot-certificates = "{authority}"\n'
+    )
     commands = Path(sys.executable).parent
-    environment = {**os.environ, **QUIET, "FLWR_HOME": str(home), "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}"}
+    environment = {
+        **os.environ,
+        **QUIET,
+        "FLWR_HOME": str(home),
+        "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
+    }
     operator = subprocess.Popen(
         [
-            *(str(commands / "flower-superexec"), "--root-certificates", authority, "--runtime-api-address", address),
-            *("--superexec-auth-secret-file", str(federation.keys.secret), "--parent-pid", str(os.getpid())),
+            *(
+                str(commands / "flower-superexec"),
+                "--root-certificates",
+                authority,
+                "--runtime-api-address",
+                address,
+            ),
+            *(
+                "--superexec-auth-secret-file",
+                str(federation.keys.secret),
+                "--parent-pid",
+                str(os.getpid()),
+            ),
         ],
         env=environment,
         stdout=subprocess.DEVNULL,
@@ -112,4 +132,6 @@ def test_a_foreign_app_is_not_run_at_a_node(federation: Federation, tmp_path: Pa
     assert "content" not in replies
     assert not trace.exists()
     assert len(letters) == len(NODES)
-    assert all("a letter" in letter for letter in letters)  # an app of the operator's own reaches the nodes by letters, too
+    assert all(
+        "a letter" in letter for letter in letters
+    )  # an app of the operator's own reaches the nodes by letters, too

@@ -22,7 +22,10 @@ def test_a_servers_keys_are_made_once_and_kept(tmp_path: Path) -> None:
 
 def test_the_certificate_is_of_the_authority_and_names_the_server(tmp_path: Path) -> None:
     keys = server_keys(tmp_path, ("hospital.example", "10.0.0.7"))
-    root, signed = (x509.load_pem_x509_certificate(file.read_bytes()) for file in (keys.authority, keys.certificate))
+    root, signed = (
+        x509.load_pem_x509_certificate(file.read_bytes())
+        for file in (keys.authority, keys.certificate)
+    )
     signed.verify_directly_issued_by(root)
     names = signed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == ["hospital.example"]

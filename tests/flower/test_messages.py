@@ -7,7 +7,13 @@ import pytest
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
 from dpfl.transports.flower import flower_messages
-from dpfl.transports.flower.flower_messages import PIECE, UnreadableMessage, pack, refuse_large, unpack
+from dpfl.transports.flower.flower_messages import (
+    PIECE,
+    UnreadableMessage,
+    pack,
+    refuse_large,
+    unpack,
+)
 
 
 @pytest.mark.parametrize("size", [0, 1, PIECE, PIECE + 1])
@@ -41,8 +47,12 @@ def test_an_answer_that_is_too_large_is_not_read(headers: dict[str, str]) -> Non
         raise AssertionError("the body was read")
         yield b""
 
-    transport = httpx.MockTransport(lambda request: httpx.Response(200, headers=headers, content=body()))
-    client = flower_messages.runtime("http://nowhere", b"secret", flower_messages.TaskToken(), "SuperExec")
+    transport = httpx.MockTransport(
+        lambda request: httpx.Response(200, headers=headers, content=body())
+    )
+    client = flower_messages.runtime(
+        "http://nowhere", b"secret", flower_messages.TaskToken(), "SuperExec"
+    )
     client._client = httpx.Client(transport=transport)
     refuse_large(client, 100)
     with pytest.raises(UnreadableMessage):

@@ -16,7 +16,10 @@ def test_figures_are_written_as_prometheus_reads_them() -> None:
     figures = [
         alone("dpfl_letters_total", "counter", "Letters answered.", 3),
         MetricSample(
-            "dpfl_refusals_total", "counter", "Letters refused.", {'reason="too-large"': 1, 'reason="over-budget"': 2}
+            "dpfl_refusals_total",
+            "counter",
+            "Letters refused.",
+            {'reason="too-large"': 1, 'reason="over-budget"': 2},
         ),
     ]
     assert text(figures).splitlines() == [
@@ -33,12 +36,19 @@ def test_figures_are_written_as_prometheus_reads_them() -> None:
 def test_a_watcher_is_told_what_is_true_when_it_looks() -> None:
     letters, trouble = [1.0], [""]
     with MetricsEndpoint(
-        0, lambda: [alone("dpfl_letters_total", "counter", "Letters.", letters[0])], lambda: trouble[0]
+        0,
+        lambda: [alone("dpfl_letters_total", "counter", "Letters.", letters[0])],
+        lambda: trouble[0],
     ) as watch:
         address = f"http://127.0.0.1:{watch.port}"
-        assert httpx.get(f"{address}/health", timeout=PATIENCE).json() == {"healthy": True, "trouble": ""}
+        assert httpx.get(f"{address}/health", timeout=PATIENCE).json() == {
+            "healthy": True,
+            "trouble": "",
+        }
         letters[0], trouble[0] = 2.0, "the SuperNode ended"
-        assert httpx.get(f"{address}/metrics", timeout=PATIENCE).text.endswith("dpfl_letters_total 2.0\n")
+        assert httpx.get(f"{address}/metrics", timeout=PATIENCE).text.endswith(
+            "dpfl_letters_total 2.0\n"
+        )
         ill = httpx.get(f"{address}/health", timeout=PATIENCE)
         assert (ill.status_code, json.loads(ill.text)["trouble"]) == (503, "the SuperNode ended")
         assert httpx.get(f"{address}/elsewhere", timeout=PATIENCE).status_code == 404

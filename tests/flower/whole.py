@@ -48,26 +48,40 @@ class Whole:
     def __init__(self, folder: Path, until: ExitStack) -> None:
         self.folder, dealt = folder, parse(BASE).dealt(3)
         limits = {"epsilon": 100.0, "delta": 1e-5, "accountant": "rdp"}
-        allow, tell = {"systems": ["fedavg-dp"], "models": ["mlp"]}, {"size": "exact", "entropy": "keyed", "secure": False}
-        address, lines = write_layout(folder, dealt, limits, allow, tell, {"least_survivors": 2, "least_colluders": 0})
+        allow, tell = (
+            {"systems": ["fedavg-dp"], "models": ["mlp"]},
+            {"size": "exact", "entropy": "keyed", "secure": False},
+        )
+        address, lines = write_layout(
+            folder, dealt, limits, allow, tell, {"least_survivors": 2, "least_colluders": 0}
+        )
         self.processes = until.enter_context(run_federation(folder, lines))
         self.keys, (host, _, port) = ServerKeys(folder / "server"), address.rpartition(":")
         self.link = until.enter_context(superlink(folder / "server", host, int(port), self.keys))
         nodes = {name: NodeKeys.parse(name, line) for name, line in lines.items()}
         for name, node in nodes.items():
             register(self.link.address, self.keys.authority, node.carrier, name)
-        owner, known = load_private(folder / "server" / "owner.pem"), {name: one.letters for name, one in nodes.items()}
+        owner, known = (
+            load_private(folder / "server" / "owner.pem"),
+            {name: one.letters for name, one in nodes.items()},
+        )
         self.terms = ServerTerms(owner, known, deadline=PATIENCE, joining=PATIENCE)
 
     def post(self) -> FlowerTransport:
         refuse_ended(self.folder, self.processes, 0.0)
-        return FlowerTransport(self.link.address, self.keys.authority, self.link.secret, MOST_ANSWER)
+        return FlowerTransport(
+            self.link.address, self.keys.authority, self.link.secret, MOST_ANSWER
+        )
 
 
 class Spoiled:
-    """A post that spoils the answers to some letters, and does not carry those letters: by node, kind and round."""
+    """A post that spoils the answers to some letters, and does not carry those letters: by node,
+    kind and round.
+    """
 
-    def __init__(self, post: FlowerTransport, terms: ServerTerms, spoiled: set[tuple[str, str, str]]) -> None:
+    def __init__(
+        self, post: FlowerTransport, terms: ServerTerms, spoiled: set[tuple[str, str, str]]
+    ) -> None:
         self._post, self._spoiled, self._key = post, spoiled, terms.key.public_key()
         self._back: list[Delivery] = []
         self.nodes, self.close = post.nodes, post.close
@@ -85,7 +99,9 @@ class Spoiled:
 
 
 class Liar:
-    """A server that signs what it likes, to one node or to all; says what each answered, in a word."""
+    """A server that signs what it likes, to one node or to all; says what each answered, in a
+    word.
+    """
 
     size = 784 * 8 + 8 + 8 * 10 + 10
 
@@ -95,10 +111,18 @@ class Liar:
         self.system = algorithms.from_name(**SECURE["algorithm"]).with_secure_sums(NoiseShares(2))
 
     def task(self, name: str, round: int = 0, **changes: Any) -> ClientTask:
-        given = {"samples": self.system.samples, "secure_sum": SecureSumTerms(1.0, 1000.0, 3), **changes}
-        return ClientTask(round, NODES.index(name), 1, self.system.local, self.system.clients, **given)
+        given = {
+            "samples": self.system.samples,
+            "secure_sum": SecureSumTerms(1.0, 1000.0, 3),
+            **changes,
+        }
+        return ClientTask(
+            round, NODES.index(name), 1, self.system.local, self.system.clients, **given
+        )
 
-    def letter(self, name: str, kind: str, order: str, words: Mapping[str, Any], arrays: Any = None) -> tuple[str, bytes]:
+    def letter(
+        self, name: str, kind: str, order: str, words: Mapping[str, Any], arrays: Any = None
+    ) -> tuple[str, bytes]:
         return name, self.mail.letter(name, kind, order, words, arrays)
 
     def work(self, task: ClientTask, session: str, model: float = 0.0) -> tuple[str, bytes]:
@@ -122,6 +146,8 @@ class Liar:
             for delivery in post.receive(1.0):
                 number = waiting[delivery.ticket]
                 assert delivery.letter is not None
-                answers[number] = messages.read(delivery.letter, self.mail.nodes[asked[number][0]], MOST_ANSWER)
+                answers[number] = messages.read(
+                    delivery.letter, self.mail.nodes[asked[number][0]], MOST_ANSWER
+                )
         self.answers = [answers[number] for number in range(len(asked))]
         return [str(answer.head.get("reason", answer.head["kind"])) for answer in self.answers]

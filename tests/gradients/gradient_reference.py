@@ -44,25 +44,34 @@ def by_opacus(module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         warnings.simplefilter("ignore")
         wrapped = GradSampleModule(copy.deepcopy(module), loss_reduction="sum")
         F.cross_entropy(wrapped(x), y, reduction="sum").backward()
-    return torch.cat([parameter.grad_sample.flatten(1) for parameter in wrapped.parameters()], dim=1)
+    return torch.cat(
+        [parameter.grad_sample.flatten(1) for parameter in wrapped.parameters()], dim=1
+    )
 
 
 def close(found: Tensor, expected: Tensor, tolerance: float = 1e-5) -> bool:
     scale = max(float(expected.abs().max()) if expected.numel() else 0.0, 1e-3)
     return (
-        found.shape == expected.shape and float((found - expected).abs().amax() if found.numel() else 0.0) <= tolerance * scale
+        found.shape == expected.shape
+        and float((found - expected).abs().amax() if found.numel() else 0.0) <= tolerance * scale
     )
 
 
 def bounds(found: Tensor, norms: Tensor) -> bool:
-    """Whether what was found are upper bounds on these norms, and close ones; the references are rounded themselves."""
+    """Whether what was found are upper bounds on these norms, and close ones; the references are
+    rounded themselves.
+    """
     scale = max(float(norms.abs().max()) if norms.numel() else 0.0, 1e-3)
     above = found - norms
-    return found.shape == norms.shape and bool((above >= -1e-5 * scale).all() and (above <= 2e-2 * norms + 1e-5 * scale).all())
+    return found.shape == norms.shape and bool(
+        (above >= -1e-5 * scale).all() and (above <= 2e-2 * norms + 1e-5 * scale).all()
+    )
 
 
 def smooth(module: nn.Module) -> nn.Module:
-    """Where rounding puts an activation on the other side of a ReLU's kink, gradients rightly differ by 1e-3."""
+    """Where rounding puts an activation on the other side of a ReLU's kink, gradients rightly
+    differ by 1e-3.
+    """
     for name, layer in list(module.named_modules()):
         if isinstance(layer, nn.ReLU | nn.ReLU6):
             module.set_submodule(name, nn.GELU())
@@ -73,7 +82,9 @@ def hooks_of(module: nn.Module) -> int:
     return sum(len(layer._forward_hooks) + len(layer._backward_hooks) for layer in module.modules())
 
 
-def check(module: nn.Module, x: Tensor, y: Tensor, rows: Tensor | None = None, **options: object) -> ClippedGradients:
+def check(
+    module: nn.Module, x: Tensor, y: Tensor, rows: Tensor | None = None, **options: object
+) -> ClippedGradients:
     """By hand where the model is a chain, then by the rules and hooks that take any model."""
     rows = one_by_one(module, x, y) if rows is None else rows
     computed = ClippedGradients(FlatModel(module), **options)  # type: ignore[arg-type]
@@ -85,7 +96,9 @@ def check(module: nn.Module, x: Tensor, y: Tensor, rows: Tensor | None = None, *
 
 
 def compare(computed: ClippedGradients, x: Tensor, y: Tensor, rows: Tensor) -> None:
-    """Against the rows of a reference: norms, losses, and sums with no, some and every sample clipped."""
+    """Against the rows of a reference: norms, losses, and sums with no, some and every sample
+    clipped.
+    """
     norms = rows.double().norm(dim=1)
     for bound in (1e9, float(norms.median()) if len(norms) else 1.0, 1e-3):
         found = computed(x, y, clip(bound))

@@ -1,7 +1,8 @@
-"""Attacks on float arithmetic: a server that chooses weights and layers, and persons that choose their rows.
+"""Attacks on float arithmetic: a server that chooses weights and layers, and persons that choose
+their rows.
 
-Each measures the moved length, that is, how far one unit moves the sum of clipped gradients, in clip norms. It also compares
-the bits of all other units.
+Each measures the moved length, that is, how far one unit moves the sum of clipped gradients, in
+clip norms. It also compares the bits of all other units.
 """
 
 import math
@@ -45,38 +46,60 @@ def recurrent() -> nn.Module:
 
 def transposed() -> nn.Module:
     layers = nn.Embedding(20, 6), nn.MultiheadAttention(6, 2), nn.Linear(6, 3)
-    return Composed(lambda x, words, look, head: head(look(*[words(x).transpose(0, 1)] * 3)[0].mean(0)), *layers)
+    return Composed(
+        lambda x, words, look, head: head(look(*[words(x).transpose(0, 1)] * 3)[0].mean(0)), *layers
+    )
 
 
 MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], bool]] = {
     "lstm": (recurrent, (2,), True),
     "attention, time first": (transposed, (6,), True),
     "transformer of the catalogue": (lambda: build_transformer((6,), 3, 8, 1, 2, 20), (6,), True),
-    "sum of embeddings": (lambda: Composed(lambda x, e, h: h(e(x).sum(1)), nn.Embedding(20, 9), nn.Linear(9, 3)), (33,), True),
+    "sum of embeddings": (
+        lambda: Composed(lambda x, e, h: h(e(x).sum(1)), nn.Embedding(20, 9), nn.Linear(9, 3)),
+        (33,),
+        True,
+    ),
     "dilated, grouped, in one dimension": (
         lambda: nn.Sequential(
-            nn.Conv1d(2, 6, 3, 2, 1, dilation=2), nn.ReLU(), nn.Conv1d(6, 4, 3, groups=2), nn.Flatten(), nn.Linear(20, 3)
+            nn.Conv1d(2, 6, 3, 2, 1, dilation=2),
+            nn.ReLU(),
+            nn.Conv1d(6, 4, 3, groups=2),
+            nn.Flatten(),
+            nn.Linear(20, 3),
         ),
         (2, 15),
         False,
     ),
     "depthwise": (
-        lambda: nn.Sequential(nn.Conv2d(2, 4, 1), nn.Conv2d(4, 4, 3, groups=4), nn.GELU(), nn.Flatten(), nn.Linear(36, 3)),
+        lambda: nn.Sequential(
+            nn.Conv2d(2, 4, 1),
+            nn.Conv2d(4, 4, 3, groups=4),
+            nn.GELU(),
+            nn.Flatten(),
+            nn.Linear(36, 3),
+        ),
         (2, 5, 5),
         False,
     ),
     "convolutions by Gram matrices": (
-        lambda: nn.Sequential(nn.Conv2d(3, 32, 3, 2), nn.ReLU(), nn.Conv2d(32, 16, 2), nn.Flatten(), nn.Linear(16, 3)),
+        lambda: nn.Sequential(
+            nn.Conv2d(3, 32, 3, 2), nn.ReLU(), nn.Conv2d(32, 16, 2), nn.Flatten(), nn.Linear(16, 3)
+        ),
         (3, 6, 6),
         False,
     ),
     "instance norm": (
-        lambda: nn.Sequential(nn.Conv2d(1, 4, 3), nn.InstanceNorm2d(4, affine=True), nn.Flatten(), nn.Linear(36, 3)),
+        lambda: nn.Sequential(
+            nn.Conv2d(1, 4, 3), nn.InstanceNorm2d(4, affine=True), nn.Flatten(), nn.Linear(36, 3)
+        ),
         (1, 5, 5),
         False,
     ),
     "a sequence by one layer": (
-        lambda: Composed(lambda x, a, h: h(a(x).sin().mean(1)), nn.Linear(40, 50), nn.Linear(50, 3)),
+        lambda: Composed(
+            lambda x, a, h: h(a(x).sin().mean(1)), nn.Linear(40, 50), nn.Linear(50, 3)
+        ),
         (3, 40),
         False,
     ),
@@ -105,7 +128,10 @@ def check_unit(computed: ClippedGradients, x: Tensor, y: Tensor, whose: Tensor, 
     """Removes a unit: all others keep their bits. Returns the moved length."""
     rest = whose != unit
     others = torch.unique(whose[rest], return_inverse=True)[1]
-    within, without = computed(x, y, CLIP.factors, whose), computed(x[rest], y[rest], CLIP.factors, others)
+    within, without = (
+        computed(x, y, CLIP.factors, whose),
+        computed(x[rest], y[rest], CLIP.factors, others),
+    )
     left = torch.arange(len(within.norms)) != unit
     assert torch.equal(within.norms[left], without.norms)
     assert torch.equal(within.losses[left], without.losses)
@@ -116,13 +142,21 @@ def check_unit(computed: ClippedGradients, x: Tensor, y: Tensor, whose: Tensor, 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_layers_and_sizes(name: str) -> None:
-    """Rows and persons of 1, 2, 3, 5 and 33 rows; one clip for all, one per layer, and one of Haar coefficients."""
+    """Rows and persons of 1, 2, 3, 5 and 33 rows; one clip for all, one per layer, and one of Haar
+    coefficients.
+    """
     computed = gradients_of(name)
     layout = computed.model.layout
-    layered, by_layer = PerLayer(LEVEL), ClippedGradients(computed.model, PerLayer(LEVEL).groups(layout.names))
+    layered, by_layer = (
+        PerLayer(LEVEL),
+        ClippedGradients(computed.model, PerLayer(LEVEL).groups(layout.names)),
+    )
     haar = HaarClip(LEVEL, weights="paper").for_model([layout.trainable])
     x, y = rows_for(name, 50)
-    whole, written = computed(x, y, CLIP.factors), torch.cat([part for _, part in computed.rows(x, y)])
+    whole, written = (
+        computed(x, y, CLIP.factors),
+        torch.cat([part for _, part in computed.rows(x, y)]),
+    )
     for count in (1, 3, 33):
         order = torch.randperm(50, generator=torch.Generator().manual_seed(count))[:count]
         some, rest = (x[order], y[order]), (x[order[1:]], y[order[1:]])
@@ -167,16 +201,31 @@ def test_a_person_of_many_rows_beside_persons_of_one(name: str, rows: int) -> No
 ELEMENTWISE: dict[str, Callable[[Tensor], Tensor]] = {
     **{
         name: getattr(torch, name)
-        for name in ("sin", "cos", "tan", "exp", "log1p", "erf", "tanh", "sigmoid", "lgamma", "rsqrt")
+        for name in (
+            "sin",
+            "cos",
+            "tan",
+            "exp",
+            "log1p",
+            "erf",
+            "tanh",
+            "sigmoid",
+            "lgamma",
+            "rsqrt",
+        )
     },
-    **{name: getattr(F, name) for name in ("gelu", "silu", "mish", "softplus", "elu", "logsigmoid")},
+    **{
+        name: getattr(F, name) for name in ("gelu", "silu", "mish", "softplus", "elu", "logsigmoid")
+    },
     "pow": lambda x: x.abs().pow(2.5),
 }
 
 
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_no_function_heeds_the_neighbours_of_a_number(name: str) -> None:
-    """Vector code may take another branch for all numbers of a register where one of them is large or not finite."""
+    """Vector code may take another branch for all numbers of a register where one of them is large
+    or not finite.
+    """
     generator = torch.Generator().manual_seed(0)
     for size in (1.0, 30.0):
         x = torch.randn(1024, generator=generator) * size
@@ -194,7 +243,9 @@ def _with_slopes(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 
 
 def test_modules_that_differ_by_a_setting_are_tested_each() -> None:
-    """The same class, layers and words, but another number: what one passed says nothing of the other."""
+    """The same class, layers and words, but another number: what one passed says nothing of the
+    other.
+    """
 
     class Placed(nn.Module):
         def __init__(self, step: float) -> None:
@@ -202,7 +253,9 @@ def test_modules_that_differ_by_a_setting_are_tested_each() -> None:
             self.inner, self.step = nn.Linear(5, 3), step
 
         def forward(self, x: Tensor) -> Tensor:
-            return self.inner(x) * (1 + (torch.arange(len(x)) % 2 == 1).float() * self.step)[:, None]
+            return (
+                self.inner(x) * (1 + (torch.arange(len(x)) % 2 == 1).float() * self.step)[:, None]
+            )
 
     paths = []
     for step in (0.0, 1e-6):
@@ -213,7 +266,9 @@ def test_modules_that_differ_by_a_setting_are_tested_each() -> None:
 
 
 def test_rows_that_a_module_computes_apart() -> None:
-    """Where large rows take a product of their own, its size is their number, and one large row is a vector."""
+    """Where large rows take a product of their own, its size is their number, and one large row is
+    a vector.
+    """
 
     class Routed(nn.Module):
         def __init__(self) -> None:
@@ -224,7 +279,9 @@ def test_rows_that_a_module_computes_apart() -> None:
         def forward(self, x: Tensor) -> Tensor:
             states, large = self.inner(x), x[:, 0] > 2
             states = states.clone()
-            states[large] = torch.tanh(states[large] @ self.turn + states[large] * large.sum() * 1e-7)
+            states[large] = torch.tanh(
+                states[large] @ self.turn + states[large] * large.sum() * 1e-7
+            )
             return self.head(states)
 
     torch.manual_seed(0)
@@ -246,7 +303,11 @@ def test_layers_in_training_are_tested_as_they_are_in_training() -> None:
 
         def forward(self, x: Tensor) -> Tensor:
             scores = self.inner(self.drop(x))
-            return scores * (1 + (torch.arange(len(x)) % 2 == 1).float() * 1e-6)[:, None] if self.training else scores
+            return (
+                scores * (1 + (torch.arange(len(x)) % 2 == 1).float() * 1e-6)[:, None]
+                if self.training
+                else scores
+            )
 
     computed = ClippedGradients(FlatModel(Moody().train()))
     computed(torch.ones(9, 6), torch.arange(9) % 3, CLIP.factors)
@@ -259,11 +320,19 @@ def test_layers_in_training_are_tested_as_they_are_in_training() -> None:
 
 
 def test_a_transformer_with_dropout_has_the_same_bits_where_nothing_is_dropped() -> None:
-    """Its training kernels are those that were tested: a rate that drops nothing leaves them as they are."""
+    """Its training kernels are those that were tested: a rate that drops nothing leaves them as
+    they are.
+    """
     torch.manual_seed(0)
     encoder = nn.TransformerEncoderLayer(16, 4, 33, dropout=0.1, batch_first=True)
-    module = Composed(lambda x, e, a, h: h(a(e(x)).mean(1)), nn.Embedding(20, 16), encoder, nn.Linear(16, 3)).train()
-    computed, x, y = ClippedGradients(FlatModel(module)), torch.randint(20, (40, 7)), torch.arange(40) % 3
+    module = Composed(
+        lambda x, e, a, h: h(a(e(x)).mean(1)), nn.Embedding(20, 16), encoder, nn.Linear(16, 3)
+    ).train()
+    computed, x, y = (
+        ClippedGradients(FlatModel(module)),
+        torch.randint(20, (40, 7)),
+        torch.arange(40) % 3,
+    )
     computed(x, y, CLIP.factors)
     for layer in module.modules():
         if isinstance(layer, nn.Dropout):
@@ -281,7 +350,10 @@ def test_one_client_more_in_a_sum_of_clients() -> None:
     sizes = 10 ** (torch.rand(600, generator=generator) * 30 - 10)
     updates = torch.randn(600, 50, generator=generator) * sizes[:, None]
     updates[1::2] = -updates[::2] * (1 + 2.0**-22)
-    replies = [ClientReply(i, clip_vector(update, CLIP, ("w",), (0, 50))[0]) for i, update in enumerate(updates)]
+    replies = [
+        ClientReply(i, clip_vector(update, CLIP, ("w",), (0, 50))[0])
+        for i, update in enumerate(updates)
+    ]
     weights = torch.ones(600)
     for own in (0, 299, 599):
         others = [reply for reply in replies if reply.client != own]

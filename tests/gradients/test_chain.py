@@ -1,4 +1,6 @@
-"""Chains by hand: the same gradients as autograd's, for the models that are chains and for no others."""
+"""Chains by hand: the same gradients as autograd's, for the models that are chains and for no
+others.
+"""
 
 import pytest
 import torch
@@ -14,12 +16,22 @@ from dpfl.gradients.layer_pass import LayerPass
 from dpfl.gradients.losses import losses_and_gradients
 from dpfl.gradients.products import Unsupported
 from dpfl.models import FlatModel
-from tests.gradients.gradient_reference import CLASSES, batch, check, clip, close, compare, one_by_one
+from tests.gradients.gradient_reference import (
+    CLASSES,
+    batch,
+    check,
+    clip,
+    close,
+    compare,
+    one_by_one,
+)
 
 
 def convolutional(activation: nn.Module, pool: nn.Module) -> nn.Module:
     torch.manual_seed(0)
-    features = nn.Sequential(nn.Conv2d(2, 6, 3, padding=1), activation, pool, nn.Conv2d(6, 4, 2, stride=2), nn.Flatten())
+    features = nn.Sequential(
+        nn.Conv2d(2, 6, 3, padding=1), activation, pool, nn.Conv2d(6, 4, 2, stride=2), nn.Flatten()
+    )
     width = features(torch.zeros(1, 2, 12, 12)).shape[1]
     return nn.Sequential(features, nn.Identity(), nn.Linear(width, CLASSES))
 
@@ -31,7 +43,8 @@ def test_these_models_of_the_catalogue_are_chains(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "activation", [nn.Tanh(), nn.ReLU(), nn.ReLU(inplace=True), nn.ELU(), nn.GELU(), nn.SiLU(), nn.Sigmoid()]
+    "activation",
+    [nn.Tanh(), nn.ReLU(), nn.ReLU(inplace=True), nn.ELU(), nn.GELU(), nn.SiLU(), nn.Sigmoid()],
 )
 @pytest.mark.parametrize(
     "pool",
@@ -70,7 +83,10 @@ def test_chains_of_any_shape(
     layers: list[nn.Module] = []
     channels = 2
     for width in widths:
-        layers += [nn.Conv2d(channels, groups * width, kernel, stride, padding, groups=groups, bias=bias), nn.Tanh()]
+        layers += [
+            nn.Conv2d(channels, groups * width, kernel, stride, padding, groups=groups, bias=bias),
+            nn.Tanh(),
+        ]
         channels = groups * width
     features = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(2), nn.Flatten())
     module = nn.Sequential(features, nn.Linear(4 * channels, CLASSES, bias=bias))
@@ -85,7 +101,9 @@ def test_chains_of_any_shape(
 
 
 def frozen() -> nn.Module:
-    module = nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, CLASSES))
+    module = nn.Sequential(
+        nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, CLASSES)
+    )
     module[0].requires_grad_(False)
     module[2].bias.requires_grad_(False)
     return module
@@ -107,7 +125,9 @@ def test_dropout_drops_in_training_only() -> None:
     torch.manual_seed(3)
     found = computed(x, y, clip(1e9)).total
     torch.manual_seed(3)
-    expected = torch.autograd.grad(F.cross_entropy(module(x), y, reduction="sum"), list(module.parameters()))
+    expected = torch.autograd.grad(
+        F.cross_entropy(module(x), y, reduction="sum"), list(module.parameters())
+    )
     assert close(found, torch.cat([g.flatten() for g in expected]))
     module.eval()
     compare(computed, x, y, one_by_one(module, x, y))

@@ -50,7 +50,9 @@ def _same_weights_every_time() -> Iterator[None]:
     ],
     ids=lambda value: getattr(value, "name", str(value)),
 )
-def test_catalogue_equals_both_references(model: models.Model, shape: tuple[int, ...], size: int) -> None:
+def test_catalogue_equals_both_references(
+    model: models.Model, shape: tuple[int, ...], size: int
+) -> None:
     module = smooth(model.build(shape, 10, 0))
     x, y = batch(size, *shape, classes=10)
     rows = one_by_one(module, x, y)
@@ -65,7 +67,11 @@ def test_per_layer_groups() -> None:
     model = FlatModel(module)
     groups = [(0, 1), (2, 7), (3,), (4, 5, 6)]
     norms = torch.stack(
-        [torch.cat([rows[:, model.layout.span(entry)] for entry in group], dim=1).norm(dim=1) for group in groups], dim=1
+        [
+            torch.cat([rows[:, model.layout.span(entry)] for entry in group], dim=1).norm(dim=1)
+            for group in groups
+        ],
+        dim=1,
     )
     levels = norms.double().median(dim=0).values
     found = ClippedGradients(model, groups)(x, y, lambda found: levels / found.maximum(levels))
@@ -73,7 +79,9 @@ def test_per_layer_groups() -> None:
     for column, group in enumerate(groups):
         for entry in group:
             span = model.layout.span(entry)
-            expected[span] = (levels / found.norms.maximum(levels))[:, column] @ rows[:, span].double()
+            expected[span] = (levels / found.norms.maximum(levels))[:, column] @ rows[
+                :, span
+            ].double()
     assert bounds(found.norms, norms)
     assert close(found.total, expected)
 
@@ -108,7 +116,9 @@ def test_memory_kept_between_batches_carries_nothing_over() -> None:
 
 def test_empty_batch() -> None:
     model = FlatModel(nn.Linear(3, 2))
-    found = ClippedGradients(model, [[0], [1]])(torch.zeros(0, 3), torch.zeros(0, dtype=torch.long), clip(1))
+    found = ClippedGradients(model, [[0], [1]])(
+        torch.zeros(0, 3), torch.zeros(0, dtype=torch.long), clip(1)
+    )
     assert torch.equal(found.total, torch.zeros(8, dtype=torch.float64))
     assert found.norms.shape == (0, 2)
     assert found.losses.shape == (0,)
@@ -229,7 +239,10 @@ def scaled() -> nn.Module:
         (lambda: Subclass(5, CLASSES), (5,)),
         (normed, (5,)),
         (scaled, (5,)),
-        (lambda: nn.Sequential(nn.Conv3d(2, 3, 2), nn.Flatten(), nn.Linear(3, CLASSES)), (2, 2, 2, 2)),
+        (
+            lambda: nn.Sequential(nn.Conv3d(2, 3, 2), nn.Flatten(), nn.Linear(3, CLASSES)),
+            (2, 2, 2, 2),
+        ),
         (lambda: TwoConvolutions(), (2, 6, 6)),
     ],
 )
@@ -246,10 +259,18 @@ def test_other_modules_fall_back(
 
 def test_in_place_activations_do_not_deceive() -> None:
     module = nn.Sequential(
-        nn.Conv2d(2, 4, 3), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(36, 6), nn.ReLU(inplace=True), nn.Linear(6, CLASSES)
+        nn.Conv2d(2, 4, 3),
+        nn.ReLU(inplace=True),
+        nn.Flatten(),
+        nn.Linear(36, 6),
+        nn.ReLU(inplace=True),
+        nn.Linear(6, CLASSES),
     )
     assert isinstance(check(module, *batch(7, 2, 5, 5))._pass, LayerPass)
-    check(nn.Sequential(nn.Linear(5, 6), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(12, CLASSES)), *batch(7, 2, 5))
+    check(
+        nn.Sequential(nn.Linear(5, 6), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(12, CLASSES)),
+        *batch(7, 2, 5),
+    )
 
 
 def test_a_users_hook_on_a_layer_is_kept_and_counted_in() -> None:
@@ -275,7 +296,9 @@ def test_an_unused_layer_has_a_zero_gradient() -> None:
 
 
 def test_frozen_parameters_are_left_out() -> None:
-    module = nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, CLASSES), nn.Tanh(), nn.Linear(CLASSES, CLASSES))
+    module = nn.Sequential(
+        nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, CLASSES), nn.Tanh(), nn.Linear(CLASSES, CLASSES)
+    )
     module[0].requires_grad_(False)
     module[2].bias.requires_grad_(False)
     module[4].weight.requires_grad_(False)
@@ -320,7 +343,9 @@ class Dropping(nn.Module):
 
 
 def in_turn(kept: Tensor) -> Callable[[Tensor], Tensor]:
-    """Clips to 1 and drops the samples that are not kept, in whatever chunks this processor computes them."""
+    """Clips to 1 and drops the samples that are not kept, in whatever chunks this processor
+    computes them.
+    """
     left = iter(kept.tolist())
     return lambda norms: clip(1.0)(norms) * torch.tensor([next(left) for _ in norms])[:, None]
 
@@ -337,7 +362,9 @@ def in_turn(kept: Tensor) -> Callable[[Tensor], Tensor]:
     ids=["chain", "chain with dropout", "layers with dropout", "layers", "rows"],
 )
 @pytest.mark.parametrize("bad", [math.nan, math.inf, 3e19, 1e30])
-def test_a_sample_without_a_finite_gradient_counts_as_nothing(make: Callable[[], nn.Module], bad: float) -> None:
+def test_a_sample_without_a_finite_gradient_counts_as_nothing(
+    make: Callable[[], nn.Module], bad: float
+) -> None:
     module = make()
     model = FlatModel(module)
     x, y = batch(7, 5)
@@ -351,7 +378,9 @@ def test_a_sample_without_a_finite_gradient_counts_as_nothing(make: Callable[[],
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         whole = computed(x, y, in_turn(kept))
-    assert torch.allclose(found.total, whole.total, rtol=1e-12, atol=1e-14), "the sum over the others, draws included"
+    assert torch.allclose(found.total, whole.total, rtol=1e-12, atol=1e-14), (
+        "the sum over the others, draws included"
+    )
     assert torch.equal(found.norms[kept], whole.norms[kept])
     assert found.norms[2] == found.losses[2] == 0
     rows = torch.cat([rows for _, rows in computed.rows(spoilt, y)])
@@ -367,7 +396,9 @@ def test_samples_without_a_finite_gradient_are_nothing_together() -> None:
     assert not found.norms.any()
 
 
-@pytest.mark.parametrize("make", [lambda: nn.Linear(5, CLASSES), Twice, Own], ids=["chain", "layers", "rows"])
+@pytest.mark.parametrize(
+    "make", [lambda: nn.Linear(5, CLASSES), Twice, Own], ids=["chain", "layers", "rows"]
+)
 def test_weights_that_are_not_finite_raise(make: Callable[[], nn.Module]) -> None:
     model = FlatModel(make())
     computed, (x, y) = ClippedGradients(model), batch(7, 5)
@@ -385,7 +416,9 @@ def behind_a_relu() -> nn.Module:
 
 @pytest.mark.parametrize("samples", [0, 7])
 def test_weights_that_are_not_finite_raise_whatever_the_samples_are(samples: int) -> None:
-    """A weight of -inf behind a ReLU is seen by some samples only, and no weight by an empty batch: neither may be told."""
+    """A weight of -inf behind a ReLU is seen by some samples only, and no weight by an empty batch:
+    neither may be told.
+    """
     model = FlatModel(behind_a_relu())
     computed, (x, y) = ClippedGradients(model), batch(samples, 5)
     model.vector[:5] = -math.inf
@@ -396,7 +429,9 @@ def test_weights_that_are_not_finite_raise_whatever_the_samples_are(samples: int
 
 
 @pytest.mark.parametrize("make", [nn.Sequential, Dropping], ids=["chain", "layers"])
-def test_samples_that_are_finite_by_the_luck_of_dropout_raise_nothing(make: Callable[..., nn.Module]) -> None:
+def test_samples_that_are_finite_by_the_luck_of_dropout_raise_nothing(
+    make: Callable[..., nn.Module],
+) -> None:
     layers = (nn.Dropout(0.5), nn.Linear(5, CLASSES))
     computed = ClippedGradients(FlatModel(make(*layers) if make is nn.Sequential else Dropping()))
     x = torch.ones(2, 5)
@@ -438,15 +473,21 @@ def test_mistakes_are_explained() -> None:
     with pytest.raises(DpflError, match="chunk"):
         ClippedGradients(FlatModel(nn.Linear(5, CLASSES)), chunk=0)
     with pytest.raises(DpflError, match="a row for each sample"):
-        ClippedGradients(FlatModel(nn.Sequential(nn.Linear(5, CLASSES), nn.Flatten(0))))(x, y, clip(1))
+        ClippedGradients(FlatModel(nn.Sequential(nn.Linear(5, CLASSES), nn.Flatten(0))))(
+            x, y, clip(1)
+        )
 
 
 @pytest.mark.parametrize("norm", [nn.GroupNorm(2, 4), nn.BatchNorm2d(4)], ids=str)
 def test_plain_gradient_is_the_mean_gradient(norm: nn.Module) -> None:
-    module = nn.Sequential(nn.Conv2d(1, 4, 3), norm, nn.Tanh(), nn.Flatten(), nn.Linear(144, CLASSES))
+    module = nn.Sequential(
+        nn.Conv2d(1, 4, 3), norm, nn.Tanh(), nn.Flatten(), nn.Linear(144, CLASSES)
+    )
     x, y = batch(7, 1, 8, 8)
     loss = F.cross_entropy(module(x), y)
-    expected = torch.cat([gradient.flatten() for gradient in torch.autograd.grad(loss, list(module.parameters()))])
+    expected = torch.cat(
+        [gradient.flatten() for gradient in torch.autograd.grad(loss, list(module.parameters()))]
+    )
     model = FlatModel(module)
     before = model.read()
     found, value = plain_gradient(model, x, y)
@@ -458,6 +499,8 @@ def test_plain_gradient_is_the_mean_gradient(norm: nn.Module) -> None:
 
 
 def test_plain_gradient_of_nothing() -> None:
-    gradient, loss = plain_gradient(FlatModel(nn.Linear(3, 2)), torch.zeros(0, 3), torch.zeros(0, dtype=torch.long))
+    gradient, loss = plain_gradient(
+        FlatModel(nn.Linear(3, 2)), torch.zeros(0, 3), torch.zeros(0, dtype=torch.long)
+    )
     assert torch.equal(gradient, torch.zeros(8))
     assert loss == 0.0

@@ -1,4 +1,6 @@
-"""A unit's gradient is a function of that unit alone, bit for bit, and one unit moves the sum by the clip norm at most."""
+"""A unit's gradient is a function of that unit alone, bit for bit, and one unit moves the sum by
+the clip norm at most.
+"""
 
 import math
 
@@ -22,7 +24,10 @@ from dpfl.privacy.mechanisms.rounding import COVER, DOUBLE, TERMS, gamma
 class Attention(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.embedding, self.attention = nn.Embedding(20, 12), nn.MultiheadAttention(12, 3, batch_first=True)
+        self.embedding, self.attention = (
+            nn.Embedding(20, 12),
+            nn.MultiheadAttention(12, 3, batch_first=True),
+        )
         self.norm, self.head = nn.LayerNorm(12), nn.Linear(12, 3)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -33,7 +38,11 @@ class Attention(nn.Module):
 class Recurrent(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.embedding, self.memory, self.head = nn.Embedding(20, 7), nn.GRU(7, 11, batch_first=True), nn.Linear(11, 3)
+        self.embedding, self.memory, self.head = (
+            nn.Embedding(20, 7),
+            nn.GRU(7, 11, batch_first=True),
+            nn.Linear(11, 3),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.memory(self.embedding(x))[0][:, -1])
@@ -54,10 +63,22 @@ MODELS = {
     "3,969 features": (lambda: nn.Linear(3969, 10), (3969,)),
     "gelu": (lambda: nn.Sequential(nn.Linear(31, 33), nn.GELU(), nn.Linear(33, 3)), (31,)),
     "convolutions": (
-        lambda: nn.Sequential(nn.Conv2d(1, 5, 3), nn.ReLU(), nn.Conv2d(5, 7, 3, 2), nn.ReLU(), nn.Flatten(), nn.Linear(63, 3)),
+        lambda: nn.Sequential(
+            nn.Conv2d(1, 5, 3),
+            nn.ReLU(),
+            nn.Conv2d(5, 7, 3, 2),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(63, 3),
+        ),
         (1, 9, 9),
     ),
-    "group norm": (lambda: nn.Sequential(nn.Conv2d(2, 6, 3), nn.GroupNorm(2, 6), nn.Flatten(), nn.Linear(150, 3)), (2, 7, 7)),
+    "group norm": (
+        lambda: nn.Sequential(
+            nn.Conv2d(2, 6, 3), nn.GroupNorm(2, 6), nn.Flatten(), nn.Linear(150, 3)
+        ),
+        (2, 7, 7),
+    ),
     "attention": (Attention, (6,)),
     "gru": (Recurrent, (5,)),
     "torch.func": (Own, (13,)),
@@ -78,7 +99,10 @@ def test_a_units_bits_depend_on_nothing_else(name: str) -> None:
     torch.manual_seed(0)
     computed, clip = ClippedGradients(FlatModel(MODELS[name][0]())), Flat(0.5)
     x, y = samples(name, 40, 0)
-    whole, persons = computed(x, y, clip.factors), computed(x, y, clip.factors, torch.arange(40) // 3)
+    whole, persons = (
+        computed(x, y, clip.factors),
+        computed(x, y, clip.factors, torch.arange(40) // 3),
+    )
     rows = torch.cat([part for _, part in computed.rows(x, y)])
     generator = torch.Generator().manual_seed(1)
     for count in (1, 2, 3, 17, 33):
@@ -86,7 +110,9 @@ def test_a_units_bits_depend_on_nothing_else(name: str) -> None:
         part = computed(x[order], y[order], clip.factors)
         assert torch.equal(part.norms, whole.norms[order])
         assert torch.equal(part.losses, whole.losses[order])
-        assert torch.equal(torch.cat([part for _, part in computed.rows(x[order], y[order])]), rows[order])
+        assert torch.equal(
+            torch.cat([part for _, part in computed.rows(x[order], y[order])]), rows[order]
+        )
     own = computed(x[3:9], y[3:9], clip.factors, torch.arange(6) // 3)
     assert torch.equal(own.norms, persons.norms[1:3])
     if x.is_floating_point():
@@ -101,9 +127,13 @@ def test_a_units_bits_depend_on_nothing_else(name: str) -> None:
 
 @pytest.mark.parametrize("activation", [nn.Sigmoid, nn.SiLU, nn.ELU, nn.Softplus, nn.GELU, nn.Mish])
 def test_activations_have_the_same_bits_in_every_batch(activation: type[nn.Module]) -> None:
-    """One number a row, so that most sizes of a batch would leave some over for a scalar function."""
+    """One number a row, so that most sizes of a batch would leave some over for a scalar
+    function.
+    """
     torch.manual_seed(0)
-    computed = ClippedGradients(FlatModel(nn.Sequential(nn.Linear(1, 1), activation(), nn.Linear(1, 2))))
+    computed = ClippedGradients(
+        FlatModel(nn.Sequential(nn.Linear(1, 1), activation(), nn.Linear(1, 2)))
+    )
     x, y = torch.randn(400, 1), torch.arange(400) % 2
     whole = computed(x, y, Flat(0.5).factors)
     for first in range(0, 390, 13):
@@ -125,8 +155,12 @@ def test_one_unit_more_moves_the_sum_by_the_clip_norm_at_most(name: str) -> None
         assert float(moved.norm()) <= 0.5
 
 
-def test_where_no_size_passes_units_are_computed_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A module whose results depend on the place in the batch fails the self-test, and has the same bits all the same."""
+def test_where_no_size_passes_units_are_computed_one_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A module whose results depend on the place in the batch fails the self-test, and has the same
+    bits all the same.
+    """
 
     class Placed(nn.Module):
         def __init__(self) -> None:
@@ -151,7 +185,9 @@ def test_where_no_size_passes_units_are_computed_one_at_a_time(monkeypatch: pyte
 
 
 def test_the_self_test_uses_weights_of_its_own() -> None:
-    """Weights of zero would hide everything; and what the model had is put back, with torch's random state."""
+    """Weights of zero would hide everything; and what the model had is put back, with torch's
+    random state.
+    """
     computed, clip = ClippedGradients(FlatModel(nn.Linear(23, 3))), Flat(0.5)
     computed.model.vector.zero_()
     state = torch.get_rng_state()
@@ -163,7 +199,11 @@ def test_the_self_test_uses_weights_of_its_own() -> None:
 def test_chunks_of_memory_that_is_not_aligned_are_copied() -> None:
     x = torch.randn(40, 13)
     moved = torch.empty(40 * 13 + 1)[1:].view(40, 13).copy_(x)
-    computed, clip, y = ClippedGradients(FlatModel(nn.Linear(13, 3))), Flat(0.5), torch.arange(40) % 3
+    computed, clip, y = (
+        ClippedGradients(FlatModel(nn.Linear(13, 3))),
+        Flat(0.5),
+        torch.arange(40) % 3,
+    )
     for some in (x, moved):
         padded = chunks_of(computed, some[3:19], y[3:19])
         assert all(chunk.data_ptr() % 64 == 0 for chunk in padded)
@@ -180,11 +220,13 @@ def test_arithmetic_is_exact_or_fast() -> None:
 
 
 def test_more_units_than_the_margin_covers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The float64 rounding of two sums, 2 B (gamma_n C / COVER + gamma_B C), stays within half of the margin, also where each
-    of the B units is added by itself."""
+    """The float64 rounding of two sums, 2 B (gamma_n C / COVER + gamma_B C), stays within half of
+    the margin, also where each of the B units is added by itself."""
     for amplifies in (1.0, 1 / COVER):
         units = most_units(amplifies)
-        rounding = 2 * units * (gamma(2 * TERMS, DOUBLE) * amplifies + gamma(math.ceil(units), DOUBLE))
+        rounding = (
+            2 * units * (gamma(2 * TERMS, DOUBLE) * amplifies + gamma(math.ceil(units), DOUBLE))
+        )
         assert rounding == pytest.approx(MARGIN / 2, rel=1e-4)
     assert most_units(1 / COVER) > 16_000
     assert most_units(1.0) > 180_000
@@ -194,23 +236,35 @@ def test_more_units_than_the_margin_covers_are_refused(monkeypatch: pytest.Monke
         computed(torch.ones(3, 4), torch.zeros(3, dtype=torch.int64), Flat(1.0).factors)
 
 
-def test_each_addition_of_a_result_is_a_rounding_that_the_margin_covers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bound of n roundings is for n: units that are computed one at a time are added one after another."""
+def test_each_addition_of_a_result_is_a_rounding_that_the_margin_covers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The bound of n roundings is for n: units that are computed one at a time are added one after
+    another.
+    """
     for additions in (0, TERMS, 5000):
         units, depth = most_units(1 / COVER, additions), TERMS + max(TERMS, additions)
         rounding = 2 * units * (gamma(depth, DOUBLE) / COVER + gamma(math.ceil(units), DOUBLE))
         assert rounding == pytest.approx(MARGIN / 2, rel=1e-4)
     seen = []
     monkeypatch.setattr(clipped, "most_units", lambda *given: seen.append(given) or 1e9)
-    computed = ClippedGradients(FlatModel(nn.Sequential(nn.Embedding(5, 3), nn.Flatten(), nn.Linear(3 * 700, 2))))
-    computed(torch.zeros(40, 700, dtype=torch.int64), torch.zeros(40, dtype=torch.int64), Flat(1.0).factors)
+    computed = ClippedGradients(
+        FlatModel(nn.Sequential(nn.Embedding(5, 3), nn.Flatten(), nn.Linear(3 * 700, 2)))
+    )
+    computed(
+        torch.zeros(40, 700, dtype=torch.int64),
+        torch.zeros(40, dtype=torch.int64),
+        Flat(1.0).factors,
+    )
     ((amplifies, additions),) = seen
     assert amplifies == 1 / COVER
     assert additions > 700
 
 
 @pytest.mark.parametrize("advantage", [0, 10**9], ids=["written", "compared"])
-def test_a_gradient_says_how_many_results_it_adds(advantage: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gradient_says_how_many_results_it_adds(
+    advantage: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     units, terms = 20, 300
     monkeypatch.setattr(products, "_GRAM_ADVANTAGE", advantage)
     monkeypatch.setattr(products, "_KEEP", 0)
@@ -224,7 +278,11 @@ def test_a_gradient_says_how_many_results_it_adds(advantage: int, monkeypatch: p
 @pytest.mark.parametrize("count", [0, 3, TERMS + 1])
 def test_a_sum_is_written_over_what_was_there(count: int) -> None:
     """Also the sum of no unit, which is zeros."""
-    x, g, weights = torch.randn(count + 2, 4), torch.randn(count + 2, 3), torch.rand(count, dtype=torch.float64)
+    x, g, weights = (
+        torch.randn(count + 2, 4),
+        torch.randn(count + 2, 3),
+        torch.rand(count, dtype=torch.float64),
+    )
     terms, rows = torch.randn(count + 2, 6, 4), torch.randn(count + 2, 6, 3)
     image, slopes = torch.randn(count + 2, 2, 5, 5), torch.randn(count + 2, 3, 3, 3)
     for gradient in (
@@ -241,26 +299,38 @@ def test_a_sum_is_written_over_what_was_there(count: int) -> None:
 
 
 def moved_length(x: Tensor, g: Tensor, others: tuple[Tensor, Tensor], advantage: int) -> float:
-    """How far a unit of terms g_t x_t^T, clipped to 1, moves the computed sum of its own and others' gradients."""
+    """How far a unit of terms g_t x_t^T, clipped to 1, moves the computed sum of its own and
+    others' gradients.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(products, "_GRAM_ADVANTAGE", advantage)
-        both = products.sum_of_outer(torch.cat([x[None], others[0]]), torch.cat([g[None], others[1]]))
+        both = products.sum_of_outer(
+            torch.cat([x[None], others[0]]), torch.cat([g[None], others[1]])
+        )
     factors = Flat(1.0).factors(both.squares.sqrt()[:, None])[:, 0]
     alone = both.weighted(slice(0, len(factors)), torch.cat([factors[:1] * 0, factors[1:]]))
     return float((both.weighted(slice(0, len(factors)), factors) - alone).norm())
 
 
 @pytest.mark.parametrize("advantage", [0, 10**9], ids=["written", "compared"])
-@pytest.mark.parametrize(("terms", "classes", "width"), [(48, 200, 784), (30, 62, 784), (96, 10, 50), (300, 3, 20), (2, 2, 3)])
-def test_systematic_rounding_moves_nothing_further(terms: int, classes: int, width: int, advantage: int) -> None:
-    """Rows alike but for their last bits and slopes that cancel: each addition rounds the same way. The search keeps what moves
-    the sum further."""
+@pytest.mark.parametrize(
+    ("terms", "classes", "width"),
+    [(48, 200, 784), (30, 62, 784), (96, 10, 50), (300, 3, 20), (2, 2, 3)],
+)
+def test_systematic_rounding_moves_nothing_further(
+    terms: int, classes: int, width: int, advantage: int
+) -> None:
+    """Rows alike but for their last bits and slopes that cancel: each addition rounds the same way.
+    The search keeps what moves the sum further."""
     generator = torch.Generator().manual_seed(terms)
     labels = torch.arange(terms) % classes
     slopes = torch.full((terms, classes), 1 / classes)
     slopes[torch.arange(terms), labels] -= 1
     slopes -= slopes.mean(0)
-    others = torch.randn(2, terms, width, generator=generator), torch.randn(2, terms, classes, generator=generator)
+    others = (
+        torch.randn(2, terms, width, generator=generator),
+        torch.randn(2, terms, classes, generator=generator),
+    )
     best, x, g = 0.0, torch.ones(terms, width), slopes
     for step in range(12):
         bits = torch.randint(-3, 4, (terms, width), generator=generator) * 2.0**-23
@@ -276,17 +346,27 @@ def test_systematic_rounding_moves_nothing_further(terms: int, classes: int, wid
 
 @settings(max_examples=20, deadline=None)
 @given(
-    st.integers(2, 60), st.integers(2, 80), st.integers(1, 90), st.floats(-6, 0), st.floats(-6, 8), st.integers(0, 2**20),
+    st.integers(2, 60),
+    st.integers(2, 80),
+    st.integers(1, 90),
+    st.floats(-6, 0),
+    st.floats(-6, 8),
+    st.integers(0, 2**20),
     st.sampled_from([0, 10**9]),
-)  # fmt: skip
+)
 def test_cancelling_terms_move_the_sum_by_the_clip_norm_at_most(
     terms: int, classes: int, width: int, gap: float, size: float, seed: int, advantage: int
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(1, width, generator=generator) + 10**gap * torch.randn(terms, width, generator=generator)
+    x = torch.randn(1, width, generator=generator) + 10**gap * torch.randn(
+        terms, width, generator=generator
+    )
     g = torch.randn(terms, classes, generator=generator)
     g[-1] = -g[:-1].sum(0)
-    others = torch.randn(3, terms, width, generator=generator), torch.randn(3, terms, classes, generator=generator)
+    others = (
+        torch.randn(3, terms, width, generator=generator),
+        torch.randn(3, terms, classes, generator=generator),
+    )
     assert moved_length(x * 10**size, g, others, advantage) <= 1 + 1e-6
 
 
@@ -301,7 +381,11 @@ def test_two_modules_that_look_alike_are_tested_each() -> None:
 
             def forward(self, x: Tensor) -> Tensor:
                 scores = self.inner(x)
-                return scores * (1 + (torch.arange(len(x)) % 2 == 1).float() * 1e-6)[:, None] if placed else scores
+                return (
+                    scores * (1 + (torch.arange(len(x)) % 2 == 1).float() * 1e-6)[:, None]
+                    if placed
+                    else scores
+                )
 
         return Alike()
 

@@ -16,7 +16,9 @@ def network() -> nn.Module:
 
 def images(count: int = 40) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(1)
-    return torch.randn(count, 6, generator=generator), torch.randint(3, (count,), generator=generator)
+    return torch.randn(count, 6, generator=generator), torch.randint(
+        3, (count,), generator=generator
+    )
 
 
 @pytest.mark.parametrize("by_layer", [False, True])
@@ -39,7 +41,11 @@ def test_weights_that_match_have_less_noise_in_all_and_keep_the_multiplier() -> 
     x, y = images()
     layout = FlatModel(network()).layout
     energies = haar_energies(network(), x, y, by_layer=True)
-    made = dp_sgd_wav(noise_multiplier=1.3, haar_weights="matched", by_layer=True, energies=energies).for_model(layout)
-    plain = dp_sgd_wav(noise_multiplier=1.3, haar_weights="orthonormal", by_layer=True).for_model(layout)
+    made = dp_sgd_wav(
+        noise_multiplier=1.3, haar_weights="matched", by_layer=True, energies=energies
+    ).for_model(layout)
+    plain = dp_sgd_wav(noise_multiplier=1.3, haar_weights="orthonormal", by_layer=True).for_model(
+        layout
+    )
     assert made.samples.multiplier == 1.3
     assert made.samples.energy(layout.size) < 0.9 * plain.samples.energy(layout.size)

@@ -1,4 +1,6 @@
-"""Each layer with a rule, against gradients sample by sample and, where it has the layer, Opacus."""
+"""Each layer with a rule, against gradients sample by sample and, where it has the layer,
+Opacus.
+"""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -50,7 +52,9 @@ def test_every_image_convolution(data: st.DataObject) -> None:
         bias=data.draw(st.booleans()),
         padding_mode=mode,
     )
-    module = nn.Sequential(conv, nn.Tanh(), nn.AdaptiveAvgPool2d((2, 1)), nn.Flatten(), nn.Linear(2 * width, CLASSES))
+    module = nn.Sequential(
+        conv, nn.Tanh(), nn.AdaptiveAvgPool2d((2, 1)), nn.Flatten(), nn.Linear(2 * width, CLASSES)
+    )
     size = data.draw(st.sampled_from([0, 1, 7]))
     check(module, *batch(size, channels, *pair(6, 9)))
 
@@ -58,9 +62,13 @@ def test_every_image_convolution(data: st.DataObject) -> None:
 @pytest.mark.parametrize("size", [1, 90])
 @pytest.mark.parametrize("groups", [1, 2, 4])
 def test_convolutions_of_full_batches(size: int, groups: int) -> None:
-    image = nn.Sequential(nn.Conv2d(4, 8, 3, stride=2, groups=groups), nn.Tanh(), nn.Flatten(), nn.Linear(72, CLASSES))
+    image = nn.Sequential(
+        nn.Conv2d(4, 8, 3, stride=2, groups=groups), nn.Tanh(), nn.Flatten(), nn.Linear(72, CLASSES)
+    )
     by_rule(image, *batch(size, 4, 7, 7))
-    sequence = nn.Sequential(nn.Conv1d(4, 4, 3, stride=2, groups=groups), nn.Tanh(), nn.Flatten(), nn.Linear(12, CLASSES))
+    sequence = nn.Sequential(
+        nn.Conv1d(4, 4, 3, stride=2, groups=groups), nn.Tanh(), nn.Flatten(), nn.Linear(12, CLASSES)
+    )
     by_rule(sequence, *batch(size, 4, 7))
 
 
@@ -82,7 +90,9 @@ def test_every_sequence_convolution(data: st.DataObject) -> None:
         bias=data.draw(st.booleans()),
         padding_mode=data.draw(st.sampled_from(["zeros", "circular", "replicate", "reflect"])),
     )
-    module = nn.Sequential(conv, nn.Tanh(), nn.AdaptiveAvgPool1d(2), nn.Flatten(), nn.Linear(2 * width, CLASSES))
+    module = nn.Sequential(
+        conv, nn.Tanh(), nn.AdaptiveAvgPool1d(2), nn.Flatten(), nn.Linear(2 * width, CLASSES)
+    )
     x, y = batch(data.draw(st.sampled_from([0, 1, 7])), channels, data.draw(st.integers(6, 9)))
     by_rule(module, x, y)
     if len(x) and conv.padding_mode == "zeros" and not isinstance(padding, str):
@@ -115,15 +125,36 @@ def test_ghost_or_written_out_kept_or_recomputed(
 @pytest.mark.parametrize(
     ("make", "shape"),
     [
-        (lambda: nn.Sequential(nn.Linear(5, 6, bias=False), nn.Flatten(), nn.Linear(18, CLASSES)), (3, 5)),
+        (
+            lambda: nn.Sequential(
+                nn.Linear(5, 6, bias=False), nn.Flatten(), nn.Linear(18, CLASSES)
+            ),
+            (3, 5),
+        ),
         (lambda: nn.Sequential(nn.Linear(5, 6), nn.Flatten(), nn.Linear(72, CLASSES)), (3, 4, 5)),
         (lambda: nn.Sequential(nn.LayerNorm(5), nn.Flatten(), nn.Linear(15, CLASSES)), (3, 5)),
         (lambda: nn.Sequential(nn.LayerNorm((3, 5)), nn.Flatten(), nn.Linear(15, CLASSES)), (3, 5)),
-        (lambda: nn.Sequential(nn.LayerNorm(5, bias=False), nn.Flatten(), nn.Linear(15, CLASSES)), (3, 5)),
+        (
+            lambda: nn.Sequential(
+                nn.LayerNorm(5, bias=False), nn.Flatten(), nn.Linear(15, CLASSES)
+            ),
+            (3, 5),
+        ),
         (lambda: nn.Sequential(nn.RMSNorm(5), nn.Flatten(), nn.Linear(15, CLASSES)), (3, 5)),
-        (lambda: nn.Sequential(nn.RMSNorm((3, 5), eps=0.1), nn.Flatten(), nn.Linear(15, CLASSES)), (3, 5)),
-        (lambda: nn.Sequential(nn.LayerNorm(5, elementwise_affine=False), nn.Linear(5, CLASSES)), (5,)),
-        (lambda: nn.Sequential(nn.GroupNorm(2, 4), nn.Flatten(), nn.Linear(36, CLASSES)), (4, 3, 3)),
+        (
+            lambda: nn.Sequential(
+                nn.RMSNorm((3, 5), eps=0.1), nn.Flatten(), nn.Linear(15, CLASSES)
+            ),
+            (3, 5),
+        ),
+        (
+            lambda: nn.Sequential(nn.LayerNorm(5, elementwise_affine=False), nn.Linear(5, CLASSES)),
+            (5,),
+        ),
+        (
+            lambda: nn.Sequential(nn.GroupNorm(2, 4), nn.Flatten(), nn.Linear(36, CLASSES)),
+            (4, 3, 3),
+        ),
         (lambda: nn.Sequential(nn.GroupNorm(2, 6), nn.Linear(6, CLASSES)), (6,)),
         (lambda: nn.Sequential(nn.GroupNorm(2, 4), nn.Flatten(), nn.Linear(12, CLASSES)), (4, 3)),
     ],
@@ -143,7 +174,9 @@ def test_embedding_with_repeated_words(options: dict[str, object]) -> None:
 
 
 class Attention(nn.Module):
-    """Self-attention, or attention of the first places to all, with the options of torch's layer."""
+    """Self-attention, or attention of the first places to all, with the options of torch's
+    layer.
+    """
 
     def __init__(self, cross: bool = False, **options: object) -> None:
         super().__init__()
@@ -157,7 +190,11 @@ class Attention(nn.Module):
         key, value = memory[..., : self.attention.kdim], memory[..., : self.attention.vdim]
         found, weights = self.attention(query[..., :6], key, value, **self.call)
         scores = self.head(found.mean(1 if first else 0))
-        return scores if weights is None else scores + weights.square().flatten(1).sum(1, keepdim=True) * scores
+        return (
+            scores
+            if weights is None
+            else scores + weights.square().flatten(1).sum(1, keepdim=True) * scores
+        )
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -174,7 +211,8 @@ def test_attention_with_other_widths(options: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize(
-    "call", [{"need_weights": False}, {"average_attn_weights": False}, {"is_causal": True}, {"mask": True}]
+    "call",
+    [{"need_weights": False}, {"average_attn_weights": False}, {"is_causal": True}, {"mask": True}],
 )
 def test_attention_with_masks_and_weights(call: dict[str, object]) -> None:
     module = Attention(batch_first=True)
@@ -207,7 +245,9 @@ class Recurrent(nn.Module):
         output, state = self.inner(x if self.inner.batch_first else x.transpose(0, 1))
         if self.last_state:
             hidden = sum(state) if isinstance(state, tuple) else state
-            return self.head(hidden[-2:].transpose(0, 1).flatten(1) if self.inner.bidirectional else hidden[-1])
+            return self.head(
+                hidden[-2:].transpose(0, 1).flatten(1) if self.inner.bidirectional else hidden[-1]
+            )
         return self.head(output.mean(1 if self.inner.batch_first else 0))
 
 
@@ -219,7 +259,9 @@ def test_recurrent_layers(data: st.DataObject) -> None:
     options = {name: data.draw(st.booleans()) for name in ("bias", "batch_first", "bidirectional")}
     if kind is nn.RNN:
         options["nonlinearity"] = data.draw(st.sampled_from(["tanh", "relu"]))
-    module = Recurrent(kind, data.draw(st.booleans()), num_layers=data.draw(st.integers(1, 2)), **options)
+    module = Recurrent(
+        kind, data.draw(st.booleans()), num_layers=data.draw(st.integers(1, 2)), **options
+    )
     for parameter in module.inner.parameters():
         parameter.requires_grad_(data.draw(st.integers(0, 4)) > 0)
     by_rule(module, *batch(data.draw(st.sampled_from([0, 1, 7])), data.draw(st.integers(1, 4)), 5))

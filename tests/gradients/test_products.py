@@ -7,7 +7,15 @@ import torch
 from torch import Tensor
 
 from dpfl.gradients import products as module
-from dpfl.gradients.products import SampleGradient, _Products, outer, stacked, sum_of_outer, sum_rows, written_out
+from dpfl.gradients.products import (
+    SampleGradient,
+    _Products,
+    outer,
+    stacked,
+    sum_of_outer,
+    sum_rows,
+    written_out,
+)
 from dpfl.privacy.mechanisms.rounding import COVER, TERMS
 
 UNITS, GROUPS, LENGTH, HEIGHT, WIDTH = 7, 2, 3, 4, 5
@@ -29,7 +37,9 @@ def both_ways(left: Tensor, right: Tensor) -> dict[str, SampleGradient]:
 @pytest.mark.parametrize("way", ["compared", "written"])
 @pytest.mark.parametrize("block", [1, 10, 40, 100, 1 << 21])
 @pytest.mark.parametrize("keep", [1, 1 << 25])
-def test_norms_sums_and_rows_are_the_same_in_blocks_of_any_size(monkeypatch, way: str, block: int, keep: int) -> None:
+def test_norms_sums_and_rows_are_the_same_in_blocks_of_any_size(
+    monkeypatch, way: str, block: int, keep: int
+) -> None:
     monkeypatch.setattr(module, "_BLOCK", block)
     monkeypatch.setattr(module, "_KEEP", keep)
     left, right, rows = factors()
@@ -40,17 +50,24 @@ def test_norms_sums_and_rows_are_the_same_in_blocks_of_any_size(monkeypatch, way
     torch.testing.assert_close(found.rows(slice(2, 6)).double(), rows[2:6], rtol=1e-5, atol=1e-5)
     for chosen in (slice(0, UNITS), slice(0, 5), torch.tensor([0, 2, 3, 6]), torch.tensor([4])):
         weights = torch.linspace(0.1, 0.9, len(rows[chosen]), dtype=torch.float64)
-        torch.testing.assert_close(found.weighted(chosen, weights), weights @ rows[chosen], rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(
+            found.weighted(chosen, weights), weights @ rows[chosen], rtol=1e-5, atol=1e-5
+        )
 
 
 def test_what_cancels_is_said_to_amplify_rounding() -> None:
-    """Terms of a unit may be that much longer than its norm where norms come from Gram matrices, and nowhere else."""
+    """Terms of a unit may be that much longer than its norm where norms come from Gram matrices,
+    and nowhere else.
+    """
     left, right, rows = factors()
     found = both_ways(left, right)
     assert found["compared"].amplifies == pytest.approx(1 / COVER)
     assert 1 / COVER > 1
     assert (
-        found["written"].amplifies == outer(left[:, 0, 0], right[:, 0, 0]).amplifies == written_out(rows.float()).amplifies == 1
+        found["written"].amplifies
+        == outer(left[:, 0, 0], right[:, 0, 0]).amplifies
+        == written_out(rows.float()).amplifies
+        == 1
     )
 
 
@@ -62,7 +79,9 @@ def test_gradients_beside_each_other_have_the_squares_of_all_and_the_worst_round
         assert both.amplifies == pytest.approx(1 / COVER)
         torch.testing.assert_close(both.squares, parts[0].squares + parts[1].squares)
         weights = torch.ones(UNITS, dtype=torch.float64)
-        torch.testing.assert_close(both.weighted(slice(0, UNITS), weights), rows.sum(0).repeat(2), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(
+            both.weighted(slice(0, UNITS), weights), rows.sum(0).repeat(2), rtol=1e-5, atol=1e-5
+        )
         assert both.rows(slice(1, 3)).shape == (2, 2 * rows.shape[1])
         assert both.parts == ()
 
@@ -70,23 +89,36 @@ def test_gradients_beside_each_other_have_the_squares_of_all_and_the_worst_round
 @pytest.mark.parametrize("count", [0, 1, 3, TERMS, TERMS + 1])
 def test_sums_of_any_number_of_rows(count: int) -> None:
     generator = torch.Generator().manual_seed(1)
-    rows, weights = torch.randn(count, 3, generator=generator), torch.rand(count, generator=generator).double()
-    torch.testing.assert_close(sum_rows(weights, rows), weights @ rows.double(), rtol=1e-12, atol=1e-9)
+    rows, weights = (
+        torch.randn(count, 3, generator=generator),
+        torch.rand(count, generator=generator).double(),
+    )
+    torch.testing.assert_close(
+        sum_rows(weights, rows), weights @ rows.double(), rtol=1e-12, atol=1e-9
+    )
 
 
 def test_columns_are_summed_in_parts() -> None:
     rows = torch.randn(200, 2500, generator=torch.Generator().manual_seed(2))
     weights = torch.linspace(0, 1, 200, dtype=torch.float64)
-    torch.testing.assert_close(sum_rows(weights, rows), weights @ rows.double(), rtol=1e-12, atol=1e-9)
+    torch.testing.assert_close(
+        sum_rows(weights, rows), weights @ rows.double(), rtol=1e-12, atol=1e-9
+    )
 
 
 @pytest.mark.parametrize(("inputs", "outputs"), [(4, 3), (1, 3), (4, 1), (1, 1)])
 def test_one_term_is_an_outer_product_whatever_its_sizes(inputs: int, outputs: int) -> None:
     torch.manual_seed(0)
-    x, g, weights = torch.randn(5, 1, inputs), torch.randn(5, 1, outputs), torch.rand(5, dtype=torch.float64)
+    x, g, weights = (
+        torch.randn(5, 1, inputs),
+        torch.randn(5, 1, outputs),
+        torch.rand(5, dtype=torch.float64),
+    )
     gradient = sum_of_outer(x, g)
     rows = torch.bmm(g.mT, x).flatten(1)
     assert gradient.amplifies == 1
     assert torch.equal(gradient.rows(slice(0, 5)), rows)
-    assert torch.allclose(gradient.weighted(slice(0, 5), weights), weights @ rows.double(), rtol=0, atol=1e-5)
+    assert torch.allclose(
+        gradient.weighted(slice(0, 5), weights), weights @ rows.double(), rtol=0, atol=1e-5
+    )
     assert (gradient.squares >= rows.double().square().sum(1)).all()

@@ -71,7 +71,11 @@ def test_models_that_mix_samples_are_refused(mixture: str, own: bool) -> None:
     module = Calling(MIXTURES[mixture], own)
     model = FlatModel(module)
     before, state = model.read(), torch.get_rng_state()
-    for size in (0, 1, 7):  # an empty batch as well: whether it was is for nobody who can choose a model
+    for size in (
+        0,
+        1,
+        7,
+    ):  # an empty batch as well: whether it was is for nobody who can choose a model
         with pytest.raises(DpflError, match=r"mixes the samples.*no per-sample guarantee"):
             ClippedGradients(model)(*batch(size, 5), clip(1))
     assert torch.equal(model.vector, before)
@@ -92,7 +96,9 @@ def test_a_mixture_behind_zero_weights_is_refused() -> None:
         ClippedGradients(FlatModel(module))(*batch(7, 5), clip(1))
 
 
-@pytest.mark.parametrize("words", [torch.arange(12).view(4, 3) % 5, torch.ones(1, 3, dtype=torch.long)], ids=["4", "1"])
+@pytest.mark.parametrize(
+    "words", [torch.arange(12).view(4, 3) % 5, torch.ones(1, 3, dtype=torch.long)], ids=["4", "1"]
+)
 def test_a_mixture_of_words_is_refused(words: Tensor) -> None:
     class Words(nn.Module):
         def __init__(self) -> None:
@@ -104,7 +110,9 @@ def test_a_mixture_of_words_is_refused(words: Tensor) -> None:
             return self.head(found - found.mean(0))
 
     with pytest.raises(DpflError, match="mixes the samples"):
-        ClippedGradients(FlatModel(Words()))(words, torch.zeros(len(words), dtype=torch.long), clip(1))
+        ClippedGradients(FlatModel(Words()))(
+            words, torch.zeros(len(words), dtype=torch.long), clip(1)
+        )
 
 
 class Watching(nn.Module):
@@ -124,12 +132,16 @@ class Watching(nn.Module):
 
 @pytest.mark.parametrize("kind", ["numbers", "tokens", "numbers that stand for words"])
 def test_what_is_tried_before_private_data_is_none_of_it(kind: str) -> None:
-    """Fault: the range of the samples was taken from the first batch, so that a refusal could tell of it."""
+    """Fault: the range of the samples was taken from the first batch, so that a refusal could tell
+    of it.
+    """
     seen = []
     for seed in (1, 2):
         generator = torch.Generator().manual_seed(seed)
         drawn = torch.randint(7, (4, 5), generator=generator)
-        x = {"numbers": seed * torch.rand(4, 5, generator=generator), "tokens": drawn}.get(kind, drawn.float())
+        x = {"numbers": seed * torch.rand(4, 5, generator=generator), "tokens": drawn}.get(
+            kind, drawn.float()
+        )
         module = Watching(words=0 if kind == "numbers" else 5)
         refuse_mixing(FlatModel(module), x)
         seen.append(torch.stack([part.sum(0).float() for part in module.seen]))
@@ -150,14 +162,20 @@ def test_a_mixture_of_codes_is_refused(numbers: int, takes_codes: bool) -> None:
         refuse_mixing(model, torch.zeros(4, numbers + 3))
     module.mixes = False
     refuse_mixing(
-        FlatModel(on_columns(from_module(module), FeatureLayout(numbers, (7, 6, 2))).build((numbers + 3,), CLASSES, 0)),
+        FlatModel(
+            on_columns(from_module(module), FeatureLayout(numbers, (7, 6, 2))).build(
+                (numbers + 3,), CLASSES, 0
+            )
+        ),
         torch.zeros(4, numbers + 3),
     )
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0, 1e30, float("nan")])
 def test_honest_models_pass_on_odd_data(value: float) -> None:
-    module = nn.Sequential(nn.Linear(5, 6), nn.Dropout(), nn.Softmax(1), nn.LayerNorm(6), nn.Linear(6, CLASSES))
+    module = nn.Sequential(
+        nn.Linear(5, 6), nn.Dropout(), nn.Softmax(1), nn.LayerNorm(6), nn.Linear(6, CLASSES)
+    )
     x, y = batch(7, 5)
     computed = ClippedGradients(FlatModel(module))
     x[3:] = value
@@ -172,7 +190,9 @@ def exact_norms(x: Tensor, g: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("small", [1e-30, 2.6e-23, 1e-20])
-def test_norms_are_not_below_the_truth_where_squares_are_too_small_for_float32(small: float) -> None:
+def test_norms_are_not_below_the_truth_where_squares_are_too_small_for_float32(
+    small: float,
+) -> None:
     """What is small has no square, and what it is multiplied with is large."""
     x, g = torch.full((1, 784), small), torch.full((1, 16), 4e18)
     for one, other in ((x, g), (g, x)):
@@ -199,7 +219,9 @@ def test_norms_are_not_below_the_truth_where_outer_products_cancel(
 ) -> None:
     """Inputs alike but for 10^gap, output gradients that sum to about 0."""
     generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(5, 1, width, generator=generator) + 10**gap * torch.randn(5, terms, width, generator=generator)
+    x = torch.randn(5, 1, width, generator=generator) + 10**gap * torch.randn(
+        5, terms, width, generator=generator
+    )
     g = torch.randn(5, terms, height, generator=generator) * 10**size
     g[:, -1] = -g[:, :-1].sum(1)
     with pytest.MonkeyPatch.context() as patch:
@@ -220,7 +242,9 @@ def test_norms_are_not_below_the_truth_where_outer_products_cancel(
 
 def test_float32_gram_matrices_would_fail_here() -> None:
     generator = torch.Generator().manual_seed(0)
-    x = torch.randn(50, 1, 100, generator=generator) + 1e-4 * torch.randn(50, 2, 100, generator=generator)
+    x = torch.randn(50, 1, 100, generator=generator) + 1e-4 * torch.randn(
+        50, 2, 100, generator=generator
+    )
     g = torch.randn(50, 1, 30, generator=generator) * torch.tensor([1.0, -1.0]).view(1, 2, 1)
     naive = ((x @ x.mT) * (g @ g.mT)).sum((1, 2)).clamp_min(0).sqrt()
     assert (naive < 0.9 * exact_norms(x, g)).any()
@@ -261,7 +285,9 @@ def test_rows_come_in_chunks_that_bound_memory(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_weights_of_a_test_are_usual_ones_and_no_variance_is_negative() -> None:
-    """A root of a negative number would make every score NaN, and scores that are all NaN hide a mixture."""
+    """A root of a negative number would make every score NaN, and scores that are all NaN hide a
+    mixture.
+    """
     model = FlatModel(nn.Sequential(nn.Linear(400, 300), nn.BatchNorm1d(300)))
     layout, weights = model.layout, random_weights(model)
     spans = {
@@ -269,6 +295,8 @@ def test_the_weights_of_a_test_are_usual_ones_and_no_variance_is_negative() -> N
         for place, name in enumerate(layout.names)
     }
     assert spans["1.running_var"].min() >= 0.5
-    assert float(spans["0.weight"].std()) == pytest.approx(1 / 20, rel=0.05), "one over the root of what a number reads"
+    assert float(spans["0.weight"].std()) == pytest.approx(1 / 20, rel=0.05), (
+        "one over the root of what a number reads"
+    )
     assert float(spans["0.bias"].std()) == pytest.approx(1, rel=0.2)
     assert not torch.equal(weights, model.vector)

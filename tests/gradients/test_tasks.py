@@ -1,4 +1,6 @@
-"""The clipped sums of every task, by each way to compute them, against gradients made sample by sample."""
+"""The clipped sums of every task, by each way to compute them, against gradients made sample by
+sample.
+"""
 
 from typing import Any
 
@@ -63,11 +65,15 @@ def one_by_one(module: nn.Module, task: tasks.Task, x: Tensor, y: Tensor) -> Ten
     rows = []
     for sample, label in zip(x, y, strict=True):
         loss = task.losses(module(sample[None]), label[None]).sum()
-        rows.append(torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(module.parameters()))]))
+        rows.append(
+            torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(module.parameters()))])
+        )
     return torch.stack(rows)
 
 
-def check(module: nn.Module, task: tasks.Task, x: Tensor, y: Tensor, ways: tuple[type[Any], ...]) -> None:
+def check(
+    module: nn.Module, task: tasks.Task, x: Tensor, y: Tensor, ways: tuple[type[Any], ...]
+) -> None:
     rows = one_by_one(module, task, x, y)
     for way in ways:
         computed = ClippedGradients(FlatModel(module, task))
@@ -84,7 +90,9 @@ def test_clipped_sums_are_those_of_single_samples(task, y, make):
     check(make(task.outputs), task, x, y, (ChainPass, LayerPass, RowPass))
 
 
-@pytest.mark.parametrize(("recurrent", "ways"), [(False, (LayerPass, RowPass)), (True, (LayerPass,))])
+@pytest.mark.parametrize(
+    ("recurrent", "ways"), [(False, (LayerPass, RowPass)), (True, (LayerPass,))]
+)
 def test_a_sequence_is_one_sample_and_its_loss_a_mean_over_its_tokens(recurrent, ways):
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(2)
@@ -102,7 +110,13 @@ def test_plain_steps_follow_the_mean_loss_of_the_task(task, y):
     for loss_of in (mean_loss, lambda model, x, y: mean_loss(model, x, y)):
         model = FlatModel(mlp(task.outputs), task)
         model.load(FlatModel(start).read())
-        way = descent(model, ClientDataset(x, y, torch.arange(COUNT)), LocalTraining(SGD(0.01), COUNT), 3, loss_of=loss_of)
+        way = descent(
+            model,
+            ClientDataset(x, y, torch.arange(COUNT)),
+            LocalTraining(SGD(0.01), COUNT),
+            3,
+            loss_of=loss_of,
+        )
         losses = list(way([torch.arange(COUNT)] * 3))
         assert losses[0] > losses[-1]
         ends.append(model.read())
@@ -112,5 +126,8 @@ def test_plain_steps_follow_the_mean_loss_of_the_task(task, y):
 def test_another_loss_is_another_model():
     """Their releases must not share a name, and so their noise."""
     module = linear(1)
-    prints = {FlatModel(module, task).fingerprint for task in (tasks.Binary(), tasks.Binary((1.0, 2.0)), tasks.Counts())}
+    prints = {
+        FlatModel(module, task).fingerprint
+        for task in (tasks.Binary(), tasks.Binary((1.0, 2.0)), tasks.Counts())
+    }
     assert len(prints) == 3

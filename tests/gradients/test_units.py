@@ -1,4 +1,6 @@
-"""Units of several rows: their gradients are means over their rows, clipped as one, by every rule, every way and every task."""
+"""Units of several rows: their gradients are means over their rows, clipped as one, by every rule,
+every way and every task.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,7 +21,15 @@ from dpfl.gradients.row_pass import RowPass
 from dpfl.models import FlatModel
 from dpfl.privacy import Flat
 from tests.gradients import test_tasks as of_tasks
-from tests.gradients.gradient_reference import CLASSES, batch, bounds, clip, close, hooks_of, one_by_one
+from tests.gradients.gradient_reference import (
+    CLASSES,
+    batch,
+    bounds,
+    clip,
+    close,
+    hooks_of,
+    one_by_one,
+)
 
 SIZES = (3, 1, 5, 2, 1)
 ROWS = sum(SIZES)
@@ -30,11 +40,15 @@ def whose(sizes: tuple[int, ...] = SIZES) -> Tensor:
 
 
 def means(rows: Tensor, group: Tensor) -> Tensor:
-    return torch.stack([rows[group == unit].double().mean(0).float() for unit in range(int(group.max()) + 1)])
+    return torch.stack(
+        [rows[group == unit].double().mean(0).float() for unit in range(int(group.max()) + 1)]
+    )
 
 
 def compare(computed: ClippedGradients, x: Tensor, y: Tensor, rows: Tensor, group: Tensor) -> None:
-    """Against the written-out gradients of rows: norms of means, losses, and sums with no, some and every unit clipped."""
+    """Against the written-out gradients of rows: norms of means, losses, and sums with no, some and
+    every unit clipped.
+    """
     expected = means(rows, group)
     norms = expected.double().norm(dim=1)
     for bound in (1e9, float(norms.median()), 1e-3):
@@ -49,7 +63,9 @@ def compare(computed: ClippedGradients, x: Tensor, y: Tensor, rows: Tensor, grou
     assert hooks_of(computed.model.module) == 0
 
 
-def check(module: nn.Module, x: Tensor, y: Tensor, sizes: tuple[int, ...] = SIZES, **options: int) -> ClippedGradients:
+def check(
+    module: nn.Module, x: Tensor, y: Tensor, sizes: tuple[int, ...] = SIZES, **options: int
+) -> ClippedGradients:
     rows, group = one_by_one(module, x, y), whose(sizes)
     computed = ClippedGradients(FlatModel(module), **options)
     compare(computed, x, y, rows, group)
@@ -67,11 +83,19 @@ def _same_weights_every_time() -> None:
 class Words(nn.Module):
     def __init__(self, inner: nn.Module) -> None:
         super().__init__()
-        self.embedding, self.inner, self.head = nn.Embedding(7, 6, padding_idx=0), inner, nn.Linear(6, CLASSES)
+        self.embedding, self.inner, self.head = (
+            nn.Embedding(7, 6, padding_idx=0),
+            inner,
+            nn.Linear(6, CLASSES),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         seen = self.embedding(x)
-        out = self.inner(seen, seen, seen)[0] if isinstance(self.inner, nn.MultiheadAttention) else self.inner(seen)
+        out = (
+            self.inner(seen, seen, seen)[0]
+            if isinstance(self.inner, nn.MultiheadAttention)
+            else self.inner(seen)
+        )
         return self.head((out[0] if isinstance(out, tuple) else out).mean(1))
 
 
@@ -89,22 +113,46 @@ class Own(nn.Module):
 LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "linear": (lambda: nn.Linear(6, CLASSES), (6,)),
     "mlp": (lambda: nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, CLASSES)), (6,)),
-    "places": (lambda: nn.Sequential(nn.Linear(5, 6, bias=False), nn.Flatten(), nn.Linear(18, CLASSES)), (3, 5)),
-    "places of places": (lambda: nn.Sequential(nn.Linear(5, 6), nn.Flatten(), nn.Linear(72, CLASSES)), (3, 4, 5)),
+    "places": (
+        lambda: nn.Sequential(nn.Linear(5, 6, bias=False), nn.Flatten(), nn.Linear(18, CLASSES)),
+        (3, 5),
+    ),
+    "places of places": (
+        lambda: nn.Sequential(nn.Linear(5, 6), nn.Flatten(), nn.Linear(72, CLASSES)),
+        (3, 4, 5),
+    ),
     "convolution": (
-        lambda: nn.Sequential(nn.Conv2d(2, 4, 3, 2, 1, groups=2), nn.Tanh(), nn.Flatten(), nn.Linear(36, CLASSES)),
+        lambda: nn.Sequential(
+            nn.Conv2d(2, 4, 3, 2, 1, groups=2), nn.Tanh(), nn.Flatten(), nn.Linear(36, CLASSES)
+        ),
         (2, 5, 5),
     ),
-    "depthwise": (lambda: nn.Sequential(nn.Conv1d(3, 3, 2, groups=3), nn.Tanh(), nn.Flatten(), nn.Linear(12, CLASSES)), (3, 5)),
-    "group norm": (lambda: nn.Sequential(nn.GroupNorm(2, 4), nn.Flatten(), nn.Linear(12, CLASSES)), (4, 3)),
-    "layer norm": (lambda: nn.Sequential(nn.LayerNorm(5), nn.Flatten(), nn.Linear(15, CLASSES)), (3, 5)),
-    "rms norm": (lambda: nn.Sequential(nn.RMSNorm((3, 5)), nn.Flatten(), nn.Linear(15, CLASSES)), (3, 5)),
+    "depthwise": (
+        lambda: nn.Sequential(
+            nn.Conv1d(3, 3, 2, groups=3), nn.Tanh(), nn.Flatten(), nn.Linear(12, CLASSES)
+        ),
+        (3, 5),
+    ),
+    "group norm": (
+        lambda: nn.Sequential(nn.GroupNorm(2, 4), nn.Flatten(), nn.Linear(12, CLASSES)),
+        (4, 3),
+    ),
+    "layer norm": (
+        lambda: nn.Sequential(nn.LayerNorm(5), nn.Flatten(), nn.Linear(15, CLASSES)),
+        (3, 5),
+    ),
+    "rms norm": (
+        lambda: nn.Sequential(nn.RMSNorm((3, 5)), nn.Flatten(), nn.Linear(15, CLASSES)),
+        (3, 5),
+    ),
     "no rule": (Own, (6,)),
-}  # fmt: skip
+}
 
 
 def take(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
-    """How the gradients of a linear layer are summed over the rows of a unit, whatever their size."""
+    """How the gradients of a linear layer are summed over the rows of a unit, whatever their
+    size.
+    """
     monkeypatch.setattr(rules, "_SMALL", 1 << 30 if way == "units" else 0)
     monkeypatch.setattr(products, "_GRAM_ADVANTAGE", 1 << 30 if way == "compared" else 0)
     monkeypatch.setattr(products, "_KEEP", 0 if way == "blocks" else 1 << 25)
@@ -117,7 +165,9 @@ WAYS = ("units", "compared", "kept", "blocks")
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", LAYERS)
-def test_every_rule_clips_the_mean_over_the_rows_of_a_unit(monkeypatch: pytest.MonkeyPatch, name: str, way: str) -> None:
+def test_every_rule_clips_the_mean_over_the_rows_of_a_unit(
+    monkeypatch: pytest.MonkeyPatch, name: str, way: str
+) -> None:
     """Written out at once, compared, kept, or written out again in blocks."""
     take(monkeypatch, way)
     make, shape = LAYERS[name]
@@ -127,8 +177,15 @@ def test_every_rule_clips_the_mean_over_the_rows_of_a_unit(monkeypatch: pytest.M
 
 @pytest.mark.parametrize("inner", [nn.GRU, nn.LSTM, nn.RNN, "attention", nn.Identity])
 def test_sequences_and_words(inner: object) -> None:
-    made = nn.MultiheadAttention(6, 2, batch_first=True) if inner == "attention" else inner(6, 6, batch_first=True)  # type: ignore[operator]
-    x, y = torch.randint(0, 7, (ROWS, 4), generator=torch.Generator().manual_seed(3)), torch.arange(ROWS) % CLASSES
+    made = (
+        nn.MultiheadAttention(6, 2, batch_first=True)
+        if inner == "attention"
+        else inner(6, 6, batch_first=True)
+    )  # type: ignore[operator]
+    x, y = (
+        torch.randint(0, 7, (ROWS, 4), generator=torch.Generator().manual_seed(3)),
+        torch.arange(ROWS) % CLASSES,
+    )
     assert isinstance(check(Words(made), x, y)._pass, LayerPass)
 
 
@@ -137,7 +194,10 @@ def test_sequences_and_words(inner: object) -> None:
 def test_written_out_or_compared(monkeypatch: pytest.MonkeyPatch, small: int, words: int) -> None:
     monkeypatch.setattr(rules, "_SMALL", small)
     monkeypatch.setattr(rules, "_MOST_WORDS", words)
-    x, y = torch.randint(0, 7, (ROWS, 4), generator=torch.Generator().manual_seed(3)), torch.arange(ROWS) % CLASSES
+    x, y = (
+        torch.randint(0, 7, (ROWS, 4), generator=torch.Generator().manual_seed(3)),
+        torch.arange(ROWS) % CLASSES,
+    )
     check(Words(nn.Identity()), x, y)
     check(LAYERS["mlp"][0](), *batch(ROWS, 6))
 
@@ -166,7 +226,9 @@ def test_sequences_whose_loss_is_a_mean_over_tokens() -> None:
 
 @pytest.mark.parametrize("chunk", [2, 7, 100])
 @pytest.mark.parametrize("written", [60, 10**6])
-def test_chunks_hold_whole_units_and_the_largest_come_alone(monkeypatch: pytest.MonkeyPatch, chunk: int, written: int) -> None:
+def test_chunks_hold_whole_units_and_the_largest_come_alone(
+    monkeypatch: pytest.MonkeyPatch, chunk: int, written: int
+) -> None:
     monkeypatch.setattr(clipped, "_ROWS_BLOCK", written)
     for name in ("mlp", "convolution", "no rule"):
         make, shape = LAYERS[name]
@@ -182,14 +244,18 @@ def test_layers_that_are_clipped_by_themselves() -> None:
         parts = [expected[:, :35], expected[:, 35:]]
         norms = torch.stack([part.double().norm(dim=1) for part in parts], dim=1)
         assert bounds(found.norms, norms)
-        total = torch.cat([clip(0.1)(found.norms[:, place]) @ part.double() for place, part in enumerate(parts)])
+        total = torch.cat(
+            [clip(0.1)(found.norms[:, place]) @ part.double() for place, part in enumerate(parts)]
+        )
         assert close(found.total, total)
 
 
 def test_a_row_by_itself_is_a_unit_to_the_last_bit() -> None:
     module, (x, y) = LAYERS["mlp"][0](), batch(ROWS, 6)
     computed = ClippedGradients(FlatModel(module))
-    assert torch.equal(computed(x, y, clip(0.1), torch.arange(ROWS)).total, computed(x, y, clip(0.1)).total)
+    assert torch.equal(
+        computed(x, y, clip(0.1), torch.arange(ROWS)).total, computed(x, y, clip(0.1)).total
+    )
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -218,21 +284,37 @@ def test_a_unit_with_a_row_that_is_not_finite_counts_as_nothing(
 def test_rows_that_cancel_within_a_unit_are_rounded_within_its_clip(
     monkeypatch: pytest.MonkeyPatch, name: str, of_one: int, way: str
 ) -> None:
-    """A unit of far rows whose mean is next to nothing: its norm says nothing of what they do to the digits of all others."""
+    """A unit of far rows whose mean is next to nothing: its norm says nothing of what they do to
+    the digits of all others.
+    """
     take(monkeypatch, way)
     for seed in range(12):
         torch.manual_seed(seed)
         first = nn.Linear(40, 2) if name == "linear" else nn.Conv2d(3, 8, 3, padding=1)
-        module = first if name == "linear" else nn.Sequential(first, nn.Flatten(), nn.Linear(288, 2, bias=False))
+        module = (
+            first
+            if name == "linear"
+            else nn.Sequential(first, nn.Flatten(), nn.Linear(288, 2, bias=False))
+        )
         for parameter in first.parameters():
             nn.init.zeros_(parameter)  # both labels are as likely, so that slopes cancel
         x, y = torch.randn(30, *((40,) if name == "linear" else (3, 6, 6))), torch.randint(2, (30,))
         far = 10 ** (7 + 2 * torch.rand(1)) * torch.randn(1, *x.shape[1:])
-        near = far * (1 + 10 ** (-8 + 3 * torch.rand(1)) * torch.randn(of_one, *[1] * (x.dim() - 1)))
-        more, labels = torch.cat([x[:15], near, x[15:]]), torch.cat([y[:15], torch.arange(of_one) % 2, y[15:]])
+        near = far * (
+            1 + 10 ** (-8 + 3 * torch.rand(1)) * torch.randn(of_one, *[1] * (x.dim() - 1))
+        )
+        more, labels = (
+            torch.cat([x[:15], near, x[15:]]),
+            torch.cat([y[:15], torch.arange(of_one) % 2, y[15:]]),
+        )
         sizes, computed = [3] * 10, ClippedGradients(FlatModel(module))
-        both = computed(more, labels, clip(1.0), whose([*sizes[:5], of_one, *sizes[5:]])).total.double()
-        assert float((both - computed(x, y, clip(1.0), whose(sizes)).total.double()).norm()) <= 1 + 1e-6
+        both = computed(
+            more, labels, clip(1.0), whose([*sizes[:5], of_one, *sizes[5:]])
+        ).total.double()
+        assert (
+            float((both - computed(x, y, clip(1.0), whose(sizes)).total.double()).norm())
+            <= 1 + 1e-6
+        )
 
 
 def test_no_unit_and_units_that_are_not_in_order() -> None:
@@ -251,9 +333,12 @@ def test_no_unit_and_units_that_are_not_in_order() -> None:
 
 @settings(max_examples=25)
 @given(
-    st.lists(st.sampled_from([1, 2, 3, 7]), max_size=4), st.sampled_from([1, 3, 50]), st.floats(1e-3, 1e6), st.integers(0, 5),
+    st.lists(st.sampled_from([1, 2, 3, 7]), max_size=4),
+    st.sampled_from([1, 3, 50]),
+    st.floats(1e-3, 1e6),
+    st.integers(0, 5),
     st.sampled_from(["linear", "mlp", "convolution", "no rule"]),
-)  # fmt: skip
+)
 def test_one_unit_more_moves_the_sum_by_the_level_at_most(
     others: list[int], added: int, scale: float, seed: int, name: str
 ) -> None:
@@ -266,7 +351,10 @@ def test_one_unit_more_moves_the_sum_by_the_level_at_most(
         x[-1] = -x[-2]
     computed, group = ClippedGradients(FlatModel(make()), chunk=16), whose(sizes)
     total = partial(computed, factors=clipping.factors)
-    moved = total(x, y, whose=group).total.double() - total(x[:-added], y[:-added], whose=group[:-added]).total.double()
+    moved = (
+        total(x, y, whose=group).total.double()
+        - total(x[:-added], y[:-added], whose=group[:-added]).total.double()
+    )
     assert moved.norm() <= clipping.clip_norm
 
 
@@ -288,7 +376,14 @@ def test_a_person_with_thousands_of_rows_takes_the_memory_of_a_chunk() -> None:
     expected = []
     for part in torch.split(torch.arange(5003), sizes):
         loss = nn.functional.cross_entropy(plain(x[part]), y[part])
-        expected.append(torch.cat([gradient.flatten() for gradient in torch.autograd.grad(loss, list(plain.parameters()))]))
+        expected.append(
+            torch.cat(
+                [
+                    gradient.flatten()
+                    for gradient in torch.autograd.grad(loss, list(plain.parameters()))
+                ]
+            )
+        )
     rows = torch.stack(expected)
     assert bounds(found.norms[:, 0], rows.double().norm(dim=1))
     assert close(found.total, clip(0.01)(found.norms[:, 0]) @ rows.double())

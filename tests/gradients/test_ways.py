@@ -1,4 +1,6 @@
-"""What holds for every way to compute gradients: what the self-test compares, for which shapes, and that ways are not mixed."""
+"""What holds for every way to compute gradients: what the self-test compares, for which shapes, and
+that ways are not mixed.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ def test_the_self_test_compares_what_gradients_are_made_of() -> None:
         losses, weight, bias, *parts = computed._outputs(x, y, None)
         assert losses.shape == weight.shape == bias.shape == (3,)
         assert any(torch.equal(part, x) for part in parts), "what the layer read"
-        assert sum(part.shape == (3, CLASSES) for part in parts) == 2, "slopes at its outputs, and the bias written out"
+        assert sum(part.shape == (3, CLASSES) for part in parts) == 2, (
+            "slopes at its outputs, and the bias written out"
+        )
         computed._pass = computed._next_way(Unsupported("asked for"))
 
 
@@ -78,7 +82,9 @@ def test_rows_of_a_batch_are_not_computed_in_two_ways() -> None:
         spoilt = x.clone()
         spoilt[odd] = 1e7
         if odd:
-            with pytest.raises(DpflError, match=r"another way for some samples \(a sample that it cannot do\)"):
+            with pytest.raises(
+                DpflError, match=r"another way for some samples \(a sample that it cannot do\)"
+            ):
                 list(computed.rows(spoilt, y))
         else:
             assert len(list(computed.rows(spoilt, y))) == 3
@@ -89,7 +95,9 @@ def test_rows_of_a_batch_are_not_computed_in_two_ways() -> None:
 def test_kernels_that_are_not_square(kernel: tuple[int, int]) -> None:
     torch.manual_seed(0)
     places = (6 - kernel[0]) * (6 - kernel[1])
-    module = nn.Sequential(nn.Conv2d(2, 3, kernel), nn.Tanh(), nn.Flatten(), nn.Linear(3 * places, CLASSES))
+    module = nn.Sequential(
+        nn.Conv2d(2, 3, kernel), nn.Tanh(), nn.Flatten(), nn.Linear(3 * places, CLASSES)
+    )
     check(module, *batch(2, 2, 5, 5))
 
 
@@ -172,21 +180,30 @@ def test_embeddings_of_texts_of_any_length(length: int) -> None:
         written[unit].index_add_(0, words[unit], slopes[unit].double())
     found = embedding(module, words, slopes)["weight"]
     weights = torch.tensor([0.5, 1.0, 2.0]).double()
-    torch.testing.assert_close(found.weighted(slice(0, 3), weights), weights @ written.flatten(1), rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(
+        found.weighted(slice(0, 3), weights), weights @ written.flatten(1), rtol=1e-9, atol=1e-9
+    )
     assert (found.squares >= written.flatten(1).square().sum(1) * (1 - 1e-6)).all()
 
 
 def test_words_are_compared_in_blocks_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = torch.Generator().manual_seed(0)
-    words, slopes = torch.randint(4, (5, 6), generator=generator), torch.randn(5, 6, 3, generator=generator)
+    words, slopes = (
+        torch.randint(4, (5, 6), generator=generator),
+        torch.randn(5, 6, 3, generator=generator),
+    )
     whole = embedding(nn.Embedding(4, 3), words, slopes)["weight"].squares
     for pairs in (1, 36, 100):
         monkeypatch.setattr(rules, "_WORD_PAIRS", pairs)
-        torch.testing.assert_close(embedding(nn.Embedding(4, 3), words, slopes)["weight"].squares, whole)
+        torch.testing.assert_close(
+            embedding(nn.Embedding(4, 3), words, slopes)["weight"].squares, whole
+        )
 
 
 @pytest.mark.parametrize("keep", [1, 12, 30, 1 << 25])
-def test_gradients_of_units_are_sums_of_rows_in_blocks_of_any_size(monkeypatch: pytest.MonkeyPatch, keep: int) -> None:
+def test_gradients_of_units_are_sums_of_rows_in_blocks_of_any_size(
+    monkeypatch: pytest.MonkeyPatch, keep: int
+) -> None:
     monkeypatch.setattr(unit_rows, "_KEEP", keep)
     rows = torch.randn(10, 3, generator=torch.Generator().manual_seed(0))
     units = rows.view(5, 2, 3).sum(1)
@@ -195,7 +212,9 @@ def test_gradients_of_units_are_sums_of_rows_in_blocks_of_any_size(monkeypatch: 
     torch.testing.assert_close(found.rows(slice(1, 4)), units[1:4])
     for chosen in (slice(0, 5), slice(0, 2), torch.tensor([0, 3, 4])):
         weights = torch.linspace(0.5, 1.0, len(units[chosen])).double()
-        torch.testing.assert_close(found.weighted(chosen, weights), weights @ units[chosen].double())
+        torch.testing.assert_close(
+            found.weighted(chosen, weights), weights @ units[chosen].double()
+        )
 
 
 class Reading(nn.Module):
@@ -224,11 +243,15 @@ class Looping(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         states = [self.cell(row) for row in x]
-        return self.head(torch.stack([state[0] if isinstance(state, tuple) else state for state in states]))
+        return self.head(
+            torch.stack([state[0] if isinstance(state, tuple) else state for state in states])
+        )
 
 
 @pytest.mark.parametrize("kind", [nn.RNNCell, nn.GRUCell, nn.LSTMCell])
-def test_cells_that_read_one_sample_at_a_time_are_left_to_a_way_that_takes_them(kind: type[nn.Module]) -> None:
+def test_cells_that_read_one_sample_at_a_time_are_left_to_a_way_that_takes_them(
+    kind: type[nn.Module],
+) -> None:
     torch.manual_seed(0)
     assert isinstance(check(Looping(kind(5, 4)), *batch(2, 5))._pass, RowPass)
 

@@ -1,4 +1,6 @@
-"""Callbacks are told what was released, never cost a run, and cross no network; MLflow and TensorBoard read what they wrote."""
+"""Callbacks are told what was released, never cost a run, and cross no network; MLflow and
+TensorBoard read what they wrote.
+"""
 
 from __future__ import annotations
 
@@ -68,10 +70,18 @@ class Listener(Callback):
         return [name for name, _ in self.heard]
 
 
-def test_a_callback_hears_every_round_once_and_the_result(train: Train, federation: Federation) -> None:
+def test_a_callback_hears_every_round_once_and_the_result(
+    train: Train, federation: Federation
+) -> None:
     listener = Listener()
     result = train(
-        federation, SYSTEM, rounds=3, callbacks=[listener, Callback()], evaluate_every=1, seed=SEED, accountant="rdp"
+        federation,
+        SYSTEM,
+        rounds=3,
+        callbacks=[listener, Callback()],
+        evaluate_every=1,
+        seed=SEED,
+        accountant="rdp",
     )
     assert listener.names == ["started", "round", "round", "round", "ended"]
     started = listener.heard[0][1]
@@ -85,19 +95,33 @@ def test_a_callback_hears_every_round_once_and_the_result(train: Train, federati
 
 
 @pytest.mark.parametrize("fails", ["started", "round", "ended"])
-def test_a_callback_that_fails_costs_nothing_but_itself(train: Train, federation: Federation, fails: str) -> None:
+def test_a_callback_that_fails_costs_nothing_but_itself(
+    train: Train, federation: Federation, fails: str
+) -> None:
     broken, other = Listener(fails), Listener()
     result = train(federation, SYSTEM, rounds=2, callbacks=[broken, other], accountant="rdp")
     assert broken.names[-1] == fails
     assert broken.names.count(fails) == 1
     assert other.names == ["started", "round", "round", "ended"]
-    assert f"Listener.{fails} failed (RuntimeError: cannot {fails}) and was told nothing more." in result.warnings
+    assert (
+        f"Listener.{fails} failed (RuntimeError: cannot {fails}) and was told nothing more."
+        in result.warnings
+    )
 
 
-def test_a_run_that_is_broken_off_says_so_and_goes_on_where_it_was(train: Train, federation: Federation) -> None:
+def test_a_run_that_is_broken_off_says_so_and_goes_on_where_it_was(
+    train: Train, federation: Federation
+) -> None:
     listener = Listener()
     with pytest.raises(KeyboardInterrupt):
-        train(federation, SYSTEM, rounds=3, callbacks=[listener], progress=StopsAfter(2), accountant="rdp")
+        train(
+            federation,
+            SYSTEM,
+            rounds=3,
+            callbacks=[listener],
+            progress=StopsAfter(2),
+            accountant="rdp",
+        )
     assert listener.names[-1] == "broken_off"
     again = Listener()
     train(federation, SYSTEM, rounds=3, callbacks=[again], resume=True, accountant="rdp")
@@ -112,7 +136,9 @@ def test_of_a_run_that_was_refused_nobody_is_told(train: Train, federation: Fede
     assert listener.names == []
 
 
-def test_tensorboard_reads_what_was_written(train: Train, federation: Federation, tmp_path: Path) -> None:
+def test_tensorboard_reads_what_was_written(
+    train: Train, federation: Federation, tmp_path: Path
+) -> None:
     result = train(
         federation,
         SYSTEM,
@@ -135,7 +161,9 @@ def test_tensorboard_reads_what_was_written(train: Train, federation: Federation
     assert str(SEED).encode() not in file.read_bytes()
 
 
-def test_mlflow_reads_what_was_written_and_a_resumed_run_goes_on(train: Train, federation: Federation, tmp_path: Path) -> None:
+def test_mlflow_reads_what_was_written_and_a_resumed_run_goes_on(
+    train: Train, federation: Federation, tmp_path: Path
+) -> None:
     file = tmp_path / "mlflow.db"
     shared = {"rounds": 2, "evaluate_every": 1, "seed": SEED, "accountant": "rdp"}
     with pytest.raises(KeyboardInterrupt):
@@ -151,7 +179,10 @@ def test_mlflow_reads_what_was_written_and_a_resumed_run_goes_on(train: Train, f
     assert run.info.run_name == "run"
     assert run.data.params["algorithm.name"] == "fedavg-dp"
     assert run.data.metrics["test/accuracy"] == pytest.approx(result.history[-1].accuracy)
-    assert [point.step for point in client.get_metric_history(run.info.run_id, "round/steps")] == [1, 2]
+    assert [point.step for point in client.get_metric_history(run.info.run_id, "round/steps")] == [
+        1,
+        2,
+    ]
     assert "privacy statement" in run.data.tags["mlflow.note.content"]
     assert run.data.tags["privacy_unit"] == "sample"
     assert str(SEED).encode() not in file.read_bytes()
@@ -168,19 +199,32 @@ def test_an_experiment_names_its_loggers() -> None:
 
 def test_a_place_that_cannot_be_written_is_refused_before_the_run(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    for log in ({"tensorboard": str(tmp_path / "file")}, {"mlflow": str(tmp_path / "file" / "x.db")}):
+    for log in (
+        {"tensorboard": str(tmp_path / "file")},
+        {"mlflow": str(tmp_path / "file" / "x.db")},
+    ):
         with pytest.raises(DpflError, match="name another place"):
             from_words(log)
 
 
 def test_an_experiment_that_names_a_logger_writes_there(tmp_path: Path) -> None:
-    settings = {"model": {"name": "linear"}, "algorithm": {"name": "fedavg"}, "budget": {"rounds": 1}}
-    parse(settings | {"log": {"tensorboard": str(tmp_path / "boards")}}).run(tmp_path / "run", workers=1)
+    settings = {
+        "model": {"name": "linear"},
+        "algorithm": {"name": "fedavg"},
+        "budget": {"rounds": 1},
+    }
+    parse(settings | {"log": {"tensorboard": str(tmp_path / "boards")}}).run(
+        tmp_path / "run", workers=1
+    )
     assert list((tmp_path / "boards" / "run").iterdir())
 
 
-@pytest.mark.parametrize(("logger", "package"), [(TensorBoard, "torch.utils.tensorboard"), (MLflow, "mlflow.tracking")])
-def test_a_logger_that_is_not_installed_says_how_to_get_it(logger: type, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("logger", "package"), [(TensorBoard, "torch.utils.tensorboard"), (MLflow, "mlflow.tracking")]
+)
+def test_a_logger_that_is_not_installed_says_how_to_get_it(
+    logger: type, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(DpflError, match=f"{logger.__name__} is not installed: pip install"):
         logger()

@@ -1,4 +1,6 @@
-"""Adapters on a frozen model: what is trained, clipped, noised, sent and saved is theirs alone (with peft's: `make hf`)."""
+"""Adapters on a frozen model: what is trained, clipped, noised, sent and saved is theirs alone
+(with peft's: `make hf`).
+"""
 
 import copy
 
@@ -35,10 +37,17 @@ class LowRank(nn.Module):
 
 def adapted() -> nn.Module:
     """A transformer of the catalogue, frozen but for adapters on its attention."""
-    module = models.transformer(width=8, layers=1, heads=2).build((PLACES,), VOCABULARY, seed=0).requires_grad_(False)
+    module = (
+        models.transformer(width=8, layers=1, heads=2)
+        .build((PLACES,), VOCABULARY, seed=0)
+        .requires_grad_(False)
+    )
     torch.manual_seed(0)
     attention = module.blocks[0].attention[1]
-    attention.inwards, attention.outwards = LowRank(attention.inwards, 2), LowRank(attention.outwards, 2)
+    attention.inwards, attention.outwards = (
+        LowRank(attention.inwards, 2),
+        LowRank(attention.outwards, 2),
+    )
     return module
 
 
@@ -63,8 +72,13 @@ def test_only_what_is_trained_is_in_the_vector_and_the_rest_is_in_the_hash():
 def test_gradients_of_adapters_are_exact_by_the_quick_kernels():
     module, (x, y) = adapted(), drawn()
     trained = [p for p in module.parameters() if p.requires_grad]
-    losses = (TASK.losses(module(a[None]), b[None]).sum() for a, b in zip(x[:COUNT], y[:COUNT], strict=True))
-    rows = torch.stack([torch.cat([g.flatten() for g in torch.autograd.grad(loss, trained)]) for loss in losses])
+    losses = (
+        TASK.losses(module(a[None]), b[None]).sum()
+        for a, b in zip(x[:COUNT], y[:COUNT], strict=True)
+    )
+    rows = torch.stack(
+        [torch.cat([g.flatten() for g in torch.autograd.grad(loss, trained)]) for loss in losses]
+    )
     computed = ClippedGradients(FlatModel(module, TASK))
     compare(computed, x[:COUNT], y[:COUNT], rows)
     assert isinstance(computed._pass, LayerPass)
@@ -79,20 +93,30 @@ def test_adapters_train_are_resumed_and_load_without_dpfl(train, tmp_path):
     result = train(federation, system, **options)
     with pytest.raises(KeyboardInterrupt):
         train(federation, system, out="stopped", progress=StopsAfter(2), **options)
-    assert train(federation, system, out="stopped", resume=True, **options).model_sha256 == result.model_sha256
+    assert (
+        train(federation, system, out="stopped", resume=True, **options).model_sha256
+        == result.model_sha256
+    )
 
     saved = load_file(tmp_path / "run" / "model.safetensors")
     assert sum(tensor.numel() for tensor in saved.values()) == 96
     plain = copy.deepcopy(module)
     assert not plain.load_state_dict(saved, strict=False).unexpected_keys
     scores = plain(x[40:]).detach().numpy()
-    assert TASK.metrics(scores, y[40:].numpy())["perplexity"] == pytest.approx(result.metrics["perplexity"], rel=1e-5)
+    assert TASK.metrics(scores, y[40:].numpy())["perplexity"] == pytest.approx(
+        result.metrics["perplexity"], rel=1e-5
+    )
 
 
 def test_another_frozen_model_is_another_run(train):
     x, y = drawn()
-    federation = dpfl.data.tensors(x, y, classes=VOCABULARY, task="tokens").split(clients=2, how=dpfl.data.IID())
-    system, module = dpfl.algorithms.fedavg_dp(tau=1, sampling_rate=0.5, noise_multiplier=1.0, rate=0.5), adapted()
+    federation = dpfl.data.tensors(x, y, classes=VOCABULARY, task="tokens").split(
+        clients=2, how=dpfl.data.IID()
+    )
+    system, module = (
+        dpfl.algorithms.fedavg_dp(tau=1, sampling_rate=0.5, noise_multiplier=1.0, rate=0.5),
+        adapted(),
+    )
     with pytest.raises(KeyboardInterrupt):
         train(federation, system, model=module, epsilon=50.0, rounds=2, progress=StopsAfter(1))
     module.embedding.weight.data[0, 0] += 1e-3

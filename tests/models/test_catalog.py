@@ -39,12 +39,18 @@ def test_every_model_runs_on_both_shapes(model: models.Model, shape: tuple[int, 
         (models.cnn_wide(), CIFAR, 878_538),
     ],
 )
-def test_parameters_as_published(model: models.Model, shape: tuple[int, ...], parameters: int) -> None:
+def test_parameters_as_published(
+    model: models.Model, shape: tuple[int, ...], parameters: int
+) -> None:
     assert count(model.build(shape, 10, 0)) == parameters
 
 
 def test_large_models_have_about_the_size_they_should() -> None:
-    for model, millions in ((models.alexnet(), 3.3), (models.mobilenet_v2(), 2.3), (models.resnet18(), 11.2)):
+    for model, millions in (
+        (models.alexnet(), 3.3),
+        (models.mobilenet_v2(), 2.3),
+        (models.resnet18(), 11.2),
+    ):
         assert count(model.build(CIFAR, 10, 0)) / 1e6 == pytest.approx(millions, abs=0.05)
 
 
@@ -88,7 +94,9 @@ def test_import_path_of_a_class_or_a_function() -> None:
         ("torch:pi", {}, "not callable"),
     ],
 )
-def test_a_wrong_name_or_option_is_explained(name: str, options: dict[str, object], says: str) -> None:
+def test_a_wrong_name_or_option_is_explained(
+    name: str, options: dict[str, object], says: str
+) -> None:
     with pytest.raises(DpflError, match=says):
         models.from_name(name, **options)
 

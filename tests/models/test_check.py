@@ -23,7 +23,9 @@ def test_layers_that_mix_samples_are_refused(layer: nn.Module, says: str) -> Non
 
 
 def test_other_norms_pass() -> None:
-    refuse_batch_statistics(nn.Sequential(nn.GroupNorm(1, 3), nn.LayerNorm(3), nn.InstanceNorm2d(3), nn.Embedding(3, 2)))
+    refuse_batch_statistics(
+        nn.Sequential(nn.GroupNorm(1, 3), nn.LayerNorm(3), nn.InstanceNorm2d(3), nn.Embedding(3, 2))
+    )
     for model in (resnet18, mobilenet_v2):
         refuse_batch_statistics(model("group").build((1, 28, 28), 10, 0))
         with pytest.raises(DpflError, match='norm = "group"'):

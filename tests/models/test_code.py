@@ -35,7 +35,9 @@ def samples(shape: tuple[int, ...]) -> torch.Tensor:
     if shape == TOKENS:
         return torch.randint(0, 9, (2, *shape), generator=generator)
     x = torch.randn(2, *shape, generator=generator)
-    return torch.cat([x[:, :3], torch.tensor([[1.0, 3.0], [0.0, 2.0]])], dim=1) if shape == ROWS else x
+    return (
+        torch.cat([x[:, :3], torch.tensor([[1.0, 3.0], [0.0, 2.0]])], dim=1) if shape == ROWS else x
+    )
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -48,16 +48,22 @@ def test_categories_may_be_embedded() -> None:
     again = on_columns(models.mlp(hidden=5, embedding=4), FEATURES).build((4,), 2, seed=7)
     table = module.columns.embedding.weight
     assert table.shape == (5, 4)
-    expected = torch.stack([torch.cat([ROWS[0, :2], table[2], table[3]]), torch.cat([ROWS[1, :2], table[0], table[4]])])
+    expected = torch.stack(
+        [torch.cat([ROWS[0, :2], table[2], table[3]]), torch.cat([ROWS[1, :2], table[0], table[4]])]
+    )
     assert torch.equal(module.columns(ROWS), expected)
     assert torch.equal(module(ROWS), module.model(expected))
-    assert all(torch.equal(a, b) for a, b in zip(module.parameters(), again.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(module.parameters(), again.parameters(), strict=True)
+    )
     with pytest.raises(DpflError, match="categories of a table"):
         models.mlp(embedding=4).build((1, 4, 4), 2, seed=0)
 
 
 def test_a_table_of_numbers_alone_has_nothing_to_embed() -> None:
-    module = on_columns(models.mlp(hidden=5, embedding=4), FeatureLayout(4, ())).build((4,), 2, seed=7)
+    module = on_columns(models.mlp(hidden=5, embedding=4), FeatureLayout(4, ())).build(
+        (4,), 2, seed=7
+    )
     assert torch.equal(module.columns(ROWS), ROWS)
 
 

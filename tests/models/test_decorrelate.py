@@ -1,4 +1,6 @@
-"""The fixed mixing of channels: from noise alone, and what it does to the features of such noise."""
+"""The fixed mixing of channels: from noise alone, and what it does to the features of such
+noise.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,11 @@ def test_pink_images_have_a_spectrum_that_falls_like_one_over_f():
 
 def test_the_mixing_evens_out_the_covariance_by_its_power():
     mixing = torch.tensor([[2.0, 1.0], [0.0, 0.5]])
-    made = lambda images: torch.einsum("dc,nchw->ndhw", mixing, images.expand(-1, 2, -1, -1) + 0.0)  # noqa: E731
-    white = lambda images: made(torch.randn(len(images), 2, 4, 4, generator=torch.Generator().manual_seed(1)))  # noqa: E731
+
+    def white(images: torch.Tensor) -> torch.Tensor:
+        noise = torch.randn(len(images), 2, 4, 4, generator=torch.Generator().manual_seed(1))
+        return torch.einsum("dc,nchw->ndhw", mixing, noise)
+
     found = decorrelating(white, (1, 4, 4)).double()
     truth = mixing.double() @ mixing.T.double()
     after = found @ truth @ found.T
@@ -43,7 +48,10 @@ def test_the_mirrored_features_are_those_of_the_mirror_image_up_to_the_grid():
     transform = Scattering(shape=(32, 32))
     found, truth = transform.mirrored(transform(images)), transform(images.flip(-1))
     for order in (slice(1, 17), slice(17, 81)):
-        pairs = found.unflatten(1, (3, 81))[:, :, order].mean((-1, -2)), truth.unflatten(1, (3, 81))[:, :, order].mean((-1, -2))
+        pairs = (
+            found.unflatten(1, (3, 81))[:, :, order].mean((-1, -2)),
+            truth.unflatten(1, (3, 81))[:, :, order].mean((-1, -2)),
+        )
         assert (pairs[0] - pairs[1]).norm() < 0.05 * pairs[1].norm()
     assert torch.equal(transform.mirrored(found), transform(images))
 

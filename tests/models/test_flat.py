@@ -13,8 +13,15 @@ def small() -> nn.Module:
 def test_layout_puts_trainable_first_then_running_statistics() -> None:
     model = FlatModel(small())
     assert model.layout.names == (
-        "0.weight", "0.bias", "1.weight", "1.bias", "3.weight", "3.bias", "1.running_mean", "1.running_var",
-    )  # fmt: skip
+        "0.weight",
+        "0.bias",
+        "1.weight",
+        "1.bias",
+        "3.weight",
+        "3.bias",
+        "1.running_mean",
+        "1.running_var",
+    )
     assert model.layout.shapes[0] == (4, 1, 3, 3)
     assert model.layout.offsets[:4] == (0, 36, 40, 44)
     assert model.layout.trainable == 36 + 4 + 8 + 432 + 3
@@ -46,14 +53,19 @@ def test_an_optimizer_step_moves_the_vector() -> None:
 
 
 def test_load_and_read_round_trip() -> None:
-    model, other = FlatModel(cnn().build((1, 28, 28), 10, 0)), FlatModel(cnn().build((1, 28, 28), 10, 1))
+    model, other = (
+        FlatModel(cnn().build((1, 28, 28), 10, 0)),
+        FlatModel(cnn().build((1, 28, 28), 10, 1)),
+    )
     x = torch.randn(2, 1, 28, 28)
     other.load(model.read())
     assert torch.equal(model.module(x), other.module(x))
     assert model.read().data_ptr() != model.vector.data_ptr()
 
 
-@pytest.mark.parametrize("wrong", [torch.zeros(3), torch.zeros(8, dtype=torch.float64), torch.zeros(2, 4)])
+@pytest.mark.parametrize(
+    "wrong", [torch.zeros(3), torch.zeros(8, dtype=torch.float64), torch.zeros(2, 4)]
+)
 def test_load_refuses_another_shape_or_type(wrong: torch.Tensor) -> None:
     with pytest.raises(DpflError, match="vector of 8 numbers"):
         FlatModel(nn.Linear(3, 2)).load(wrong)

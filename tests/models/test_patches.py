@@ -1,4 +1,6 @@
-"""Patch features: their definition written out slowly, what they must and must not see, and the images that they come from."""
+"""Patch features: their definition written out slowly, what they must and must not see, and the
+images that they come from.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def images() -> Tensor:
 
 
 def slow_features(image: np.ndarray, kernels: np.ndarray) -> np.ndarray:
-    """Patch by patch: 6 pixels wide, every second one, means over a grid of 4 by 4 cells that may overlap."""
+    """Patch by patch: 6 pixels wide, every second one, means over a grid of 4 by 4 cells that may
+    overlap.
+    """
     rows, columns = ((side - 6) // 2 + 1 for side in image.shape[1:])
     alike = np.zeros((len(kernels), rows, columns))
     for row in range(rows):
@@ -32,8 +36,13 @@ def slow_features(image: np.ndarray, kernels: np.ndarray) -> np.ndarray:
             patch = image[:, 2 * row : 2 * row + 6, 2 * column : 2 * column + 6]
             patch = (patch - patch.mean()) / np.sqrt(patch.var() + 0.05 * image.var())
             alike[:, row, column] = np.maximum((kernels * patch).sum((1, 2, 3)) - 0.5, 0)
-    cells = [[slice(cell * n // 4, -(-(cell + 1) * n // 4)) for cell in range(4)] for n in (rows, columns)]
-    found = np.array([[[one[down, across].mean() for across in cells[1]] for down in cells[0]] for one in alike])
+    cells = [
+        [slice(cell * n // 4, -(-(cell + 1) * n // 4)) for cell in range(4)]
+        for n in (rows, columns)
+    ]
+    found = np.array(
+        [[[one[down, across].mean() for across in cells[1]] for down in cells[0]] for one in alike]
+    )
     found = np.sqrt(found + 0.01)
     return (found - found.mean()) / found.std()
 
@@ -50,7 +59,9 @@ def test_it_is_the_definition_written_out(images):
 def test_filters_have_mean_zero_and_see_whitened_patches_at_one_length():
     kernels = patch_filters(3, FILTERS).flatten(1)
     assert float(kernels.mean(1).abs().max()) < 1e-6
-    patches = functional.unfold(leaf_images((3, 32, 32), 100), 6, stride=5).transpose(1, 2).flatten(0, 1)
+    patches = (
+        functional.unfold(leaf_images((3, 32, 32), 100), 6, stride=5).transpose(1, 2).flatten(0, 1)
+    )
     patches = patches - patches.mean(1, keepdim=True)
     patches = patches * (patches.square().mean(1, keepdim=True) + 0.05).rsqrt()
     assert float((patches @ kernels.T).square().mean().sqrt()) == pytest.approx(1.0, abs=0.25)

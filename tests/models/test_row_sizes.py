@@ -11,7 +11,15 @@ from dpfl.models import FlatModel
 from dpfl.models.catalog import feature_map, scattering_linear
 from dpfl.models.features.patches import patch_features
 from dpfl.models.features.scattering import scattering_features
-from dpfl.models.row_sizes import GRAINS, InvariantSizes, RowFunction, UnpaddedSizes, checksum, pad, padded_chunks
+from dpfl.models.row_sizes import (
+    GRAINS,
+    InvariantSizes,
+    RowFunction,
+    UnpaddedSizes,
+    checksum,
+    pad,
+    padded_chunks,
+)
 
 
 def test_the_smallest_size_that_passes_and_its_multiples() -> None:
@@ -22,7 +30,14 @@ def test_the_smallest_size_that_passes_and_its_multiples() -> None:
         return None if rows in (32, 192) else b"same" if rows % 64 == 0 else b"other"
 
     sizes = InvariantSizes(256, reference)
-    assert [sizes.rows_for(units) for units in (1, 64, 65, 128, 129, 1000)] == [64, 64, 128, 128, 256, 256]
+    assert [sizes.rows_for(units) for units in (1, 64, 65, 128, 129, 1000)] == [
+        64,
+        64,
+        128,
+        128,
+        256,
+        256,
+    ]
     assert asked[0] == 32
     assert sizes.path.startswith("exact: padded")
 
@@ -35,12 +50,16 @@ def test_where_nothing_passes_each_unit_is_alone() -> None:
 
 
 def test_chunks_leave_nothing_over_for_scalar_functions() -> None:
-    """Fault: with 16 rows of one number torch computed a sigmoid by another function, which few inputs show."""
+    """Fault: with 16 rows of one number torch computed a sigmoid by another function, which few
+    inputs show.
+    """
     assert all(grain % 32 == 0 for grain in GRAINS)
 
 
 def test_where_the_test_fails_later_units_are_alone_from_then_on() -> None:
-    """Fault: the sizes of before were kept, and a size that failed was equal to one that failed as well."""
+    """Fault: the sizes of before were kept, and a size that failed was equal to one that failed as
+    well.
+    """
     passes = [True]
     sizes = InvariantSizes(128, lambda *_: b"same" if passes[0] else None)
     assert sizes.rows_for(40) == 64
@@ -60,7 +79,9 @@ def test_padding_is_zeros_in_memory_of_its_own() -> None:
     padded = pad(values[1:], 6)
     assert padded.shape == (6, 3)
     assert not padded[4:].any()
-    chunks = list(padded_chunks(InvariantSizes(32, lambda *_: b"same"), torch.arange(40.0), torch.arange(40)))
+    chunks = list(
+        padded_chunks(InvariantSizes(32, lambda *_: b"same"), torch.arange(40.0), torch.arange(40))
+    )
     assert [count for _, count in chunks] == [32, 8]
     assert all(len(x) == len(y) == 32 for (x, y), _ in chunks)
 
@@ -80,7 +101,10 @@ def test_a_function_that_mixes_rows_is_applied_one_by_one() -> None:
     assert torch.equal(function(rows)[3:4], function(rows[3:4]))
 
 
-@pytest.mark.parametrize("features", [lambda: scattering_features((1, 28, 28)), lambda: patch_features((1, 28, 28), False, 8)])
+@pytest.mark.parametrize(
+    "features",
+    [lambda: scattering_features((1, 28, 28)), lambda: patch_features((1, 28, 28), False, 8)],
+)
 def test_features_of_an_image_are_the_same_in_every_batch(features) -> None:
     of, images = features(), torch.rand(37, 1, 28, 28, generator=torch.Generator().manual_seed(0))
     whole = of(images)
@@ -101,7 +125,13 @@ def test_the_self_test_finds_what_depends_on_one_place() -> None:
 
     for module, invariant in ((Placed(9, 40), False), (nn.Linear(9, 40), True)):
         model = FlatModel(module)
-        test = SelfTest(model, lambda x, y, rows, model=model: [model.module(x)], "scores", torch.zeros(1, 9), torch.zeros(1))
+        test = SelfTest(
+            model,
+            lambda x, y, rows, model=model: [model.module(x)],
+            "scores",
+            torch.zeros(1, 9),
+            torch.zeros(1),
+        )
         passed = [test.reference(rows, 1) is not None for rows in (32, 64, 96)]
         assert any(passed) == invariant
 

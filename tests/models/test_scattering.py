@@ -1,4 +1,6 @@
-"""The scattering transform: its definition written out slowly, and what it must and must not see."""
+"""The scattering transform: its definition written out slowly, and what it must and must not
+see.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ def image_of(seed: int) -> Tensor:
     return torch.from_numpy(np.random.default_rng(seed).normal(size=(1, 1, SIDE, SIDE))).float()
 
 
-# The definition, point by point, in numpy: filters as sums over copies of the torus, convolutions as sums over pixels.
+# The definition, point by point, in numpy: filters as sums over copies of the torus, convolutions
+# as sums over pixels.
 
 
 def slow_wave(width: float, slant: float, angle: float, frequency: float) -> np.ndarray:
@@ -42,8 +45,13 @@ def slow_wave(width: float, slant: float, angle: float, frequency: float) -> np.
             for down in (-2, -1, 0, 1):
                 for across in (-2, -1, 0, 1):
                     y, x = row + down * TORUS, column + across * TORUS
-                    u, v = x * math.cos(angle) + y * math.sin(angle), y * math.cos(angle) - x * math.sin(angle)
-                    out[row, column] += np.exp(-(u**2 + (slant * v) ** 2) / (2 * width**2) + 1j * frequency * u)
+                    u, v = (
+                        x * math.cos(angle) + y * math.sin(angle),
+                        y * math.cos(angle) - x * math.sin(angle),
+                    )
+                    out[row, column] += np.exp(
+                        -(u**2 + (slant * v) ** 2) / (2 * width**2) + 1j * frequency * u
+                    )
     return out * slant / (2 * math.pi * width**2)
 
 
@@ -63,8 +71,12 @@ def slow_convolution(image: np.ndarray, filter: np.ndarray) -> np.ndarray:
     return out
 
 
-def slow_scattering(image: np.ndarray, paths: list[Path], scale: float, coarser: bool) -> list[np.ndarray]:
-    """With moduli on the grid of their scale, as they are computed, or all on the grid of the image, as they are defined."""
+def slow_scattering(
+    image: np.ndarray, paths: list[Path], scale: float, coarser: bool
+) -> list[np.ndarray]:
+    """With moduli on the grid of their scale, as they are computed, or all on the grid of the
+    image, as they are defined.
+    """
     padded = np.pad(image, PAD, mode="reflect")
     low, found = slow_wave(0.8 * 2 ** (J - 1), 1.0, 0.0, 0.0), []
     for path in paths:
@@ -80,7 +92,9 @@ def slow_scattering(image: np.ndarray, paths: list[Path], scale: float, coarser:
 
 def slow_scale() -> float:
     """The largest scale of the wavelets that adds no energy at any frequency."""
-    spectra = [np.abs(np.fft.fft2(slow_morlet(j, turn))) ** 2 for j in range(J) for turn in range(L)]
+    spectra = [
+        np.abs(np.fft.fft2(slow_morlet(j, turn))) ** 2 for j in range(J) for turn in range(L)
+    ]
     used = sum((one + np.roll(one[::-1, ::-1], (1, 1), (0, 1))) / 2 for one in spectra)
     room = 1 - np.abs(np.fft.fft2(slow_wave(0.8 * 2 ** (J - 1), 1.0, 0.0, 0.0))) ** 2
     return math.sqrt((room / used)[used > 1e-9].min())
@@ -98,12 +112,17 @@ def test_it_is_the_definition_written_out(scattering, images, coarser, within):
     scale = slow_scale()
     for image in (images[0], image_of(0)[0]):
         fast = scattering(image[None])[0].numpy()
-        for path, wanted in zip(paths, slow_scattering(image[0].double().numpy(), paths, scale, coarser), strict=True):
-            assert np.abs(fast[channel_of(path)] - wanted).max() < within * np.abs(wanted).max(), path
+        for path, wanted in zip(
+            paths, slow_scattering(image[0].double().numpy(), paths, scale, coarser), strict=True
+        ):
+            assert np.abs(fast[channel_of(path)] - wanted).max() < within * np.abs(wanted).max(), (
+                path
+            )
 
 
 @pytest.mark.parametrize(
-    ("shape", "channels", "sides"), [((1, 28, 28), 81, (7, 7)), ((3, 32, 32), 243, (8, 8)), ((1, 24, 32), 81, (6, 8))]
+    ("shape", "channels", "sides"),
+    [((1, 28, 28), 81, (7, 7)), ((3, 32, 32), 243, (8, 8)), ((1, 24, 32), 81, (6, 8))],
 )
 def test_shapes_and_channels(shape, channels, sides):
     found = Scattering(shape=shape[1:])(torch.rand(2, *shape))
@@ -154,18 +173,29 @@ def test_filters_add_no_energy_at_any_frequency(scattering):
 
 def test_two_images_never_come_further_apart(scattering, images):
     """Sixteen pixels become one, hence the factor; a little is left to the coarser grids."""
-    pairs = [(images[:10], images[10:]), (image_of(1), image_of(2)), (images[:1], images[:1] + 0.1 * image_of(3))]
+    pairs = [
+        (images[:10], images[10:]),
+        (image_of(1), image_of(2)),
+        (images[:1], images[:1] + 0.1 * image_of(3)),
+    ]
     for one, other in pairs:
         apart = 16 * (scattering(one) - scattering(other)).square().sum((1, 2, 3))
-        padded = torch.nn.functional.pad(one - other, (PAD,) * 4, mode="reflect").square().sum((1, 2, 3))
+        padded = (
+            torch.nn.functional.pad(one - other, (PAD,) * 4, mode="reflect").square().sum((1, 2, 3))
+        )
         assert bool((apart <= 1.02 * padded).all())
 
 
 def test_a_shift_by_a_pixel_changes_little(scattering, images):
     shifted = images.roll(1, 3)
-    before, after = normalised(scattering(images)).flatten(1), normalised(scattering(shifted)).flatten(1)
+    before, after = (
+        normalised(scattering(images)).flatten(1),
+        normalised(scattering(shifted)).flatten(1),
+    )
     moved = (before - after).norm(dim=1) / before.norm(dim=1)
-    pixels = (images - shifted).flatten(1).norm(dim=1) / (images - images.mean()).flatten(1).norm(dim=1)
+    pixels = (images - shifted).flatten(1).norm(dim=1) / (images - images.mean()).flatten(1).norm(
+        dim=1
+    )
     assert bool((moved < pixels).all())
     assert float(moved.median()) < 0.5 * float(pixels.median())
 
@@ -179,7 +209,10 @@ def test_a_quarter_turn_permutes_the_angles(scattering):
     for j in range(J):
         first = before[1 + L * j : 1 + L * (j + 1)].rot90(1, (1, 2))
         torch.testing.assert_close(
-            after[1 + L * j : 1 + L * (j + 1)][order][:, 1:], first.roll(1, 1)[:, 1:], atol=1e-4, rtol=1e-3
+            after[1 + L * j : 1 + L * (j + 1)][order][:, 1:],
+            first.roll(1, 1)[:, 1:],
+            atol=1e-4,
+            rtol=1e-3,
         )
 
 

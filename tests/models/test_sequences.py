@@ -1,4 +1,6 @@
-"""Models of sequences: what they see, and clipped sums by the quick kernels against gradients made sequence by sequence."""
+"""Models of sequences: what they see, and clipped sums by the quick kernels against gradients made
+sequence by sequence.
+"""
 
 import pytest
 import torch
@@ -18,7 +20,10 @@ from tests.gradients.test_tasks import one_by_one
 
 COUNT, PLACES, VOCABULARY = 7, 6, 9
 SMALL = [models.gru(width=8), models.transformer(width=8, layers=2, heads=2)]
-LABELLED = [models.gru(width=8, vocabulary=VOCABULARY), models.transformer(width=8, layers=1, heads=2, vocabulary=VOCABULARY)]
+LABELLED = [
+    models.gru(width=8, vocabulary=VOCABULARY),
+    models.transformer(width=8, layers=1, heads=2, vocabulary=VOCABULARY),
+]
 
 
 def drawn() -> tuple[Tensor, Tensor]:
@@ -28,7 +33,9 @@ def drawn() -> tuple[Tensor, Tensor]:
     return x, y
 
 
-@pytest.mark.parametrize(("model", "parameters"), [(models.gru(), 35_280), (models.transformer(), 77_392)])
+@pytest.mark.parametrize(
+    ("model", "parameters"), [(models.gru(), 35_280), (models.transformer(), 77_392)]
+)
 def test_the_documented_sizes(model, parameters):
     module = model.build((64,), 80, seed=0)
     assert sum(p.numel() for p in module.parameters()) == parameters
@@ -77,7 +84,10 @@ def test_a_transformer_is_exact_by_torch_func_too():
 def test_embedded_categories_are_exact_by_the_quick_kernels():
     task, features = tasks.Binary(), FeatureLayout(2, (3, 4))
     module = on_columns(models.mlp(hidden=5, embedding=3), features).build((4,), 1, seed=0)
-    numbers, codes = torch.randn(COUNT, 2), torch.stack([torch.arange(COUNT) % 3, torch.arange(COUNT) % 4], dim=1)
+    numbers, codes = (
+        torch.randn(COUNT, 2),
+        torch.stack([torch.arange(COUNT) % 3, torch.arange(COUNT) % 4], dim=1),
+    )
     x, y = torch.cat([numbers, codes.float()], dim=1), (torch.arange(COUNT) % 2).float()
     computed = ClippedGradients(FlatModel(module, task))
     compare(computed, x, y, one_by_one(module, task, x, y))
@@ -99,8 +109,12 @@ def test_sequences_train_privately(train, model):
     starts = torch.randint(0, VOCABULARY, (240, 1), generator=generator)
     text = (starts + torch.arange(PLACES + 1)) % VOCABULARY  # the next token is this one and 1
     x, y = text[:, :-1], text[:, 1:]
-    source = dpfl.data.tensors(x[:200], y[:200], x[200:], y[200:], classes=VOCABULARY, task="tokens")
+    source = dpfl.data.tensors(
+        x[:200], y[:200], x[200:], y[200:], classes=VOCABULARY, task="tokens"
+    )
     federation = source.split(clients=2, how=dpfl.data.IID())
-    system = dpfl.algorithms.fedavg_dp(tau=5, sampling_rate=0.5, clip=1.0, noise_multiplier=0.7, rate=2.0)
+    system = dpfl.algorithms.fedavg_dp(
+        tau=5, sampling_rate=0.5, clip=1.0, noise_multiplier=0.7, rate=2.0
+    )
     result = train(federation, system, model=model, epsilon=200.0, rounds=8)
     assert result.metrics["perplexity"] < 4

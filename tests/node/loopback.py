@@ -1,4 +1,6 @@
-"""Nodes without a network: real services with folders, keys, ledgers and data of their own, and an owner of runs who asks."""
+"""Nodes without a network: real services with folders, keys, ledgers and data of their own, and an
+owner of runs who asks.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +33,24 @@ RELEASE = Release(Poisson(0.2), Flat(1.0), SecureGaussian(1.0))
 EVENT = RELEASE.event(SAMPLES)
 TASK = ClientTask(0, 1, STEPS, LocalTraining(SGD(0.1)), Release(), RELEASE, ROUNDS * STEPS)
 PROPOSAL = Proposal(
-    client=1, system="custom", variant="sound", unit="sample", neighbours="add/remove one", model=MODEL.name,
-    options=MODEL.options, learning=MultiClass(10), shape=(1, 28, 28), schema="", epsilon=20.0, delta=1e-5, rounds=ROUNDS,
-    accountant="rdp", noise="secure", federation=("a", "b"), events=((EVENT, ROUNDS * STEPS),),
-)  # fmt: skip
+    client=1,
+    system="custom",
+    variant="sound",
+    unit="sample",
+    neighbours="add/remove one",
+    model=MODEL.name,
+    options=MODEL.options,
+    learning=MultiClass(10),
+    shape=(1, 28, 28),
+    schema="",
+    epsilon=20.0,
+    delta=1e-5,
+    rounds=ROUNDS,
+    accountant="rdp",
+    noise="secure",
+    federation=("a", "b"),
+    events=((EVENT, ROUNDS * STEPS),),
+)
 POLICY: dict[str, Any] = {
     "name": "b",
     "data": {"name": "own.npz", "classes": 10},
@@ -42,11 +58,16 @@ POLICY: dict[str, Any] = {
     "limits": {"epsilon": 30.0, "delta": 1e-5, "accountant": "rdp"},
     "allow": {
         "systems": ["custom"],
-        "models": ["mlp", "linear", "transformer"], "least_noise_multiplier": 0.8, "largest_clip": 2.0, "most_steps": 4,
-        "most_rounds": 10, "largest_sampling_rate": 0.5, "most_bytes": 1 << 21,
+        "models": ["mlp", "linear", "transformer"],
+        "least_noise_multiplier": 0.8,
+        "largest_clip": 2.0,
+        "most_steps": 4,
+        "most_rounds": 10,
+        "largest_sampling_rate": 0.5,
+        "most_bytes": 1 << 21,
     },
     "tell": {"size": "exact"},
-}  # fmt: skip
+}
 
 
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -83,8 +104,17 @@ def vector(seed: int = 0) -> np.ndarray:
     return (0.05 * np.random.default_rng(seed).standard_normal(SIZE)).astype(np.float32)
 
 
-def ask(kind: str, to: str = "b", run: str = RUN, key: Ed25519PrivateKey = OWNER, arrays: Any = None, **words: Any) -> bytes:
-    return messages.write({"kind": kind, "run": run, "to": to, "order": kind, **words}, arrays or {}, key)
+def ask(
+    kind: str,
+    to: str = "b",
+    run: str = RUN,
+    key: Ed25519PrivateKey = OWNER,
+    arrays: Any = None,
+    **words: Any,
+) -> bytes:
+    return messages.write(
+        {"kind": kind, "run": run, "to": to, "order": kind, **words}, arrays or {}, key
+    )
 
 
 def join(proposal: Proposal = PROPOSAL, **words: Any) -> bytes:
@@ -94,7 +124,13 @@ def join(proposal: Proposal = PROPOSAL, **words: Any) -> bytes:
 def work(task: ClientTask = TASK, model: np.ndarray | None = None, **words: Any) -> bytes:
     arrays = {"model": vector() if model is None else model}
     return ask(
-        "work", **{"order": task_messages.order_of(task), "task": task_messages.task_to_words(task), "arrays": arrays, **words}
+        "work",
+        **{
+            "order": task_messages.order_of(task),
+            "task": task_messages.task_to_words(task),
+            "arrays": arrays,
+            **words,
+        },
     )
 
 
@@ -114,7 +150,11 @@ class Asked:
         return cls(policy.parent, Service.open(policy))
 
     def __call__(self, letter: bytes) -> messages.SignedMessage:
-        answer = messages.read(self.service.answer(letter), load_private(self.folder / "node.pem").public_key(), 1 << 24)
+        answer = messages.read(
+            self.service.answer(letter),
+            load_private(self.folder / "node.pem").public_key(),
+            1 << 24,
+        )
         assert answer.head["answers"] == messages.digest(letter)
         assert answer.head["from"] == self.service.charter.name
         return answer

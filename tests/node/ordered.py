@@ -19,7 +19,9 @@ from dpfl.server.state import FederationFacts, RunState
 BUDGET = dpfl.Budget(rounds=4)
 
 
-def tasks_of(algorithm: Algorithm, federation: Federation, model: Buildable, secure: bool = False) -> list[ClientTask]:
+def tasks_of(
+    algorithm: Algorithm, federation: Federation, model: Buildable, secure: bool = False
+) -> list[ClientTask]:
     """By clients that answer surveys with ones; nothing is trained."""
     given: list[ClientTask] = []
     flat = FlatModel(model.build(federation.shape, federation.task.outputs, 0), federation.task)
@@ -34,9 +36,17 @@ def tasks_of(algorithm: Algorithm, federation: Federation, model: Buildable, sec
 
     public = range(len(sizes), len(sizes) + len(federation.public))
     accounts = {"none": 0, "round": 1}.get(algorithm.scale, len(sizes))
-    state = RunState(flat.read(), torch.zeros(layout.size), algorithm.samples, algorithm.clients, [10_000] * accounts)
+    state = RunState(
+        flat.read(),
+        torch.zeros(layout.size),
+        algorithm.samples,
+        algorithm.clients,
+        [10_000] * accounts,
+    )
     federated = FederationFacts("run", sizes, layout, public, None, None)
-    coordinator = Coordinator(algorithm, BUDGET, federated, state, Keyed(0), answers, lambda vector: 0.0)
+    coordinator = Coordinator(
+        algorithm, BUDGET, federated, state, Keyed(0), answers, lambda vector: 0.0
+    )
     for _ in range(2):
         order = coordinator.next_order()
         assert order is not None
@@ -46,5 +56,11 @@ def tasks_of(algorithm: Algorithm, federation: Federation, model: Buildable, sec
 
 
 def _reply(task: ClientTask, federation: Federation) -> ClientReply:
-    length = federation.classes if type(task.query).__name__ == "Survey" else torch.Size(federation.shape).numel()
-    return ClientReply(task.client, torch.ones(1), raw={"answer": torch.full((length,), 0.1).numpy()})
+    length = (
+        federation.classes
+        if type(task.query).__name__ == "Survey"
+        else torch.Size(federation.shape).numel()
+    )
+    return ClientReply(
+        task.client, torch.ones(1), raw={"answer": torch.full((length,), 0.1).numpy()}
+    )

@@ -1,4 +1,6 @@
-"""Four nodes that sum together, without a network, and a server that says to each of them whatever it likes."""
+"""Four nodes that sum together, without a network, and a server that says to each of them whatever
+it likes.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,19 @@ from dpfl.protocol.messages import SignedMessage
 from dpfl.protocol.proposal import Proposal
 from dpfl.secagg import MaskedInput, SumGroup, SumId, SurvivorList, session
 from dpfl.secagg.shares import envelope_bytes
-from tests.node.loopback import OWNER, PROPOSAL, ROUNDS, RUN, SAMPLES, TASK, Asked, ask, new_node, vector, write_policy
+from tests.node.loopback import (
+    OWNER,
+    PROPOSAL,
+    ROUNDS,
+    RUN,
+    SAMPLES,
+    TASK,
+    Asked,
+    ask,
+    new_node,
+    vector,
+    write_policy,
+)
 
 NAMES = ("a", "b", "c", "d")
 SHARED = NoiseShares(3, 1)
@@ -28,12 +42,16 @@ EVENT = RELEASE.event(SAMPLES)
 
 
 def task(name: str, round: int = 0, **changes: Any) -> ClientTask:
-    given = replace(TASK, steps=1, samples=RELEASE, secure_sum=SecureSumTerms(1.0, 60.0, len(NAMES)))
+    given = replace(
+        TASK, steps=1, samples=RELEASE, secure_sum=SecureSumTerms(1.0, 60.0, len(NAMES))
+    )
     return replace(given, round=round, client=NAMES.index(name), **changes)
 
 
 class Together:
-    """Every letter is one that the owner of the run signed; answers are read and nothing else is done with them."""
+    """Every letter is one that the owner of the run signed; answers are read and nothing else is
+    done with them.
+    """
 
     def __init__(self, folder: Path, **changes: Any) -> None:
         self.folder = folder
@@ -49,12 +67,16 @@ class Together:
         """Started (again)."""
         if name in self.nodes:
             self.nodes[name].service.close()
-        policy = write_policy(self.folder / name, **{"secure": {"members": self.keys}, "name": name, **changes})
+        policy = write_policy(
+            self.folder / name, **{"secure": {"members": self.keys}, "name": name, **changes}
+        )
         self.nodes[name] = Asked(self.folder / name, Service.open(policy))
         return self.nodes[name]
 
     def proposal(self, name: str, **changes: Any) -> Proposal:
-        given = replace(PROPOSAL, federation=NAMES, noise="shared", sums=SHARED, keys=tuple(self.keys.values()))
+        given = replace(
+            PROPOSAL, federation=NAMES, noise="shared", sums=SHARED, keys=tuple(self.keys.values())
+        )
         return replace(given, client=NAMES.index(name), **{"events": ((EVENT, ROUNDS),), **changes})
 
     def join(self, name: str, run: str = RUN, **changes: Any) -> bytes:
@@ -74,37 +96,87 @@ class Together:
             self._set_ups.append(order)
         return ask("card", to=to, run=run, order=order, number=self._set_ups.index(order))
 
-    def cards(self, names: tuple[str, ...] = NAMES, run: str = RUN, order: str = "set-up") -> list[dict[str, str]]:
+    def cards(
+        self, names: tuple[str, ...] = NAMES, run: str = RUN, order: str = "set-up"
+    ) -> list[dict[str, str]]:
         return [self.nodes[name](self.card(name, order, run)).head["card"] for name in names]
 
-    def set_up(self, names: tuple[str, ...] = NAMES, run: str = RUN, order: str = "set-up", **changes: Any) -> str:
+    def set_up(
+        self, names: tuple[str, ...] = NAMES, run: str = RUN, order: str = "set-up", **changes: Any
+    ) -> str:
         cards = self.cards(names, run, order)
-        found = session(self.group(run, **changes).among(names), [secure_sum_messages.card_from_words(card) for card in cards])
+        found = session(
+            self.group(run, **changes).among(names),
+            [secure_sum_messages.card_from_words(card) for card in cards],
+        )
         for name in names:
-            assert self.nodes[name](ask("meet", to=name, run=run, order=order, cards=cards)).head["session"] == found
+            assert (
+                self.nodes[name](ask("meet", to=name, run=run, order=order, cards=cards)).head[
+                    "session"
+                ]
+                == found
+            )
         return found
 
-    def work(self, session: str, asked: ClientTask, model: np.ndarray | None = None, run: str = RUN) -> bytes:
-        words, arrays = task_messages.task_to_words(asked), {"model": vector() if model is None else model}
+    def work(
+        self, session: str, asked: ClientTask, model: np.ndarray | None = None, run: str = RUN
+    ) -> bytes:
+        words, arrays = (
+            task_messages.task_to_words(asked),
+            {"model": vector() if model is None else model},
+        )
         name = NAMES[asked.client]
-        return ask("work", to=name, run=run, order=task_messages.order_of(asked, session), task=words, arrays=arrays)
+        return ask(
+            "work",
+            to=name,
+            run=run,
+            order=task_messages.order_of(asked, session),
+            task=words,
+            arrays=arrays,
+        )
 
-    def masked(self, session: str, name: str, round: int = 0, members: tuple[str, ...] = NAMES, **changes: Any) -> MaskedInput:
+    def masked(
+        self,
+        session: str,
+        name: str,
+        round: int = 0,
+        members: tuple[str, ...] = NAMES,
+        **changes: Any,
+    ) -> MaskedInput:
         asked = task(name, round, **changes)
         answer = self.nodes[name](self.work(session, asked))
         assert answer.head["kind"] == "masked", answer.head
         return secure_sum_messages.masked_from(answer.arrays, at(session, asked), name, members)
 
-    def survivors(self, session: str, to: str, names: tuple[str, ...], sent: dict[str, MaskedInput], round: int = 0) -> bytes:
+    def survivors(
+        self,
+        session: str,
+        to: str,
+        names: tuple[str, ...],
+        sent: dict[str, MaskedInput],
+        round: int = 0,
+    ) -> bytes:
         """The list that this node is shown, with what the others sent for it."""
         blank = bytes(envelope_bytes(len(NAMES)))
-        envelopes = {name: sent[name].envelopes[to] if name in sent else blank for name in names if name != to}
+        envelopes = {
+            name: sent[name].envelopes[to] if name in sent else blank
+            for name in names
+            if name != to
+        }
         shown = SurvivorList(at(session, task(to, round)), names, envelopes)
         words, arrays = secure_sum_messages.shown_to(shown, len(NAMES))
-        return ask("survivors", to=to, order=task_messages.order_of(task(to, round), session), arrays=arrays, **words)
+        return ask(
+            "survivors",
+            to=to,
+            order=task_messages.order_of(task(to, round), session),
+            arrays=arrays,
+            **words,
+        )
 
     def votes(self, session: str, to: str, signatures: dict[str, str], round: int = 0) -> bytes:
-        return ask("votes", to=to, order=task_messages.order_of(task(to, round), session), votes=signatures)
+        return ask(
+            "votes", to=to, order=task_messages.order_of(task(to, round), session), votes=signatures
+        )
 
     def spent(self, name: str) -> dict[Any, int]:
         with closing(Ledger.read(self.folder / name / "ledger" / f"{name}.sqlite")) as ledger:

@@ -1,4 +1,6 @@
-"""What a server may send as a model, and how much memory its features may take: bounded by the policy, before any debit."""
+"""What a server may send as a model, and how much memory its features may take: bounded by the
+policy, before any debit.
+"""
 
 from __future__ import annotations
 
@@ -112,9 +114,13 @@ def test_a_weight_at_the_bound_is_worked_for(node: Asked, kind: str) -> None:
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_a_model_that_is_not_finite_is_refused(node: Asked, monkeypatch: pytest.MonkeyPatch, value: float) -> None:
+def test_a_model_that_is_not_finite_is_refused(
+    node: Asked, monkeypatch: pytest.MonkeyPatch, value: float
+) -> None:
     with monkeypatch.context() as lying:
-        lying.setattr(np, "isfinite", lambda array: np.ones_like(array, bool))  # the server's own check
+        lying.setattr(
+            np, "isfinite", lambda array: np.ones_like(array, bool)
+        )  # the server's own check
         letter = work(TASK, with_entry(3, value))
     before = node.rows()
     assert node.refused(letter) == "not-finite"
@@ -136,7 +142,9 @@ def corrected(value: float, rate: float = 0.1) -> bytes:
 
 
 def test_a_correction_cannot_carry_the_model_beyond_the_bound(opened: Open) -> None:
-    """It is added to every gradient: what it may be is bounded, and so is how far all steps take the model along it."""
+    """It is added to every gradient: what it may be is bounded, and so is how far all steps take
+    the model along it.
+    """
     node = opened()
     node(join())
     assert node.refused(corrected(1.01 * LARGEST)) == "weights-too-large"
@@ -147,7 +155,9 @@ def test_a_correction_cannot_carry_the_model_beyond_the_bound(opened: Open) -> N
 
 
 def test_momentum_does_not_carry_the_model_further_along_a_correction(opened: Open) -> None:
-    """Fault: the bound counted every step once, and the share of the last step that is kept could be any number."""
+    """Fault: the bound counted every step once, and the share of the last step that is kept could
+    be any number.
+    """
     node = opened()
     node(join())
 
@@ -170,17 +180,24 @@ def test_momentum_does_not_carry_the_model_further_along_a_correction(opened: Op
 def test_members_of_a_secure_sum_refuse_it_too(begun: tuple[Together, str]) -> None:
     together, session = begun
     for name, node in together.nodes.items():
-        assert node.refused(together.work(session, summed(name), with_entry(0, 1e9))) == "weights-too-large"
+        assert (
+            node.refused(together.work(session, summed(name), with_entry(0, 1e9)))
+            == "weights-too-large"
+        )
         assert together.spent(name) == {}
     assert together.masked(session, "a").numbers.any(), "nothing was masked for this round yet"
 
 
-def test_a_client_s_sum_is_weighted_in_float64(begun: tuple[Together, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault: with numpy 1 a float32 sum times a weight was rounded to float32 again, by 2^-24 of its length: two sums that one
-    sample moves apart by C could be rounded farther apart."""
+def test_a_client_s_sum_is_weighted_in_float64(
+    begun: tuple[Together, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault: with numpy 1 a float32 sum times a weight was rounded to float32 again, by 2^-24 of
+    its length: two sums that one sample moves apart by C could be rounded farther apart."""
     (together, session), given = begun, []
     monkeypatch.setattr(
-        IntegerSum, "numbers", lambda self, vector, rng: given.append(vector) or np.zeros(len(vector), self.kind)
+        IntegerSum,
+        "numbers",
+        lambda self, vector, rng: given.append(vector) or np.zeros(len(vector), self.kind),
     )
     scale = 0.3
     task = summed("a", secure_sum=SecureSumTerms(scale, 60.0, len(together.nodes)))
@@ -191,12 +208,24 @@ def test_a_client_s_sum_is_weighted_in_float64(begun: tuple[Together, str], monk
 
 
 def test_a_scale_that_blows_samples_up_is_refused(opened: Open, tmp_path: Path) -> None:
-    """A number of a table is divided by the root of a variance that comes with the model; an honest one is at least 1e-5."""
-    table = {"label": "y", "task": "binary", "columns": {"age": {"low": 0, "high": 99, "scale": "paid"}}}
+    """A number of a table is divided by the root of a variance that comes with the model; an honest
+    one is at least 1e-5.
+    """
+    table = {
+        "label": "y",
+        "task": "binary",
+        "columns": {"age": {"low": 0, "high": 99, "scale": "paid"}},
+    }
     (new_node(tmp_path / "b").parent / "own.csv").write_text("age,y\n" + "40,1\n30,0\n" * 30)
     node = opened(data={"name": "own.csv", "classes": None, **table}, allow={"models": ["linear"]})
     held = node.service.held
-    words = {"model": "linear", "options": (), "learning": held.task, "shape": held.shape, "schema": schema_digest(held)}
+    words = {
+        "model": "linear",
+        "options": (),
+        "learning": held.task,
+        "shape": held.shape,
+        "schema": schema_digest(held),
+    }
     assert node(join(replace(PROPOSAL, **words))).head["kind"] == "joined"
     honest = np.array([0.1, 0.0, -1.0, LEAST], np.float32)  # weight, bias, mean, variance
     for variance in (0.0, -1.0, 1e-38, 0.9 * LEAST):
@@ -209,10 +238,17 @@ def test_a_scale_that_blows_samples_up_is_refused(opened: Open, tmp_path: Path) 
 
 @pytest.mark.parametrize("model", ["linear", "mlp", "scattering-linear"])
 def test_no_honest_run_comes_near_the_bound(model: str, tmp_path: Path) -> None:
-    """The noisiest runs have the largest weights: 40 rounds at an epsilon of a tenth stay below a hundredth of it."""
+    """The noisiest runs have the largest weights: 40 rounds at an epsilon of a tenth stay below a
+    hundredth of it.
+    """
     federation = dpfl.data.load("mnist-sample").split(4)
-    result = dpfl.train(model, federation, "auto", dpfl.Budget(epsilon=0.2, delta=1e-5, rounds=10), seed=1)
-    assert max(float(entry.abs().max()) for entry in result.module.state_dict().values()) < LARGEST / 100
+    result = dpfl.train(
+        model, federation, "auto", dpfl.Budget(epsilon=0.2, delta=1e-5, rounds=10), seed=1
+    )
+    assert (
+        max(float(entry.abs().max()) for entry in result.module.state_dict().values())
+        < LARGEST / 100
+    )
 
 
 # Memory
@@ -231,10 +267,14 @@ def test_features_that_take_more_memory_than_the_policy_allows_are_refused_by_th
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needed = 4 * FEATURES * 1000
-    assert scattered(opened, "enough", needed, {"constant": 1000})(join(SCATTERED)).head["kind"] == "joined"
+    assert (
+        scattered(opened, "enough", needed, {"constant": 1000})(join(SCATTERED)).head["kind"]
+        == "joined"
+    )
     node = scattered(opened, "little", needed - 1, {"constant": 1000})
     monkeypatch.setattr(
-        "dpfl.node.build_runner.features_of", lambda *_: pytest.fail("features were computed for a run that is refused")
+        "dpfl.node.build_runner.features_of",
+        lambda *_: pytest.fail("features were computed for a run that is refused"),
     )
     assert node.refused(join(SCATTERED)) == "too-much-memory"
     assert node.refused(work()) == "not-joined"
@@ -267,8 +307,20 @@ def test_the_default_allows_the_features_of_mnist_and_refuses_4096_patches() -> 
 @pytest.mark.parametrize(
     ("size", "most", "model", "good", "words"),
     [
-        ("exact", 1 << 20, "scattering-linear", True, "17476 bytes of a sample, 0.001 GB for 60 samples"),
-        ({"constant": 30}, 1 << 20, "scattering-linear", True, "34952 bytes of a sample, 0.0021 GB for 60 samples"),
+        (
+            "exact",
+            1 << 20,
+            "scattering-linear",
+            True,
+            "17476 bytes of a sample, 0.001 GB for 60 samples",
+        ),
+        (
+            {"constant": 30},
+            1 << 20,
+            "scattering-linear",
+            True,
+            "34952 bytes of a sample, 0.0021 GB for 60 samples",
+        ),
         ("exact", 1 << 44, "scattering-linear", False, "lower allow.most_memory"),
         ("exact", 1 << 44, "mlp", True, "no model of the policy has fixed features"),
     ],
@@ -276,7 +328,11 @@ def test_the_default_allows_the_features_of_mnist_and_refuses_4096_patches() -> 
 def test_an_owner_is_told_what_features_may_take(
     tmp_path: Path, size: Any, most: int, model: str, good: bool, words: str
 ) -> None:
-    """Also where the size that is declared, by which runs are refused, is less than what there is."""
-    policy = new_node(tmp_path / "b", tell={"size": size}, allow={"most_memory": most, "models": [model]})
+    """Also where the size that is declared, by which runs are refused, is less than what there
+    is.
+    """
+    policy = new_node(
+        tmp_path / "b", tell={"size": size}, allow={"most_memory": most, "models": [model]}
+    )
     found = next(finding for finding in findings(read_policy(policy)) if finding.part == "memory")
     assert (found.good, words in found.words) == (good, True), found.words

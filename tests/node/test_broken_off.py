@@ -1,5 +1,5 @@
-"""A node that is killed at the worst moments, and ledgers that were tampered with: no release is uncounted, and none is made
-twice where its reply was kept."""
+"""A node that is killed at the worst moments, and ledgers that were tampered with: no release is
+uncounted, and none is made twice where its reply was kept."""
 
 from __future__ import annotations
 
@@ -43,18 +43,24 @@ def _serve(policy: Path, where: str, letter: bytes) -> None:
 
 
 def killed(policy: Path, where: str, letter: bytes) -> None:
-    process = multiprocessing.get_context("fork").Process(target=_serve, args=(policy, where, letter))
+    process = multiprocessing.get_context("fork").Process(
+        target=_serve, args=(policy, where, letter)
+    )
     process.start()
     process.join(PATIENCE)
     assert process.exitcode == -signal.SIGKILL
 
 
 PLACES = {"begun": 1, "debited": 2, "half kept": 2, "kept": 1}
-"""How often the order is paid for by the end: again where it was paid for and its reply is not there, since noise is fresh."""
+"""How often the order is paid for by the end: again where it was paid for and its reply is not
+there, since noise is fresh.
+"""
 
 
 @pytest.mark.parametrize("where", PLACES)
-def test_a_node_that_is_killed_has_counted_every_release_and_sends_a_kept_reply_again(tmp_path: Path, where: str) -> None:
+def test_a_node_that_is_killed_has_counted_every_release_and_sends_a_kept_reply_again(
+    tmp_path: Path, where: str
+) -> None:
     policy, letter = new_node(tmp_path / "b"), work()
     node = Asked.open(policy)
     node(join())
@@ -76,7 +82,9 @@ def test_a_node_that_is_killed_has_counted_every_release_and_sends_a_kept_reply_
     again.service.close()
 
 
-def test_with_keyed_randomness_the_same_order_is_the_same_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_keyed_randomness_the_same_order_is_the_same_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     policy, letter = new_node(tmp_path / "b", tell={"entropy": "keyed"}), work()
     with pytest.raises(DpflError, match="is for tests"):
         Service.open(policy)
@@ -111,16 +119,24 @@ def test_an_order_that_breaks_off_every_time_is_given_up(tmp_path: Path) -> None
 
 
 def _guards_off(connection: sqlite3.Connection) -> None:
-    for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+    for (name,) in connection.execute(
+        "SELECT name FROM sqlite_master WHERE type = 'trigger'"
+    ).fetchall():
         connection.execute(f"DROP TRIGGER {name}")
 
 
 TAMPERED: dict[str, tuple[Callable[[sqlite3.Connection], Any], str]] = {
     "a row removed": (lambda do: do.execute("DELETE FROM debits WHERE id = 1"), "missing"),
     "the last row removed": (lambda do: do.execute("DELETE FROM debits WHERE id = 3"), "missing"),
-    "a row changed": (lambda do: do.execute("UPDATE debits SET count = 1 WHERE id = 2"), "row 2 of debits"),
+    "a row changed": (
+        lambda do: do.execute("UPDATE debits SET count = 1 WHERE id = 2"),
+        "row 2 of debits",
+    ),
     "a row added": (
-        lambda do: do.execute("INSERT INTO debits SELECT 4, run, 'x', event, 1, at, link + 1, seal FROM debits WHERE id = 3"),
+        lambda do: do.execute(
+            "INSERT INTO debits SELECT 4, run, 'x', event, 1, at, link + 1, seal FROM debits WHERE "
+            "id = 3"
+        ),
         "debits",
     ),
     "a limit changed": (lambda do: do.execute("UPDATE limits SET epsilon = 99"), "row 1 of limits"),
@@ -139,7 +155,9 @@ def worked(tmp_path: Path) -> Asked:
 
 
 @pytest.mark.parametrize("what", TAMPERED)
-def test_a_node_does_not_start_on_a_ledger_that_was_tampered_with_and_says_where(worked: Asked, what: str) -> None:
+def test_a_node_does_not_start_on_a_ledger_that_was_tampered_with_and_says_where(
+    worked: Asked, what: str
+) -> None:
     change, said = TAMPERED[what]
     path = ledger_path(worked.folder / "ledger", "b")
     connection = sqlite3.connect(path)
@@ -156,7 +174,9 @@ def test_a_node_does_not_start_on_a_ledger_that_was_tampered_with_and_says_where
     assert "\n" not in str(refused.value)
 
 
-def test_a_node_does_not_start_on_a_ledger_from_before_or_on_none(tmp_path: Path, worked: Asked) -> None:
+def test_a_node_does_not_start_on_a_ledger_from_before_or_on_none(
+    tmp_path: Path, worked: Asked
+) -> None:
     path = ledger_path(worked.folder / "ledger", "b")
     copy = path.read_bytes()
     again = Asked.open(worked.folder / "policy.toml")

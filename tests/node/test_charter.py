@@ -1,4 +1,6 @@
-"""A policy: what is written holds, what is not written is refused, and anything wrong is one sentence that names it."""
+"""A policy: what is written holds, what is not written is refused, and anything wrong is one
+sentence that names it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,11 @@ def test_a_policy_refuses_by_default_whatever_it_does_not_name(tmp_path: Path) -
     charter = read(new_node(tmp_path / "b", allow={"systems": None, "models": None}))
     assert charter.allow.systems == charter.allow.models == ()
     assert charter.allow.variants == ("sound",)
-    assert (charter.policy.trusted, charter.policy.bare, charter.policy.raw) == (False, False, False)
+    assert (charter.policy.trusted, charter.policy.bare, charter.policy.raw) == (
+        False,
+        False,
+        False,
+    )
     assert charter.tell.secure
     assert isinstance(charter.randomness, SystemEntropy)
     assert charter.limit == Limit(30.0, 1e-5, "rdp")
@@ -29,22 +35,56 @@ def test_a_policy_refuses_by_default_whatever_it_does_not_name(tmp_path: Path) -
 def test_what_a_policy_leaves_out_is_what_the_documentation_says(tmp_path: Path) -> None:
     """A default is a promise: an owner who leaves a line out has read what holds then."""
     limits = {"accountant": None}
-    charter = read(new_node(tmp_path / "b", allow=dict.fromkeys(POLICY["allow"]), limits=limits, split={"client": 0}))
+    charter = read(
+        new_node(
+            tmp_path / "b", allow=dict.fromkeys(POLICY["allow"]), limits=limits, split={"client": 0}
+        )
+    )
     assert charter.allow.model_dump() == {
-        "systems": (), "models": (), "own_models": {}, "variants": ("sound",), "least_noise_multiplier": 0.3,
-        "largest_clip": 10.0, "largest_weight": 10_000.0, "largest_sampling_rate": 0.5, "most_steps": 1000,
-        "most_rounds": 1000, "most_bytes": 256 * 1024**2, "most_memory": 4 * 1024**3,
-    }  # fmt: skip
+        "systems": (),
+        "models": (),
+        "own_models": {},
+        "variants": ("sound",),
+        "least_noise_multiplier": 0.3,
+        "largest_clip": 10.0,
+        "largest_weight": 10_000.0,
+        "largest_sampling_rate": 0.5,
+        "most_steps": 1000,
+        "most_rounds": 1000,
+        "most_bytes": 256 * 1024**2,
+        "most_memory": 4 * 1024**3,
+    }
     assert charter.tell.model_dump() == {
-        "size": "exact", "trusted": False, "bare": False, "secure": True, "every": 0.0, "entropy": "system",
-    }  # fmt: skip
+        "size": "exact",
+        "trusted": False,
+        "bare": False,
+        "secure": True,
+        "every": 0.0,
+        "entropy": "system",
+    }
     assert charter.limits.model_dump() == {
-        "epsilon": 30.0, "delta": 1e-5, "epsilon_a_year": None, "epsilon_a_run": None, "accountant": "pld", "unit": "sample",
+        "epsilon": 30.0,
+        "delta": 1e-5,
+        "epsilon_a_year": None,
+        "epsilon_a_run": None,
+        "accountant": "pld",
+        "unit": "sample",
         "neighbours": "add/remove one",
-    }  # fmt: skip
-    assert charter.server.model_dump() == {"address": "127.0.0.1:9092", "ca": "ca.crt", "key": "carrier.key", "watch": 0}
+    }
+    assert charter.server.model_dump() == {
+        "address": "127.0.0.1:9092",
+        "ca": "ca.crt",
+        "key": "carrier.key",
+        "watch": 0,
+    }
     assert charter.split is not None
-    assert charter.split.model_dump() == {"client": 0, "partition": "iid", "clients": 10, "seed": 0, "options": {}}
+    assert charter.split.model_dump() == {
+        "client": 0,
+        "partition": "iid",
+        "clients": 10,
+        "seed": 0,
+        "options": {},
+    }
     secure = SecureSumGroup(members={"a": "", "b": ""})
     assert (secure.least_survivors, secure.least_colluders) == (3, 1)
     assert (charter.secure, charter.witness, charter.key.name) == (None, None, "node.pem")
@@ -56,12 +96,17 @@ def test_limits_a_year_and_a_run_are_shares(tmp_path: Path) -> None:
     assert charter.shares("x") == (SubLimit(year, days=365.0), SubLimit(run, run="x"))
 
 
-@pytest.mark.parametrize(("size", "units", "said"), [("exact", 61, 61), ({"rounded": 50}, 61, 100), ({"constant": 7}, 61, 7)])
+@pytest.mark.parametrize(
+    ("size", "units", "said"),
+    [("exact", 61, 61), ({"rounded": 50}, 61, 100), ({"constant": 7}, 61, 7)],
+)
 def test_sizes_are_declared_as_it_says(tmp_path: Path, size: Any, units: int, said: int) -> None:
     assert read(new_node(tmp_path / "b", tell={"size": size})).declared(units) == said
 
 
-def test_a_seed_counts_only_where_the_environment_has_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_seed_counts_only_where_the_environment_has_it_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(SEED, "7")
     assert isinstance(read(new_node(tmp_path / "a")).randomness, SystemEntropy)
     assert read(new_node(tmp_path / "b", tell={"entropy": "keyed"})).randomness == Keyed(7)
@@ -73,7 +118,13 @@ def test_data_is_read_by_its_own_words_and_is_this_node_s_alone(tmp_path: Path) 
     dealt = load_node_data(read(write_policy(tmp_path / "b", split={"client": 2, "clients": 4})))
     assert len(dealt.train) == SAMPLES // 4
     site = load_node_data(
-        read(write_policy(tmp_path / "b", data={"name": "randhie", "classes": None}, split={"client": 1, "partition": "site"}))
+        read(
+            write_policy(
+                tmp_path / "b",
+                data={"name": "randhie", "classes": None},
+                split={"client": 1, "partition": "site"},
+            )
+        )
     )
     assert site.train.schema is not None
     assert site.persons is not None
@@ -81,7 +132,10 @@ def test_data_is_read_by_its_own_words_and_is_this_node_s_alone(tmp_path: Path) 
 
 
 def test_persons_are_counted_where_they_are_the_unit(tmp_path: Path) -> None:
-    words = {"data": {"name": "randhie", "classes": None, "rows_per_person": 2}, "split": {"client": 1, "partition": "site"}}
+    words = {
+        "data": {"name": "randhie", "classes": None, "rows_per_person": 2},
+        "split": {"client": 1, "partition": "site"},
+    }
     own = load_node_data(read(new_node(tmp_path / "b", limits={"unit": "person"}, **words)))
     assert own.counted("person")[0] < own.sizes[0]
     assert own.rows_per_person == 2
@@ -131,12 +185,16 @@ def test_a_policy_that_is_no_toml_is_one_sentence(tmp_path: Path, text: str) -> 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"data": {"name": None}}, "data.name"), ({"data": {"name": "nothing.npz"}}, "nothing.npz"),
-        ({"data": {"more": 1}}, "no option 'more'"), ({"split": {"client": 9, "clients": 4}}, "split.client"),
+        ({"data": {"name": None}}, "data.name"),
+        ({"data": {"name": "nothing.npz"}}, "nothing.npz"),
+        ({"data": {"more": 1}}, "no option 'more'"),
+        ({"split": {"client": 9, "clients": 4}}, "split.client"),
         ({"split": {"client": "who", "clients": 4}}, "split.client"),
     ],
-)  # fmt: skip
-def test_data_that_is_not_there_is_one_sentence(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+)
+def test_data_that_is_not_there_is_one_sentence(
+    tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
     with pytest.raises(DpflError) as refused:
         load_node_data(read(new_node(tmp_path / "b", **changes)))
     assert said in str(refused.value)

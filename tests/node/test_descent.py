@@ -22,7 +22,12 @@ CLASSES = 4
 def dense(width: int = 9, bias: bool = True) -> nn.Module:
     torch.manual_seed(0)
     return nn.Sequential(
-        nn.Flatten(), nn.Linear(48, width, bias=bias), nn.Tanh(), nn.Linear(width, 5), nn.ReLU(), nn.Linear(5, CLASSES)
+        nn.Flatten(),
+        nn.Linear(48, width, bias=bias),
+        nn.Tanh(),
+        nn.Linear(width, 5),
+        nn.ReLU(),
+        nn.Linear(5, CLASSES),
     )
 
 
@@ -40,7 +45,9 @@ def convolutional() -> nn.Module:
 
 def samples(count: int) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(1)
-    return torch.randn(count, 3, 4, 4, generator=generator), torch.randint(CLASSES, (count,), generator=generator)
+    return torch.randn(count, 3, 4, 4, generator=generator), torch.randint(
+        CLASSES, (count,), generator=generator
+    )
 
 
 def batches_of(count: int, size: int, steps: int) -> list[Tensor]:
@@ -48,7 +55,9 @@ def batches_of(count: int, size: int, steps: int) -> list[Tensor]:
     return [torch.randperm(count, generator=generator)[:size] for _ in range(steps)]
 
 
-def reference(module: nn.Module, x: Tensor, y: Tensor, batches: list[Tensor], rate: float) -> tuple[Tensor, list[float]]:
+def reference(
+    module: nn.Module, x: Tensor, y: Tensor, batches: list[Tensor], rate: float
+) -> tuple[Tensor, list[float]]:
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
     optimiser, losses = torch.optim.SGD(trained, lr=rate), []
     for batch in batches:
@@ -60,12 +69,16 @@ def reference(module: nn.Module, x: Tensor, y: Tensor, batches: list[Tensor], ra
     return torch.cat([parameter.detach().flatten() for parameter in trained]), losses
 
 
-def walked(build: Callable[[], nn.Module], count: int, size: int, steps: int, rate: float = 0.2) -> tuple[Tensor, object]:
+def walked(
+    build: Callable[[], nn.Module], count: int, size: int, steps: int, rate: float = 0.2
+) -> tuple[Tensor, object]:
     """How the model ends, checked against the reference, and the way that was taken."""
     x, y = samples(count)
     rows = torch.arange(count).flip(0)
     model, batches = FlatModel(build()), batches_of(count, size, steps)
-    way = descent(model, ClientDataset(x.flip(0), y.flip(0), rows), LocalTraining(SGD(rate), size), steps)
+    way = descent(
+        model, ClientDataset(x.flip(0), y.flip(0), rows), LocalTraining(SGD(rate), size), steps
+    )
     losses = list(way(iter(batches)))
     vector, expected = reference(build(), x, y, batches, rate)
     assert losses == pytest.approx(expected, rel=1e-4, abs=1e-5)
@@ -104,7 +117,12 @@ def test_frozen_parameters_do_not_move() -> None:
 
 def test_other_optimisers_take_the_gradient_vector() -> None:
     x, y = samples(10)
-    way = descent(FlatModel(dense()), ClientDataset(x, y, torch.arange(10)), LocalTraining(Momentum(0.1), 5), 3)
+    way = descent(
+        FlatModel(dense()),
+        ClientDataset(x, y, torch.arange(10)),
+        LocalTraining(Momentum(0.1), 5),
+        3,
+    )
     assert way.func is ways._by_autograd  # type: ignore[attr-defined]
 
 

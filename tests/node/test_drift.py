@@ -21,7 +21,9 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 3))
 
 
-def by_hand(prox: float, correction: torch.Tensor | None, steps: int = 4, rate: float = 0.3) -> torch.Tensor:
+def by_hand(
+    prox: float, correction: torch.Tensor | None, steps: int = 4, rate: float = 0.3
+) -> torch.Tensor:
     module = network()
     start = torch.cat([p.detach().flatten().clone() for p in module.parameters()])
     for _ in range(steps):
@@ -35,16 +37,23 @@ def by_hand(prox: float, correction: torch.Tensor | None, steps: int = 4, rate: 
 
 @pytest.mark.parametrize("prox", [0.0, 0.5])
 @pytest.mark.parametrize("corrected", [False, True])
-def test_plain_and_private_steps_add_the_drift_to_every_gradient(prox: float, corrected: bool) -> None:
+def test_plain_and_private_steps_add_the_drift_to_every_gradient(
+    prox: float, corrected: bool
+) -> None:
     size = FlatModel(network()).layout.trainable
     correction = torch.linspace(-0.1, 0.1, size) if corrected else None
     expected = by_hand(prox, correction)
-    local, data = LocalTraining(SGD(0.3), batch_size=10, prox=prox), ClientDataset(X, Y, torch.arange(10))
+    local, data = (
+        LocalTraining(SGD(0.3), batch_size=10, prox=prox),
+        ClientDataset(X, Y, torch.arange(10)),
+    )
     plain, private = FlatModel(network()), FlatModel(network())
     plain_steps(plain, data, 4, local, Keyed(0).generator, Drift(plain.read(), prox, correction))
     everything = Release(All(), Flat(1e6))
     drift = Drift(private.read(), prox, correction)
-    private_steps(ClippedGradients(private), data, 10, 4, local, everything, Keyed(0).generator, drift)
+    private_steps(
+        ClippedGradients(private), data, 10, 4, local, everything, Keyed(0).generator, drift
+    )
     assert torch.allclose(plain.read(), expected, atol=1e-5)
     assert torch.allclose(private.read(), expected, atol=1e-4)
 

@@ -1,4 +1,6 @@
-"""Ledgers that went two ways from one row: while their node ran, with its memory, under one start, or beside its own log."""
+"""Ledgers that went two ways from one row: while their node ran, with its memory, under one start,
+or beside its own log.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,10 @@ def backed_up(source: Path, target: Path) -> None:
     """The databases, by SQLite's own backup, which also writes over those of a node that runs."""
     (target / "ledger").mkdir(parents=True, exist_ok=True)
     for name in DATABASES:
-        with closing(sqlite3.connect(source / name)) as one, closing(sqlite3.connect(target / name)) as other:
+        with (
+            closing(sqlite3.connect(source / name)) as one,
+            closing(sqlite3.connect(target / name)) as other,
+        ):
             one.backup(other)
 
 
@@ -46,7 +51,9 @@ def public(node: Asked) -> str:
 
 
 def resumed(opened: Open, place: str, monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """A machine whose memory was set back with its disk: the same start, and runs that it has joined."""
+    """A machine whose memory was set back with its disk: the same start, and runs that it has
+    joined.
+    """
     with monkeypatch.context() as patch:
         patch.setattr("dpfl.privacy.ledger.ledger.Ledger.start", lambda ledger, least=0: None)
         node = opened(place)
@@ -64,7 +71,9 @@ def remembered(node: Asked, *heads: dict[str, Any]) -> HeadMemory:
 # A disk that is set back beneath a node
 
 
-def test_databases_that_are_set_back_while_the_node_runs_end_its_work(opened: Open, tmp_path: Path) -> None:
+def test_databases_that_are_set_back_while_the_node_runs_end_its_work(
+    opened: Open, tmp_path: Path
+) -> None:
     """Fault: the process was trusted to write one chain, and made a round again."""
     node = opened()
     worked(node, 0)
@@ -82,7 +91,9 @@ def test_databases_that_are_set_back_while_the_node_runs_end_its_work(opened: Op
     assert node.spent() == {EVENT: 3 * STEPS}
 
 
-def test_a_ledger_whose_file_was_replaced_while_the_node_runs_ends_its_work(opened: Open, tmp_path: Path) -> None:
+def test_a_ledger_whose_file_was_replaced_while_the_node_runs_ends_its_work(
+    opened: Open, tmp_path: Path
+) -> None:
     """Fault: debits went on into a file that no folder held any more."""
     node = opened()
     worked(node, 0)
@@ -128,7 +139,9 @@ def test_two_chains_of_one_start_are_both_remembered_and_both_counted(
         one.service.close()
     reconciled(machine.folder)
     with closing(Ledger.read(machine.folder / "ledger" / "b.sqlite")) as ledger:
-        assert ledger.spent() == {EVENT: 4 * STEPS}, "one round of both, two of one and one of the other"
+        assert ledger.spent() == {EVENT: 4 * STEPS}, (
+            "one round of both, two of one and one of the other"
+        )
 
 
 def test_a_third_chain_of_one_start_is_no_part_of_the_second(
@@ -149,7 +162,9 @@ def test_a_third_chain_of_one_start_is_no_part_of_the_second(
 
 
 def test_chains_of_one_start_are_told_apart_at_any_distance() -> None:
-    """Anchors are close together near the end, and never farther apart than a tenth of their distance to it."""
+    """Anchors are close together near the end, and never farther apart than a tenth of their
+    distance to it.
+    """
     for rows in (1, 2, 17, 1000, 123_456):
         found = anchor_rows(rows, ())
         assert found == sorted(set(found))
@@ -160,7 +175,9 @@ def test_chains_of_one_start_are_told_apart_at_any_distance() -> None:
             assert rows - earlier <= 1.1 * (rows - later) + 1
 
 
-def signed(name: str, folder: Path, key: Ed25519PrivateKey, before: int, after: int) -> list[SignedHead]:
+def signed(
+    name: str, folder: Path, key: Ed25519PrivateKey, before: int, after: int
+) -> list[SignedHead]:
     """Heads after each release of a ledger of one start, from `before` releases on."""
     found = []
     with closing(Ledger.open(folder / f"{name}.sqlite", "b", "sample", "add/remove one")) as ledger:
@@ -173,17 +190,23 @@ def signed(name: str, folder: Path, key: Ed25519PrivateKey, before: int, after: 
 
 
 def test_a_ledger_from_a_live_backup_counts_what_it_lost_and_little_more(tmp_path: Path) -> None:
-    """Of 400 releases 300 were lost: all are counted, and what no anchor shows to be shared is counted twice."""
+    """Of 400 releases 300 were lost: all are counted, and what no anchor shows to be shared is
+    counted twice.
+    """
     key = Ed25519PrivateKey.generate()
     signed("ledger", tmp_path, key, 0, 100)
     shutil.copy(tmp_path / "ledger.sqlite", tmp_path / "backup.sqlite")
     (*_, last) = signed("ledger", tmp_path, key, 100, 400)
-    with closing(Ledger.open(tmp_path / "backup.sqlite", "b", "sample", "add/remove one")) as ledger:
+    with closing(
+        Ledger.open(tmp_path / "backup.sqlite", "b", "sample", "add/remove one")
+    ) as ledger:
         _add_all(ledger, [last], {})
         assert 400 <= ledger.spent()[EVENT] <= 400 + 0.1 * 300
 
 
-def test_a_head_of_a_reconciled_chain_is_included_and_one_that_left_it_is_not(tmp_path: Path) -> None:
+def test_a_head_of_a_reconciled_chain_is_included_and_one_that_left_it_is_not(
+    tmp_path: Path,
+) -> None:
     key = Ed25519PrivateKey.generate()
     signed("base", tmp_path, key, 0, 5)
     for name in ("lost", "other", "own"):
@@ -191,8 +214,12 @@ def test_a_head_of_a_reconciled_chain_is_included_and_one_that_left_it_is_not(tm
     lost, other = (signed(name, tmp_path, key, 5, 60) for name in ("lost", "other"))
     with closing(Ledger.open(tmp_path / "own.sqlite", "b", "sample", "add/remove one")) as ledger:
         _add_all(ledger, [lost[-1]], {})
-        inside = [ledger.includes(one.head.tail, one.head.start, dict(one.head.anchors)) for one in lost]
-        outside = [ledger.includes(one.head.tail, one.head.start, dict(one.head.anchors)) for one in other]
+        inside = [
+            ledger.includes(one.head.tail, one.head.start, dict(one.head.anchors)) for one in lost
+        ]
+        outside = [
+            ledger.includes(one.head.tail, one.head.start, dict(one.head.anchors)) for one in other
+        ]
     assert all(inside[-32:]), "near its end every row is known"
     assert not any(outside), "however far from its end"
 
@@ -203,7 +230,10 @@ def test_what_no_anchor_shows_is_counted_again_and_not_left_out(tmp_path: Path) 
     signed("base", tmp_path, key, 0, 5)
     for name in ("lost", "other", "own"):
         shutil.copy(tmp_path / "base.sqlite", tmp_path / f"{name}.sqlite")
-    lost, other = signed("lost", tmp_path, key, 5, 200)[-1], signed("other", tmp_path, key, 5, 7)[-1]
+    lost, other = (
+        signed("lost", tmp_path, key, 5, 200)[-1],
+        signed("other", tmp_path, key, 5, 7)[-1],
+    )
     with closing(Ledger.open(tmp_path / "own.sqlite", "b", "sample", "add/remove one")) as ledger:
         _add_all(ledger, [lost], {})
         _add_all(ledger, [other], {})
@@ -256,7 +286,9 @@ def test_what_was_accepted_does_not_come_back_from_the_file(opened: Open, tmp_pa
     assert json.loads((tmp_path / "heads.json").read_text()) == {"b": [answer.head["ledger_head"]]}
 
 
-def test_a_copy_that_starts_often_does_not_push_out_what_the_original_signed(opened: Open, tmp_path: Path) -> None:
+def test_a_copy_that_starts_often_does_not_push_out_what_the_original_signed(
+    opened: Open, tmp_path: Path
+) -> None:
     """Fault: eight later starts were enough."""
     node = opened()
     worked(node, 0)
@@ -273,8 +305,12 @@ def test_a_copy_that_starts_often_does_not_push_out_what_the_original_signed(ope
     assert len(memory.of("b")) == 2
 
 
-def test_a_node_of_the_same_name_with_another_key_is_remembered_beside_it(opened: Open, tmp_path: Path) -> None:
-    """Fault: a second experiment with another node of that name erased what the first one's had signed."""
+def test_a_node_of_the_same_name_with_another_key_is_remembered_beside_it(
+    opened: Open, tmp_path: Path
+) -> None:
+    """Fault: a second experiment with another node of that name erased what the first one's had
+    signed.
+    """
     node, other = opened(), opened("a", name="a")
     head = worked(node, 0)
     file = tmp_path / "heads.json"
@@ -296,8 +332,12 @@ def test_a_node_of_the_same_name_with_another_key_is_remembered_beside_it(opened
 # What a node's own folder tells
 
 
-def test_a_log_that_tells_of_more_than_the_ledger_is_enough_to_refuse(opened: Open, tmp_path: Path) -> None:
-    """Fault: ledger, orders and replies from one backup beside a log that went on were taken as they were."""
+def test_a_log_that_tells_of_more_than_the_ledger_is_enough_to_refuse(
+    opened: Open, tmp_path: Path
+) -> None:
+    """Fault: ledger, orders and replies from one backup beside a log that went on were taken as
+    they were.
+    """
     node = opened()
     worked(node, 0)
     node.service.close()
@@ -331,7 +371,9 @@ def test_of_a_log_that_lost_its_beginning_the_rest_is_counted(opened: Open, tmp_
     assert node.spent() == {EVENT: 3 * STEPS}
 
 
-def test_a_log_of_a_reconciled_node_is_compared_by_its_last_line(opened: Open, tmp_path: Path) -> None:
+def test_a_log_of_a_reconciled_node_is_compared_by_its_last_line(
+    opened: Open, tmp_path: Path
+) -> None:
     node, head = set_back(opened, tmp_path)
     (tmp_path / "signed.json").write_text(json.dumps(head))
     reconciled(node.folder, tmp_path / "signed.json")
@@ -343,7 +385,9 @@ def test_a_log_of_a_reconciled_node_is_compared_by_its_last_line(opened: Open, t
     assert node.spent() == {EVENT: 4 * STEPS}
 
 
-def test_neither_a_statement_nor_a_check_is_made_from_a_ledger_that_is_behind_its_orders(opened: Open, tmp_path: Path) -> None:
+def test_neither_a_statement_nor_a_check_is_made_from_a_ledger_that_is_behind_its_orders(
+    opened: Open, tmp_path: Path
+) -> None:
     """Fault: the node did not start, and `dpfl node statement` signed too little all the same."""
     node = opened()
     worked(node, 0)
@@ -395,7 +439,9 @@ def test_a_node_works_again_once_its_own_ledger_is_back(opened: Open, tmp_path: 
     assert node(work(round_of(2))).head["kind"] == "reply"
 
 
-def test_an_owner_who_changed_the_neighbours_is_told_what_can_be_done(opened: Open, tmp_path: Path) -> None:
+def test_an_owner_who_changed_the_neighbours_is_told_what_can_be_done(
+    opened: Open, tmp_path: Path
+) -> None:
     node, head = set_back(opened, tmp_path)
     for name in ("ledger", "replies"):
         shutil.rmtree(node.folder / name)
@@ -415,7 +461,9 @@ def test_an_owner_who_changed_the_neighbours_is_told_what_can_be_done(opened: Op
 def test_a_node_that_was_set_back_and_worked_for_another_server_counts_both_when_it_comes_back(
     opened: Open, tmp_path: Path
 ) -> None:
-    """The second server never saw what was lost; its rows pass the number of those that were, and are others."""
+    """The second server never saw what was lost; its rows pass the number of those that were, and
+    are others.
+    """
     node, lost = set_back(opened, tmp_path)
     node = opened()
     assert node(join(run="another")).head["kind"] == "joined"
@@ -424,26 +472,40 @@ def test_a_node_that_was_set_back_and_worked_for_another_server_counts_both_when
     assert later["head"]["rows"] > lost["head"]["rows"]
     before = node.rows()
     assert node.refused(join(heads=[lost])) == "rolled-back"
-    assert node.refused(work(round_of(4), run="another")) == "rolled-back", "for the second server, too"
+    assert node.refused(work(round_of(4), run="another")) == "rolled-back", (
+        "for the second server, too"
+    )
     assert node.rows() == before
     node.service.close()
     reconciled(node.folder)
-    assert node.spent() == {EVENT: 7 * STEPS}, "one round of both, two that were lost, four for the second server"
+    assert node.spent() == {EVENT: 7 * STEPS}, (
+        "one round of both, two that were lost, four for the second server"
+    )
     node = opened()
     assert node(join(run="third", heads=[lost, later])).head["kind"] == "joined"
 
 
 def test_what_can_lock_a_node_is_only_what_its_own_key_signed(opened: Open) -> None:
-    """A server that wants it to stop: heads of others, of another ledger under another key, and its own that it includes."""
+    """A server that wants it to stop: heads of others, of another ledger under another key, and its
+    own that it includes.
+    """
     node, other = opened(), opened("a", name="a")
     head = worked(node, 0)
     strange = other(join(replace(PROPOSAL, client=0), to="a")).head["ledger_head"]
     key = Ed25519PrivateKey.generate()
-    words = head["head"] | {"rows": 999, "seal": "0" * 64, "starts": [[9, "0" * 16, 999]], "public_key": raw(key.public_key())}
+    words = head["head"] | {
+        "rows": 999,
+        "seal": "0" * 64,
+        "starts": [[9, "0" * 16, 999]],
+        "public_key": raw(key.public_key()),
+    }
     assert node(join(heads=[strange])).head["kind"] == "joined", "of another node: kept for it"
     assert node.refused(join(heads=[{"head": words, "signature": sign(words, key)}])) == "bad-words"
     renamed = strange["head"] | {"node": "b"}
-    assert node.refused(join(heads=[{"head": renamed, "signature": strange["signature"]}])) == "bad-words"
+    assert (
+        node.refused(join(heads=[{"head": renamed, "signature": strange["signature"]}]))
+        == "bad-words"
+    )
     assert node(work(round_of(1))).head["kind"] == "reply"
     node.service.close()
     assert opened()(join(heads=[head])).head["kind"] == "joined"

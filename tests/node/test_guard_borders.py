@@ -28,7 +28,16 @@ from dpfl.privacy.queries.columns import ColumnQuery
 from dpfl.protocol.keys import load_public
 from dpfl.refusals import ProtocolError
 from tests.conftest import MODEL
-from tests.node.loopback import EVENT, PROPOSAL, ROUNDS, SAMPLES, TASK, new_node, round_of, write_policy
+from tests.node.loopback import (
+    EVENT,
+    PROPOSAL,
+    ROUNDS,
+    SAMPLES,
+    TASK,
+    new_node,
+    round_of,
+    write_policy,
+)
 from tests.privacy.exact import poisson
 from tests.privacy.workers import open_ledger
 
@@ -103,12 +112,20 @@ def test_columns_that_samples_do_not_have_are_not_asked_for(tmp_path: Path) -> N
         ((), (), 784, "other-schema"),
     ):
         survey = ColumnQuery(5.0, numbers, places, binned, secure=True)
-        assert refusal(own, replace(TASK, steps=0, samples=None, query=survey)) == reason, (places, binned, numbers)
+        assert refusal(own, replace(TASK, steps=0, samples=None, query=survey)) == reason, (
+            places,
+            binned,
+            numbers,
+        )
 
 
 def test_surveys_have_noise_enough_and_are_for_adding_one(tmp_path: Path) -> None:
     own = guard(tmp_path)
-    for noise, secure, reason in ((0.8, True, ""), (0.79, True, "too-little-noise"), (5.0, False, "not-secure")):
+    for noise, secure, reason in (
+        (0.8, True, ""),
+        (0.79, True, "too-little-noise"),
+        (5.0, False, "not-secure"),
+    ):
         survey = ColumnQuery(noise, 784, (0,), secure=secure)
         assert refusal(own, replace(TASK, steps=0, samples=None, query=survey)) == reason
     replacing = guard(tmp_path / "other", limits={"neighbours": REPLACE})
@@ -117,7 +134,9 @@ def test_surveys_have_noise_enough_and_are_for_adding_one(tmp_path: Path) -> Non
 
 
 class TestRoom:
-    """How many releases of a run fit beside what was spent, with events of one kind and of several."""
+    """How many releases of a run fit beside what was spent, with events of one kind and of
+    several.
+    """
 
     SMALL = poisson(0.1, 3.0)
 
@@ -147,29 +166,47 @@ class TestRoom:
         costs = [self.cost({self.SMALL: 3 + min(n, 4), EVENT: max(0, n - 4)}) for n in range(11)]
         assert left == max((n for n in range(11) if costs[n] <= epsilon), default=0)
 
-    def test_what_the_run_itself_spent_is_not_counted_against_it_twice(self, ledger: Ledger) -> None:
+    def test_what_the_run_itself_spent_is_not_counted_against_it_twice(
+        self, ledger: Ledger
+    ) -> None:
         ledger.debit("run", "a", EVENT, 4)
         limit = Limit(self.cost({EVENT: ROUNDS * 2}) * (1 + 1e-9), 1e-5, "rdp")
         assert room(ledger, "run", PROPOSAL, limit, ()) == ROUNDS * 2
         assert room(ledger, "another", PROPOSAL, limit, ()) == ROUNDS * 2 - 4
 
     def test_shares_count_beside_the_limit_in_all(self, ledger: Ledger) -> None:
-        wide, three = Limit(1e5, 1e-5, "rdp"), Limit(self.cost({EVENT: 3}) * (1 + 1e-9), 1e-5, "rdp")
+        wide, three = (
+            Limit(1e5, 1e-5, "rdp"),
+            Limit(self.cost({EVENT: 3}) * (1 + 1e-9), 1e-5, "rdp"),
+        )
         ledger.debit("before", "a", EVENT, 1)
         assert room(ledger, "run", PROPOSAL, wide, (SubLimit(three, run="run"),)) == 3
         assert room(ledger, "run", PROPOSAL, wide, (SubLimit(three, days=365),)) == 2
         assert allowed(ledger, EVENT, 2, wide, (SubLimit(three, days=365),), 0)
         assert not allowed(ledger, EVENT, 3, wide, (SubLimit(three, days=365),), 0)
-        assert not allowed(ledger, EVENT, 1, Limit(self.cost({EVENT: 1}) * (1 + 1e-9), 1e-5, "rdp"), (), 5)
+        assert not allowed(
+            ledger, EVENT, 1, Limit(self.cost({EVENT: 1}) * (1 + 1e-9), 1e-5, "rdp"), (), 5
+        )
 
 
 class TestPolicyFile:
     def test_what_is_not_written_has_these_values(self, tmp_path: Path) -> None:
         unwritten = dict.fromkeys(
-            ("least_noise_multiplier", "largest_clip", "largest_sampling_rate", "most_steps", "most_rounds", "most_bytes")
+            (
+                "least_noise_multiplier",
+                "largest_clip",
+                "largest_sampling_rate",
+                "most_steps",
+                "most_rounds",
+                "most_bytes",
+            )
         )
         allow = read(new_node(tmp_path / "b", allow=unwritten)).allow
-        assert (allow.least_noise_multiplier, allow.largest_clip, allow.largest_sampling_rate) == (0.3, 10.0, 0.5)
+        assert (allow.least_noise_multiplier, allow.largest_clip, allow.largest_sampling_rate) == (
+            0.3,
+            10.0,
+            0.5,
+        )
         assert (allow.most_steps, allow.most_rounds, allow.most_bytes) == (1000, 1000, 268_435_456)
 
     @pytest.mark.parametrize(
@@ -194,7 +231,9 @@ class TestPolicyFile:
             ("split", {"client": 0, "seed": 2**63 - 1}, {"client": 0, "seed": 2**63}),
         ],
     )
-    def test_numbers_end_where_they_do(self, tmp_path: Path, section: str, good: dict[str, Any], wrong: dict[str, Any]) -> None:
+    def test_numbers_end_where_they_do(
+        self, tmp_path: Path, section: str, good: dict[str, Any], wrong: dict[str, Any]
+    ) -> None:
         read(new_node(tmp_path / "good", **{section: good}))
         with pytest.raises(DpflError):
             read(new_node(tmp_path / "wrong", **{section: wrong}))
@@ -235,7 +274,9 @@ class TestCheck:
         with pytest.raises(DpflError):
             readiness._ledger(charter, load_node_data(charter))
 
-    def test_one_debit_that_is_later_than_the_clock_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_one_debit_that_is_later_than_the_clock_is_named(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         import time
 
         charter, now = self.charter(tmp_path), 1_800_000_000.0
@@ -254,24 +295,44 @@ class TestCheck:
             readiness._clock(charter)
 
     def test_what_stays_and_what_leaves_follows_what_is_told(self, tmp_path: Path) -> None:
-        usual, bare = self.charter(tmp_path / "usual"), self.charter(tmp_path / "bare", tell={"bare": True})
+        usual, bare = (
+            self.charter(tmp_path / "usual"),
+            self.charter(tmp_path / "bare", tell={"bare": True}),
+        )
         trusted = self.charter(tmp_path / "trusted", tell={"trusted": True})
         noisy = "unless they have noise that the ledger pays for"
-        assert [any(noisy in line for line in readiness.staying(one)) for one in (usual, bare, trusted)] == [True, False, False]
+        assert [
+            any(noisy in line for line in readiness.staying(one)) for one in (usual, bare, trusted)
+        ] == [True, False, False]
         left = ["\n".join(readiness.leaving(one)) for one in (usual, bare, trusted)]
         assert ["WITHOUT ANY NOISE" in text for text in left] == [False, True, False]
         assert ["CLIPPED UPDATES WITHOUT NOISE" in text for text in left] == [False, False, True]
-        assert "epsilon 30 in all at most, at delta 1e-05 by rdp, for one sample (add/remove one)" in left[0]
+        assert (
+            "epsilon 30 in all at most, at delta 1e-05 by rdp, for one sample (add/remove one)"
+            in left[0]
+        )
 
-    def test_a_list_of_members_with_another_key_for_this_node_is_named(self, tmp_path: Path) -> None:
-        keys = {name: load_public(new_node(tmp_path / name).parent / "node.pem.pub") for name in "abc"}
+    def test_a_list_of_members_with_another_key_for_this_node_is_named(
+        self, tmp_path: Path
+    ) -> None:
+        keys = {
+            name: load_public(new_node(tmp_path / name).parent / "node.pem.pub") for name in "abc"
+        }
         good = read(write_policy(tmp_path / "b", secure={"members": keys}))
         assert readiness._members(good).count("(") == 2
-        swapped = read(write_policy(tmp_path / "b", secure={"members": keys | {"b": keys["a"], "a": keys["b"]}}))
+        swapped = read(
+            write_policy(
+                tmp_path / "b", secure={"members": keys | {"b": keys["a"], "a": keys["b"]}}
+            )
+        )
         with pytest.raises(DpflError, match=r"secure\.members\.b is not this node's own key"):
             readiness._members(swapped)
 
-    @pytest.mark.parametrize("address", ["host", "host:", ":9092", "host:0", "host:65536", "host:port", "host:-1"])
-    def test_an_address_without_a_host_or_a_port_is_named(self, tmp_path: Path, address: str) -> None:
+    @pytest.mark.parametrize(
+        "address", ["host", "host:", ":9092", "host:0", "host:65536", "host:port", "host:-1"]
+    )
+    def test_an_address_without_a_host_or_a_port_is_named(
+        self, tmp_path: Path, address: str
+    ) -> None:
         with pytest.raises(DpflError, match="give a host and a port"):
             readiness._server(self.charter(tmp_path, server={"address": address}))

@@ -1,4 +1,6 @@
-"""Signed heads of a ledger as a message carries them: how many, how long, and of which form, just at the borders."""
+"""Signed heads of a ledger as a message carries them: how many, how long, and of which form, just
+at the borders.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,17 @@ from dpfl.refusals import ProtocolError
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 LINE = encode(gaussian(1.0))
-HEAD = LedgerHead("b", raw(KEY.public_key()), "sample", "add/remove one", 9, "a" * 64, (NodeStart(1, "0" * 16, 9),), (), ())
+HEAD = LedgerHead(
+    "b",
+    raw(KEY.public_key()),
+    "sample",
+    "add/remove one",
+    9,
+    "a" * 64,
+    (NodeStart(1, "0" * 16, 9),),
+    (),
+    (),
+)
 
 
 def signed(head: LedgerHead = HEAD, **changes: Any) -> dict[str, Any]:
@@ -54,7 +66,9 @@ def test_as_many_heads_as_a_message_may_show_and_no_more() -> None:
 
 @pytest.mark.parametrize("list_of", ["spent", "planned", "starts"])
 def test_lists_end_where_a_head_that_is_signed_does(list_of: str) -> None:
-    """A node lists so many kinds, and one more for all that are left: its own head must be readable."""
+    """A node lists so many kinds, and one more for all that are left: its own head must be
+    readable.
+    """
     entry, most = {
         "spent": ([LINE, "", 1], MOST_KINDS + 1),
         "planned": ([LINE, 1], MOST_KINDS + 1),
@@ -72,7 +86,11 @@ def test_lists_end_where_a_head_that_is_signed_does(list_of: str) -> None:
         ("rows", [1, 2**53], [0, -1, 2**53 + 1, 1.0, True, "1", None]),
         ("node", ["", "n" * 64], ["n" * 65, "a\nb", 1, None]),
         ("seal", ["0123456789abcdef" * 4], ["a" * 63, "a" * 65, "A" * 64, "g" * 64, 1]),
-        ("spent", [[[LINE, "shared 3-1", 1]], [[LINE, "", 2**53]]], [[[LINE, "shared", 1]], [[LINE, "", 0]], [["{}", "", 1]]]),
+        (
+            "spent",
+            [[[LINE, "shared 3-1", 1]], [[LINE, "", 2**53]]],
+            [[[LINE, "shared", 1]], [[LINE, "", 0]], [["{}", "", 1]]],
+        ),
         ("spent", [], [[["x" * 1001, "", 1]], [[1, "", 1]], [[LINE, None, 1]]]),
         ("planned", [[[LINE, 7]]], [[[LINE, 0]], [[LINE, "7"]], [["[]", 7]]]),
         ("format", [1], [0, 2, None, "1"]),
@@ -95,7 +113,9 @@ def test_the_latest_start_ends_in_the_last_row() -> None:
 def test_a_message_shows_as_many_heads_as_it_may_hold() -> None:
     short = SignedHead(HEAD, "0" * 128)
     assert len(fitting([short] * (MOST_HEADS + 5))) == MOST_HEADS
-    long = SignedHead(LedgerHead(**{**vars(HEAD), "spent": ((gaussian(1.0), "", 1),) * MOST_KINDS}), "0" * 128)
+    long = SignedHead(
+        LedgerHead(**{**vars(HEAD), "spent": ((gaussian(1.0), "", 1),) * MOST_KINDS}), "0" * 128
+    )
     size = len(canonical(long.to_words()))
     assert 1 < MOST_BYTES // size < MOST_HEADS
     assert len(fitting([long] * MOST_HEADS)) == MOST_BYTES // size
@@ -103,7 +123,12 @@ def test_a_message_shows_as_many_heads_as_it_may_hold() -> None:
 
 def test_of_each_start_the_furthest_head_is_remembered_and_of_starts_the_latest() -> None:
     def head(boot: int, rows: int) -> SignedHead:
-        return SignedHead(LedgerHead(**{**vars(HEAD), "rows": rows, "starts": (NodeStart(boot, f"{boot:016x}", rows),)}), "")
+        return SignedHead(
+            LedgerHead(
+                **{**vars(HEAD), "rows": rows, "starts": (NodeStart(boot, f"{boot:016x}", rows),)}
+            ),
+            "",
+        )
 
     known = HeadSet()
     assert known.add(head(1, 5))

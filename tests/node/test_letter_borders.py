@@ -1,4 +1,6 @@
-"""The largest letter that is read, and the smallest that is not; what a node is asked beside the usual, refused."""
+"""The largest letter that is read, and the smallest that is not; what a node is asked beside the
+usual, refused.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,10 @@ def test_a_letter_has_64_arrays_at_most():
     assert len(reread(messages.write({}, arrays(64), KEY)).arrays) == 64
     with pytest.raises(ProtocolError):
         messages.write({}, arrays(65), KEY)
-    entries = [{"dtype": "uint8", "name": f"a{number:03d}", "offset": 0, "shape": [0]} for number in range(65)]
+    entries = [
+        {"dtype": "uint8", "name": f"a{number:03d}", "offset": 0, "shape": [0]}
+        for number in range(65)
+    ]
     for count, reason in ((64, ""), (65, "bad-arrays")):
         words = messages._written({"arrays": entries[:count]})
         letter = signed(b"DPFL2" + len(words).to_bytes(4, "little") + words)
@@ -51,7 +56,9 @@ def test_a_letter_has_64_arrays_at_most():
 
 
 def test_an_array_has_8_dimensions_at_most():
-    assert reread(messages.write({}, {"a": np.zeros((1,) * 8, np.float32)}, KEY)).arrays["a"].ndim == 8
+    assert (
+        reread(messages.write({}, {"a": np.zeros((1,) * 8, np.float32)}, KEY)).arrays["a"].ndim == 8
+    )
     with pytest.raises(ProtocolError):
         messages.write({}, {"a": np.zeros((1,) * 9, np.float32)}, KEY)
 

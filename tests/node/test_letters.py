@@ -1,4 +1,6 @@
-"""Letters: what was written is read again, and anything else is refused by one of a few words before memory is asked for."""
+"""Letters: what was written is read again, and anything else is refused by one of a few words
+before memory is asked for.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,11 @@ MOST = 1 << 20
 
 TEXT = st.text(st.characters(codec="utf-8"))
 WORDS = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXT,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=8,
 )
@@ -56,7 +62,9 @@ def refused(data: bytes, most: int = MOST) -> RefusalReason:
 
 
 @given(HEADS, ARRAYS)
-def test_what_was_written_is_read_again(head: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+def test_what_was_written_is_read_again(
+    head: dict[str, Any], arrays: dict[str, np.ndarray]
+) -> None:
     found = read(messages.write(head, arrays, KEY))
     assert found.head == head
     assert found.arrays.keys() == arrays.keys()
@@ -66,7 +74,9 @@ def test_what_was_written_is_read_again(head: dict[str, Any], arrays: dict[str, 
         assert found.arrays[name].tobytes() == array.tobytes()
 
 
-LETTER = messages.write({"kind": "work", "n": 3}, {"model": np.arange(7, dtype=np.float32), "b": np.ones((2, 2))}, KEY)
+LETTER = messages.write(
+    {"kind": "work", "n": 3}, {"model": np.arange(7, dtype=np.float32), "b": np.ones((2, 2))}, KEY
+)
 
 
 @given(st.integers(0, len(LETTER) - 1))
@@ -159,7 +169,14 @@ def test_numbers_that_are_not_finite_are_neither_written_nor_read(odd: float, dt
 
 
 @pytest.mark.parametrize(
-    "array", [np.ones(2, np.int64), np.ones(2, np.float16), np.array(["a"]), np.array([None]), np.ones(2, bool)]
+    "array",
+    [
+        np.ones(2, np.int64),
+        np.ones(2, np.float16),
+        np.array(["a"]),
+        np.array([None]),
+        np.ones(2, bool),
+    ],
 )
 def test_only_floating_point_arrays_are_written(array: np.ndarray) -> None:
     with pytest.raises(ProtocolError, match="bad-arrays"):

@@ -34,7 +34,9 @@ def images(count: int, seed: int = 1, scale: float = 3.0) -> tuple[Tensor, Tenso
     generator = torch.Generator().manual_seed(seed)
     # From small to large, so that a clip binds for some and not for others.
     sizes = torch.linspace(0.01, scale, count)[:, None]
-    return sizes * torch.randn(count, FEATURES, generator=generator), torch.randint(CLASSES, (count,), generator=generator)
+    return sizes * torch.randn(count, FEATURES, generator=generator), torch.randint(
+        CLASSES, (count,), generator=generator
+    )
 
 
 def keyed(seed: int) -> Callable[[str], np.random.Generator]:
@@ -42,7 +44,13 @@ def keyed(seed: int) -> Callable[[str], np.random.Generator]:
 
 
 def change(
-    data: tuple[Tensor, Tensor], release: Release, declared: int, steps: int, seed: int, rate: float = 1.0, width: int = 8
+    data: tuple[Tensor, Tensor],
+    release: Release,
+    declared: int,
+    steps: int,
+    seed: int,
+    rate: float = 1.0,
+    width: int = 8,
 ) -> Tensor:
     """How private steps move the network."""
     model = FlatModel(network(width))
@@ -50,7 +58,15 @@ def change(
     x, y = data
     groups = release.clip.groups(model.layout.names)
     holdings = ClientDataset(x, y, torch.arange(len(x)))
-    private_steps(ClippedGradients(model, groups), holdings, declared, steps, LocalTraining(SGD(rate)), release, keyed(seed))
+    private_steps(
+        ClippedGradients(model, groups),
+        holdings,
+        declared,
+        steps,
+        LocalTraining(SGD(rate)),
+        release,
+        keyed(seed),
+    )
     return model.read() - before
 
 
@@ -65,7 +81,9 @@ def by_hand(
     seed: int,
     layers: bool,
 ) -> Tensor:
-    """DP-SGD written out: one image at a time, no line shared with the library but its random numbers."""
+    """DP-SGD written out: one image at a time, no line shared with the library but its random
+    numbers.
+    """
     module, (x, y) = network(), data
     before = torch.cat([p.detach().flatten().clone() for p in module.parameters()])
     draws, noises = keyed(seed)("batch"), keyed(seed)("sample noise")
@@ -88,7 +106,9 @@ def by_hand(
         position = 0
         with torch.no_grad():
             for parameter in module.parameters():
-                parameter -= rate * flat[position : position + parameter.numel()].view(parameter.shape)
+                parameter -= rate * flat[position : position + parameter.numel()].view(
+                    parameter.shape
+                )
                 position += parameter.numel()
     return torch.cat([p.detach().flatten() for p in module.parameters()]) - before
 
@@ -106,12 +126,16 @@ def test_private_steps_equal_dp_sgd_written_out_image_by_image(seed: int, layers
 
 
 def seed_of_an_empty_batch(rate: float, count: int) -> int:
-    return next(seed for seed in range(1000) if not len(Poisson(rate).draw(count, keyed(seed)("batch"))))
+    return next(
+        seed for seed in range(1000) if not len(Poisson(rate).draw(count, keyed(seed)("batch")))
+    )
 
 
 def test_an_empty_batch_still_releases_noise_and_nothing_but_noise() -> None:
     seed = seed_of_an_empty_batch(0.1, 5)
-    found = change(images(5), Release(Poisson(0.1), Flat(2.0), Gaussian(1.5)), declared=5, steps=1, seed=seed)
+    found = change(
+        images(5), Release(Poisson(0.1), Flat(2.0), Gaussian(1.5)), declared=5, steps=1, seed=seed
+    )
     expected = -gaussian_vector(len(found), 1.5 * 2.0, keyed(seed)("sample noise")) / (0.1 * 5)
     assert float(found.std()) > 1
     assert torch.allclose(found, expected, atol=1e-5)
@@ -125,7 +149,9 @@ def test_the_divisor_is_the_declared_size_and_neither_the_batch_nor_the_images_h
 
 
 def test_images_that_no_coin_chose_change_nothing_under_the_same_declared_size() -> None:
-    """Nor would they under a divisor that is fixed; a divisor of len(data) or of the batch would move with them."""
+    """Nor would they under a divisor that is fixed; a divisor of len(data) or of the batch would
+    move with them.
+    """
     x, y = images(40)
     seed = next(s for s in range(100) if keyed(s)("batch").random(40)[39] >= 0.3)
     release = Release(Poisson(0.3), Flat(0.7), Gaussian(0.8))
@@ -144,7 +170,9 @@ def test_the_noise_of_one_step_has_the_stated_deviation_sigma_c_over_q_n() -> No
         before = model.read()
         holdings = ClientDataset(*data, torch.arange(30))
         generator = lambda purpose: keyed(0 if purpose == "batch" else seed)(purpose)  # noqa: E731
-        private_steps(ClippedGradients(model), holdings, 50, 1, LocalTraining(SGD(0.7)), release, generator)
+        private_steps(
+            ClippedGradients(model), holdings, 50, 1, LocalTraining(SGD(0.7)), release, generator
+        )
         return model.read() - before
 
     difference = step(1) - step(2)
@@ -163,8 +191,12 @@ def test_every_step_of_a_round_has_noise_of_its_own() -> None:
 
 @pytest.mark.parametrize("clip", [Flat(0.5), PerLayer(0.5)])
 @pytest.mark.parametrize("scale", [0.1, 100.0])
-def test_neighbouring_clients_differ_by_at_most_the_clip_in_the_sum(clip: Flat, scale: float) -> None:
-    """One image removed, the same coins for the others, the same declared size, the same noise (which then cancels)."""
+def test_neighbouring_clients_differ_by_at_most_the_clip_in_the_sum(
+    clip: Flat, scale: float
+) -> None:
+    """One image removed, the same coins for the others, the same declared size, the same noise
+    (which then cancels).
+    """
     x, y = images(30, scale=scale)
     release = Release(Poisson(0.5), clip, Gaussian(1e-3))
     moved = []
@@ -175,7 +207,9 @@ def test_neighbouring_clients_differ_by_at_most_the_clip_in_the_sum(clip: Flat, 
     assert max(moved) <= clip.clip_norm * (1 + 1e-6)
     assert min(moved) < 1e-6, "some coin left the image out"
     if scale == 100.0 and isinstance(clip, Flat):
-        assert max(moved) == pytest.approx(clip.clip_norm, rel=1e-3), "a large image reaches the bound"
+        assert max(moved) == pytest.approx(clip.clip_norm, rel=1e-3), (
+            "a large image reaches the bound"
+        )
 
 
 class Notebook(nn.Module):
@@ -195,7 +229,13 @@ def test_plain_steps_use_every_image_once_an_epoch_in_a_new_order() -> None:
     module, (x, y) = Notebook(), images(20)
     x[:, 0] = torch.arange(20)
     rows = torch.arange(5, 15)
-    plain_steps(FlatModel(module), ClientDataset(x, y, rows), 6, LocalTraining(SGD(0.01), batch_size=4), keyed(0))
+    plain_steps(
+        FlatModel(module),
+        ClientDataset(x, y, rows),
+        6,
+        LocalTraining(SGD(0.01), batch_size=4),
+        keyed(0),
+    )
     assert [len(batch) for batch in module.seen] == [4, 4, 2, 4, 4, 2]
     first, second = list(chain(*module.seen[:3])), list(chain(*module.seen[3:]))
     assert sorted(first) == sorted(second) == rows.tolist()
@@ -205,13 +245,21 @@ def test_plain_steps_use_every_image_once_an_epoch_in_a_new_order() -> None:
 def test_plain_steps_equal_sgd_written_out() -> None:
     x, y = images(10)
     model, module = FlatModel(network()), network()
-    plain_steps(model, ClientDataset(x, y, torch.arange(10)), 3, LocalTraining(SGD(0.3), batch_size=10), keyed(0))
+    plain_steps(
+        model,
+        ClientDataset(x, y, torch.arange(10)),
+        3,
+        LocalTraining(SGD(0.3), batch_size=10),
+        keyed(0),
+    )
     reference = torch.optim.SGD(module.parameters(), lr=0.3)
     for _ in range(3):
         reference.zero_grad()
         F.cross_entropy(module(x), y).backward()
         reference.step()
-    assert torch.allclose(model.read(), torch.cat([p.detach().flatten() for p in module.parameters()]), atol=1e-6)
+    assert torch.allclose(
+        model.read(), torch.cat([p.detach().flatten() for p in module.parameters()]), atol=1e-6
+    )
 
 
 @pytest.mark.parametrize(("size", "batch"), [(1, 1), (7, 3), (4, 100)])
@@ -224,13 +272,18 @@ def test_shuffled_batches_never_repeat_an_image_within_an_epoch(size: int, batch
 
 
 @pytest.mark.parametrize("weights", ["paper", "orthonormal"])
-def test_one_sample_moves_a_sum_of_haar_clipped_gradients_by_the_level_in_the_weighted_norm(weights: str) -> None:
+def test_one_sample_moves_a_sum_of_haar_clipped_gradients_by_the_level_in_the_weighted_norm(
+    weights: str,
+) -> None:
     model, level = FlatModel(network()), 0.1
     size = model.layout.trainable
     clip = HaarClip(level, weights=weights).for_model([size])
     gradients = ClippedGradients(model, clip.groups(model.layout.names))
     x, y = images(20, scale=30.0)
-    everyone, without = clipped_sum(gradients, clip, x, y), clipped_sum(gradients, clip, x[:-1], y[:-1])
+    everyone, without = (
+        clipped_sum(gradients, clip, x, y),
+        clipped_sum(gradients, clip, x[:-1], y[:-1]),
+    )
     haar = whole(size)
     distance = float(haar.weighted_norm((everyone - without)[None], haar.weights(weights)))
     assert 0.99 * level < distance <= level
@@ -243,7 +296,13 @@ def test_more_units_than_the_margin_covers_are_refused_by_a_clip_with_its_own_me
     monkeypatch.setattr(clipped, "most_units", lambda *_: 2)
     model = FlatModel(torch.nn.Linear(4, 2))
     clip = HaarClip(1.0, weights="orthonormal").for_model([model.layout.trainable])
-    sum_of = partial(clipped_sum, ClippedGradients(model), clip, torch.ones(units, 4), torch.zeros(units, dtype=torch.int64))
+    sum_of = partial(
+        clipped_sum,
+        ClippedGradients(model),
+        clip,
+        torch.ones(units, 4),
+        torch.zeros(units, dtype=torch.int64),
+    )
     if units == 2:
         sum_of()
     else:

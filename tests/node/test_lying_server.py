@@ -1,4 +1,6 @@
-"""A server that keeps to the words and breaks the rules behind them: parts that it would never put together itself."""
+"""A server that keeps to the words and breaks the rules behind them: parts that it would never put
+together itself.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,18 @@ from dpfl.privacy import FixedSize, Flat, Poisson, Release
 from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
 from dpfl.privacy.mechanisms.secure_noise import SecureGaussian
 from dpfl.privacy.queries.metric import MetricQuery
-from tests.node.loopback import PROPOSAL, ROUNDS, SIZE, TASK, Asked, join, new_node, round_of, work, write_policy
+from tests.node.loopback import (
+    PROPOSAL,
+    ROUNDS,
+    SIZE,
+    TASK,
+    Asked,
+    join,
+    new_node,
+    round_of,
+    work,
+    write_policy,
+)
 
 Open = Callable[..., Asked]
 SMALL = 2
@@ -43,13 +56,21 @@ def opened(tmp_path: Path) -> Iterator[Open]:
         service.close()
 
 
-def test_a_metric_does_not_say_one_number_of_each_sample_ten_thousand_times(tmp_path: Path, opened: Open) -> None:
+def test_a_metric_does_not_say_one_number_of_each_sample_ten_thousand_times(
+    tmp_path: Path, opened: Open
+) -> None:
     """With noise for one of so many cells, the mean of all would have a hundredth of it."""
     table = {"label": "visits", "task": "counts", "columns": {"age": {"low": 0, "high": 99}}}
     (new_node(tmp_path / "b").parent / "own.csv").write_text("age,visits\n" + "40,2\n" * 60)
     node = opened(data={"name": "own.csv", "classes": None, **table}, allow={"models": ["linear"]})
     held, metric = node.service.held, MetricQuery(5.0, 1, 0, 1.0, 0.0, secure=True)
-    words = {"model": "linear", "options": (), "learning": held.task, "shape": held.shape, "schema": schema_digest(held)}
+    words = {
+        "model": "linear",
+        "options": (),
+        "learning": held.task,
+        "shape": held.shape,
+        "schema": schema_digest(held),
+    }
     node(join(replace(PROPOSAL, **words, events=((metric.event, 1),))))
     for numbers, cells in ((0, 10_000), (0, 2), (2, 0), (0, 0)):
         task = round_of(ROUNDS, steps=0, query=replace(metric, numbers=numbers, cells=cells))
@@ -69,7 +90,12 @@ def test_a_slope_of_haar_coefficients_is_refused(opened: Open) -> None:
     """Their clip does not bound the norm that a slope is."""
     haar = Release(Poisson(0.2), HaarClip(1.0, ends=(SIZE,)), HaarNoise(5.0, ends=(SIZE,)))
     node = opened(tell={"secure": False})
-    assert node(join(replace(PROPOSAL, noise="floating-point", events=((haar.event(60), 9),)))).head["kind"] == "joined"
+    assert (
+        node(join(replace(PROPOSAL, noise="floating-point", events=((haar.event(60), 9),)))).head[
+            "kind"
+        ]
+        == "joined"
+    )
     assert node.refused(work(round_of(0, samples=haar, slope=True))) == "uncovered"
     assert node(work(round_of(0, samples=haar))).head["kind"] == "reply"
 
@@ -102,8 +128,12 @@ def test_a_run_that_a_changed_policy_no_longer_allows_is_not_worked_for(opened: 
     assert node.spent() == spent
 
 
-def test_a_vocabulary_that_the_server_chose_does_not_say_whether_a_sample_is_beyond_it(tmp_path: Path, opened: Open) -> None:
-    """One that has no place in an embedding would end the training of its batch, and the failure would say that it is there."""
+def test_a_vocabulary_that_the_server_chose_does_not_say_whether_a_sample_is_beyond_it(
+    tmp_path: Path, opened: Open
+) -> None:
+    """One that has no place in an embedding would end the training of its batch, and the failure
+    would say that it is there.
+    """
     folder = new_node(tmp_path / "b").parent
     x, y = np.zeros((60, 5), np.float32), np.arange(60) % 10
     x[:20, 3], x[20:40, 2] = 300.0, -1.0

@@ -1,4 +1,6 @@
-"""Objectives beside plain cross-entropy, against values by hand, written-out formulas and numeric differences."""
+"""Objectives beside plain cross-entropy, against values by hand, written-out formulas and numeric
+differences.
+"""
 
 import math
 from collections.abc import Callable
@@ -12,7 +14,14 @@ from torch import Tensor, nn
 from dpfl.client import plain_descent as ways
 from dpfl.client.dataset import ClientDataset
 from dpfl.client.local_training import plain_steps
-from dpfl.client.objectives import Contrastive, CrossEntropy, Objective, PerturbedScores, contrastive_losses, final_layer
+from dpfl.client.objectives import (
+    Contrastive,
+    CrossEntropy,
+    Objective,
+    PerturbedScores,
+    contrastive_losses,
+    final_layer,
+)
 from dpfl.client.optimisers import SGD
 from dpfl.client.plain_descent import descent
 from dpfl.client.task import LocalTraining
@@ -63,11 +72,13 @@ def cosine(a: Tensor, b: Tensor) -> Tensor:
 def test_the_contrastive_loss_is_that_computed_by_hand(
     z: list[float], near: list[float], far: list[float], temperature: float, expected: float
 ) -> None:
-    found = contrastive_losses(torch.tensor([z]), torch.tensor([near]), torch.tensor([far]), temperature)
+    found = contrastive_losses(
+        torch.tensor([z]), torch.tensor([near]), torch.tensor([far]), temperature
+    )
     assert found.tolist() == pytest.approx([expected], rel=1e-5)
 
 
-def test_the_loss_is_cross_entropy_and_mu_times_the_contrast_of_global_and_last_representations() -> None:
+def test_the_loss_is_cross_entropy_and_mu_times_the_contrast_of_representations() -> None:
     model = FlatModel(network())
     start, last, here = model.read(), elsewhere(1), elsewhere(2)
     loss = Contrastive(mu=3.0, temperature=0.5).start(model, last, Keyed(0).generator)
@@ -137,7 +148,10 @@ def test_the_perturbed_loss_moves_the_last_layer_by_keyed_noise_and_nothing_else
 
 def test_a_layer_without_bias_is_perturbed_too() -> None:
     model = FlatModel(nn.Sequential(nn.Linear(5, 3, bias=False)))
-    values = {PerturbedScores(1.0, 0.5).start(model, None, Keyed(seed).generator)(model, X, Y).item() for seed in (0, 0, 1)}
+    values = {
+        PerturbedScores(1.0, 0.5).start(model, None, Keyed(seed).generator)(model, X, Y).item()
+        for seed in (0, 0, 1)
+    }
     assert len(values) == 2
 
 
@@ -172,7 +186,14 @@ def test_a_term_of_no_weight_gives_plain_sgd(objective: Objective) -> None:
     ends = []
     for chosen in (objective, CrossEntropy()):
         model = FlatModel(network())
-        plain_steps(model, DATA, 5, LocalTraining(SGD(0.3), 4, objective=chosen), Keyed(0).generator, last=elsewhere(1))
+        plain_steps(
+            model,
+            DATA,
+            5,
+            LocalTraining(SGD(0.3), 4, objective=chosen),
+            Keyed(0).generator,
+            last=elsewhere(1),
+        )
         ends.append(model.read())
     assert torch.allclose(*ends, atol=1e-6)
 
@@ -181,7 +202,9 @@ def test_a_term_of_no_weight_gives_plain_sgd(objective: Objective) -> None:
 def test_only_plain_cross_entropy_takes_the_ways_without_autograd(objective: Objective) -> None:
     model = FlatModel(network())
     taken = [
-        descent(model, DATA, local, 5, None, local.objective.start(model, None, Keyed(0).generator)).func  # type: ignore[attr-defined]
+        descent(
+            model, DATA, local, 5, None, local.objective.start(model, None, Keyed(0).generator)
+        ).func  # type: ignore[attr-defined]
         for local in (LocalTraining(SGD(0.3), 4), LocalTraining(SGD(0.3), 4, objective=objective))
     ]
     assert taken[0] is not ways._by_autograd
@@ -189,11 +212,20 @@ def test_only_plain_cross_entropy_takes_the_ways_without_autograd(objective: Obj
 
 
 @pytest.mark.parametrize("objective", [Contrastive(mu=5.0), PerturbedScores(deviation=1.0)])
-def test_a_round_is_repeated_bit_for_bit_by_its_keys_and_moves_the_steps(objective: Objective) -> None:
+def test_a_round_is_repeated_bit_for_bit_by_its_keys_and_moves_the_steps(
+    objective: Objective,
+) -> None:
     def end(seed: int, chosen: Objective = objective, torch_seed: int = 0) -> bytes:
         model = FlatModel(network())
         torch.manual_seed(torch_seed)
-        plain_steps(model, DATA, 3, LocalTraining(SGD(0.3), 10, objective=chosen), Keyed(seed).generator, last=elsewhere(1))
+        plain_steps(
+            model,
+            DATA,
+            3,
+            LocalTraining(SGD(0.3), 10, objective=chosen),
+            Keyed(seed).generator,
+            last=elsewhere(1),
+        )
         return np.asarray(model.read()).tobytes()
 
     assert end(0) == end(0, torch_seed=1)
@@ -223,4 +255,8 @@ def test_a_model_that_does_not_end_in_a_linear_layer_is_refused(ending: nn.Modul
 def test_what_is_left_out_of_an_objective_is_as_its_paper_has_it() -> None:
     assert Contrastive() == Contrastive(1.0, 0.5)
     assert PerturbedScores() == PerturbedScores(1.0, 0.1)
-    assert (Contrastive().needs_last, PerturbedScores().needs_last, CrossEntropy().needs_last) == (True, False, False)
+    assert (Contrastive().needs_last, PerturbedScores().needs_last, CrossEntropy().needs_last) == (
+        True,
+        False,
+        False,
+    )

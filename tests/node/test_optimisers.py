@@ -9,17 +9,28 @@ from dpfl.errors import DpflError
 
 PAIRS = {
     "sgd": (lambda rate: SGD(rate), lambda p, rate: torch.optim.SGD(p, lr=rate)),
-    "momentum": (lambda rate: Momentum(rate, 0.8), lambda p, rate: torch.optim.SGD(p, lr=rate, momentum=0.8)),
+    "momentum": (
+        lambda rate: Momentum(rate, 0.8),
+        lambda p, rate: torch.optim.SGD(p, lr=rate, momentum=0.8),
+    ),
     "adam": (
         lambda rate: Adam(rate, 0.8, 0.95, 1e-6),
         lambda p, rate: torch.optim.Adam(p, lr=rate, betas=(0.8, 0.95), eps=1e-6),
     ),
-    "adagrad": (lambda rate: AdaGrad(rate, 1e-6), lambda p, rate: torch.optim.Adagrad(p, lr=rate, eps=1e-6)),
+    "adagrad": (
+        lambda rate: AdaGrad(rate, 1e-6),
+        lambda p, rate: torch.optim.Adagrad(p, lr=rate, eps=1e-6),
+    ),
 }
 
 
 @pytest.mark.parametrize("name", PAIRS)
-@given(seed=st.integers(0, 2**32), steps=st.integers(1, 12), rate=st.floats(1e-3, 1.0), scale=st.floats(1e-3, 1e3))
+@given(
+    seed=st.integers(0, 2**32),
+    steps=st.integers(1, 12),
+    rate=st.floats(1e-3, 1.0),
+    scale=st.floats(1e-3, 1e3),
+)
 @settings(max_examples=25, deadline=None)
 def test_an_optimiser_walks_exactly_where_torch_optim_walks(
     name: str, seed: int, steps: int, rate: float, scale: float
@@ -36,7 +47,9 @@ def test_an_optimiser_walks_exactly_where_torch_optim_walks(
         reference.step()
         vector += step(gradient)
     size = max(1.0, float((parameter.detach() - start).abs().max()))
-    assert torch.allclose(vector, parameter.detach(), rtol=0, atol=2e-6 * size + 1e-6 * float(start.abs().max()))
+    assert torch.allclose(
+        vector, parameter.detach(), rtol=0, atol=2e-6 * size + 1e-6 * float(start.abs().max())
+    )
 
 
 @pytest.mark.parametrize("name", ["sgd", "momentum", "adam", "adagrad"])
@@ -99,6 +112,10 @@ def test_a_walk_that_leads_nowhere_is_refused(walk: float) -> None:
 
 
 def test_noise_for_one_sample_is_bounded_for_steps_that_are_linear_alone() -> None:
-    """`linear` says that a step is the gradient times the rate, which the noise of an upload relies on."""
+    """`linear` says that a step is the gradient times the rate, which the noise of an upload relies
+    on.
+    """
     assert SGD(0.1).linear
-    assert not any(one.linear for one in (Momentum(0.1), Adam(0.1), AdaGrad(0.1), UncalibratedSGD(1.0)))
+    assert not any(
+        one.linear for one in (Momentum(0.1), Adam(0.1), AdaGrad(0.1), UncalibratedSGD(1.0))
+    )

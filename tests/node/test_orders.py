@@ -1,4 +1,6 @@
-"""What a node writes down of runs and orders, asked of the file itself; and rules of tasks that only sums can break."""
+"""What a node writes down of runs and orders, asked of the file itself; and rules of tasks that
+only sums can break.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,18 @@ from dpfl.privacy.queries.histogram import LabelQuery
 from dpfl.privacy.queries.mean import MeanQuery
 from dpfl.protocol.proposal import in_order, proposal_from_words
 from dpfl.refusals import ProtocolError
-from tests.node.loopback import EVENT, PROPOSAL, RUN, TASK, Asked, ask, join, new_node, round_of, work
+from tests.node.loopback import (
+    EVENT,
+    PROPOSAL,
+    RUN,
+    TASK,
+    Asked,
+    ask,
+    join,
+    new_node,
+    round_of,
+    work,
+)
 from tests.node.test_statement import KEY
 from tests.privacy.workers import open_ledger
 
@@ -49,7 +62,9 @@ def refused(call: Any, *given: Any) -> str:
 
 
 class TestOrders:
-    def test_releases_of_a_run_are_counted_by_their_event_each_order_once(self, orders: TaskLog) -> None:
+    def test_releases_of_a_run_are_counted_by_their_event_each_order_once(
+        self, orders: TaskLog
+    ) -> None:
         for name in ("a", "b"):
             orders.begin(order(name))
         orders.begin(order("b"))
@@ -77,7 +92,9 @@ class TestOrders:
             orders.begin(order("b"))
         assert refused(orders.begin, order("b")) == "too-many-attempts"
 
-    def test_rounds_do_not_go_back_and_replies_of_older_ones_are_gone(self, orders: TaskLog) -> None:
+    def test_rounds_do_not_go_back_and_replies_of_older_ones_are_gone(
+        self, orders: TaskLog
+    ) -> None:
         orders.begin(order("a", round=1))
         orders.keep(order("a", round=1), b"first")
         assert orders.reply(order("a", round=1)) == b"first"
@@ -87,7 +104,9 @@ class TestOrders:
         assert orders.reply(order("a", round=1)) is None
         assert refused(orders.begin, order("d", round=1)) == "order-past"
 
-    def test_replies_that_are_kept_are_their_owner_s_alone(self, orders: TaskLog, tmp_path: Path) -> None:
+    def test_replies_that_are_kept_are_their_owner_s_alone(
+        self, orders: TaskLog, tmp_path: Path
+    ) -> None:
         orders.begin(order())
         orders.keep(order(), b"reply")
         (reply,) = (tmp_path / "replies").iterdir()
@@ -98,7 +117,9 @@ class TestOrders:
         orders.begin(order())
         assert refused(orders.reply, order(letter="another")) == "order-changed"
 
-    def test_sixteen_replies_are_kept_and_an_order_whose_reply_was_dropped_is_not_done_again(self, orders: TaskLog) -> None:
+    def test_sixteen_replies_are_kept_and_an_order_whose_reply_was_dropped_is_not_done_again(
+        self, orders: TaskLog
+    ) -> None:
         names = [f"{number:02d}" for number in range(18)]
         for name in names:
             orders.begin(order(name))
@@ -161,11 +182,23 @@ class TestRuns:
             ledger.debit("one", "one/shared 5-1/a", EVENT, 1)
             ledger.debit("two", "two/shared 4-2/b", EVENT, 1)
             ledger.debit("three", "three/c", EVENT, 1)
-            said = {run: statement(ledger, limit, run, KEY)["statement"] for run in ("one", "two", "three")}
-        assert "up to 1 clients together, who see sums over at least 5 clients" in said["one"]["run"]["adversary"]
-        assert "up to 2 clients together, who see sums over at least 4 clients" in said["two"]["run"]["adversary"]
+            said = {
+                run: statement(ledger, limit, run, KEY)["statement"]
+                for run in ("one", "two", "three")
+            }
+        assert (
+            "up to 1 clients together, who see sums over at least 5 clients"
+            in said["one"]["run"]["adversary"]
+        )
+        assert (
+            "up to 2 clients together, who see sums over at least 4 clients"
+            in said["two"]["run"]["adversary"]
+        )
         assert "who may see all that left this node" in said["three"]["run"]["adversary"]
-        assert all("up to 1 clients together, who see sums over at least 4" in one["adversary"] for one in said.values())
+        assert all(
+            "up to 1 clients together, who see sums over at least 4" in one["adversary"]
+            for one in said.values()
+        )
 
     def test_a_node_says_nothing_of_runs_that_it_did_not_join(self, node: Asked) -> None:
         assert node.refused(ask("ask-statement")) == "not-joined"
@@ -175,11 +208,19 @@ class TestProposals:
     @pytest.mark.parametrize(
         "events",
         [
-            [["words", 1]], [[encode(EVENT), 0]], [[encode(EVENT)]], [[encode(EVENT), 1, 1]], [encode(EVENT)], [[1, 1]],
-            [[encode(EVENT) + " " * 1000, 1]], [[encode(EVENT), 1]] * 33, [[encode(EVENT), 1.0]], "events",
+            [["words", 1]],
+            [[encode(EVENT), 0]],
+            [[encode(EVENT)]],
+            [[encode(EVENT), 1, 1]],
+            [encode(EVENT)],
+            [[1, 1]],
+            [[encode(EVENT) + " " * 1000, 1]],
+            [[encode(EVENT), 1]] * 33,
+            [[encode(EVENT), 1.0]],
+            "events",
             [[encode(EVENT), True]],
         ],
-    )  # fmt: skip
+    )
     def test_events_that_are_none_are_refused(self, events: Any) -> None:
         words = PROPOSAL.to_words()
         proposal_from_words({**words, "events": [[encode(EVENT), 1]] * 32})
@@ -194,7 +235,11 @@ class TestProposals:
 
         found = in_order({before: 1}, spending, 6, each=1)
         assert found == ((before, 1), (one, 2), (two, 2), (one, 2))
-        assert in_order({before: 1, two: 3}, lambda count: {one: count}, 6) == ((before, 1), (two, 3), (one, 6))
+        assert in_order({before: 1, two: 3}, lambda count: {one: count}, 6) == (
+            (before, 1),
+            (two, 3),
+            (one, 6),
+        )
 
 
 class TestSummedTasks:

@@ -43,13 +43,27 @@ MODEL = from_module(module())
 
 def site(x: Tensor, y: Tensor, persons: Tensor | None, **options: Any) -> ClientContext:
     held = (torch.arange(len(x)),)
-    return ClientContext("test", MODEL, MultiClass(CLASSES), x, y, held, (DECLARED,), Keyed(0), unit_ids=persons, **options)
+    return ClientContext(
+        "test",
+        MODEL,
+        MultiClass(CLASSES),
+        x,
+        y,
+        held,
+        (DECLARED,),
+        Keyed(0),
+        unit_ids=persons,
+        **options,
+    )
 
 
 def rows(sizes: Sequence[int], seed: int = 0, scale: float = 1.0) -> tuple[Tensor, Tensor, Tensor]:
     """Of persons with so many rows; those of the last are `scale` times as large."""
     generator, count = torch.Generator().manual_seed(seed), sum(sizes)
-    x, y = torch.randn(count, INPUTS, generator=generator), torch.randint(0, CLASSES, (count,), generator=generator)
+    x, y = (
+        torch.randn(count, INPUTS, generator=generator),
+        torch.randint(0, CLASSES, (count,), generator=generator),
+    )
     x[count - sizes[-1] :] *= scale
     return x, y, torch.repeat_interleave(torch.tensor(list(sizes)))
 
@@ -67,7 +81,9 @@ def worked(held: ClientContext, task: ClientTask) -> Tensor:
 def answered(held: ClientContext, survey: object) -> np.ndarray:
     node = ClientRunner(held)
     try:
-        raw = node.work(ClientTask(0, 0, 0, LocalTraining(SGD(1.0)), Release(), query=survey), node.model.read()).raw  # type: ignore[arg-type]
+        raw = node.work(
+            ClientTask(0, 0, 0, LocalTraining(SGD(1.0)), Release(), query=survey), node.model.read()
+        ).raw  # type: ignore[arg-type]
         assert raw is not None
         return raw["answer"].astype(np.float64)
     finally:
@@ -79,8 +95,16 @@ others, scales = st.lists(st.sampled_from([1, 2, 5]), min_size=1, max_size=4), s
 
 
 @settings(max_examples=40)
-@given(others, st.sampled_from([1, 3, 50]), scales, st.integers(0, 9), st.sampled_from([Flat(LEVEL), PerLayer(LEVEL)]))
-def test_removing_one_person_moves_a_step_by_the_level_at_most(held, gone, scale, seed, clip) -> None:
+@given(
+    others,
+    st.sampled_from([1, 3, 50]),
+    scales,
+    st.integers(0, 9),
+    st.sampled_from([Flat(LEVEL), PerLayer(LEVEL)]),
+)
+def test_removing_one_person_moves_a_step_by_the_level_at_most(
+    held, gone, scale, seed, clip
+) -> None:
     """Before the noise: the sum over persons is q n times the update of one step."""
     x, y, persons = rows([*held, gone], seed, scale)
     task = replace(STEP, samples=Release(All(), clip))
@@ -91,7 +115,9 @@ def test_removing_one_person_moves_a_step_by_the_level_at_most(held, gone, scale
 
 @settings(max_examples=15)
 @given(others, st.sampled_from([1, 3, 50]), scales, st.integers(0, 9))
-def test_haar_coefficients_of_a_person_are_bounded_as_those_of_a_sample(held, gone, scale, seed) -> None:
+def test_haar_coefficients_of_a_person_are_bounded_as_those_of_a_sample(
+    held, gone, scale, seed
+) -> None:
     x, y, persons = rows([*held, gone], seed, scale)
     ends = torch.cumsum(torch.tensor([p.numel() for p in module().parameters()]), 0).tolist()
     clip = Release(All(), HaarClip(LEVEL), HaarNoise(1.0)).for_model(ends).clip
@@ -131,28 +157,47 @@ def test_the_mean_of_persons_is_the_mean_of_their_means() -> None:
 
 def test_one_row_a_person_is_a_sample_to_the_last_bit() -> None:
     x, y, _ = rows([1] * 40)
-    for samples in (Release(Poisson(0.4), Flat(LEVEL), Gaussian(1.0)), Release(Poisson(0.4), PerLayer(LEVEL), Gaussian(1.0))):
+    for samples in (
+        Release(Poisson(0.4), Flat(LEVEL), Gaussian(1.0)),
+        Release(Poisson(0.4), PerLayer(LEVEL), Gaussian(1.0)),
+    ):
         task = replace(STEP, steps=3, samples=samples)
-        assert torch.equal(worked(site(x, y, None), task), worked(site(x, y, torch.arange(40)), task))
+        assert torch.equal(
+            worked(site(x, y, None), task), worked(site(x, y, torch.arange(40)), task)
+        )
 
 
 def test_persons_are_drawn_whole_at_the_rate_and_divided_by_their_declared_number() -> None:
-    """A pixel a person, the same in all of their rows: each comes whole or not at all, and as often as the rate says."""
+    """A pixel a person, the same in all of their rows: each comes whole or not at all, and as often
+    as the rate says.
+    """
     count = 60
     persons = torch.repeat_interleave(torch.tensor([1, 4, 9]).repeat(count // 3))
     x, y = 1e3 * torch.eye(count)[persons], torch.zeros(len(persons), dtype=torch.int64)
     flat = nn.Linear(count, 2, bias=False)
     nn.init.zeros_(flat.weight)
     held = ClientContext(
-        "t", from_module(flat), MultiClass(2), x, y, (torch.arange(len(x)),), (count,), Keyed(0), unit_ids=persons
+        "t",
+        from_module(flat),
+        MultiClass(2),
+        x,
+        y,
+        (torch.arange(len(x)),),
+        (count,),
+        Keyed(0),
+        unit_ids=persons,
     )
     node = ClientRunner(held)
     task = replace(STEP, samples=Release(Poisson(0.25), Flat(1.0)))
-    updates = (node.work(replace(task, round=round), torch.zeros(2 * count)).update for round in range(400))
+    updates = (
+        node.work(replace(task, round=round), torch.zeros(2 * count)).update for round in range(400)
+    )
     drawn = torch.stack([update[:count].clone() for update in updates])
     node.close()
     share = drawn / (0.5**0.5 / (0.25 * count))
-    assert torch.allclose(share, share.round(), atol=1e-3), "whole or not at all, and clipped as one"
+    assert torch.allclose(share, share.round(), atol=1e-3), (
+        "whole or not at all, and clipped as one"
+    )
     assert share.round().unique().tolist() == [0.0, 1.0]
     often = share.round().sum(0)
     assert abs(float(often.mean()) - 100) < 5 * (400 * 0.25 * 0.75 / count) ** 0.5
@@ -192,9 +237,13 @@ def test_who_has_a_row_nine_times_counts_as_with_one() -> None:
 def test_a_metric_is_of_those_that_are_kept_out_of_training() -> None:
     x, y, persons = rows([3, 1, 5, 2])
     survey, kept = MetricQuery(1e-9, 2, 0, 4.0, 0.5), persons >= 2
-    everyone = replace(site(x, y, persons), clients=(torch.nonzero(~kept)[:, 0], torch.nonzero(kept)[:, 0]))
+    everyone = replace(
+        site(x, y, persons), clients=(torch.nonzero(~kept)[:, 0], torch.nonzero(kept)[:, 0])
+    )
     found = answered(replace(everyone, declared_sizes=(DECLARED, 2), held_out=1), survey)
-    assert found == pytest.approx(answered(replace(site(x[kept], y[kept], persons[kept]), declared_sizes=(2,)), survey))
+    assert found == pytest.approx(
+        answered(replace(site(x[kept], y[kept], persons[kept]), declared_sizes=(2,)), survey)
+    )
     assert found != pytest.approx(answered(replace(everyone, declared_sizes=(2, 2)), survey))
 
 
@@ -202,7 +251,9 @@ def test_a_ledger_for_persons_needs_to_know_whose_rows_are_whose(tmp_path: Path)
     x, y, persons = rows([3, 2])
     for unit, whose in (("person", None), ("sample", persons)):
         with pytest.raises(DpflError, match="A ledger for persons"):
-            ClientRunner(site(x, y, whose, ledgers=ClientLedgers(tmp_path, ("one",), unit, ADD_REMOVE)))
+            ClientRunner(
+                site(x, y, whose, ledgers=ClientLedgers(tmp_path, ("one",), unit, ADD_REMOVE))
+            )
 
 
 def test_another_grouping_is_another_release(tmp_path: Path) -> None:

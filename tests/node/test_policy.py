@@ -19,7 +19,9 @@ SAMPLES = Release(Poisson(0.5), Flat(1.0), Gaussian(1.0))
 PRIVATE = ClientTask(0, 1, 2, LocalTraining(SGD(0.5)), Release(), SAMPLES)
 PLAIN = replace(PRIVATE, samples=None)
 TRUSTING = replace(PLAIN, clients=Release(All(), Flat(1.0), Gaussian(1.0)))
-FOR_A_CLIENT = UpdateRelease(All(), Flat(1.0), Gaussian(1.0), sensitivity_bound=2.0, protects="client")
+FOR_A_CLIENT = UpdateRelease(
+    All(), Flat(1.0), Gaussian(1.0), sensitivity_bound=2.0, protects="client"
+)
 FOR_A_SAMPLE = UpdateRelease(All(), Flat(1.0), Gaussian(1.0), sensitivity_bound=0.02)
 BATCHES = Release(FixedSize(50), Flat(1.0))
 
@@ -57,7 +59,11 @@ ASKED = {
         "does not trust",
         DisclosureRules(trusted=True),
     ),
-    "an exact survey": (replace(PRIVATE, query=LabelQuery(None)), "no noise", DisclosureRules(raw=True)),
+    "an exact survey": (
+        replace(PRIVATE, query=LabelQuery(None)),
+        "no noise",
+        DisclosureRules(raw=True),
+    ),
 }
 
 
@@ -96,16 +102,24 @@ NEVER = {
     "no step and an upload": replace(PLAIN, steps=0, update=FOR_A_CLIENT),
     "a slope beside an upload": replace(PRIVATE, samples=BATCHES, update=FOR_A_CLIENT, slope=True),
     "noise for less than a sample moves": replace(PLAIN, update=FOR_A_SAMPLE),
-    "batches whose rate tells how many samples there are": replace(PRIVATE, samples=replace(SAMPLES, sampling=PoissonSize(4))),
-    "noise for a mean of no more than was declared": replace(
-        PRIVATE, samples=replace(BATCHES, sampling=All()), update=replace(FOR_A_SAMPLE, sensitivity_bound=2.0, clip=Flat(9.0))
+    "batches whose rate tells how many samples there are": replace(
+        PRIVATE, samples=replace(SAMPLES, sampling=PoissonSize(4))
     ),
-    "noise for one step of two": replace(PRIVATE, samples=BATCHES, update=FOR_A_SAMPLE, local=LocalTraining(SGD(0.5))),
+    "noise for a mean of no more than was declared": replace(
+        PRIVATE,
+        samples=replace(BATCHES, sampling=All()),
+        update=replace(FOR_A_SAMPLE, sensitivity_bound=2.0, clip=Flat(9.0)),
+    ),
+    "noise for one step of two": replace(
+        PRIVATE, samples=BATCHES, update=FOR_A_SAMPLE, local=LocalTraining(SGD(0.5))
+    ),
 }
 
 
 @pytest.mark.parametrize("what", NEVER)
-def test_what_no_agreement_makes_sound_is_refused_whatever_was_agreed(tmp_path: Path, what: str) -> None:
+def test_what_no_agreement_makes_sound_is_refused_whatever_was_agreed(
+    tmp_path: Path, what: str
+) -> None:
     everything = DisclosureRules(trusted=True, bare=True, raw=True)
     assert work(site(tmp_path, policy=everything), NEVER[what]).refused
     assert not list(tmp_path.iterdir())
@@ -113,7 +127,10 @@ def test_what_no_agreement_makes_sound_is_refused_whatever_was_agreed(tmp_path: 
 
 def test_an_upload_for_a_sample_with_its_bound_is_made(tmp_path: Path) -> None:
     task = replace(
-        PRIVATE, steps=1, samples=replace(BATCHES, sampling=FixedSize(10)), update=replace(FOR_A_SAMPLE, sensitivity_bound=0.1)
+        PRIVATE,
+        steps=1,
+        samples=replace(BATCHES, sampling=FixedSize(10)),
+        update=replace(FOR_A_SAMPLE, sensitivity_bound=0.1),
     )
     assert work(site(tmp_path, policy=DisclosureRules()), task).update is not None
 
@@ -135,5 +152,7 @@ def test_clients_whose_data_is_public_have_nothing_to_refuse(tmp_path: Path) -> 
         (ali_dpfl("published"), DisclosureRules(raw=True)),
     ],
 )
-def test_a_system_says_what_owners_must_agree_to(system: Algorithm, policy: DisclosureRules) -> None:
+def test_a_system_says_what_owners_must_agree_to(
+    system: Algorithm, policy: DisclosureRules
+) -> None:
     assert system.policy == policy

@@ -1,4 +1,6 @@
-"""A node whose disk was set back: what it once signed is more than its ledger counts, so it waits until that is added."""
+"""A node whose disk was set back: what it once signed is more than its ledger counts, so it waits
+until that is added.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,9 @@ def copied(source: Path, target: Path, *names: str) -> None:
         (shutil.copytree if (source / name).is_dir() else shutil.copy2)(source / name, there)
 
 
-def test_a_ledger_and_orders_from_a_backup_are_refused_by_a_reply_that_was_kept(opened: Open, tmp_path: Path) -> None:
+def test_a_ledger_and_orders_from_a_backup_are_refused_by_a_reply_that_was_kept(
+    opened: Open, tmp_path: Path
+) -> None:
     node = opened()
     worked(node, 0)
     node.service.close()
@@ -99,7 +103,9 @@ def test_a_ledger_and_orders_from_a_backup_are_refused_by_a_reply_that_was_kept(
     assert node.spent() == {EVENT: STEPS}
 
 
-def test_a_whole_folder_from_a_backup_is_refused_by_what_the_server_remembers(opened: Open, tmp_path: Path) -> None:
+def test_a_whole_folder_from_a_backup_is_refused_by_what_the_server_remembers(
+    opened: Open, tmp_path: Path
+) -> None:
     node = opened()
     worked(node, 0)
     node.service.close()
@@ -150,14 +156,18 @@ def test_a_clone_and_its_original_do_not_each_count_their_own(opened: Open, tmp_
     assert node(join(heads=[first, second])).head["kind"] == "joined"
 
 
-def test_two_starts_of_one_copy_are_told_apart_before_either_spends(opened: Open, tmp_path: Path) -> None:
+def test_two_starts_of_one_copy_are_told_apart_before_either_spends(
+    opened: Open, tmp_path: Path
+) -> None:
     node = opened()
     worked(node)
     node.service.close()
     shutil.copytree(node.folder, tmp_path / "clone")
     node, clone = opened(), opened("clone")
     heads = [one(join()).head["ledger_head"] for one in (node, clone)]
-    assert heads[0]["head"]["starts"][0][0] == heads[1]["head"]["starts"][0][0] == 2, "the same number of starts"
+    assert heads[0]["head"]["starts"][0][0] == heads[1]["head"]["starts"][0][0] == 2, (
+        "the same number of starts"
+    )
     assert node.refused(join(heads=[heads[1]])) == "rolled-back"
     assert clone.refused(join(heads=[heads[0]])) == "rolled-back"
     assert json.loads(node.log().splitlines()[-1])["reason"] == "rolled-back"
@@ -167,7 +177,9 @@ def test_two_starts_of_one_copy_are_told_apart_before_either_spends(opened: Open
 
 
 def reconciled(folder: Path, *files: Path) -> str:
-    result = CliRunner().invoke(app, ["ledger", "reconcile", str(folder / "policy.toml"), *map(str, files)])
+    result = CliRunner().invoke(
+        app, ["ledger", "reconcile", str(folder / "policy.toml"), *map(str, files)]
+    )
     assert result.exit_code == 0, result.output
     return result.output
 
@@ -204,7 +216,9 @@ def test_what_was_signed_is_counted_and_the_node_works_again(opened: Open, tmp_p
     assert sum(check(signed, signed["statement"]["public_key"])["releases"].values()) == 4 * STEPS
 
 
-def test_a_head_of_a_server_s_file_is_counted_without_the_server(opened: Open, tmp_path: Path) -> None:
+def test_a_head_of_a_server_s_file_is_counted_without_the_server(
+    opened: Open, tmp_path: Path
+) -> None:
     node, head = set_back(opened, tmp_path)
     file = tmp_path / "heads.json"
     file.write_text(json.dumps({"a": [], "b": [head]}))
@@ -233,8 +247,13 @@ def test_an_earlier_head_of_what_was_reconciled_is_included(opened: Open, tmp_pa
     assert node(join(run="another", heads=[first, second, third, fourth])).head["kind"] == "joined"
 
 
-def test_a_lost_ledger_is_made_again_from_replies_or_from_the_log(opened: Open, tmp_path: Path) -> None:
-    for name, lost in (("replies", ("ledger", "orders.sqlite")), ("log", ("ledger", "orders.sqlite", "replies"))):
+def test_a_lost_ledger_is_made_again_from_replies_or_from_the_log(
+    opened: Open, tmp_path: Path
+) -> None:
+    for name, lost in (
+        ("replies", ("ledger", "orders.sqlite")),
+        ("log", ("ledger", "orders.sqlite", "replies")),
+    ):
         node = opened(name)
         worked(node, 0, 1)
         node.service.close()
@@ -261,7 +280,9 @@ def test_a_lost_ledger_is_not_made_again_from_a_log_without_its_beginning(opened
     assert not (node.folder / "ledger" / "b.sqlite").exists()
 
 
-def test_a_clone_that_went_on_is_counted_beside_what_the_original_did(opened: Open, tmp_path: Path) -> None:
+def test_a_clone_that_went_on_is_counted_beside_what_the_original_did(
+    opened: Open, tmp_path: Path
+) -> None:
     node = opened()
     worked(node, 0)
     node.service.close()
@@ -273,7 +294,9 @@ def test_a_clone_that_went_on_is_counted_beside_what_the_original_did(opened: Op
     node.service.close()
     clone.service.close()
     reconciled(node.folder)
-    assert node.spent() == {EVENT: 4 * STEPS}, "one round of both, one of the original, two of the clone"
+    assert node.spent() == {EVENT: 4 * STEPS}, (
+        "one round of both, one of the original, two of the clone"
+    )
 
 
 def test_a_node_that_runs_is_not_reconciled(opened: Open) -> None:
@@ -284,7 +307,9 @@ def test_a_node_that_runs_is_not_reconciled(opened: Open) -> None:
 
 
 def test_what_was_planned_is_counted_with_what_was_made(opened: Open, tmp_path: Path) -> None:
-    """A run that stops early by what came out costs what it fixed beforehand, also where its debits were lost."""
+    """A run that stops early by what came out costs what it fixed beforehand, also where its debits
+    were lost.
+    """
     node = opened()
     worked(node)
     node.service.close()
@@ -317,12 +342,24 @@ def test_a_forged_head_is_a_bad_message_and_changes_nothing(opened: Open) -> Non
     ahead = {"rows": rows + 9, "seal": "0" * 64, "starts": [[9, "0" * 16, rows + 9]]}
     before, files = node.rows(), sorted(path.name for path in node.folder.iterdir())
     for odd in (
-        forged(head, **ahead), forged(head, stranger, **ahead),
+        forged(head, **ahead),
+        forged(head, stranger, **ahead),
         forged(head, stranger, public_key=raw(stranger.public_key()), **ahead),
-        {**head, "signature": "00" * 64}, {**head, "signature": 1}, {"head": head["head"]}, [], None, {**head, "more": 1},
-        forged(head, rows=-1), forged(head, spent=[["{}", "", 1]]), forged(head, starts=[[1, "x", 2]]), forged(head, format=3),
-        forged(head, format=1), forged(head, anchors=[]), forged(head, anchors=[[rows, "0" * 32]]), forged(head, format=True),
-    ):  # fmt: skip
+        {**head, "signature": "00" * 64},
+        {**head, "signature": 1},
+        {"head": head["head"]},
+        [],
+        None,
+        {**head, "more": 1},
+        forged(head, rows=-1),
+        forged(head, spent=[["{}", "", 1]]),
+        forged(head, starts=[[1, "x", 2]]),
+        forged(head, format=3),
+        forged(head, format=1),
+        forged(head, anchors=[]),
+        forged(head, anchors=[[rows, "0" * 32]]),
+        forged(head, format=True),
+    ):
         assert node.refused(join(heads=[odd])) == "bad-words"
     for odd in ({}, "heads", [head] * 33, 3):
         assert node.refused(join(heads=odd)) == "bad-words"
@@ -360,7 +397,10 @@ def test_heads_of_other_nodes_are_kept_and_passed_on(opened: Open, tmp_path: Pat
     node = opened()
     assert node(join()).head["heads"] == [head]
     assert node(join(replace(PROPOSAL, federation=("c", "b")), run="another")).head["heads"] == []
-    assert other.refused(join(replace(PROPOSAL, client=0), to="a", heads=[forged(head, rows=99)])) == "bad-words"
+    assert (
+        other.refused(join(replace(PROPOSAL, client=0), to="a", heads=[forged(head, rows=99)]))
+        == "bad-words"
+    )
 
 
 # A witness on other storage
@@ -376,7 +416,9 @@ def test_a_witness_shows_what_was_lost_without_any_server(opened: Open, tmp_path
     node = opened(witness=str(witness))
     worked(node, 1, 2)
     node.service.close()
-    assert len(witness.read_text().splitlines()) == 2 + 3, "a line for every start and for every release"
+    assert len(witness.read_text().splitlines()) == 2 + 3, (
+        "a line for every start and for every release"
+    )
     shutil.rmtree(node.folder)
     shutil.copytree(tmp_path / "backup", node.folder)
     with pytest.raises(DpflError, match="dpfl ledger reconcile"):
@@ -386,7 +428,9 @@ def test_a_witness_shows_what_was_lost_without_any_server(opened: Open, tmp_path
     assert opened(witness=str(witness))(join(run="another")).head["kind"] == "joined"
 
 
-def test_a_witness_that_is_gone_or_that_another_wrote_to_ends_the_work(opened: Open, tmp_path: Path) -> None:
+def test_a_witness_that_is_gone_or_that_another_wrote_to_ends_the_work(
+    opened: Open, tmp_path: Path
+) -> None:
     witness = tmp_path / "b.witness"
     node = opened(witness=str(witness))
     worked(node, 0)
@@ -410,7 +454,9 @@ def test_a_witness_that_is_gone_or_that_another_wrote_to_ends_the_work(opened: O
     assert opened(witness=str(witness))(join()).head["kind"] == "joined"
 
 
-def test_a_line_that_was_broken_off_is_no_evidence_and_other_words_are(opened: Open, tmp_path: Path) -> None:
+def test_a_line_that_was_broken_off_is_no_evidence_and_other_words_are(
+    opened: Open, tmp_path: Path
+) -> None:
     witness = tmp_path / "b.witness"
     node = opened(witness=str(witness))
     worked(node, 0)
@@ -438,7 +484,13 @@ def test_a_ledger_from_before_there_were_starts_opens_counts_and_is_signed(opene
     """Its rows are those that it always had."""
     folder = new_node(opened().folder.parent / "old").parent
     with closing(
-        Ledger.open(folder / "ledger" / "b.sqlite", "b", "sample", "add/remove one", Limit(30.0, 1e-5, "rdp"))
+        Ledger.open(
+            folder / "ledger" / "b.sqlite",
+            "b",
+            "sample",
+            "add/remove one",
+            Limit(30.0, 1e-5, "rdp"),
+        )
     ) as ledger:
         ledger.debit(RUN, f"{RUN}/one", EVENT, 3)
         assert ledger.starts == []
@@ -450,10 +502,14 @@ def test_a_ledger_from_before_there_were_starts_opens_counts_and_is_signed(opene
     assert head["starts"][0][0] == 1
 
 
-def test_a_statement_of_an_earlier_version_is_valid_and_is_evidence(opened: Open, tmp_path: Path) -> None:
+def test_a_statement_of_an_earlier_version_is_valid_and_is_evidence(
+    opened: Open, tmp_path: Path
+) -> None:
     node, _ = set_back(opened, tmp_path)
     with closing(Ledger.read(tmp_path / "b" / "ledger" / "b.sqlite")) as ledger:
-        words = statement(ledger, node.service.charter.limit, "", load_private(node.folder / "node.pem"))["statement"]
+        words = statement(
+            ledger, node.service.charter.limit, "", load_private(node.folder / "node.pem")
+        )["statement"]
     del words["ledger_head"]
     words |= {"ledger": {"rows": 99, "seal": "0" * 64}, "releases": {encode(EVENT): 5}}
     words["spent"] = words["proven"] = figure(accountant("rdp").epsilon({EVENT: 5}, 1e-5))
@@ -461,7 +517,9 @@ def test_a_statement_of_an_earlier_version_is_valid_and_is_evidence(opened: Open
     assert check(signed, words["public_key"]) == words
     (tmp_path / "old.json").write_text(json.dumps(signed))
     reconciled(node.folder, tmp_path / "old.json")
-    assert node.spent() == {EVENT: STEPS + 5}, "nothing says what the two have in common, so all of it is added"
+    assert node.spent() == {EVENT: STEPS + 5}, (
+        "nothing says what the two have in common, so all of it is added"
+    )
 
 
 def test_a_statement_whose_head_says_something_else_is_refused(opened: Open) -> None:
@@ -483,7 +541,10 @@ def test_a_head_of_a_ledger_with_too_many_kinds_of_releases_says_no_less(tmp_pat
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("dpfl.protocol.ledger_head.MOST_KINDS", 3)
             head = head_from_words(sign_head(ledger, key).to_words()).head
-    assert head.spent == (*((gaussian(1.0 + number), "", 5 - number) for number in range(3)), (gaussian(0.0), "", 3))
+    assert head.spent == (
+        *((gaussian(1.0 + number), "", 5 - number) for number in range(3)),
+        (gaussian(0.0), "", 3),
+    )
 
 
 def test_shares_of_noise_stay_what_they_are_when_they_are_reconciled(tmp_path: Path) -> None:
@@ -498,4 +559,7 @@ def test_shares_of_noise_stay_what_they_are_when_they_are_reconciled(tmp_path: P
     with closing(Ledger.open(tmp_path / "new.sqlite", "b", "sample", "add/remove one")) as ledger:
         _add_all(ledger, [signed], {})
         assert ledger.spent() == {EVENT: 3}
-        assert "sums over at least 3" in statement(ledger, Limit(30.0, 1e-5), "", key)["statement"]["adversary"]
+        assert (
+            "sums over at least 3"
+            in statement(ledger, Limit(30.0, 1e-5), "", key)["statement"]["adversary"]
+        )

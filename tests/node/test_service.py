@@ -1,5 +1,5 @@
-"""A node and a server that it does not trust: what is agreed is done once and paid for; anything else is refused by one word,
-and nothing is released, debited or planned for it."""
+"""A node and a server that it does not trust: what is agreed is done once and paid for; anything
+else is refused by one word, and nothing is released, debited or planned for it."""
 
 from __future__ import annotations
 
@@ -114,7 +114,12 @@ def test_a_node_joins_works_and_says_what_it_spent(node: Asked) -> None:
     assert said["run"]["releases"] == said["releases"]
     assert list(said["releases"].values()) == [ROUNDS * STEPS]
     assert said["spent"] == said["proven"]
-    assert (said["unit"], said["neighbours"], said["delta"], said["accountant"]) == ("sample", "add/remove one", 1e-5, "rdp")
+    assert (said["unit"], said["neighbours"], said["delta"], said["accountant"]) == (
+        "sample",
+        "add/remove one",
+        1e-5,
+        "rdp",
+    )
 
 
 def test_figures_say_what_was_spent_of_what_is_allowed_and_what_was_refused(node: Asked) -> None:
@@ -122,7 +127,12 @@ def test_figures_say_what_was_spent_of_what_is_allowed_and_what_was_refused(node
     node.refused(b"")
     seen = node.service.figures()
     assert 0 < seen["epsilon spent"] < seen["epsilon allowed"] == 30.0
-    assert (seen["letters"], seen["released"], seen["releases"], seen["refused not-a-letter"]) == (3, 1, STEPS, 1)
+    assert (seen["letters"], seen["released"], seen["releases"], seen["refused not-a-letter"]) == (
+        3,
+        1,
+        STEPS,
+        1,
+    )
     assert seen["seconds"] > 0
     assert seen["bytes"] > 4 * SIZE
 
@@ -134,7 +144,9 @@ def test_a_greeting_may_be_to_everyone_and_is_answered_by_name(opened: Open) -> 
     assert node.refused(join(to="*")) == "wrong-node"
 
 
-def test_an_order_that_comes_again_gets_the_same_reply_and_costs_nothing(node: Asked, opened: Open) -> None:
+def test_an_order_that_comes_again_gets_the_same_reply_and_costs_nothing(
+    node: Asked, opened: Open
+) -> None:
     letter = work()
     first, before = node.service.answer(letter), node.rows()
     assert node.service.answer(letter) == first
@@ -165,7 +177,11 @@ def test_noise_is_fresh_and_of_the_node_alone(opened: Open) -> None:
 
 
 def test_the_size_is_said_as_the_policy_says_it(opened: Open) -> None:
-    for name, size, declared in (("r", {"rounded": 50}, 100), ("c", {"constant": 500}, 500), ("e", "exact", SAMPLES)):
+    for name, size, declared in (
+        ("r", {"rounded": 50}, 100),
+        ("c", {"constant": 500}, 500),
+        ("e", "exact", SAMPLES),
+    ):
         node = opened(name, tell={"size": size})
         assert node(join()).head["size"] == declared
         assert node(work()).head["kind"] == "reply"
@@ -175,29 +191,41 @@ def test_the_size_is_said_as_the_policy_says_it(opened: Open) -> None:
 
 
 def test_replies_have_the_same_size_whatever_came_out(node: Asked) -> None:
-    """But for the head of the ledger, which counts what was asked for, and knows nothing of what came out."""
+    """But for the head of the ledger, which counts what was asked for, and knows nothing of what
+    came out.
+    """
     lengths = set()
     for number in range(4):
         answer = node.service.answer(work(round_of(number), vector(number)))
-        head = messages.read(answer, load_private(node.folder / "node.pem").public_key(), 1 << 24).head["ledger_head"]
+        head = messages.read(
+            answer, load_private(node.folder / "node.pem").public_key(), 1 << 24
+        ).head["ledger_head"]
         lengths.add(len(answer) - len(canonical(head)))
     assert len(lengths) == 1
 
 
 def test_surveys_and_metrics_that_were_planned_are_answered_once(opened: Open) -> None:
-    node, survey, metric = opened(), LabelQuery(5.0, secure=True), MetricQuery(6.0, 2, 0, 4.0, 0.0, secure=True)
+    node, survey, metric = (
+        opened(),
+        LabelQuery(5.0, secure=True),
+        MetricQuery(6.0, 2, 0, 4.0, 0.0, secure=True),
+    )
     events = ((survey.event, 1), (EVENT, STEPS * ROUNDS), (metric.event, 1))
     assert node(join(replace(PROPOSAL, events=events))).head["left"] == 2 + STEPS * ROUNDS
     counts = node(work(replace(TASK, steps=0, query=survey)))
     assert counts.arrays["raw_answer"].shape == (10,)
-    unmoved(node, work(replace(TASK, steps=0, query=replace(survey, multiplier=6.0))), "order-changed")
+    unmoved(
+        node, work(replace(TASK, steps=0, query=replace(survey, multiplier=6.0))), "order-changed"
+    )
     node(work())
     measured = node(work(round_of(ROUNDS, steps=0, query=metric)))
     assert measured.arrays["raw_answer"].shape == (2,)
     assert node.spent() == {survey.event: 1, EVENT: STEPS, metric.event: 1}
 
 
-def test_replies_leave_at_whole_multiples_of_a_time(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replies_leave_at_whole_multiples_of_a_time(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After their order came, whatever is done for it the first time."""
     slept: list[float] = []
     moments: list[float] = []
@@ -208,12 +236,16 @@ def test_replies_leave_at_whole_multiples_of_a_time(opened: Open, monkeypatch: p
 
     node = opened(tell={"every": 0.5})
     node(join())
-    monkeypatch.setattr("dpfl.node.service.time", SimpleNamespace(monotonic=monotonic, sleep=slept.append))
+    monkeypatch.setattr(
+        "dpfl.node.service.time", SimpleNamespace(monotonic=monotonic, sleep=slept.append)
+    )
     for number in range(2):
         moments.clear()
         node(work(round_of(number)))
         assert 0 < slept[-1] <= 0.5
-        assert (moments[-1] + slept[-1]) / 0.5 == pytest.approx(round((moments[-1] + slept[-1]) / 0.5))
+        assert (moments[-1] + slept[-1]) / 0.5 == pytest.approx(
+            round((moments[-1] + slept[-1]) / 0.5)
+        )
     assert len(slept) == 2
 
 
@@ -223,25 +255,54 @@ HAAR = Release(Poisson(0.2), HaarClip(1.0, ends=(SIZE,)), HaarNoise(5.0, ends=(S
 TASKS: dict[str, tuple[Any, str]] = {
     "more steps": (round_of(0, steps=5), "too-many-steps"),
     "no steps": (round_of(0, steps=0), "bad-words"),
-    "less noise": (round_of(0, samples=replace(RELEASE, noise=SecureGaussian(0.79))), "too-little-noise"),
+    "less noise": (
+        round_of(0, samples=replace(RELEASE, noise=SecureGaussian(0.79))),
+        "too-little-noise",
+    ),
     "a larger clip": (round_of(0, samples=replace(RELEASE, clip=Flat(2.01))), "clip-too-large"),
-    "a higher rate": (round_of(0, samples=replace(RELEASE, sampling=Poisson(0.51))), "rate-too-high"),
+    "a higher rate": (
+        round_of(0, samples=replace(RELEASE, sampling=Poisson(0.51))),
+        "rate-too-high",
+    ),
     "all samples": (round_of(0, samples=replace(RELEASE, sampling=All())), "rate-too-high"),
-    "another rate than was planned": (round_of(0, samples=replace(RELEASE, sampling=Poisson(0.3))), "not-planned"),
-    "more noise than was planned": (round_of(0, samples=replace(RELEASE, noise=SecureGaussian(2.0))), "not-planned"),
-    "noise in floating point": (round_of(0, samples=replace(RELEASE, noise=Gaussian(1.0))), "not-secure"),
+    "another rate than was planned": (
+        round_of(0, samples=replace(RELEASE, sampling=Poisson(0.3))),
+        "not-planned",
+    ),
+    "more noise than was planned": (
+        round_of(0, samples=replace(RELEASE, noise=SecureGaussian(2.0))),
+        "not-planned",
+    ),
+    "noise in floating point": (
+        round_of(0, samples=replace(RELEASE, noise=Gaussian(1.0))),
+        "not-secure",
+    ),
     "Haar noise": (round_of(0, samples=HAAR), "not-secure"),
     "Haar coefficients of another model": (
-        round_of(0, samples=replace(HAAR, clip=HaarClip(1.0, ends=(10**9,)), noise=HaarNoise(5.0, ends=(10**9,)))),
+        round_of(
+            0,
+            samples=replace(
+                HAAR, clip=HaarClip(1.0, ends=(10**9,)), noise=HaarNoise(5.0, ends=(10**9,))
+            ),
+        ),
         "bad-words",
     ),
     "noise that is taken back": (
         round_of(0, samples=Release(Cyclic(10), Flat(1.0), BandedNoise(1.0, rounds=9, turns=2))),
         "uncovered",
     ),
-    "a batch counted by what is there": (round_of(0, samples=replace(RELEASE, sampling=PoissonSize(12))), "uncovered"),
-    "a batch of a fixed size": (round_of(0, samples=replace(RELEASE, sampling=FixedSize(12))), "other-unit"),
-    "a division by the batch": (round_of(0, samples=replace(RELEASE, divide_by_drawn=True)), "raw-values"),
+    "a batch counted by what is there": (
+        round_of(0, samples=replace(RELEASE, sampling=PoissonSize(12))),
+        "uncovered",
+    ),
+    "a batch of a fixed size": (
+        round_of(0, samples=replace(RELEASE, sampling=FixedSize(12))),
+        "other-unit",
+    ),
+    "a division by the batch": (
+        round_of(0, samples=replace(RELEASE, divide_by_drawn=True)),
+        "raw-values",
+    ),
     "a raw value": (round_of(0, raw=True), "raw-values"),
     "no noise": (round_of(0, samples=Release(Poisson(0.2), Flat(1.0))), "without-noise"),
     "nothing private at all": (round_of(0, samples=None), "without-noise"),
@@ -250,35 +311,64 @@ TASKS: dict[str, tuple[Any, str]] = {
         "not-trusted",
     ),
     "an upload for less than a sample moves": (
-        round_of(0, samples=None, update=UpdateRelease(clip=Flat(1.0), noise=SecureGaussian(1.0), sensitivity_bound=0.1)),
+        round_of(
+            0,
+            samples=None,
+            update=UpdateRelease(clip=Flat(1.0), noise=SecureGaussian(1.0), sensitivity_bound=0.1),
+        ),
         "uncovered",
     ),
     "an upload of clients": (
         round_of(
-            0, samples=None,
-            update=UpdateRelease(clip=Flat(1.0), noise=SecureGaussian(1.0), sensitivity_bound=2.0, protects="client"),
+            0,
+            samples=None,
+            update=UpdateRelease(
+                clip=Flat(1.0), noise=SecureGaussian(1.0), sensitivity_bound=2.0, protects="client"
+            ),
         ),
         "other-unit",
     ),
     "a slope without noise": (
-        round_of(0, slope=True, update=UpdateRelease(clip=Flat(1.0), noise=SecureGaussian(1.0), sensitivity_bound=2.0)),
+        round_of(
+            0,
+            slope=True,
+            update=UpdateRelease(clip=Flat(1.0), noise=SecureGaussian(1.0), sensitivity_bound=2.0),
+        ),
         "uncovered",
     ),
-    "a slope that was not planned": (round_of(0, slope=True, samples=replace(RELEASE, sampling=Poisson(0.1))), "not-planned"),
+    "a slope that was not planned": (
+        round_of(0, slope=True, samples=replace(RELEASE, sampling=Poisson(0.1))),
+        "not-planned",
+    ),
     "exact counts": (replace(TASK, steps=0, query=LabelQuery(None)), "raw-values"),
-    "exact counts for a trusted server": (replace(TASK, steps=0, query=LabelQuery(None, trusted=True)), "not-trusted"),
-    "counts with little noise": (replace(TASK, steps=0, query=LabelQuery(0.5, secure=True)), "too-little-noise"),
+    "exact counts for a trusted server": (
+        replace(TASK, steps=0, query=LabelQuery(None, trusted=True)),
+        "not-trusted",
+    ),
+    "counts with little noise": (
+        replace(TASK, steps=0, query=LabelQuery(0.5, secure=True)),
+        "too-little-noise",
+    ),
     "counts in floating point": (replace(TASK, steps=0, query=LabelQuery(5.0)), "not-secure"),
-    "counts that were not planned": (replace(TASK, steps=0, query=LabelQuery(5.0, secure=True)), "not-planned"),
-    "a mean that was not planned": (replace(TASK, steps=0, query=MeanQuery(5.0, True)), "not-planned"),
-    "columns that are not there": (replace(TASK, steps=0, query=ColumnQuery(5.0, 9, (784,), secure=True)), "other-schema"),
+    "counts that were not planned": (
+        replace(TASK, steps=0, query=LabelQuery(5.0, secure=True)),
+        "not-planned",
+    ),
+    "a mean that was not planned": (
+        replace(TASK, steps=0, query=MeanQuery(5.0, True)),
+        "not-planned",
+    ),
+    "columns that are not there": (
+        replace(TASK, steps=0, query=ColumnQuery(5.0, 9, (784,), secure=True)),
+        "other-schema",
+    ),
     "a metric on samples that were not kept out": (
         round_of(ROUNDS, steps=0, query=MetricQuery(5.0, 1, 0, 1.0, 0.2, secure=True)),
         "other-schema",
     ),
     "another round": (round_of(ROUNDS), "too-many-rounds"),
     "another client": (replace(TASK, client=0), "wrong-node"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", TASKS)
@@ -291,8 +381,14 @@ RUNS: dict[str, tuple[Any, str]] = {
     "a published variant": (replace(PROPOSAL, variant="published"), "variant-not-allowed"),
     "another system": (replace(PROPOSAL, system="fedavg"), "system-not-allowed"),
     "another model": (replace(PROPOSAL, model="resnet-18", options=()), "model-not-allowed"),
-    "a model by an import path": (replace(PROPOSAL, model="os:system", options=(("command", "true"),)), "model-not-allowed"),
-    "options that a model does not have": (replace(PROPOSAL, options=(("name", "cnn"),)), "model-not-allowed"),
+    "a model by an import path": (
+        replace(PROPOSAL, model="os:system", options=(("command", "true"),)),
+        "model-not-allowed",
+    ),
+    "options that a model does not have": (
+        replace(PROPOSAL, options=(("name", "cnn"),)),
+        "model-not-allowed",
+    ),
     "a model of 3 GB": (replace(PROPOSAL, options=(("hidden", 1_000_000),)), "too-large"),
     "a model that takes hours to build": (
         replace(PROPOSAL, model="transformer", options=(("layers", 1_000_000), ("vocabulary", 4))),
@@ -319,7 +415,9 @@ RUNS: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("what", RUNS)
-def test_a_run_that_the_policy_does_not_allow_is_refused_and_not_worked_for(opened: Open, what: str) -> None:
+def test_a_run_that_the_policy_does_not_allow_is_refused_and_not_worked_for(
+    opened: Open, what: str
+) -> None:
     node = opened()
     proposal, reason = RUNS[what]
     unmoved(node, join(proposal), reason)
@@ -365,7 +463,9 @@ def test_a_run_s_own_epsilon_is_a_limit_too(opened: Open) -> None:
     unmoved(node, work(round_of(2)), "over-budget")
 
 
-def test_a_run_that_changes_what_it_said_or_whose_it_is_is_refused(node: Asked, opened: Open) -> None:
+def test_a_run_that_changes_what_it_said_or_whose_it_is_is_refused(
+    node: Asked, opened: Open
+) -> None:
     assert node(join()).head["kind"] == "joined", "again, as it was"
     unmoved(node, join(replace(PROPOSAL, rounds=4)), "wrong-run")
     unmoved(node, work(run="another"), "not-joined")
@@ -389,7 +489,11 @@ def test_letters_of_a_stranger_or_for_another_node_are_refused(node: Asked) -> N
     unmoved(node, join(key=OTHER), "bad-signature")
     unmoved(node, work(to="a"), "wrong-node")
     letter = work()
-    for data, reason in ((letter[:-1], "bad-signature"), (b"", "not-a-letter"), (b"x" * (1 << 21) + b"x", "too-large")):
+    for data, reason in (
+        (letter[:-1], "bad-signature"),
+        (b"", "not-a-letter"),
+        (b"x" * (1 << 21) + b"x", "too-large"),
+    ):
         unmoved(node, data, reason)
 
 
@@ -401,30 +505,53 @@ def test_an_unknown_message_is_refused(node: Asked, kind: str) -> None:
 @pytest.mark.parametrize(
     "letter",
     [
-        work(more=1), join(more=1), ask("ping", to="*", more=1), ask("join"), ask("work"), ask("join", proposal={}),
-        ask("work", order="0/train", task={"part": "task"}), work(order="1/train"), work(order="0/probe"), work(order=3),
-        work(run="../../etc"), work(run=""), ask("join", proposal=[["a"]] * 3), join(run="a" * 65),
+        work(more=1),
+        join(more=1),
+        ask("ping", to="*", more=1),
+        ask("join"),
+        ask("work"),
+        ask("join", proposal={}),
+        ask("work", order="0/train", task={"part": "task"}),
+        work(order="1/train"),
+        work(order="0/probe"),
+        work(order=3),
+        work(run="../../etc"),
+        work(run=""),
+        ask("join", proposal=[["a"]] * 3),
+        join(run="a" * 65),
         ask("work", order="0/query.histogram", task=task_messages.task_to_words(TASK)),
     ],
-)  # fmt: skip
-def test_words_that_are_missing_unknown_or_of_another_type_are_refused(node: Asked, letter: bytes) -> None:
+)
+def test_words_that_are_missing_unknown_or_of_another_type_are_refused(
+    node: Asked, letter: bytes
+) -> None:
     unmoved(node, letter, "bad-words")
 
 
 @pytest.mark.parametrize(
     "arrays",
     [
-        {}, {"model": np.zeros(SIZE)}, {"model": np.zeros(SIZE - 1, np.float32)}, {"model": np.zeros((1, SIZE), np.float32)},
-        {"model": vector(), "correction": np.zeros(3, np.float32)}, {"model": vector(), "data": np.zeros(3, np.float32)},
+        {},
+        {"model": np.zeros(SIZE)},
+        {"model": np.zeros(SIZE - 1, np.float32)},
+        {"model": np.zeros((1, SIZE), np.float32)},
+        {"model": vector(), "correction": np.zeros(3, np.float32)},
+        {"model": vector(), "data": np.zeros(3, np.float32)},
         {"correction": vector()},
     ],
-)  # fmt: skip
-def test_arrays_that_are_not_a_model_s_are_refused(node: Asked, arrays: dict[str, np.ndarray]) -> None:
+)
+def test_arrays_that_are_not_a_model_s_are_refused(
+    node: Asked, arrays: dict[str, np.ndarray]
+) -> None:
     unmoved(node, work(arrays=arrays), "bad-arrays")
 
 
-@pytest.mark.parametrize(("size", "reason"), [({"constant": 500}, "size-not-exact"), ("exact", "rate-too-high")])
-def test_nobody_learns_how_many_samples_there_are_by_batches_that_cannot_be_drawn(opened: Open, size: Any, reason: str) -> None:
+@pytest.mark.parametrize(
+    ("size", "reason"), [({"constant": 500}, "size-not-exact"), ("exact", "rate-too-high")]
+)
+def test_nobody_learns_how_many_samples_there_are_by_batches_that_cannot_be_drawn(
+    opened: Open, size: Any, reason: str
+) -> None:
     upload = UpdateRelease(clip=Flat(1.0), noise=SecureGaussian(1.0), sensitivity_bound=2.0)
     node = opened(tell={"size": size})
     node(join(replace(PROPOSAL, events=((upload.event(1), 5),))))
@@ -440,9 +567,17 @@ def test_nobody_learns_how_many_samples_there_are_by_batches_that_cannot_be_draw
 def test_a_model_of_the_owner_s_own_has_the_owner_s_options(opened: Open) -> None:
     path = "tests.node.loopback:own_net"
     node = opened(allow={"own_models": {path: {"hidden": 3}}})
-    unmoved(node, join(replace(PROPOSAL, model=path, options=(("hidden", 4),))), "model-not-allowed")
-    unmoved(node, join(replace(PROPOSAL, model="tests.node.loopback:vector", options=())), "model-not-allowed")
-    assert node(join(replace(PROPOSAL, model=path, options=(("hidden", 3),)))).head["kind"] == "joined"
+    unmoved(
+        node, join(replace(PROPOSAL, model=path, options=(("hidden", 4),))), "model-not-allowed"
+    )
+    unmoved(
+        node,
+        join(replace(PROPOSAL, model="tests.node.loopback:vector", options=())),
+        "model-not-allowed",
+    )
+    assert (
+        node(join(replace(PROPOSAL, model=path, options=(("hidden", 3),)))).head["kind"] == "joined"
+    )
     assert node(work(model=np.zeros(785 * 3 + 40, np.float32))).head["kind"] == "reply"
 
 
@@ -498,9 +633,17 @@ def test_whatever_an_owner_signs_is_answered_and_what_leaves_is_paid_for(node: A
             "task": task_messages.task_to_words(task),
         }
         if number % 4 == 3:
-            head = {"kind": "join", "run": f"run{number}", "to": "b", "order": "join", "proposal": PROPOSAL.to_words()}
+            head = {
+                "kind": "join",
+                "run": f"run{number}",
+                "to": "b",
+                "order": "join",
+                "proposal": PROPOSAL.to_words(),
+            }
         try:
-            letter = messages.write(changed(head, rng), {"model": vector()} if head["kind"] == "work" else {}, OWNER)
+            letter = messages.write(
+                changed(head, rng), {"model": vector()} if head["kind"] == "work" else {}, OWNER
+            )
         except (messages.ProtocolError, TypeError):
             continue
         answer = node(letter)
@@ -515,7 +658,9 @@ def test_whatever_an_owner_signs_is_answered_and_what_leaves_is_paid_for(node: A
 # What goes wrong at the node
 
 
-def test_an_exception_carries_nothing_and_its_order_is_not_done_again(node: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exception_carries_nothing_and_its_order_is_not_done_again(
+    node: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def failing(*_: Any) -> None:
         raise ValueError("patient 4711 has 3 children")
 
@@ -547,14 +692,19 @@ def test_a_run_that_failed_too_often_is_over(node: Asked, monkeypatch: pytest.Mo
 
 
 def test_what_is_not_finite_is_not_sent(node: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpfl.client.runner.private_steps", lambda gradients, *_: gradients.model.vector.fill_(np.inf))
+    monkeypatch.setattr(
+        "dpfl.client.runner.private_steps",
+        lambda gradients, *_: gradients.model.vector.fill_(np.inf),
+    )
     assert node.refused(work()) == "diverged"
     huge = np.full(SIZE, 3e38, np.float32)
     monkeypatch.undo()
     assert node(work(round_of(1), huge)).head["kind"] in ("reply", "refused")
 
 
-def test_a_disk_that_is_full_is_said_before_anything_is_debited(node: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_full_is_said_before_anything_is_debited(
+    node: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("dpfl.node.service.ROOM", 1 << 60)
     unmoved(node, work(), "no-room")
 
@@ -586,7 +736,9 @@ def test_a_full_log_becomes_an_older_one(node: Asked, monkeypatch: pytest.Monkey
     assert all(path.stat().st_size < 2500 for path in node.folder.glob("node.log*"))
 
 
-def test_a_node_that_cannot_open_a_new_log_answers_and_goes_on(node: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_cannot_open_a_new_log_answers_and_goes_on(
+    node: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("dpfl.node.journal.MOST_BYTES", 0)
     (node.folder / "node.log.1").mkdir()
     (node.folder / "node.log.2").mkdir()
@@ -612,11 +764,20 @@ def test_a_policy_that_was_changed_holds_from_then_on(node: Asked, opened: Open)
 
 
 def test_a_node_whose_unit_is_a_person_trains_by_person_and_counts_persons(opened: Open) -> None:
-    words = {"data": {"name": "randhie", "classes": None}, "split": {"client": 1, "partition": "site"}}
+    words = {
+        "data": {"name": "randhie", "classes": None},
+        "split": {"client": 1, "partition": "site"},
+    }
     node = opened(limits={"unit": "person"}, allow={"models": ["linear"]}, **words)
     held = node.service.held
     proposal = replace(
-        PROPOSAL, unit="person", model="linear", options=(), learning=held.task, shape=held.shape, schema=schema_digest(held)
+        PROPOSAL,
+        unit="person",
+        model="linear",
+        options=(),
+        learning=held.task,
+        shape=held.shape,
+        schema=schema_digest(held),
     )
     unmoved(node, join(replace(proposal, unit="sample")), "other-unit")
     joined = node(join(proposal)).head

@@ -1,4 +1,6 @@
-"""Keys of those who sum together: whose they are, for which run, and that no letter of before changes them."""
+"""Keys of those who sum together: whose they are, for which run, and that no letter of before
+changes them.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from tests.node.summing import EVENT, NAMES, Together, said, task
 
 
 def test_members_who_were_proposed_different_runs_have_no_session(together: Together) -> None:
-    """The same names, keys and numbers, but one is told of more rounds: its keys are signed for another run."""
+    """The same names, keys and numbers, but one is told of more rounds: its keys are signed for
+    another run.
+    """
     for name in NAMES:
         together.nodes[name](together.join(name, **({"rounds": ROUNDS - 1} if name == "c" else {})))
     cards = together.cards()
@@ -26,7 +30,9 @@ def test_nobody_is_invented_and_nobodys_keys_are_another_ones(together: Together
     stranger = Ed25519PrivateKey.generate()
     group = together.group()
     keys = {**group.identities, "d": raw(stranger.public_key())}
-    forged = secure_sum_messages.card_to_words(SumMember(SumGroup(group.run, keys, 3, 1), "d", stranger).card)
+    forged = secure_sum_messages.card_to_words(
+        SumMember(SumGroup(group.run, keys, 3, 1), "d", stranger).card
+    )
     invented = {**forged, "name": "e"}
     for shown, reason in (
         ([*cards[:3], forged], "bad-keys"),
@@ -55,8 +61,8 @@ def test_a_set_up_that_comes_again_does_not_end_the_session(begun) -> None:
 
 
 def test_a_set_up_of_before_does_not_end_the_session_that_came_after_it(begun) -> None:
-    """One that was answered, and is sent again by whoever carries letters; and one that was kept, and never came. What is asked
-    of the sum under way is answered all the same."""
+    """One that was answered, and is sent again by whoever carries letters; and one that was kept,
+    and never came. What is asked of the sum under way is answered all the same."""
     together, session = begun
     node, answered, kept = together.nodes["b"], together.card("b"), together.card("b", "kept")
     meet = ask("meet", to="b", order="set-up", cards=together.cards(("a", "c", "d")))
@@ -74,7 +80,9 @@ def test_a_set_up_of_before_does_not_end_the_session_that_came_after_it(begun) -
     assert together.spent("b") == {EVENT: 2}
 
 
-def test_a_set_up_of_before_does_not_come_back_when_its_keys_were_dropped_for_other_runs(begun) -> None:
+def test_a_set_up_of_before_does_not_come_back_when_its_keys_were_dropped_for_other_runs(
+    begun,
+) -> None:
     together, _ = begun
     node = together.nodes["b"]
     for number in range(8):
@@ -85,7 +93,9 @@ def test_a_set_up_of_before_does_not_come_back_when_its_keys_were_dropped_for_ot
 
 
 def test_a_node_that_was_started_again_has_no_keys_until_the_next_set_up(begun) -> None:
-    """What it sent is sent again as it was; it opens nothing and adds to nothing until there are new keys, and pays anew."""
+    """What it sent is sent again as it was; it opens nothing and adds to nothing until there are
+    new keys, and pays anew.
+    """
     together, session = begun
     letter = together.work(session, task("b"))
     before = together.nodes["b"].service.answer(letter)

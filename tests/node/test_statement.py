@@ -1,4 +1,6 @@
-"""A node's own word on what it spent: `proven` is no lower than a limit that really stood, at the delta that is stated."""
+"""A node's own word on what it spent: `proven` is no lower than a limit that really stood, at the
+delta that is stated.
+"""
 
 from __future__ import annotations
 
@@ -58,11 +60,24 @@ def test_a_limit_that_stood_all_the_time_bounds_what_was_planned(tmp_path: Path)
         (Limit(2.0, 1e-5, "rdp"), Limit(2.5, 1e-5, "rdp")),
         (),
     ],
-    ids=["a larger delta", "one hardly larger", "one larger later", "a larger epsilon", "one larger later on", "no limit"],
+    ids=[
+        "a larger delta",
+        "one hardly larger",
+        "one larger later",
+        "a larger epsilon",
+        "one larger later on",
+        "no limit",
+    ],
 )
-def test_a_limit_at_a_larger_delta_or_epsilon_bounds_nothing(tmp_path: Path, stood: tuple[Limit, ...]):
-    """Fault: a limit of (2, 1e-3) was taken for one of (2, 1e-5), and what was planned for within it."""
-    assert said(tmp_path, Limit(2.0, 1e-5, "rdp"), *stood)["proven"] == pytest.approx(cost(PLANNED), abs=2e-6)
+def test_a_limit_at_a_larger_delta_or_epsilon_bounds_nothing(
+    tmp_path: Path, stood: tuple[Limit, ...]
+):
+    """Fault: a limit of (2, 1e-3) was taken for one of (2, 1e-5), and what was planned for within
+    it.
+    """
+    assert said(tmp_path, Limit(2.0, 1e-5, "rdp"), *stood)["proven"] == pytest.approx(
+        cost(PLANNED), abs=2e-6
+    )
 
 
 def test_a_lower_limit_that_stood_is_good_for_a_higher_one(tmp_path: Path):
@@ -72,7 +87,10 @@ def test_a_lower_limit_that_stood_is_good_for_a_higher_one(tmp_path: Path):
 def test_a_smaller_delta_costs_more(tmp_path: Path):
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
-    tight, wide = (said(tmp_path / name, Limit(50.0, delta, "rdp")) for name, delta in (("one", 1e-9), ("two", 1e-3)))
+    tight, wide = (
+        said(tmp_path / name, Limit(50.0, delta, "rdp"))
+        for name, delta in (("one", 1e-9), ("two", 1e-3))
+    )
     assert tight["spent"] == pytest.approx(cost(MADE, 1e-9), abs=2e-6)
     assert wide["spent"] == pytest.approx(cost(MADE, 1e-3), abs=2e-6)
     assert tight["proven"] > wide["proven"]
@@ -115,7 +133,10 @@ def test_a_statement_checks_with_its_key_and_with_no_other(tmp_path: Path):
         ({"proven": 0.1}, "proves less than was spent"),
         ({"accountant": "rdp-classic"}, "not that of its releases"),
         ({"releases": {}}, "not that of its releases"),
-        ({"run": {"id": "run", "spent": 0.1, "releases": {}, "adversary": "all"}}, "not that of its releases"),
+        (
+            {"run": {"id": "run", "spent": 0.1, "releases": {}, "adversary": "all"}},
+            "not that of its releases",
+        ),
         ({"adversary": None}, "against whom"),
         ({"format": 99}, "of this version"),
     ],

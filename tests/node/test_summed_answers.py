@@ -1,4 +1,6 @@
-"""What nodes are asked beside their updates, in a secure sum: paid for, with the noise and on the terms that the run said."""
+"""What nodes are asked beside their updates, in a secure sum: paid for, with the noise and on the
+terms that the run said.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def test_what_is_asked_with_all_of_its_noise_is_answered_by_itself(together: Tog
 
 
 def test_an_answer_in_a_secure_sum_is_paid_for_before_it_leaves(together: Together, spied) -> None:
-    """Once a session, with its own event, marked as a share; the sum has the noise that all shares make, and no less."""
+    """Once a session, with its own event, marked as a share; the sum has the noise that all shares
+    make, and no less.
+    """
     events = ((MEAN.event, 2), (EVENT, ROUNDS))
     together.joined(events=events)
     session, node = together.set_up(events=events), together.nodes["b"]
@@ -51,12 +55,18 @@ def test_an_answer_in_a_secure_sum_is_paid_for_before_it_leaves(together: Togeth
     assert together.spent("b") == {MEAN.event: 2}
     third = together.set_up(order="third", events=events)
     assert node.refused(together.work(third, asked_mean("b"))) == "not-planned"
-    one, other = (answers_of(MEAN, SHARED, 784, MEAN_SUM.bound, len(NAMES)).total(own) for own in spied)
+    one, other = (
+        answers_of(MEAN, SHARED, 784, MEAN_SUM.bound, len(NAMES)).total(own) for own in spied
+    )
     noise = MEAN.multiplier * 28.0 / SHARED.unknown**0.5
-    assert np.std(one - other) == pytest.approx(noise * 2**0.5, rel=0.15)  # of 784 numbers, 6 deviations
+    assert np.std(one - other) == pytest.approx(
+        noise * 2**0.5, rel=0.15
+    )  # of 784 numbers, 6 deviations
 
 
-def test_an_answer_is_summed_on_the_terms_that_the_run_said_and_on_no_others(together: Together) -> None:
+def test_an_answer_is_summed_on_the_terms_that_the_run_said_and_on_no_others(
+    together: Together,
+) -> None:
     events = ((MEAN.event, 1), (EVENT, ROUNDS))
     together.joined(events=events)
     session, node = together.set_up(events=events), together.nodes["b"]

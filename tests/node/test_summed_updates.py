@@ -1,4 +1,6 @@
-"""A client's part of a secure sum of updates: as often as is counted, scaled as was asked, with its share of the noise."""
+"""A client's part of a secure sum of updates: as often as is counted, scaled as was asked, with its
+share of the noise.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from tests.node.test_node import PLAIN, SIZE, site, start
 
 CLIENTS, LEVEL, NOISE = 8, 0.01, 1e-4
 RELEASE = Release(Poisson(0.25), Flat(LEVEL), Gaussian(NOISE), noise_shares=NoiseShares(4, 0))
-"""So little noise that a number that is sent tells whether there is an update in it; half of it in each share."""
+"""So little noise that a number that is sent tells whether there is an update in it; half of it in
+each share.
+"""
 ASKED = replace(PLAIN, clients=RELEASE, secure_sum=SecureSumTerms(1.0, 1.0, CLIENTS), steps=1)
 
 
@@ -36,8 +40,13 @@ def sent(folder: Path, *tasks: ClientTask, entropy: int = 0) -> list[np.ndarray]
 
 
 def test_a_client_is_in_the_sum_as_often_as_is_counted(tmp_path: Path):
-    """By a coin of 1/4 of its own: 25 of 100 rounds, to four deviations; in the others it sends its noise alone."""
-    lengths = [np.linalg.norm(one) for one in sent(tmp_path, *(replace(ASKED, round=number) for number in range(100)))]
+    """By a coin of 1/4 of its own: 25 of 100 rounds, to four deviations; in the others it sends its
+    noise alone.
+    """
+    lengths = [
+        np.linalg.norm(one)
+        for one in sent(tmp_path, *(replace(ASKED, round=number) for number in range(100)))
+    ]
     share = NOISE * LEVEL / 2
     alone = [length for length in lengths if length < 10 * share * SIZE**0.5]
     drawn = [length for length in lengths if length > LEVEL / 2]
@@ -49,7 +58,10 @@ def test_a_client_is_in_the_sum_as_often_as_is_counted(tmp_path: Path):
 
 def test_everybody_is_in_a_sum_of_all(tmp_path: Path):
     release = replace(RELEASE, sampling=Poisson(1.0))
-    lengths = [np.linalg.norm(one) for one in sent(tmp_path, *(replace(ASKED, clients=release, round=n) for n in range(20)))]
+    lengths = [
+        np.linalg.norm(one)
+        for one in sent(tmp_path, *(replace(ASKED, clients=release, round=n) for n in range(20)))
+    ]
     assert min(lengths) == pytest.approx(LEVEL, rel=1e-2)
 
 
@@ -65,7 +77,9 @@ def test_a_client_counts_by_the_scale_that_was_asked_for(tmp_path: Path):
 
 
 def test_numbers_that_are_made_again_have_other_noise_and_are_paid_for_again(tmp_path: Path):
-    """The same task three times: three debits, each under a name of its own, and numbers that differ by noise."""
+    """The same task three times: three debits, each under a name of its own, and numbers that
+    differ by noise.
+    """
     release = replace(RELEASE, sampling=Poisson(1.0))
     task = replace(ASKED, clients=release)
     one, two, three = sent(tmp_path, task, task, task)

@@ -1,4 +1,6 @@
-"""Nodes that sum together and a server that lies to them: refused by a fixed word in the log, or nothing comes of it."""
+"""Nodes that sum together and a server that lies to them: refused by a fixed word in the log, or
+nothing comes of it.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def test_every_refusal_of_a_member_has_a_word_of_its_own() -> None:
 
 
 def test_a_sum_of_all_and_one_of_survivors(begun, spied) -> None:
-    """Every node has paid when its numbers leave; what is opened is the exact sum of those who sent theirs."""
+    """Every node has paid when its numbers leave; what is opened is the exact sum of those who sent
+    theirs.
+    """
     together, session = begun
     sent = {name: together.masked(session, name) for name in NAMES}
     assert all(together.spent(name) == {EVENT: 1} for name in NAMES)
@@ -42,7 +46,11 @@ def test_a_sum_of_all_and_one_of_survivors(begun, spied) -> None:
         total.take(masked)
     for name, shown in total.shown().items():
         answer = together.nodes[name](together.survivors(session, name, shown.survivors, sent))
-        total.open(secure_sum_messages.opened_from(answer.head, answer.arrays, at(session, task(name)), name))
+        total.open(
+            secure_sum_messages.opened_from(
+                answer.head, answer.arrays, at(session, task(name)), name
+            )
+        )
     assert (total.total() == np.sum(spied, axis=0, dtype=np.uint32)).all()
     spied.clear()
     three = ("a", "b", "d")
@@ -57,7 +65,11 @@ def test_a_sum_of_all_and_one_of_survivors(begun, spied) -> None:
     total.shown()
     for name in three:
         answer = together.nodes[name](together.votes(session, name, votes, 1))
-        total.open(secure_sum_messages.opened_from(answer.head, answer.arrays, at(session, task(name, 1)), name))
+        total.open(
+            secure_sum_messages.opened_from(
+                answer.head, answer.arrays, at(session, task(name, 1)), name
+            )
+        )
     assert (total.total() == np.sum(spied, axis=0, dtype=np.uint32)).all()
 
 
@@ -70,23 +82,39 @@ PROPOSED: tuple[tuple[Callable[[Together], dict[str, Any]], dict[str, Any], str]
     (lambda t: {"sums": NoiseShares(3, 2)}, {}, "too-few-survivors"),
     (lambda t: {"keys": (*list(t.keys.values())[:3], OTHER)}, {}, "unknown-member"),
     (lambda t: {"keys": ()}, {}, "unknown-member"),
-    (lambda t: {"federation": (*NAMES, "e"), "keys": (*t.keys.values(), OTHER)}, {}, "unknown-member"),
     (
-        lambda t: {"federation": (*NAMES, "e"), "keys": (*t.keys.values(), ""), "sums": NoiseShares(4, 1)},
+        lambda t: {"federation": (*NAMES, "e"), "keys": (*t.keys.values(), OTHER)},
         {},
         "unknown-member",
     ),
-    (lambda t: {"federation": (*NAMES, "a"), "keys": (*t.keys.values(), t.keys["a"])}, {}, "bad-words"),
+    (
+        lambda t: {
+            "federation": (*NAMES, "e"),
+            "keys": (*t.keys.values(), ""),
+            "sums": NoiseShares(4, 1),
+        },
+        {},
+        "unknown-member",
+    ),
+    (
+        lambda t: {"federation": (*NAMES, "a"), "keys": (*t.keys.values(), t.keys["a"])},
+        {},
+        "bad-words",
+    ),
     (lambda t: {"noise": "secure"}, {}, "bad-words"),
     (lambda t: {"sums": None, "keys": ()}, {}, "bad-words"),
     (lambda t: {"events": ()}, {}, "not-trusted"),
 )
 
 
-def test_a_run_that_is_not_as_the_owner_of_the_data_wants_it_is_not_joined(together: Together) -> None:
+def test_a_run_that_is_not_as_the_owner_of_the_data_wants_it_is_not_joined(
+    together: Together,
+) -> None:
     for changes, policy, reason in PROPOSED:
         section = policy.get("secure", {})
-        node = together.open("b", secure=None if section is None else {"members": together.keys, **section})
+        node = together.open(
+            "b", secure=None if section is None else {"members": together.keys, **section}
+        )
         assert node.refused(together.join("b", **changes(together))) == reason
     assert together.spent("b") == {}
     assert '"reason": "unknown-member"' in together.nodes["b"].log()
@@ -107,7 +135,9 @@ def test_members_are_pinned_by_keys_each_of_its_own(together: Together) -> None:
 
 
 def test_in_a_secure_run_nothing_leaves_unmasked(begun) -> None:
-    """A server that goes back to updates of single clients, or to sums on other terms than it said."""
+    """A server that goes back to updates of single clients, or to sums on other terms than it
+    said.
+    """
     together, session = begun
     for changes, reason in (
         ({"samples": ALONE, "secure_sum": None}, "unmasked"),
@@ -128,7 +158,12 @@ def test_in_a_secure_run_nothing_leaves_unmasked(begun) -> None:
         letter = together.work(session, asked) if asked.noise_shares else together.work("", asked)
         assert together.nodes["b"].refused(letter) == reason, changes
     arrays = {"model": vector(), "correction": vector()}
-    plus = ask("work", order=f"0/train/{session[:32]}", task=task_messages.task_to_words(task("b")), arrays=arrays)
+    plus = ask(
+        "work",
+        order=f"0/train/{session[:32]}",
+        task=task_messages.task_to_words(task("b")),
+        arrays=arrays,
+    )
     assert together.nodes["b"].refused(plus) == "bad-arrays"
     assert together.spent("b") == {}
     assert together.masked(session, "b").sender == "b"  # what was refused has changed nothing
@@ -144,19 +179,34 @@ def test_in_a_plain_run_nobody_adds_a_share(together: Together) -> None:
 
 
 def test_both_halves_of_one_client_are_not_to_be_had(begun) -> None:
-    """The server tells two that all are there, and two that d is missing, each with what it needs to believe it. It has the
-    half of d's mask that is shared out, or the other, or neither: here two shares of three, and no vote too many."""
+    """The server tells two that all are there, and two that d is missing, each with what it needs
+    to believe it. It has the half of d's mask that is shared out, or the other, or neither: here
+    two shares of three, and no vote too many."""
     together, session = begun
     sent = {name: together.masked(session, name) for name in NAMES}
     for name in ("a", "b"):
-        assert said(together.nodes[name](together.survivors(session, name, NAMES, sent))) == "opened"
-        assert together.nodes[name].refused(together.survivors(session, name, ("a", "b", "c"), sent)) == "sum-over"
+        assert (
+            said(together.nodes[name](together.survivors(session, name, NAMES, sent))) == "opened"
+        )
+        assert (
+            together.nodes[name].refused(together.survivors(session, name, ("a", "b", "c"), sent))
+            == "sum-over"
+        )
     less = ("a", "b", "c")
     vote = together.nodes["c"](together.survivors(session, "c", less, sent))
     assert said(vote) == "vote"
-    assert together.nodes["c"].refused(together.survivors(session, "c", NAMES, sent)) == "other-survivors"
-    assert together.nodes["c"].refused(together.votes(session, "c", {"c": vote.head["signature"]})) == "too-few-votes"
-    assert together.nodes["a"].refused(together.votes(session, "a", {"c": vote.head["signature"]})) == "sum-over"
+    assert (
+        together.nodes["c"].refused(together.survivors(session, "c", NAMES, sent))
+        == "other-survivors"
+    )
+    assert (
+        together.nodes["c"].refused(together.votes(session, "c", {"c": vote.head["signature"]}))
+        == "too-few-votes"
+    )
+    assert (
+        together.nodes["a"].refused(together.votes(session, "a", {"c": vote.head["signature"]}))
+        == "sum-over"
+    )
     assert together.nodes["d"].refused(together.votes(session, "d", {})) == "bad-survivors"
     assert '"reason": "other-survivors"' in together.nodes["c"].log()
     assert '"reason": "too-few-votes"' in together.nodes["c"].log()
@@ -166,7 +216,10 @@ def test_different_survivors_for_different_clients_are_not_opened(begun) -> None
     together, session = begun
     sent = {name: together.masked(session, name) for name in NAMES}
     lists = {"a": ("a", "b", "c"), "b": ("a", "b", "d"), "c": ("a", "b", "c"), "d": ("b", "c", "d")}
-    votes = {n: together.nodes[n](together.survivors(session, n, lists[n], sent)).head["signature"] for n in NAMES}
+    votes = {
+        n: together.nodes[n](together.survivors(session, n, lists[n], sent)).head["signature"]
+        for n in NAMES
+    }
     for name in NAMES:
         assert together.nodes[name].refused(together.votes(session, name, votes)) == "too-few-votes"
     for name, odd in (("b", {"a": "00"}), ("b", {"a": 5}), ("b", [])):
@@ -189,7 +242,9 @@ def test_survivors_who_are_too_few_or_invented_or_without_the_node_are_refused(b
 
 
 def test_a_round_is_not_replayed(begun) -> None:
-    """The same letter has the same answer, paid for once; another of the same order, or of an older round, has none."""
+    """The same letter has the same answer, paid for once; another of the same order, or of an older
+    round, has none.
+    """
     together, session = begun
     node, letter = together.nodes["b"], together.work(session, task("b", 1))
     first = node.service.answer(letter)
@@ -209,7 +264,9 @@ def test_an_exchange_that_comes_again_is_answered_as_it_was(begun) -> None:
     sent = {name: together.masked(session, name) for name in NAMES}
     three, node = ("a", "b", "c"), together.nodes["a"]
     letters = {name: together.survivors(session, name, three, sent) for name in three}
-    votes = {name: together.nodes[name](letter).head["signature"] for name, letter in letters.items()}
+    votes = {
+        name: together.nodes[name](letter).head["signature"] for name, letter in letters.items()
+    }
     assert node.service.answer(letters["a"]) == node.service.answer(letters["a"])
     last = together.votes(session, "a", votes)
     opened = node.service.answer(last)
@@ -221,8 +278,8 @@ def test_an_exchange_that_comes_again_is_answered_as_it_was(begun) -> None:
 
 @pytest.mark.parametrize("odd", ["clip", "noise", "model", "round"])
 def test_a_client_that_was_asked_for_something_else_hides_the_sum(begun, odd: str) -> None:
-    """Fault if not: d is told of a thousandth of the clip, and so of the noise; the others count on its share. So for another
-    model, by which a server would tell d's update from the others'."""
+    """Fault if not: d is told of a thousandth of the clip, and so of the noise; the others count on
+    its share. So for another model, by which a server would tell d's update from the others'."""
     together, session = begun
     asked = {
         "clip": task("d", samples=replace(RELEASE, clip=Flat(1e-3))),
@@ -241,7 +298,11 @@ def test_a_client_that_was_asked_for_something_else_hides_the_sum(begun, odd: st
     for name in NAMES[:3]:
         answer = together.nodes[name](together.survivors(session, name, NAMES, sent))
         assert "d" not in answer.head["owners"]
-        total.open(secure_sum_messages.opened_from(answer.head, answer.arrays, at(session, task(name)), name))
+        total.open(
+            secure_sum_messages.opened_from(
+                answer.head, answer.arrays, at(session, task(name)), name
+            )
+        )
     with pytest.raises(RepeatSum, match="A mask of d cannot be put together"):
         total.total()
 
@@ -258,15 +319,28 @@ def test_what_no_budget_has_room_for_is_refused_before_it_is_masked(together: To
 
 def test_the_session_goes_by_all_that_was_proposed(together: Together) -> None:
     run = together.group().run
-    for changes in ({"rounds": 3}, {"sums": replace(SHARED, survivors=4)}, {"epsilon": 1.0}, {"model": "linear"}):
+    for changes in (
+        {"rounds": 3},
+        {"sums": replace(SHARED, survivors=4)},
+        {"epsilon": 1.0},
+        {"model": "linear"},
+    ):
         assert together.group(**changes).run != run
     assert together.group("another").run != run
-    assert together.proposal("a").together(RUN, "owner") == together.proposal("d").together(RUN, "owner")
-    assert together.proposal("a").together(RUN, "owner") != together.proposal("a").together(RUN, "another")
+    assert together.proposal("a").together(RUN, "owner") == together.proposal("d").together(
+        RUN, "owner"
+    )
+    assert together.proposal("a").together(RUN, "owner") != together.proposal("a").together(
+        RUN, "another"
+    )
 
 
-def test_a_node_adds_the_noise_that_it_pays_for_whatever_portion_of_it_is_stated(together: Together, monkeypatch) -> None:
-    """Fault if not: noise of multiplier 0.1, of which ten times as much is said to be added, counts as 1."""
+def test_a_node_adds_the_noise_that_it_pays_for_whatever_portion_of_it_is_stated(
+    together: Together, monkeypatch
+) -> None:
+    """Fault if not: noise of multiplier 0.1, of which ten times as much is said to be added, counts
+    as 1.
+    """
     given: list[float] = []
     numbers = IntegerSum.numbers
 
@@ -275,7 +349,9 @@ def test_a_node_adds_the_noise_that_it_pays_for_whatever_portion_of_it_is_stated
         return numbers(self, *drawn)
 
     monkeypatch.setattr(IntegerSum, "numbers", seen)
-    haar = Release(Poisson(0.2), HaarClip(1.0), HaarNoise(0.1, portion=10.0), noise_shares=SHARED).for_model([SIZE])
+    haar = Release(
+        Poisson(0.2), HaarClip(1.0), HaarNoise(0.1, portion=10.0), noise_shares=SHARED
+    ).for_model([SIZE])
     together.joined()
     assert haar.event(60) == EVENT
     together.masked(together.set_up(), "b", samples=haar)
@@ -287,12 +363,21 @@ def test_a_client_that_is_not_drawn_trains_as_well(tmp_path: Path, monkeypatch) 
     """What is paid counts on it that nobody knows who was drawn, and a server can time answers."""
     together = Together(tmp_path, limits={"unit": "client"})
     trained, train = [], ClientRunner._train
-    monkeypatch.setattr(ClientRunner, "_train", lambda self, *given: trained.append(1) or train(self, *given))
+    monkeypatch.setattr(
+        ClientRunner, "_train", lambda self, *given: trained.append(1) or train(self, *given)
+    )
     drawn = Release(Poisson(1e-9), Flat(1.0), Gaussian(1.0), noise_shares=SHARED)
     changes = {"unit": "client", "events": ((drawn.event(len(NAMES)), ROUNDS),)}
     together.joined(**changes)
     session = together.set_up(**changes)
     for round in range(2):
-        together.masked(session, "b", round, clients=drawn, samples=None, secure_sum=SecureSumTerms(1.0, 1.0, len(NAMES)))
+        together.masked(
+            session,
+            "b",
+            round,
+            clients=drawn,
+            samples=None,
+            secure_sum=SecureSumTerms(1.0, 1.0, len(NAMES)),
+        )
     together.close()
     assert len(trained) == 2

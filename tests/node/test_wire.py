@@ -1,4 +1,6 @@
-"""Tasks over a wire: every one that a system gives comes out as it went in; what no system would give is refused."""
+"""Tasks over a wire: every one that a system gives comes out as it went in; what no system would
+give is refused.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +42,19 @@ from tests.conftest import MODEL
 from tests.node.ordered import tasks_of
 
 TASK = ClientTask(
-    3, 1, 5, LocalTraining(SGD(0.1), 16, 0.5), Release(), Release(Poisson(0.1), Flat(1.0), Gaussian(1.1)), 40,
-    update=UpdateRelease(clip=Flat(1.0), noise=Gaussian(2.0), sensitivity_bound=2.0, protects="client"), query=LabelQuery(3.0),
+    3,
+    1,
+    5,
+    LocalTraining(SGD(0.1), 16, 0.5),
+    Release(),
+    Release(Poisson(0.1), Flat(1.0), Gaussian(1.1)),
+    40,
+    update=UpdateRelease(
+        clip=Flat(1.0), noise=Gaussian(2.0), sensitivity_bound=2.0, protects="client"
+    ),
+    query=LabelQuery(3.0),
     slope=True,
-)  # fmt: skip
+)
 OPTIONS: dict[str, dict[str, Any]] = {
     "hw-dpfl": {"batch_size": 32},
     "nbafl": {"samples": 250, "clients": 4, "rounds": 4, "exposures": 4, "clip": 6.0},
@@ -61,8 +72,17 @@ COMBINED: dict[str, dict[str, Any]] = {
     "perturbed": {"where": "round", "objective": "perturbed", "rate": 0.1},
 }
 FLOATING = {
-    "fedavg", "ce-fedavg", "fedprox", "moon", "scaffold", "dp-fedavg-wav", "dp-sgd-wav", "dp-ftrl", "adap-dp-fl", "haar",
-}  # fmt: skip
+    "fedavg",
+    "ce-fedavg",
+    "fedprox",
+    "moon",
+    "scaffold",
+    "dp-fedavg-wav",
+    "dp-sgd-wav",
+    "dp-ftrl",
+    "adap-dp-fl",
+    "haar",
+}
 """Systems without noise, or whose noise has no secure form."""
 
 
@@ -73,7 +93,9 @@ def again(words: Any) -> Any:
 
 @pytest.mark.parametrize("secure", [False, True])
 @pytest.mark.parametrize("name", [*ALGORITHMS, *COMBINED])
-def test_every_task_of_every_sound_system_comes_out_as_it_went_in(crowd: Federation, name: str, secure: bool) -> None:
+def test_every_task_of_every_sound_system_comes_out_as_it_went_in(
+    crowd: Federation, name: str, secure: bool
+) -> None:
     options = COMBINED.get(name) or OPTIONS.get(name, {})
     algorithm = from_name("custom" if name in COMBINED else name, **options)
     if secure and name in FLOATING:
@@ -85,7 +107,9 @@ def test_every_task_of_every_sound_system_comes_out_as_it_went_in(crowd: Federat
     for task in given:
         found = task_messages.task_from_words(again(task_messages.task_to_words(task)))
         assert found == task
-        assert digest_of(found) == digest_of(task), "the name of a release, and so its noise, comes from it"
+        assert digest_of(found) == digest_of(task), (
+            "the name of a release, and so its noise, comes from it"
+        )
 
 
 def test_surveys_are_among_them(crowd: Federation) -> None:
@@ -94,7 +118,10 @@ def test_surveys_are_among_them(crowd: Federation) -> None:
     centred = dpfl.data.tensors(torch.zeros(8, 3, 8, 8), torch.zeros(8), classes=2).split(
         clients=2, how=dpfl.data.IID(), seed=0
     )
-    asked = {task_messages.order_of(task) for task in tasks_of(from_name("auto"), centred, dpfl.models.scattering_linear())}
+    asked = {
+        task_messages.order_of(task)
+        for task in tasks_of(from_name("auto"), centred, dpfl.models.scattering_linear())
+    }
     assert "0/query.mean" in asked
 
 
@@ -105,11 +132,20 @@ def test_every_survey_can_travel() -> None:
         "query.columns": ColumnQuery(2.0, 3, (0, 2), ((1, 8),)),
         "query.metric": MetricQuery(2.0, 2, 10, 4.0, 0.25),
     }
-    assert set(asked) == {format_of(kind).tag for kind in get_args(AnyQuery)} == set(task_messages.SURVEYS)
+    assert (
+        set(asked)
+        == {format_of(kind).tag for kind in get_args(AnyQuery)}
+        == set(task_messages.SURVEYS)
+    )
     for survey in asked.values():
         task = replace(TASK, query=survey)
-        assert repr(task_messages.task_from_words(again(task_messages.task_to_words(task)))) == repr(task)
-    for odd in (replace(asked["query.columns"], binned=((0, 10**9),)), replace(asked["query.columns"], places=(-1,))):
+        assert repr(
+            task_messages.task_from_words(again(task_messages.task_to_words(task)))
+        ) == repr(task)
+    for odd in (
+        replace(asked["query.columns"], binned=((0, 10**9),)),
+        replace(asked["query.columns"], places=(-1,)),
+    ):
         with pytest.raises(ProtocolError):
             task_messages.task_to_words(replace(TASK, query=odd))
 
@@ -124,17 +160,27 @@ SAMPLES = st.builds(
 )
 TASKS = st.builds(
     ClientTask,
-    st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 10**6),
+    st.integers(0, 10**6),
+    st.integers(0, 10**6),
+    st.integers(0, 10**6),
     st.builds(LocalTraining, st.builds(SGD, FINITE), st.integers(1, 10**6), st.floats(0, 10)),
-    SAMPLES, st.none() | SAMPLES, st.integers(0, 10**6), st.booleans(), st.none(),
-    st.none() | st.builds(LabelQuery, st.none() | FINITE, st.booleans(), st.booleans()) | st.builds(MeanQuery, FINITE),
+    SAMPLES,
+    st.none() | SAMPLES,
+    st.integers(0, 10**6),
     st.booleans(),
-)  # fmt: skip
+    st.none(),
+    st.none()
+    | st.builds(LabelQuery, st.none() | FINITE, st.booleans(), st.booleans())
+    | st.builds(MeanQuery, FINITE),
+    st.booleans(),
+)
 
 
 @given(TASKS)
 def test_tasks_come_out_as_they_went_in(task: ClientTask) -> None:
-    assert repr(task_messages.task_from_words(again(task_messages.task_to_words(task)))) == repr(task)
+    assert repr(task_messages.task_from_words(again(task_messages.task_to_words(task)))) == repr(
+        task
+    )
 
 
 @pytest.mark.parametrize(
@@ -152,7 +198,9 @@ def test_tasks_come_out_as_they_went_in(task: ClientTask) -> None:
     ],
 )
 def test_what_is_to_be_learned_comes_out_as_it_went_in(learning: Any) -> None:
-    assert repr(task_messages.learning_from_words(again(task_messages.learning_to_words(learning)))) == repr(learning)
+    assert repr(
+        task_messages.learning_from_words(again(task_messages.learning_to_words(learning)))
+    ) == repr(learning)
 
 
 def places(words: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -177,12 +225,29 @@ def changed(path: tuple[Any, ...], value: Any) -> Any:
 DELETE = object()
 PLACES = list(places(task_messages.task_to_words(TASK)))
 ODD = st.sampled_from(
-    [DELETE, "os:system", [], {}, "1", b"", -1, -1.0, 1e31, 10**400, math.nan, math.inf, [1], {"part": "task"}]
+    [
+        DELETE,
+        "os:system",
+        [],
+        {},
+        "1",
+        b"",
+        -1,
+        -1.0,
+        1e31,
+        10**400,
+        math.nan,
+        math.inf,
+        [1],
+        {"part": "task"},
+    ]
 )
 
 
 @given(st.sampled_from(PLACES), ODD)
-def test_a_field_that_is_missing_or_of_another_type_or_out_of_range_is_refused(path: tuple[Any, ...], odd: Any) -> None:
+def test_a_field_that_is_missing_or_of_another_type_or_out_of_range_is_refused(
+    path: tuple[Any, ...], odd: Any
+) -> None:
     with pytest.raises(ProtocolError) as bad:
         task_messages.task_from_words(changed(path, odd))
     assert bad.value.reason in (RefusalReason.BAD_WORDS, RefusalReason.UNKNOWN_PART)
@@ -203,7 +268,16 @@ def test_a_truth_value_is_no_number_and_a_number_no_truth_value(path: tuple[Any,
 def test_a_field_or_a_part_that_is_not_known_is_refused(path: tuple[Any, ...]) -> None:
     with pytest.raises(ProtocolError):
         task_messages.task_from_words(changed((*path[:-1], "more"), 1))
-    for name in ("Popen", "Path", "Planned", "PlannedSGD", "Algorithm", "dpfl.client.optimisers:SGD", "__class__", "Task"):
+    for name in (
+        "Popen",
+        "Path",
+        "Planned",
+        "PlannedSGD",
+        "Algorithm",
+        "dpfl.client.optimisers:SGD",
+        "__class__",
+        "Task",
+    ):
         if len(path) > 1 or name != "Task":
             with pytest.raises(ProtocolError, match="unknown-part"):
                 task_messages.task_from_words(changed(path, name))
@@ -212,7 +286,9 @@ def test_a_field_or_a_part_that_is_not_known_is_refused(path: tuple[Any, ...]) -
 @given(
     st.recursive(
         st.none() | st.booleans() | st.floats() | st.text(max_size=5),
-        lambda one: st.lists(one, max_size=3) | st.dictionaries(st.text(max_size=5), one, max_size=3),
+        lambda one: (
+            st.lists(one, max_size=3) | st.dictionaries(st.text(max_size=5), one, max_size=3)
+        ),
         max_leaves=6,
     )
 )
@@ -249,12 +325,16 @@ def test_numbers_of_numpy_are_written_as_any_others() -> None:
 
 def test_replies_come_out_as_they_went_in() -> None:
     update = torch.arange(5, dtype=torch.float32)
-    words, arrays = task_messages.reply_to_words(ClientReply(2, update, inside=False, raw={"slope": np.array(0.5)}))
+    words, arrays = task_messages.reply_to_words(
+        ClientReply(2, update, inside=False, raw={"slope": np.array(0.5)})
+    )
     found = task_messages.reply_from_words(again(words), arrays, size=5)
     assert (found.client, found.inside, found.raw) == (2, False, {"slope": np.array(0.5)})
     assert found.update is not None
     assert torch.equal(found.update, update)
-    answer = task_messages.reply_from_words(*task_messages.reply_to_words(ClientReply(1, raw={"answer": np.ones(3)})))
+    answer = task_messages.reply_from_words(
+        *task_messages.reply_to_words(ClientReply(1, raw={"answer": np.ones(3)}))
+    )
     assert answer.update is None
     assert answer.raw is not None
     assert answer.raw["answer"].tolist() == [1, 1, 1]
@@ -283,7 +363,10 @@ def test_arrays_that_no_reply_has_are_refused(arrays: dict[str, np.ndarray]) -> 
 
 def test_every_reason_has_a_sentence() -> None:
     assert set(SENTENCES) == set(RefusalReason)
-    assert all(sentence.endswith(".") and "\n" not in sentence for sentence in task_messages.REASONS.values())
+    assert all(
+        sentence.endswith(".") and "\n" not in sentence
+        for sentence in task_messages.REASONS.values()
+    )
 
 
 STAYS = {
@@ -293,12 +376,16 @@ STAYS = {
     "task": {"norms", "raw_values"},
     "clip.haar": {"public"},
 }
-"""What has one value over a wire: no bound; no public clients; and an upload's noise is the node's own by then."""
+"""What has one value over a wire: no bound; no public clients; and an upload's noise is the node's
+own by then.
+"""
 
 
 def test_every_field_of_a_part_travels_and_what_does_not_is_refused() -> None:
     for name, (kind, forms) in task_messages.KNOWN.items():
-        assert {field.name for field in fields(kind) if field.init} - set(forms) == STAYS.get(name, set()), name
+        assert {field.name for field in fields(kind) if field.init} - set(forms) == STAYS.get(
+            name, set()
+        ), name
     shared = replace(
         TASK,
         samples=Release(Poisson(0.2), Flat(1.0), Gaussian(1.0), noise_shares=NoiseShares(3, 1)),
@@ -321,12 +408,30 @@ def test_the_documentation_lists_every_reason() -> None:
 def test_numbers_end_at_1e30_on_either_side() -> None:
     for good in (0, 1, -1, 0.5, 1e30, -1e30):
         assert task_messages.number(good) == good
-    for bad in (1.001e30, -1.001e30, 10**31, -(10**31), math.inf, -math.inf, math.nan, True, "1", None, [1]):
+    for bad in (
+        1.001e30,
+        -1.001e30,
+        10**31,
+        -(10**31),
+        math.inf,
+        -math.inf,
+        math.nan,
+        True,
+        "1",
+        None,
+        [1],
+    ):
         with pytest.raises(ProtocolError):
             task_messages.number(bad)
 
 
 def test_which_raw_values_are_asked_for_does_not_name_a_release() -> None:
-    """A release is named by the words of its task: what is sent beside it must not buy it other noise."""
+    """A release is named by the words of its task: what is sent beside it must not buy it other
+    noise.
+    """
     task = ClientTask(0, 1, 2, LocalTraining(SGD(0.1)), Release(), raw=True)
-    assert repr(replace(task, raw_values=("differences",))) == repr(task) != repr(replace(task, raw=False))
+    assert (
+        repr(replace(task, raw_values=("differences",)))
+        == repr(task)
+        != repr(replace(task, raw=False))
+    )

@@ -61,11 +61,16 @@ def test_weights_and_means_over_outputs_scale_slope_and_curvature(task, same):
     assert (found.slope, found.curvature) == pytest.approx(same(rows_of(TABLE, tasks.Binary())))
 
 
-@pytest.mark.parametrize(("label", "metric", "least"), [("any-visit", "AUC", 0.70), ("visits", "explained deviance", 0.08)])
+@pytest.mark.parametrize(
+    ("label", "metric", "least"),
+    [("any-visit", "AUC", 0.70), ("visits", "explained deviance", 0.08)],
+)
 def test_auto_learns_from_a_table(train, label, metric, least):
     """With gradients of one length and the walk of images, these were 0.50 and below 0."""
     federation = dpfl.data.randhie(label=label).by_owner()
-    result = train(federation, auto(), model=dpfl.models.linear(), epsilon=1.0, rounds=20, evaluate_every=20)
+    result = train(
+        federation, auto(), model=dpfl.models.linear(), epsilon=1.0, rounds=20, evaluate_every=20
+    )
     assert result.metrics[metric] > least
     if label == "any-visit":
         assert result.metrics["log loss"] < 0.58

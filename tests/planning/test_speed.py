@@ -16,7 +16,9 @@ from dpfl.planning.speed import BATCH, ClientWork
 CNN = ClientWork(dpfl.models.cnn(), (1, 28, 28), 10)
 
 
-@pytest.mark.parametrize(("name", "data", "parameters"), [("cnn", "mnist", 26010), ("cnn-wide", "cifar10", 878538)])
+@pytest.mark.parametrize(
+    ("name", "data", "parameters"), [("cnn", "mnist", 26010), ("cnn-wide", "cifar10", 878538)]
+)
 def test_a_model_has_the_parameters_of_the_literature(name, data, parameters):
     assert ClientWork(dpfl.models.from_name(name), *SHAPES[data]).parameters == parameters
 
@@ -60,7 +62,10 @@ def test_the_speed_is_that_of_clipped_and_noisy_steps_on_one_thread(monkeypatch)
     assert all(0 < batch <= BATCH and threads == 1 for batch, threads in seen)
 
 
-@pytest.mark.parametrize(("shape", "classes", "word"), [((), 10, "shape"), ((1, 0, 28), 10, "shape"), ((4,), 1, "classes")])
+@pytest.mark.parametrize(
+    ("shape", "classes", "word"),
+    [((), 10, "shape"), ((1, 0, 28), 10, "shape"), ((4,), 1, "classes")],
+)
 def test_work_that_makes_no_sense_is_refused(shape, classes, word):
     with pytest.raises(DpflError, match=word):
         ClientWork(dpfl.models.mlp(), shape, classes)

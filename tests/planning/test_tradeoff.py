@@ -1,4 +1,6 @@
-"""The trade-off of a budget: its figures are the accountant's, and what it recommends stays inside every limit."""
+"""The trade-off of a budget: its figures are the accountant's, and what it recommends stays inside
+every limit.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def papers():
 @pytest.mark.parametrize(("rate", "per_step"), [(0.05, 39.8), (0.2, 36.0), (1.0, 35.5)])
 def test_a_better_rate_nearly_halves_the_noise_of_the_papers(papers, rate, per_step):
     """With q = .015 and sigma = 1.1 the papers' noise a step is 73."""
-    (found,) = [choice for choice in papers.choices if choice.sampling_rate == rate and choice.tau == 1]
+    (found,) = [
+        choice for choice in papers.choices if choice.sampling_rate == rate and choice.tau == 1
+    ]
     assert found.per_step == pytest.approx(per_step, abs=0.1)
     assert found.per_step < 0.55 * 1.1 / 0.015
 
@@ -71,7 +75,9 @@ def test_noise_in_all_falls_with_the_rate_and_not_below_that_of_everyone(papers)
 def test_within_the_tolerance_the_plan_that_computes_least_is_recommended(papers):
     chosen, least = papers.recommended, min(choice.score for choice in papers.choices)
     assert chosen.score <= TOLERANCE * least
-    cheaper = [c for c in papers.choices if c.sampling_rate * c.tau < chosen.sampling_rate * chosen.tau]
+    cheaper = [
+        c for c in papers.choices if c.sampling_rate * c.tau < chosen.sampling_rate * chosen.tau
+    ]
     assert cheaper
     assert all(choice.score > TOLERANCE * least for choice in cheaper)
 
@@ -93,8 +99,12 @@ def test_few_rounds_are_planned_with_more_steps_each():
 
 @settings(max_examples=3)
 @given(st.floats(0.5, 6.0), st.integers(30, 400), st.integers(50, 5000), st.floats(0.02, 0.9))
-def test_a_recommendation_stays_within_epsilon_and_the_samples_a_round(epsilon, rounds, size, share):
-    question = PlanningQuestion(epsilon, rounds, sizes=(size, max(1, size // 3)), samples_per_round=share * size)
+def test_a_recommendation_stays_within_epsilon_and_the_samples_a_round(
+    epsilon, rounds, size, share
+):
+    question = PlanningQuestion(
+        epsilon, rounds, sizes=(size, max(1, size // 3)), samples_per_round=share * size
+    )
     found = tradeoff(question, rates=(0.02, share), taus=(1,))
     assert found.recommended.samples(size) <= share * size * (1 + 1e-6)
     assert spent(found.recommended) <= epsilon
@@ -104,13 +114,19 @@ def test_a_recommendation_stays_within_epsilon_and_the_samples_a_round(epsilon, 
 def test_what_the_limit_allows_is_offered_in_full():
     found = tradeoff(PlanningQuestion(2.0, 317, sizes=(6000,), samples_per_round=200), taus=(1,))
     assert found.recommended.sampling_rate == 0.0333
-    assert not found.allowed(next(choice for choice in found.choices if choice.sampling_rate == 0.05))
+    assert not found.allowed(
+        next(choice for choice in found.choices if choice.sampling_rate == 0.05)
+    )
 
 
 def test_every_step_of_a_round_counts_towards_its_samples():
     question = PlanningQuestion(2.0, 20, sizes=(6000, 10), samples_per_round=1000)
     found = tradeoff(question, rates=(0.05, 0.1), taus=(1, 3, 5))
-    assert {(c.sampling_rate, c.tau) for c in found.choices if found.allowed(c)} == {(0.05, 1), (0.05, 3), (0.1, 1)}
+    assert {(c.sampling_rate, c.tau) for c in found.choices if found.allowed(c)} == {
+        (0.05, 1),
+        (0.05, 3),
+        (0.1, 1),
+    }
     assert found.allowed(found.recommended)
 
 
@@ -129,8 +145,12 @@ def test_smaller_clients_would_sample_more_and_need_less_noise():
 
 
 def test_the_learning_rate_lets_noise_move_the_model_as_far_whatever_its_size():
-    small = tradeoff(PlanningQuestion(2.0, 317, sizes=(800,) * 10, parameters=26010), rates=(0.1,), taus=(1,))
-    quarter = tradeoff(PlanningQuestion(2.0, 317, sizes=(800,) * 10, parameters=4 * 26010), rates=(0.1,), taus=(1,))
+    small = tradeoff(
+        PlanningQuestion(2.0, 317, sizes=(800,) * 10, parameters=26010), rates=(0.1,), taus=(1,)
+    )
+    quarter = tradeoff(
+        PlanningQuestion(2.0, 317, sizes=(800,) * 10, parameters=4 * 26010), rates=(0.1,), taus=(1,)
+    )
     assert small.rate == pytest.approx(2 * quarter.rate, rel=0.05)
     assert tradeoff(PlanningQuestion(2.0, 317), rates=(0.1,), taus=(1,)).rate is None
 
@@ -165,7 +185,9 @@ def test_a_question_that_makes_no_sense_is_refused(given, word):
 
 def test_a_rate_that_the_limit_forbids_is_refused():
     with pytest.raises(DpflError, match="samples a round"):
-        tradeoff(PlanningQuestion(2.0, 10, sizes=(1000,), samples_per_round=10), rates=(0.5,), taus=(1,))
+        tradeoff(
+            PlanningQuestion(2.0, 10, sizes=(1000,), samples_per_round=10), rates=(0.5,), taus=(1,)
+        )
 
 
 def test_seconds_a_round_are_samples_a_round_at_a_speed():
@@ -177,14 +199,21 @@ def test_seconds_a_round_are_samples_a_round_at_a_speed():
     assert timed.recommended.sampling_rate == 0.05
     assert "700 samples a second (as given)" in timed.assumptions[-1]
     assert (
-        PlanningQuestion(2, 317, sizes=(9,), seconds_per_round=0.5, samples_per_second=700, samples_per_round=130).limit == 130
+        PlanningQuestion(
+            2, 317, sizes=(9,), seconds_per_round=0.5, samples_per_second=700, samples_per_round=130
+        ).limit
+        == 130
     )
 
 
 def test_the_speed_of_a_model_is_measured_where_it_is_not_given(monkeypatch):
-    """The measurement has tests of its own; here it gives 123,456 samples a second, of which three digits count."""
+    """The measurement has tests of its own; here it gives 123,456 samples a second, of which three
+    digits count.
+    """
     works: list[ClientWork] = []
-    monkeypatch.setattr(ClientWork, "samples_per_second", lambda work: works.append(work) or 123_456.0)
+    monkeypatch.setattr(
+        ClientWork, "samples_per_second", lambda work: works.append(work) or 123_456.0
+    )
     model = nn.Sequential(nn.Flatten(), nn.Linear(12, 3))
     limits = {"sizes": [10**7], "seconds_per_round": 1.0, "rates": (1e-3, 1.0), "taus": (1,)}
     found = dpfl.plan(2, 10, model=model, shape=(3, 4), classes=3, **limits)
@@ -192,7 +221,9 @@ def test_the_speed_of_a_model_is_measured_where_it_is_not_given(monkeypatch):
     assert [(work.shape, work.classes, work.parameters) for work in works] == [((3, 4), 3, 39)]
     assert question.parameters == 39
     assert found.recommended.sampling_rate < 1
-    assert found.recommended.samples(10**7) <= question.limit == question.samples_per_second == 123_000
+    assert (
+        found.recommended.samples(10**7) <= question.limit == question.samples_per_second == 123_000
+    )
     assert "measured here" in found.assumptions[-1]
     assert "Sequential on random numbers of shape 3 x 4" in found.assumptions[-1]
     dpfl.plan(2, 10, model=model, shape=(3, 4), classes=3, samples_per_second=1e6, **limits)
@@ -201,7 +232,9 @@ def test_the_speed_of_a_model_is_measured_where_it_is_not_given(monkeypatch):
         dpfl.plan(2, 10, model=model, shape=(3, 4), parameters=39)
 
 
-@settings(max_examples=4, phases=[Phase.generate])  # runs are too long to look for the smallest that fails
+@settings(
+    max_examples=4, phases=[Phase.generate]
+)  # runs are too long to look for the smallest that fails
 @given(
     st.floats(0.3, 8.0),
     st.integers(1, 4),
@@ -209,9 +242,17 @@ def test_the_speed_of_a_model_is_measured_where_it_is_not_given(monkeypatch):
     st.sampled_from([1, 3]),
     st.sampled_from([0.01, 0.04, 1.0]),
 )
-def test_a_planned_experiment_makes_all_of_its_rounds_and_never_exceeds_its_epsilon(epsilon, rounds, by, tau, rate):
-    found = dpfl.plan(epsilon, rounds, sizes=[2000, 4000, 2000], accountant=by, taus=(tau,), rates=(rate,))
-    small = {"model": {"name": "mlp", "hidden": 2}, "evaluate": {"every": 100}, "engine": {"workers": 1}}
+def test_a_planned_experiment_makes_all_of_its_rounds_and_never_exceeds_its_epsilon(
+    epsilon, rounds, by, tau, rate
+):
+    found = dpfl.plan(
+        epsilon, rounds, sizes=[2000, 4000, 2000], accountant=by, taus=(tau,), rates=(rate,)
+    )
+    small = {
+        "model": {"name": "mlp", "hidden": 2},
+        "evaluate": {"every": 100},
+        "engine": {"workers": 1},
+    }
     with TemporaryDirectory() as folder:
         result = parse(found.experiment() | small).run(Path(folder) / "run")
     assert (result.rounds, result.iterations) == (rounds, rounds * tau)

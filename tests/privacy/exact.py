@@ -1,4 +1,6 @@
-"""Privacy of the sampled Gaussian from its definition, without any accounting library: what the tests compare with."""
+"""Privacy of the sampled Gaussian from its definition, without any accounting library: what the
+tests compare with.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ def poisson(rate: float, multiplier: float) -> dp.DpEvent:
 
 
 def epsilon_of_pair(p: np.ndarray, q: np.ndarray, dx: float, delta: float) -> float:
-    """The smallest epsilon with sum max(p - e^epsilon q, 0) dx <= delta, both ways round, by bisection."""
+    """The smallest epsilon with sum max(p - e^epsilon q, 0) dx <= delta, both ways round, by
+    bisection.
+    """
 
     def exceeds(epsilon: float) -> bool:
         one = np.maximum(p - np.exp(epsilon) * q, 0).sum() * dx
@@ -45,19 +49,29 @@ def grid(multiplier: float) -> tuple[np.ndarray, float]:
 def one_poisson_step(rate: float, multiplier: float, delta: float) -> float:
     """Epsilon of one release to adding or removing a unit of norm 1."""
     x, dx = grid(multiplier)
-    return epsilon_of_pair(mixture(x, multiplier, rate, 1.0), mixture(x, multiplier, 0.0, 0.0), dx, delta)
+    return epsilon_of_pair(
+        mixture(x, multiplier, rate, 1.0), mixture(x, multiplier, 0.0, 0.0), dx, delta
+    )
 
 
 def one_fixed_size_step(rate: float, multiplier: float, delta: float) -> float:
-    """Epsilon of one release for a pair that differs in one unit, replaced by its opposite: a lower bound on the worst pair."""
+    """Epsilon of one release for a pair that differs in one unit, replaced by its opposite: a lower
+    bound on the worst pair.
+    """
     x, dx = grid(multiplier)
-    return epsilon_of_pair(mixture(x, multiplier, rate, 1.0), mixture(x, multiplier, rate, -1.0), dx, delta)
+    return epsilon_of_pair(
+        mixture(x, multiplier, rate, 1.0), mixture(x, multiplier, rate, -1.0), dx, delta
+    )
 
 
-def composed_poisson(rate: float, multiplier: float, steps: int, delta: float, width: float = 1e-4, span: int = 2**18) -> float:
-    """Epsilon of `steps` releases: the privacy loss of removing a unit, put on a grid and convolved by FFT.
+def composed_poisson(
+    rate: float, multiplier: float, steps: int, delta: float, width: float = 1e-4, span: int = 2**18
+) -> float:
+    """Epsilon of `steps` releases: the privacy loss of removing a unit, put on a grid and convolved
+    by FFT.
 
-    Each loss is rounded to the nearest point of the grid, so the figure is near the truth but no bound.
+    Each loss is rounded to the nearest point of the grid, so the figure is near the truth but no
+    bound.
     """
     edges = (np.arange(-span // 2, span // 2 + 1) - 0.5) * width
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -1,4 +1,6 @@
-"""Exact laws of rounded normal numbers and of their sums, to 30 digits and more: whole numbers over 2^160, by mpmath."""
+"""Exact laws of rounded normal numbers and of their sums, to 30 digits and more: whole numbers over
+2^160, by mpmath.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,13 @@ def fixed(value: mpmath.mpf) -> int:
 def _rounded(x: str, s: str) -> Law:
     with mpmath.workprec(BITS + 40):
         place, spread = mpmath.mpf(x), mpmath.mpf(s)
-        low, high = int(mpmath.floor(place - REACH * spread)), int(mpmath.ceil(place + REACH * spread))
-        edges = [mpmath.ncdf((k - mpmath.mpf(1) / 2 - place) / spread) for k in range(low, high + 2)]
+        low, high = (
+            int(mpmath.floor(place - REACH * spread)),
+            int(mpmath.ceil(place + REACH * spread)),
+        )
+        edges = [
+            mpmath.ncdf((k - mpmath.mpf(1) / 2 - place) / spread) for k in range(low, high + 2)
+        ]
         return low, [fixed(after - before) for before, after in pairwise(edges)]
 
 
@@ -39,7 +46,10 @@ def rounded(x: mpmath.mpf, s: mpmath.mpf) -> Law:
 
 def convolved(one: Law, other: Law) -> Law:
     """The law of a sum of independent numbers, by one product of two long whole numbers."""
-    packed = [int.from_bytes(b"".join(p.to_bytes(_SLOT, "little") for p in law[1]), "little") for law in (one, other)]
+    packed = [
+        int.from_bytes(b"".join(p.to_bytes(_SLOT, "little") for p in law[1]), "little")
+        for law in (one, other)
+    ]
     length = len(one[1]) + len(other[1]) - 1
     product = (packed[0] * packed[1]).to_bytes(_SLOT * (length + 1), "little")
     slots = (product[_SLOT * i : _SLOT * (i + 1)] for i in range(length))

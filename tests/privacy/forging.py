@@ -14,7 +14,9 @@ from dpfl.privacy.ledger.database import _guards
 
 def unguarded(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None)
-    for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+    for (name,) in connection.execute(
+        "SELECT name FROM sqlite_master WHERE type = 'trigger'"
+    ).fetchall():
         connection.execute(f"DROP TRIGGER {name}")
     return connection
 

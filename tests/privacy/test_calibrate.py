@@ -43,7 +43,9 @@ def test_planned_noise_of_plain_gaussians_is_enough_for_any_budget(target, name)
 
     by = accountant(name)
     if name == "rdp-classic" and target < math.log(1 / DELTA) / 511:
-        with pytest.raises(DpflError, match="No amount of noise"):  # below what order 512 can ever say
+        with pytest.raises(
+            DpflError, match="No amount of noise"
+        ):  # below what order 512 can ever say
             noise_for(plan, target, DELTA, by)
     else:
         assert_least(plan, target, noise_for(plan, target, DELTA, by), by)
@@ -59,7 +61,9 @@ def test_planned_noise_by_the_tight_accountant():
 
 
 def test_planned_noise_is_the_least_that_either_bound_of_the_tight_accountant_accepts():
-    """Over very many steps with much noise RDP is below the PLD, whose grid tells; over few it is above."""
+    """Over very many steps with much noise RDP is below the PLD, whose grid tells; over few it is
+    above.
+    """
 
     def plan(steps):
         return lambda z: {poisson(0.001, z): steps}
@@ -105,7 +109,9 @@ def test_the_notes_are_right_about_their_own_orders(rounds):
 
 def test_a_plan_that_no_noise_can_mend_is_refused():
     with pytest.raises(DpflError, match="No amount of noise"):
-        noise_for(lambda z: {dp.GaussianDpEvent(z): 10, dp.GaussianDpEvent(0.5): 1}, 1.0, DELTA, RDP)
+        noise_for(
+            lambda z: {dp.GaussianDpEvent(z): 10, dp.GaussianDpEvent(0.5): 1}, 1.0, DELTA, RDP
+        )
 
 
 def test_a_plan_without_noise_is_refused():

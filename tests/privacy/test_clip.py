@@ -18,9 +18,14 @@ CLIPS = [Flat, PerLayer, Quantile, PublicMedian, ModelClip]
 
 levels = st.floats(1e-3, 1e3)
 norms = st.one_of(
-    st.just(0.0), st.floats(0.0, 3.0, width=32), st.floats(0.0, 2**-100, width=32), st.floats(1.0, 2.0**100, width=32)
+    st.just(0.0),
+    st.floats(0.0, 3.0, width=32),
+    st.floats(0.0, 2**-100, width=32),
+    st.floats(1.0, 2.0**100, width=32),
 )
-scales = st.sampled_from([0.0, 1e-42, 1e-30, 1e-10, 1e-3, 0.3, 1.0, 7.0, 1e4, 1e10, 1e18, 1e25, 1e30, 3e38])
+scales = st.sampled_from(
+    [0.0, 1e-42, 1e-30, 1e-10, 1e-3, 0.3, 1.0, 7.0, 1e4, 1e10, 1e18, 1e25, 1e30, 3e38]
+)
 
 
 def exact_norm(vector):
@@ -89,11 +94,17 @@ def test_a_vector_at_its_level_exactly_does_not_cross_it(clip, level, seed):
 
 
 @pytest.mark.parametrize("clip", [Flat(1.0), PerLayer(1.0)])
-@pytest.mark.parametrize("make", [torch.ones, torch.rand, lambda size: torch.randn(size).pow(5)], ids=["ones", "rand", "spiky"])
+@pytest.mark.parametrize(
+    "make",
+    [torch.ones, torch.rand, lambda size: torch.randn(size).pow(5)],
+    ids=["ones", "rand", "spiky"],
+)
 def test_float32_sums_over_millions_of_numbers_do_not_cross_the_level(clip, make):
     torch.manual_seed(0)
     vector = make(3_000_000)
-    clipped, inside = clip_vector(vector, clip, ("one.weight", "two.weight"), (0, 2_900_000, 3_000_000))
+    clipped, inside = clip_vector(
+        vector, clip, ("one.weight", "two.weight"), (0, 2_900_000, 3_000_000)
+    )
     assert not inside
     assert 0.5 < exact_norm(clipped) <= 1.0
 
@@ -104,7 +115,9 @@ def test_clipping_keeps_the_direction_and_the_original():
     clipped, inside = clip_vector(vector, Flat(1.0), NAMES, OFFSETS)
     assert not inside
     assert torch.equal(vector, kept)
-    assert float(torch.nn.functional.cosine_similarity(clipped, vector, dim=0)) == pytest.approx(1, abs=1e-6)
+    assert float(torch.nn.functional.cosine_similarity(clipped, vector, dim=0)) == pytest.approx(
+        1, abs=1e-6
+    )
     assert exact_norm(clipped) == pytest.approx(1.0, abs=4e-5)
 
 
@@ -127,8 +140,12 @@ def test_layers_are_found_by_their_names():
 def test_group_norms_are_the_norms_of_the_parts():
     vector = vectors(2, 1.0, False)
     whole = group_norms(vector, ((0, 1), (2, 3)), OFFSETS)
-    assert whole.tolist() == pytest.approx([exact_norm(vector[:15]), exact_norm(vector[15:])], rel=2e-5)
-    assert float(group_norms(vector, ((0, 1, 2, 3),), OFFSETS)) == pytest.approx(exact_norm(vector), rel=2e-5)
+    assert whole.tolist() == pytest.approx(
+        [exact_norm(vector[:15]), exact_norm(vector[15:])], rel=2e-5
+    )
+    assert float(group_norms(vector, ((0, 1, 2, 3),), OFFSETS)) == pytest.approx(
+        exact_norm(vector), rel=2e-5
+    )
 
 
 def test_no_clip_bounds_nothing_and_says_so():
@@ -167,7 +184,8 @@ def test_a_count_with_too_little_noise_is_refused(z, ratio):
 
 
 @pytest.mark.parametrize(
-    ("fraction", "expected"), [(1.0, 0.904837), (0.0, 1.105171), (0.5, 1.0), (0.75, 0.951229), (9, 0.904837), (-9, 1.105171)]
+    ("fraction", "expected"),
+    [(1.0, 0.904837), (0.0, 1.105171), (0.5, 1.0), (0.75, 0.951229), (9, 0.904837), (-9, 1.105171)],
 )
 def test_the_level_follows_the_quantile(fraction, expected):
     """C exp(-0.2 (b - 0.5)), NOTES 3.3; a noisy fraction outside 0..1 counts as its nearest end."""

@@ -1,4 +1,6 @@
-"""The scales of columns as one release: its sensitivity, its noise, its price, and what is made of the answers."""
+"""The scales of columns as one release: its sensitivity, its noise, its price, and what is made of
+the answers.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,18 @@ def answer(rows: torch.Tensor, survey: ColumnQuery, seed: int = 0, size: int = 5
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True, width=32)
 
 
-@given(st.lists(st.tuples(NUMBERS, NUMBERS, NUMBERS), min_size=1, max_size=20), st.tuples(NUMBERS, NUMBERS, NUMBERS))
+@given(
+    st.lists(st.tuples(NUMBERS, NUMBERS, NUMBERS), min_size=1, max_size=20),
+    st.tuples(NUMBERS, NUMBERS, NUMBERS),
+)
 def test_adding_any_row_moves_the_sum_by_the_bound_at_most(rows, added):
-    """With equal noise, the difference of two answers is the added row alone: 2 for each mean, 1 for each histogram."""
+    """With equal noise, the difference of two answers is the added row alone: 2 for each mean, 1
+    for each histogram.
+    """
     held, more = torch.tensor(rows), torch.tensor([added])
-    moved = 50 * (answer(torch.cat([held, more]), SURVEY).astype(float) - answer(held, SURVEY).astype(float))
+    moved = 50 * (
+        answer(torch.cat([held, more]), SURVEY).astype(float) - answer(held, SURVEY).astype(float)
+    )
     assert SURVEY.bound == math.sqrt(2 * 2 + 1)
     assert np.linalg.norm(moved) <= SURVEY.bound * (1 + 1e-4)
 
@@ -43,7 +52,9 @@ def test_some_row_moves_the_sum_by_all_of_the_bound():
 @pytest.mark.parametrize("secure", [False, True])
 def test_the_noise_has_the_deviation_that_is_paid_for(secure):
     survey = replace(SURVEY, multiplier=3.0, secure=secure)
-    noise = np.stack([answer(torch.full((1, 3), math.nan), survey, seed, size=50) for seed in range(400)])
+    noise = np.stack(
+        [answer(torch.full((1, 3), math.nan), survey, seed, size=50) for seed in range(400)]
+    )
     assert noise.std() == pytest.approx(3.0 * survey.bound / 50, rel=0.03)
     assert survey.event == gaussian(3.0)
 
@@ -58,7 +69,9 @@ def test_the_answers_of_clients_give_the_scales_of_all_their_rows():
     found = found.view(2, 4).T.tolist()
     assert found[3] == [0.0, 1.0]
     for place in (0, 2):
-        assert tuple(found[place]) == pytest.approx((rows[:, place].mean().item(), rows[:, place].var().item()), abs=1e-3)
+        assert tuple(found[place]) == pytest.approx(
+            (rows[:, place].mean().item(), rows[:, place].var().item()), abs=1e-3
+        )
     low, median, high = rows[:, 1].quantile(torch.tensor([0.25, 0.5, 0.75])).tolist()
     assert found[1][0] == pytest.approx(median, abs=0.03)
     assert math.sqrt(found[1][1]) == pytest.approx((high - low) / 1.349, abs=0.03)

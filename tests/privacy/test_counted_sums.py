@@ -1,4 +1,6 @@
-"""A count beside a vector in a secure sum: both together move as far as the noise is for, and no farther."""
+"""A count beside a vector in a secure sum: both together move as far as the noise is for, and no
+farther.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ CASES = [(1.0, 4.0, 1.0), (0.5, 0.6, 2.0), (2.0, 1.01, 0.3), (1.0, 100.0, 5.0)]
 
 def made(z: float, count_noise: float, level: float, shared: NoiseShares | None = None) -> Release:
     return Release(
-        Poisson(0.5), Quantile(level, count_noise=count_noise), Gaussian(z), noise_shares=shared or NoiseShares(8, 1)
+        Poisson(0.5),
+        Quantile(level, count_noise=count_noise),
+        Gaussian(z),
+        noise_shares=shared or NoiseShares(8, 1),
     )
 
 
@@ -30,7 +35,9 @@ def longest(level: float) -> torch.Tensor:
 @pytest.mark.parametrize(("z", "count_noise", "level"), CASES)
 @pytest.mark.parametrize("inside", [True, False])
 def test_vector_and_count_move_by_the_noise_over_the_multiplier(z, count_noise, level, inside):
-    """By |v|^2 / sigma^2 + (1/2)^2 / sigma_b^2 = 1 / z^2, with every constant written out. Fault: a count that moves by 1."""
+    """By |v|^2 / sigma^2 + (1/2)^2 / sigma_b^2 = 1 / z^2, with every constant written out. Fault: a
+    count that moves by 1.
+    """
     release = made(z, count_noise, level)
     sent = release.into_sum(longest(level), inside).double().numpy()
     sigma = level / math.sqrt(z**-2 - (2 * count_noise) ** -2)
@@ -44,7 +51,9 @@ def test_vector_and_count_move_by_the_noise_over_the_multiplier(z, count_noise, 
 
 @pytest.mark.parametrize(("z", "count_noise", "level"), CASES)
 def test_the_shares_that_a_server_cannot_know_have_the_noise_for_it(z, count_noise, level):
-    """Seven of eight survivors do not collude; with the coordinates' noise as it is added, not as it is stated."""
+    """Seven of eight survivors do not collude; with the coordinates' noise as it is added, not as
+    it is stated.
+    """
     release = made(z, count_noise, level)
     asked = RoundSum.of_updates(release, 10)
     moved = np.linalg.norm(release.into_sum(longest(level), True).double().numpy())
@@ -67,7 +76,10 @@ def test_a_server_reads_the_count_that_clients_sent():
     found = []
     for trial in range(400):
         rows = [release.into_sum(longest(1.0), client < 5).double().numpy() for client in range(8)]
-        sent = {client: asked.whole.numbers(row, np.random.default_rng([trial, client])) for client, row in enumerate(rows)}
+        sent = {
+            client: asked.whole.numbers(row, np.random.default_rng([trial, client]))
+            for client, row in enumerate(rows)
+        }
         found.append(asked.update(sent, plain, 0, layout)[1])
     assert np.mean(found) == pytest.approx(1.0, abs=5 * 0.6 / math.sqrt(400))
     assert np.std(found) == pytest.approx(0.6, rel=0.15)

@@ -9,12 +9,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpfl.errors import DpflError
-from dpfl.privacy.accounting.events import ADD_REMOVE, REPLACE, decode, describe, encode, gaussian, neighbours_of
+from dpfl.privacy.accounting.events import (
+    ADD_REMOVE,
+    REPLACE,
+    decode,
+    describe,
+    encode,
+    gaussian,
+    neighbours_of,
+)
 
 gaussians = st.builds(dp.GaussianDpEvent, st.floats(1e-6, 1e6))
 fixed_sizes = st.integers(1, 10**9).flatmap(
     lambda population: st.builds(
-        dp.SampledWithoutReplacementDpEvent, st.just(population), st.integers(1, population), gaussians
+        dp.SampledWithoutReplacementDpEvent,
+        st.just(population),
+        st.integers(1, population),
+        gaussians,
     )
 )
 events = st.one_of(
@@ -37,8 +48,13 @@ def test_two_events_share_a_line_only_if_they_are_the_same(one, other):
 
 
 def test_numbers_of_any_kind_give_the_same_line():
-    lines = {encode(dp.PoissonSampledDpEvent(0.5, dp.GaussianDpEvent(kind(2)))) for kind in (int, float, np.float32, np.int64)}
-    assert lines == {'{"of":{"mechanism":"gaussian","noise_multiplier":2.0},"rate":0.5,"sampling":"poisson"}'}
+    lines = {
+        encode(dp.PoissonSampledDpEvent(0.5, dp.GaussianDpEvent(kind(2))))
+        for kind in (int, float, np.float32, np.int64)
+    }
+    assert lines == {
+        '{"of":{"mechanism":"gaussian","noise_multiplier":2.0},"rate":0.5,"sampling":"poisson"}'
+    }
 
 
 @given(events, st.data())
@@ -108,7 +124,9 @@ def test_an_event_is_described_with_its_numbers():
     assert describe(dp.GaussianDpEvent(1.25)) == "Gaussian noise, multiplier 1.25"
     assert "rate 0.015" in describe(dp.PoissonSampledDpEvent(0.015, dp.GaussianDpEvent(1.1)))
     assert "1.1" in describe(dp.PoissonSampledDpEvent(0.015, dp.GaussianDpEvent(1.1)))
-    assert "10 of 200" in describe(dp.SampledWithoutReplacementDpEvent(200, 10, dp.GaussianDpEvent(1.1)))
+    assert "10 of 200" in describe(
+        dp.SampledWithoutReplacementDpEvent(200, 10, dp.GaussianDpEvent(1.1))
+    )
     assert "Laplace" in describe(dp.LaplaceDpEvent(1.0))
 
 

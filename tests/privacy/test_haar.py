@@ -1,4 +1,6 @@
-"""The transform is exact, the weights do what they say, and the published clip is worth what the algebra says."""
+"""The transform is exact, the weights do what they say, and the published clip is worth what the
+algebra says.
+"""
 
 import math
 
@@ -91,7 +93,11 @@ def test_one_element_is_its_own_coefficient():
 @given(sizes=LAYERS, seed=SEEDS)
 def test_orthonormal_weights_make_an_isometry(sizes, seed):
     layers, vectors = layerwise(sizes), normal(3, sum(sizes), seed=seed)
-    assert torch.allclose(layers.weighted_norm(vectors, layers.weights("orthonormal")), vectors.norm(dim=-1), rtol=1e-12)
+    assert torch.allclose(
+        layers.weighted_norm(vectors, layers.weights("orthonormal")),
+        vectors.norm(dim=-1),
+        rtol=1e-12,
+    )
 
 
 @pytest.mark.parametrize("size", POWERS)
@@ -99,15 +105,21 @@ def test_the_published_clip_leaves_a_fraction_of_the_multiplier(size):
     layers = whole(size)
     paper, orthonormal = layers.weights("paper"), layers.weights("orthonormal")
     assert layers.effective_multiplier(1.5, paper, "coefficients") == pytest.approx(1.5 / size)
-    assert layers.effective_multiplier(1.5, paper, "gradient") == pytest.approx(1.5 / math.sqrt(size))
+    assert layers.effective_multiplier(1.5, paper, "gradient") == pytest.approx(
+        1.5 / math.sqrt(size)
+    )
     assert layers.effective_multiplier(1.5, orthonormal, "gradient") == pytest.approx(1.5)
 
 
 def test_a_bound_on_each_level_adds_the_levels_up():
     layers = whole(8)
-    assert layers.sensitivity(layers.weights("paper"), "levels") == pytest.approx(math.sqrt(8**2 + 2**2 + 4**2 + 8**2))
+    assert layers.sensitivity(layers.weights("paper"), "levels") == pytest.approx(
+        math.sqrt(8**2 + 2**2 + 4**2 + 8**2)
+    )
     even = 1 / layers.supports  # as if each level had the bound C / W
-    assert layers.sensitivity(layers.weights("paper") * even, "levels", 3.0) == pytest.approx(3 * math.sqrt(1 + math.log2(8)))
+    assert layers.sensitivity(layers.weights("paper") * even, "levels", 3.0) == pytest.approx(
+        3 * math.sqrt(1 + math.log2(8))
+    )
 
 
 @pytest.mark.parametrize("size", POWERS)
@@ -117,8 +129,12 @@ def test_the_constant_vector_attains_the_sensitivity(size):
     inside_h, inside_g = level * ones, level * ones / math.sqrt(size)
     assert layers.transform(inside_h).norm() == pytest.approx(level)
     assert inside_g.norm() == pytest.approx(level)
-    assert layers.weighted_norm(inside_h, weights) == pytest.approx(layers.sensitivity(weights, "coefficients", level))
-    assert layers.weighted_norm(inside_g, weights) == pytest.approx(layers.sensitivity(weights, "gradient", level))
+    assert layers.weighted_norm(inside_h, weights) == pytest.approx(
+        layers.sensitivity(weights, "coefficients", level)
+    )
+    assert layers.weighted_norm(inside_g, weights) == pytest.approx(
+        layers.sensitivity(weights, "gradient", level)
+    )
 
 
 @given(sizes=LAYERS, seed=SEEDS, name=st.sampled_from(["paper", "orthonormal", "matched"]))
@@ -127,7 +143,9 @@ def test_no_vector_exceeds_the_sensitivity(sizes, seed, name):
     weights = layers.weights(name, normal(len(layers.band_sizes), seed=seed).square())
     weighted = layers.weighted_norm(vectors, weights)
     coefficients = layers.transform(vectors)
-    bands = torch.stack([band.norm(dim=-1) for band in coefficients.split(layers.band_sizes.tolist(), dim=-1)])
+    bands = torch.stack(
+        [band.norm(dim=-1) for band in coefficients.split(layers.band_sizes.tolist(), dim=-1)]
+    )
     for clip, norms in (
         ("coefficients", coefficients.norm(dim=-1)),
         ("gradient", vectors.norm(dim=-1)),
@@ -142,22 +160,32 @@ def test_the_sensitivity_is_the_largest_singular_value(clip):
     layers = layerwise([8, 4])
     weights = normal(12).square() + 0.1
     transformed = torch.block_diag(matrix_of(8), matrix_of(4))
-    operator = torch.diag(weights) @ (torch.eye(12, dtype=torch.float64) if clip == "coefficients" else transformed)
-    assert layers.sensitivity(weights, clip) == pytest.approx(float(torch.linalg.matrix_norm(operator, 2)))
+    operator = torch.diag(weights) @ (
+        torch.eye(12, dtype=torch.float64) if clip == "coefficients" else transformed
+    )
+    assert layers.sensitivity(weights, clip) == pytest.approx(
+        float(torch.linalg.matrix_norm(operator, 2))
+    )
 
 
 @pytest.mark.parametrize("length", [5, 9, 600])
 def test_padding_does_not_rescue_the_claim(length):
-    """The constant vector still moves the release by about sqrt(n) times what is accounted for, and never by more than said."""
+    """The constant vector still moves the release by about sqrt(n) times what is accounted for, and
+    never by more than said.
+    """
     layers = whole(length)
-    moved = float(layers.weighted_norm(torch.ones(length, dtype=torch.float64), layers.weights("paper"))) / math.sqrt(length)
+    moved = float(
+        layers.weighted_norm(torch.ones(length, dtype=torch.float64), layers.weights("paper"))
+    ) / math.sqrt(length)
     assert math.sqrt(length) <= moved <= layers.sensitivity(layers.weights("paper"), "gradient")
 
 
 @pytest.mark.parametrize("size", POWERS)
 def test_noise_variance_of_the_papers_weights(size):
     layers = whole(size)
-    assert layers.noise_variance(layers.weights("paper")) / size == pytest.approx(1 / 3 + 2 / (3 * size**2))
+    assert layers.noise_variance(layers.weights("paper")) / size == pytest.approx(
+        1 / 3 + 2 / (3 * size**2)
+    )
     assert layers.noise_variance(layers.weights("orthonormal")) / size == pytest.approx(1)
 
 
@@ -165,7 +193,9 @@ def test_noise_variance_of_the_papers_weights(size):
 def test_measured_noise_has_that_variance_on_every_element(size):
     layers, rng, trials, deviation = whole(size), np.random.default_rng(size), 4000, 0.7
     weights = layers.weights("paper")
-    draws = torch.stack([layers.noise(weights, deviation, rng) for _ in range(trials)]).double().numpy()
+    draws = (
+        torch.stack([layers.noise(weights, deviation, rng) for _ in range(trials)]).double().numpy()
+    )
     expected = deviation**2 * (1 / 3 + 2 / (3 * size**2))
     low, high = stats.chi2.interval(1 - 1e-6 / size, trials)
     assert (low <= (draws**2).sum(axis=0) / expected).all()
@@ -175,7 +205,11 @@ def test_measured_noise_has_that_variance_on_every_element(size):
 
 def test_orthonormal_noise_is_plain_noise():
     layers, rng, trials = layerwise([8, 5]), np.random.default_rng(3), 6000
-    draws = torch.stack([layers.noise(layers.weights("orthonormal"), 2.0, rng) for _ in range(trials)]).double().numpy()
+    draws = (
+        torch.stack([layers.noise(layers.weights("orthonormal"), 2.0, rng) for _ in range(trials)])
+        .double()
+        .numpy()
+    )
     covariance = draws.T @ draws / trials
     assert np.abs(covariance - 4 * np.eye(13)).max() < 6 * 4 * math.sqrt(2 / trials)
 
@@ -186,7 +220,9 @@ def test_what_the_papers_weights_cost_and_gain(size):
     paper = layers.weights("paper")
     white, finest = layers.band_sizes.double(), torch.zeros(levels + 1)
     finest[1] = 1.0
-    factor = 1 + 2 / size**2  # the variance of an element is a third of this, and a third for a large model
+    factor = (
+        1 + 2 / size**2
+    )  # the variance of an element is a third of this, and a third for a large model
     assert layers.relative_variance(paper, white) == pytest.approx((1 + levels) / 3 * factor)
     assert 1 / layers.relative_variance(paper, finest) == pytest.approx(1.5 / factor, rel=1e-4)
 
@@ -200,17 +236,25 @@ def test_matched_weights_reach_the_least_variance(sizes, seed):
     least = float((counts * energies).sqrt().sum() ** 2)
     assert layers.noise_variance(matched) == pytest.approx(least / float(energies.sum()))
     assert layers.noise_variance(matched) <= size * (1 + 1e-12)
-    assert layers.relative_variance(matched, energies) == pytest.approx(least / (size * float(energies.sum())))
+    assert layers.relative_variance(matched, energies) == pytest.approx(
+        least / (size * float(energies.sum()))
+    )
     other = matched * torch.exp(0.3 * normal(size, seed=seed + 1))
-    assert layers.relative_variance(matched, energies) <= layers.relative_variance(other, energies) * (1 + 1e-12)
+    assert layers.relative_variance(matched, energies) <= layers.relative_variance(
+        other, energies
+    ) * (1 + 1e-12)
 
 
 def test_weights_may_differ_within_a_band():
-    """Energy is taken as spread evenly over a band, so that it meets the mean square of its weights."""
+    """Energy is taken as spread evenly over a band, so that it meets the mean square of its
+    weights.
+    """
     layers, weights = layerwise([4, 2]), normal(6).square() + 0.1
     energies, gains = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0]), weights.square() / layers.supports
     signal = gains[0] * 1 + gains[1:3].mean() * 2 + gains[3] * 3 + gains[4] * 4 + gains[5] * 5
-    assert layers.relative_variance(weights, energies) == pytest.approx(float(signal / 15 * (1 / gains).sum() / 6))
+    assert layers.relative_variance(weights, energies) == pytest.approx(
+        float(signal / 15 * (1 / gains).sum() / 6)
+    )
 
 
 def test_matched_weights_follow_the_printed_proportion_and_keep_the_typical_norm():
@@ -232,7 +276,9 @@ def test_a_band_without_energy_keeps_a_finite_weight():
     layers, energies = whole(8), torch.tensor([0.0, 4.0, 0.0, 2.0])
     weights = layers.weights("matched", energies)
     assert weights.isfinite().all()
-    assert layers.noise_variance(weights) == pytest.approx((math.sqrt(16) + math.sqrt(2)) ** 2 / 6, rel=1e-2)
+    assert layers.noise_variance(weights) == pytest.approx(
+        (math.sqrt(16) + math.sqrt(2)) ** 2 / 6, rel=1e-2
+    )
 
 
 @given(sizes=LAYERS, seed=SEEDS)
@@ -250,16 +296,24 @@ def test_energy_lies_in_the_band_where_it_was_put():
 
 
 def canary_errors(canary, weights, trials=20_000, seed=0):
-    """The game of a release with the canary or without, scored by the sum of its elements; wrong guesses of either kind."""
+    """The game of a release with the canary or without, scored by the sum of its elements; wrong
+    guesses of either kind.
+    """
     layers, rng = whole(len(canary)), np.random.default_rng(seed)
     noise = torch.from_numpy(rng.standard_normal((2 * trials, len(canary)))) / weights
     scores = layers.inverse(noise).sum(dim=-1)
     mean = float(canary.sum())
-    return int((scores[:trials] > mean / 2).sum()), int((scores[trials:] + mean <= mean / 2).sum()), scores
+    return (
+        int((scores[:trials] > mean / 2).sum()),
+        int((scores[trials:] + mean <= mean / 2).sum()),
+        scores,
+    )
 
 
 def epsilon_bound(errors, trials):
-    """Two-sample Clopper-Pearson at 95%, with the same number of errors on either side and delta 1e-5."""
+    """Two-sample Clopper-Pearson at 95%, with the same number of errors on either side and delta
+    1e-5.
+    """
     rate = stats.beta.ppf(0.975, errors + 1, trials - errors)
     return math.log((1 - rate - 1e-5) / rate)
 

@@ -1,4 +1,6 @@
-"""The ledger holds what was spent, whatever happens to its process, its neighbours or its disk, and stops in time."""
+"""The ledger holds what was spent, whatever happens to its process, its neighbours or its disk, and
+stops in time.
+"""
 
 import multiprocessing
 import random
@@ -22,7 +24,14 @@ from dpfl.privacy.ledger.database import UNIQUE
 from dpfl.privacy.ledger.ledger import LedgerAccount
 from tests.conftest import PATIENCE, wait_until
 from tests.privacy.exact import poisson
-from tests.privacy.workers import EVENT, LIMIT, debit_for_ever, debit_until_refused, debit_until_the_disk_is_full, open_ledger
+from tests.privacy.workers import (
+    EVENT,
+    LIMIT,
+    debit_for_ever,
+    debit_until_refused,
+    debit_until_the_disk_is_full,
+    open_ledger,
+)
 
 DELTA = 1e-5
 OTHER = poisson(0.1, 3.0)
@@ -111,10 +120,16 @@ def test_a_ledger_that_is_not_there_cannot_be_read(path):
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from([EVENT, OTHER, dp.GaussianDpEvent(20.0)]), st.integers(1, 40)), min_size=1, max_size=12)
+    st.lists(
+        st.tuples(st.sampled_from([EVENT, OTHER, dp.GaussianDpEvent(20.0)]), st.integers(1, 40)),
+        min_size=1,
+        max_size=12,
+    )
 )
 @settings(max_examples=12, deadline=None)
-def test_whatever_is_asked_for_the_limit_holds_and_the_rows_are_what_was_granted(tmp_path_factory, requests):
+def test_whatever_is_asked_for_the_limit_holds_and_the_rows_are_what_was_granted(
+    tmp_path_factory, requests
+):
     path = tmp_path_factory.mktemp("ledger") / "ledger.sqlite"
     ledger, granted = open_ledger(path, limit=LIMIT), {}
     for number, (event, count) in enumerate(requests):
@@ -153,11 +168,15 @@ def test_what_another_connection_wrote_in_between_counts_at_the_next_debit(path,
     assert ledger.spent() == other.spent() == {EVENT: ROOM}
 
 
-def test_debits_that_another_program_slips_in_under_an_old_number_are_seen_at_the_next_debit(path, ledger):
+def test_debits_that_another_program_slips_in_under_an_old_number_are_seen_at_the_next_debit(
+    path, ledger
+):
     ledger.debit("run", "a", EVENT, 1)
     connection = sqlite3.connect(path)
     columns = "id, run, release, event, count, at, link, seal"
-    connection.execute(f"INSERT INTO debits ({columns}) VALUES (-7, 'run', 'b', 1, ?, 0, 1, '')", (ROOM - 1,))
+    connection.execute(
+        f"INSERT INTO debits ({columns}) VALUES (-7, 'run', 'b', 1, ?, 0, 1, '')", (ROOM - 1,)
+    )
     connection.commit()
     connection.close()
     with pytest.raises(DpflError, match="of debits is missing, or was added"):
@@ -168,7 +187,9 @@ def test_a_limit_that_the_owner_sets_in_between_holds_at_the_next_debit(path, le
     ledger.debit("run", "a", EVENT, 1)
     least = LIMIT.remaining({}, EVENT) // 2
     other = Ledger.existing(path)
-    other.set_limit(Limit(accountant("rdp").epsilon({EVENT: least}, LIMIT.delta), LIMIT.delta, "rdp"))
+    other.set_limit(
+        Limit(accountant("rdp").epsilon({EVENT: least}, LIMIT.delta), LIMIT.delta, "rdp")
+    )
     with pytest.raises(BudgetRefusal):
         ledger.debit("run", "b", EVENT, least)
     ledger.set_limit(LIMIT)
@@ -222,7 +243,11 @@ def test_nothing_in_a_ledger_can_be_changed_or_deleted(path, ledger, table, chan
 def test_a_count_cannot_be_lowered_by_another_program(path, ledger):
     ledger.debit("run", "a", EVENT, 10)
     connection = sqlite3.connect(path)
-    for change in ("UPDATE debits SET count = 1", "UPDATE OR REPLACE debits SET count = 1", "DELETE FROM debits WHERE id = 1"):
+    for change in (
+        "UPDATE debits SET count = 1",
+        "UPDATE OR REPLACE debits SET count = 1",
+        "DELETE FROM debits WHERE id = 1",
+    ):
         with pytest.raises(sqlite3.IntegrityError, match="append-only"):
             connection.execute(change)
     with pytest.raises(sqlite3.IntegrityError):
@@ -237,7 +262,9 @@ def test_a_count_cannot_be_lowered_by_another_program(path, ledger):
 def test_a_debit_past_the_limit_is_refused_and_changes_nothing(path, ledger):
     ledger.debit("run", "a", EVENT, ROOM - 3)
     before = {table: rows(path, table) for table in UNIQUE}
-    with pytest.raises(BudgetRefusal, match=r"budget of client \(epsilon 3\) has no room for 4 more"):
+    with pytest.raises(
+        BudgetRefusal, match=r"budget of client \(epsilon 3\) has no room for 4 more"
+    ):
         ledger.debit("another run", "b", EVENT, 4)
     with pytest.raises(BudgetRefusal):
         ledger.debit("another run", "c", OTHER, 500)
@@ -253,7 +280,11 @@ def test_the_last_affordable_release_is_granted_and_the_next_is_not(ledger):
     with pytest.raises(BudgetRefusal):
         ledger.debit("run", "d", EVENT, 1)
     assert ledger.spent() == {EVENT: ROOM}
-    assert ledger.epsilon(DELTA, "rdp") <= LIMIT.epsilon < accountant("rdp").epsilon({EVENT: ROOM + 1}, DELTA)
+    assert (
+        ledger.epsilon(DELTA, "rdp")
+        <= LIMIT.epsilon
+        < accountant("rdp").epsilon({EVENT: ROOM + 1}, DELTA)
+    )
 
 
 def test_the_tight_accountant_stops_at_716_releases_for_epsilon_2(path):
@@ -377,7 +408,9 @@ def test_fixed_size_and_poisson_releases_cannot_share_a_limited_ledger(ledger):
     assert ledger.spent() == {EVENT: 1}
 
 
-@pytest.mark.parametrize("limit", [(0, DELTA, "pld"), (1.0, 0, "pld"), (1.0, DELTA, "gdp-clt"), (1.0, DELTA, "guess")])
+@pytest.mark.parametrize(
+    "limit", [(0, DELTA, "pld"), (1.0, 0, "pld"), (1.0, DELTA, "gdp-clt"), (1.0, DELTA, "guess")]
+)
 def test_an_impossible_limit_is_refused(limit):
     with pytest.raises(DpflError):
         Limit(*limit)
@@ -429,7 +462,9 @@ def test_processes_that_debit_one_ledger_at_once_stay_inside_the_limit_together(
     open_ledger(path, limit=LIMIT).close()
     context = multiprocessing.get_context("fork")
     together = context.Barrier(2)
-    workers = [start(context, debit_until_refused, path, f"run {number}", together) for number in range(2)]
+    workers = [
+        start(context, debit_until_refused, path, f"run {number}", together) for number in range(2)
+    ]
     for process, _ in workers:
         process.join(PATIENCE)
         assert process.exitcode == 0
@@ -527,7 +562,11 @@ def test_an_event_that_cannot_be_read_is_never_left_out(path, ledger):
     append(connection, tail, "debits", "run", "b", 2, 1, 0.0)
     connection.commit()
     connection.close()
-    for use in (ledger.spent, lambda: ledger.epsilon(DELTA), lambda: ledger.debit("run", "c", EVENT, 1)):
+    for use in (
+        ledger.spent,
+        lambda: ledger.epsilon(DELTA),
+        lambda: ledger.debit("run", "c", EVENT, 1),
+    ):
         with pytest.raises(DpflError, match="cannot be read"):
             use()
 

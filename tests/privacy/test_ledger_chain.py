@@ -1,4 +1,6 @@
-"""A ledger whose rows were changed, removed or added is refused when it is opened, and says which row it was."""
+"""A ledger whose rows were changed, removed or added is refused when it is opened, and says which
+row it was.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ LAST = {"account": 1, "holdings": 1, "limits": 2, "runs": 2, "events": 2, "plans
 
 def full(path: Path) -> Path:
     """A ledger with rows in every table, closed."""
-    with closing(Ledger.open(path, "owner", "sample", ADD_REMOVE, Limit(50, 1e-5), data="of the owner")) as ledger:
+    with closing(
+        Ledger.open(path, "owner", "sample", ADD_REMOVE, Limit(50, 1e-5), data="of the owner")
+    ) as ledger:
         for run, event in (("one", EVENT), ("two", OTHER)):
             ledger.plan(run, event, 9)
             for number in range(3):
@@ -63,7 +67,10 @@ def test_a_ledger_that_nobody_touched_is_whole(tmp_path: Path, whole: Path) -> N
     path = edited(tmp_path, whole)
     assert everything(path)[1] == {EVENT: 6, OTHER: 6}
     with closing(sqlite3.connect(path)) as connection:
-        assert {table: connection.execute(f"SELECT MAX(id) FROM {table}").fetchone()[0] for table in COLUMNS} == LAST
+        assert {
+            table: connection.execute(f"SELECT MAX(id) FROM {table}").fetchone()[0]
+            for table in COLUMNS
+        } == LAST
 
 
 @given(data=st.data())
@@ -74,7 +81,11 @@ def test_any_cell_that_is_changed_is_noticed_and_its_row_named(
     table = data.draw(st.sampled_from(sorted(COLUMNS)))
     row = data.draw(st.integers(1, LAST[table]))
     column = data.draw(st.sampled_from([*COLUMNS[table], "link", "seal"]))
-    value = data.draw(st.one_of(st.integers(1, 99), st.floats(0.1, 9), st.text("abc", max_size=3), st.binary(max_size=3)))
+    value = data.draw(
+        st.one_of(
+            st.integers(1, 99), st.floats(0.1, 9), st.text("abc", max_size=3), st.binary(max_size=3)
+        )
+    )
     path = tmp_path_factory.mktemp("cell") / "owner.sqlite"
     shutil.copy(whole, path)
     with closing(unguarded(path)) as connection:
@@ -83,29 +94,41 @@ def test_any_cell_that_is_changed_is_noticed_and_its_row_named(
             connection.execute(f"UPDATE {table} SET {column} = ? WHERE id = {row}", (value,))
         except sqlite3.IntegrityError:
             return
-        same = connection.execute(f"SELECT {column} FROM {table} WHERE id = {row}").fetchone() == before
+        same = (
+            connection.execute(f"SELECT {column} FROM {table} WHERE id = {row}").fetchone()
+            == before
+        )
         connection.executescript("".join(_guards()))
     if same:
         return
-    with pytest.raises(DpflError, match=r"row \d+ of \w+ is" if column == "link" else rf"row {row} of {table} is not as"):
+    with pytest.raises(
+        DpflError,
+        match=r"row \d+ of \w+ is" if column == "link" else rf"row {row} of {table} is not as",
+    ):
         Ledger.read(path)
 
 
 @pytest.mark.parametrize("table", COLUMNS)
-def test_rows_that_are_removed_are_missed_the_last_ones_too(tmp_path: Path, whole: Path, table: str) -> None:
+def test_rows_that_are_removed_are_missed_the_last_ones_too(
+    tmp_path: Path, whole: Path, table: str
+) -> None:
     for row in range(1, LAST[table] + 1):
         path = edited(tmp_path, whole, f"DELETE FROM {table} WHERE id = {row}")
         with pytest.raises(DpflError, match=r"is missing|are missing"):
             Ledger.existing(path)
 
 
-def test_rows_of_another_number_or_added_at_the_end_are_noticed(tmp_path: Path, whole: Path) -> None:
+def test_rows_of_another_number_or_added_at_the_end_are_noticed(
+    tmp_path: Path, whole: Path
+) -> None:
     for change in (
         "UPDATE debits SET id = 70 WHERE id = 6",
         "UPDATE sqlite_sequence SET seq = 5 WHERE name = 'debits'",
         "DELETE FROM sqlite_sequence WHERE name = 'runs'",
-        "INSERT INTO debits SELECT 7, run, 'new', event, count, at, link + 1, seal FROM debits WHERE id = 6",
-        "INSERT INTO limits SELECT 3, 900, delta, accountant, at, link, seal FROM limits WHERE id = 2",
+        "INSERT INTO debits SELECT 7, run, 'new', event, count, at, link + 1, seal FROM debits "
+        "WHERE id = 6",
+        "INSERT INTO limits SELECT 3, 900, delta, accountant, at, link, seal FROM limits WHERE id "
+        "= 2",
         "INSERT INTO account SELECT 2, owner, unit, neighbours, salt, 15, seal FROM account",
     ):
         with pytest.raises(DpflError, match="is damaged"):
@@ -147,7 +170,10 @@ def test_bits_that_flip_in_the_rows_themselves_are_noticed(tmp_path: Path, whole
 def test_a_ledger_of_an_earlier_version_is_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "owner.sqlite"
     with closing(sqlite3.connect(path)) as connection:
-        connection.executescript("CREATE TABLE account (owner, unit); CREATE TABLE debits (run, release, event, count, at);")
+        connection.executescript(
+            "CREATE TABLE account (owner, unit); CREATE TABLE debits (run, release, event, count, "
+            "at);"
+        )
     with pytest.raises(DpflError, match=r"another version of dpfl.*was spent"):
         open_ledger(path)
 
@@ -159,7 +185,10 @@ def test_a_ledger_of_an_earlier_version_is_one_sentence(tmp_path: Path) -> None:
     ("asked", "said"),
     [
         (("neighbour", "sample", ADD_REMOVE), "is that of owner and not of neighbour"),
-        (("owner", "client", ADD_REMOVE), r"for one sample .* and not for one client .*privacy\.ledger"),
+        (
+            ("owner", "client", ADD_REMOVE),
+            r"for one sample .* and not for one client .*privacy\.ledger",
+        ),
         (("owner", "sample", "replace one"), "add/remove one.* and not for .*replace one"),
     ],
 )
@@ -187,7 +216,10 @@ def test_the_first_debit_binds_a_ledger_to_its_data(tmp_path: Path) -> None:
         late.debit("run", "c", EVENT, 1)
     with pytest.raises(DpflError, match=r"counts other data.*data\.seed.*privacy\.ledger"):
         bound(path, "another's")
-    with closing(Ledger.existing(path)) as ledger, pytest.raises(DpflError, match="counts other data"):
+    with (
+        closing(Ledger.existing(path)) as ledger,
+        pytest.raises(DpflError, match="counts other data"),
+    ):
         ledger.debit("run", "d", EVENT, 1)
     with closing(bound(path, "mine")) as ledger:
         assert ledger.spent() == {EVENT: 2}
@@ -195,7 +227,9 @@ def test_the_first_debit_binds_a_ledger_to_its_data(tmp_path: Path) -> None:
     late.close()
 
 
-def test_two_ledgers_of_the_same_data_keep_different_marks_and_never_the_digest(tmp_path: Path) -> None:
+def test_two_ledgers_of_the_same_data_keep_different_marks_and_never_the_digest(
+    tmp_path: Path,
+) -> None:
     marks = set()
     for name in ("one", "two"):
         with closing(bound(tmp_path / f"{name}.sqlite", "digest")) as ledger:
@@ -222,7 +256,9 @@ def test_a_plan_is_written_once_a_run_and_event_and_never_changed(tmp_path: Path
         assert ledger.plans() == {"one": {EVENT: 100, OTHER: 1}, "two": {EVENT: 7}}
 
 
-def test_runs_that_plan_and_debit_at_once_keep_one_chain_and_epochs_of_their_own(tmp_path: Path) -> None:
+def test_runs_that_plan_and_debit_at_once_keep_one_chain_and_epochs_of_their_own(
+    tmp_path: Path,
+) -> None:
     path, epochs = tmp_path / "owner.sqlite", list[int]()
     open_ledger(path).close()
 

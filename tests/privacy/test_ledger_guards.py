@@ -50,10 +50,13 @@ def test_a_truncated_ledger_is_damaged_and_not_new(path, size):
     "statement",
     [
         "REPLACE INTO debits SELECT id, run, release, event, 1, at, link, seal FROM debits",
-        "REPLACE INTO debits (run, release, event, count, at, link, seal) SELECT run, release, event, 1, at, 9, '' FROM debits",
-        """REPLACE INTO events SELECT id, '{"mechanism":"gaussian","noise_multiplier":1000.0}', link, seal FROM events""",
+        "REPLACE INTO debits (run, release, event, count, at, link, seal) SELECT run, release, "
+        "event, 1, at, 9, '' FROM debits",
+        "REPLACE INTO events SELECT id, "
+        """'{"mechanism":"gaussian","noise_multiplier":1000.0}', link, seal FROM events""",
         "REPLACE INTO limits SELECT id, 100, delta, accountant, at, link, seal FROM limits",
-        "INSERT INTO debits (run, release, event, count, at, link, seal) VALUES ('run', 'b', 1, x'05', 0, 9, '')",
+        "INSERT INTO debits (run, release, event, count, at, link, seal) VALUES ('run', 'b', 1, "
+        "x'05', 0, 9, '')",
     ],
 )
 def test_rows_cannot_be_replaced_nor_hold_something_else_than_numbers(path, statement):
@@ -86,21 +89,28 @@ def test_what_other_runs_spent_is_told_apart(path):
     ledger.debit("one", "a", EVENT, 5)
     ledger.debit("two", "b", EVENT, 3)
     assert ledger.spent(besides="two") == {EVENT: 5}
-    assert ledger.remaining(EVENT, Limit(3.0, 1e-5, "rdp"), run="two") == ledger.remaining(EVENT, Limit(3.0, 1e-5, "rdp")) + 3
+    assert (
+        ledger.remaining(EVENT, Limit(3.0, 1e-5, "rdp"), run="two")
+        == ledger.remaining(EVENT, Limit(3.0, 1e-5, "rdp")) + 3
+    )
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        "[]", "3", "null", '{"mechanism":"gaussian","noise_multiplier":-1.0}',
+        "[]",
+        "3",
+        "null",
+        '{"mechanism":"gaussian","noise_multiplier":-1.0}',
         '{"mechanism":"gaussian","noise_multiplier":NaN}',
-        '{"mechanism":"gaussian","noise_multiplier":Infinity}', '{"mechanism":"gaussian","noise_multiplier":true}',
+        '{"mechanism":"gaussian","noise_multiplier":Infinity}',
+        '{"mechanism":"gaussian","noise_multiplier":true}',
         '{"of":{"mechanism":"gaussian","noise_multiplier":1.0},"rate":5.0,"sampling":"poisson"}',
         '{"of":{"mechanism":"none"},"rate":0.5,"sampling":"poisson"}',
         '{"of":{"mechanism":"gaussian","noise_multiplier":1.0},"population":5,"sampling":"fixed-size","size":9}',
         '{"extra":1,"mechanism":"none"}',
     ],
-)  # fmt: skip
+)
 def test_events_that_nobody_wrote_are_refused(line):
     with pytest.raises(DpflError):
         decode(line)
@@ -119,5 +129,8 @@ def test_figures_are_rounded_up():
 
 
 def test_the_scope_of_noise_is_part_of_its_key():
-    streams = [Keyed(0, scope=scope).generator(purpose).random() for scope, purpose in (("a", "b/c"), ("a/b", "c"), ("", "c"))]
+    streams = [
+        Keyed(0, scope=scope).generator(purpose).random()
+        for scope, purpose in (("a", "b/c"), ("a/b", "c"), ("", "c"))
+    ]
     assert len(set(streams)) == 3

@@ -1,4 +1,6 @@
-"""A folder of ledgers before a run begins: what is lost, of another kind, or of somebody else's data is a question."""
+"""A folder of ledgers before a run begins: what is lost, of another kind, or of somebody else's
+data is a question.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from tests.privacy.workers import EVENT
 DATA = ("digest of a", "digest of b", "digest of c")
 
 
-def ledgers(folder: Path, *names: str, unit: str = "sample", neighbours: str = ADD_REMOVE, **more: object) -> ClientLedgers:
+def ledgers(
+    folder: Path, *names: str, unit: str = "sample", neighbours: str = ADD_REMOVE, **more: object
+) -> ClientLedgers:
     return ClientLedgers(folder, names, unit, neighbours, **more)  # type: ignore[arg-type]
 
 

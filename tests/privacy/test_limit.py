@@ -1,4 +1,6 @@
-"""Limits of an owner: a day is a day, and what is allowed is compared with the right number, exactly at the border."""
+"""Limits of an owner: a day is a day, and what is allowed is compared with the right number,
+exactly at the border.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,15 @@ def test_a_day_has_86400_seconds():
     assert SubLimit(LIMIT).since(1_000_000.0) == -float("inf")
 
 
-@pytest.mark.parametrize(("seconds", "counted"), [(30 * 86_400 - 60, True), (30 * 86_400 + 60, False), (-3600, True)])
-def test_what_a_share_of_thirty_days_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: int, counted: bool):
-    """A minute more or less than thirty days ago, by a clock that the test sets; and an hour ahead."""
+@pytest.mark.parametrize(
+    ("seconds", "counted"), [(30 * 86_400 - 60, True), (30 * 86_400 + 60, False), (-3600, True)]
+)
+def test_what_a_share_of_thirty_days_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: int, counted: bool
+):
+    """A minute more or less than thirty days ago, by a clock that the test sets; and an hour
+    ahead.
+    """
     now = 1_800_000_000.0
     month = SubLimit(LIMIT, days=30)
     with closing(open_ledger(tmp_path / "owner.sqlite")) as ledger:
@@ -37,7 +45,9 @@ def test_what_a_share_of_thirty_days_counts(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_what_is_allowed_ends_where_epsilon_does():
-    """The number of releases is the largest whose epsilon is within the limit, by an accountant that is asked anew."""
+    """The number of releases is the largest whose epsilon is within the limit, by an accountant
+    that is asked anew.
+    """
     from dpfl.privacy import accountant
 
     for name in ("pld", "rdp"):
@@ -72,15 +82,27 @@ def test_a_limit_at_exactly_what_is_spent_covers_it():
 
 
 def test_a_smaller_delta_allows_less():
-    assert Limit(2.0, 1e-7, "rdp").remaining({}, EVENT) < Limit(2.0, 1e-4, "rdp").remaining({}, EVENT)
+    assert Limit(2.0, 1e-7, "rdp").remaining({}, EVENT) < Limit(2.0, 1e-4, "rdp").remaining(
+        {}, EVENT
+    )
 
 
 @pytest.mark.parametrize(
     ("epsilon", "delta", "name"),
-    [(0.0, 1e-5, "rdp"), (-1.0, 1e-5, "rdp"), (1.0, 0.0, "rdp"), (1.0, 1.0, "rdp"), (1.0, 1e-5, "gdp-clt"),
-     (float("nan"), 1e-5, "rdp"), (float("inf"), 1e-5, "rdp"), (1.0, float("nan"), "pld")],
-)  # fmt: skip
-def test_a_limit_that_limits_nothing_or_is_not_proven_is_refused(epsilon: float, delta: float, name: str):
+    [
+        (0.0, 1e-5, "rdp"),
+        (-1.0, 1e-5, "rdp"),
+        (1.0, 0.0, "rdp"),
+        (1.0, 1.0, "rdp"),
+        (1.0, 1e-5, "gdp-clt"),
+        (float("nan"), 1e-5, "rdp"),
+        (float("inf"), 1e-5, "rdp"),
+        (1.0, float("nan"), "pld"),
+    ],
+)
+def test_a_limit_that_limits_nothing_or_is_not_proven_is_refused(
+    epsilon: float, delta: float, name: str
+):
     with pytest.raises(DpflError):
         Limit(epsilon, delta, name)
 

@@ -13,17 +13,23 @@ from dpfl.privacy.accounting.loss_grid import LossGrid
 from dpfl.privacy.accounting.losses import gaussian_losses
 
 CLOSE = {1e-9: 1e-5, 1e-5: 1e-8, 1e-2: 1e-8}
-"""How near figures are at a delta; far out in the tails, both sides feel the rounding of Fourier transforms."""
+"""How near figures are at a delta; far out in the tails, both sides feel the rounding of Fourier
+transforms.
+"""
 
 
 def both(multiplier: float, rate: float, interval: float):
-    theirs = pld.from_gaussian_mechanism(multiplier, sampling_prob=rate, value_discretization_interval=interval)
+    theirs = pld.from_gaussian_mechanism(
+        multiplier, sampling_prob=rate, value_discretization_interval=interval
+    )
     return gaussian_losses(multiplier, rate, interval), theirs
 
 
 def assert_the_same_figures(ours, theirs) -> None:
     for delta, near in CLOSE.items():
-        assert ours.epsilon(delta) == pytest.approx(theirs.get_epsilon_for_delta(delta), rel=near, abs=near)
+        assert ours.epsilon(delta) == pytest.approx(
+            theirs.get_epsilon_for_delta(delta), rel=near, abs=near
+        )
 
 
 def assert_the_same(multiplier: float, rate: float, interval: float, counts=(1, 300)) -> None:
@@ -43,7 +49,9 @@ def test_any_sampled_gaussian_has_the_losses_that_dp_accounting_gives_it(multipl
     assert_the_same(multiplier, rate, 1e-3)
 
 
-@pytest.mark.parametrize(("multiplier", "rate"), [(0.84, 0.015), (1.0, 1.0), (2.0, 1 - np.exp(-0.25)), (5.0, 0.5)])
+@pytest.mark.parametrize(
+    ("multiplier", "rate"), [(0.84, 0.015), (1.0, 1.0), (2.0, 1 - np.exp(-0.25)), (5.0, 0.5)]
+)
 def test_the_fine_grid_too_where_a_point_lies_on_the_bound_of_the_losses(multiplier, rate):
     assert_the_same(multiplier, rate, 1e-4, counts=(100,))
 
@@ -54,7 +62,8 @@ def test_releases_of_two_kinds_compose_as_they_do_there(rates):
         both(multiplier, rate, 1e-3) for multiplier, rate in zip((1.0, 4.0), rates, strict=True)
     )
     assert_the_same_figures(
-        first.repeated(7).beside(second.repeated(3)), theirs.self_compose(7).compose(others.self_compose(3))
+        first.repeated(7).beside(second.repeated(3)),
+        theirs.self_compose(7).compose(others.self_compose(3)),
     )
 
 
@@ -66,7 +75,12 @@ def test_no_figure_is_below_the_exact_one_of_gaussians(multiplier, count):
         assert exact <= losses.epsilon(delta) < exact + 1e-3
 
 
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=12), st.integers(-8, 4), st.floats(0, 0.01), st.floats(1e-6, 0.5))
+@given(
+    st.lists(st.floats(0, 1), min_size=1, max_size=12),
+    st.integers(-8, 4),
+    st.floats(0, 0.01),
+    st.floats(1e-6, 0.5),
+)
 def test_epsilon_is_the_least_that_delta_allows(weights, lowest, infinite, delta):
     """By the definition of delta(epsilon), whatever the distribution."""
     total = sum(weights) or 1.0
@@ -97,10 +111,15 @@ def test_what_is_cut_off_counts_as_an_infinite_loss():
 
 
 def test_what_two_cut_off_together_counts_as_an_infinite_loss_and_never_as_less():
-    """By hand: a loss of 4 with a chance of 3e-16 is beyond what is kept, and so are infinite losses of either or of both."""
+    """By hand: a loss of 4 with a chance of 3e-16 is beyond what is kept, and so are infinite
+    losses of either or of both.
+    """
     tail = LossGrid(1.0, 0, np.array([0.5, 0.5 - 1.7e-8, 1.7e-8]), 0.0)
     assert 0 < tail.beside(tail).infinite < 1e-15
-    one, other = LossGrid(1.0, -1, np.array([0.5, 0.4]), 0.1), LossGrid(1.0, 3, np.array([0.5, 0.3]), 0.2)
+    one, other = (
+        LossGrid(1.0, -1, np.array([0.5, 0.4]), 0.1),
+        LossGrid(1.0, 3, np.array([0.5, 0.3]), 0.2),
+    )
     both = one.beside(other)
     assert both.infinite == pytest.approx(0.28, rel=1e-12)
     assert both.lowest == 2

@@ -24,7 +24,9 @@ def dense(root):
 
 
 def keyed(size, seed=0):
-    return lambda t: gaussian_vector(size, 1.0, Keyed(seed).generator("matrix noise", round=t)).double()
+    return lambda t: gaussian_vector(
+        size, 1.0, Keyed(seed).generator("matrix noise", round=t)
+    ).double()
 
 
 SHAPES = st.integers(1, 24).flatmap(lambda n: st.tuples(st.just(n), st.integers(1, n)))
@@ -103,7 +105,10 @@ def test_noise_goes_on_from_its_last_bands_vectors(shape, data):
     whole = list(root.noise(draw))
     start = data.draw(st.integers(0, root.rounds))
     past = whole[max(0, start - root.bands + 1) : start]
-    assert all(torch.equal(a, b) for a, b in zip(root.noise(draw, start, whole[:start]), whole[start:], strict=True))
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(root.noise(draw, start, whole[:start]), whole[start:], strict=True)
+    )
     rest = list(root.noise(draw, start, past))
     assert len(rest) == root.rounds - start
     assert all(torch.equal(a, b) for a, b in zip(rest, whole[start:], strict=True))
@@ -117,7 +122,9 @@ def test_measured_covariance_is_that_of_the_inverse():
 
 
 def test_sums_over_rounds_carry_little_noise():
-    """Prefix sums of C^-1 are C itself with all bands, so a sum over n rounds has the variance of a column of C, not n."""
+    """Prefix sums of C^-1 are C itself with all bands, so a sum over n rounds has the variance of a
+    column of C, not n.
+    """
     root = BandedRoot(256, 256)
     prefix = np.cumsum(root.inverse)
     assert prefix == pytest.approx(root.coefficients, abs=1e-12)
@@ -126,7 +133,9 @@ def test_sums_over_rounds_carry_little_noise():
 
 @given(shape=SHAPES, extra=st.integers(0, 5), participations=st.integers(1, 4))
 def test_sensitivity_is_the_largest_over_all_participations(shape, extra, participations):
-    """By trying every set of rounds that are far enough apart; columns that do not overlap add up for any directions."""
+    """By trying every set of rounds that are far enough apart; columns that do not overlap add up
+    for any directions.
+    """
     root = BandedRoot(*shape)
     separation, matrix = root.bands + extra, dense(root)
     largest = 0.0

@@ -1,4 +1,6 @@
-"""Correlated noise as a part of a release: a run is one Gaussian event, and its sums have the noise that it needs."""
+"""Correlated noise as a part of a release: a run is one Gaussian event, and its sums have the noise
+that it needs.
+"""
 
 import math
 
@@ -18,7 +20,9 @@ ROUNDS, TURNS, CLIENTS = 12, 4, 8
 
 
 def release(bands: int | None = None, multiplier: float = 1.5, rounds: int = ROUNDS) -> Release:
-    return Release(Cyclic(CLIENTS // TURNS), Flat(0.5), BandedNoise(multiplier, bands)).for_rounds(rounds, CLIENTS)
+    return Release(Cyclic(CLIENTS // TURNS), Flat(0.5), BandedNoise(multiplier, bands)).for_rounds(
+        rounds, CLIENTS
+    )
 
 
 def sums(made: Release, totals: torch.Tensor, seed: int = 0) -> torch.Tensor:
@@ -65,9 +69,14 @@ def test_the_noise_of_all_rounds_times_c_is_white_with_the_stated_deviation() ->
 
 @pytest.mark.parametrize("bands", [1, 2, 4])
 def test_one_client_moves_c_x_by_no_more_than_is_stated_and_reaches_it(bands: int) -> None:
-    """A client that adds its clip in every round of its turn: what the Gaussian event is counted for."""
+    """A client that adds its clip in every round of its turn: what the Gaussian event is counted
+    for.
+    """
     made = release(bands)
-    c = sum(coefficient * np.eye(ROUNDS, k=-k) for k, coefficient in enumerate(made.noise.root.coefficients))
+    c = sum(
+        coefficient * np.eye(ROUNDS, k=-k)
+        for k, coefficient in enumerate(made.noise.root.coefficients)
+    )
     for client in range(TURNS):
         x = np.zeros(ROUNDS)
         x[client::TURNS] = 1.0
@@ -85,7 +94,9 @@ def test_one_band_is_independent_noise_for_every_participation() -> None:
 
 
 def test_what_is_left_of_the_noise_in_the_last_model_is_less_than_with_independent_noise() -> None:
-    independent, banded = (sums(release(bands), torch.zeros(ROUNDS, 5000)).sum(0).std() for bands in (1, None))
+    independent, banded = (
+        sums(release(bands), torch.zeros(ROUNDS, 5000)).sum(0).std() for bands in (1, None)
+    )
     assert float(banded) < 0.8 * float(independent)
 
 
@@ -96,7 +107,9 @@ def test_the_sums_are_those_of_the_clients_under_the_noise() -> None:
 
 
 def test_planned_noise_keeps_its_kind() -> None:
-    planned = Release(Cyclic(2), Flat(1.0), Uncalibrated(BandedNoise(1.0))).for_rounds(ROUNDS, CLIENTS)
+    planned = Release(Cyclic(2), Flat(1.0), Uncalibrated(BandedNoise(1.0))).for_rounds(
+        ROUNDS, CLIENTS
+    )
     assert planned.whole_run
     made = planned.with_noise(3.0)
     assert (made.noise.multiplier, made.noise.rounds, made.noise.turns) == (3.0, ROUNDS, TURNS)
@@ -118,7 +131,9 @@ def test_what_has_no_proof_is_refused() -> None:
 
 
 def test_the_noise_that_is_remembered_is_the_same_whatever_the_sum() -> None:
-    """Fault: noise read off a float32 sum has lost, beside a large one, the digits in which it is taken back later."""
+    """Fault: noise read off a float32 sum has lost, beside a large one, the digits in which it is
+    taken back later.
+    """
     made, size = release(), 50
     kept = [
         correlated_sum(total, made.noise, made, torch.empty(0, size), np.random.default_rng(0))[1]

@@ -27,9 +27,14 @@ def answer(rows: torch.Tensor, survey: MeanQuery, seed: int = 0, size: int = 50)
 def test_adding_any_sample_moves_the_sum_by_the_bound_at_most(count, scale, seed):
     """With equal noise, the difference of two answers is the added sample alone."""
     rng = torch.Generator().manual_seed(seed)
-    rows, added = torch.randn(count, FEATURES, generator=rng), scale * torch.randn(1, FEATURES, generator=rng)
+    rows, added = (
+        torch.randn(count, FEATURES, generator=rng),
+        scale * torch.randn(1, FEATURES, generator=rng),
+    )
     quiet = MeanQuery(1e-9)
-    moved = 50 * (answer(torch.cat([rows, added]), quiet).astype(float) - answer(rows, quiet).astype(float))
+    moved = 50 * (
+        answer(torch.cat([rows, added]), quiet).astype(float) - answer(rows, quiet).astype(float)
+    )
     assert np.linalg.norm(moved) <= math.sqrt(FEATURES) * (1 + 1e-4)
 
 
@@ -46,7 +51,9 @@ LARGEST, LEAST = torch.finfo(torch.float32).max, 1e-45
 @pytest.mark.parametrize("features", [1, 3, 4000])
 @pytest.mark.parametrize("value", [LARGEST, -LARGEST, LEAST, -0.0, 1.0, 1.0000001, 1.17549435e-38])
 def test_no_number_of_float32_passes_the_bound(value, features, flush):
-    """Alone, among zeros, and in all places; also where the processor takes the smallest numbers for 0."""
+    """Alone, among zeros, and in all places; also where the processor takes the smallest numbers
+    for 0.
+    """
     rows = torch.full((3, features), value)
     rows[1, 1:], rows[2, 1:] = 0.0, LEAST
     torch.set_flush_denormal(flush)
@@ -76,7 +83,9 @@ def test_noise_is_taken_out_of_the_mean_and_pure_noise_is_taken_out_whole():
     deviation = 2.0 * math.sqrt(2500) / torch.tensor(sizes)  # of each client's answer
     truth = 0.3 * torch.randn(2500, generator=rng)
     for mean, far in ((truth, 1.0), (torch.zeros(2500), 0.05)):
-        answers = {i: mean + d * torch.randn(2500, generator=rng) for i, d in enumerate(deviation.tolist())}
+        answers = {
+            i: mean + d * torch.randn(2500, generator=rng) for i, d in enumerate(deviation.tolist())
+        }
         plain = sum(answers[i] * (sizes[i] / 1000) for i in (0, 1))
         found = survey.combined(MeanAnswer.of(answers, sizes, 2.0 * math.sqrt(2500)))
         assert (found - mean).norm() < (plain - mean).norm()
@@ -102,6 +111,8 @@ def test_a_mean_without_noise_is_refused(multiplier):
 )
 @pytest.mark.parametrize("width", [1, 3])
 def test_what_a_sample_counts_with_is_never_repeated(asked, width: int) -> None:
-    """One number a sample, spread over a wider sum, would come back many times under noise for one of them."""
+    """One number a sample, spread over a wider sum, would come back many times under noise for one
+    of them.
+    """
     with pytest.raises(DpflError, match=f"counts with {width} numbers"):
         asked([torch.ones(4, width)], np.random.default_rng(0))

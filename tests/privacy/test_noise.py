@@ -72,7 +72,9 @@ def test_coordinates_and_releases_are_uncorrelated():
 @pytest.mark.parametrize("parts", [(0.25,) * 4, (0.1, 0.9), (1 / 3,) * 3])
 def test_shares_add_up_to_the_whole_noise(parts):
     release = Release(All(), Flat(2.0), Gaussian(1.5))
-    total = sum(noise_of(release, seed=10 + index, share=share) for index, share in enumerate(parts))
+    total = sum(
+        noise_of(release, seed=10 + index, share=share) for index, share in enumerate(parts)
+    )
     assert_deviation(total, release.stddev())
 
 
@@ -120,7 +122,9 @@ class Bits:
 
 
 def test_the_rarest_bits_are_far_out_and_finite():
-    """float32 uniforms would end at 5.8 deviations; these 63 bits at 9.3, which nobody will ever see."""
+    """float32 uniforms would end at 5.8 deviations; these 63 bits at 9.3, which nobody will ever
+    see.
+    """
     farthest = gaussian_vector(2, 1.0, Bits(0))
     assert float(farthest.norm()) == pytest.approx(math.sqrt(2 * 63 * math.log(2)), rel=1e-5)
     nearest = gaussian_vector(2, 1.0, Bits(2**63))
@@ -141,7 +145,9 @@ def test_numbers_are_the_sines_and_cosines_of_angles_by_their_bits():
     angles = math.pi * (halves | 1) / 2**31
     radius = np.sqrt(-2 * np.log(np.abs(words[:count].view(np.int64).astype(float)) / 2**63))
     found = gaussian_vector(2 * count, 3.0, rng(5)).numpy().reshape(2, count)
-    np.testing.assert_allclose(found, 3.0 * radius * np.stack([np.cos(angles), np.sin(angles)]), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        found, 3.0 * radius * np.stack([np.cos(angles), np.sin(angles)]), rtol=1e-4, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("units", [0.5, 1, 40, 5000])
@@ -167,7 +173,9 @@ MOST = 2**63
 
 
 class TestNoNumberWithoutNoise:
-    """Float32 rounds a uniform to 1 once in 2^25, and its radius to 0 with it: both numbers of the pair had no noise."""
+    """Float32 rounds a uniform to 1 once in 2^25, and its radius to 0 with it: both numbers of the
+    pair had no noise.
+    """
 
     @pytest.mark.parametrize("word", [MOST, MOST - 1, MOST + 1, MOST - 2**38, 2**64 - 1, 1, 0])
     def test_of_no_bits(self, word):
@@ -176,7 +184,16 @@ class TestNoNumberWithoutNoise:
 
     def test_the_radius_is_that_of_its_bits_on_both_sides_of_the_change(self):
         border = int((1 - 2.0**-10) * MOST)
-        words = [2**30, 2**62, border - 2**51, border + 2**51, MOST - 2**40, MOST - 2**20, MOST + 2**20, MOST + 2**51]
+        words = [
+            2**30,
+            2**62,
+            border - 2**51,
+            border + 2**51,
+            MOST - 2**40,
+            MOST - 2**20,
+            MOST + 2**20,
+            MOST + 2**51,
+        ]
         with mpmath.workdps(40):
             uniform = [mpmath.mpf(min(word, 2**64 - word)) / MOST for word in words]
             exact = [float(mpmath.sqrt(-2 * mpmath.log(u))) for u in uniform]
@@ -192,7 +209,9 @@ class TestNoNumberWithoutNoise:
 
 @pytest.mark.parametrize("deviation", [0.0, 1e-46, 1e-31, 1e31, math.inf, math.nan])
 def test_a_deviation_that_float32_rounds_away_is_refused(deviation):
-    """float32 of 1e-46 is 0: the release would have no noise, and be accounted for as one that has."""
+    """float32 of 1e-46 is 0: the release would have no noise, and be accounted for as one that
+    has.
+    """
     with pytest.raises(DpflError, match="does not fit into float32"):
         gaussian_vector(4, deviation, rng())
 

@@ -1,4 +1,6 @@
-"""Formulas of the papers to their printed digits, and what an accountant makes of the same noise."""
+"""Formulas of the papers to their printed digits, and what an accountant makes of the same
+noise.
+"""
 
 import math
 
@@ -28,7 +30,9 @@ def hellinger(steps, batch_size, epsilon=1.0, samples=600, **options):
     return HellingerNoise(epsilon, DELTA, steps, batch_size, samples, **options)
 
 
-@pytest.mark.parametrize(("mu", "expected"), [(1, 4.377178), (2, 9.997256), (math.sqrt(8), 15.456156), (8, 65.319220)])
+@pytest.mark.parametrize(
+    ("mu", "expected"), [(1, 4.377178), (2, 9.997256), (math.sqrt(8), 15.456156), (8, 65.319220)]
+)
 def test_epsilon_of_a_gaussian(mu, expected):
     assert gaussian_epsilon(1 / mu, DELTA) == pytest.approx(expected, abs=5e-7)
 
@@ -37,7 +41,9 @@ def test_gaussians_compose_to_one():
     assert gaussian_epsilon(2.0, DELTA, 4) == pytest.approx(gaussian_epsilon(1.0, DELTA))
 
 
-@pytest.mark.parametrize(("steps", "batch_size", "spent"), [(1, 10, 49.4), (1, 50, 3.16), (10, 10, 1.04)])
+@pytest.mark.parametrize(
+    ("steps", "batch_size", "spent"), [(1, 10, 49.4), (1, 50, 3.16), (10, 10, 1.04)]
+)
 def test_what_theorem_1_spends_in_one_round_at_a_claim_of_1(steps, batch_size, spent):
     noise = hellinger(steps, batch_size)
     assert noise.spent() == pytest.approx(spent, abs=0.5 * 10 ** -len(str(spent).partition(".")[2]))
@@ -48,7 +54,9 @@ def test_what_theorem_1_spends_in_one_round_at_a_claim_of_1(steps, batch_size, s
 def test_the_noise_is_equation_12():
     noise = hellinger(10, 10, epsilon=0.2, rate=0.05, norm=2.0)
     gamma, rate, steps, norm = 100 / 600, 0.05, 10, 2.0
-    expected = 32 * gamma**2 * rate**2 * steps**2 * norm**2 * math.log(1.25 * gamma / DELTA) / 0.2**2
+    expected = (
+        32 * gamma**2 * rate**2 * steps**2 * norm**2 * math.log(1.25 * gamma / DELTA) / 0.2**2
+    )
     assert noise.deviation**2 == pytest.approx(expected)
     assert noise.sensitivity == 2 * rate * steps * norm
     assert noise.multiplier == pytest.approx(noise.deviation / noise.sensitivity)
@@ -70,10 +78,15 @@ def test_conditions_that_fail_are_named():
 
 
 def test_one_round_is_the_exact_loss_of_its_worst_pair():
-    """A record that is drawn moves the mean by the sensitivity, or it is not drawn; both ways round."""
+    """A record that is drawn moves the mean by the sensitivity, or it is not drawn; both ways
+    round.
+    """
     noise = hellinger(1, 50)
     x, dx = grid(noise.multiplier)
-    with_it, without = mixture(x, noise.multiplier, noise.gamma, 1.0), mixture(x, noise.multiplier, 0.0, 0.0)
+    with_it, without = (
+        mixture(x, noise.multiplier, noise.gamma, 1.0),
+        mixture(x, noise.multiplier, 0.0, 0.0),
+    )
     assert noise.spent() == pytest.approx(epsilon_of_pair(with_it, without, dx, DELTA), abs=1e-6)
 
 
@@ -87,7 +100,9 @@ def test_a_round_over_all_records_is_a_plain_gaussian():
 
 def test_a_round_draws_its_records_without_replacement():
     noise = hellinger(10, 10)
-    assert noise.event() == dp.SampledWithoutReplacementDpEvent(600, 100, dp.GaussianDpEvent(noise.multiplier))
+    assert noise.event() == dp.SampledWithoutReplacementDpEvent(
+        600, 100, dp.GaussianDpEvent(noise.multiplier)
+    )
 
 
 def test_several_rounds_are_left_to_the_accountant():
@@ -109,9 +124,13 @@ def test_a_share_smaller_than_delta_is_free():
 def test_theorem_2_and_the_term_that_it_drops():
     noise, rounds = hellinger(10, 10), 100
     log = math.log(1.25 / 6 / DELTA)
-    assert noise.claimed(rounds) == pytest.approx(math.sqrt(rounds * math.log(1 / DELTA) / (2 * log)))
+    assert noise.claimed(rounds) == pytest.approx(
+        math.sqrt(rounds * math.log(1 / DELTA) / (2 * log))
+    )
     total = noise.completed(rounds)
-    assert -rounds / (8 * log) + 2 * log * total**2 / rounds == pytest.approx(math.log(1 / DELTA))  # (22), for epsilon = 1
+    assert -rounds / (8 * log) + 2 * log * total**2 / rounds == pytest.approx(
+        math.log(1 / DELTA)
+    )  # (22), for epsilon = 1
     assert noise.claimed(rounds) < total < noise.spent(rounds)
 
 
@@ -126,14 +145,24 @@ def test_amplification_by_sampling(rate):
 
 
 def nbafl(**changes):
-    values = {"epsilon": 60.0, "delta": 0.01, "clip": 20.0, "smallest": 512, "exposures": 1, "rounds": 25, "clients": 50}
+    values = {
+        "epsilon": 60.0,
+        "delta": 0.01,
+        "clip": 20.0,
+        "smallest": 512,
+        "exposures": 1,
+        "rounds": 25,
+        "clients": 50,
+    }
     return TwoWayNoise(**{**values, **changes})
 
 
 def test_nbafl_noise_is_as_printed():
     noise, c = nbafl(exposures=2), math.sqrt(2 * math.log(1.25 / 0.01))
     assert noise.uplink == pytest.approx(c * 2 * 2 * 20 / (512 * 60))
-    assert noise.downlink == pytest.approx(2 * c * 20 * math.sqrt(25**2 - 2**2 * 50) / (512 * 50 * 60))
+    assert noise.downlink == pytest.approx(
+        2 * c * 20 * math.sqrt(25**2 - 2**2 * 50) / (512 * 50 * 60)
+    )
 
 
 @pytest.mark.parametrize(("rounds", "some"), [(7, False), (8, True)])
@@ -142,10 +171,20 @@ def test_nbafl_needs_no_noise_on_the_way_down_up_to_l_sqrt_n_rounds(rounds, some
 
 
 def test_nbafl_noise_on_the_way_down_fills_up_what_the_clients_added():
-    """N uploads' noise in the mean, and the server's, are together what T releases of a mean over N clients need."""
+    """N uploads' noise in the mean, and the server's, are together what T releases of a mean over N
+    clients need.
+    """
     noise = nbafl()
-    needed = math.sqrt(2 * math.log(125)) * noise.rounds * 2 * noise.clip / (noise.smallest * noise.clients * noise.epsilon)
-    assert math.hypot(noise.uplink / math.sqrt(noise.clients), noise.downlink) == pytest.approx(needed)
+    needed = (
+        math.sqrt(2 * math.log(125))
+        * noise.rounds
+        * 2
+        * noise.clip
+        / (noise.smallest * noise.clients * noise.epsilon)
+    )
+    assert math.hypot(noise.uplink / math.sqrt(noise.clients), noise.downlink) == pytest.approx(
+        needed
+    )
 
 
 def test_nbafl_is_within_its_claim_only_for_a_mean_over_records():
@@ -165,7 +204,9 @@ def test_the_wavelet_claim_and_the_truth():
 
 @given(multiplier=st.floats(0.01, 100), level=st.integers(0, 30))
 def test_the_two_wavelet_formulas_are_inverse(multiplier, level):
-    assert haar_claimed_multiplier(haar_sigma(multiplier, 2**level), 2**level) == pytest.approx(multiplier)
+    assert haar_claimed_multiplier(haar_sigma(multiplier, 2**level), 2**level) == pytest.approx(
+        multiplier
+    )
     assert haar_sigma(multiplier, 2**level) <= multiplier
 
 
@@ -194,7 +235,9 @@ def test_bad_input_is_one_clear_sentence(wrong):
 
 
 def test_a_pair_that_differs_in_one_drawn_record_never_costs_more_than_said():
-    """Replacing a record by its opposite, whose difference is the sensitivity: half a sensitivity either way."""
+    """Replacing a record by its opposite, whose difference is the sensitivity: half a sensitivity
+    either way.
+    """
     noise = hellinger(10, 10)
     assert one_fixed_size_step(noise.gamma, 2 * noise.multiplier, DELTA) <= noise.spent()
     assert np.isfinite(noise.spent(50))

@@ -1,4 +1,6 @@
-"""Keys give streams that repeat and never meet; the operating system gives streams that do not repeat."""
+"""Keys give streams that repeat and never meet; the operating system gives streams that do not
+repeat.
+"""
 
 import random
 import subprocess
@@ -14,13 +16,20 @@ from dpfl.privacy import Keyed, SystemEntropy
 
 ROOT = Path(__file__).parents[2]
 small = st.integers(0, 10**6)
-purposes = st.one_of(st.sampled_from(["batch", "sample noise", "cohort", "1", "1/2", "a/1/2"]), st.text(max_size=8))
+purposes = st.one_of(
+    st.sampled_from(["batch", "sample noise", "cohort", "1", "1/2", "a/1/2"]), st.text(max_size=8)
+)
 keys = st.tuples(small, small, purposes, small, small)
 
 
 def stream(key, size=4):
     seed, epoch, purpose, round_, client = key
-    return tuple(Keyed(seed, epoch).generator(purpose, round_, client).bit_generator.random_raw(size).tolist())
+    return tuple(
+        Keyed(seed, epoch)
+        .generator(purpose, round_, client)
+        .bit_generator.random_raw(size)
+        .tolist()
+    )
 
 
 @given(keys)
@@ -60,20 +69,29 @@ def test_a_hundred_thousand_keys_have_as_many_beginnings():
         for purpose in ("batch", "sample noise"):
             for round_ in range(158):
                 for client in range(160):
-                    first.add(int(keyed.generator(purpose, round_, client).bit_generator.random_raw()))
+                    first.add(
+                        int(keyed.generator(purpose, round_, client).bit_generator.random_raw())
+                    )
     assert len(first) == 2 * 2 * 158 * 160
 
 
 def test_streams_of_neighbouring_rounds_are_uncorrelated():
-    draws = np.stack([Keyed(0).generator("sample noise", step).standard_normal(20_000) for step in range(12)])
+    draws = np.stack(
+        [Keyed(0).generator("sample noise", step).standard_normal(20_000) for step in range(12)]
+    )
     apart = np.corrcoef(draws)[np.triu_indices(12, 1)]
     assert np.abs(apart).max() < 5 / np.sqrt(20_000)
 
 
 def test_a_key_gives_the_same_stream_in_another_process():
     """A resumed run needs the noise of the first attempt."""
-    script = "from tests.privacy.test_randomness import stream; print(stream((1, 2, 'sample noise', 3, 4)))"
-    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
+    script = (
+        "from tests.privacy.test_randomness import stream; print(stream((1, 2, 'sample "
+        "noise', 3, 4)))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT
+    )
     assert found.stdout.strip() == str(stream((1, 2, "sample noise", 3, 4)))
 
 
@@ -117,7 +135,9 @@ def entropy(generators) -> np.ndarray:
 
 
 def test_the_operating_system_gives_256_bits_for_every_generator():
-    """Fault: with 32 bits no draw repeats in a test of hundreds, and whoever sees noise tries all keys in minutes."""
+    """Fault: with 32 bits no draw repeats in a test of hundreds, and whoever sees noise tries all
+    keys in minutes.
+    """
     bits = entropy(SystemEntropy().generator("sample noise", 1, 2) for _ in range(200))
     often = bits.mean(axis=0)
     assert often.min() > 0.2, "every bit is as often 0 as 1, to some 8 deviations"

@@ -44,7 +44,13 @@ def units(draw):
     directions = generator.standard_normal((count + 1, OFFSETS[-1]))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     lengths = np.array(
-        draw(st.lists(st.sampled_from([0.0, 1e-6, 0.3, 1.0, 5.0, 1e6, 1e25]), min_size=count + 1, max_size=count + 1))
+        draw(
+            st.lists(
+                st.sampled_from([0.0, 1e-6, 0.3, 1.0, 5.0, 1e6, 1e25]),
+                min_size=count + 1,
+                max_size=count + 1,
+            )
+        )
     )
     if draw(st.booleans()):
         directions[-1] = -directions[0]  # the worst replacement
@@ -54,13 +60,17 @@ def units(draw):
 
 def clipped(clip, vectors):
     pairs = [clip_vector(vector, clip, NAMES, OFFSETS) for vector in vectors]
-    return torch.stack([vector for vector, _ in pairs]).double().numpy(), np.array([inside for _, inside in pairs])
+    return torch.stack([vector for vector, _ in pairs]).double().numpy(), np.array(
+        [inside for _, inside in pairs]
+    )
 
 
 @given(units())
 @settings(max_examples=50, deadline=None)
 @pytest.mark.parametrize("clip", CLIPS, ids=lambda clip: type(clip).__name__)
-@pytest.mark.parametrize("sampling", [All(), Poisson(0.5), PoissonSize(3)], ids=lambda sampling: type(sampling).__name__)
+@pytest.mark.parametrize(
+    "sampling", [All(), Poisson(0.5), PoissonSize(3)], ids=lambda sampling: type(sampling).__name__
+)
 def test_adding_or_removing_one_unit_never_moves_the_sum_further_than_stated(sampling, clip, drawn):
     vectors, weights = drawn
     rows, _ = clipped(clip, vectors)
@@ -87,7 +97,9 @@ def test_replacing_one_unit_never_moves_the_sum_further_than_twice_that(clip, dr
 
 
 def test_the_stated_sensitivity_is_reached():
-    """It is not only large enough: a unit far outside moves the sum by all of it, but for the margin of clipping."""
+    """It is not only large enough: a unit far outside moves the sum by all of it, but for the
+    margin of clipping.
+    """
     for clip in CLIPS:
         vector = torch.full((OFFSETS[-1],), 1e3)
         moved = np.linalg.norm(clipped(clip, [vector])[0])
@@ -97,7 +109,9 @@ def test_the_stated_sensitivity_is_reached():
 @given(units(), multipliers, st.floats(0.51, 10.0), levels)
 @settings(max_examples=50, deadline=None)
 @pytest.mark.parametrize("replaced", [False, True], ids=["add/remove", "replace"])
-def test_vector_and_count_of_quantile_clipping_are_one_release_of_the_stated_multiplier(replaced, drawn, z, ratio, level):
+def test_vector_and_count_of_quantile_clipping_are_one_release_of_the_stated_multiplier(
+    replaced, drawn, z, ratio, level
+):
     """The Mahalanobis distance of the pair is at most 1 over the event's multiplier."""
     vectors, weights = drawn
     clip = Quantile(level, count_noise=z * ratio)
@@ -118,19 +132,31 @@ def test_the_event_of_a_flat_clip_is_noise_over_sensitivity(level, z, weight):
     assert Release(All(), Flat(level), Gaussian(z)).event(100) == dp.GaussianDpEvent(z)
     replacing = Release(FixedSize(5), Flat(level), Gaussian(z))
     multiplier = replacing.event(100).event.noise_multiplier
-    assert multiplier == pytest.approx(replacing.stddev(weight) / (2 * replacing.sensitivity(weight)), rel=1e-12)
+    assert multiplier == pytest.approx(
+        replacing.stddev(weight) / (2 * replacing.sensitivity(weight)), rel=1e-12
+    )
 
 
 @pytest.mark.parametrize("clip", CLIPS, ids=lambda clip: type(clip).__name__)
-@pytest.mark.parametrize("sampling", [All(), FixedSize(4)], ids=lambda sampling: type(sampling).__name__)
+@pytest.mark.parametrize(
+    "sampling", [All(), FixedSize(4)], ids=lambda sampling: type(sampling).__name__
+)
 def test_measured_noise_over_the_largest_move_is_no_less_than_the_event_says(sampling, clip):
     """From outside: what an adversary sees of the noise, against what one unit can do."""
     z, weight = 1.3, 0.4
     release = Release(sampling, clip, Gaussian(z))
-    noise = release.add_noise(torch.zeros(400_000), np.random.default_rng(0), largest_weight=weight).double().std()
+    noise = (
+        release.add_noise(torch.zeros(400_000), np.random.default_rng(0), largest_weight=weight)
+        .double()
+        .std()
+    )
     move = weight * np.linalg.norm(clipped(clip, [torch.full((OFFSETS[-1],), 1e9)])[0])
     event = release.event(10)
-    accounted = event.event.noise_multiplier * 2 if isinstance(sampling, FixedSize) else event.noise_multiplier
+    accounted = (
+        event.event.noise_multiplier * 2
+        if isinstance(sampling, FixedSize)
+        else event.noise_multiplier
+    )
     assert float(noise) / move >= accounted * 0.995
     assert accounted == z
 
@@ -161,10 +187,14 @@ def test_noise_on_clipped_models_is_refused():
 
 @given(st.integers(2, 100), multipliers)
 def test_shared_noise_counts_as_what_the_others_of_a_member_add(shares, z):
-    """Fault: a client that subtracts its own share faces the rest, and epsilon is stated for the whole."""
+    """Fault: a client that subtracts its own share faces the rest, and epsilon is stated for the
+    whole.
+    """
     release = Release(Poisson(0.1), Flat(1.0), Gaussian(z), shared_by=shares)
     event = release.event(100)
-    assert event.event.noise_multiplier == pytest.approx(z * math.sqrt((shares - 1) / shares), rel=1e-12)
+    assert event.event.noise_multiplier == pytest.approx(
+        z * math.sqrt((shares - 1) / shares), rel=1e-12
+    )
     assert release.stddev() == z, "all shares together"
 
 
@@ -181,7 +211,12 @@ def test_noise_shared_by_one_is_refused_as_it_could_subtract_all_of_it():
         (Release(All(), Flat(1.0), Gaussian(1.0)), "add/remove one"),
         (Release(FixedSize(3), Flat(1.0), Gaussian(1.0)), "replace one"),
         (Release(FixedCohort(3), Flat(1.0), Gaussian(1.0)), "replace one"),
-        (UpdateRelease(All(), Flat(1.0), Gaussian(1.0), sensitivity_bound=2.0, protects="client"), "replace one"),
+        (
+            UpdateRelease(
+                All(), Flat(1.0), Gaussian(1.0), sensitivity_bound=2.0, protects="client"
+            ),
+            "replace one",
+        ),
         (UpdateRelease(All(), Flat(1.0), Gaussian(1.0), sensitivity_bound=2.0), "add/remove one"),
     ],
 )
@@ -221,4 +256,8 @@ def test_planning_gives_the_noise_and_changes_nothing_else():
     before = Release(Poisson(0.1), Flat(1.0), Uncalibrated(), shared_by=3)
     after = before.with_noise(1.5)
     assert after.stddev() == 1.5
-    assert (after.sampling, after.clip, after.shared_by) == (before.sampling, before.clip, before.shared_by)
+    assert (after.sampling, after.clip, after.shared_by) == (
+        before.sampling,
+        before.clip,
+        before.shared_by,
+    )

@@ -19,7 +19,12 @@ def test_the_constants_are_those_of_the_page() -> None:
     text = PAGE.read_text()
     assert rounding.SINGLE == 1 / 16777216
     assert rounding.DOUBLE == 1 / 9007199254740992
-    assert (rounding.BLOCK, rounding.TERMS, rounding.COVER, MARGIN) == (256, 512, 1 / 2048, 1 / 65536)
+    assert (rounding.BLOCK, rounding.TERMS, rounding.COVER, MARGIN) == (
+        256,
+        512,
+        1 / 2048,
+        1 / 65536,
+    )
     for line in ("MARGIN = 2^-16", "COVER = 2^-11", "BLOCK = 256", "TERMS = 512"):
         assert line in text, line
 
@@ -47,12 +52,16 @@ def test_equal_numbers_round_the_same_way_in_every_addition() -> None:
 def test_cancellation_is_covered_by_a_share_of_the_lengths() -> None:
     one = torch.ones(1, dtype=torch.float64)
     assert float(cover_cancellation(one * 0, one, 1).sqrt()) == pytest.approx(1 / 2048)
-    assert float(cover_cancellation(one * 0, one, 10_000).sqrt()) == pytest.approx(2 * gamma(10_000))
+    assert float(cover_cancellation(one * 0, one, 10_000).sqrt()) == pytest.approx(
+        2 * gamma(10_000)
+    )
 
 
 @pytest.mark.parametrize("clip", [Flat(0.5), PerLayer(0.5)])
 @given(seed=st.integers(0, 2**20), size=st.floats(-4, 8))
-def test_a_clipped_vector_is_inside_less_the_margin(clip: Flat | PerLayer, seed: int, size: float) -> None:
+def test_a_clipped_vector_is_inside_less_the_margin(
+    clip: Flat | PerLayer, seed: int, size: float
+) -> None:
     vector = torch.randn(3000, generator=torch.Generator().manual_seed(seed)) * 10**size
     clipped, _ = clip_vector(vector, clip, ("a.weight", "b.weight"), (0, 1000, 3000))
     assert float(clipped.double().norm()) <= 0.5 * (1 - MARGIN) * (1 + 1e-6)

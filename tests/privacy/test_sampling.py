@@ -1,4 +1,6 @@
-"""Who takes part: the rate of the coins, the size of the draw, and divisors that know nothing of it."""
+"""Who takes part: the rate of the coins, the size of the draw, and divisors that know nothing of
+it.
+"""
 
 import itertools
 import math
@@ -30,7 +32,9 @@ def test_poisson_draws_have_their_rate_and_their_variance(rate):
     low, high = stats.binom.interval(1 - ONE_IN_A_MILLION, population * draws, rate)
     assert low <= sizes.sum() <= high
     spread = stats.chi2.interval(1 - ONE_IN_A_MILLION, draws - 1)
-    assert spread[0] <= (draws - 1) * sizes.var(ddof=1) / (population * rate * (1 - rate)) <= spread[1]
+    assert (
+        spread[0] <= (draws - 1) * sizes.var(ddof=1) / (population * rate * (1 - rate)) <= spread[1]
+    )
 
 
 def test_every_unit_has_the_same_chance_whatever_the_others_do():
@@ -77,7 +81,9 @@ def test_an_impossible_rate_is_refused(rate):
 
 
 def test_the_poisson_event_tells_rate_and_multiplier():
-    assert Poisson(0.015).event(1.1, 600) == dp.PoissonSampledDpEvent(0.015, dp.GaussianDpEvent(1.1))
+    assert Poisson(0.015).event(1.1, 600) == dp.PoissonSampledDpEvent(
+        0.015, dp.GaussianDpEvent(1.1)
+    )
 
 
 @pytest.mark.parametrize("sampling", [Poisson(0.1), PoissonSize(10), FixedSize(10), All()])
@@ -94,7 +100,12 @@ def test_a_poisson_size_is_the_rate_that_expects_it():
 
 
 @pytest.mark.parametrize(
-    "use", [PoissonSize(11).of, lambda n: PoissonSize(11).draw(n, rng()), lambda n: FixedSize(11).draw(n, rng())]
+    "use",
+    [
+        PoissonSize(11).of,
+        lambda n: PoissonSize(11).draw(n, rng()),
+        lambda n: FixedSize(11).draw(n, rng()),
+    ],
 )
 def test_more_units_than_there_are_cannot_be_drawn(use):
     with pytest.raises(DpflError, match="lower the size"):
@@ -127,7 +138,9 @@ def test_fixed_size_draws_take_every_unit_equally_often():
 
 
 def test_the_fixed_size_event_halves_the_multiplier_because_replacing_moves_two_norms():
-    assert FixedSize(10).event(3.0, 200) == dp.SampledWithoutReplacementDpEvent(200, 10, dp.GaussianDpEvent(1.5))
+    assert FixedSize(10).event(3.0, 200) == dp.SampledWithoutReplacementDpEvent(
+        200, 10, dp.GaussianDpEvent(1.5)
+    )
 
 
 def test_everyone_takes_part_without_sampling():
@@ -137,8 +150,12 @@ def test_everyone_takes_part_without_sampling():
 
 
 @pytest.mark.parametrize(("population", "size"), [(6, 2), (5, 4), (9, 1)])
-def test_a_cohort_of_fixed_size_is_counted_as_its_members_see_it(population: int, size: int) -> None:
-    """Fault: epsilon for b of n, told to a client that knows whether it is among the b. Counted over all draws."""
+def test_a_cohort_of_fixed_size_is_counted_as_its_members_see_it(
+    population: int, size: int
+) -> None:
+    """Fault: epsilon for b of n, told to a client that knows whether it is among the b. Counted
+    over all draws.
+    """
     draws = [set(drawn) for drawn in itertools.combinations(range(population), size)]
     insider, target = 0, 1
     rates = []
@@ -156,7 +173,9 @@ def test_a_cohort_of_everyone_gains_nothing_by_a_draw() -> None:
     assert event.sample_size == event.source_dataset_size == 4
 
 
-@pytest.mark.parametrize(("rate", "population"), [(0.01, 1000), (0.5, 300), (0.001, 100_000), (1.0, 50)])
+@pytest.mark.parametrize(
+    ("rate", "population"), [(0.01, 1000), (0.5, 300), (0.001, 100_000), (1.0, 50)]
+)
 def test_a_draw_is_hardly_ever_larger_than_its_bound(rate: float, population: int) -> None:
     """Against the exact tail of the binomial distribution."""
     most = largest_draw(Poisson(rate), population)
@@ -178,9 +197,18 @@ def test_a_draw_is_hardly_ever_larger_than_its_bound(rate: float, population: in
     ],
     ids=["Poisson", "PoissonSize", "FixedSize", "FixedCohort", "All", "Cyclic"],
 )
-def test_what_is_stated_of_each_way_to_draw(make, neighbours, hidden, known, counts, least, largest_share):
+def test_what_is_stated_of_each_way_to_draw(
+    make, neighbours, hidden, known, counts, least, largest_share
+):
     """Rules, events and statements are chosen by these words."""
     sampling = make()
-    stated = sampling.neighbours, sampling.hidden, sampling.known, sampling.counts, sampling.least, sampling.largest_share
+    stated = (
+        sampling.neighbours,
+        sampling.hidden,
+        sampling.known,
+        sampling.counts,
+        sampling.least,
+        sampling.largest_share,
+    )
     assert stated == (neighbours, hidden, known, counts, least, largest_share)
     assert sampling.expected(5) > 0

@@ -1,6 +1,7 @@
 """The schedules of Dynamic DP-SGD, what they cost, and what their paper says they cost.
 
-Set-up of the authors' MNIST script: 60,000 records, batches of 256 by Poisson sampling, 20 epochs, delta = 1/60,000.
+Set-up of the authors' MNIST script: 60,000 records, batches of 256 by Poisson sampling, 20 epochs,
+delta = 1/60,000.
 """
 
 import math
@@ -29,7 +30,12 @@ def test_the_schedules_are_as_printed():
         assert 1 / plan.multiplier_at(t) == pytest.approx(0.5 * 0.8 ** (-t / 100))
 
 
-@given(steps=st.integers(1, 60), every=st.integers(1, 70), mu=st.floats(0.1, 3), decay=st.floats(0.1, 1))
+@given(
+    steps=st.integers(1, 60),
+    every=st.integers(1, 70),
+    mu=st.floats(0.1, 3),
+    decay=st.floats(0.1, 1),
+)
 def test_events_are_those_of_the_steps(steps, every, mu, decay):
     plan = DynamicPlan(steps, mu, mu_decay=decay, every=every)
     events, wanted = plan.events(0.1), {}
@@ -41,7 +47,9 @@ def test_events_are_those_of_the_steps(steps, every, mu, decay):
 
 def test_steps_share_their_values_until_the_next_change():
     plan = DynamicPlan(steps=10, mu=1.0, every=4)
-    assert [plan.clip_at(t) == plan.clip_at(4) for t in range(10)] == [False] * 4 + [True] * 4 + [False] * 2
+    assert [plan.clip_at(t) == plan.clip_at(4) for t in range(10)] == [False] * 4 + [True] * 4 + [
+        False
+    ] * 2
     assert sorted(plan.events(0.1).values()) == [2, 4, 4]
     assert sum(plan.events(0.1, steps=5).values()) == 5
     assert plan.events(0.1, steps=0) == {}
@@ -62,7 +70,9 @@ def test_the_claim_is_the_limit_theorem_over_each_step():
     plan = DynamicPlan(STEPS, mu=0.35, every=EPOCH)
     mus = 0.35 * 0.8 ** (-np.arange(STEPS) / STEPS)
     mu = RATE * math.sqrt(np.expm1(mus**2).sum())
-    assert plan.claimed(RATE, DELTA) == pytest.approx(accountant("gdp-clt").epsilon({dp.GaussianDpEvent(1 / mu): 1}, DELTA))
+    assert plan.claimed(RATE, DELTA) == pytest.approx(
+        accountant("gdp-clt").epsilon({dp.GaussianDpEvent(1 / mu): 1}, DELTA)
+    )
     assert plan.claimed(RATE, DELTA) == replace(plan, every=1).claimed(RATE, DELTA)
 
 
@@ -77,16 +87,22 @@ def test_the_papers_calibration(claimed, mu):
 @pytest.mark.parametrize(("claimed", "spent"), [(0.4, 0.448), (2.0, 2.586)])
 def test_the_same_claim_without_change_is_understated_too(claimed, spent):
     """RDP on whole orders, for noise that does not change: .448 and 2.586."""
-    even = DynamicPlan(STEPS, mu=1.0, mu_decay=1.0, every=STEPS).planned(claimed, DELTA, RATE, accountant("gdp-clt"))
+    even = DynamicPlan(STEPS, mu=1.0, mu_decay=1.0, every=STEPS).planned(
+        claimed, DELTA, RATE, accountant("gdp-clt")
+    )
     ((event, count),) = even.events(RATE).items()
     whole_orders = dp.rdp.RdpAccountant(list(range(2, 65)))
     whole_orders.compose(event, count)
     assert whole_orders.get_epsilon(DELTA) == pytest.approx(spent, abs=6e-4)
 
 
-@pytest.mark.parametrize(("claimed", "mu", "spent"), [(0.4, 0.3519159, 0.4444), (2.0, 1.0537040, 2.657)])
+@pytest.mark.parametrize(
+    ("claimed", "mu", "spent"), [(0.4, 0.3519159, 0.4444), (2.0, 1.0537040, 2.657)]
+)
 def test_the_claim_understates_what_the_authors_code_spends(claimed, mu, spent):
-    """The paper's calibration, changed once an epoch as the code does it: even so RDP is above the claim."""
+    """The paper's calibration, changed once an epoch as the code does it: even so RDP is above the
+    claim.
+    """
     plan = DynamicPlan(STEPS, mu, every=EPOCH)
     assert plan.claimed(RATE, DELTA) == pytest.approx(claimed, rel=1e-6)
     as_run = plan.events(RATE, steps=20 * EPOCH)

@@ -1,4 +1,6 @@
-"""Noise on a grid: normal, exact, the same numbers for every sum, and paid for where rounding moves the sum."""
+"""Noise on a grid: normal, exact, the same numbers for every sum, and paid for where rounding moves
+the sum.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def larger(release, size):
     return deviation + release.multiplier * grid(deviation) * math.sqrt(size)
 
 
-@pytest.mark.parametrize(("level", "multiplier"), [(1.0, 1.1), (0.03, 0.7), (250.0, 8.0), (1e-6, 1.0)])
+@pytest.mark.parametrize(
+    ("level", "multiplier"), [(1.0, 1.1), (0.03, 0.7), (250.0, 8.0), (1e-6, 1.0)]
+)
 def test_measured_noise_has_the_stated_deviation(level, multiplier):
     release = Release(All(), Flat(level), Gaussian(multiplier)).with_secure_noise()
     values = release.add_noise(torch.zeros(SIZE), rng()).double().numpy()
@@ -70,7 +74,10 @@ def test_the_normal_numbers_are_those_of_their_bits():
             angle = int(bits[400 + index].view(np.int64)) * mpmath.pi * mpmath.mpf(2) ** -63
             bound = float(radius + 1) * 2.0**-50
             assert abs(float(radius * mpmath.cos(angle) - mpmath.mpf(float(found[index])))) < bound
-            assert abs(float(radius * mpmath.sin(angle) - mpmath.mpf(float(found[400 + index])))) < bound
+            assert (
+                abs(float(radius * mpmath.sin(angle) - mpmath.mpf(float(found[400 + index]))))
+                < bound
+            )
 
 
 def test_the_rarest_bits_are_far_out_and_finite():
@@ -93,9 +100,15 @@ def on_grid(values, unit):
 
 
 def test_every_sum_reaches_the_same_numbers():
-    """Whatever the sum, each released number is a whole multiple of the grid; plain noise leaves its sum's low bits in it."""
+    """Whatever the sum, each released number is a whole multiple of the grid; plain noise leaves
+    its sum's low bits in it.
+    """
     unit = grid(SECURE.stddev())
-    for total in (torch.zeros(5000), torch.full((5000,), 0.1), torch.randn(5000, generator=torch.Generator().manual_seed(0))):
+    for total in (
+        torch.zeros(5000),
+        torch.full((5000,), 0.1),
+        torch.randn(5000, generator=torch.Generator().manual_seed(0)),
+    ):
         assert on_grid(SECURE.add_noise(total, rng(1)), unit)
     assert not on_grid(PLAIN.add_noise(torch.full((5000,), 0.1), rng(1)), unit)
 
@@ -113,7 +126,9 @@ def test_the_released_number_depends_on_the_rounded_sum_alone():
 def test_where_rounding_moves_the_sum_the_noise_is_larger():
     release, size = Release(All(), Flat(1.0), Gaussian(100.0)).with_secure_noise(), 1_000_000
     assert larger(release, size) > 1.15 * release.stddev()
-    assert_deviation(release.add_noise(torch.zeros(size), rng(3)).double().numpy(), larger(release, size))
+    assert_deviation(
+        release.add_noise(torch.zeros(size), rng(3)).double().numpy(), larger(release, size)
+    )
 
 
 def test_a_key_repeats_the_noise_and_the_systems_entropy_never_does():
@@ -121,7 +136,9 @@ def test_a_key_repeats_the_noise_and_the_systems_entropy_never_does():
     assert torch.equal(SECURE.add_noise(total, rng(7)), SECURE.add_noise(total, rng(7)))
     assert not torch.equal(SECURE.add_noise(total, rng(7)), SECURE.add_noise(total, rng(8)))
     fresh = SystemEntropy().generator
-    assert not torch.equal(SECURE.add_noise(total, fresh("noise")), SECURE.add_noise(total, fresh("noise")))
+    assert not torch.equal(
+        SECURE.add_noise(total, fresh("noise")), SECURE.add_noise(total, fresh("noise"))
+    )
 
 
 def test_the_steps_of_a_round_have_noise_of_their_own():
@@ -144,7 +161,7 @@ def test_the_sum_is_kept():
     assert (total == 5).all()
 
 
-def test_quantile_clipping_has_all_of_its_noise_on_grids_and_the_vector_s_share_pays_for_its_rounding():
+def test_quantile_clipping_has_all_of_its_noise_on_grids_and_pays_for_its_rounding():
     clip = Quantile(2.0, count_noise=1.0)
     release, size = Release(All(), clip, Gaussian(1.5)).with_secure_noise(), 10_000
     deviation, share = release.stddev(), clip.vector_multiplier(1.5)
@@ -153,13 +170,18 @@ def test_quantile_clipping_has_all_of_its_noise_on_grids_and_the_vector_s_share_
     assert_deviation(values - 0.1, deviation + share * grid(deviation) * math.sqrt(size))
     counts = [release.add_noise_to_count(0.5, rng(seed)) for seed in range(20)]
     assert on_grid(torch.tensor(counts, dtype=torch.float64), grid(1.0))
-    assert not on_grid(torch.tensor([Release(All(), clip, Gaussian(1.5)).add_noise_to_count(0.5, rng(3))]), grid(1.0))
+    assert not on_grid(
+        torch.tensor([Release(All(), clip, Gaussian(1.5)).add_noise_to_count(0.5, rng(3))]),
+        grid(1.0),
+    )
 
 
 @pytest.mark.parametrize("value", [0.0, 0.1, 7.77])
 def test_a_single_number_is_on_the_grid_of_its_deviation_with_the_deviation_that_is_paid_for(value):
     unit = grid(SECURE.stddev(2.0))
-    found = np.array([SECURE.add_noise_to_number(value, rng(seed), largest_weight=2.0) for seed in range(3000)])
+    found = np.array(
+        [SECURE.add_noise_to_number(value, rng(seed), largest_weight=2.0) for seed in range(3000)]
+    )
     assert on_grid(torch.from_numpy(found), unit)
     assert_deviation(found - value, 2.0)
 

@@ -10,7 +10,12 @@ import pytest
 from scipy.special import ndtr
 
 from dpfl.errors import DpflError
-from dpfl.privacy.mechanisms.noise_shares import LEAST_STEPS, NoiseShares, least_shared, log_total_variation
+from dpfl.privacy.mechanisms.noise_shares import (
+    LEAST_STEPS,
+    NoiseShares,
+    least_shared,
+    log_total_variation,
+)
 
 CASES = [(0.8, 2), (1.0, 5), (2.0, 2), (2.0, 10), (3.0, 2), (3.0, 10)]
 
@@ -30,7 +35,9 @@ def convolved(xs: list[float], s: float) -> np.ndarray:
 
 
 def ideal(xs: list[float], s: float) -> np.ndarray:
-    """Of round(X + N(0, n s^2) + n - 1 uniforms), by its Fourier integral over the whole line, which knows of no lattice."""
+    """Of round(X + N(0, n s^2) + n - 1 uniforms), by its Fourier integral over the whole line,
+    which knows of no lattice.
+    """
     n, total = len(xs), sum(xs)
     k = np.arange(-60 * n, 60 * n + 1)
     v = np.linspace(-14 / s / math.sqrt(n), 14 / s / math.sqrt(n), 20_001)
@@ -54,7 +61,9 @@ def test_the_sum_of_rounded_shares_is_one_rounded_normal_number(s, n):
 
 @pytest.mark.parametrize(("s", "n"), CASES[2:])
 def test_neighbours_are_as_near_as_under_the_gaussian_mechanism(s, n):
-    """Exactly: P(S) - e^eps P'(S) is at most the Gaussian's delta for the real distance, rounding included, and the bound."""
+    """Exactly: P(S) - e^eps P'(S) is at most the Gaussian's delta for the real distance, rounding
+    included, and the bound.
+    """
     xs, moved = offsets(n), 1.3 * s * math.sqrt(n)
     one, other = convolved(xs, s), convolved([xs[0] + moved, *xs[1:]], s)
     mu = moved / (s * math.sqrt(n))
@@ -66,7 +75,9 @@ def test_neighbours_are_as_near_as_under_the_gaussian_mechanism(s, n):
 
 
 def test_the_bound_falls_with_the_steps_and_is_nothing_at_the_steps_that_are_used():
-    bounds = [log_total_variation(steps, 100) for steps in (2, 3, 4, 8, LEAST_STEPS, 2 * LEAST_STEPS)]
+    bounds = [
+        log_total_variation(steps, 100) for steps in (2, 3, 4, 8, LEAST_STEPS, 2 * LEAST_STEPS)
+    ]
     assert all(later < before for before, later in pairwise(bounds))
     assert bounds[4] / math.log(10) < -540
 

@@ -1,4 +1,6 @@
-"""Limits on a part of what is spent: a run's, a year's. And a chain that is known to have come this far."""
+"""Limits on a part of what is spent: a run's, a year's. And a chain that is known to have come this
+far.
+"""
 
 from __future__ import annotations
 

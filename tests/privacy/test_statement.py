@@ -1,4 +1,6 @@
-"""No bare epsilon anywhere: a statement names its unit, neighbours, delta, adversary and accountant."""
+"""No bare epsilon anywhere: a statement names its unit, neighbours, delta, adversary and
+accountant.
+"""
 
 import json
 import math
@@ -11,10 +13,25 @@ from dpfl.privacy import PrivacyStatement
 from dpfl.privacy.statement import figure, rounded_up
 
 KEYS = {
-    "unit", "neighbours", "delta", "adversary", "accountant", "proven", "claimed", "claim", "unaccounted", "per_client",
-    "releases", "stated", "assumptions", "noise", "warnings", "used",
-    "most", "asked",
-}  # fmt: skip
+    "unit",
+    "neighbours",
+    "delta",
+    "adversary",
+    "accountant",
+    "proven",
+    "claimed",
+    "claim",
+    "unaccounted",
+    "per_client",
+    "releases",
+    "stated",
+    "assumptions",
+    "noise",
+    "warnings",
+    "used",
+    "most",
+    "asked",
+}
 
 
 def statement(**changes):
@@ -45,7 +62,12 @@ def test_the_json_has_these_keys_and_no_others():
 
 
 def test_infinity_is_the_word_unbounded_in_json_and_in_text():
-    unbounded = statement(proven=math.inf, claimed=math.inf, per_client={"0": math.inf, "1": 1.0}, unaccounted=("exact sizes",))
+    unbounded = statement(
+        proven=math.inf,
+        claimed=math.inf,
+        per_client={"0": math.inf, "1": 1.0},
+        unaccounted=("exact sizes",),
+    )
     read = json.loads(unbounded.to_json())
     assert read["proven"] == read["claimed"] == read["per_client"]["0"] == "unbounded"
     assert read["per_client"]["1"] == 1.0
@@ -62,19 +84,33 @@ def test_what_is_not_claimed_is_null_in_json_and_nothing_in_text():
     assert json.loads(silent.to_json())["claimed"] is None
     assert dict(silent.lines())["claimed"] == "nothing"
     assert "2.005" not in str(silent)
-    assert dict(statement(claimed=None, claim="no privacy is claimed").lines())["claimed"] == "nothing: no privacy is claimed"
+    assert (
+        dict(statement(claimed=None, claim="no privacy is claimed").lines())["claimed"]
+        == "nothing: no privacy is claimed"
+    )
 
 
 def test_the_text_names_unit_neighbours_delta_adversary_and_accountant():
     text = str(statement())
-    for part in ("one sample", "add/remove one", "delta 1e-06", "by pld", "the server and the public", "1.3571", "317 x"):
+    for part in (
+        "one sample",
+        "add/remove one",
+        "delta 1e-06",
+        "by pld",
+        "the server and the public",
+        "1.3571",
+        "317 x",
+    ):
         assert part in text
 
 
 @pytest.mark.parametrize("unit", ["sample", "client"])
 @pytest.mark.parametrize("neighbours", ["add/remove one", "replace one"])
 def test_every_unit_and_neighbour_is_said(unit, neighbours):
-    assert dict(statement(unit=unit, neighbours=neighbours).lines())["unit"] == f"one {unit}; neighbours: {neighbours}"
+    assert (
+        dict(statement(unit=unit, neighbours=neighbours).lines())["unit"]
+        == f"one {unit}; neighbours: {neighbours}"
+    )
 
 
 def test_a_claimed_epsilon_stands_only_in_a_line_that_says_claimed():
@@ -95,7 +131,9 @@ def test_the_spread_over_clients_is_shown():
 
 
 def test_a_run_that_protects_nobody_has_no_unit():
-    lines = dict(statement(unit="none", proven=math.inf, claimed=None, unaccounted=("every update",)).lines())
+    lines = dict(
+        statement(unit="none", proven=math.inf, claimed=None, unaccounted=("every update",)).lines()
+    )
     assert "unit" not in lines
     assert lines["not accounted for"] == "every update"
 
@@ -103,7 +141,10 @@ def test_a_run_that_protects_nobody_has_no_unit():
 def test_assumptions_and_unaccounted_releases_have_a_line_each():
     both = statement(assumptions=("one", "two"), unaccounted=("three", "four"))
     assert [text for heading, text in both.lines() if heading == "assumes"] == ["one", "two"]
-    assert [text for heading, text in both.lines() if heading == "not accounted for"] == ["three", "four"]
+    assert [text for heading, text in both.lines() if heading == "not accounted for"] == [
+        "three",
+        "four",
+    ]
 
 
 def test_what_was_used_stands_beside_what_is_proven_where_it_is_less():
@@ -139,6 +180,8 @@ def test_figures_that_are_no_numbers():
 
 
 @given(st.floats(0, 1e4), st.integers(1, 6))
-def test_a_figure_with_fewer_digits_says_no_less_and_little_more(epsilon: float, digits: int) -> None:
+def test_a_figure_with_fewer_digits_says_no_less_and_little_more(
+    epsilon: float, digits: int
+) -> None:
     shown = rounded_up(epsilon, digits)
     assert epsilon - 1e-9 <= shown <= epsilon + 10.0**-digits + 1e-9

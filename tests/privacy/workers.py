@@ -21,12 +21,16 @@ EVENT = dp.PoissonSampledDpEvent(0.05, dp.GaussianDpEvent(1.5))
 LIMIT = Limit(3.0, 1e-5, "rdp")
 
 
-def open_ledger(path: Path, owner: str = "owner", unit: str = "sample", limit: Limit | None = None) -> Ledger:
+def open_ledger(
+    path: Path, owner: str = "owner", unit: str = "sample", limit: Limit | None = None
+) -> Ledger:
     return Ledger.open(path, owner, unit, ADD_REMOVE, limit)
 
 
 def debit_until_refused(path: Path, name: str, together: Barrier, answers: Connection) -> None:
-    """Opens the ledger at the same moment as the others, then debits 7 at a time, then one by one."""
+    """Opens the ledger at the same moment as the others, then debits 7 at a time, then one by
+    one.
+    """
     together.wait(PATIENCE)
     ledger = open_ledger(path, limit=LIMIT)
     together.wait(PATIENCE)

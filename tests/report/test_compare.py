@@ -15,14 +15,29 @@ from dpfl.views.curves import colours, draw_groups
 from dpfl.views.terminal import runs_table
 
 
-def run(seed: int, accuracy: float | None = 0.9, name: str = "fedavg-dp", proven: Any = 2.0, **options: Any) -> dict[str, Any]:
+def run(
+    seed: int,
+    accuracy: float | None = 0.9,
+    name: str = "fedavg-dp",
+    proven: Any = 2.0,
+    **options: Any,
+) -> dict[str, Any]:
     settings = {"algorithm": {"name": name} | options, "budget": {"epsilon": 2.0}, "clients": 10}
     return {
-        "run": f"runs/{name}-{seed}", "algorithm": name, "seed": seed, "settings": settings, "accuracy": accuracy,
-        "rounds": None if accuracy is None else 60, "stopped_by": "unfinished" if accuracy is None else "rounds",
-        "unit": "sample", "delta": 1e-5, "accountant": "pld", "proven": proven, "claimed": None,
+        "run": f"runs/{name}-{seed}",
+        "algorithm": name,
+        "seed": seed,
+        "settings": settings,
+        "accuracy": accuracy,
+        "rounds": None if accuracy is None else 60,
+        "stopped_by": "unfinished" if accuracy is None else "rounds",
+        "unit": "sample",
+        "delta": 1e-5,
+        "accountant": "pld",
+        "proven": proven,
+        "claimed": None,
         "model_sha256": f"{name} {seed} {sorted(options.items())}",
-    }  # fmt: skip
+    }
 
 
 def shown(groups: Any, width: int = 80) -> str:
@@ -33,7 +48,13 @@ def shown(groups: Any, width: int = 80) -> str:
 
 
 def test_runs_are_grouped_by_everything_but_the_seed() -> None:
-    runs = [run(0, tau=1), run(1, tau=1), run(0, tau=3), run(2, tau=1), run(0, name="auto", walk=15.0)]
+    runs = [
+        run(0, tau=1),
+        run(1, tau=1),
+        run(0, tau=3),
+        run(2, tau=1),
+        run(0, name="auto", walk=15.0),
+    ]
     groups = group_runs(runs)
     assert [[one["seed"] for one in group.runs] for group in groups] == [[0, 1, 2], [0], [0]]
     assert [group.label for group in groups] == ["fedavg-dp, tau 1", "fedavg-dp, tau 3", "auto"]
@@ -45,8 +66,12 @@ def test_the_interval_is_students() -> None:
     found = mean_of(values)
     assert found is not None
     assert found.to_dict() == {
-        "mean": pytest.approx(0.91), "low": pytest.approx(low), "high": pytest.approx(high), "confidence": 0.95, "runs": 4,
-    }  # fmt: skip
+        "mean": pytest.approx(0.91),
+        "low": pytest.approx(low),
+        "high": pytest.approx(high),
+        "confidence": 0.95,
+        "runs": 4,
+    }
     assert mean_of([0.5]) == SeedMean(0.5, None, 1)
     assert mean_of([]) is None
 
@@ -65,17 +90,32 @@ def test_epsilons_that_are_not_equal_are_said() -> None:
     equal = group_runs([run(0, proven=1.999), run(0, proven=2.0, tau=3)])
     assert notes(equal) == []
     unequal = group_runs([run(0, proven=1.189), run(0, proven=2.0, tau=3)])
-    assert notes(unequal) == ["Epsilons are not equal (1.1890 to 2.0000): only rows of equal epsilon are a fair comparison."]
-    assert "1.1890 to unbounded" in notes(group_runs([run(0, proven=1.189), run(0, proven="unbounded", tau=3)]))[0]
+    assert notes(unequal) == [
+        "Epsilons are not equal (1.1890 to 2.0000): only rows of equal epsilon are a fair "
+        "comparison."
+    ]
+    assert (
+        "1.1890 to unbounded"
+        in notes(group_runs([run(0, proven=1.189), run(0, proven="unbounded", tau=3)]))[0]
+    )
     other = run(0, name="dp-fedavg") | {"unit": "client"}
     assert "Units differ" in notes(group_runs([run(0), other]))[0]
 
 
 def test_eighty_columns_cut_nothing() -> None:
-    long = group_runs([run(seed, 0.9 + seed / 100, tau=tau, rate=0.25) for seed in range(3) for tau in (1, 3)])
+    long = group_runs(
+        [run(seed, 0.9 + seed / 100, tau=tau, rate=0.25) for seed in range(3) for tau in (1, 3)]
+    )
     text = shown(long)
     assert "…" not in text
-    for words in ("91.00 ± 2.48 %", "2.0000 a sample", "1e-05, pld", "tau 3", "rounds", "Student's t"):
+    for words in (
+        "91.00 ± 2.48 %",
+        "2.0000 a sample",
+        "1e-05, pld",
+        "tau 3",
+        "rounds",
+        "Student's t",
+    ):
         assert words in text
     assert max(map(len, text.splitlines())) <= 80
 

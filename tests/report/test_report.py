@@ -1,4 +1,6 @@
-"""A report is one file that needs nothing else, shows of private runs what was released, and takes what a run says for text."""
+"""A report is one file that needs nothing else, shows of private runs what was released, and takes
+what a run says for text.
+"""
 
 from __future__ import annotations
 
@@ -26,17 +28,32 @@ from dpfl.views.training_figures import _measured_sentence
 from tests.conftest import MODEL, small_crowd, small_federation
 
 HOSTILE = "<script>alert(1)</script>"
-EVERY = {"measured-by-rounds", "measured-by-epsilon", "measured-by-bytes", "tau", "three-epsilons", "accounts", "signal"}
+EVERY = {
+    "measured-by-rounds",
+    "measured-by-epsilon",
+    "measured-by-bytes",
+    "tau",
+    "three-epsilons",
+    "accounts",
+    "signal",
+}
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two seeds of a private system, one without privacy, and one with public clients; two rounds each."""
+    """Two seeds of a private system, one without privacy, and one with public clients; two rounds
+    each.
+    """
     root = tmp_path_factory.mktemp("runs")
-    budget, private = dpfl.Budget(rounds=2), dpfl.algorithms.fedavg_dp(noise_multiplier=2.0, sampling_rate=0.5)
+    budget, private = (
+        dpfl.Budget(rounds=2),
+        dpfl.algorithms.fedavg_dp(noise_multiplier=2.0, sampling_rate=0.5),
+    )
     for seed in (0, 1):
         limited = dpfl.Budget(rounds=2, epsilon=20.0)
-        dpfl.train(MODEL, small_federation(), private, limited, out=root / f"private-seed{seed}", seed=seed)
+        dpfl.train(
+            MODEL, small_federation(), private, limited, out=root / f"private-seed{seed}", seed=seed
+        )
     dpfl.train(MODEL, small_federation(), "fedavg", budget, out=root / "plain")
     median = dpfl.algorithms.dp_fedavg(clipping="public-median", noise_multiplier=1.0, cohort=10)
     dpfl.train(MODEL, small_crowd(), median, budget, out=root / "public")
@@ -47,7 +64,9 @@ def test_one_page_needs_nothing_else(runs: Path, tmp_path: Path) -> None:
     report([runs / "private-seed0"], out=tmp_path / "r.html", png=tmp_path / "figures")
     text = (tmp_path / "r.html").read_text()
     assert len(text) < 3e6
-    links = [link for link in re.findall(r'(?:src|href)="([^"]*)"', text) if not link.startswith("#")]
+    links = [
+        link for link in re.findall(r'(?:src|href)="([^"]*)"', text) if not link.startswith("#")
+    ]
     assert not [link for link in links if not link.startswith("data:image/png;base64,")]
     assert policy() in text
     drawn = set(re.findall(r'<figure id="([^"]*)"', text))
@@ -57,7 +76,9 @@ def test_one_page_needs_nothing_else(runs: Path, tmp_path: Path) -> None:
 
 
 def test_every_figure_has_axes_units_and_a_sentence(runs: Path) -> None:
-    for picture in pictures([RunTables.read(runs / "private-seed0")]) + pictures([RunTables.read(runs / "plain")]):
+    for picture in pictures([RunTables.read(runs / "private-seed0")]) + pictures(
+        [RunTables.read(runs / "plain")]
+    ):
         assert picture.sentence.endswith(".")
         assert len(picture.sentence.split()) > 8
         axes = [axis for axis in picture.figure.axes if axis.get_label() != "<colorbar>"]
@@ -98,7 +119,12 @@ def test_what_a_run_says_is_text(runs: Path, tmp_path: Path) -> None:
         folder.file(file).write_bytes((runs / "plain" / file).read_bytes())
     result = json.loads((runs / "plain" / "result.json").read_text())
     result["stopped_by"], result["lost"] = HOSTILE, [f"round 1, client 0: {HOSTILE}"]
-    result["privacy"] |= {"unaccounted": [HOSTILE], "adversary": HOSTILE, "claim": HOSTILE, "warnings": [HOSTILE]}
+    result["privacy"] |= {
+        "unaccounted": [HOSTILE],
+        "adversary": HOSTILE,
+        "claim": HOSTILE,
+        "warnings": [HOSTILE],
+    }
     folder.write_json("result.json", result)
     run = RunTables.read(folder.path)
     text = page([run], pictures([run]))
@@ -108,7 +134,9 @@ def test_what_a_run_says_is_text(runs: Path, tmp_path: Path) -> None:
 
 def test_a_run_under_way_has_a_report(runs: Path, tmp_path: Path) -> None:
     (tmp_path / "half").mkdir()
-    (tmp_path / "half" / "experiment.toml").write_bytes((runs / "plain" / "experiment.toml").read_bytes())
+    (tmp_path / "half" / "experiment.toml").write_bytes(
+        (runs / "plain" / "experiment.toml").read_bytes()
+    )
     run = RunTables.read(tmp_path / "half")
     assert "There is nothing to draw yet" in page([run], pictures([run]))
 
@@ -134,17 +162,25 @@ def test_a_command_repeats_the_experiment(settings: list[str]) -> None:
 def test_of_a_long_run_means_are_shown_and_the_last_round(tmp_path: Path) -> None:
     metrics = RunFolder(tmp_path).metrics()
     usual = dict.fromkeys(COLUMNS, 1.0) | {"loss": None}
-    values = [tuple((usual | {"round": round, "bytes": 8 * round}).values()) for round in range(1, 5001)]
+    values = [
+        tuple((usual | {"round": round, "bytes": 8 * round}).values()) for round in range(1, 5001)
+    ]
     metrics._connection.execute("BEGIN")
-    metrics._connection.executemany(f"INSERT INTO rounds VALUES ({', '.join('?' * len(COLUMNS))})", values)
+    metrics._connection.executemany(
+        f"INSERT INTO rounds VALUES ({', '.join('?' * len(COLUMNS))})", values
+    )
     metrics._connection.execute("COMMIT")
     metrics.close()
     rows = read_thinned(tmp_path / METRICS, 200)
     assert len(rows) <= 200
     assert rows[-1] == RoundRow(*values[-1])
     assert [row.round for row in rows] == sorted({row.round for row in rows})
-    assert all(row.bytes == 8 * row.round and row.loss is None and row.accuracy == 1 for row in rows)
-    assert [row.round for row in read_thinned(tmp_path / METRICS, 200, after=4990)] == list(range(4991, 5001))
+    assert all(
+        row.bytes == 8 * row.round and row.loss is None and row.accuracy == 1 for row in rows
+    )
+    assert [row.round for row in read_thinned(tmp_path / METRICS, 200, after=4990)] == list(
+        range(4991, 5001)
+    )
 
 
 def test_bad_places_are_one_sentence(runs: Path, tmp_path: Path) -> None:
@@ -165,19 +201,33 @@ def test_no_epsilon_is_rounded_down(runs: Path) -> None:
     """3.99101 is not 3.9910: what is bounded from above must not say less."""
     run = RunTables.read(runs / "private-seed0")
     last = replace(run.rows[-1], epsilon=3.99101)
-    told = next(one for one in pictures([replace(run, rows=[last])]) if one.name == "measured-by-epsilon").sentence
+    told = next(
+        one for one in pictures([replace(run, rows=[last])]) if one.name == "measured-by-epsilon"
+    ).sentence
     assert "epsilon 3.9911" in told
 
 
-@pytest.mark.parametrize(("name", "way"), [("AUC", "rising"), ("RMSE", "falling"), ("perplexity", "falling")])
+@pytest.mark.parametrize(
+    ("name", "way"), [("AUC", "rising"), ("RMSE", "falling"), ("perplexity", "falling")]
+)
 def test_better_is_where_the_metric_says(runs: Path, name: str, way: str) -> None:
     """Fault: of two runs measured by RMSE the worse was said to be the better trade."""
-    less, both = way == "falling", [RunLines(f"seed{seed}", (RunTables.read(runs / f"private-seed{seed}"),)) for seed in (0, 1)]
+    less, both = (
+        way == "falling",
+        [
+            RunLines(f"seed{seed}", (RunTables.read(runs / f"private-seed{seed}"),))
+            for seed in (0, 1)
+        ],
+    )
     ends = {line.label: line.points("rounds", "headline")[-1].y for line in both}
     best = (min if less else max)(ends, key=lambda label: ends[label])
     assert f"still {way} there" in _measured_sentence(both[:1], "rounds", name)
-    assert f"{best} ends {'lowest' if less else 'highest'}" in _measured_sentence(both, "rounds", name)
-    assert f"the {'lower' if less else 'higher'} line is the better trade" in _measured_sentence(both, "epsilon", name)
+    assert f"{best} ends {'lowest' if less else 'highest'}" in _measured_sentence(
+        both, "rounds", name
+    )
+    assert f"the {'lower' if less else 'higher'} line is the better trade" in _measured_sentence(
+        both, "epsilon", name
+    )
 
 
 def test_a_page_that_has_the_seed_of_noise_says_so(runs: Path) -> None:
@@ -185,8 +235,14 @@ def test_a_page_that_has_the_seed_of_noise_says_so(runs: Path) -> None:
     assert "take the noise away" in page([private], []).partition("<h2>")[0]
     assert "take the noise away" in page([plain, private], []).partition("<h2>")[0]
     assert "take the noise away" not in page([plain], [])
-    record = {**private.experiment, "resolved": {**private.experiment["resolved"], "entropy": "system"}}
-    assert "take the noise away" not in page([replace(private, experiment=record)], []).partition("<h2>")[0]
+    record = {
+        **private.experiment,
+        "resolved": {**private.experiment["resolved"], "entropy": "system"},
+    }
+    assert (
+        "take the noise away"
+        not in page([replace(private, experiment=record)], []).partition("<h2>")[0]
+    )
 
 
 @pytest.mark.parametrize("name", ["$\\frac{$", "_hidden", "x" * 200])

@@ -1,4 +1,6 @@
-"""What notebooks show of results, statements, federations, plans and comparisons, and the tables that other tools take."""
+"""What notebooks show of results, statements, federations, plans and comparisons, and the tables
+that other tools take.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ VOID = {"br", "hr", "img"}
 
 
 class Balanced(HTMLParser):
-    """Every element that is opened is closed, and none of them is a script or names another place."""
+    """Every element that is opened is closed, and none of them is a script or names another
+    place.
+    """
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -57,14 +61,22 @@ def words(shown: Any) -> str:
 def results(tmp_path_factory: pytest.TempPathFactory) -> list[dpfl.Result]:
     """Two systems, the first with two seeds."""
     place = tmp_path_factory.mktemp("runs")
-    systems = {name: dpfl.algorithms.fedavg_dp(tau=tau, noise_multiplier=2.0) for name, tau in (("a", 2), ("b", 2), ("c", 1))}
+    systems = {
+        name: dpfl.algorithms.fedavg_dp(tau=tau, noise_multiplier=2.0)
+        for name, tau in (("a", 2), ("b", 2), ("c", 1))
+    }
     return [
         dpfl.train(
-            MODEL, small_federation(), algorithm, dpfl.Budget(epsilon=8.0, rounds=3), out=place / name, seed=int(name == "b"),
+            MODEL,
+            small_federation(),
+            algorithm,
+            dpfl.Budget(epsilon=8.0, rounds=3),
+            out=place / name,
+            seed=int(name == "b"),
             accountant="rdp",
         )
         for name, algorithm in systems.items()
-    ]  # fmt: skip
+    ]
 
 
 def test_a_result_shows_its_statement_and_draws_its_rounds(results: list[dpfl.Result]) -> None:
@@ -78,7 +90,9 @@ def test_a_result_shows_its_statement_and_draws_its_rounds(results: list[dpfl.Re
     assert results[0].plot()._repr_png_().startswith(b"\x89PNG")
 
 
-def test_a_history_is_a_table_to_arrow_and_pandas_and_to_whoever_reads_arrow(results: list[dpfl.Result]) -> None:
+def test_a_history_is_a_table_to_arrow_and_pandas_and_to_whoever_reads_arrow(
+    results: list[dpfl.Result],
+) -> None:
     history = results[0].history
     assert len(history) == 3
     assert history[-1] == list(history)[-1]
@@ -92,9 +106,16 @@ def test_a_history_is_a_table_to_arrow_and_pandas_and_to_whoever_reads_arrow(res
 
 
 def test_without_pandas_a_sentence_says_what_to_do() -> None:
-    code = "import sys; sys.modules['pandas'] = None; from dpfl.run.metrics import History; History().to_pandas()"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
-    assert done.stderr.splitlines()[-1].endswith("pandas is not installed: pip install pandas, or take .to_arrow().")
+    code = (
+        "import sys; sys.modules['pandas'] = None; from dpfl.run.metrics import History; "
+        "History().to_pandas()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert done.stderr.splitlines()[-1].endswith(
+        "pandas is not installed: pip install pandas, or take .to_arrow()."
+    )
 
 
 def test_a_statement_that_holds_nothing_is_drawn_without_an_end(results: list[dpfl.Result]) -> None:
@@ -118,7 +139,9 @@ def test_a_federation_shows_sizes_and_no_label(federation: Federation) -> None:
 
 
 def test_a_plan_shows_what_it_recommends() -> None:
-    found = dpfl.plan(epsilon=4, rounds=20, sizes=[800] * 10, rates=[0.1, 0.5], taus=[1, 2], parameters=100)
+    found = dpfl.plan(
+        epsilon=4, rounds=20, sizes=[800] * 10, rates=[0.1, 0.5], taus=[1, 2], parameters=100
+    )
     shown = words(found)
     assert f"* {found.recommended.per_step:.1f}" in shown
     assert "Recommended for epsilon 4 at delta 1e-05 over 20 rounds" in shown
@@ -131,11 +154,15 @@ def test_runs_of_one_system_are_compared_over_their_seeds(results: list[dpfl.Res
     first, second = compared.to_arrow().to_pylist()
     accuracies = [result.accuracy for result in results[:2]]
     assert first["mean"] == pytest.approx(sum(accuracies) / 2)
-    half = stats.t.ppf(0.975, df=1) * abs(accuracies[0] - accuracies[1]) / 2  # s / sqrt(2) of two values is half their distance
+    half = (
+        stats.t.ppf(0.975, df=1) * abs(accuracies[0] - accuracies[1]) / 2
+    )  # s / sqrt(2) of two values is half their distance
     assert (first["high"] - first["low"]) / 2 == pytest.approx(half, abs=1e-9)
     assert (first["high"] + first["low"]) / 2 == pytest.approx(first["mean"])
     assert second["low"] is None
-    assert first["proven"] == pytest.approx(max(result.privacy.proven for result in results[:2]), abs=1e-5)
+    assert first["proven"] == pytest.approx(
+        max(result.privacy.proven for result in results[:2]), abs=1e-5
+    )
     shown = words(compared)
     assert "interval of the mean over seeds" in shown
     assert "±" in shown
@@ -151,7 +178,11 @@ def test_a_folder_of_runs_is_a_table_and_can_be_compared(results: list[dpfl.Resu
     assert len(found[1:]) == 2
     assert found.to_pandas()["proven"].max() <= 8
     assert pa.RecordBatchReader.from_stream(found).read_all().num_rows == 3
-    assert dpfl.compare(found).to_dict() == dpfl.compare(*results).to_dict() == dpfl.compare(results[0], found[1:]).to_dict()
+    assert (
+        dpfl.compare(found).to_dict()
+        == dpfl.compare(*results).to_dict()
+        == dpfl.compare(results[0], found[1:]).to_dict()
+    )
     assert "fedavg-dp" in words(found)
 
 
@@ -169,7 +200,9 @@ def test_what_is_no_run_is_refused(asked: Any, said: str) -> None:
         asked()
 
 
-def test_a_run_under_way_and_one_without_a_proof_are_rows_too(tmp_path: Path, federation: Federation) -> None:
+def test_a_run_under_way_and_one_without_a_proof_are_rows_too(
+    tmp_path: Path, federation: Federation
+) -> None:
     dpfl.train(MODEL, federation, "fedavg", dpfl.Budget(rounds=1), out=tmp_path / "plain")
     begun = tmp_path / "begun"
     begun.mkdir()
@@ -180,7 +213,9 @@ def test_a_run_under_way_and_one_without_a_proof_are_rows_too(tmp_path: Path, fe
 
 
 def test_words_of_others_are_words() -> None:
-    page = Balanced(card(HOSTILE, facts([(HOSTILE, HOSTILE)], (HOSTILE,)), table([HOSTILE], [[HOSTILE]])))
+    page = Balanced(
+        card(HOSTILE, facts([(HOSTILE, HOSTILE)], (HOSTILE,)), table([HOSTILE], [[HOSTILE]]))
+    )
     assert page.words.count(HOSTILE) == 5
 
 

@@ -14,7 +14,11 @@ def made() -> dict[str, PaperTable]:
 
 def cell_of(table: PaperTable, row: str, column: str, group: str = "") -> Cell:
     """The one cell of a row whose column begins so."""
-    found = [c for c in table.cells if c.row == row and c.column.startswith(column) and group in ("", c.group)]
+    found = [
+        c
+        for c in table.cells
+        if c.row == row and c.column.startswith(column) and group in ("", c.group)
+    ]
     assert len(found) == 1
     return found[0]
 

@@ -14,7 +14,11 @@ TABLES = ali.tables() | ali_wide.tables()
 
 
 def cell(table: str, group: str, row: str, column: str):
-    found = [c for c in TABLES[table].cells if (c.group, c.row) == (group, row) and c.column.startswith(column)]
+    found = [
+        c
+        for c in TABLES[table].cells
+        if (c.group, c.row) == (group, row) and c.column.startswith(column)
+    ]
     assert len(found) == 1
     return found[0]
 
@@ -46,7 +50,10 @@ def test_the_budget_of_a_column_allows_the_papers_steps_and_not_one_more(steps):
 def test_the_papers_epsilon_is_the_classic_one_of_its_steps_up_to_the_overshoot_of_its_bisection():
     """But for 5 x 317 and 5 x 598, which it takes for what 3.75 and 5.25 buy."""
     event = Poisson(ali.SAMPLING_RATE).event(ali.NOISE, 1)
-    found = {epsilon: accountant("rdp-classic").epsilon({event: steps}, ali.DELTA) for epsilon, steps in ali.BOUGHT.items()}
+    found = {
+        epsilon: accountant("rdp-classic").epsilon({event: steps}, ali.DELTA)
+        for epsilon, steps in ali.BOUGHT.items()
+    }
     assert found.pop(3.75) == pytest.approx(3.806, abs=1e-3)
     assert found.pop(5.25) == pytest.approx(5.233, abs=1e-3)
     assert list(found.values()) == pytest.approx(list(found), abs=0.01)
@@ -63,22 +70,32 @@ def test_every_cell_is_an_experiment_that_can_be_built(name):
 
 def test_a_run_that_ends_with_its_privacy_is_one_run_in_every_table():
     """177 steps at tau = 2 take 89 rounds, whether 158 or 317 were allowed."""
-    ours = cell("ali-2", "MNIST", "tau = 2", "R_s = R_c,"), cell("ali-3", "MNIST", "tau = 2", "R_s = 2 R_c")
+    ours = (
+        cell("ali-2", "MNIST", "tau = 2", "R_s = R_c,"),
+        cell("ali-3", "MNIST", "tau = 2", "R_s = 2 R_c"),
+    )
     assert ours[0].digest(0) == ours[1].digest(0)
     assert ours[0].digest(0) != ours[0].digest(1)
-    theirs = cell("ali-2", "MNIST", "tau = 1", "R_s = R_c,"), cell("ali-3", "MNIST", "tau = 1", "R_s = 2 R_c")
+    theirs = (
+        cell("ali-2", "MNIST", "tau = 1", "R_s = R_c,"),
+        cell("ali-3", "MNIST", "tau = 1", "R_s = 2 R_c"),
+    )
     assert theirs[0].digest(0) != theirs[1].digest(0)
 
 
 def test_figures_are_made_of_the_cells_of_the_tables():
-    of_tables = {one.digest(0) for name in ("ali-2", "ali-3", "ali-4") for one in TABLES[name].cells}
+    of_tables = {
+        one.digest(0) for name in ("ali-2", "ali-3", "ali-4") for one in TABLES[name].cells
+    }
     for figure in ("ali-fig1", "ali-fig4", "ali-fig5"):
         assert {one.digest(0) for one in TABLES[figure].cells} <= of_tables
 
 
 def test_the_authors_network_has_the_same_columns_with_their_own_runs():
     for name in ("ali-2", "ali-3", "ali-4"):
-        small, wide = ({c.place: c for c in TABLES[table].cells} for table in (name, f"{name}-wide"))
+        small, wide = (
+            {c.place: c for c in TABLES[table].cells} for table in (name, f"{name}-wide")
+        )
         assert set(wide) <= set(small)
         for place, one in wide.items():
             assert one.work.content["model"]["name"] == "cnn-wide"
@@ -89,7 +106,10 @@ def test_the_authors_network_has_the_same_columns_with_their_own_runs():
 
 
 def test_the_two_repairs_and_the_two_readings_have_rows_of_their_own():
-    made = {row: cell("ali-2", "MNIST", row, "R_s = R_c / 2").work.content["algorithm"] for row in ("ALI-DPFL", *ali.OWN)}
+    made = {
+        row: cell("ali-2", "MNIST", row, "R_s = R_c / 2").work.content["algorithm"]
+        for row in ("ALI-DPFL", *ali.OWN)
+    }
     policies = {row: algorithms.from_name(**options).steps for row, options in made.items()}
     assert {row: (steps.formula, steps.mu, steps.gamma) for row, steps in policies.items()} == {
         "ALI-DPFL": ("corrected", "released", 10.0),
@@ -101,7 +121,11 @@ def test_the_two_repairs_and_the_two_readings_have_rows_of_their_own():
         "ALI-DPFL, published, the code": ("code", "steps", "raw"),
     }
     code = cell("ali-2", "MNIST", ali.CODE, "R_s = R_c / 2").work
-    assert (code.shows, code.content["data"]["merged"], code.content["data"]["partition"]) == ("best", True, "closed")
+    assert (code.shows, code.content["data"]["merged"], code.content["data"]["partition"]) == (
+        "best",
+        True,
+        "closed",
+    )
     release = algorithms.from_name(**made[ali.CODE]).samples
     assert (release.divisor, release.clip.clip_norm, release.divide_by_drawn) == (64.0, 0.1, False)
 

@@ -20,9 +20,14 @@ def test_numbers_are_carried_over(made: dict[str, PaperTable]) -> None:
 
 
 @pytest.mark.parametrize(("name", "place"), [("als-2", 1), ("als-3", 2)])
-def test_numbers_are_those_of_the_other_paper_as_the_choices_say(name: str, place: int, made: dict[str, PaperTable]) -> None:
+def test_numbers_are_those_of_the_other_paper_as_the_choices_say(
+    name: str, place: int, made: dict[str, PaperTable]
+) -> None:
     lines = [line.split() for line in ali.PRINTED["ali-4"][2].split("\n") if line.strip()]
-    theirs = {row: [float(word) for word in line[place::3]] for row, line in zip(ali.METHODS, lines, strict=True)}
+    theirs = {
+        row: [float(word) for word in line[place::3]]
+        for row, line in zip(ali.METHODS, lines, strict=True)
+    }
     renamed = {"ALS-DPFL": "ALI-DPFL", "tau = 4": "tau = 5", "tau = 5": "tau = 10"}
     for row in als.METHODS:
         assert cell_of(made[name], row, "R_s = R_c").printed == theirs[renamed.get(row, row)][1]
@@ -35,12 +40,21 @@ def test_rounds_and_epsilon_are_those_of_the_text(made: dict[str, PaperTable]) -
     assert sound.work.content["budget"]["rounds"] == 158
     assert sound.claimed == 2.0
     assert sound.work.content["budget"]["epsilon"] == ali.proven(317) < 2.0
-    assert cell_of(made["als-2"], "ALS-DPFL, published", "2 R_s = R_c").work.content["budget"]["epsilon"] == 2.0
-    assert cell_of(made["als-2"], "tau = 5", "R_s = 2 R_c").work.content["budget"]["rounds"] == 36  # 177 steps
+    assert (
+        cell_of(made["als-2"], "ALS-DPFL, published", "2 R_s = R_c").work.content["budget"][
+            "epsilon"
+        ]
+        == 2.0
+    )
+    assert (
+        cell_of(made["als-2"], "tau = 5", "R_s = 2 R_c").work.content["budget"]["rounds"] == 36
+    )  # 177 steps
 
 
 def test_als_dpfl_runs(made: dict[str, PaperTable]) -> None:
-    outcome = run(made["als-2"], "ALS-DPFL", "2 R_s", "data.shards=40", "data.per_client=4", "budget.rounds=2")
+    outcome = run(
+        made["als-2"], "ALS-DPFL", "2 R_s", "data.shards=40", "data.per_client=4", "budget.rounds=2"
+    )
     assert outcome.value is not None
     assert outcome.rounds == 2
     assert outcome.unit == "sample"
@@ -49,11 +63,19 @@ def test_als_dpfl_runs(made: dict[str, PaperTable]) -> None:
 
 def test_figures_are_made_of_the_cells_of_the_tables(made: dict[str, PaperTable]) -> None:
     of_tables = {cell.digest(0) for name in ("als-2", "als-3") for cell in made[name].cells}
-    for number, rows in ((2, {f"tau = {tau}" for tau in range(1, 6)}), (4, OWN), (5, OWN), (6, OWN)):
+    for number, rows in (
+        (2, {f"tau = {tau}" for tau in range(1, 6)}),
+        (4, OWN),
+        (5, OWN),
+        (6, OWN),
+    ):
         figure = made[f"als-fig{number}"]
         assert {cell.digest(0) for cell in figure.cells} <= of_tables
         assert {cell.row for cell in figure.cells} == rows
-    assert [{cell.group for cell in made[f"als-fig{number}"].cells} for number in (4, 5)] == [{"Fashion-MNIST"}, {"CIFAR-10"}]
+    assert [{cell.group for cell in made[f"als-fig{number}"].cells} for number in (4, 5)] == [
+        {"Fashion-MNIST"},
+        {"CIFAR-10"},
+    ]
     assert len(made["als-fig6"].cells) == 4
 
 

@@ -1,4 +1,6 @@
-"""A run that goes on where a shorter one was is bit for bit the run that began anew, and pays for all of it."""
+"""A run that goes on where a shorter one was is bit for bit the run that began anew, and pays for
+all of it.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,13 @@ def epsilon_of(steps: int) -> float:
 
 
 def training(rounds: int, epsilon: float = 100.0, **algorithm: Any) -> Training:
-    given = {"name": "fedavg-dp", "tau": TAU, "sampling_rate": Q, "noise_multiplier": NOISE, "rate": 0.5} | algorithm
+    given = {
+        "name": "fedavg-dp",
+        "tau": TAU,
+        "sampling_rate": Q,
+        "noise_multiplier": NOISE,
+        "rate": 0.5,
+    } | algorithm
     return Training({
         "data": {"name": "mnist-sample", "partition": "iid", "clients": 3},
         "model": {"name": "mlp", "hidden": 8},
@@ -59,7 +67,9 @@ def test_together_they_come_to_what_each_comes_to_alone(tmp_path, alone, workers
     made = [kept.get(cell.digest(0)) for cell in chosen]
     assert [replace(one, code="") for one in made] == [alone[2], alone[0], alone[1]]
     assert told == ["row 1", "row 2", "row 0"]
-    assert sorted(path.parent.name for path in tmp_path.glob("beginnings/*/*/checkpoint.safetensors")) == ["1", "3", "4"]
+    assert sorted(
+        path.parent.name for path in tmp_path.glob("beginnings/*/*/checkpoint.safetensors")
+    ) == ["1", "3", "4"]
 
 
 def test_alone_they_differ_in_what_they_spent(alone):
@@ -75,17 +85,27 @@ def test_a_run_goes_on_and_makes_only_what_is_missing(tmp_path, monkeypatch, alo
     from dpfl.server.coordinator import Coordinator
 
     rounds, close = list[int](), Coordinator.close_round
-    monkeypatch.setattr(Coordinator, "close_round", lambda self, steps: (rounds.append(steps), close(self, steps))[1])
+    monkeypatch.setattr(
+        Coordinator,
+        "close_round",
+        lambda self, steps: (rounds.append(steps), close(self, steps))[1],
+    )
     assert LONG.run(0, None, tmp_path) == alone[2]
     assert rounds == [3, 2]
 
 
-def test_what_was_made_before_is_in_the_ledgers_that_its_epsilon_is_read_from(tmp_path, monkeypatch):
+def test_what_was_made_before_is_in_the_ledgers_that_its_epsilon_is_read_from(
+    tmp_path, monkeypatch
+):
     from dpfl.privacy.ledger.ledger import Ledger
 
     MIDDLE.run(0, None, tmp_path)
     debits, begin = list[int](), Ledger.begin
-    monkeypatch.setattr(Ledger, "begin", lambda self, *words, **more: (debits.append(words[3]), begin(self, *words, **more))[1])
+    monkeypatch.setattr(
+        Ledger,
+        "begin",
+        lambda self, *words, **more: (debits.append(words[3]), begin(self, *words, **more))[1],
+    )
     LONG.run(0, None, tmp_path)
     assert debits == [9] * 3 + [3] * 3 + [2] * 3
 
@@ -158,10 +178,15 @@ def test_a_beginning_that_cannot_be_kept_costs_no_result(tmp_path, alone):
 
 
 def test_what_is_asked_before_the_first_round_is_asked_and_paid_for_by_every_run(tmp_path):
-    """Fault: a longer run went on after questions that a shorter one had paid for, and proved half of its epsilon."""
+    """Fault: a longer run went on after questions that a shorter one had paid for, and proved half
+    of its epsilon.
+    """
     held = told(tmp_path, paid={"noise": 2.0})
     short, long = (
-        Training(held | training(rounds, tau=1).content | {"data": held["data"], "model": held["model"]}) for rounds in (2, 4)
+        Training(
+            held | training(rounds, tau=1).content | {"data": held["data"], "model": held["model"]}
+        )
+        for rounds in (2, 4)
     )
     anew = long.run(0, None)
     short.run(0, None, tmp_path / "beginnings")
@@ -175,7 +200,11 @@ def test_another_seed_is_another_beginning_and_another_budget_is_not():
 def test_runs_whose_noise_or_tau_follow_the_budget_are_like_no_other():
     planned = training(5).content
     planned = planned | {
-        "algorithm": {name: value for name, value in planned["algorithm"].items() if name != "noise_multiplier"}
+        "algorithm": {
+            name: value
+            for name, value in planned["algorithm"].items()
+            if name != "noise_multiplier"
+        }
     }
     assert beginning(planned, 0) == ""
     assert beginning(training(5).content | {"evaluate": {"every": 1}}, 0) == ""
@@ -184,21 +213,32 @@ def test_runs_whose_noise_or_tau_follow_the_budget_are_like_no_other():
 
 
 def test_the_fixed_rows_of_the_papers_tables_are_few_lines():
-    fixed = [cell for name in ("ali-2", "ali-3", "ali-4") for cell in tables()[name].cells if cell.row.startswith("tau = ")]
+    fixed = [
+        cell
+        for name in ("ali-2", "ali-3", "ali-4")
+        for cell in tables()[name].cells
+        if cell.row.startswith("tau = ")
+    ]
     missing = {cell.digest(0): (cell, 0) for cell in fixed}
     lines = lines_of(missing)
     assert len(lines) == 5 * 3  # taus and data sets
     for line in lines:
         rounds = [missing[digest][0].work.content["budget"]["rounds"] for digest in line]
         assert rounds == sorted(rounds)
-        assert len({json.dumps(missing[digest][0].work.content["algorithm"]) for digest in line}) == 1
+        assert (
+            len({json.dumps(missing[digest][0].work.content["algorithm"]) for digest in line}) == 1
+        )
 
 
 def test_a_run_that_is_over_leaves_nothing_in_memory(tmp_path, monkeypatch):
-    """Fault: of each cell of a long table some hundred megabytes of data stayed until the next collection of cycles."""
+    """Fault: of each cell of a long table some hundred megabytes of data stayed until the next
+    collection of cycles.
+    """
     held, start = [], PrefixStore.start
     monkeypatch.setattr(
-        PrefixStore, "start", lambda self, job: (held.append(weakref.ref(job.coordinator)), start(self, job))[1]
+        PrefixStore,
+        "start",
+        lambda self, job: (held.append(weakref.ref(job.coordinator)), start(self, job))[1],
     )
     gc.disable()
     try:

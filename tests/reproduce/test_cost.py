@@ -9,7 +9,9 @@ from dpfl_papers.cost import LEAST, measured, samples_of, seconds_of, told
 from tests.reproduce.conftest import cell_of
 
 
-def test_gradients_are_rounds_times_clients_times_steps_times_batch(made: dict[str, PaperTable]) -> None:
+def test_gradients_are_rounds_times_clients_times_steps_times_batch(
+    made: dict[str, PaperTable],
+) -> None:
     hellinger = cell_of(made["hw-1"], "HW-DPFL, published", "IID").work.content
     assert samples_of(hellinger) == 100 * 100 * 10 * LEAST  # batches of 10 take as long as 32
     digits = cell_of(made["clipping-3"], "MLP", "FedAvg").work.content
@@ -22,8 +24,13 @@ def test_what_is_done_or_the_same_work_takes_no_time(made: dict[str, PaperTable]
     cells = made["clipping-3"].only(["MLP"]).cells
     each = [samples_of(cell.work.content) / 2.0 for cell in cells]
     assert seconds_of(cells, 1, lambda cell, seed: True, lambda content: 2.0) == sum(each)
-    assert seconds_of((*cells, *cells), 2, lambda cell, seed: cell is cells[0], lambda content: 2.0) == 2 * each[0]
-    assert seconds_of(made["clipping-1"].cells, 1, lambda cell, seed: True, lambda content: 2.0) == 0
+    assert (
+        seconds_of((*cells, *cells), 2, lambda cell, seed: cell is cells[0], lambda content: 2.0)
+        == 2 * each[0]
+    )
+    assert (
+        seconds_of(made["clipping-1"].cells, 1, lambda cell, seed: True, lambda content: 2.0) == 0
+    )
 
 
 def test_a_model_is_measured_once_on_random_numbers(made: dict[str, PaperTable]) -> None:
@@ -32,7 +39,10 @@ def test_a_model_is_measured_once_on_random_numbers(made: dict[str, PaperTable])
     assert speed(content) == speed(content)
 
 
-@pytest.mark.parametrize(("seconds", "words"), [(30, "some 15 seconds"), (600, "some 5 minutes"), (36000, "some 5 hours")])
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(30, "some 15 seconds"), (600, "some 5 minutes"), (36000, "some 5 hours")],
+)
 def test_time_is_told_in_words(seconds: float, words: str) -> None:
     assert told(seconds, 2) == words
 
@@ -43,4 +53,6 @@ def test_of_runs_that_begin_alike_the_longest_counts(made: dict[str, PaperTable]
     assert max(cell.work.content["budget"]["rounds"] for cell in long) == 317
     each = 317 * 10 * 3 * 0.015 * 6000
     for cells in (long, (*short, *long)):
-        assert seconds_of(cells, 2, lambda cell, seed: True, lambda content: 1.0) == pytest.approx(2 * each)
+        assert seconds_of(cells, 2, lambda cell, seed: True, lambda content: 1.0) == pytest.approx(
+            2 * each
+        )

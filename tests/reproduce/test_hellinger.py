@@ -25,15 +25,23 @@ def test_numbers_are_carried_over(made: dict[str, PaperTable]) -> None:
     assert cell_of(made["hw-1"], "HW-DPFL, published", "IID").printed is None
 
 
-def test_the_stated_epsilon_is_theorem_2_and_the_same_for_every_method(made: dict[str, PaperTable]) -> None:
+def test_the_stated_epsilon_is_theorem_2_and_the_same_for_every_method(
+    made: dict[str, PaperTable],
+) -> None:
     # 1 a round, gamma = 1/6: sqrt(100 ln(1e5) / (2 ln(1.25e5 / 6)))
     assert hellinger.stated(100) == pytest.approx(7.6088, abs=1e-3)
-    budgets = {cell.work.content["budget"]["epsilon"] for cell in made["hw-1"].cells if "sigma" not in cell.row}
+    budgets = {
+        cell.work.content["budget"]["epsilon"]
+        for cell in made["hw-1"].cells
+        if "sigma" not in cell.row
+    }
     assert budgets == {hellinger.stated(100)}
 
 
 @pytest.mark.parametrize("sigma", hellinger.SIGMAS)
-def test_figure_6_has_the_same_noise_published_and_sound(sigma: float, made: dict[str, PaperTable]) -> None:
+def test_figure_6_has_the_same_noise_published_and_sound(
+    sigma: float, made: dict[str, PaperTable]
+) -> None:
     for row in (f"sigma = {sigma:g}", f"sigma = {sigma:g}, published"):
         section = parse(cell_of(made["hw-fig6"], row, "IID").work.content).algorithm
         uploads = algorithms.from_name(section.name, **section.options()).updates
@@ -47,7 +55,9 @@ def test_published_claims_a_number_and_proves_nothing(made: dict[str, PaperTable
     assert outcome.proven == "unbounded"
 
 
-def test_sound_stays_inside_the_stated_epsilon_and_draws_a_curve_of_losses(made: dict[str, PaperTable]) -> None:
+def test_sound_stays_inside_the_stated_epsilon_and_draws_a_curve_of_losses(
+    made: dict[str, PaperTable],
+) -> None:
     outcome = run(made["hw-fig4"], "b = 10", "non-IID", *FEW)
     assert isinstance(outcome.proven, float)
     assert outcome.proven <= hellinger.stated(hellinger.CURVE_ROUNDS)
@@ -57,7 +67,9 @@ def test_sound_stays_inside_the_stated_epsilon_and_draws_a_curve_of_losses(made:
     assert losses != outcome.series["loss"]
 
 
-def test_a_training_loss_is_the_mean_over_images_that_clients_train_on(made: dict[str, PaperTable], tmp_path: Path) -> None:
+def test_a_training_loss_is_the_mean_over_images_that_clients_train_on(
+    made: dict[str, PaperTable], tmp_path: Path
+) -> None:
     table = made["hw-fig6"].scaled(["data.name=mnist-sample", "evaluate.every=1", *FEW])
     cell = cell_of(table, "sigma = 0.2", "IID")
     outcome = cell.work.run(3, None)
@@ -70,9 +82,13 @@ def test_a_training_loss_is_the_mean_over_images_that_clients_train_on(made: dic
 
 @pytest.mark.parametrize("sigma", [*hellinger.SIGMAS, *hellinger.NEEDED])
 def test_a_row_with_a_sigma_adds_that_deviation(sigma: float, made: dict[str, PaperTable]) -> None:
-    name, row = ("hw-1", "HW-DPFL, published") if sigma in hellinger.SIGMAS else ("hw-noise", "published")
+    name, row = (
+        ("hw-1", "HW-DPFL, published") if sigma in hellinger.SIGMAS else ("hw-noise", "published")
+    )
     for cell in made[name].cells:
         if cell.row == f"{row}, sigma = {sigma:g}":
             section = parse(cell.work.content).algorithm
-            uploads = algorithms.from_name(section.name, **section.options()).for_client_size(600).updates
+            uploads = (
+                algorithms.from_name(section.name, **section.options()).for_client_size(600).updates
+            )
             assert uploads.stddev() == pytest.approx(sigma)

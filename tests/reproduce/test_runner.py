@@ -33,7 +33,10 @@ def training(**algorithm: Any) -> Training:
 
 
 def table(*rates: float, picture: str = "dots") -> PaperTable:
-    cells = tuple(Cell("MNIST", f"rate {rate:g}", "eps 4", training(rate=rate, tau=1), 50.0, 3.5) for rate in rates)
+    cells = tuple(
+        Cell("MNIST", f"rate {rate:g}", "eps 4", training(rate=rate, tau=1), 50.0, 3.5)
+        for rate in rates
+    )
     return PaperTable("t", "A table", cells, ("Something was open.",), picture=picture)
 
 
@@ -41,9 +44,17 @@ def test_the_same_cell_twice_gives_the_same_number_and_is_made_once(tmp_path):
     told: list[str] = []
     for folder in ("a", "b", "b"):
         work_through(
-            table(1.0).cells, [0], OutcomeStore(tmp_path / folder), 1, None, lambda cell, seed, outcome: told.append(cell.row)
+            table(1.0).cells,
+            [0],
+            OutcomeStore(tmp_path / folder),
+            1,
+            None,
+            lambda cell, seed, outcome: told.append(cell.row),
         )
-    outcomes = [collect(table(1.0), [0], OutcomeStore(tmp_path / folder))[0].outcomes[0] for folder in ("a", "b")]
+    outcomes = [
+        collect(table(1.0), [0], OutcomeStore(tmp_path / folder))[0].outcomes[0]
+        for folder in ("a", "b")
+    ]
     assert outcomes[0] == outcomes[1]
     assert outcomes[0].sha256
     assert told == ["rate 1", "rate 1"]
@@ -52,7 +63,9 @@ def test_the_same_cell_twice_gives_the_same_number_and_is_made_once(tmp_path):
 def test_cells_side_by_side_come_to_the_same_numbers_as_one_after_another(tmp_path):
     chosen = table(1.0, 2.0)
     for folder, workers in (("one", 1), ("two", 2)):
-        work_through(chosen.cells, [0], OutcomeStore(tmp_path / folder), workers, None, lambda *_: None)
+        work_through(
+            chosen.cells, [0], OutcomeStore(tmp_path / folder), workers, None, lambda *_: None
+        )
     one, two = (collect(chosen, [0], OutcomeStore(tmp_path / folder)) for folder in ("one", "two"))
     assert [made.outcomes for made in one] == [made.outcomes for made in two]
 
@@ -68,7 +81,10 @@ def test_an_outcome_says_what_was_proven_and_claimed_and_how_training_went():
 
 
 def test_training_that_diverges_has_no_value_and_is_kept(tmp_path):
-    content = SMALL | {"algorithm": {"name": "fedavg", "rate": 1e30, "tau": 3}, "budget": {"rounds": 3}}
+    content = SMALL | {
+        "algorithm": {"name": "fedavg", "rate": 1e30, "tau": 3},
+        "budget": {"rounds": 3},
+    }
     chosen = PaperTable("t", "A table", (Cell("", "wild", "", Training(content)),), ())
     work_through(chosen.cells, [0], OutcomeStore(tmp_path), 1, None, lambda *_: None)
     made = collect(chosen, [0], OutcomeStore(tmp_path))
@@ -101,7 +117,10 @@ def test_the_report_has_our_number_beside_the_papers_and_both_epsilons(tmp_path)
     chosen = table(1.0)
     kept = OutcomeStore(tmp_path)
     for seed, value in enumerate((40.0, 41.0, 42.0)):
-        kept.put(chosen.cells[0].digest(seed), Outcome(value, claimed=3.4, proven=2.71828, steps=7, rounds=2))
+        kept.put(
+            chosen.cells[0].digest(seed),
+            Outcome(value, claimed=3.4, proven=2.71828, steps=7, rounds=2),
+        )
     made = collect(chosen, range(3), kept)
     text = markdown(chosen, made, ["budget.rounds=2"])
     # t(0.975, 2) * 1 / sqrt(3)
@@ -111,17 +130,27 @@ def test_the_report_has_our_number_beside_the_papers_and_both_epsilons(tmp_path)
     assert "Something was open." in text
     write_csv(made, tmp_path / "r.csv")
     rows = list(csv.DictReader((tmp_path / "r.csv").open()))
-    assert [rows[0][name] for name in ("seed", "value", "printed", "proven")] == ["0", "40", "50.0", "2.71828"]
+    assert [rows[0][name] for name in ("seed", "value", "printed", "proven")] == [
+        "0",
+        "40",
+        "50.0",
+        "2.71828",
+    ]
 
 
 def test_the_best_tau_of_each_column_is_counted():
     def made_of(tau: int, column: str, value: float, printed: float) -> FinishedCell:
         work = Training({"budget": {"epsilon": 2.0}, "algorithm": {"tau": tau}})
-        return FinishedCell(Cell("M", f"tau = {tau}", column, work, printed), (0,), (Outcome(value),))
+        return FinishedCell(
+            Cell("M", f"tau = {tau}", column, work, printed), (0,), (Outcome(value),)
+        )
 
     made = [
         made_of(tau, column, value, printed)
-        for column, values in {"a": ((1, 90.0, 80.0), (2, 91.0, 79.0)), "b": ((1, 95.0, 70.0), (2, 94.0, 99.0))}.items()
+        for column, values in {
+            "a": ((1, 90.0, 80.0), (2, 91.0, 79.0)),
+            "b": ((1, 95.0, 70.0), (2, 94.0, 99.0)),
+        }.items()
         for tau, value, printed in values
     ]
     assert best_taus(made, lambda one: one.mean) == {2: 1, 1: 1}
@@ -158,7 +187,12 @@ class Slow:
 
 
 def slow_table(folder: Path) -> PaperTable:
-    return PaperTable("t", "A table", tuple(Cell("", f"row {i}", "", Slow(f"{i}", str(folder))) for i in range(8)), ())
+    return PaperTable(
+        "t",
+        "A table",
+        tuple(Cell("", f"row {i}", "", Slow(f"{i}", str(folder))) for i in range(8)),
+        (),
+    )
 
 
 def through_slow_table(folder: Path) -> None:
@@ -167,9 +201,13 @@ def through_slow_table(folder: Path) -> None:
 
 def test_work_that_was_killed_goes_on_where_it_was(tmp_path):
     """With kill -9, in the fourth cell: no finished cell is made again, and none is lost."""
-    process = multiprocessing.get_context("fork").Process(target=through_slow_table, args=(tmp_path,), daemon=True)
+    process = multiprocessing.get_context("fork").Process(
+        target=through_slow_table, args=(tmp_path,), daemon=True
+    )
     process.start()
-    wait_until(lambda: len(list((tmp_path / "cells").glob("*.json"))) >= 3 or not process.is_alive())
+    wait_until(
+        lambda: len(list((tmp_path / "cells").glob("*.json"))) >= 3 or not process.is_alive()
+    )
     process.kill()
     process.join()
     done = len(list((tmp_path / "cells").glob("*.json")))

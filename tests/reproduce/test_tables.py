@@ -25,17 +25,23 @@ def test_the_papers_tables_are_there_under_their_names(made: dict[str, PaperTabl
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_cell_has_a_place_of_its_own_and_every_choice_is_said(name: str, made: dict[str, PaperTable]) -> None:
+def test_every_cell_has_a_place_of_its_own_and_every_choice_is_said(
+    name: str, made: dict[str, PaperTable]
+) -> None:
     places = [cell.place for cell in made[name].cells]
     assert len(set(places)) == len(places)
     assert made[name].choices
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("clipping-1", "wavelet-fig4")])
+@pytest.mark.parametrize(
+    "name", [name for name in NAMES if name not in ("clipping-1", "wavelet-fig4")]
+)
 def test_every_experiment_can_be_built(name: str, made: dict[str, PaperTable]) -> None:
     for cell in made[name].cells:
         experiment = parse(cell.work.content)
-        algorithm = algorithms.from_name(experiment.algorithm.name, **experiment.algorithm.options())
+        algorithm = algorithms.from_name(
+            experiment.algorithm.name, **experiment.algorithm.options()
+        )
         models.from_name(experiment.model.name, **experiment.model.options())
         partition.parse(experiment.data.partition, **experiment.data.options())
         budget = Budget(**experiment.budget.model_dump())
@@ -55,5 +61,7 @@ def test_digests_are_equal_for_equal_work_alone(name: str, made: dict[str, Paper
 def test_digests_do_not_change_from_one_making_to_the_next(made: dict[str, PaperTable]) -> None:
     again = tables()
     assert all(
-        [cell.digest(0) for cell in made[name].cells] == [cell.digest(0) for cell in again[name].cells] for name in NAMES
+        [cell.digest(0) for cell in made[name].cells]
+        == [cell.digest(0) for cell in again[name].cells]
+        for name in NAMES
     )

@@ -32,20 +32,28 @@ def test_the_scale_has_the_epsilons_that_the_choices_name() -> None:
 
 
 @pytest.mark.parametrize("name", ["wavelet-fig7", "wavelet-fig10", "wavelet-3"])
-def test_private_methods_of_a_column_have_one_budget(name: str, made: dict[str, PaperTable]) -> None:
+def test_private_methods_of_a_column_have_one_budget(
+    name: str, made: dict[str, PaperTable]
+) -> None:
     private = [cell for cell in made[name].cells if cell.claimed is not None]
     for sigma in wavelets.SIGMAS:
         column = [cell for cell in private if cell.column.startswith(f"sigma {sigma:g},")]
-        assert {cell.work.content["budget"]["epsilon"] for cell in column} == {wavelets.stated(sigma)}
+        assert {cell.work.content["budget"]["epsilon"] for cell in column} == {
+            wavelets.stated(sigma)
+        }
 
 
-def test_published_wavelets_claim_what_plain_noise_does_and_prove_far_less(made: dict[str, PaperTable]) -> None:
+def test_published_wavelets_claim_what_plain_noise_does_and_prove_far_less(
+    made: dict[str, PaperTable],
+) -> None:
     outcome = run(made["wavelet-fig7"], "DP-SGD-WAV, published", "sigma 1,", *FEW)
     assert isinstance(outcome.claimed, float)
     assert outcome.proven == "unbounded" or float(outcome.proven or 0) > 10 * outcome.claimed
 
 
-def test_sound_wavelets_at_client_level_run_inside_their_epsilon(made: dict[str, PaperTable]) -> None:
+def test_sound_wavelets_at_client_level_run_inside_their_epsilon(
+    made: dict[str, PaperTable],
+) -> None:
     outcome = run(made["wavelet-fig10"], "DP-FedAvg-WAV", "sigma 3", *FEW, "data.clients=100")
     assert outcome.unit == "client"
     assert isinstance(outcome.proven, float)
@@ -60,7 +68,9 @@ def test_other_optimisers_run(row: str, made: dict[str, PaperTable]) -> None:
 
 
 def test_figure_4_has_the_deviations_of_one_number(made: dict[str, PaperTable]) -> None:
-    """m = 32,768 for 26,010 numbers: sigma sqrt(1/3 + 2 / (3 m^2)), 0.343 of that by Lemma 2, and m times it for the claim."""
+    """m = 32,768 for 26,010 numbers: sigma sqrt(1/3 + 2 / (3 m^2)), 0.343 of that by Lemma 2, and m
+    times it for the claim.
+    """
     m = 32768
     each = math.sqrt(1 / 3 + 2 / (3 * m * m))
     expected = {"DP-SGD": 1.0, "DP-SGD-WAV, published": each, "DP-SGD-WAV, for its claim": m * each}
@@ -80,7 +90,9 @@ def test_rows_say_which_clip_and_which_noise_is_published(made: dict[str, PaperT
     assert options("wavelet-fig10", "DP-FedAvg-WAV, published, on updates")["clipping"] == "updates"
 
 
-def test_clips_by_levels_run_and_prove_far_less_than_they_claim(made: dict[str, PaperTable]) -> None:
+def test_clips_by_levels_run_and_prove_far_less_than_they_claim(
+    made: dict[str, PaperTable],
+) -> None:
     outcome = run(made["wavelet-fig7"], "DP-SGD-WAV, published, by levels", "sigma 1,", *FEW)
     assert isinstance(outcome.claimed, float)
     assert float(outcome.proven or 0) > 10 * outcome.claimed

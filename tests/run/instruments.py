@@ -1,4 +1,6 @@
-"""What a run really did: every draw, every sum that was clipped, every number of noise, in the order in which they came."""
+"""What a run really did: every draw, every sum that was clipped, every number of noise, in the
+order in which they came.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ DRAWS = (sampling.Poisson, sampling.FixedSize, sampling.All, sampling.Cyclic)
 
 @dataclass
 class Log:
-    """Entries of (what, value), with ("client", number) where a client begins to work and ("server", round) after it."""
+    """Entries of (what, value), with ("client", number) where a client begins to work and
+    ("server", round) after it.
+    """
 
     entries: list[tuple[str, Any]] = field(default_factory=list)
     paused: bool = False
@@ -81,7 +85,9 @@ def _watch_draws(patch: pytest.MonkeyPatch, log: Log) -> None:
     for kind in DRAWS:
         drawn = kind.draw
 
-        def draw(self: Any, population: int, *rest: Any, drawn: Any = drawn, **options: Any) -> np.ndarray:
+        def draw(
+            self: Any, population: int, *rest: Any, drawn: Any = drawn, **options: Any
+        ) -> np.ndarray:
             found = drawn(self, population, *rest, **options)
             log.add("draw", (self, population, len(found)))
             return found
@@ -106,7 +112,9 @@ def _watch_sums(patch: pytest.MonkeyPatch, log: Log) -> None:
     """How far the clipped sum of a batch moves, at most, when one of its samples is taken away."""
     summed = local_training.clipped_sum
 
-    def clipped_sum(gradients: Any, clip: Any, x: torch.Tensor, y: torch.Tensor, group: None) -> torch.Tensor:
+    def clipped_sum(
+        gradients: Any, clip: Any, x: torch.Tensor, y: torch.Tensor, group: None
+    ) -> torch.Tensor:
         total = summed(gradients, clip, x, y, group).clone()
         others = [torch.arange(len(x)) != one for one in range(min(len(x), 3))]
         moved = [total - summed(gradients, clip, x[rest], y[rest]) for rest in others]
@@ -117,11 +125,18 @@ def _watch_sums(patch: pytest.MonkeyPatch, log: Log) -> None:
 
 
 def _watch_histograms(patch: pytest.MonkeyPatch, log: Log) -> None:
-    """The deviation from what comes out: shares of counts of which one only has noise, and that noise is its deviation."""
+    """The deviation from what comes out: shares of counts of which one only has noise, and that
+    noise is its deviation.
+    """
     made = histogram.private_histogram
 
-    def private_histogram(counts: Any, multiplier: float, rng: np.random.Generator, *rest: Any, **options: Any) -> np.ndarray:
-        exact, shares = np.asarray(counts, float), made(counts, multiplier, Pointing(), *rest, **options)  # type: ignore[arg-type]
+    def private_histogram(
+        counts: Any, multiplier: float, rng: np.random.Generator, *rest: Any, **options: Any
+    ) -> np.ndarray:
+        exact, shares = (
+            np.asarray(counts, float),
+            made(counts, multiplier, Pointing(), *rest, **options),
+        )  # type: ignore[arg-type]
         another = int(np.argmax(exact[1:])) + 1
         log.add("histogram", exact[another] / shares[another] - exact.sum())
         return made(counts, multiplier, rng, *rest, **options)
@@ -133,7 +148,9 @@ def _watch_uploads(patch: pytest.MonkeyPatch, log: Log) -> None:
     """The clip of an update or of a model, and the norm that it leaves."""
     clipped = runner.clip_vector
 
-    def clip_vector(vector: torch.Tensor, clip: Any, *rest: Any, **options: Any) -> tuple[torch.Tensor, bool]:
+    def clip_vector(
+        vector: torch.Tensor, clip: Any, *rest: Any, **options: Any
+    ) -> tuple[torch.Tensor, bool]:
         found, inside = clipped(vector, clip, *rest, **options)
         log.add("clip", clip)
         log.add("upload", float(found.double().norm()))

@@ -1,4 +1,6 @@
-"""The model card: true, complete, harmless whatever names it is given, and enough to load the model without dpfl."""
+"""The model card: true, complete, harmless whatever names it is given, and enough to load the model
+without dpfl.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def text_of(result: dpfl.Result) -> str:
     return (result.folder / "README.md").read_text()
 
 
-def test_a_released_model_loads_without_dpfl_and_scores_alike(train: Train, federation: Federation, tmp_path: Path) -> None:
+def test_a_released_model_loads_without_dpfl_and_scores_alike(
+    train: Train, federation: Federation, tmp_path: Path
+) -> None:
     result = train(federation, SYSTEM, epsilon=8.0, rounds=2, seed=SEED, accountant="rdp")
     (code,) = re.findall(r"^```python\n(.*?)^```", text_of(result), re.DOTALL | re.MULTILINE)
     assert "dpfl" not in code
@@ -36,16 +40,24 @@ def test_a_released_model_loads_without_dpfl_and_scores_alike(train: Train, fede
     assert test is not None
     (tmp_path / "x.txt").write_text(repr(test.x[:20].tolist()))
     asked = (
-        f"import torch\nx = torch.tensor(eval(open({str(tmp_path / 'x.txt')!r}).read()))\nprint(model(x).argmax(1).tolist())"
+        "import torch\nx = "
+        f"torch.tensor(eval(open({str(tmp_path / 'x.txt')!r}).read()))\n"
+        "print(model(x).argmax(1).tolist())"
     )
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT + code + asked], cwd=result.folder, capture_output=True, text=True, timeout=PATIENCE
+        [sys.executable, "-c", WITHOUT + code + asked],
+        cwd=result.folder,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == str(result.module.eval()(test.x[:20]).argmax(1).tolist())
 
 
-def test_the_card_has_the_statement_and_no_seed_name_or_path(train: Train, federation: Federation, tmp_path: Path) -> None:
+def test_the_card_has_the_statement_and_no_seed_name_or_path(
+    train: Train, federation: Federation, tmp_path: Path
+) -> None:
     named = replace(federation, names=("boston", "lyon", "kyoto", "quito"))
     result = train(named, SYSTEM, epsilon=8.0, rounds=1, seed=SEED, accountant="rdp")
     card = text_of(result)
@@ -76,7 +88,9 @@ def test_a_word_is_one_code_span() -> None:
     assert len(word("x" * 10_000)) < 300
 
 
-def test_a_file_of_that_name_that_is_not_ours_stays(train: Train, federation: Federation, tmp_path: Path) -> None:
+def test_a_file_of_that_name_that_is_not_ours_stays(
+    train: Train, federation: Federation, tmp_path: Path
+) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "README.md").write_text("mine")
     assert text_of(train(federation, "fedavg", rounds=1)) == "mine"
@@ -92,17 +106,27 @@ class Own(nn.Module):
         return self.head(self.frozen(x.flatten(1)))
 
 
-def test_a_module_of_the_users_own_is_named_and_its_file_holds_what_was_trained(train: Train, federation: Federation) -> None:
+def test_a_module_of_the_users_own_is_named_and_its_file_holds_what_was_trained(
+    train: Train, federation: Federation
+) -> None:
     card = text_of(train(federation, "fedavg", model=Own(), rounds=1))
     assert "the class of the model, `Own`, as it was brought" in card
     assert "strict=False" in card
 
 
-def test_a_model_on_features_says_how_they_are_made(train: Train, federation: Federation, monkeypatch) -> None:
-    """Fault: it gave the trained layer to `feature_map`, which knows nothing of it, and was silent about mirror and patches."""
+def test_a_model_on_features_says_how_they_are_made(
+    train: Train, federation: Federation, monkeypatch
+) -> None:
+    """Fault: it gave the trained layer to `feature_map`, which knows nothing of it, and was silent
+    about mirror and patches.
+    """
     x, y = federation.train.x, federation.train.y
-    few = dpfl.data.tensors(x[:60], y[:60], x[60:100], y[60:100], name="few").split(clients=2, how=IID(), seed=0)
-    result = train(few, "fedavg", model=dpfl.models.scattering_linear(mirror=True, patches=8), rounds=1)
+    few = dpfl.data.tensors(x[:60], y[:60], x[60:100], y[60:100], name="few").split(
+        clients=2, how=IID(), seed=0
+    )
+    result = train(
+        few, "fedavg", model=dpfl.models.scattering_linear(mirror=True, patches=8), rounds=1
+    )
     card, known = text_of(result), {"dpfl": dpfl, "samples": few.test.x}
     monkeypatch.chdir(result.folder)
     exec(card.split("```python")[1].split("```")[0], known)

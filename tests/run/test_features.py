@@ -25,7 +25,9 @@ PRIVATE = fedavg_dp(sampling_rate=0.5, noise_multiplier=0.8, rate=0.8)
 def federation() -> Federation:
     """Two clients with 150 images each."""
     whole = dpfl.data.sample()
-    few = dpfl.data.tensors(whole.train.x[:300], whole.train.y[:300], whole.test.x[:150], whole.test.y[:150], name="few")
+    few = dpfl.data.tensors(
+        whole.train.x[:300], whole.train.y[:300], whole.test.x[:150], whole.test.y[:150], name="few"
+    )
     return few.split(clients=2, how=IID(), seed=0)
 
 
@@ -41,7 +43,10 @@ class OnImages(nn.Module):
         return self.layer(self.features(x))
 
 
-@pytest.mark.parametrize(("shape", "features", "parameters"), [(SHAPE, (81, 7, 7), 39_700), ((3, 8, 8), (243, 2, 2), 9_730)])
+@pytest.mark.parametrize(
+    ("shape", "features", "parameters"),
+    [(SHAPE, (81, 7, 7), 39_700), ((3, 8, 8), (243, 2, 2), 9_730)],
+)
 def test_only_the_linear_layer_is_trained(shape, features, parameters):
     assert models.feature_map(MODEL, shape)(torch.rand(2, *shape)).shape == (2, *features)
     flat = FlatModel(MODEL.build(features, 10, seed=0))
@@ -63,7 +68,9 @@ def test_clipped_gradients_on_features_are_those_of_the_whole_model(federation, 
     wanted = torch.zeros_like(found)
     for image, label in zip(x, y, strict=True):
         loss = nn.functional.cross_entropy(whole(image[None]), label[None])
-        gradient = torch.cat([part.flatten() for part in torch.autograd.grad(loss, list(whole.parameters()))])
+        gradient = torch.cat(
+            [part.flatten() for part in torch.autograd.grad(loss, list(whole.parameters()))]
+        )
         wanted += gradient * min(1.0, level / float(gradient.norm()))
     torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-4)
 
@@ -86,7 +93,10 @@ def test_a_private_run_learns_and_is_the_same_resumed_and_on_two_workers(train, 
         train(federation, PRIVATE, out="stopped", progress=StopsAfter(3), **options)
     resumed = train(federation, PRIVATE, out="stopped", resume=True, **options)
     assert resumed.model_sha256 == whole.model_sha256
-    assert train(federation, PRIVATE, out="two", workers=2, **options).model_sha256 == whole.model_sha256
+    assert (
+        train(federation, PRIVATE, out="two", workers=2, **options).model_sha256
+        == whole.model_sha256
+    )
 
 
 def test_saved_weights_are_those_of_the_layer_on_the_features(train, federation):

@@ -53,14 +53,23 @@ class ByOutput:
         return ()
 
 
-@pytest.mark.parametrize("algorithm", [adaptive(), adaptive(mu="paid"), als_dpfl(sampling_rate=0.1)])
+@pytest.mark.parametrize(
+    "algorithm", [adaptive(), adaptive(mu="paid"), als_dpfl(sampling_rate=0.1)]
+)
 def test_steps_that_follow_what_is_released_state_one_epsilon_whatever_came_out(
     train: Train, federation: Federation, algorithm: dpfl.algorithms.Algorithm
 ) -> None:
-    """Fault: three seeds 'proved' 3.99, 4.41 and 4.30, each by the number of steps that its own outputs led to."""
-    found = [train(federation, algorithm, out=f"{seed}", seed=seed, **SETTINGS).privacy for seed in range(3)]
+    """Fault: three seeds 'proved' 3.99, 4.41 and 4.30, each by the number of steps that its own
+    outputs led to.
+    """
+    found = [
+        train(federation, algorithm, out=f"{seed}", seed=seed, **SETTINGS).privacy
+        for seed in range(3)
+    ]
     (proven,) = {statement.proven for statement in found}
-    assert all(statement.used is not None and statement.used <= proven <= 4.0 for statement in found)
+    assert all(
+        statement.used is not None and statement.used <= proven <= 4.0 for statement in found
+    )
     event = algorithm.samples.event(0) if algorithm.samples else None
     affordable = max(count for count in range(1, 601) if RDP({event: count}, 1e-5) <= 4.0)
     assert proven == RDP({event: affordable}, 1e-5)
@@ -71,7 +80,9 @@ def test_a_run_that_the_clock_ended_says_what_that_assumes(
     train: Train, federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dpfl.server.clock.time", Ticking())
-    privacy = train(federation, fedavg_dp(noise_multiplier=1.0, tau=1), seconds=8.0, accountant="rdp").privacy
+    privacy = train(
+        federation, fedavg_dp(noise_multiplier=1.0, tau=1), seconds=8.0, accountant="rdp"
+    ).privacy
     assert any("clock" in assumption for assumption in privacy.assumptions)
 
 
@@ -81,7 +92,9 @@ def test_what_was_used_depends_on_what_came_out_and_stands_beside_it_as_no_guara
     telling = replace(adaptive(), steps=ByOutput())
     found = [train(federation, telling, out=f"{seed}", seed=seed, **SETTINGS) for seed in range(3)]
     assert len({result.privacy.used for result in found}) > 1
-    assert {result.privacy.proven for result in found} == {RDP({telling.samples.event(0): 16}, 1e-5)}
+    assert {result.privacy.proven for result in found} == {
+        RDP({telling.samples.event(0): 16}, 1e-5)
+    }
     result = min(found, key=lambda result: result.privacy.used or 0)
     assert "no guarantee" in dict(result.privacy.lines())["used"]
     assert "(at most " in dict(result.privacy.lines())["releases"]
@@ -90,9 +103,17 @@ def test_what_was_used_depends_on_what_came_out_and_stands_beside_it_as_no_guara
     assert result.history[-1].epsilon == result.privacy.used
 
 
-def test_a_fixed_tau_that_ran_to_its_end_used_what_is_proven(train: Train, federation: Federation) -> None:
-    privacy = train(federation, fedavg_dp(noise_multiplier=1.0, tau=3), rounds=2, accountant="rdp").privacy
-    assert privacy.used == privacy.proven == RDP({fedavg_dp(noise_multiplier=1.0).samples.event(0): 6}, 1e-5)
+def test_a_fixed_tau_that_ran_to_its_end_used_what_is_proven(
+    train: Train, federation: Federation
+) -> None:
+    privacy = train(
+        federation, fedavg_dp(noise_multiplier=1.0, tau=3), rounds=2, accountant="rdp"
+    ).privacy
+    assert (
+        privacy.used
+        == privacy.proven
+        == RDP({fedavg_dp(noise_multiplier=1.0).samples.event(0): 6}, 1e-5)
+    )
     assert "used" not in dict(privacy.lines())
     assert privacy.most == privacy.releases
 
@@ -116,26 +137,50 @@ def test_a_resumed_run_keeps_its_plan_whatever_its_owner_allows_since(
         ledger.set_limit(Limit(50.0, 1e-5, "rdp"))
         ledger.close()
     resumed = train(federation, adaptive(), resume=True, **SETTINGS)
-    assert (resumed.privacy.proven, resumed.model_sha256) == (whole.privacy.proven, whole.model_sha256)
+    assert (resumed.privacy.proven, resumed.model_sha256) == (
+        whole.privacy.proven,
+        whole.model_sha256,
+    )
 
 
 def test_a_later_run_on_the_same_ledgers_counts_the_plan_and_not_what_came_of_it(
     train: Train, federation: Federation, tmp_path: Path
 ) -> None:
     """Counted by what it used, the first run's outputs would be in the second's proven epsilon."""
-    first = train(federation, adaptive(mu="paid"), out="first", ledger=tmp_path / "ledgers", rounds=3, accountant="rdp")
+    first = train(
+        federation,
+        adaptive(mu="paid"),
+        out="first",
+        ledger=tmp_path / "ledgers",
+        rounds=3,
+        accountant="rdp",
+    )
     fixed = fedavg_dp(noise_multiplier=2.0, sampling_rate=0.1)
-    second = train(federation, fixed, out="second", ledger=tmp_path / "ledgers", rounds=1, accountant="rdp")
+    second = train(
+        federation, fixed, out="second", ledger=tmp_path / "ledgers", rounds=1, accountant="rdp"
+    )
     plan = {adaptive().samples.event(0): 303}
     assert first.privacy.proven == RDP(plan, 1e-5)
-    assert second.privacy.proven == RDP(add_all(plan, {fixed.samples.event(0): fixed.steps.total(1)}), 1e-5)
+    assert second.privacy.proven == RDP(
+        add_all(plan, {fixed.samples.event(0): fixed.steps.total(1)}), 1e-5
+    )
     assert second.privacy.used < first.privacy.proven
 
 
-def test_no_statement_is_above_a_limit_that_every_debit_kept(train: Train, federation: Federation, tmp_path: Path) -> None:
-    for number, algorithm in enumerate((adaptive(mu="paid"), fedavg_dp(noise_multiplier=4.0, sampling_rate=0.1))):
+def test_no_statement_is_above_a_limit_that_every_debit_kept(
+    train: Train, federation: Federation, tmp_path: Path
+) -> None:
+    for number, algorithm in enumerate(
+        (adaptive(mu="paid"), fedavg_dp(noise_multiplier=4.0, sampling_rate=0.1))
+    ):
         privacy = train(
-            federation, algorithm, out=str(number), ledger=tmp_path / "ledgers", epsilon=4.0, rounds=2, accountant="rdp"
+            federation,
+            algorithm,
+            out=str(number),
+            ledger=tmp_path / "ledgers",
+            epsilon=4.0,
+            rounds=2,
+            accountant="rdp",
         ).privacy
         assert privacy.used <= privacy.proven <= 4.0
 
@@ -143,8 +188,18 @@ def test_no_statement_is_above_a_limit_that_every_debit_kept(train: Train, feder
 def test_a_limit_that_came_later_does_not_lower_what_was_fixed_before(
     train: Train, federation: Federation, tmp_path: Path
 ) -> None:
-    """Fault: 6.7 was proven of a run, and 1.66 of the same and one more, by the second's budget or a limit set in between."""
-    first = train(federation, adaptive(), out="first", ledger=tmp_path / "ledgers", epsilon=8.0, rounds=2, accountant="rdp")
+    """Fault: 6.7 was proven of a run, and 1.66 of the same and one more, by the second's budget or
+    a limit set in between.
+    """
+    first = train(
+        federation,
+        adaptive(),
+        out="first",
+        ledger=tmp_path / "ledgers",
+        epsilon=8.0,
+        rounds=2,
+        accountant="rdp",
+    )
     allowed = first.privacy.used + 0.5
     assert allowed < first.privacy.proven
     ledger = Ledger.existing(tmp_path / "ledgers" / "client-00000.sqlite")
@@ -157,7 +212,9 @@ def test_a_limit_that_came_later_does_not_lower_what_was_fixed_before(
     assert min(second.per_client.values()) > first.privacy.proven
 
 
-def test_an_adaptive_run_is_certified_for_what_was_fixed_beforehand(train: Train, federation: Federation) -> None:
+def test_an_adaptive_run_is_certified_for_what_was_fixed_beforehand(
+    train: Train, federation: Federation
+) -> None:
     result = train(federation, adaptive(), **SETTINGS)
     new_key(result.folder / "key.pem")
     signed = certify(result.folder, result.folder / "key.pem")

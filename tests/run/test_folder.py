@@ -25,9 +25,15 @@ SOUND = fedavg_dp(tau=2, sampling_rate=0.1, noise_multiplier=1.0, rate=0.5)
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory) -> dpfl.Result:
     return dpfl.train(
-        MODEL, small_federation(), SOUND, dpfl.Budget(epsilon=50.0, rounds=4), seed=5, accountant="rdp",
-        out=tmp_path_factory.mktemp("runs") / "run", experiment={"data": {"name": "small", "none": None}},
-    )  # fmt: skip
+        MODEL,
+        small_federation(),
+        SOUND,
+        dpfl.Budget(epsilon=50.0, rounds=4),
+        seed=5,
+        accountant="rdp",
+        out=tmp_path_factory.mktemp("runs") / "run",
+        experiment={"data": {"name": "small", "none": None}},
+    )
 
 
 def test_a_run_s_folder_holds_everything_in_open_formats(result: dpfl.Result) -> None:
@@ -45,12 +51,18 @@ def test_a_run_s_folder_holds_everything_in_open_formats(result: dpfl.Result) ->
     assert len(list((result.folder / "ledger").glob("client-*.sqlite"))) == 4
 
 
-def test_the_experiment_names_versions_hashes_and_what_was_resolved(result: dpfl.Result, federation: Federation) -> None:
+def test_the_experiment_names_versions_hashes_and_what_was_resolved(
+    result: dpfl.Result, federation: Federation
+) -> None:
     with (result.folder / "experiment.toml").open("rb") as file:
         record = tomllib.load(file)
     assert record["run"]["id"] == result.run
     assert record["experiment"] == {"data": {"name": "small"}}
-    hashes = {"federation": federation.sha256, "train": federation.train.sha256, "test": federation.test.sha256}
+    hashes = {
+        "federation": federation.sha256,
+        "train": federation.train.sha256,
+        "test": federation.test.sha256,
+    }
     assert record["hashes"].items() >= hashes.items()
     assert len(record["hashes"]["model"]) == 64
     for name in ("dpfl", "torch", "numpy", "dp-accounting"):
@@ -59,7 +71,10 @@ def test_the_experiment_names_versions_hashes_and_what_was_resolved(result: dpfl
     assert resolved["seed"] == 5
     assert resolved["accountant"] == "rdp"
     assert resolved["budget"] == {"part": "budget", "epsilon": 50.0, "delta": 1e-5, "rounds": 4}
-    assert resolved["algorithm"]["samples"]["noise"] == {"part": "noise.gaussian", "noise_multiplier": 1.0}
+    assert resolved["algorithm"]["samples"]["noise"] == {
+        "part": "noise.gaussian",
+        "noise_multiplier": 1.0,
+    }
     assert resolved["algorithm"]["samples"]["sampling"] == {"part": "sampling.poisson", "rate": 0.1}
 
 
@@ -76,7 +91,9 @@ def test_the_metrics_have_a_row_a_round_and_end_with_the_final_figures(result: d
     assert shown == sorted(shown)
 
 
-def test_the_metrics_are_exported_to_parquet_that_others_can_read(result: dpfl.Result, tmp_path: Path) -> None:
+def test_the_metrics_are_exported_to_parquet_that_others_can_read(
+    result: dpfl.Result, tmp_path: Path
+) -> None:
     metrics = RunFolder.open(result.folder).metrics()
     metrics.export(tmp_path / "rounds.parquet")
     metrics.close()
@@ -147,7 +164,9 @@ def fail_at(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("step", ["flush", "rename"])
-def test_a_write_that_fails_leaves_the_old_file_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+def test_a_write_that_fails_leaves_the_old_file_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
     path = tmp_path / "file"
     write_atomically(path, b"old")
     with monkeypatch.context() as patched:
@@ -175,7 +194,9 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_last_one_and_says_so(
 def state(round: int = 0, clients: Release | None = None, **options: object) -> RunState:
     samples = Release(clip=Flat(0.5), noise=Gaussian(1.0))
     vector = torch.randn(7, generator=torch.Generator().manual_seed(round))
-    return RunState(vector, -vector, samples, clients or Release(clip=NoClip()), [3, 0, 9], round, **options)
+    return RunState(
+        vector, -vector, samples, clients or Release(clip=NoClip()), [3, 0, 9], round, **options
+    )
 
 
 def test_a_checkpoint_gives_the_whole_state_back_bit_for_bit(tmp_path: Path) -> None:
@@ -227,7 +248,10 @@ def test_metrics_that_are_no_table_are_answered_with_a_sentence(tmp_path: Path) 
 
 
 def test_what_is_not_set_is_left_out_of_the_record() -> None:
-    assert without_none({"a": None, "b": {"c": None, "d": [1, {"e": None}]}, "f": "text"}) == {"b": {"d": [1, {}]}, "f": "text"}
+    assert without_none({"a": None, "b": {"c": None, "d": [1, {"e": None}]}, "f": "text"}) == {
+        "b": {"d": [1, {}]},
+        "f": "text",
+    }
 
 
 def test_one_bit_of_the_model_changes_its_hash() -> None:
@@ -243,15 +267,25 @@ def test_a_run_without_a_folder_of_its_own_gets_a_new_one(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     algorithm = dp_fedavg(cohort=5, noise_multiplier=1.0, tau=1)
-    folders = {dpfl.train(MODEL, crowd, algorithm, dpfl.Budget(rounds=1), accountant="rdp").folder.resolve() for _ in range(2)}
+    folders = {
+        dpfl.train(
+            MODEL, crowd, algorithm, dpfl.Budget(rounds=1), accountant="rdp"
+        ).folder.resolve()
+        for _ in range(2)
+    }
     assert len(folders) == 2
-    assert all(folder.parent == tmp_path / "runs" and folder.name.startswith("dp-fedavg-") for folder in folders)
+    assert all(
+        folder.parent == tmp_path / "runs" and folder.name.startswith("dp-fedavg-")
+        for folder in folders
+    )
 
 
 LOST = ["round 1, client 7: x", "round 2, client 3: x"]
 
 
 @pytest.mark.parametrize(("unit", "told"), [("client", ["2 replies"]), ("sample", LOST)])
-def test_a_record_at_client_level_does_not_say_who_was_drawn(result: dpfl.Result, unit: str, told: list[str]) -> None:
+def test_a_record_at_client_level_does_not_say_who_was_drawn(
+    result: dpfl.Result, unit: str, told: list[str]
+) -> None:
     statement = dataclasses.replace(result.privacy, unit=unit)
     assert dataclasses.replace(result, lost=LOST, privacy=statement).to_dict()["lost"] == told

@@ -1,4 +1,6 @@
-"""What dpfl 0.1 wrote stays readable: its ledgers count, its runs are read, compared, reported and verified, not resumed."""
+"""What dpfl 0.1 wrote stays readable: its ledgers count, its runs are read, compared, reported and
+verified, not resumed.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ LEDGERS = {
     "shared-ledger/client-00000": ("sample", 3.997181, 276),
     "node/ledger/node-0": ("sample", 3.936679, 100),
 }
-"""The unit, the epsilon at delta 1e-5 and the number of releases that version 0.1 showed for its own ledgers."""
+"""The unit, the epsilon at delta 1e-5 and the number of releases that version 0.1 showed for its
+own ledgers.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +54,9 @@ def test_a_system_is_read_from_its_record(name: str) -> None:
     system, _, variant = name.partition(" ")
     now = from_name(system, **({"variant": variant} if variant else {}))
     then = algorithm_of(translate(ALGORITHMS[name]))
-    assert replace(then, claim=replace(then.claim, formula=None)) == replace(now, claim=replace(now.claim, formula=None))
+    assert replace(then, claim=replace(then.claim, formula=None)) == replace(
+        now, claim=replace(now.claim, formula=None)
+    )
 
 
 @pytest.mark.parametrize("name", LEDGERS)
@@ -74,10 +80,25 @@ def test_a_release_without_noise_still_counts(old: Path) -> None:
     ledger.close()
 
 
-def test_a_new_run_is_held_to_what_that_version_spent_and_adds_to_it(capsys, old: Path, tmp_path: Path) -> None:
-    ledgers, settings = old / "shared-ledger", ["model.name=linear", "data.clients=3", "budget.rounds=1", "engine.workers=1"]
-    settings += ["algorithm.noise_multiplier=2.0", "budget.epsilon=8.0", f"privacy.ledger={ledgers}"]
-    words = ["run", "--quiet", "--out", str(tmp_path / "run"), *(word for setting in settings for word in ("--set", setting))]
+def test_a_new_run_is_held_to_what_that_version_spent_and_adds_to_it(
+    capsys, old: Path, tmp_path: Path
+) -> None:
+    ledgers, settings = (
+        old / "shared-ledger",
+        ["model.name=linear", "data.clients=3", "budget.rounds=1", "engine.workers=1"],
+    )
+    settings += [
+        "algorithm.noise_multiplier=2.0",
+        "budget.epsilon=8.0",
+        f"privacy.ledger={ledgers}",
+    ]
+    words = [
+        "run",
+        "--quiet",
+        "--out",
+        str(tmp_path / "run"),
+        *(word for setting in settings for word in ("--set", setting)),
+    ]
     assert "no budget left" in refused(capsys, *words)
     for ledger in sorted(ledgers.glob("*.sqlite")):
         assert command(capsys, "ledger", "limit", str(ledger), "--epsilon", "8")[0] == 0
@@ -88,12 +109,16 @@ def test_a_new_run_is_held_to_what_that_version_spent_and_adds_to_it(capsys, old
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_certificate_of_that_version_is_verified_with_its_run(capsys, old: Path, name: str) -> None:
+def test_a_certificate_of_that_version_is_verified_with_its_run(
+    capsys, old: Path, name: str
+) -> None:
     code, out, err = command(capsys, "verify", str(old / name / "certificate.json"))
     assert code == 0, (out, err)
 
 
-def test_runs_of_that_version_are_listed_compared_and_reported(capsys, old: Path, tmp_path: Path) -> None:
+def test_runs_of_that_version_are_listed_compared_and_reported(
+    capsys, old: Path, tmp_path: Path
+) -> None:
     _, listed, _ = command(capsys, "runs", str(old), "--json")
     assert {Path(run["run"]).name for run in json.loads(listed)} == set(RUNS)
     compared = dpfl.compare(*(old / name for name in RUNS[:3]))

@@ -1,9 +1,10 @@
-"""The models that every system trains are those that were recorded: a renamed class, a moved file or another engine changes
-no bit.
+"""The models that every system trains are those that were recorded: a renamed class, a moved file
+or another engine changes no bit.
 
-Two processors round differently, so a model is compared by its hash where the recorded hashes came from a processor like this
-one, and everywhere by some of its weights. Another key of any random draw would change these weights altogether.
-`python -m tests.run.test_golden` records the models anew; do so only where a change of the draws is meant.
+Two processors round differently, so a model is compared by its hash where the recorded hashes came
+from a processor like this one, and everywhere by some of its weights. Another key of any random
+draw would change these weights altogether. `python -m tests.run.test_golden` records the models
+anew; do so only where a change of the draws is meant.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ class Case:
 
 
 def cases() -> dict[str, Case]:
-    """Returns every system in each of its variants, and the ways to run one: two workers, secure sums, persons."""
+    """Returns every system in each of its variants, and the ways to run one: two workers, secure
+    sums, persons.
+    """
     found = {}
     for system in ALGORITHMS:
         for variant in ("sound", "published") if "variant" in options_of(system) else (None,):
@@ -76,7 +79,9 @@ def train(case: Case, out: Path) -> dpfl.Result:
     """Runs two rounds of a case on the embedded images."""
     federation = federation_by_person() if case.persons else small_federation()
     budget = dpfl.Budget(epsilon=8.0, rounds=2)
-    return dpfl.train(MODEL, federation, from_name(case.system, **case.options), budget, out=out, **case.settings)
+    return dpfl.train(
+        MODEL, federation, from_name(case.system, **case.options), budget, out=out, **case.settings
+    )
 
 
 def weights(result: dpfl.Result) -> list[float]:
@@ -87,12 +92,23 @@ def weights(result: dpfl.Result) -> list[float]:
 
 @cache
 def processor() -> str:
-    """Returns a digest of how this processor rounds: products, convolutions and functions of fixed numbers."""
+    """Returns a digest of how this processor rounds: products, convolutions and functions of fixed
+    numbers.
+    """
     generator = torch.Generator().manual_seed(0)
     digest = hashlib.sha256()
     for rows, inputs, outputs in ((250, 784, 16), (32, 784, 16), (16, 250, 784), (64, 105, 31)):
-        a, b = torch.randn(rows, inputs, generator=generator), torch.randn(inputs, outputs, generator=generator)
-        for value in (a @ b, torch.tanh(a), torch.log_softmax(a, 1), torch.sigmoid(a), (a.double().T @ a.double())):
+        a, b = (
+            torch.randn(rows, inputs, generator=generator),
+            torch.randn(inputs, outputs, generator=generator),
+        )
+        for value in (
+            a @ b,
+            torch.tanh(a),
+            torch.log_softmax(a, 1),
+            torch.sigmoid(a),
+            (a.double().T @ a.double()),
+        ):
             digest.update(value.contiguous().numpy().tobytes())
     return digest.hexdigest()[:16]
 

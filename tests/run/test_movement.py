@@ -20,7 +20,9 @@ from tests.conftest import Clock, StopsAfter
     [
         dpfl.algorithms.fedavg_dp(noise_multiplier=50.0, sampling_rate=0.2, tau=3),
         dpfl.algorithms.dp_fedavg(noise_multiplier=50.0),
-        dpfl.algorithms.dp_fedavg(noise_multiplier=50.0, clipping="quantile", count_noise=60.0, server_momentum=0.5),
+        dpfl.algorithms.dp_fedavg(
+            noise_multiplier=50.0, clipping="quantile", count_noise=60.0, server_momentum=0.5
+        ),
         dpfl.algorithms.ldp_fl(noise_multiplier=50.0),
     ],
     ids=["steps", "round", "quantile and momentum", "uploads"],
@@ -80,7 +82,9 @@ class Until(Clock):
 
 
 def test_a_run_waits_for_those_who_ask_whether_it_is_under_way(tmp_path, monkeypatch):
-    """Fault: a page that looked at a run for a tenth of a second, on a busy machine, kept the run from starting."""
+    """Fault: a page that looked at a run for a tenth of a second, on a busy machine, kept the run
+    from starting.
+    """
     folder = RunFolder.create(tmp_path / "run")
     folder.file("run.lock").touch()
     with folder.file("run.lock").open("rb") as asking:
@@ -92,11 +96,17 @@ def test_a_run_waits_for_those_who_ask_whether_it_is_under_way(tmp_path, monkeyp
         assert clock.now >= clock.at
 
 
-def test_a_run_does_not_wait_for_ever_for_one_who_asks_nor_at_all_for_one_who_runs(tmp_path, monkeypatch):
+def test_a_run_does_not_wait_for_ever_for_one_who_asks_nor_at_all_for_one_who_runs(
+    tmp_path, monkeypatch
+):
     folder, clock = RunFolder.create(tmp_path / "run"), Clock()
     began = clock.now
     monkeypatch.setattr("dpfl.run.folder.time", clock)
-    with folder.locked(), pytest.raises(DpflError, match="Another process is at the run"), folder.locked():
+    with (
+        folder.locked(),
+        pytest.raises(DpflError, match="Another process is at the run"),
+        folder.locked(),
+    ):
         pytest.fail("two are at one run")
     assert clock.now == began
     with folder.file("run.lock").open("rb") as asking:

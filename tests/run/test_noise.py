@@ -20,7 +20,10 @@ Train = Callable[..., dpfl.Result]
         (auto(noise_multiplier=1.0), dpfl.models.from_name("scattering-linear")),
         (hw_dpfl(noise_multiplier=1.0, batch_size=20), dpfl.models.mlp(hidden=4)),
         (ali_dpfl(noise_multiplier=1.0, mu="paid"), dpfl.models.mlp(hidden=4)),
-        (dp_fedavg(cohort=2, noise_multiplier=1.0, clipping="quantile", count_noise=2.0), dpfl.models.mlp(hidden=4)),
+        (
+            dp_fedavg(cohort=2, noise_multiplier=1.0, clipping="quantile", count_noise=2.0),
+            dpfl.models.mlp(hidden=4),
+        ),
     ],
 )
 def test_surveys_slopes_and_counts_have_secure_noise_too(

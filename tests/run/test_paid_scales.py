@@ -1,4 +1,6 @@
-"""Scales of columns that are paid for: asked once, before the first round, and part of the model that is saved."""
+"""Scales of columns that are paid for: asked once, before the first round, and part of the model
+that is saved.
+"""
 
 import json
 from pathlib import Path
@@ -30,7 +32,10 @@ COLUMNS = {
 
 def told(tmp_path: Path, columns: dict[str, Any] = COLUMNS, **data: Any) -> dict[str, Any]:
     said = content(write(tmp_path / "stays.csv", 600), columns=columns, **data)
-    return said | {"algorithm": {"name": "fedavg-dp", "tau": 1}, "budget": {"epsilon": 2.0, "rounds": 3}}
+    return said | {
+        "algorithm": {"name": "fedavg-dp", "tau": 1},
+        "budget": {"epsilon": 2.0, "rounds": 3},
+    }
 
 
 def run(tmp_path: Path, said: dict[str, Any], out: str = "run", **options: Any) -> Result:
@@ -45,7 +50,10 @@ def ages(result: Result) -> dict[str, float]:
 
 def test_the_scales_are_those_of_the_column_and_are_counted_within_epsilon(tmp_path: Path) -> None:
     result = run(tmp_path, told(tmp_path, paid={"noise": 2.0}))
-    found = np.array([line.split(",")[0] for line in (tmp_path / "stays.csv").read_text().splitlines()[1:]], float)
+    found = np.array(
+        [line.split(",")[0] for line in (tmp_path / "stays.csv").read_text().splitlines()[1:]],
+        float,
+    )
     scale = ages(result)
     assert scale["mean"] == pytest.approx(found.mean(), abs=4.0)
     assert scale["scale"] == pytest.approx(found.std(), abs=8.0)
@@ -58,13 +66,23 @@ def test_the_scales_are_those_of_the_column_and_are_counted_within_epsilon(tmp_p
     assert "Gaussian noise, multiplier 2" in result.privacy.releases
 
 
-def test_a_raw_row_and_the_model_file_are_enough_without_dpfl(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    columns = {**COLUMNS, "age": {"low": 0, "high": 200, "log": True, "scale": "paid quartiles", "bins": 8}}
+def test_a_raw_row_and_the_model_file_are_enough_without_dpfl(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns = {
+        **COLUMNS,
+        "age": {"low": 0, "high": 200, "log": True, "scale": "paid quartiles", "bins": 8},
+    }
     said = told(tmp_path, columns)
     result, table = run(tmp_path, said), tmp_path / "stays.csv"
     example("predict_without_dpfl").main(str(result.folder / "model.safetensors"), str(table))
-    theirs = [[float(chance) for chance in line.split()] for line in capsys.readouterr().out.splitlines()]
-    ours = dpfl.data.table(table, **{word: value for word, value in said["data"].items() if word not in ("name", "test")})
+    theirs = [
+        [float(chance) for chance in line.split()] for line in capsys.readouterr().out.splitlines()
+    ]
+    ours = dpfl.data.table(
+        table,
+        **{word: value for word, value in said["data"].items() if word not in ("name", "test")},
+    )
     with torch.no_grad():
         np.testing.assert_allclose(theirs, result.module(ours.train.x).sigmoid(), atol=1e-4)
     assert ages(result)["scale"] not in (pytest.approx(np.log1p(200) / 2), 1.0)
@@ -90,7 +108,9 @@ class Watches(StopsAfter):
         job.coordinator._answers = answers
 
 
-def test_the_debit_is_on_disk_before_the_server_has_the_answer_and_is_not_made_twice(tmp_path: Path) -> None:
+def test_the_debit_is_on_disk_before_the_server_has_the_answer_and_is_not_made_twice(
+    tmp_path: Path,
+) -> None:
     said, watching = told(tmp_path), Watches(tmp_path / "run")
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, said, progress=watching)
@@ -113,13 +133,18 @@ def test_a_run_that_goes_on_after_its_first_round_does_not_ask_again(tmp_path: P
 
 
 def test_a_person_counts_once_however_many_rows_they_have() -> None:
-    """With 1, 3 or 50 rows at the upper bound, one person more moves the sum by the bound, and no more."""
+    """With 1, 3 or 50 rows at the upper bound, one person more moves the sum by the bound, and no
+    more.
+    """
     survey = ColumnQuery(1e-9, 2, (0,), ((1, 4),))
     for rows in (1, 3, 50):
         x, y = torch.cat([torch.zeros(20, 2), torch.ones(rows, 2)]), torch.zeros(20 + rows)
         persons = torch.cat([torch.arange(20) // 2, torch.full((rows,), 99)])
         with_, without = (
-            survey.ask(QueryData(ClientDataset(x, y, held, UnitGroups.of(held, persons)), 2, 1), np.random.default_rng(0))
+            survey.ask(
+                QueryData(ClientDataset(x, y, held, UnitGroups.of(held, persons)), 2, 1),
+                np.random.default_rng(0),
+            )
             for held in (torch.arange(20 + rows), torch.arange(20))
         )
         assert np.linalg.norm(with_ - without) == pytest.approx(survey.bound, rel=1e-4)
@@ -134,7 +159,9 @@ def test_a_share_of_epsilon_is_turned_into_noise(tmp_path: Path) -> None:
 
 
 def test_a_run_without_privacy_has_the_same_scales_to_compare_with(tmp_path: Path) -> None:
-    result = run(tmp_path, told(tmp_path) | {"algorithm": {"name": "fedavg"}, "budget": {"rounds": 1}})
+    result = run(
+        tmp_path, told(tmp_path) | {"algorithm": {"name": "fedavg"}, "budget": {"rounds": 1}}
+    )
     assert ages(result)["scale"] < 100
     assert result.privacy.unit == "none"
 
@@ -151,11 +178,23 @@ def test_a_run_without_privacy_has_the_same_scales_to_compare_with(tmp_path: Pat
         ({"scale": "paid"}, {"paid": {"noise": 0}}, {}, r"data\.paid\.noise is 0"),
         ({"scale": "paid"}, {"paid": {"share": 1.5}}, {}, r"data\.paid\.share is 1\.5"),
         ({"scale": "paid"}, {"paid": {"noise": 3, "share": 0.1}}, {}, "one of noise and share"),
-        ({"scale": "paid"}, {"paid": {"noise": 0.1}}, {}, "by itself, and epsilon is 2: give it more noise"),
-        ({"scale": "paid"}, {}, {"name": "dp-fedavg", "noise_multiplier": 1.0}, "Scales that are paid for"),
+        (
+            {"scale": "paid"},
+            {"paid": {"noise": 0.1}},
+            {},
+            "by itself, and epsilon is 2: give it more noise",
+        ),
+        (
+            {"scale": "paid"},
+            {},
+            {"name": "dp-fedavg", "noise_multiplier": 1.0},
+            "Scales that are paid for",
+        ),
     ],
 )
-def test_what_cannot_be_is_one_sentence_before_anything_is_made(tmp_path: Path, column, data, algorithm, message) -> None:
+def test_what_cannot_be_is_one_sentence_before_anything_is_made(
+    tmp_path: Path, column, data, algorithm, message
+) -> None:
     said = told(tmp_path, {"age": {"low": 0, "high": 200, **column}}, **data)
     said["algorithm"] = algorithm or said["algorithm"]
     with pytest.raises(DpflError, match=message):

@@ -1,4 +1,6 @@
-"""Persons as the unit of a run: who is sampled, what is counted, what is said, and what is refused before any debit."""
+"""Persons as the unit of a run: who is sampled, what is counted, what is said, and what is refused
+before any debit.
+"""
 
 import json
 from collections.abc import Callable
@@ -41,7 +43,8 @@ def test_persons_are_counted_sampled_and_stated(train: Train) -> None:
     result = train(federation, SYSTEM, rounds=3, unit="person")
     said = dict(result.privacy.lines())
     assert said["unit"].startswith(
-        "one person, everything that they have at one client; a person at two clients counts twice, epsilon adds up; neighbours"
+        "one person, everything that they have at one client; a person at two clients counts "
+        "twice, epsilon adds up; neighbours"
     )
     assert result.privacy.unit == "person"
     assert result.privacy.warnings == ()
@@ -50,7 +53,9 @@ def test_persons_are_counted_sampled_and_stated(train: Train) -> None:
     assert rows.privacy.unit == "sample"
     assert "set privacy.unit = 'person'" in rows.privacy.warnings[0]
     assert rows.model_sha256 != result.model_sha256
-    assert ledger_of(result, "client-00000") == ledger_of(rows, "client-00000"), "as many steps at the same rate"
+    assert ledger_of(result, "client-00000") == ledger_of(rows, "client-00000"), (
+        "as many steps at the same rate"
+    )
     record = RunFolder.open(result.folder).experiment()["resolved"]
     assert record["largest"] == max(federation.counted("person")) < max(federation.sizes)
 
@@ -58,7 +63,9 @@ def test_persons_are_counted_sampled_and_stated(train: Train) -> None:
 def test_workers_and_resuming_give_the_same_run(train: Train, tmp_path: Path) -> None:
     options = {"rounds": 4, "unit": "person", "epsilon": 50.0}
     whole = train(people(), SYSTEM, out="whole", **options)
-    assert train(people(), SYSTEM, out="two", workers=2, **options).model_sha256 == whole.model_sha256
+    assert (
+        train(people(), SYSTEM, out="two", workers=2, **options).model_sha256 == whole.model_sha256
+    )
     with pytest.raises(KeyboardInterrupt):
         train(people(), SYSTEM, out="cut", progress=StopsAfter(2), **options)
     resumed = train(people(), SYSTEM, out="cut", resume=True, **options)
@@ -99,12 +106,20 @@ def test_a_certificate_is_for_a_person(train: Train) -> None:
 @pytest.mark.parametrize(
     ("system", "why"),
     [
-        (dpfl.algorithms.from_name("dp-fedavg", noise_multiplier=1.0), "protects whole clients, and so every person there"),
+        (
+            dpfl.algorithms.from_name("dp-fedavg", noise_multiplier=1.0),
+            "protects whole clients, and so every person there",
+        ),
         (dpfl.algorithms.from_name("fedavg"), "adds no noise"),
-        (dpfl.algorithms.from_name("ali-dpfl", variant="published", noise_multiplier=1.0), "is for samples"),
+        (
+            dpfl.algorithms.from_name("ali-dpfl", variant="published", noise_multiplier=1.0),
+            "is for samples",
+        ),
     ],
 )
-def test_what_cannot_protect_persons_is_refused_before_anything_is_made(train: Train, tmp_path: Path, system, why) -> None:
+def test_what_cannot_protect_persons_is_refused_before_anything_is_made(
+    train: Train, tmp_path: Path, system, why
+) -> None:
     with pytest.raises(DpflError, match=why):
         train(people(), system, rounds=1, unit="person")
     assert not (tmp_path / "run").exists()
@@ -118,13 +133,17 @@ def test_what_cannot_protect_persons_is_refused_before_anything_is_made(train: T
         ({"rows_per_person": 2}, {}, "data.rows_per_person is for persons"),
     ],
 )
-def test_what_does_not_fit_is_one_sentence(train: Train, tmp_path: Path, change, options, why) -> None:
+def test_what_does_not_fit_is_one_sentence(
+    train: Train, tmp_path: Path, change, options, why
+) -> None:
     with pytest.raises(DpflError, match=why):
         train(replace(people(), **change), SYSTEM, rounds=1, **options)
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("name", ["auto", "hw-dpfl", "ali-dpfl", "als-dpfl", "dp-sgd-wav", "adap-dp-fl", "dyn-dp-sgd"])
+@pytest.mark.parametrize(
+    "name", ["auto", "hw-dpfl", "ali-dpfl", "als-dpfl", "dp-sgd-wav", "adap-dp-fl", "dyn-dp-sgd"]
+)
 def test_systems_with_noise_inside_clients_take_persons(train: Train, name: str) -> None:
     """With their surveys, slopes and Haar coefficients."""
     result = train(people(), dpfl.algorithms.from_name(name), rounds=2, epsilon=20.0, unit="person")
@@ -136,23 +155,33 @@ def test_systems_with_noise_inside_clients_take_persons(train: Train, name: str)
 def test_a_partition_keeps_persons_whole(how) -> None:
     source = replace(small_source(), persons=torch.arange(1000) // 4 * 3)
     federation = source.split(clients=5, how=how, seed=1, public_clients=1)
-    everyone = [set(source.persons[part].tolist()) for part in (*federation.clients, *federation.public)]
+    everyone = [
+        set(source.persons[part].tolist()) for part in (*federation.clients, *federation.public)
+    ]
     assert sum(map(len, everyone)) == 250 == len(set.union(*everyone))
     assert sum(federation.sizes) + len(federation.public[0]) == 1000
-    assert sum(federation.counted("person")) + federation.counted("person", federation.public)[0] == 250
+    assert (
+        sum(federation.counted("person")) + federation.counted("person", federation.public)[0]
+        == 250
+    )
 
 
 def test_a_mapping_is_the_users_own_word_on_every_row() -> None:
     source = replace(small_source(), persons=torch.arange(1000) // 4)
-    federation = source.split(clients=2, how=ExplicitPartition([list(range(0, 1000, 2)), list(range(1, 1000, 2))]))
+    federation = source.split(
+        clients=2, how=ExplicitPartition([list(range(0, 1000, 2)), list(range(1, 1000, 2))])
+    )
     assert federation.counted("person") == (250, 250), "a person at two clients is one at each"
 
 
 def test_an_experiment_says_persons(tmp_path: Path) -> None:
     said = {
-        "data": {"name": "randhie", "rows_per_person": 3}, "model": {"name": "linear"},
-        "algorithm": {"name": "fedavg-dp", "tau": 1}, "budget": {"epsilon": 1.0, "rounds": 2}, "privacy": {"unit": "person"},
-    }  # fmt: skip
+        "data": {"name": "randhie", "rows_per_person": 3},
+        "model": {"name": "linear"},
+        "algorithm": {"name": "fedavg-dp", "tau": 1},
+        "budget": {"epsilon": 1.0, "rounds": 2},
+        "privacy": {"unit": "person"},
+    }
     result = parse(said).run(out=tmp_path / "run", workers=1)
     assert result.privacy.unit == "person"
     assert result.privacy.proven <= 1.0

@@ -1,4 +1,6 @@
-"""A metric that clients are asked for at the end of a run, where nothing is public to measure on."""
+"""A metric that clients are asked for at the end of a run, where nothing is public to measure
+on.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -53,7 +55,9 @@ def test_what_is_kept_out_is_trained_on_by_nobody_and_a_sample_decides_for_itsel
     for whole, part, out in zip(federation.clients, held.trained, held.kept, strict=True):
         assert torch.equal(torch.cat([part, out]).sort().values, whole.sort().values)
         assert 0.1 < len(out) / len(whole) < 0.3
-    fewer = dpfl.data.Federation(federation.train, federation.test, tuple(part[1:] for part in federation.clients))
+    fewer = dpfl.data.Federation(
+        federation.train, federation.test, tuple(part[1:] for part in federation.clients)
+    )
     for less, out in zip(held_out(fewer, 0.2).kept, held.kept, strict=True):
         assert set(less.tolist()) <= set(out.tolist())
         assert len(out) - len(less) <= 1
@@ -61,7 +65,9 @@ def test_what_is_kept_out_is_trained_on_by_nobody_and_a_sample_decides_for_itsel
 
 @pytest.mark.parametrize("unit", ["sample", "person"])
 def test_what_is_kept_out_does_not_change_with_another_unit(unit: str) -> None:
-    """One row less moves no other row, also of the same person, where rows are protected; one person less no other person."""
+    """One row less moves no other row, also of the same person, where rows are protected; one
+    person less no other person.
+    """
     whole = small_source().split(clients=1, how=IID(), seed=0)
     persons = torch.arange(len(whole.train)) // 4
     people = replace(whole, persons=persons)
@@ -73,7 +79,8 @@ def test_what_is_kept_out_does_not_change_with_another_unit(unit: str) -> None:
     assert less.tolist() == kept[~gone[kept]].tolist()
     if unit == "person":
         assert all(
-            int((persons[whole.clients[0]] == one).sum()) == int((persons[kept] == one).sum()) for one in persons[kept][:20]
+            int((persons[whole.clients[0]] == one).sum()) == int((persons[kept] == one).sum())
+            for one in persons[kept][:20]
         )
 
 
@@ -82,7 +89,9 @@ def test_what_is_kept_out_does_not_change_with_another_unit(unit: str) -> None:
 def test_nobody_is_told_how_many_samples_are_kept_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unit: str, everywhere: float
 ) -> None:  # fmt: skip
-    """Sizes and refusals are of what is declared: the same where all samples happen to lie on one side."""
+    """Sizes and refusals are of what is declared: the same where all samples happen to lie on one
+    side.
+    """
     said = told(tmp_path) | {"privacy": {"unit": unit}}
     usual = run(tmp_path, said)
     monkeypatch.setattr("dpfl.data.held_out._draw", lambda federation, row: everywhere)
@@ -104,9 +113,13 @@ def test_persons_answer_with_the_mean_of_their_rows_and_are_counted_as_such(tmp_
 def test_it_is_near_what_the_samples_say(tmp_path: Path) -> None:
     """On those of training and with hardly any noise: what a test set of the same samples gives."""
     source = small_source()
-    federation = dpfl.data.tensors(source.train.x, source.train.y, classes=10).split(clients=4, seed=0)
+    federation = dpfl.data.tensors(source.train.x, source.train.y, classes=10).split(
+        clients=4, seed=0
+    )
     metric = dpfl.PrivateMetric(noise=0.01, held_out=0.0)
-    result = dpfl.train("mlp", federation, "fedavg", dpfl.Budget(rounds=3), out=tmp_path / "run", metric=metric)
+    result = dpfl.train(
+        "mlp", federation, "fedavg", dpfl.Budget(rounds=3), out=tmp_path / "run", metric=metric
+    )
     with torch.no_grad():
         right = (result.module(source.train.x).argmax(1) == source.train.y).float().mean().item()
     assert result.metrics["accuracy"] == pytest.approx(right, abs=0.002)
@@ -130,7 +143,10 @@ def test_a_finished_run_that_is_resumed_does_not_ask_again(tmp_path: Path, entro
 
 def test_room_for_it_is_left_where_epsilon_ends_the_run(tmp_path: Path) -> None:
     said = told(tmp_path, noise=4.0)
-    said |= {"algorithm": {"name": "fedavg-dp", "tau": 5, "noise_multiplier": 1.0}, "budget": {"epsilon": 1.5}}
+    said |= {
+        "algorithm": {"name": "fedavg-dp", "tau": 5, "noise_multiplier": 1.0},
+        "budget": {"epsilon": 1.5},
+    }
     result = run(tmp_path, said)
     assert result.stopped_by == "epsilon"
     assert result.lost == ()
@@ -152,7 +168,9 @@ def test_room_for_it_is_left_where_epsilon_ends_the_run(tmp_path: Path) -> None:
         ({"share": 2.0}, r"metrics\.share is 2\.0"),
     ],
 )
-def test_what_cannot_be_is_one_sentence_before_anything_is_made(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+def test_what_cannot_be_is_one_sentence_before_anything_is_made(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
     with pytest.raises(DpflError, match=message):
         run(tmp_path, told(tmp_path, **changes))
     assert not (tmp_path / "run").exists()
@@ -165,12 +183,18 @@ def test_noise_for_clients_has_no_metric_of_samples(tmp_path: Path) -> None:
 
 
 def test_a_training_loss_is_paid_for_beside_noise_on_uploads(tmp_path: Path) -> None:
-    """HW-DPFL on its training samples: histogram, two uploads and the metric are all in the ledger, within epsilon."""
+    """HW-DPFL on its training samples: histogram, two uploads and the metric are all in the ledger,
+    within epsilon.
+    """
     source = small_source()
-    alone = dpfl.data.tensors(source.train.x, source.train.y, name="alone", classes=10).split(clients=2, how=IID(), seed=0)
+    alone = dpfl.data.tensors(source.train.x, source.train.y, name="alone", classes=10).split(
+        clients=2, how=IID(), seed=0
+    )
     system = dpfl.algorithms.hw_dpfl(batch_size=100, rate=0.5)
     asked = dpfl.PrivateMetric(noise=7.0, held_out=0.0)
-    result = dpfl.train("mlp", alone, system, dpfl.Budget(epsilon=4.0, rounds=2), out=tmp_path / "run", metric=asked)
+    result = dpfl.train(
+        "mlp", alone, system, dpfl.Budget(epsilon=4.0, rounds=2), out=tmp_path / "run", metric=asked
+    )
     spent = ledger_of(result, alone.names[0])
     assert spent[gaussian(7.0)] == spent[gaussian(10.0)] == 1
     assert sum(spent.values()) == 4

@@ -41,16 +41,26 @@ class Backward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         scores = self.head(x.flatten(1))
-        return scores if not torch.is_grad_enabled() else scores + self.head.weight.expand(10, 784)[:3, :9]
+        return (
+            scores
+            if not torch.is_grad_enabled()
+            else scores + self.head.weight.expand(10, 784)[:3, :9]
+        )
 
 
 MODELS = {
-    "nine outputs": (lambda: nn.Sequential(nn.Flatten(), nn.Linear(784, 9)), r"needs 10 outputs.* returns \(10, 9\)"),
+    "nine outputs": (
+        lambda: nn.Sequential(nn.Flatten(), nn.Linear(784, 9)),
+        r"needs 10 outputs.* returns \(10, 9\)",
+    ),
     "wrong input size": (
         lambda: nn.Sequential(nn.Flatten(), nn.Linear(700, 10)),
         r"fails on samples.*\(1, 28, 28\)",
     ),
-    "three dimensions": (lambda: nn.Sequential(nn.Linear(28, 10), nn.Flatten(1, 2)), r"the model returns \(10, 28, 10\)"),
+    "three dimensions": (
+        lambda: nn.Sequential(nn.Linear(28, 10), nn.Flatten(1, 2)),
+        r"the model returns \(10, 28, 10\)",
+    ),
     "a forward pass that raises": (Failing, "KeyError: 'no such word'"),
 }
 SYSTEMS = [SOUND, ldp_fl(noise_multiplier=1.0), dp_fedavg(noise_multiplier=1.0), fedavg()]
@@ -68,14 +78,18 @@ def test_a_model_that_cannot_be_trained_is_refused_before_anything_is_made(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_backward_pass_that_raises_is_refused(train: Train, federation: Federation, tmp_path: Path) -> None:
+def test_a_backward_pass_that_raises_is_refused(
+    train: Train, federation: Federation, tmp_path: Path
+) -> None:
     with pytest.raises(DpflError, match="RuntimeError"):
         train(federation, SOUND, rounds=1, model=Backward())
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("rate", [1e39, 1e300])
-def test_a_step_beyond_all_bounds_is_refused(train: Train, federation: Federation, tmp_path: Path, rate: float) -> None:
+def test_a_step_beyond_all_bounds_is_refused(
+    train: Train, federation: Federation, tmp_path: Path, rate: float
+) -> None:
     with pytest.raises(DpflError, match="leaves all bounds: lower the rate"):
         train(federation, fedavg_dp(noise_multiplier=1.0, rate=rate), rounds=1)
     assert not (tmp_path / "run").exists()
@@ -87,9 +101,16 @@ def test_a_rate_that_is_no_number_is_refused() -> None:
             SGD(rate)
 
 
-def test_a_model_that_no_machine_holds_is_refused(train: Train, federation: Federation, tmp_path: Path) -> None:
+def test_a_model_that_no_machine_holds_is_refused(
+    train: Train, federation: Federation, tmp_path: Path
+) -> None:
     with pytest.raises(DpflError, match="cannot be built"):
-        train(federation, SOUND, rounds=1, model=dpfl.models.Model("mlp", (("hidden", 10**12), ("activation", "relu"))))
+        train(
+            federation,
+            SOUND,
+            rounds=1,
+            model=dpfl.models.Model("mlp", (("hidden", 10**12), ("activation", "relu"))),
+        )
     assert not (tmp_path / "run").exists()
 
 
@@ -103,7 +124,9 @@ def test_weights_and_randomness_are_as_before_and_it_is_quick() -> None:
     assert torch.equal(torch.get_rng_state(), drawn)
 
 
-def test_a_model_that_divides_by_the_norm_of_its_samples_is_not_refused(train: Train, federation: Federation) -> None:
+def test_a_model_that_divides_by_the_norm_of_its_samples_is_not_refused(
+    train: Train, federation: Federation
+) -> None:
     class Normalised(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -114,12 +137,22 @@ def test_a_model_that_divides_by_the_norm_of_its_samples_is_not_refused(train: T
             return self.head(flat / flat.norm(dim=1, keepdim=True))
 
     assert (
-        train(federation, Algorithm("plain", LocalTraining(SGD(0.1)), fedavg().steps), rounds=1, model=Normalised()).rounds == 1
+        train(
+            federation,
+            Algorithm("plain", LocalTraining(SGD(0.1)), fedavg().steps),
+            rounds=1,
+            model=Normalised(),
+        ).rounds
+        == 1
     )
 
 
-@pytest.mark.parametrize("system", [moon(), pe_dpfl(noise_multiplier=1.0)], ids=lambda system: system.name)
-def test_a_model_whose_last_layer_counts_is_tried_on_no_sample(federation: Federation, system: Algorithm) -> None:
+@pytest.mark.parametrize(
+    "system", [moon(), pe_dpfl(noise_multiplier=1.0)], ids=lambda system: system.name
+)
+def test_a_model_whose_last_layer_counts_is_tried_on_no_sample(
+    federation: Federation, system: Algorithm
+) -> None:
     """Fault: the first sample of the first client was, without a word in any ledger."""
     seen = []
     module = nn.Sequential(nn.Flatten(), nn.Linear(784, 10))

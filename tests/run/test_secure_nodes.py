@@ -1,4 +1,6 @@
-"""Secure sums over nodes that guard their own data: the sums of a simulation to the last bit; drop-outs; what is paid twice."""
+"""Secure sums over nodes that guard their own data: the sums of a simulation to the last bit;
+drop-outs; what is paid twice.
+"""
 
 from __future__ import annotations
 
@@ -43,13 +45,19 @@ Drop = Callable[[str, Mapping[str, Any]], bool]
 
 
 class Leaky(Loopback):
-    """Letters that are to be dropped reach nobody; what came of the others is counted. Time passes where nothing comes."""
+    """Letters that are to be dropped reach nobody; what came of the others is counted. Time passes
+    where nothing comes.
+    """
 
     drop: Drop = staticmethod(lambda name, head: False)
 
     def __init__(self, services: Mapping[str, Service], owner: Any) -> None:
         super().__init__(services)
-        self.owner, self.kinds, self.cards = owner, defaultdict[str, list[str]](list), dict[str, bytes]()
+        self.owner, self.kinds, self.cards = (
+            owner,
+            defaultdict[str, list[str]](list),
+            dict[str, bytes](),
+        )
         self.clock = Clock()
 
     def send(self, address: str, letter: bytes) -> str:
@@ -84,7 +92,9 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     return made
 
 
-def _made(folder: Path, said: Mapping[str, Any] = BASE, **changed: Any) -> tuple[Experiment, Leaky, ServerTerms]:
+def _made(
+    folder: Path, said: Mapping[str, Any] = BASE, **changed: Any
+) -> tuple[Experiment, Leaky, ServerTerms]:
     experiment = parse(said)
     post, terms = federation(folder / "nodes", experiment, 4, **{"secure": {}, **changed})
     return experiment, Leaky(post.services, terms.key.public_key()), replace(terms, deadline=30.0)
@@ -119,7 +129,10 @@ def exact(one: tuple[list[np.ndarray], np.ndarray]) -> bool:
 
 SYSTEMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "steps": ({}, {}),
-    "clients": ({"name": "dp-fedavg", "cohort": 2, "tau": 2, "noise_multiplier": 2.0}, {"limits": {"unit": "client"}}),
+    "clients": (
+        {"name": "dp-fedavg", "cohort": 2, "tau": 2, "noise_multiplier": 2.0},
+        {"limits": {"unit": "client"}},
+    ),
     "planned": ({"name": "fedavg-dp", "tau": 1, "sampling_rate": 0.01}, {}),
 }
 
@@ -129,23 +142,35 @@ def test_the_same_sums_events_and_model_as_in_a_simulation(
     made: Made, tmp_path: Path, monkeypatch, summed, system: str
 ) -> None:
     algorithm, changed = SYSTEMS[system]
-    said = BASE | {"privacy": BASE["privacy"] | {"entropy": "keyed"}, "algorithm": algorithm or BASE["algorithm"]}
+    said = BASE | {
+        "privacy": BASE["privacy"] | {"entropy": "keyed"},
+        "algorithm": algorithm or BASE["algorithm"],
+    }
     monkeypatch.setenv("DPFL_TEST_KEYED_SEED", "3")
     local = parse(said).run(tmp_path / "local", workers=1)
     simulated = len(summed)
     _, post, terms = made(tmp_path, said, tell={"entropy": "keyed"}, **changed)
-    listed = parse(said | {"server": {"nodes": {name: raw(key) for name, key in terms.nodes.items()}}})
+    listed = parse(
+        said | {"server": {"nodes": {name: raw(key) for name, key in terms.nodes.items()}}}
+    )
     remote = listed.serve(post, terms, tmp_path / "run")
     assert remote.rounds == local.rounds == 3
     assert not remote.lost
     assert simulated == 0
     assert len(summed) == 3
-    assert spent(tmp_path / "nodes", NODES) == spent(tmp_path / "local", CLIENTS) == spent(tmp_path / "run", NODES)
+    assert (
+        spent(tmp_path / "nodes", NODES)
+        == spent(tmp_path / "local", CLIENTS)
+        == spent(tmp_path / "run", NODES)
+    )
     one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("local", "run"))
     assert all((one[name] == other[name]).all() for name in one)
     assert remote.privacy.proven == local.privacy.proven
     assert remote.privacy.adversary == local.privacy.adversary
-    assert "up to 1 clients together, who see sums over at least 3 clients only" in remote.privacy.adversary
+    assert (
+        "up to 1 clients together, who see sums over at least 3 clients only"
+        in remote.privacy.adversary
+    )
     assert post.kinds["node-1"].count("card") == post.kinds["node-1"].count("meet") == 1
     assert post.kinds["node-1"].count("votes") == 0  # nobody was missing: two exchanges a round
     if system == "steps":
@@ -162,19 +187,28 @@ def _verify(folder: Path) -> None:
     told = {check.name: check.outcome for check in verdict.checks}
     words = "up to 1 clients together, who see sums over at least 3 clients only"
     assert words in json.loads(certificate.read_text())["certificate"]["guarantee"]["adversary"]
-    assert all(words in json.loads((folder / "nodes" / f"{name}.json").read_text())["statement"]["adversary"] for name in NODES)
+    assert all(
+        words
+        in json.loads((folder / "nodes" / f"{name}.json").read_text())["statement"]["adversary"]
+        for name in NODES
+    )
     assert all(words in told[name] for name in NODES)
     assert all("3 releases for this run" in told[name] for name in NODES)
 
 
-def test_who_drops_out_before_or_after_masking_is_missing_or_counted(made: Made, tmp_path: Path, summed) -> None:
-    """In round 2 a node gets no order, in round 3 one sends its numbers and then falls silent: the exact sum of those who sent
-    is opened, and who was missing is back when it answers."""
+def test_who_drops_out_before_or_after_masking_is_missing_or_counted(
+    made: Made, tmp_path: Path, summed
+) -> None:
+    """In round 2 a node gets no order, in round 3 one sends its numbers and then falls silent: the
+    exact sum of those who sent is opened, and who was missing is back when it answers."""
     experiment, post, terms = made(tmp_path, BASE | {"budget": BASE["budget"] | {"rounds": 5}})
 
     def drop(name: str, head: Mapping[str, Any]) -> bool:
         round = str(head["order"]).split("/")[0]
-        return (name, head["kind"], round) in {("node-1", "work", "1"), ("node-2", "survivors", "3")}
+        return (name, head["kind"], round) in {
+            ("node-1", "work", "1"),
+            ("node-2", "survivors", "3"),
+        }
 
     post.drop = drop  # type: ignore[method-assign]
     result = experiment.serve(post, terms, tmp_path / "run")
@@ -186,8 +220,12 @@ def test_who_drops_out_before_or_after_masking_is_missing_or_counted(made: Made,
     assert post.kinds["node-0"].count("votes") == 1
 
 
-def test_a_node_that_is_started_again_is_missing_for_a_round_and_gets_new_keys(made: Made, tmp_path: Path, summed) -> None:
-    """Whoever carries letters brings that of the first set-up again before every other, which changes nothing."""
+def test_a_node_that_is_started_again_is_missing_for_a_round_and_gets_new_keys(
+    made: Made, tmp_path: Path, summed
+) -> None:
+    """Whoever carries letters brings that of the first set-up again before every other, which
+    changes nothing.
+    """
     experiment, post, terms = made(tmp_path)
     sessions = set()
 
@@ -210,14 +248,18 @@ def test_a_node_that_is_started_again_is_missing_for_a_round_and_gets_new_keys(m
     assert [sum(events.values()) for events in spent(tmp_path / "nodes", NODES)] == [3, 3, 3, 2]
 
 
-def test_too_few_survivors_open_nothing_and_too_few_nodes_end_the_run(made: Made, tmp_path: Path, monkeypatch, summed) -> None:
-    """Two of four fall silent in round 2: it was paid for, moves nothing and counts; before round 3 nobody is asked to pay, and
-    the run goes on when they are back."""
+def test_too_few_survivors_open_nothing_and_too_few_nodes_end_the_run(
+    made: Made, tmp_path: Path, monkeypatch, summed
+) -> None:
+    """Two of four fall silent in round 2: it was paid for, moves nothing and counts; before round 3
+    nobody is asked to pay, and the run goes on when they are back."""
     experiment, post, terms = made(tmp_path)
     silent = {"node-1", "node-2"}
 
     def drop(name: str, head: Mapping[str, Any]) -> bool:
-        return name in silent and ((head["kind"] == "work" and head["order"][0] != "0") or head["order"] == "greeting")
+        return name in silent and (
+            (head["kind"] == "work" and head["order"][0] != "0") or head["order"] == "greeting"
+        )
 
     post.drop = drop  # type: ignore[method-assign]
     with pytest.raises(DpflError, match="2 of 4 nodes are there for a sum that 3 must be in"):
@@ -240,7 +282,9 @@ def test_a_server_that_ends_between_two_exchanges_starts_that_round_anew_and_it_
     made: Made, tmp_path: Path, monkeypatch, summed
 ) -> None:
     experiment, post, terms = made(
-        tmp_path, BASE | {"budget": {"delta": 1e-5, "epsilon": 20.0, "rounds": 2}}, limits={"epsilon": 30.0}
+        tmp_path,
+        BASE | {"budget": {"delta": 1e-5, "epsilon": 20.0, "rounds": 2}},
+        limits={"epsilon": 30.0},
     )
     add, calls = SecureSumServer.add, []
 
@@ -255,8 +299,12 @@ def test_a_server_that_ends_between_two_exchanges_starts_that_round_anew_and_it_
         experiment.serve(post, terms, tmp_path / "run")
     result = experiment.serve(post, terms, tmp_path / "run", resume=True)
     assert [sum(events.values()) for events in spent(tmp_path / "nodes", NODES)] == [2, 2, 2, 2]
-    assert result.rounds == 2  # of which the last was not paid for: two were planned, and two were sent
-    assert all("did not say beforehand" in line or "0 clients are left" in line for line in result.lost)
+    assert (
+        result.rounds == 2
+    )  # of which the last was not paid for: two were planned, and two were sent
+    assert all(
+        "did not say beforehand" in line or "0 clients are left" in line for line in result.lost
+    )
     first, again = calls
     assert all((first[name] == again[name]).mean() < 0.01 for name in first)
 
@@ -265,16 +313,27 @@ def test_all_who_are_listed_must_join_and_the_reasons_are_said(made: Made, tmp_p
     experiment, post, terms = made(tmp_path)
     policy = tmp_path / "nodes" / "node-2" / "policy.toml"
     post.services.pop("node-2").close()
-    policy.write_text(policy.read_text().replace("[secure.members]", "[secure]\nleast_survivors = 4\n[secure.members]"))
+    policy.write_text(
+        policy.read_text().replace(
+            "[secure.members]", "[secure]\nleast_survivors = 4\n[secure.members]"
+        )
+    )
     post.services["node-2"] = Service.open(policy)
-    with pytest.raises(DpflError, match="node-2: These are fewer clients than the node adds its numbers to"):
+    with pytest.raises(
+        DpflError, match="node-2: These are fewer clients than the node adds its numbers to"
+    ):
         experiment.serve(post, terms, tmp_path / "run")
     assert spent(tmp_path / "nodes", NODES) == [{}] * 4
 
 
-def test_an_answer_that_is_not_opened_costs_the_answer_and_not_the_run(made: Made, tmp_path: Path, summed) -> None:
+def test_an_answer_that_is_not_opened_costs_the_answer_and_not_the_run(
+    made: Made, tmp_path: Path, summed
+) -> None:
     """Two send their part of a column's scale, and of the metric, and fall silent."""
-    columns = {"age": {"low": 0, "high": 200, "scale": "paid"}, "sex": {"levels": ["f", "m"], "other": True}}
+    columns = {
+        "age": {"low": 0, "high": 200, "scale": "paid"},
+        "sex": {"levels": ["f", "m"], "other": True},
+    }
     sites = {"sites": ["a", "b", "c"], "columns": columns, "paid": {"noise": 4.0}, "test": None}
     said = content(write(tmp_path / "stays.csv", 600, sites="abc"), **sites)
     said |= {"privacy": BASE["privacy"], "budget": {"epsilon": 8.0, "delta": 1e-5, "rounds": 2}}
@@ -287,19 +346,26 @@ def test_an_answer_that_is_not_opened_costs_the_answer_and_not_the_run(made: Mad
     assert result.rounds == 2
     assert len(summed) == 2
     assert [line.split(",")[0] for line in result.lost] == [
-        f"{when}: Only 1 clients opened their shares" for when in ("before round 1", "after the last round")
+        f"{when}: Only 1 clients opened their shares"
+        for when in ("before round 1", "after the last round")
     ]
     assert [sum(events.values()) for events in spent(tmp_path / "nodes", "abc")] == [4] * 3
 
 
-def test_a_node_that_spoils_every_sum_does_not_spend_everybodys_budget(made: Made, tmp_path: Path, monkeypatch) -> None:
-    """Its digests are of other seeds than it used, so that no mask of it is ever found: after three rounds nobody pays more."""
+def test_a_node_that_spoils_every_sum_does_not_spend_everybodys_budget(
+    made: Made, tmp_path: Path, monkeypatch
+) -> None:
+    """Its digests are of other seeds than it used, so that no mask of it is ever found: after three
+    rounds nobody pays more.
+    """
     experiment, post, terms = made(tmp_path, BASE | {"budget": BASE["budget"] | {"rounds": 9}})
     arrays = secure_sum_messages.masked_arrays
 
     def spoiled(masked: MaskedInput) -> dict[str, np.ndarray]:
         found = arrays(masked)
-        return found | ({"digests": found["digests"][::-1].copy()} if masked.sender == "node-2" else {})
+        return found | (
+            {"digests": found["digests"][::-1].copy()} if masked.sender == "node-2" else {}
+        )
 
     monkeypatch.setattr(secure_sum_messages, "masked_arrays", spoiled)
     with pytest.raises(DpflError, match="3 sums one after another could not be opened"):

@@ -83,26 +83,45 @@ def losing(monkeypatch: pytest.MonkeyPatch, *lost: int) -> None:
         ClientRunner,
         "work",
         lambda self, task, *more: (
-            ClientReply(task.client, failed="it is gone") if task.client in lost else work(self, task, *more)
+            ClientReply(task.client, failed="it is gone")
+            if task.client in lost
+            else work(self, task, *more)
         ),
     )
 
 
-def test_every_ledger_pays_what_one_party_with_all_the_data_would_pay(train: Train, ten: Federation):
+def test_every_ledger_pays_what_one_party_with_all_the_data_would_pay(
+    train: Train, ten: Federation
+):
     shared = train(ten, ONE_STEP, rounds=3, out="shared", aggregation="secure")
-    central = train(small_source().split(clients=1, how=IID(), seed=0), ONE_STEP, rounds=3, out="central")
-    assert set(shared.privacy.per_client.values()) == {central.privacy.proven} == {shared.privacy.proven}
+    central = train(
+        small_source().split(clients=1, how=IID(), seed=0), ONE_STEP, rounds=3, out="central"
+    )
+    assert (
+        set(shared.privacy.per_client.values())
+        == {central.privacy.proven}
+        == {shared.privacy.proven}
+    )
     assert events(shared.folder) == events(central.folder) * 10
-    assert shared.privacy.adversary.startswith("the server and the public, who see sums over at least 10 clients only")
+    assert shared.privacy.adversary.startswith(
+        "the server and the public, who see sums over at least 10 clients only"
+    )
     assert shared.privacy.noise == "shared"
 
 
 def test_masks_and_workers_change_nothing(train: Train, ten: Federation):
     options = {"rounds": 2, "aggregation": "secure", "survivors": 8, "colluders": 1}
     one = train(ten, ONE_STEP, out="plain", **options)
-    assert one.model_sha256 == train(ten, ONE_STEP, out="masked", masks=True, **options).model_sha256
-    assert one.model_sha256 == train(ten, ONE_STEP, out="workers", workers=2, **options).model_sha256
-    assert "up to 1 clients together, who see sums over at least 8 clients only" in one.privacy.adversary
+    assert (
+        one.model_sha256 == train(ten, ONE_STEP, out="masked", masks=True, **options).model_sha256
+    )
+    assert (
+        one.model_sha256 == train(ten, ONE_STEP, out="workers", workers=2, **options).model_sha256
+    )
+    assert (
+        "up to 1 clients together, who see sums over at least 8 clients only"
+        in one.privacy.adversary
+    )
 
 
 @pytest.mark.parametrize(
@@ -110,11 +129,24 @@ def test_masks_and_workers_change_nothing(train: Train, ten: Federation):
     [(10, 0, (), 1.0), (8, 0, (2, 7), 1.0), (8, 1, (2, 7), 8 / 7), (8, 1, (), 10 / 7)],
 )
 def test_the_noise_of_the_sum_is_what_is_stated(
-    train: Train, ten: Federation, monkeypatch, survivors: int, colluders: int, lost: tuple[int, ...], variance: float
+    train: Train,
+    ten: Federation,
+    monkeypatch,
+    survivors: int,
+    colluders: int,
+    lost: tuple[int, ...],
+    variance: float,
 ):
-    """Noise so large that nothing else is seen: one step from the same model shows it, by a chi-square test."""
+    """Noise so large that nothing else is seen: one step from the same model shows it, by a
+    chi-square test.
+    """
     losing(monkeypatch, *lost)
-    options = {"aggregation": "secure", "survivors": survivors, "colluders": colluders, "masks": bool(lost)}
+    options = {
+        "aggregation": "secure",
+        "survivors": survivors,
+        "colluders": colluders,
+        "masks": bool(lost),
+    }
     moved = first() - last(train(ten, ALL_NOISE, rounds=1, **options))
     left = sum(size for client, size in enumerate(ten.sizes) if client not in lost)
     noise = moved * 0.1 * left  # rate 1, q n over those who are left
@@ -123,7 +155,9 @@ def test_the_noise_of_the_sum_is_what_is_stated(
 
 
 def test_every_share_of_the_noise_is_new(train: Train, ten: Federation, monkeypatch):
-    """Of every client in every round: where nothing but noise is seen, what was sent has nothing in common."""
+    """Of every client in every round: where nothing but noise is seen, what was sent has nothing in
+    common.
+    """
     sent: list[np.ndarray] = []
     update = RoundSum.update
 
@@ -143,7 +177,12 @@ def last(result: dpfl.Result) -> np.ndarray:
 
 def first() -> np.ndarray:
     federation = small_federation()
-    return FlatModel(built(MODEL, federation.shape, federation.task.outputs, 0), federation.task).read().double().numpy()
+    return (
+        FlatModel(built(MODEL, federation.shape, federation.task.outputs, 0), federation.task)
+        .read()
+        .double()
+        .numpy()
+    )
 
 
 def test_too_few_are_paid_for_and_open_nothing(train: Train, ten: Federation, monkeypatch):
@@ -157,26 +196,46 @@ def test_too_few_are_paid_for_and_open_nothing(train: Train, ten: Federation, mo
 
 
 def test_a_run_ends_where_too_few_can_pay(train: Train, ten: Federation):
-    """Three owners allow less than the others: once they are out, seven are left of eight, and nobody pays for nothing."""
-    before = train(ten, ONE_STEP, rounds=1, epsilon=50.0, out="before", aggregation="secure", survivors=8)
+    """Three owners allow less than the others: once they are out, seven are left of eight, and
+    nobody pays for nothing.
+    """
+    before = train(
+        ten, ONE_STEP, rounds=1, epsilon=50.0, out="before", aggregation="secure", survivors=8
+    )
     ledgers = before.folder / "ledger"
     for name in ten.names[:3]:
         ledger = Ledger.existing(ledgers / f"{name}.sqlite")
         ledger.set_limit(Limit(before.privacy.proven * 1.3, 1e-5))
         ledger.close()
-    result = train(ten, ONE_STEP, rounds=50, epsilon=50.0, ledger=ledgers, aggregation="secure", survivors=8)
+    result = train(
+        ten, ONE_STEP, rounds=50, epsilon=50.0, ledger=ledgers, aggregation="secure", survivors=8
+    )
     assert result.stopped_by == "survivors"
     assert 0 < result.rounds < 50
     assert len({sum(spent.values()) for spent in events(before.folder)}) == 1
 
 
 def test_a_share_is_sent_to_a_secure_sum_only():
-    """A node that was not told by its owner that sums are secure adds no share, and never more steps than one."""
+    """A node that was not told by its owner that sums are secure adds no share, and never more
+    steps than one.
+    """
     release = replace(ONE_STEP.samples, noise_shares=NoiseShares(8, 1))
-    task = ClientTask(0, 0, 1, ONE_STEP.local, ONE_STEP.clients, release, secure_sum=SecureSumTerms(1.0, 100.0, 10))
+    task = ClientTask(
+        0,
+        0,
+        1,
+        ONE_STEP.local,
+        ONE_STEP.clients,
+        release,
+        secure_sum=SecureSumTerms(1.0, 100.0, 10),
+    )
     assert "no secure sum hides it" in DisclosureRules().refusal(task)
     assert DisclosureRules(sums=True).refusal(task) == ""
-    for wrong in (replace(task, steps=2), replace(task, secure_sum=None), replace(task, slope=True)):
+    for wrong in (
+        replace(task, steps=2),
+        replace(task, secure_sum=None),
+        replace(task, slope=True),
+    ):
         assert "anything but one step" in DisclosureRules(sums=True).refusal(wrong)
     with pytest.raises(DpflError, match="counts by 0 to 1"):
         SecureSumTerms(1.01, 1.0, 10)
@@ -187,7 +246,11 @@ def test_a_share_is_sent_to_a_secure_sum_only():
     [
         (fedavg_dp(tau=2, noise_multiplier=1.0), {}, "set algorithm.tau = 1"),
         (fedavg_dp(noise_multiplier=1.0, optimiser="adam", rate=0.1), {}, "optimiser = 'sgd'"),
-        (ali_dpfl(), {}, "arXiv 2407.19286.*algorithm.most_tau = 1 where a system chooses tau itself"),
+        (
+            ali_dpfl(),
+            {},
+            "arXiv 2407.19286.*algorithm.most_tau = 1 where a system chooses tau itself",
+        ),
         (als_dpfl(most_tau=2), {}, "arXiv 2407.19286"),
         (ali_dpfl(variant="published"), {}, "A secure sum is"),
         (dp_scaffold(noise_multiplier=1.0, tau=1), {}, "a secure sum hides"),
@@ -198,24 +261,46 @@ def test_a_share_is_sent_to_a_secure_sum_only():
         (dp_fedavg_wav(variant="published", noise_multiplier=1.0), {}, "must bound what the noise"),
         (dp_fedavg(noise_multiplier=1.0, weights="size"), {}, "count alike"),
         (dp_fedavg(noise_multiplier=1.0, cohort=2, sampling="fixed-size"), {}, "draw themselves"),
-        (dp_fedavg(noise_multiplier=1.0, cohort=2, clipping="public-median"), {}, "not made for secure sums"),
+        (
+            dp_fedavg(noise_multiplier=1.0, cohort=2, clipping="public-median"),
+            {},
+            "not made for secure sums",
+        ),
         (ONE_STEP, {"survivors": 2}, "at least 3"),
         (ONE_STEP, {"survivors": 5}, "there are 4 clients"),
         (ONE_STEP, {"aggregation": "masked"}, "privacy.aggregation is"),
         (ONE_STEP, {"aggregation": "plain", "survivors": 3}, "are for secure sums"),
     ],
 )
-def test_what_has_no_proof_is_refused(train: Train, federation: Federation, tmp_path: Path, algorithm, options, sentence):
+def test_what_has_no_proof_is_refused(
+    train: Train, federation: Federation, tmp_path: Path, algorithm, options, sentence
+):
     with pytest.raises(DpflError, match=sentence):
         train(federation, algorithm, rounds=1, **{"aggregation": "secure", **options})
     assert not (tmp_path / "run").exists()
 
 
 def test_clients_pay_from_their_own_ledgers_and_draw_themselves(train: Train, ten: Federation):
-    """At client level: everybody sends, a share of the noise at least; the sum costs what it would cost at a trusted server."""
+    """At client level: everybody sends, a share of the noise at least; the sum costs what it would
+    cost at a trusted server.
+    """
     system = dp_fedavg(cohort=5, noise_multiplier=1.0, tau=2, noise="clients")
-    shared = train(ten, system, rounds=3, out="shared", aggregation="secure", survivors=8, colluders=1, masks=True)
-    trusted = train(ten, replace(system, clients=replace(system.clients, shared_by=None)), rounds=3, out="trusted")
+    shared = train(
+        ten,
+        system,
+        rounds=3,
+        out="shared",
+        aggregation="secure",
+        survivors=8,
+        colluders=1,
+        masks=True,
+    )
+    trusted = train(
+        ten,
+        replace(system, clients=replace(system.clients, shared_by=None)),
+        rounds=3,
+        out="trusted",
+    )
     assert shared.privacy.unit == "client"
     assert events(shared.folder) == events(trusted.folder) * 10
     assert shared.privacy.proven == trusted.privacy.proven
@@ -230,11 +315,22 @@ def test_clients_train_as_often_as_is_counted(train: Train, ten: Federation, mon
 
     def seen(self: RoundSum, sent: dict[int, np.ndarray], *more: Any) -> Any:
         lengths = [np.linalg.norm(self.whole.total(sent[client])) for client in range(10)]
-        drawn.append(sum(2**n for n, length in enumerate(lengths) if length > 5 * self.whole.share * len(sent[0]) ** 0.5))
+        drawn.append(
+            sum(
+                2**n
+                for n, length in enumerate(lengths)
+                if length > 5 * self.whole.share * len(sent[0]) ** 0.5
+            )
+        )
         return update(self, sent, *more)
 
     monkeypatch.setattr(RoundSum, "update", seen)
-    train(ten, dp_fedavg(cohort=2, noise_multiplier=1e-3, clip=1e-2, tau=1), rounds=10, aggregation="secure")
+    train(
+        ten,
+        dp_fedavg(cohort=2, noise_multiplier=1e-3, clip=1e-2, tau=1),
+        rounds=10,
+        aggregation="secure",
+    )
     assert 8 < sum(some.bit_count() for some in drawn) < 34  # binomial of 100 and 1/5: 1e-3 outside
     assert len(set(drawn)) > 5
 
@@ -242,7 +338,10 @@ def test_clients_train_as_often_as_is_counted(train: Train, ten: Federation, mon
 def test_the_rate_is_planned_for_the_noise_that_there_is():
     planned = [
         with_planned_rate(algorithm, Budget(rounds=10), [100] * 10, 1000).local.optimiser.rate
-        for algorithm in (auto(noise_multiplier=1.0), auto(noise_multiplier=1.0).with_secure_sums(NoiseShares(10)))
+        for algorithm in (
+            auto(noise_multiplier=1.0),
+            auto(noise_multiplier=1.0).with_secure_sums(NoiseShares(10)),
+        )
     ]
     assert planned[1] / planned[0] == pytest.approx(math.sqrt(10), rel=0.01)
 
@@ -251,20 +350,26 @@ def test_uniform_weights_shorten_the_larger_clients(train: Train):
     """By size and uniformly the same mean comes out where no noise is seen, masked or not."""
     uneven = small_source().split(clients=4, how=dpfl.data.Dirichlet(0.5), seed=0)
     for weights in ("size", "uniform"):
-        system = fedavg_dp(tau=1, sampling_rate=1.0, noise_multiplier=1e-3, rate=0.5, weights=weights)
+        system = fedavg_dp(
+            tau=1, sampling_rate=1.0, noise_multiplier=1e-3, rate=0.5, weights=weights
+        )
         plain = train(uneven, system, rounds=1, out=f"plain-{weights}")
-        secure = train(uneven, system, rounds=1, out=f"secure-{weights}", aggregation="secure", survivors=3)
+        secure = train(
+            uneven, system, rounds=1, out=f"secure-{weights}", aggregation="secure", survivors=3
+        )
         assert np.abs(last(plain) - last(secure)).max() < 1e-3
 
 
 def test_haar_coefficients_are_summed_as_the_clip_bounds_them(train: Train, ten: Federation):
-    """|W H| is clipped and W H is what is sent: the noise of the sum has the energy that the release says."""
+    """|W H| is clipped and W H is sent: the noise of the sum has the energy of the release."""
     for system in (
         dp_fedavg_wav(noise_multiplier=1e4, clip=1e-3, tau=1),
         dp_sgd_wav(noise_multiplier=1e4, clip=1e-3, tau=1, sampling_rate=0.1, rate=1.0),
     ):
         result = train(ten, system, rounds=1, out=system.name, aggregation="secure", masks=True)
-        release = system.for_model(FlatModel(built(MODEL, ten.shape, 10, 0), ten.task).layout).release
+        release = system.for_model(
+            FlatModel(built(MODEL, ten.shape, 10, 0), ten.task).layout
+        ).release
         assert release is not None
         moved = (first() - last(result)) * (10 if system.scale == "round" else 100)
         assert (moved**2).sum() / 10.0**2 == pytest.approx(release.energy(len(moved)), rel=0.05)
@@ -272,7 +377,9 @@ def test_haar_coefficients_are_summed_as_the_clip_bounds_them(train: Train, ten:
 
 def test_a_planned_schedule_shares_the_noise_of_every_round(train: Train, ten: Federation):
     system = dyn_dp_sgd(tau=1, noise_multiplier=1.0)
-    shared = train(ten, system, rounds=3, out="shared", aggregation="secure", survivors=8, masks=True)
+    shared = train(
+        ten, system, rounds=3, out="shared", aggregation="secure", survivors=8, masks=True
+    )
     alone = train(small_source().split(clients=1, how=IID(), seed=0), system, rounds=3, out="alone")
     assert events(shared.folder) == events(alone.folder) * 10
     assert len(events(alone.folder)[0]) == 3
@@ -291,9 +398,12 @@ def test_a_resumed_run_is_the_run_that_was_never_stopped(train: Train, ten: Fede
         train(ten, ONE_STEP, resume=True, **{**options, "colluders": 0})
 
 
-def test_numbers_that_may_have_been_opened_are_never_sent_again(train: Train, ten: Federation, monkeypatch):
-    """Fault: a round made again after a crash, with one client less, had the same shares; the two sums differ by that client's
-    numbers alone, whose noise is a share. Made again, numbers have new noise and are paid for again."""
+def test_numbers_that_may_have_been_opened_are_never_sent_again(
+    train: Train, ten: Federation, monkeypatch
+):
+    """Fault: a round made again after a crash, with one client less, had the same shares; the two
+    sums differ by that client's numbers alone, whose noise is a share. Made again, numbers have new
+    noise and are paid for again."""
     options, sums = {"rounds": 3, "aggregation": "secure", "survivors": 8}, []
     update, kept = RoundSum.update, RunFolder.save_checkpoint
 
@@ -318,17 +428,33 @@ def test_numbers_that_may_have_been_opened_are_never_sent_again(train: Train, te
     assert [sum(spent.values()) for spent in events(resumed.folder)] == [4] * 9 + [2]
 
 
-def test_from_an_experiment_to_a_verified_certificate(capsys: pytest.CaptureFixture[str], tmp_path: Path):
-    """With real entropy, where noise that no grid holds would be refused; at client level, where Haar noise is."""
-    key, secure = str(tmp_path / "key.pem"), ("privacy.aggregation=secure", "privacy.survivors=8", "privacy.colluders=1")
+def test_from_an_experiment_to_a_verified_certificate(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    """With real entropy, where noise that no grid holds would be refused; at client level, where
+    Haar noise is.
+    """
+    key, secure = (
+        str(tmp_path / "key.pem"),
+        ("privacy.aggregation=secure", "privacy.survivors=8", "privacy.colluders=1"),
+    )
     assert command(capsys, "key", "new", key)[0] == 0
     for name, system in {
         "steps": ("algorithm.name=fedavg-dp",),
         "clients": ("algorithm.name=dp-fedavg-wav", "algorithm.tau=1"),
     }.items():
         run = str(tmp_path / name)
-        asked = (*SMALL_SETTINGS, "data.clients=10", "engine.masks=true", "privacy.entropy=system", *secure, *system)
-        code, out, err = command(capsys, "run", *[word for setting in asked for word in ("--set", setting)], "--out", run)
+        asked = (
+            *SMALL_SETTINGS,
+            "data.clients=10",
+            "engine.masks=true",
+            "privacy.entropy=system",
+            *secure,
+            *system,
+        )
+        code, out, err = command(
+            capsys, "run", *[word for setting in asked for word in ("--set", setting)], "--out", run
+        )
         assert code == 0, err
         assert "up to 1 clients together" in " ".join(out.split())
         assert command(capsys, "certify", run, "--key", key)[0] == 0
@@ -341,13 +467,23 @@ def test_what_is_not_for_plain_sums_is_refused_by_the_command(capsys: pytest.Cap
 
 
 def test_a_clip_of_samples_beneath_a_sum_of_clients_is_no_release_of_samples(ten: Federation):
-    """Fault: a client sent the sum of its clipped gradients, which noise for one clipped update does not cover."""
+    """Fault: a client sent the sum of its clipped gradients, which noise for one clipped update
+    does not cover.
+    """
     clients = Release(clip=Flat(1e-3), noise=Gaussian(1e-6), noise_shares=NoiseShares(8))
     task = ClientTask(
-        0, 0, 3, LocalTraining(SGD(1.0)), clients, Release(Poisson(1.0), Flat(5.0)), secure_sum=SecureSumTerms(1.0, 1e-3, 10)
+        0,
+        0,
+        3,
+        LocalTraining(SGD(1.0)),
+        clients,
+        Release(Poisson(1.0), Flat(5.0)),
+        secure_sum=SecureSumTerms(1.0, 1e-3, 10),
     )
     assert DisclosureRules(sums=True).refusal(task) == ""
-    site = ClientContext("run", MODEL, ten.task, ten.train.x, ten.train.y, ten.clients, ten.sizes, Keyed(0))
+    site = ClientContext(
+        "run", MODEL, ten.task, ten.train.x, ten.train.y, ten.clients, ten.sizes, Keyed(0)
+    )
     node = ClientRunner(site)
     sent = node.work(task, FlatModel(built(MODEL, ten.shape, 10, 0), ten.task).read()).numbers
     node.close()

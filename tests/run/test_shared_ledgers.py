@@ -1,4 +1,6 @@
-"""Runs one after another, or at once, on one folder of ledgers: what they say adds up, or they do not start."""
+"""Runs one after another, or at once, on one folder of ledgers: what they say adds up, or they do
+not start.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +28,20 @@ from dpfl.run.recorder import SilentProgress
 from tests.conftest import MODEL, PATIENCE, small_source
 
 STEPS = fedavg_dp(sampling_rate=0.05, noise_multiplier=1.0)
-OTHERS = {"dp-fedavg": dp_fedavg(cohort=2, noise_multiplier=1.0), "ldp-fl": ldp_fl(noise_multiplier=2.0)}
+OTHERS = {
+    "dp-fedavg": dp_fedavg(cohort=2, noise_multiplier=1.0),
+    "ldp-fl": ldp_fl(noise_multiplier=2.0),
+}
 
 
 def hospitals(order: str = "abcd", seed: int = 0) -> Federation:
     """Four hospitals, each with the same images in whatever order they are listed."""
-    parts = dict(zip("abcd", np.array_split(np.random.default_rng(seed).permutation(1000), 4), strict=True))
-    return small_source().split(4, ExplicitPartition({name: parts[name].tolist() for name in order}))
+    parts = dict(
+        zip("abcd", np.array_split(np.random.default_rng(seed).permutation(1000), 4), strict=True)
+    )
+    return small_source().split(
+        4, ExplicitPartition({name: parts[name].tolist() for name in order})
+    )
 
 
 def spent(folder: Path) -> dict[str, int]:
@@ -45,20 +54,30 @@ def spent(folder: Path) -> dict[str, int]:
 
 @pytest.mark.parametrize("second", OTHERS)
 @pytest.mark.parametrize("turned", [False, True])
-def test_systems_that_protect_other_units_do_not_share_a_folder(train, federation, tmp_path, second, turned) -> None:
-    """Fault: fedavg-dp and then ldp-fl stated "one client, epsilon 3.13"; dp-fedavg vanished from the next statement."""
+def test_systems_that_protect_other_units_do_not_share_a_folder(
+    train, federation, tmp_path, second, turned
+) -> None:
+    """Fault: fedavg-dp and then ldp-fl stated "one client, epsilon 3.13"; dp-fedavg vanished from
+    the next statement.
+    """
     one, other = (OTHERS[second], STEPS) if turned else (STEPS, OTHERS[second])
     train(federation, one, rounds=1, ledger=tmp_path / "ledgers")
     before = spent(tmp_path / "ledgers")
-    with pytest.raises(DpflError, match=r"keep another folder of ledgers for this run \(privacy\.ledger\)"):
+    with pytest.raises(
+        DpflError, match=r"keep another folder of ledgers for this run \(privacy\.ledger\)"
+    ):
         train(federation, other, out="second", rounds=1, ledger=tmp_path / "ledgers")
     assert spent(tmp_path / "ledgers") == before
     assert not (tmp_path / "second").exists()
 
 
 @pytest.mark.parametrize("system", [STEPS, OTHERS["dp-fedavg"]])
-def test_samples_that_were_dealt_otherwise_are_not_counted_as_the_same(train, tmp_path, system) -> None:
-    """Fault: another seed dealt other samples; 2.551 was stated for a sample that had lost 2.928."""
+def test_samples_that_were_dealt_otherwise_are_not_counted_as_the_same(
+    train, tmp_path, system
+) -> None:
+    """Fault: another seed dealt other samples; 2.551 was stated for a sample that had lost
+    2.928.
+    """
     one, other = (small_source().split(4, IID(), seed) for seed in (0, 1))
     train(one, system, rounds=1, ledger=tmp_path / "ledgers")
     before = spent(tmp_path / "ledgers")
@@ -71,7 +90,9 @@ def test_other_seeds_on_the_same_samples_add_up(train, federation, tmp_path) -> 
     one = train(federation, STEPS, rounds=2, ledger=tmp_path / "ledgers")
     two = train(federation, STEPS, out="second", rounds=2, ledger=tmp_path / "ledgers", seed=1)
     assert one.privacy.proven < two.privacy.proven
-    assert two.privacy.proven == pytest.approx(accountant("pld").epsilon({STEPS.samples.event(250): 4}, 1e-5))
+    assert two.privacy.proven == pytest.approx(
+        accountant("pld").epsilon({STEPS.samples.event(250): 4}, 1e-5)
+    )
 
 
 def test_data_seed_deals_the_samples(tmp_path) -> None:
@@ -84,7 +105,9 @@ def test_data_seed_deals_the_samples(tmp_path) -> None:
 
 
 def test_ledgers_follow_names_and_not_the_order_of_lists(train, tmp_path) -> None:
-    """Fault: lists in another order trained on a hospital whose limit was used up, from another's ledger."""
+    """Fault: lists in another order trained on a hospital whose limit was used up, from another's
+    ledger.
+    """
     train(hospitals(), STEPS, rounds=2, ledger=tmp_path / "ledgers")
     assert set(spent(tmp_path / "ledgers")) == set("abcd")
     with closing(Ledger.existing(tmp_path / "ledgers" / "b.sqlite")) as ledger:
@@ -134,33 +157,63 @@ def cli():
     return run
 
 
-@pytest.mark.parametrize("names", [("a", "a"), ("a", "A"), ("a", "federation"), ("a", "b/c"), ("a", ".."), ("a", ""), ("a",)])
+@pytest.mark.parametrize(
+    "names",
+    [("a", "a"), ("a", "A"), ("a", "federation"), ("a", "b/c"), ("a", ".."), ("a", ""), ("a",)],
+)
 def test_names_that_cannot_be_those_of_ledgers_are_refused(names) -> None:
     with pytest.raises(DpflError, match="name"):
         small_source().split(2, IID(), names=names)
 
 
-def test_a_second_run_plans_its_noise_for_what_is_left_and_makes_all_of_its_rounds(train, federation, tmp_path) -> None:
+def test_a_second_run_plans_its_noise_for_what_is_left_and_makes_all_of_its_rounds(
+    train, federation, tmp_path
+) -> None:
     """Fault: it planned as if ledgers were empty, and stopped at round 71 of 100 without a word."""
-    planned, options = fedavg_dp(sampling_rate=0.05), {"epsilon": 3.0, "ledger": tmp_path / "ledgers"}
-    first = train(federation, fedavg_dp(sampling_rate=0.05, noise_multiplier=1.0), rounds=3, **options)
+    planned, options = (
+        fedavg_dp(sampling_rate=0.05),
+        {"epsilon": 3.0, "ledger": tmp_path / "ledgers"},
+    )
+    first = train(
+        federation, fedavg_dp(sampling_rate=0.05, noise_multiplier=1.0), rounds=3, **options
+    )
     second = train(federation, planned, out="second", rounds=8, **options)
     assert (second.rounds, second.stopped_by) == (8, "rounds")
     assert first.privacy.proven < second.privacy.proven <= 3.0
-    assert any("has spent epsilon" in note and "noise is planned for what that leaves" in note for note in second.notes)
-    third = train(federation, fedavg_dp(sampling_rate=0.05, noise_multiplier=8.0), out="third", rounds=1, epsilon=4.0,
-                  ledger=tmp_path / "ledgers")  # fmt: skip
+    assert any(
+        "has spent epsilon" in note and "noise is planned for what that leaves" in note
+        for note in second.notes
+    )
+    third = train(
+        federation,
+        fedavg_dp(sampling_rate=0.05, noise_multiplier=8.0),
+        out="third",
+        rounds=1,
+        epsilon=4.0,
+        ledger=tmp_path / "ledgers",
+    )
     assert any("may end by epsilon" in note for note in third.notes)
 
 
-def test_a_run_whose_ledgers_others_used_meanwhile_resumes_with_the_noise_that_it_had(train, federation, tmp_path) -> None:
+def test_a_run_whose_ledgers_others_used_meanwhile_resumes_with_the_noise_that_it_had(
+    train, federation, tmp_path
+) -> None:
     from tests.conftest import StopsAfter
 
-    planned, options = fedavg_dp(sampling_rate=0.05), {"epsilon": 3.0, "ledger": tmp_path / "ledgers"}
+    planned, options = (
+        fedavg_dp(sampling_rate=0.05),
+        {"epsilon": 3.0, "ledger": tmp_path / "ledgers"},
+    )
     train(federation, STEPS, out="first", rounds=1, **options)
     with pytest.raises(KeyboardInterrupt):
         train(federation, planned, rounds=3, progress=StopsAfter(1), **options)
-    train(federation, fedavg_dp(sampling_rate=0.05, noise_multiplier=9.0), out="other", rounds=1, **options)
+    train(
+        federation,
+        fedavg_dp(sampling_rate=0.05, noise_multiplier=9.0),
+        out="other",
+        rounds=1,
+        **options,
+    )
     result = train(federation, planned, rounds=3, resume=True, **options)
     assert result.privacy.proven <= 3.0
 
@@ -174,7 +227,9 @@ def hold(folder: Path, held: object, done: object) -> None:
         done.wait(PATIENCE)
 
 
-def test_a_run_that_another_process_is_at_is_refused_before_any_debit(train, federation, tmp_path) -> None:
+def test_a_run_that_another_process_is_at_is_refused_before_any_debit(
+    train, federation, tmp_path
+) -> None:
     from tests.conftest import StopsAfter
 
     with pytest.raises(KeyboardInterrupt):
@@ -192,13 +247,22 @@ def test_a_run_that_another_process_is_at_is_refused_before_any_debit(train, fed
     assert train(federation, STEPS, rounds=3, resume=True).rounds == 3
 
 
-def test_of_two_processes_that_start_or_resume_one_run_together_one_does(federation, tmp_path) -> None:
+def test_of_two_processes_that_start_or_resume_one_run_together_one_does(
+    federation, tmp_path
+) -> None:
     context = multiprocessing.get_context("fork")
     together, answers = context.Barrier(2), context.Queue()
-    both = [context.Process(target=start, args=(federation, tmp_path / "run", together, answers), daemon=True) for _ in "12"]
+    both = [
+        context.Process(
+            target=start, args=(federation, tmp_path / "run", together, answers), daemon=True
+        )
+        for _ in "12"
+    ]
     for process in both:
         process.start()
-    said = sorted((answers.get(timeout=PATIENCE) for _ in both), key=lambda words: words != "3 rounds")
+    said = sorted(
+        (answers.get(timeout=PATIENCE) for _ in both), key=lambda words: words != "3 rounds"
+    )
     for process in both:
         process.join(PATIENCE)
     assert said[0] == "3 rounds"
@@ -215,10 +279,15 @@ def start(federation: Federation, out: Path, together: object, answers: object) 
         answers.put(str(error))
 
 
-def test_runs_at_once_on_shared_ledgers_stay_inside_the_limit_together(federation, tmp_path) -> None:
+def test_runs_at_once_on_shared_ledgers_stay_inside_the_limit_together(
+    federation, tmp_path
+) -> None:
     context = multiprocessing.get_context("fork")
     watch = Together(context.Barrier(2))
-    both = [context.Process(target=spend, args=(federation, tmp_path, name, watch), daemon=True) for name in ("one", "two")]
+    both = [
+        context.Process(target=spend, args=(federation, tmp_path, name, watch), daemon=True)
+        for name in ("one", "two")
+    ]
     for process in both:
         process.start()
     for process in both:
@@ -244,7 +313,15 @@ class Together(SilentProgress):
 
 def spend(federation: Federation, folder: Path, name: str, watch: Together) -> None:
     budget = dpfl.Budget(epsilon=2.0, rounds=40)
-    dpfl.train(MODEL, federation, STEPS, budget, out=folder / name, ledger=folder / "ledgers", progress=watch)
+    dpfl.train(
+        MODEL,
+        federation,
+        STEPS,
+        budget,
+        out=folder / name,
+        ledger=folder / "ledgers",
+        progress=watch,
+    )
 
 
 # Reading
@@ -277,7 +354,9 @@ def test_reading_does_not_wait_for_a_lock_nor_write(tmp_path, monkeypatch) -> No
     locked.execute("BEGIN EXCLUSIVE")
     patiences: list[float] = []
     connect = sqlite3.connect
-    monkeypatch.setattr(sqlite3, "connect", lambda *given, **options: connect(*given, **_kept(options, patiences)))
+    monkeypatch.setattr(
+        sqlite3, "connect", lambda *given, **options: connect(*given, **_kept(options, patiences))
+    )
     with pytest.raises(DpflError, match="held by another program"):
         Ledger.read(path)
     assert patiences
@@ -289,7 +368,9 @@ def test_reading_does_not_wait_for_a_lock_nor_write(tmp_path, monkeypatch) -> No
 
 
 @pytest.mark.parametrize("log", [False, True])
-def test_a_ledger_on_read_only_media_is_read_with_the_rows_of_its_log(tmp_path, monkeypatch, log) -> None:
+def test_a_ledger_on_read_only_media_is_read_with_the_rows_of_its_log(
+    tmp_path, monkeypatch, log
+) -> None:
     """Root writes anywhere, so that SQLite is told that it cannot."""
     from dpfl.privacy.ledger import database
 
@@ -314,10 +395,14 @@ def test_a_ledger_on_read_only_media_is_read_with_the_rows_of_its_log(tmp_path, 
     assert sorted(file.name for file in copied.iterdir()) == before
 
 
-def test_where_ledgers_cannot_be_made_the_same_command_works_later(train, federation, tmp_path) -> None:
+def test_where_ledgers_cannot_be_made_the_same_command_works_later(
+    train, federation, tmp_path
+) -> None:
     context = multiprocessing.get_context("fork")
     answers = context.Queue()
-    process = context.Process(target=on_a_full_disk, args=(federation, tmp_path / "run", answers), daemon=True)
+    process = context.Process(
+        target=on_a_full_disk, args=(federation, tmp_path / "run", answers), daemon=True
+    )
     process.start()
     assert "cannot be made" in (said := answers.get(timeout=PATIENCE))
     assert "give the same command again" in said
@@ -335,8 +420,12 @@ def on_a_full_disk(federation: Federation, out: Path, answers: object) -> None:
         answers.put(str(error))
 
 
-def test_updates_without_noise_are_not_made_beside_ledgers_that_would_not_hold_them(train, federation, tmp_path) -> None:
-    """Fault: raw updates of clients left on the word of a ledger folder, and the next private run there said 1.18."""
+def test_updates_without_noise_are_not_made_beside_ledgers_that_would_not_hold_them(
+    train, federation, tmp_path
+) -> None:
+    """Fault: raw updates of clients left on the word of a ledger folder, and the next private run
+    there said 1.18.
+    """
     train(federation, STEPS, rounds=1, ledger=tmp_path / "ledgers")
     with pytest.raises(DpflError, match=r"fedavg adds no noise.*leave privacy\.ledger out"):
         train(federation, fedavg(tau=1), out="second", rounds=1, ledger=tmp_path / "ledgers")
@@ -344,13 +433,21 @@ def test_updates_without_noise_are_not_made_beside_ledgers_that_would_not_hold_t
 
 
 def test_what_a_ledger_counts_is_nobody_elses_and_not_public(train, tmp_path, cli) -> None:
-    """Fault: a fifth client that had paid was public in the next run, and its data under a new name began at 0."""
+    """Fault: a fifth client that had paid was public in the next run, and its data under a new name
+    began at 0.
+    """
     folder = tmp_path / "ledgers"
     five = small_source().split(5, IID())
     train(five, STEPS, rounds=1, ledger=folder)
     before = spent(folder)
     with pytest.raises(DpflError, match=r"client-00004\.sqlite counts the data of a public client"):
-        train(small_source().split(4, IID(), public_clients=1), STEPS, out="second", rounds=1, ledger=folder)
+        train(
+            small_source().split(4, IID(), public_clients=1),
+            STEPS,
+            out="second",
+            rounds=1,
+            ledger=folder,
+        )
     assert cli("ledger", "new", str(folder), "e") == 0
     renamed = small_source().split(5, IID(), names=(*five.names[:4], "e"))
     with pytest.raises(DpflError, match=r"client-00004\.sqlite counts the data of e"):

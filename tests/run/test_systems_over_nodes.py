@@ -1,4 +1,6 @@
-"""Every sound system over nodes: it runs, or is refused with a reason; docs/deployment.md has the table."""
+"""Every sound system over nodes: it runs, or is refused with a reason; docs/deployment.md has the
+table.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ def asked(name: str) -> dict:
     tell = {"trusted": made.scale == "round", "bare": made.scale == "none", "secure": False}
     neighbours = made.release.neighbours if made.release else "add/remove one"
     unit = made.unit if made.ledger_per_client else "sample"
-    return {"tell": tell, "limits": {"unit": unit, "neighbours": neighbours, "epsilon": 1e6, "accountant": "rdp"}}
+    return {
+        "tell": tell,
+        "limits": {"unit": unit, "neighbours": neighbours, "epsilon": 1e6, "accountant": "rdp"},
+    }
 
 
 def outcome(name: str, folder: Path) -> str:
@@ -30,8 +35,12 @@ def outcome(name: str, folder: Path) -> str:
             "data": {"name": "mnist-sample", "partition": "iid", "clients": 3},
             "model": {"name": "mlp", "hidden": 4},
             "algorithm": {"name": name},
-            "budget": {"epsilon": 8.0, "rounds": 1} if algorithms.from_name(name).unit != "none" else {"rounds": 1},
-            "privacy": {"accountant": "rdp", "noise": "plain"} if algorithms.from_name(name).unit != "none" else {},
+            "budget": {"epsilon": 8.0, "rounds": 1}
+            if algorithms.from_name(name).unit != "none"
+            else {"rounds": 1},
+            "privacy": {"accountant": "rdp", "noise": "plain"}
+            if algorithms.from_name(name).unit != "none"
+            else {},
         }
     )
     try:
@@ -65,9 +74,15 @@ def needs(name: str) -> str:
 
 @pytest.mark.parametrize("name", list(algorithms.ALGORITHMS))
 def test_the_table_says_what_happens(name: str, tmp_path: Path) -> None:
-    assert f"| `{name}` | {outcome(name, tmp_path)} | {needs(name)} |" in DOCS.read_text().splitlines()
+    assert (
+        f"| `{name}` | {outcome(name, tmp_path)} | {needs(name)} |" in DOCS.read_text().splitlines()
+    )
 
 
 def test_the_table_has_no_other_system() -> None:
-    listed = [line.split("`")[1] for line in DOCS.read_text().splitlines() if line.startswith("| `") and "| runs |" in line]
+    listed = [
+        line.split("`")[1]
+        for line in DOCS.read_text().splitlines()
+        if line.startswith("| `") and "| runs |" in line
+    ]
     assert listed == list(algorithms.ALGORITHMS)

@@ -28,7 +28,13 @@ LABELS: dict[str, tuple[np.ndarray, dict[str, Any]]] = {
     "number": (SCORE, {}),
     "counts": (np.floor(np.exp(np.minimum(SCORE, 2))), {}),
 }
-HEADLINES = {"classes": "accuracy", "binary": "AUC", "labels": "AUC", "ordinal": "mean distance", "number": "RMSE"}
+HEADLINES = {
+    "classes": "accuracy",
+    "binary": "AUC",
+    "labels": "AUC",
+    "ordinal": "mean distance",
+    "number": "RMSE",
+}
 HEADLINES |= {"counts": "deviance", "tokens": "perplexity"}
 
 
@@ -38,8 +44,16 @@ def federation(task: str, **options: Any) -> dpfl.data.Federation:
     return source.split(clients=2, how=IID(), seed=0)
 
 
-def run(held: dpfl.data.Federation, out: Path, model: Any = "linear", algorithm: Any = None, rounds: int = 3) -> dpfl.Result:
-    algorithm = algorithm or dpfl.algorithms.fedavg_dp(noise_multiplier=0.6, sampling_rate=0.3, tau=4, rate=0.5)
+def run(
+    held: dpfl.data.Federation,
+    out: Path,
+    model: Any = "linear",
+    algorithm: Any = None,
+    rounds: int = 3,
+) -> dpfl.Result:
+    algorithm = algorithm or dpfl.algorithms.fedavg_dp(
+        noise_multiplier=0.6, sampling_rate=0.3, tau=4, rate=0.5
+    )
     return dpfl.train(model, held, algorithm, dpfl.Budget(rounds=rounds), out=out)
 
 
@@ -80,20 +94,28 @@ def test_the_next_token_is_learned_from_sequences(tmp_path: Path) -> None:
 def test_a_run_without_a_test_set_measures_nothing(tmp_path: Path) -> None:
     held = dpfl.data.tensors(X, LABELS["binary"][0], task="binary").split(clients=2, how=IID())
     result = run(held, tmp_path / "run", rounds=1)
-    assert (result.headline, result.metrics, result.intervals, result.accuracy) == ("", {}, {}, None)
+    assert (result.headline, result.metrics, result.intervals, result.accuracy) == (
+        "",
+        {},
+        {},
+        None,
+    )
     assert "accuracy not measured" in repr(result)
 
 
 def test_intervals_are_by_person_where_the_test_set_has_persons(tmp_path: Path) -> None:
     """A test set of copies of one person is known no better for them."""
     y = LABELS["binary"][0]
-    source = dpfl.data.tensors(X, y, np.repeat(X[:20], 20, axis=0), np.repeat(y[:20], 20), task="binary")
+    source = dpfl.data.tensors(
+        X, y, np.repeat(X[:20], 20, axis=0), np.repeat(y[:20], 20), task="binary"
+    )
     rows = source.split(clients=2, how=IID())
     persons = dpfl.data.Federation(
         rows.train, rows.test, rows.clients, test_persons=torch.arange(20).repeat_interleave(20)
     )  # fmt: skip
     wide, narrow = (
-        run(held, tmp_path / name, rounds=1).intervals["accuracy"] for name, held in (("persons", persons), ("rows", rows))
+        run(held, tmp_path / name, rounds=1).intervals["accuracy"]
+        for name, held in (("persons", persons), ("rows", rows))
     )
     assert wide[1] - wide[0] > 2 * (narrow[1] - narrow[0])
 
@@ -111,7 +133,9 @@ def test_counts_of_classes_are_asked_for_where_labels_are_classes_only(tmp_path:
     with pytest.raises(DpflError, match="'number' are no classes"):
         run(federation("number"), tmp_path / "none", algorithm=hellinger)
     assert not (tmp_path / "none").exists()
-    assert run(federation("binary"), tmp_path / "run", algorithm=hellinger, rounds=1).headline == "AUC"
+    assert (
+        run(federation("binary"), tmp_path / "run", algorithm=hellinger, rounds=1).headline == "AUC"
+    )
 
 
 def test_a_declared_weight_changes_the_loss_and_nothing_of_the_data() -> None:
@@ -125,11 +149,15 @@ def test_a_declared_weight_changes_the_loss_and_nothing_of_the_data() -> None:
 def test_the_experiment_file_declares_a_task(tmp_path: Path) -> None:
     file = tmp_path / "own.npz"
     np.savez(file, x=X, y=LABELS["counts"][0])
-    held = parse({"data": {"name": str(file), "task": "counts", "clients": 3, "test_share": 0.25}}).federation()
+    held = parse(
+        {"data": {"name": str(file), "task": "counts", "clients": 3, "test_share": 0.25}}
+    ).federation()
     assert held.task == dpfl.tasks.Counts()
     assert held.how == "iid"
     with pytest.raises(DpflError, match="no classes that a partition could skew"):
-        parse({"data": {"name": str(file), "task": "counts", "partition": "dirichlet"}}).federation()
+        parse(
+            {"data": {"name": str(file), "task": "counts", "partition": "dirichlet"}}
+        ).federation()
     np.savez(file, x=X, y=LABELS["binary"][0])
     said = {"name": str(file), "task": "binary", "class_weights": [1.0, 2.0], "partition": "iid"}
     assert parse({"data": said}).federation().task == dpfl.tasks.Binary((1.0, 2.0))
@@ -148,6 +176,8 @@ def test_the_experiment_file_declares_a_task(tmp_path: Path) -> None:
         (dpfl.tasks.Binary(), [0, 1, 1], {"classes": 2}, "declare them there"),
     ],
 )
-def test_labels_that_do_not_fit_are_one_sentence(task: Any, y: list[float], options: dict[str, Any], said: str) -> None:
+def test_labels_that_do_not_fit_are_one_sentence(
+    task: Any, y: list[float], options: dict[str, Any], said: str
+) -> None:
     with pytest.raises(DpflError, match=said):
         dpfl.data.tensors(X[:3], np.array(y), task=task, **options)

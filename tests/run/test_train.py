@@ -82,7 +82,9 @@ class Hook:
 # The same run again, and other ones
 
 
-def test_one_seed_gives_one_model_on_one_worker_and_on_two(train: Train, federation: Federation) -> None:
+def test_one_seed_gives_one_model_on_one_worker_and_on_two(
+    train: Train, federation: Federation
+) -> None:
     one = train(federation, SOUND, rounds=3, out="one", accountant="rdp")
     two = train(federation, SOUND, rounds=3, out="two", workers=2, accountant="rdp")
     assert one.model_sha256 == two.model_sha256
@@ -90,10 +92,14 @@ def test_one_seed_gives_one_model_on_one_worker_and_on_two(train: Train, federat
 
 
 @pytest.mark.parametrize("algorithm", [fedavg(tau=2, cohort=2), SOUND, CROWDED])
-def test_the_seed_decides_the_model(train: Train, federation: Federation, crowd: Federation, algorithm: Algorithm) -> None:
+def test_the_seed_decides_the_model(
+    train: Train, federation: Federation, crowd: Federation, algorithm: Algorithm
+) -> None:
     data = crowd if algorithm.unit == "client" else federation
     first, again, other = (
-        train(data, algorithm, rounds=3, out=f"run {number}", seed=seed, **by_rdp(algorithm)).model_sha256
+        train(
+            data, algorithm, rounds=3, out=f"run {number}", seed=seed, **by_rdp(algorithm)
+        ).model_sha256
         for number, seed in enumerate((0, 0, 1))
     )
     assert first == again
@@ -106,24 +112,45 @@ def test_system_entropy_gives_another_model_every_time(
 ) -> None:
     data = crowd if algorithm.unit == "client" else federation
     first = train(data, algorithm, rounds=2, out="a", entropy="system", accountant="rdp")
-    assert train(data, algorithm, rounds=2, out="b", entropy="system", accountant="rdp").model_sha256 != first.model_sha256
+    assert (
+        train(data, algorithm, rounds=2, out="b", entropy="system", accountant="rdp").model_sha256
+        != first.model_sha256
+    )
     assert not any("seed" in assumption for assumption in first.privacy.assumptions)
 
 
-def test_keyed_randomness_is_named_among_the_assumptions_and_its_seed_is_not(train: Train, federation: Federation) -> None:
+def test_keyed_randomness_is_named_among_the_assumptions_and_its_seed_is_not(
+    train: Train, federation: Federation
+) -> None:
     """Printed, the seed would void the condition that the statement names."""
     result = train(federation, SOUND, rounds=1, seed=918273645)
-    assert any("the seed" in assumption and "system" in assumption for assumption in result.privacy.assumptions)
+    assert any(
+        "the seed" in assumption and "system" in assumption
+        for assumption in result.privacy.assumptions
+    )
     files = [result.folder / name for name in ("statement.json", "result.json", "README.md")]
-    assert not any("918273645" in text for text in (str(result.privacy), *(file.read_text() for file in files)))
+    assert not any(
+        "918273645" in text for text in (str(result.privacy), *(file.read_text() for file in files))
+    )
 
 
 @pytest.mark.parametrize(
     ("losses", "warned"),
-    [([10.2, 15.0, 19.4], True), ([2.3, 2.2, math.nan], True), ([5.0, 5.1, 5.2], False), ([2.3, 0.4], False), ([19.0], True)],
+    [
+        ([10.2, 15.0, 19.4], True),
+        ([2.3, 2.2, math.nan], True),
+        ([5.0, 5.1, 5.2], False),
+        ([2.3, 0.4], False),
+        ([19.0], True),
+    ],
 )
-def test_a_run_whose_test_loss_grows_beyond_guessing_says_so(losses: list[float], warned: bool) -> None:
-    rows = [RoundRow(round, 1, round, 4, 0.1, loss, None, None, 0, 0.0) for round, loss in enumerate(losses, 1)]
+def test_a_run_whose_test_loss_grows_beyond_guessing_says_so(
+    losses: list[float], warned: bool
+) -> None:
+    rows = [
+        RoundRow(round, 1, round, 4, 0.1, loss, None, None, 0, 0.0)
+        for round, loss in enumerate(losses, 1)
+    ]
     assert bool(diverging(rows, 10)) == warned
 
 
@@ -142,7 +169,9 @@ def test_an_entropy_that_does_not_exist_is_refused(train: Train, federation: Fed
 # Budgets
 
 
-def test_epsilon_with_a_given_noise_stops_at_the_last_affordable_step(train: Train, federation: Federation) -> None:
+def test_epsilon_with_a_given_noise_stops_at_the_last_affordable_step(
+    train: Train, federation: Federation
+) -> None:
     """tau = 3, and the last round is cut to what is left."""
     most = Limit(2.5, 1e-5).remaining({}, EVENT)
     epsilon = accountant("pld").epsilon({EVENT: most - most % 3 - 1}, 1e-5) * (1 + 1e-9)
@@ -170,7 +199,9 @@ def test_bytes_end_a_run_before_they_are_exceeded(train: Train, federation: Fede
     assert result.history[-1].bytes == 3 * one
 
 
-def test_seconds_end_a_run(train: Train, federation: Federation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seconds_end_a_run(
+    train: Train, federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("dpfl.server.clock.time", Ticking())
     result = train(federation, fedavg(tau=1), seconds=20.0)
     assert result.stopped_by == "seconds"
@@ -180,7 +211,9 @@ def test_seconds_end_a_run(train: Train, federation: Federation, monkeypatch: py
 def test_bytes_or_seconds_alone_may_end_a_private_run_and_its_epsilon_is_shown_as_it_goes(
     train: Train, federation: Federation
 ) -> None:
-    """The figure shown is an upper bound; without epsilon or rounds to aim at it must still be of any use."""
+    """The figure shown is an upper bound; without epsilon or rounds to aim at it must still be of
+    any use.
+    """
     numbers = 784 * 16 + 16 + 16 * 10 + 10
     result = train(federation, SOUND, bytes=3 * 2 * 4 * numbers * 4, accountant="rdp")
     shown = [row.epsilon for row in result.history]
@@ -188,12 +221,16 @@ def test_bytes_or_seconds_alone_may_end_a_private_run_and_its_epsilon_is_shown_a
     assert shown[0] < 10 * result.privacy.proven
 
 
-def test_a_run_without_noise_needs_an_end_of_another_kind(train: Train, federation: Federation) -> None:
+def test_a_run_without_noise_needs_an_end_of_another_kind(
+    train: Train, federation: Federation
+) -> None:
     with pytest.raises(DpflError, match="rounds, bytes or seconds"):
         train(federation, fedavg(), epsilon=1.0)
 
 
-def test_a_run_without_noise_has_no_ledger_and_no_epsilon(train: Train, federation: Federation) -> None:
+def test_a_run_without_noise_has_no_ledger_and_no_epsilon(
+    train: Train, federation: Federation
+) -> None:
     result = train(federation, fedavg(tau=1), rounds=2)
     assert not list((result.folder / "ledger").iterdir())
     assert result.privacy.proven == math.inf
@@ -245,7 +282,9 @@ def test_a_second_run_on_one_ledger_gets_only_what_the_first_left(
     assert shown[0] >= accountant("rdp").epsilon({algorithm.release.event(20): 2 * per_round}, 1e-5)
 
 
-def test_two_runs_of_one_seed_on_one_ledger_differ(train: Train, federation: Federation, tmp_path: Path) -> None:
+def test_two_runs_of_one_seed_on_one_ledger_differ(
+    train: Train, federation: Federation, tmp_path: Path
+) -> None:
     first = train(federation, SOUND, rounds=1, out="a", ledger=tmp_path / "ledgers")
     second = train(federation, SOUND, rounds=1, out="b", ledger=tmp_path / "ledgers")
     assert first.model_sha256 != second.model_sha256
@@ -254,36 +293,56 @@ def test_two_runs_of_one_seed_on_one_ledger_differ(train: Train, federation: Fed
 def test_an_owner_with_a_smaller_budget_drops_out_and_the_others_go_on(
     train: Train, federation: Federation, tmp_path: Path
 ) -> None:
-    """Fault: the budget enforced by the server instead of at the node; epsilon averaged over clients."""
+    """Fault: the budget enforced by the server instead of at the node; epsilon averaged over
+    clients.
+    """
     own = accountant("rdp").epsilon({EVENT: 4}, 1e-5) * (1 + 1e-9)
     Ledger.open(
-        tmp_path / "ledgers" / "client-00002.sqlite", "client-00002", "sample", ADD_REMOVE, Limit(own, 1e-5, "rdp")
+        tmp_path / "ledgers" / "client-00002.sqlite",
+        "client-00002",
+        "sample",
+        ADD_REMOVE,
+        Limit(own, 1e-5, "rdp"),
     ).close()
     result = train(federation, SOUND, rounds=4, ledger=tmp_path / "ledgers", accountant="rdp")
     assert result.rounds == 4
     assert [row.steps for row in result.history] == [3, 1, 3, 3]
     assert counts(tmp_path / "ledgers") == [10, 10, 4, 10]
-    assert result.privacy.per_client["client-00002"] <= own < result.privacy.per_client["client-00000"]
+    assert (
+        result.privacy.per_client["client-00002"] <= own < result.privacy.per_client["client-00000"]
+    )
     assert result.privacy.proven == max(result.privacy.per_client.values())
 
 
 def test_the_epsilon_that_is_shown_is_never_below_that_of_any_client(
     train: Train, federation: Federation, tmp_path: Path
 ) -> None:
-    """Client 1 has spent more than the others; client 2 has the least left, having spent nothing."""
-    earlier = Ledger.open(tmp_path / "ledgers" / "client-00001.sqlite", "client-00001", "sample", ADD_REMOVE)
+    """Client 1 has spent more than the others; client 2 has the least left, having spent
+    nothing.
+    """
+    earlier = Ledger.open(
+        tmp_path / "ledgers" / "client-00001.sqlite", "client-00001", "sample", ADD_REMOVE
+    )
     earlier.debit("earlier", "release", EVENT, 500)
     earlier.close()
     for name in ("client-00000", "client-00003"):
         Ledger.open(tmp_path / "ledgers" / f"{name}.sqlite", name, "sample", ADD_REMOVE).close()
     own = accountant("rdp").epsilon({EVENT: 9}, 1e-5) * (1 + 1e-9)
     Ledger.open(
-        tmp_path / "ledgers" / "client-00002.sqlite", "client-00002", "sample", ADD_REMOVE, Limit(own, 1e-5, "rdp")
+        tmp_path / "ledgers" / "client-00002.sqlite",
+        "client-00002",
+        "sample",
+        ADD_REMOVE,
+        Limit(own, 1e-5, "rdp"),
     ).close()
     result = train(federation, SOUND, rounds=3, ledger=tmp_path / "ledgers", accountant="rdp")
-    truth = [accountant("rdp").epsilon({EVENT: 500 + row.iterations}, 1e-5) for row in result.history]
+    truth = [
+        accountant("rdp").epsilon({EVENT: 500 + row.iterations}, 1e-5) for row in result.history
+    ]
     assert result.privacy.proven == pytest.approx(truth[-1])
-    assert all(row.epsilon >= least - 1e-9 for row, least in zip(result.history, truth, strict=True))
+    assert all(
+        row.epsilon >= least - 1e-9 for row, least in zip(result.history, truth, strict=True)
+    )
 
 
 # Stopped and resumed
@@ -314,8 +373,11 @@ def without_time(rows: Any) -> list[RoundRow]:
 
 
 @pytest.mark.parametrize("where", [11, 23, 37, 42])
-def test_a_run_that_was_stopped_anywhere_ends_as_one_that_never_was(train: Train, federation: Federation, where: int) -> None:
-    """3 rounds of 3, 3 and 2 steps by 4 clients: in the first, a middle and the last round, with a budget for just these.
+def test_a_run_that_was_stopped_anywhere_ends_as_one_that_never_was(
+    train: Train, federation: Federation, where: int
+) -> None:
+    """3 rounds of 3, 3 and 2 steps by 4 clients: in the first, a middle and the last round, with a
+    budget for just these.
 
     The first ten batches are those of the rehearsal, which leaves no run to resume.
     """
@@ -334,7 +396,9 @@ def test_a_run_that_was_stopped_anywhere_ends_as_one_that_never_was(train: Train
     assert without_time(resumed.history) == without_time(whole.history)
 
 
-@pytest.mark.parametrize("options", [{}, {"clipping": "quantile", "count_noise": 2.0}, {"clipping": "public-median"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"clipping": "quantile", "count_noise": 2.0}, {"clipping": "public-median"}]
+)
 def test_a_client_level_run_resumes_with_its_momentum_and_its_clip(
     train: Train, crowd: Federation, options: dict[str, Any]
 ) -> None:
@@ -345,7 +409,9 @@ def test_a_client_level_run_resumes_with_its_momentum_and_its_clip(
     with pytest.raises(KeyboardInterrupt):
         train(crowd, algorithm, rounds=4, out="broken", model=Stumbles(), accountant="rdp")
     Stumbles.left = -1
-    resumed = train(crowd, algorithm, rounds=4, out="broken", model=Stumbles(), accountant="rdp", resume=True)
+    resumed = train(
+        crowd, algorithm, rounds=4, out="broken", model=Stumbles(), accountant="rdp", resume=True
+    )
     assert resumed.model_sha256 == whole.model_sha256
     assert counts(resumed.folder / "ledger") == [4]
     assert without_time(resumed.history) == without_time(whole.history)
@@ -359,7 +425,9 @@ def test_a_finished_run_resumes_to_its_own_result(train: Train, federation: Fede
     assert counts(again.folder / "ledger") == [8] * 4
 
 
-def test_under_system_entropy_a_resumed_run_counts_what_it_makes_again(train: Train, federation: Federation) -> None:
+def test_under_system_entropy_a_resumed_run_counts_what_it_makes_again(
+    train: Train, federation: Federation
+) -> None:
     Stumbles.left = 18
     options = {"epsilon": TIGHT, "model": Stumbles(), "entropy": "system"}
     with pytest.raises(KeyboardInterrupt):
@@ -398,11 +466,18 @@ def trained_aloud(out: str, workers: int) -> None:
 
 @contextmanager
 def in_a_process(out: Path, workers: int, script: Path) -> Iterator[tuple[int, TextIO]]:
-    """Its number, and what it says: a fork of this one, or, where it starts workers of its own, a new one."""
+    """Its number, and what it says: a fork of this one, or, where it starts workers of its own, a
+    new one.
+    """
     if workers > 1:
         script.write_text(SCRIPT)
-        paths = os.pathsep.join([str(Path(dpfl.__file__).parents[1]), str(Path(__file__).parents[2])])
-        command, env = [sys.executable, str(script), str(out), str(workers)], os.environ | {"PYTHONPATH": paths}
+        paths = os.pathsep.join(
+            [str(Path(dpfl.__file__).parents[1]), str(Path(__file__).parents[2])]
+        )
+        command, env = (
+            [sys.executable, str(script), str(out), str(workers)],
+            os.environ | {"PYTHONPATH": paths},
+        )
         with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             yield process.pid, process.stdout
@@ -424,7 +499,12 @@ def in_a_process(out: Path, workers: int, script: Path) -> Iterator[tuple[int, T
 @pytest.fixture(scope="module")
 def never_stopped(tmp_path_factory: pytest.TempPathFactory) -> dpfl.Result:
     return dpfl.train(
-        MODEL, small_federation(), KILLED, KILLED_BUDGET, out=tmp_path_factory.mktemp("whole") / "run", accountant="rdp"
+        MODEL,
+        small_federation(),
+        KILLED,
+        KILLED_BUDGET,
+        out=tmp_path_factory.mktemp("whole") / "run",
+        accountant="rdp",
     )
 
 
@@ -441,8 +521,12 @@ def test_a_run_killed_at_a_random_moment_resumes_to_the_model_of_one_never_stopp
     assert not (out / "result.json").exists()
     spent_before = counts(out / "ledger")
     assert min(spent_before) >= 2 * after
-    result = dpfl.train(MODEL, small_federation(), KILLED, KILLED_BUDGET, out=out, resume=True, accountant="rdp")
-    assert result.model_sha256 == never_stopped.model_sha256, f"killed {delay:.4f} s after round {after}"
+    result = dpfl.train(
+        MODEL, small_federation(), KILLED, KILLED_BUDGET, out=out, resume=True, accountant="rdp"
+    )
+    assert result.model_sha256 == never_stopped.model_sha256, (
+        f"killed {delay:.4f} s after round {after}"
+    )
     assert counts(out / "ledger") == [80] * 4
     assert result.privacy.proven == never_stopped.privacy.proven
 
@@ -453,23 +537,42 @@ def finished(train: Train, federation: Federation, **options: Any) -> dpfl.Resul
 
 def test_resume_with_other_data_is_refused(train: Train, federation: Federation) -> None:
     finished(train, federation)
-    other = dpfl.data.tensors(federation.train.x + 0.1, federation.train.y, federation.test.x, federation.test.y, name="small")
+    other = dpfl.data.tensors(
+        federation.train.x + 0.1,
+        federation.train.y,
+        federation.test.x,
+        federation.test.y,
+        name="small",
+    )
     with pytest.raises(DpflError, match="data differs"):
         finished(train, other.split(clients=4, how=IID(), seed=0), resume=True)
 
 
-def test_resume_with_the_same_images_at_other_clients_is_refused(train: Train, federation: Federation) -> None:
+def test_resume_with_the_same_images_at_other_clients_is_refused(
+    train: Train, federation: Federation
+) -> None:
     finished(train, federation)
-    swapped = replace(federation, clients=(federation.clients[1], federation.clients[0], *federation.clients[2:]))
+    swapped = replace(
+        federation, clients=(federation.clients[1], federation.clients[0], *federation.clients[2:])
+    )
     with pytest.raises(DpflError, match="data differs"):
         finished(train, swapped, resume=True)
 
 
 @pytest.mark.parametrize(
     "options",
-    [{"seed": 1}, {"rounds": 3}, {"epsilon": 50.0}, {"delta": 1e-6}, {"accountant": "pld"}, {"entropy": "system"}],
+    [
+        {"seed": 1},
+        {"rounds": 3},
+        {"epsilon": 50.0},
+        {"delta": 1e-6},
+        {"accountant": "pld"},
+        {"entropy": "system"},
+    ],
 )
-def test_resume_with_other_settings_is_refused(train: Train, federation: Federation, options: dict[str, Any]) -> None:
+def test_resume_with_other_settings_is_refused(
+    train: Train, federation: Federation, options: dict[str, Any]
+) -> None:
     finished(train, federation)
     with pytest.raises(DpflError, match="experiment differs"):
         finished(train, federation, resume=True, **options)
@@ -485,24 +588,38 @@ def test_resume_with_other_settings_is_refused(train: Train, federation: Federat
         fedavg(),
     ],
 )
-def test_resume_with_another_algorithm_is_refused(train: Train, federation: Federation, other: Algorithm) -> None:
+def test_resume_with_another_algorithm_is_refused(
+    train: Train, federation: Federation, other: Algorithm
+) -> None:
     finished(train, federation)
     with pytest.raises(DpflError, match="experiment differs"):
-        train(federation, other, rounds=2, accountant="rdp" if other.unit == "sample" else None, resume=True)
+        train(
+            federation,
+            other,
+            rounds=2,
+            accountant="rdp" if other.unit == "sample" else None,
+            resume=True,
+        )
 
 
 @pytest.mark.parametrize("model", [dpfl.models.mlp(hidden=17), dpfl.models.cnn()])
-def test_resume_with_another_model_is_refused(train: Train, federation: Federation, model: dpfl.models.Model) -> None:
+def test_resume_with_another_model_is_refused(
+    train: Train, federation: Federation, model: dpfl.models.Model
+) -> None:
     finished(train, federation)
     with pytest.raises(DpflError):
         finished(train, federation, resume=True, model=model)
 
 
 def test_resume_with_another_activation_is_refused(train: Train, federation: Federation) -> None:
-    """Another function of the same data under the same release name and noise would be released without a debit."""
+    """Another function of the same data under the same release name and noise would be released
+    without a debit.
+    """
     finished(train, federation)
     with pytest.raises(DpflError, match="experiment differs"):
-        finished(train, federation, resume=True, model=dpfl.models.mlp(hidden=16, activation="tanh"))
+        finished(
+            train, federation, resume=True, model=dpfl.models.mlp(hidden=16, activation="tanh")
+        )
 
 
 def stopped_after_round(train: Train, federation: Federation, round: int, **options: Any) -> None:
@@ -524,7 +641,9 @@ def test_fault_resume_forgets_spent_budget_when_the_ledgers_are_not_those_of_the
     if how == "deleted":
         shutil.rmtree(ledgers)
     try:
-        result = finished(train, federation, resume=True, **({"ledger": ledgers} if how == "deleted" else {}))
+        result = finished(
+            train, federation, resume=True, **({"ledger": ledgers} if how == "deleted" else {})
+        )
     except DpflError:
         return
     assert result.privacy.proven == pytest.approx(accountant("rdp").epsilon({EVENT: 6}, 1e-5))
@@ -541,7 +660,9 @@ def test_fault_a_client_level_run_is_resumed_on_a_ledger_that_is_not_its_own(
         train(crowd, CROWDED, resume=True, **options)
 
 
-def test_resume_needs_a_folder_with_a_run(train: Train, federation: Federation, tmp_path: Path) -> None:
+def test_resume_needs_a_folder_with_a_run(
+    train: Train, federation: Federation, tmp_path: Path
+) -> None:
     with pytest.raises(DpflError, match="no run"):
         finished(train, federation, resume=True)
     with pytest.raises(DpflError, match="name its folder"):
@@ -558,7 +679,9 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("how", DAMAGE)
-def test_a_damaged_checkpoint_is_refused_with_a_sentence(train: Train, federation: Federation, how: str) -> None:
+def test_a_damaged_checkpoint_is_refused_with_a_sentence(
+    train: Train, federation: Federation, how: str
+) -> None:
     stopped_after_round(train, federation, 1, out="run")
     path = finished(train, federation, resume=True).folder / "checkpoint.safetensors"
     path.write_bytes(DAMAGE[how](path.read_bytes()))
@@ -580,7 +703,13 @@ def test_a_flipped_bit_in_a_checkpoint_is_noticed(train: Train, federation: Fede
 
 def with_nan(federation: Federation) -> Federation:
     """The same federation, one image of client 2 spoilt after it was checked."""
-    data = dpfl.data.tensors(federation.train.x.clone(), federation.train.y, federation.test.x, federation.test.y, name="small")
+    data = dpfl.data.tensors(
+        federation.train.x.clone(),
+        federation.train.y,
+        federation.test.x,
+        federation.test.y,
+        name="small",
+    )
     spoilt = replace(federation, train=data.train)
     spoilt.train.x[spoilt.clients[2][7]] = math.nan
     return spoilt
@@ -603,7 +732,9 @@ def test_training_that_diverges_stops_and_keeps_the_last_checkpoint(
 ) -> None:
     """The test set is public, and may say so."""
     wild = replace(SOUND, local=LocalTraining(SGD(1e25)))
-    with pytest.raises(DpflError, match=r"diverged on the test set after round 1.*checkpoint is kept"):
+    with pytest.raises(
+        DpflError, match=r"diverged on the test set after round 1.*checkpoint is kept"
+    ):
         train(federation, wild, rounds=5, accountant="rdp", evaluate_every=1)
     assert not (tmp_path / "run" / "result.json").exists()
 
@@ -628,7 +759,9 @@ def test_a_run_without_a_test_set_says_that_nothing_was_measured(
         train(untested, adap_dp_fl(noise_multiplier=1.0), rounds=2, out="follows")
 
 
-def test_nan_at_one_client_of_an_unprotected_run_stops_it_and_names_the_client(train: Train, federation: Federation) -> None:
+def test_nan_at_one_client_of_an_unprotected_run_stops_it_and_names_the_client(
+    train: Train, federation: Federation
+) -> None:
     with pytest.raises(DpflError, match="client 2 in round 1"):
         train(with_nan(federation), fedavg(tau=8), rounds=2)
 
@@ -666,7 +799,9 @@ def test_a_client_whose_ledger_another_run_spends_meanwhile_refuses_and_the_roun
     assert result.privacy.proven <= epsilon
 
 
-def test_a_run_in_which_a_client_refused_can_be_resumed(train: Train, federation: Federation, tmp_path: Path) -> None:
+def test_a_run_in_which_a_client_refused_can_be_resumed(
+    train: Train, federation: Federation, tmp_path: Path
+) -> None:
     epsilon = accountant("rdp").epsilon({EVENT: 12}, 1e-5) * (1 + 1e-9)
 
     def spend_and_stop(row: RoundRow) -> None:
@@ -685,7 +820,9 @@ def test_a_run_in_which_a_client_refused_can_be_resumed(train: Train, federation
 def test_a_run_in_which_a_client_failed_before_it_paid_can_be_resumed(
     train: Train, federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault: releases that the server gave up on were looked for in the client's ledger, and the run held for tampered with."""
+    """Fault: releases that the server gave up on were looked for in the client's ledger, and the
+    run held for tampered with.
+    """
     debit = ClientRunner._debit
 
     def broken(self: ClientRunner, task: ClientTask, *rest: Any) -> Callable[[], None]:
@@ -720,7 +857,10 @@ def test_a_first_round_that_fails_everywhere_names_its_cause_once_and_keeps_the_
 ) -> None:
     with pytest.raises(DpflError) as refused:
         train(federation, SOUND, rounds=1, model=FailsOnImages())
-    assert str(refused.value) == "No reply of round 1 can be used: it failed (ValueError), its own log says why."
+    assert (
+        str(refused.value)
+        == "No reply of round 1 can be used: it failed (ValueError), its own log says why."
+    )
     assert [record.getMessage() for record in caplog.records if record.name == "dpfl"] == [
         "Client 0 failed in round 1: ValueError: an image of a digit"
     ]
@@ -733,7 +873,12 @@ def test_mixed_kinds_of_sampling_on_one_ledger_are_refused_before_training(
     train(crowd, CROWDED, rounds=1, out="poisson", ledger=tmp_path / "ledgers")
     before = counts(tmp_path / "ledgers")
     with pytest.raises(DpflError, match="neighbours"):
-        train(crowd, dp_fedavg(cohort=8, sampling="fixed-size", noise_multiplier=1.0), rounds=1, ledger=tmp_path / "ledgers")
+        train(
+            crowd,
+            dp_fedavg(cohort=8, sampling="fixed-size", noise_multiplier=1.0),
+            rounds=1,
+            ledger=tmp_path / "ledgers",
+        )
     assert counts(tmp_path / "ledgers") == before
 
 
@@ -742,7 +887,11 @@ def test_secure_noise_comes_with_the_systems_entropy_and_costs_the_same(federati
     keyed = train(federation, algorithm, out="keyed", rounds=2)
     plain = train(federation, algorithm, out="plain", rounds=2, entropy="system", noise="plain")
     secure = train(federation, algorithm, out="secure", rounds=2, entropy="system")
-    assert [run.privacy.noise for run in (keyed, plain, secure)] == ["floating-point", "floating-point", "secure"]
+    assert [run.privacy.noise for run in (keyed, plain, secure)] == [
+        "floating-point",
+        "floating-point",
+        "secure",
+    ]
     assert secure.privacy.proven == plain.privacy.proven
     recorded = RunFolder.open(secure.folder).experiment()["resolved"]
     assert recorded["noise"] == "secure"
@@ -754,12 +903,26 @@ def test_secure_noise_comes_with_the_systems_entropy_and_costs_the_same(federati
     [
         (fedavg_dp(noise_multiplier=1.0), {"noise": "secure"}, "privacy.entropy = 'system'"),
         (fedavg_dp(noise_multiplier=1.0), {"noise": "safe"}, "not 'safe'"),
-        (dpfl.algorithms.adap_dp_fl(noise_multiplier=1.0), {"entropy": "system"}, "set privacy.noise = 'plain'"),
-        (dp_fedavg(cohort=2, noise_multiplier=1.0, noise="clients"), {"entropy": "system"}, "set privacy.noise = 'plain'"),
+        (
+            dpfl.algorithms.adap_dp_fl(noise_multiplier=1.0),
+            {"entropy": "system"},
+            "set privacy.noise = 'plain'",
+        ),
+        (
+            dp_fedavg(cohort=2, noise_multiplier=1.0, noise="clients"),
+            {"entropy": "system"},
+            "set privacy.noise = 'plain'",
+        ),
         (dpfl.algorithms.fedavg(), {"noise": "secure", "entropy": "system"}, "adds no noise"),
-        (dpfl.algorithms.dp_sgd_wav(noise_multiplier=1.0), {"entropy": "system"}, r"Haar.*set privacy.noise = 'plain'"),
+        (
+            dpfl.algorithms.dp_sgd_wav(noise_multiplier=1.0),
+            {"entropy": "system"},
+            r"Haar.*set privacy.noise = 'plain'",
+        ),
     ],
 )
-def test_secure_noise_that_would_not_be_secure_is_refused(federation, train, algorithm, options, words):
+def test_secure_noise_that_would_not_be_secure_is_refused(
+    federation, train, algorithm, options, words
+):
     with pytest.raises(DpflError, match=words):
         train(federation, algorithm, rounds=1, **options)

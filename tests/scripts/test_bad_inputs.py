@@ -18,7 +18,11 @@ def test_bad_inputs_get_a_sentence_and_cost_nothing(monkeypatch: pytest.MonkeyPa
     assert len(whole) >= 300
     assert len({case.name for case in whole}) == len(whole)
     chosen = [case for case in whole if not case.apart][::EVERY]
-    wrong = {outcome.case.name: (outcome.faults, outcome.said) for outcome in bad_inputs.run(chosen) if outcome.faults}
+    wrong = {
+        outcome.case.name: (outcome.faults, outcome.said)
+        for outcome in bad_inputs.run(chosen)
+        if outcome.faults
+    }
     assert not wrong
     for name in ("bad_inputs", "bad_input_cases"):
         sys.modules.pop(name)

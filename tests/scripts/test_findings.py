@@ -1,4 +1,6 @@
-"""The comparisons on the pages of ALI-DPFL and auto are those of the cells that are stored beside them."""
+"""The comparisons on the pages of ALI-DPFL and auto are those of the cells that are stored beside
+them.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[FinishedCel
     with tarfile.open(RESULTS / "cells.tgz") as kept:
         kept.extractall(folder, filter="data")
     names = (*findings.TABLES, *findings.WIDE, "ali-levels")
-    return {name: collect(known[name], findings.SEEDS, OutcomeStore(Path(folder))) for name in names}
+    return {
+        name: collect(known[name], findings.SEEDS, OutcomeStore(Path(folder))) for name in names
+    }
 
 
 @pytest.mark.parametrize("name", findings.TABLES)
-def test_the_pages_have_auto_and_adaptive_tau_against_the_others(made: dict[str, list[FinishedCell]], name: str) -> None:
+def test_the_pages_have_auto_and_adaptive_tau_against_the_others(
+    made: dict[str, list[FinishedCell]], name: str
+) -> None:
     for lines, found in (
         (AUTO, list(findings.against_all(made[name], tables()[name]))),
         (LINES, list(findings.against_fixed(made[name]))),
@@ -45,5 +51,9 @@ def test_the_page_has_the_authors_network(made: dict[str, list[FinishedCell]]) -
 
 
 def test_the_page_has_every_reading_of_a_printed_level(made: dict[str, list[FinishedCell]]) -> None:
-    said = {line.split(" | ")[1].removesuffix(" |") for line in LINES if line.startswith("| ") and line.count(" | ") == 1}
+    said = {
+        line.split(" | ")[1].removesuffix(" |")
+        for line in LINES
+        if line.startswith("| ") and line.count(" | ") == 1
+    }
     assert {one.text() for one in made["ali-levels"]} <= {text.split(" (")[0] for text in said}

@@ -1,4 +1,6 @@
-"""The tool that plants faults, and a few of its mutants, which must be killed; `make mutants` plays all of them."""
+"""The tool that plants faults, and a few of its mutants, which must be killed; `make mutants` plays
+all of them.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,15 @@ SCRIPTS = ROOT / "scripts"
 
 LEAST = "test_of_several_kinds_of_shared_noise_the_least_is_what_holds"
 SAMPLE = {
-    "privacy/ledger/limit.py:module:constant:1": "tests/privacy/test_limit.py::test_a_day_has_86400_seconds",
-    "privacy/mechanisms/noise_shares.py:least_shared:extreme:1": f"tests/privacy/test_shared_noise.py::{LEAST}",
-    "privacy/mechanisms/integer_sum.py:WholeSum.bits:compare:1": "tests/privacy/test_borders.py::TestLevels",
+    "privacy/ledger/limit.py:module:constant:1": (
+        "tests/privacy/test_limit.py::test_a_day_has_86400_seconds"
+    ),
+    "privacy/mechanisms/noise_shares.py:least_shared:extreme:1": (
+        f"tests/privacy/test_shared_noise.py::{LEAST}"
+    ),
+    "privacy/mechanisms/integer_sum.py:IntegerSum.bits:compare:1": (
+        "tests/privacy/test_borders.py::TestLevels"
+    ),
     "secagg/group.py:threshold:constant:2": "tests/secagg/test_borders.py",
     "secagg/member.py:Member.agree:unchecked:4": "tests/secagg/test_sabotage.py",
     "node/statement.py:_held:compare:3": "tests/node/test_statement.py",
@@ -64,8 +72,16 @@ def test_every_kind_of_fault_is_made_and_words_are_left_alone(scripts, tmp_path:
     (tmp_path / "part.py").write_text(SOURCE)
     found = mutants(tmp_path, "part.py")
     assert Counter(mutant.operator for mutant in found) == {
-        "constant": 8, "compare": 3, "logic": 2, "unchecked": 4, "extreme": 1, "sign": 1, "factor": 2, "two": 2, "flag": 1,
-    }  # fmt: skip
+        "constant": 8,
+        "compare": 3,
+        "logic": 2,
+        "unchecked": 4,
+        "extreme": 1,
+        "sign": 1,
+        "factor": 2,
+        "two": 2,
+        "flag": 1,
+    }
     assert len({mutant.name for mutant in found}) == len(found)
     for mutant in found:
         changed = mutant.apply(SOURCE.encode()).decode()
@@ -80,7 +96,9 @@ def test_names_of_mutants_do_not_change_with_lines_above_or_beside(scripts, tmp_
 
     (tmp_path / "part.py").write_text(SOURCE)
     before = {mutant.name: mutant.text for mutant in mutants(tmp_path, "part.py")}
-    moved = SOURCE.replace("DAY = 24", "\n# more\nOTHER = 'words'\nDAY = 24\n\n\ndef before(x):\n    return x + 9\n")
+    moved = SOURCE.replace(
+        "DAY = 24", "\n# more\nOTHER = 'words'\nDAY = 24\n\n\ndef before(x):\n    return x + 9\n"
+    )
     (tmp_path / "part.py").write_text(moved)
     after = {mutant.name: mutant.text for mutant in mutants(tmp_path, "part.py")}
     assert {name: text for name, text in after.items() if ":before:" not in name} == before
@@ -94,13 +112,17 @@ def test_there_are_thousands_and_a_sample_is_even_and_always_the_same(scripts) -
     assert len({mutant.name for mutant in every}) == len(every)
     chosen = mutants.sample(every, 70)
     assert chosen == mutants.sample(every, 70)
-    assert Counter(mutant.file.split("/")[0] for mutant in chosen) == dict.fromkeys(mutants.PACKAGES, 70)
+    assert Counter(mutant.file.split("/")[0] for mutant in chosen) == dict.fromkeys(
+        mutants.PACKAGES, 70
+    )
 
 
 def test_the_nearest_tests_are_those_that_enter_the_function_the_quickest_first(scripts) -> None:
     import mutants
 
-    mutant = next(mutant for mutant in mutants.all_mutants(["secagg"]) if mutant.function == "threshold")
+    mutant = next(
+        mutant for mutant in mutants.all_mutants(["secagg"]) if mutant.function == "threshold"
+    )
     traced = {
         "slow": {"seconds": 3.0, "functions": ["secagg/group.py:threshold"]},
         "quick": {"seconds": 1.0, "functions": ["secagg/group.py:threshold", "a.py:b"]},
@@ -118,21 +140,41 @@ def test_for_the_body_of_a_class_or_of_a_module_the_tests_of_its_functions_count
 
     every = {(mutant.file, mutant.function): mutant for mutant in mutants.all_mutants(["privacy"])}
     traced = {
-        "tests/run/test_a.py::far": {"seconds": 0.1, "functions": ["privacy/mechanisms/sampling.py:Poisson.draw"]},
-        "tests/privacy/test_b.py::near": {"seconds": 1.0, "functions": ["privacy/mechanisms/sampling.py:Poisson.draw"]},
-        "tests/privacy/test_sampling.py::own": {"seconds": 2.0, "functions": ["privacy/mechanisms/sampling.py:Poisson.event"]},
+        "tests/run/test_a.py::far": {
+            "seconds": 0.1,
+            "functions": ["privacy/mechanisms/sampling.py:Poisson.draw"],
+        },
+        "tests/privacy/test_b.py::near": {
+            "seconds": 1.0,
+            "functions": ["privacy/mechanisms/sampling.py:Poisson.draw"],
+        },
+        "tests/privacy/test_sampling.py::own": {
+            "seconds": 2.0,
+            "functions": ["privacy/mechanisms/sampling.py:Poisson.event"],
+        },
         "tests/privacy/test_sampling.py::size": {
             "seconds": 1.0,
             "functions": ["privacy/mechanisms/sampling.py:PoissonSize.draw"],
         },
-        "tests/privacy/test_limit.py::other": {"seconds": 0.1, "functions": ["privacy/ledger/limit.py:Limit.covers"]},
+        "tests/privacy/test_limit.py::other": {
+            "seconds": 0.1,
+            "functions": ["privacy/ledger/limit.py:Limit.covers"],
+        },
     }
     own, near, far, size, other = (
-        "tests/privacy/test_sampling.py::own", "tests/privacy/test_b.py::near", "tests/run/test_a.py::far",
-        "tests/privacy/test_sampling.py::size", "tests/privacy/test_limit.py::other",
-    )  # fmt: skip
+        "tests/privacy/test_sampling.py::own",
+        "tests/privacy/test_b.py::near",
+        "tests/run/test_a.py::far",
+        "tests/privacy/test_sampling.py::size",
+        "tests/privacy/test_limit.py::other",
+    )
     near_by = mutants.Nearness(traced)
-    assert near_by.of(every["privacy/mechanisms/sampling.py", "Poisson"], 15.0) == [size, own, near, far]
+    assert near_by.of(every["privacy/mechanisms/sampling.py", "Poisson"], 15.0) == [
+        size,
+        own,
+        near,
+        far,
+    ]
     assert near_by.of(every["privacy/ledger/limit.py", ""], 15.0) == [other]
 
 
@@ -143,14 +185,18 @@ def test_a_test_that_fails_without_a_fault_kills_nothing(scripts) -> None:
     for name, outcome in (("good", "passed"), ("bad", "failed"), ("left out", "skipped")):
         around = tracer.pytest_runtest_protocol(SimpleNamespace(nodeid=name))
         next(around)
-        report = SimpleNamespace(nodeid=name, failed=outcome == "failed", skipped=outcome == "skipped")
+        report = SimpleNamespace(
+            nodeid=name, failed=outcome == "failed", skipped=outcome == "skipped"
+        )
         tracer.pytest_runtest_logreport(report)
         assert list(around) == []
     assert tracer.to_dict()["tests"].keys() == {"good"}
     assert tracer.to_dict()["failed"] == "bad"
 
 
-def test_only_files_of_tests_that_changed_are_traced_again(scripts, monkeypatch, tmp_path: Path) -> None:
+def test_only_files_of_tests_that_changed_are_traced_again(
+    scripts, monkeypatch, tmp_path: Path
+) -> None:
     import mutants
 
     traced: list[list[str]] = []
@@ -160,7 +206,11 @@ def test_only_files_of_tests_that_changed_are_traced_again(scripts, monkeypatch,
         return {f"{file}::test_{len(traced)}": {"seconds": 1.0, "functions": []} for file in files}
 
     monkeypatch.setattr(mutants.mutant_runner, "trace", trace)
-    for files in ({"a.py": "1", "b.py": "1", "c.py": "1"}, {"a.py": "1", "b.py": "2"}, {"a.py": "1", "b.py": "2"}):
+    for files in (
+        {"a.py": "1", "b.py": "1", "c.py": "1"},
+        {"a.py": "1", "b.py": "2"},
+        {"a.py": "1", "b.py": "2"},
+    ):
         results = mutants.Results(tmp_path / "outcomes.json")
         results.trace(files)
     assert traced == [["a.py", "b.py", "c.py"], ["b.py"]]
@@ -178,14 +228,22 @@ faultless = [(dataclasses.replace(fault, start=0, end=0, text=""), tests) for fa
 missing = [(faults[0][0], ["tests/privacy/test_limit.py::test_that_is_not_there"])]
 for played in (faults, faultless, missing):
     print(json.dumps({mutant.name: outcome.status for mutant, outcome in mutant_runner.run(played, jobs=2, seconds=60)}))
-"""
+"""  # noqa: E501
 
 
 def test_a_sample_of_faults_is_killed_and_the_same_tests_pass_without_them() -> None:
     """In a process of its own, which has not imported dpfl."""
     words = [sys.executable, "-c", PLAYED, json.dumps(SAMPLE)]
     environment = os.environ | {"PYTHONPATH": str(SCRIPTS)}
-    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=PATIENCE, check=False)
+    done = subprocess.run(
+        words,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=environment,
+        timeout=PATIENCE,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     faults, faultless, missing = map(json.loads, done.stdout.splitlines()[-3:])
     assert faults == dict.fromkeys(SAMPLE, "killed")

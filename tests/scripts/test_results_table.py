@@ -1,4 +1,6 @@
-"""The pages of the papers: up to date, whole, easy to scan, from stored cells, and no verdict on what was not run."""
+"""The pages of the papers: up to date, whole, easy to scan, from stored cells, and no verdict on
+what was not run.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def test_a_page_is_as_the_script_makes_it(page: str) -> None:
     text = (RESULTS / page).read_text()
     made = results_table.blocks(results_table.pages()[page])
     assert results_table.written(text, made) == text, "run python scripts/results_table.py"
-    assert [name for _, name, _ in results_table.BLOCK.findall(text)] == [name for name, block in made.items() if block.strip()]
+    assert [name for _, name, _ in results_table.BLOCK.findall(text)] == [
+        name for name, block in made.items() if block.strip()
+    ]
 
 
 @pytest.mark.parametrize("page", results_table.pages())
@@ -53,10 +57,22 @@ def test_no_table_cell_holds_a_paragraph(page: str) -> None:
         assert not re.search(r"[a-z]\. [A-Z]", cell), cell
 
 
-def test_the_table_has_the_columns_that_a_reader_looks_for_and_every_table_of_the_papers(known: dict[str, PaperTable]) -> None:
+def test_the_table_has_the_columns_that_a_reader_looks_for_and_every_table_of_the_papers(
+    known: dict[str, PaperTable],
+) -> None:
     rows = [line for line in results_table.run_lines() if line.startswith("|")]
     heads = rows[0].strip("| ").split(" | ")
-    wanted = ("what", "command", "scale", "seeds", "printed", "ours", "epsilon claimed", "epsilon proven", "code, date")
+    wanted = (
+        "what",
+        "command",
+        "scale",
+        "seeds",
+        "printed",
+        "ours",
+        "epsilon claimed",
+        "epsilon proven",
+        "code, date",
+    )
     assert [head for head in heads if head in wanted] == list(wanted)
     assert all(len(re.findall(r"(?<!\\)\|", row)) == len(heads) + 1 for row in rows)
     assert {re.findall(r"`dpfl reproduce ([\w-]+)`", row)[0] for row in rows[2:]} == set(known)
@@ -64,7 +80,9 @@ def test_the_table_has_the_columns_that_a_reader_looks_for_and_every_table_of_th
 
 def test_every_paper_has_one_short_paragraph_and_a_page() -> None:
     papers = verdicts()["paper"]
-    assert {paper["name"] for paper in papers} == {results_table.paper_of(table)[0] for table in tables().values()}
+    assert {paper["name"] for paper in papers} == {
+        results_table.paper_of(table)[0] for table in tables().values()
+    }
     for paper in papers:
         assert len(paper["paragraph"].split()) <= LONGEST, paper["name"]
         assert README.count(f"**[{paper['name']}]({paper['page']})**") == 1
@@ -85,8 +103,12 @@ def test_what_the_table_shows_is_stored(stored: dict[str, dict[str, Any]]) -> No
     for result, _ in results_table.results():
         for row in result.rows:
             cell = stored[row["digest"]]
-            assert row["value"] == ("diverged" if cell["value"] is None else f"{cell['value']:.6g}"), result.what
-            assert row["proven"] == ("" if cell["proven"] is None else str(cell["proven"])), result.what
+            assert row["value"] == (
+                "diverged" if cell["value"] is None else f"{cell['value']:.6g}"
+            ), result.what
+            assert row["proven"] == ("" if cell["proven"] is None else str(cell["proven"])), (
+                result.what
+            )
             assert row["code"] == cell.get("code", ""), result.what
 
 
@@ -94,17 +116,30 @@ def test_every_version_that_a_cell_names_is_known(stored: dict[str, dict[str, An
     assert {cell.get("code", "") for cell in stored.values()} <= set(results_table.versions())
 
 
-def test_the_epsilon_of_steps_that_were_made_is_not_called_proven(known: dict[str, PaperTable]) -> None:
+def test_the_epsilon_of_steps_that_were_made_is_not_called_proven(
+    known: dict[str, PaperTable],
+) -> None:
     column = "R_s = R_c / 2, eps 2"
-    assert results_table.result_of(known["ali-2"], ("MNIST", "ALI-DPFL", column)).proven == "1.006, used"
-    assert results_table.result_of(known["ali-2-wide"], ("MNIST", "ALI-DPFL", column)).proven == "1.358"
+    assert (
+        results_table.result_of(known["ali-2"], ("MNIST", "ALI-DPFL", column)).proven
+        == "1.006, used"
+    )
+    assert (
+        results_table.result_of(known["ali-2-wide"], ("MNIST", "ALI-DPFL", column)).proven
+        == "1.358"
+    )
     assert results_table.result_of(known["ali-2"], ("MNIST", "tau = 1", column)).proven == "1.006"
-    assert results_table.result_of(known["ali-2"], ("MNIST", "ALI-DPFL, published", column)).proven == "unbounded"
+    assert (
+        results_table.result_of(known["ali-2"], ("MNIST", "ALI-DPFL, published", column)).proven
+        == "unbounded"
+    )
 
 
 def test_a_cell_that_is_not_stored_is_not_shown(known: dict[str, PaperTable]) -> None:
     with pytest.raises(ValueError, match="no stored cell"):
-        results_table.result_of(known["ali-4-wide"], ("MNIST", "tau = 1", known["ali-4-wide"].cells[0].column))
+        results_table.result_of(
+            known["ali-4-wide"], ("MNIST", "tau = 1", known["ali-4-wide"].cells[0].column)
+        )
     with pytest.raises(ValueError, match="has no cell"):
         results_table.result_of(known["ali-2"], ("MNIST", "tau = 1,000", "R_s = R_c / 2, eps 2"))
 
@@ -112,7 +147,12 @@ def test_a_cell_that_is_not_stored_is_not_shown(known: dict[str, PaperTable]) ->
 @pytest.mark.parametrize("page", ["hw-dpfl.md", "clipping.md", "wavelets.md"])
 def test_the_tables_of_the_claims_are_of_stored_cells(page: str) -> None:
     """Every accuracy with two decimals is a stored value or a printed one."""
-    claims = (RESULTS / page).read_text().partition("## What each claim came to")[2].partition("\n## ")[0]
+    claims = (
+        (RESULTS / page)
+        .read_text()
+        .partition("## What each claim came to")[2]
+        .partition("\n## ")[0]
+    )
     rows = [row for path in RESULTS.glob("*/results.csv") for row in csv.DictReader(path.open())]
     values = {f"{float(row['value']):.2f}" for row in rows if row["value"] != "diverged"}
     values |= {f"{float(row['printed']):.2f}" for row in rows if row["printed"]}
@@ -121,7 +161,9 @@ def test_the_tables_of_the_claims_are_of_stored_cells(page: str) -> None:
     assert shown <= values | {"0.05"}
 
 
-def test_a_verdict_is_of_what_was_run_and_names_model_and_seeds(known: dict[str, PaperTable]) -> None:
+def test_a_verdict_is_of_what_was_run_and_names_model_and_seeds(
+    known: dict[str, PaperTable],
+) -> None:
     for name, verdict in verdicts()["table"].items():
         states = [state_of(known[name], place=place) for place in (name, f"{name}.scaled")]
         assert any(state.done or state.earlier for state in states), name
@@ -144,7 +186,9 @@ def folder_with(tmp_path: Path, table: PaperTable, cells: int, scale: str = "") 
         settings = [scale] if scale else []
         for cell in table.scaled(settings).cells[:cells]:
             writer.writerow([cell.group, cell.row, cell.column, "", cell.digest(0)])
-    (place / "table.md").write_text(f"# T\n\n**Scaled, by `{scale}`: not the paper's size.**\n" if scale else "# T\n")
+    (place / "table.md").write_text(
+        f"# T\n\n**Scaled, by `{scale}`: not the paper's size.**\n" if scale else "# T\n"
+    )
     return tmp_path
 
 
@@ -161,14 +205,24 @@ def test_whole_and_scaled_tables_say_so(known: dict[str, PaperTable], tmp_path: 
     table = known["clipping-fig5"]
     scaled = folder_with(tmp_path, table, len(table.cells), "budget.rounds=2")
     found = state_of(table, scaled, f"{table.name}.scaled")
-    assert (found.done, found.seeds, found.models, found.settings) == (found.cells, 1, ["mlp"], ["budget.rounds=2"])
+    assert (found.done, found.seeds, found.models, found.settings) == (
+        found.cells,
+        1,
+        ["mlp"],
+        ["budget.rounds=2"],
+    )
     assert not state_of(table, scaled).done
 
 
 def test_a_table_of_several_data_sets_says_how_far_each_is() -> None:
     far = list(results_table.far_lines("ALI-DPFL"))
     second = next(number for number, line in enumerate(far) if "`dpfl reproduce ali-2`" in line)
-    assert [line.split(" | ")[2] for line in far[second : second + 4]] == ["99 of 190", "42 of 62", "43 of 62", "14 of 66"]
+    assert [line.split(" | ")[2] for line in far[second : second + 4]] == [
+        "99 of 190",
+        "42 of 62",
+        "43 of 62",
+        "14 of 66",
+    ]
     assert far[second + 1].startswith("| of it MNIST | ")
 
 
@@ -179,14 +233,20 @@ def test_a_table_at_another_scale_stands_beside_what_it_would_cost_at_its_own(
     folder_with(tmp_path, known["clipping-fig5"], 2, "algorithm.tau=2")
     folder_with(tmp_path, known["als-2"], 2)
     folder_with(tmp_path, known["als-2"], 1, "algorithm.rate=0.4")
-    far = [*results_table.far_lines("Clipping", tmp_path), *results_table.far_lines("ALS-DPFL", tmp_path)]
+    far = [
+        *results_table.far_lines("Clipping", tmp_path),
+        *results_table.far_lines("ALS-DPFL", tmp_path),
+    ]
     mine = [line for line in far if "`dpfl reproduce clipping-fig5`" in line]
     assert [line.split(" | ")[2:6] for line in mine] == [
         ["0 of 6", "0", "none", "none"],
         ["2 of 6", "1", "`mlp`", "`algorithm.tau=2`"],
     ]
     assert float(mine[0].split(" | ")[6].strip(" |")) > 0
-    assert [line.split(" | ")[2] for line in far if "`dpfl reproduce als-2`" in line] == ["2 of 21", "1 of 21"]
+    assert [line.split(" | ")[2] for line in far if "`dpfl reproduce als-2`" in line] == [
+        "2 of 21",
+        "1 of 21",
+    ]
     assert "It was not run." in "\n".join(results_table.verdict_lines("ALS-DPFL", tmp_path))
     shown = [line for line in results_table.run_lines(tmp_path) if "`dpfl reproduce als-3`" in line]
     assert len(shown) == 1

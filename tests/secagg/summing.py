@@ -18,7 +18,12 @@ def identity(name: str) -> Ed25519PrivateKey:
 
 def group(clients: int, survivors: int, colluders: int = 0, run: str = "run") -> SumGroup:
     names = [f"hospital-{number:02d}" for number in range(clients)]
-    return SumGroup(run, {name: identity(name).public_key().public_bytes_raw().hex() for name in names}, survivors, colluders)
+    return SumGroup(
+        run,
+        {name: identity(name).public_key().public_bytes_raw().hex() for name in names},
+        survivors,
+        colluders,
+    )
 
 
 def met(of: SumGroup) -> dict[str, SumMember]:
@@ -38,7 +43,11 @@ def numbers(of: SumGroup, size: int = 50, bits: int = 32, seed: int = 0) -> dict
 
 
 def begun(
-    of: SumGroup, members: dict[str, SumMember], values: dict[str, np.ndarray], here: SumId, silent: Collection[str] = ()
+    of: SumGroup,
+    members: dict[str, SumMember],
+    values: dict[str, np.ndarray],
+    here: SumId,
+    silent: Collection[str] = (),
 ) -> MaskedSum:
     """Exchange 1, without those who are silent."""
     size, bits = len(next(iter(values.values()))), 8 * next(iter(values.values())).dtype.itemsize
@@ -53,9 +62,13 @@ def summed(
     of: SumGroup, members: dict[str, SumMember], values: dict[str, np.ndarray], here: SumId,
     silent: Collection[str] = (), gone: Collection[str] = (), speechless: Collection[str] = (),
 ) -> np.ndarray:  # fmt: skip
-    """`silent` members send nothing, `gone` ones nothing after their numbers, `speechless` ones nothing after their vote."""
+    """`silent` members send nothing, `gone` ones nothing after their numbers, `speechless` ones
+    nothing after their vote.
+    """
     sum = begun(of, members, values, here, silent)
-    answers = {name: members[name].agree(shown) for name, shown in sum.shown().items() if name not in gone}
+    answers = {
+        name: members[name].agree(shown) for name, shown in sum.shown().items() if name not in gone
+    }
     for answer in answers.values():
         sum.open(answer) if isinstance(answer, UnmaskingShares) else sum.vote(answer)
     if sum.missing:

@@ -1,4 +1,6 @@
-"""What a server, or a member, might try: refused by the members, or no more than one half of any mask is learnt."""
+"""What a server, or a member, might try: refused by the members, or no more than one half of any
+mask is learnt.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +37,22 @@ def _members() -> dict[str, SumMember]:
 
 def _shown(sum, here: SumId, survivors: tuple[str, ...], to: str) -> SurvivorList:
     """What a server that has all masked numbers may choose to say."""
-    return SurvivorList(here, survivors, {name: sum._masked[name].envelopes[to] for name in survivors if name != to})
+    return SurvivorList(
+        here, survivors, {name: sum._masked[name].envelopes[to] for name in survivors if name != to}
+    )
 
 
-def _learnt(sum, here: SumId, answers: list[UnmaskingShares], owner: str, other: str, known: int = 0) -> bool:
+def _learnt(
+    sum, here: SumId, answers: list[UnmaskingShares], owner: str, other: str, known: int = 0
+) -> bool:
     """Whether the seed can be had from what was opened, with so many shares more of colluders."""
     if any(answer.sender == owner and other in answer.seeds for answer in answers):
         return True
-    shares = {OF.number[answer.sender]: answer.shares[owner, other] for answer in answers if (owner, other) in answer.shares}
+    shares = {
+        OF.number[answer.sender]: answer.shares[owner, other]
+        for answer in answers
+        if (owner, other) in answer.shares
+    }
     if len(shares) + known < OF.threshold:
         return False
     seed = combine(dict(list(shares.items())[: OF.threshold]))
@@ -51,8 +61,8 @@ def _learnt(sum, here: SumId, answers: list[UnmaskingShares], owner: str, other:
 
 
 def test_both_halves_of_a_client_cannot_be_had_by_two_lists_of_survivors(members):
-    """The server tells some that all are there and others that the target is missing; two colluders sign and open everything.
-    However it divides the honest, it gets enough for one half at most."""
+    """The server tells some that all are there and others that the target is missing; two colluders
+    sign and open everything. However it divides the honest, it gets enough for one half at most."""
     target, colluders = OF.names[0], OF.names[-2:]
     honest, without = OF.names[1:-2], OF.names[1:]
     got = set()
@@ -61,7 +71,10 @@ def test_both_halves_of_a_client_cannot_be_had_by_two_lists_of_survivors(members
         sum = begun(OF, members, numbers(OF), here)
         told_all, told_less = honest[:cut], honest[cut:]
         answers = [members[name].agree(_shown(sum, here, OF.names, name)) for name in told_all]
-        votes = [members[name].agree(_shown(sum, here, without, name)) for name in (*told_less, *colluders)]
+        votes = [
+            members[name].agree(_shown(sum, here, without, name))
+            for name in (*told_less, *colluders)
+        ]
         signatures = {vote.sender: vote.signature for vote in votes}
         for name in told_less:
             try:
@@ -91,15 +104,23 @@ def test_signatures_of_another_list_round_attempt_or_run_do_not_count(members):
     ballots = {}
     for place, survivors in lists.items():
         sum = begun(OF, members, numbers(OF), place)
-        ballots[place] = {name: members[name].agree(_shown(sum, place, survivors, name)).signature for name in survivors}
+        ballots[place] = {
+            name: members[name].agree(_shown(sum, place, survivors, name)).signature
+            for name in survivors
+        }
     with pytest.raises(MemberRefusal, match="1 members stand for these survivors, of 7"):
         members[OF.names[0]].open(SurvivorVotes(later, ballots[here]))
     few = dict(list(ballots[later].items())[: OF.threshold - 1])
     with pytest.raises(MemberRefusal, match="6 members"):
         members[OF.names[0]].open(SurvivorVotes(later, few))
     with pytest.raises(MemberRefusal, match="6 members"):
-        members[OF.names[0]].open(SurvivorVotes(later, few | {"somebody": b"x", OF.names[9]: ballots[later][OF.names[1]]}))
-    assert members[OF.names[0]].open(SurvivorVotes(later, ballots[later])).seeds.keys() == {OF.names[8], OF.names[9]}
+        members[OF.names[0]].open(
+            SurvivorVotes(later, few | {"somebody": b"x", OF.names[9]: ballots[later][OF.names[1]]})
+        )
+    assert members[OF.names[0]].open(SurvivorVotes(later, ballots[later])).seeds.keys() == {
+        OF.names[8],
+        OF.names[9],
+    }
 
 
 def test_a_round_is_not_replayed_and_an_attempt_not_used_again(members):
@@ -117,18 +138,24 @@ def test_a_round_is_not_replayed_and_an_attempt_not_used_again(members):
         member.agree(SurvivorList(at(members, round, 1), OF.names, {}))
 
 
-@pytest.mark.parametrize("place", [(float("nan"), 0), (0, float("nan")), (1.5, 0), (True, 0), (-1, 0), ("7", 0)])
+@pytest.mark.parametrize(
+    "place", [(float("nan"), 0), (0, float("nan")), (1.5, 0), (True, 0), (-1, 0), ("7", 0)]
+)
 def test_a_round_that_is_no_whole_number_is_no_place_of_a_sum(place):
-    """Fault: after a round that is not a number every round counted as later, so that masks of pairs were made twice."""
+    """Fault: after a round that is not a number every round counted as later, so that masks of
+    pairs were made twice.
+    """
     with pytest.raises(MemberRefusal, match="whole numbers"):
         SumId("session", *place)
 
 
 def test_masks_of_other_bits_have_nothing_in_common():
-    """Fault: halves of a number of 64 bits had the masks of two of 32, so that a server that tells one client to send these
-    could take its masks away with the others' halves."""
+    """Fault: halves of a number of 64 bits had the masks of two of 32, so that a server that tells
+    one client to send these could take its masks away with the others' halves."""
     here, seed = SumId("session", 1), bytes(16)
-    assert not set(mask(seed, here, 40, 32).tolist()) & set(mask(seed, here, 20, 64).view("<u4").tolist())
+    assert not set(mask(seed, here, 40, 32).tolist()) & set(
+        mask(seed, here, 20, 64).view("<u4").tolist()
+    )
 
 
 def test_an_older_sum_is_closed_once_a_newer_has_begun(members):
@@ -172,7 +199,10 @@ def test_what_is_opened_is_never_both_halves_nor_a_pair_of_survivors(members):
     here = at(members, next(ROUNDS))
     sum = begun(OF, members, numbers(OF), here)
     survivors, missing = OF.names[:8], set(OF.names[8:])
-    votes = {name: members[name].agree(_shown(sum, here, survivors, name)).signature for name in survivors}
+    votes = {
+        name: members[name].agree(_shown(sum, here, survivors, name)).signature
+        for name in survivors
+    }
     answers = [members[name].open(SurvivorVotes(here, votes)) for name in survivors]
     for owner, other in chain.from_iterable(answer.shares for answer in answers):
         assert owner in survivors
@@ -187,7 +217,9 @@ def test_a_server_that_invents_swaps_or_forges_members_is_refused_at_set_up():
     mine, *others = cards
     stranger = Ed25519PrivateKey.generate()
     key = stranger.public_key().public_bytes_raw().hex()
-    invented = SumMember(SumGroup("set-up", {**of.identities, "invented": key}, 5), "invented", stranger).card
+    invented = SumMember(
+        SumGroup("set-up", {**of.identities, "invented": key}, 5), "invented", stranger
+    ).card
     other_run = SumMember(group(5, 4, run="older"), others[0].name, identity(others[0].name)).card
     forged = replace(others[0], mask=others[1].mask)
     for shown, sentence in (
@@ -209,7 +241,9 @@ def test_a_server_that_invents_swaps_or_forges_members_is_refused_at_set_up():
 
 
 def test_who_shows_no_keys_is_left_out_of_a_session_and_of_its_sums():
-    """Those who are there, if they are enough, sum among themselves, whoever else was away or was started again."""
+    """Those who are there, if they are enough, sum among themselves, whoever else was away or was
+    started again.
+    """
     of = group(5, 4, run="away")
     members = {name: SumMember(of, name, identity(name)) for name in of.names[:4]}
     for member in members.values():
@@ -223,10 +257,14 @@ def test_who_shows_no_keys_is_left_out_of_a_session_and_of_its_sums():
 
 
 def test_members_who_were_asked_for_other_things_are_at_other_sums(members):
-    """Fault if not: a server that has one client draw a thousandth of the noise takes the others' masks away all the same.
-    Nothing fits: pairs do not cancel, envelopes do not open, and a vote for the one is none for the other."""
+    """Fault if not: a server that has one client draw a thousandth of the noise takes the others'
+    masks away all the same. Nothing fits: pairs do not cancel, envelopes do not open, and a vote
+    for the one is none for the other."""
     round, odd = next(ROUNDS), OF.names[3]
-    one, other = replace(at(members, round), terms="clip 1"), replace(at(members, round), terms="clip 0.001")
+    one, other = (
+        replace(at(members, round), terms="clip 1"),
+        replace(at(members, round), terms="clip 0.001"),
+    )
     values = numbers(OF)
     sum = begun(OF, {name: members[name] for name in OF.names}, values, one, silent=[odd])
     apart = members[odd].mask(other, values[odd])
@@ -254,7 +292,9 @@ def test_a_key_of_low_order_is_refused():
     from dpfl.secagg.messages import words
 
     nothing = bytes(32)
-    signed = identity(of.names[2]).sign(words("card", of.run, of.names[2], nothing.hex(), nothing.hex()))
+    signed = identity(of.names[2]).sign(
+        words("card", of.run, of.names[2], nothing.hex(), nothing.hex())
+    )
     low = replace(members[2].card, mask=nothing, envelope=nothing, signature=signed)
     with pytest.raises(MemberRefusal, match="nothing can be agreed"):
         members[0].meet([members[0].card, members[1].card, low])

@@ -1,4 +1,6 @@
-"""The borders of what members and server of a secure sum accept, each just inside and just outside."""
+"""The borders of what members and server of a secure sum accept, each just inside and just
+outside.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,15 @@ PRIME = 2**128 + 51
 def test_groups_have_3_to_100_members_and_a_threshold_above_half_of_them_and_the_colluders():
     for sizes in ((3, 2, 0), (100, 51, 0), (100, 100, 98), (10, 7, 2), (5, 4, 1)):
         check_sizes(*sizes)
-    for sizes in ((2, 2, 0), (101, 60, 0), (100, 50, 0), (10, 6, 2), (5, 3, 1), (5, 6, 0), (5, 5, -1)):
+    for sizes in (
+        (2, 2, 0),
+        (101, 60, 0),
+        (100, 50, 0),
+        (10, 6, 2),
+        (5, 3, 1),
+        (5, 6, 0),
+        (5, 5, -1),
+    ):
         with pytest.raises(DpflError):
             check_sizes(*sizes)
     for members in range(3, 101):
@@ -32,17 +42,26 @@ def test_groups_have_3_to_100_members_and_a_threshold_above_half_of_them_and_the
 
 @pytest.mark.parametrize(
     "wrong",
-    [np.zeros(3, np.int32), np.zeros(3, np.float32), np.zeros(3, ">u4"), np.zeros((2, 2), np.uint32), np.zeros((1, 3), "<u8"),
-     np.zeros(3, np.uint16), np.zeros(3, bool)],
+    [
+        np.zeros(3, np.int32),
+        np.zeros(3, np.float32),
+        np.zeros(3, ">u4"),
+        np.zeros((2, 2), np.uint32),
+        np.zeros((1, 3), "<u8"),
+        np.zeros(3, np.uint16),
+        np.zeros(3, bool),
+    ],
     ids=["signed", "real", "of another order", "of two axes", "of a row", "short", "bits"],
-)  # fmt: skip
+)
 def test_numbers_that_cannot_be_masked_are_refused_by_the_member(wrong):
     with pytest.raises(DpflError, match="unsigned whole numbers"):
         bits_of(wrong)
     members = met(OF)
     with pytest.raises(DpflError, match="unsigned whole numbers"):
         members[OF.names[0]].mask(at(members), wrong)
-    members[OF.names[0]].mask(at(members), np.zeros(3, np.uint32))  # what was refused has used nothing up
+    members[OF.names[0]].mask(
+        at(members), np.zeros(3, np.uint32)
+    )  # what was refused has used nothing up
 
 
 def test_a_session_is_of_each_member_once():
@@ -54,7 +73,9 @@ def test_a_session_is_of_each_member_once():
 
 
 def test_shares_of_a_number_that_is_no_seed_give_none():
-    """Members who lie can make any number of their shares: one beyond 128 bits is no seed, and ends nothing."""
+    """Members who lie can make any number of their shares: one beyond 128 bits is no seed, and ends
+    nothing.
+    """
     members = (1, 2, 3)
     weights = _at_zero(members)
     for wanted in (2**128 - 1, 2**128, 2**128 + 1, PRIME - 1, 0):
@@ -83,7 +104,9 @@ def test_the_server_takes_whole_answers_of_members_to_this_sum_and_no_others():
             sum.take(masked)
     for name in OF.names[:4]:
         sum.take(sent[name])
-    sum.take(replace(sent[third], numbers=np.zeros(6, np.uint32)))  # a second answer does not replace the first
+    sum.take(
+        replace(sent[third], numbers=np.zeros(6, np.uint32))
+    )  # a second answer does not replace the first
     assert np.array_equal(sum._masked[third].numbers, sent[third].numbers)
     assert sum.shown().keys() == set(OF.names[:4])
     with pytest.raises(MemberRefusal, match="came after the survivors were shown"):
@@ -94,14 +117,19 @@ def test_the_server_counts_what_members_of_this_sum_open_each_once():
     members = met(OF)
     sum = begun(OF, members, numbers(OF), at(members))
     answers = [members[name].agree(shown) for name, shown in sum.shown().items()]
-    for wrong in (replace(answers[0], at=SumId("another", 0)), replace(answers[0], sender="somebody")):
+    for wrong in (
+        replace(answers[0], at=SumId("another", 0)),
+        replace(answers[0], sender="somebody"),
+    ):
         with pytest.raises(MemberRefusal, match="another sum, or"):
             sum.open(wrong)
     assert not sum._opened
 
 
-def test_a_seed_with_a_missing_member_is_found_from_shares_where_its_owner_says_nothing_and_checked_where_it_lies():
-    """One survivor opens nothing, another tells wrong seeds: both of their masks are put together by the others."""
+def test_a_missing_seed_is_found_from_shares_and_checked_where_its_owner_lies():
+    """One survivor opens nothing, another tells wrong seeds: both of their masks are put together
+    by the others.
+    """
     of = group(7, 5, run="seeds")
     members, values, missing = met(of), numbers(of), of.names[6]
     sum = begun(of, members, values, at(members), silent=[missing])

@@ -1,4 +1,6 @@
-"""Faults put into secure sums on purpose: each is caught by a check that the code passes without it."""
+"""Faults put into secure sums on purpose: each is caught by a check that the code passes without
+it.
+"""
 
 from __future__ import annotations
 
@@ -21,23 +23,36 @@ OF = group(5, 4, 1)
 
 
 def the_noise_is_what_is_stated() -> bool:
-    """Ten clients, eight of whom survive, one of these the server's: the other seven have noise of deviation 1 at least."""
+    """Ten clients, eight of whom survive, one of these the server's: the other seven have noise of
+    deviation 1 at least.
+    """
     release = Release(clip=Flat(1.0), noise=Gaussian(1.0), noise_shares=NoiseShares(8, 1))
     asked = RoundSum.of_updates(release, 10)
     whole, nothing = asked.whole, np.zeros(20_000, np.float32)
-    sent = {client: whole.numbers(nothing, np.random.default_rng([7, client])) for client in range(1, 8)}
+    sent = {
+        client: whole.numbers(nothing, np.random.default_rng([7, client])) for client in range(1, 8)
+    }
     honest = whole.total(np.sum(list(sent.values()), axis=0, dtype=whole.kind))
     low, high = chi2.ppf([1e-6, 1 - 1e-6], len(honest))
     return bool(low < (honest**2).sum() / (1 + 7 * whole.unit**2 / 12) < high)
 
 
 def masked_numbers_are_uniform() -> bool:
-    """The bytes of many numbers, of one sum and of the difference of two; and every place of short ones, again and again."""
+    """The bytes of many numbers, of one sum and of the difference of two; and every place of short
+    ones, again and again.
+    """
     members = met(OF)
     own = members[OF.names[0]]
-    one, other = (own.mask(at(members, round), np.zeros(20_000, np.uint32)).numbers for round in (0, 1))
-    short = np.stack([own.mask(at(members, 2, attempt), np.zeros(4, np.uint32)).numbers for attempt in range(40)])
-    spread = min(chisquare(np.bincount(some.view(np.uint8), minlength=256)).pvalue for some in (one, other, other - one))
+    one, other = (
+        own.mask(at(members, round), np.zeros(20_000, np.uint32)).numbers for round in (0, 1)
+    )
+    short = np.stack(
+        [own.mask(at(members, 2, attempt), np.zeros(4, np.uint32)).numbers for attempt in range(40)]
+    )
+    spread = min(
+        chisquare(np.bincount(some.view(np.uint8), minlength=256)).pvalue
+        for some in (one, other, other - one)
+    )
     return spread > 1e-5 and all(len(set(place)) > 30 for place in short.T.tolist())
 
 
@@ -58,10 +73,14 @@ def too_few_are_refused_by_every_member() -> bool:
     members = met(OF)
     sum = begun(OF, members, numbers(OF, 4), at(members), silent=OF.names[:1])
     shown = sum.shown()
-    few = {name: member.SurvivorList(one.at, one.survivors[:3], one.envelopes) for name, one in shown.items()}
+    few = {
+        name: member.SurvivorList(one.at, one.survivors[:3], one.envelopes)
+        for name, one in shown.items()
+    }
     try:
         return not any(
-            isinstance(members[name].agree(few[name]), UnmaskingShares | member.SurvivorVote) for name in OF.names[1:4]
+            isinstance(members[name].agree(few[name]), UnmaskingShares | member.SurvivorVote)
+            for name in OF.names[1:4]
         )
     except MemberRefusal:
         return True
@@ -95,7 +114,9 @@ def count_colluders_as_honest(patch: pytest.MonkeyPatch) -> None:
 
 
 def count_the_missing_as_there(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(RoundSum, "whole", property(lambda self: IntegerSum(1 / np.sqrt(10), self.bound, 10)))
+    patch.setattr(
+        RoundSum, "whole", property(lambda self: IntegerSum(1 / np.sqrt(10), self.bound, 10))
+    )
 
 
 def reuse_the_masks_of_pairs(patch: pytest.MonkeyPatch) -> None:
@@ -106,7 +127,9 @@ def reuse_all_masks(patch: pytest.MonkeyPatch) -> None:
     reuse_the_masks_of_pairs(patch)
     patch.setattr(member.secrets, "token_bytes", lambda length: bytes(length))
     honest = masking.derive
-    patch.setattr(masking, "derived", lambda secret, info, length: honest(secret, b"always", length))
+    patch.setattr(
+        masking, "derived", lambda secret, info, length: honest(secret, b"always", length)
+    )
 
 
 def mask_by_a_seed_of_zeros(patch: pytest.MonkeyPatch) -> None:
@@ -116,7 +139,9 @@ def mask_by_a_seed_of_zeros(patch: pytest.MonkeyPatch) -> None:
 
 def open_a_seed_by_one_share_fewer(patch: pytest.MonkeyPatch) -> None:
     honest = member.split
-    patch.setattr(member, "split", lambda seed, threshold, members: honest(seed, threshold - 1, members))
+    patch.setattr(
+        member, "split", lambda seed, threshold, members: honest(seed, threshold - 1, members)
+    )
 
 
 def leave_a_number_unmasked(patch: pytest.MonkeyPatch) -> None:
@@ -165,6 +190,8 @@ def test_without_a_fault_every_check_passes(check: Check):
         (leave_the_masks_of_the_missing, a_missing_clients_noise_is_not_in_the_sum),
     ],
 )
-def test_every_fault_is_caught(monkeypatch: pytest.MonkeyPatch, fault: Callable[[pytest.MonkeyPatch], None], check: Check):
+def test_every_fault_is_caught(
+    monkeypatch: pytest.MonkeyPatch, fault: Callable[[pytest.MonkeyPatch], None], check: Check
+):
     fault(monkeypatch)
     assert not check()

@@ -1,7 +1,8 @@
-"""Servers that do whatever comes to their mind, with t members who tell them everything: what of the honest do they learn?
+"""Servers that do whatever comes to their mind, with t members who tell them everything: what of
+the honest do they learn?
 
-Masks are symbols. After each play those are struck out that the server can put together; sums of what honest members sent, in
-which no symbol is left, are what it knows.
+Masks are symbols. After each play those are struck out that the server can put together; sums of
+what honest members sent, in which no symbol is left, are what it knows.
 """
 
 from __future__ import annotations
@@ -13,7 +14,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 
-from dpfl.secagg import MaskedInput, MemberRefusal, SumGroup, SumId, SumMember, SurvivorList, SurvivorVotes, UnmaskingShares
+from dpfl.secagg import (
+    MaskedInput,
+    MemberRefusal,
+    SumGroup,
+    SumId,
+    SumMember,
+    SurvivorList,
+    SurvivorVotes,
+    UnmaskingShares,
+)
 from dpfl.secagg import group as rules
 from dpfl.secagg.member import ballot
 from dpfl.secagg.shares import unseal
@@ -56,7 +66,11 @@ class Play:
         return tuple(sorted(self.rng.sample(self.of.names, size)))
 
     def _show(self, name: str, survivors: tuple[str, ...]) -> None:
-        envelopes = {one: self.sent[one].envelopes[name] for one in survivors if one in self.sent and one != name}
+        envelopes = {
+            one: self.sent[one].envelopes[name]
+            for one in survivors
+            if one in self.sent and one != name
+        }
         try:
             answer = self.members[name].agree(SurvivorList(self.at[name], survivors, envelopes))
         except MemberRefusal:
@@ -73,7 +87,9 @@ class Play:
             return
         survivors = self.lists[name]
         signed = dict(self.votes.get((self.at[name], survivors), {}))
-        signed |= {one: identity(one).sign(ballot(self.at[name], survivors)) for one in self.colluders}
+        signed |= {
+            one: identity(one).sign(ballot(self.at[name], survivors)) for one in self.colluders
+        }
         try:
             self.opened.append(self.members[name].open(SurvivorVotes(self.at[name], signed)))
         except MemberRefusal:
@@ -86,20 +102,29 @@ class Play:
         if any(answer.sender == owner and other in answer.seeds for answer in self.opened):
             return True
         shares = {answer.sender for answer in self.opened if (owner, other) in answer.shares}
-        return len(shares | {one for one in self.colluders if self._holds(one, owner)}) >= self.of.threshold
+        return (
+            len(shares | {one for one in self.colluders if self._holds(one, owner)})
+            >= self.of.threshold
+        )
 
     def _holds(self, colluder: str, owner: str) -> bool:
         key, envelope = self.members[colluder]._letters[owner], self.sent[owner].envelopes[colluder]
-        return unseal(key, self.at[owner], owner, colluder, envelope, len(self.of.names)) is not None
+        return (
+            unseal(key, self.at[owner], owner, colluder, envelope, len(self.of.names)) is not None
+        )
 
     def learnt(self) -> list[set[str]]:
-        """Of which honest members sums can be freed of every mask: they hang together by masks of pairs that are not known."""
+        """Of which honest members sums can be freed of every mask: they hang together by masks of
+        pairs that are not known.
+        """
         senders = [name for name in self.honest if name in self.sent]
         apart = {name: {name} for name in senders}
         closed = {name for name in senders if not self.knows(name, name)}
         for one in senders:
             for other in (name for name in self.honest if name != one):
-                if self.knows(one, other) or (other in self.sent and self.at[one] == self.at[other] and self.knows(other, one)):
+                if self.knows(one, other) or (
+                    other in self.sent and self.at[one] == self.at[other] and self.knows(other, one)
+                ):
                     continue
                 if other in self.sent and self.at[one] == self.at[other]:
                     joined = apart[one] | apart[other]
@@ -128,23 +153,31 @@ SIZES = [(3, 2, 0), (3, 3, 1), (4, 3, 0), (4, 3, 1), (5, 4, 1), (5, 5, 2), (6, 5
 
 
 @pytest.mark.parametrize(("members", "survivors", "colluders"), SIZES)
-def test_no_strategy_learns_of_fewer_honest_members_than_the_noise_is_for(members: int, survivors: int, colluders: int) -> None:
+def test_no_strategy_learns_of_fewer_honest_members_than_the_noise_is_for(
+    members: int, survivors: int, colluders: int
+) -> None:
     found = played(group(members, survivors, colluders, run="strategies"), colluders, 80, members)
     assert found, "some of the plays are honest enough to open a sum"
     assert min(size for size, _ in found) >= survivors - colluders
 
 
 def test_a_threshold_of_one_less_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same plays, where members take one voice less for enough: some server learns of one alone."""
+    """The same plays, where members take one voice less for enough: some server learns of one
+    alone.
+    """
     right = rules.threshold
-    monkeypatch.setattr(rules, "threshold", lambda members, colluders: right(members, colluders) - 1)
+    monkeypatch.setattr(
+        rules, "threshold", lambda members, colluders: right(members, colluders) - 1
+    )
     of = replace(group(4, 3, 1, run="lower"), survivors=3)
     assert of.threshold == 2
     assert min(size for size, _ in played(of, 1, 120, 0)) < 2
 
 
 def test_terms_that_are_not_bound_are_found_out() -> None:
-    """A member that is at another sum and is taken for one of this: its share of the noise is not in it."""
+    """A member that is at another sum and is taken for one of this: its share of the noise is not
+    in it.
+    """
     of = group(4, 3, 1, run="terms")
     members = met(of)
     at = SumId(members[of.names[0]].session, 0, 0, "one")

@@ -16,7 +16,12 @@ from dpfl.secagg.masks import mask
 from dpfl.secagg.shares import added_bytes
 from tests.secagg.summing import at, begun, group, identity, met, numbers, plain, summed
 
-GROUPS = {(3, 2, 0): group(3, 2), (5, 4, 1): group(5, 4, 1), (10, 7, 2): group(10, 7, 2), (10, 6, 0): group(10, 6)}
+GROUPS = {
+    (3, 2, 0): group(3, 2),
+    (5, 4, 1): group(5, 4, 1),
+    (10, 7, 2): group(10, 7, 2),
+    (10, 6, 0): group(10, 6),
+}
 
 
 @pytest.fixture(scope="module", name="runs")
@@ -31,9 +36,14 @@ ROUNDS = iter(range(1, 10**6))
 @settings(deadline=None, max_examples=40)
 def test_whoever_drops_when_the_sum_of_the_others_is_exact(runs, data, key, bits):
     of, members = runs[key]
-    lost = data.draw(st.lists(st.sampled_from(of.names), unique=True, max_size=len(of.names) - of.survivors))
+    lost = data.draw(
+        st.lists(st.sampled_from(of.names), unique=True, max_size=len(of.names) - of.survivors)
+    )
     when = {name: data.draw(st.sampled_from(["silent", "gone", "speechless"])) for name in lost}
-    sets = {word: [name for name in lost if when[name] == word] for word in ("silent", "gone", "speechless")}
+    sets = {
+        word: [name for name in lost if when[name] == word]
+        for word in ("silent", "gone", "speechless")
+    }
     here, values = at(members, next(ROUNDS)), numbers(of, 7, bits, data.draw(st.integers(0, 2**32)))
     survivors = [name for name in of.names if name not in sets["silent"]]
     assert np.array_equal(summed(of, members, values, here, **sets), plain(values, survivors))
@@ -44,14 +54,23 @@ def test_fewer_than_the_least_survivors_open_nothing_and_the_next_attempt_is_exa
     values, round = numbers(of), next(ROUNDS)
     with pytest.raises(RepeatSum, match="Only 6 clients sent their numbers, of 7"):
         summed(of, members, values, at(members, round), silent=of.names[:4])
-    assert np.array_equal(summed(of, members, values, at(members, round, 1)), plain(values, of.names))
+    assert np.array_equal(
+        summed(of, members, values, at(members, round, 1)), plain(values, of.names)
+    )
 
 
 @pytest.mark.parametrize("lost", ["gone", "speechless"])
 def test_too_few_who_answer_open_nothing(runs, lost):
     of, members = runs[10, 7, 2]
     with pytest.raises(RepeatSum, match="not opened"):
-        summed(of, members, numbers(of), at(members, next(ROUNDS)), silent=of.names[:1], **{lost: of.names[3:]})
+        summed(
+            of,
+            members,
+            numbers(of),
+            at(members, next(ROUNDS)),
+            silent=of.names[:1],
+            **{lost: of.names[3:]},
+        )
 
 
 def test_numbers_are_added_modulo_two_to_the_bits(runs):
@@ -63,13 +82,18 @@ def test_numbers_are_added_modulo_two_to_the_bits(runs):
 def test_masked_numbers_are_uniform_and_new_in_every_round_and_attempt(runs):
     of, members = runs[3, 2, 0]
     values, round = {name: np.zeros(40_000, np.uint32) for name in of.names}, next(ROUNDS)
-    sent = [members[of.names[0]].mask(at(members, round, attempt), values[of.names[0]]).numbers for attempt in range(3)]
+    sent = [
+        members[of.names[0]].mask(at(members, round, attempt), values[of.names[0]]).numbers
+        for attempt in range(3)
+    ]
     for difference in (sent[0], sent[1], sent[1] - sent[0], sent[2] - sent[1]):
         assert chisquare(np.bincount(difference.view(np.uint8), minlength=256)).pvalue > 1e-9
 
 
 def test_the_mask_of_one_honest_pair_hides_the_rest(runs):
-    """All but two collude, more than the rules allow: what the two sent is uniform alone, and right in the sum."""
+    """All but two collude, more than the rules allow: what the two sent is uniform alone, and right
+    in the sum.
+    """
     of, members = runs[5, 4, 1]
     values, here = numbers(of, 40_000, seed=3), at(members, next(ROUNDS))
     sum = begun(of, members, values, here)
@@ -88,8 +112,8 @@ def test_the_mask_of_one_honest_pair_hides_the_rest(runs):
 
 
 def test_every_pair_has_a_mask_as_the_paper_writes_it(runs):
-    """y_u = x_u + PRG(b_u) + sum_(v > u) PRG(s_uv) - sum_(v < u) PRG(s_uv), term by term: of a pair that both leave out the sum
-    shows nothing."""
+    """y_u = x_u + PRG(b_u) + sum_(v > u) PRG(s_uv) - sum_(v < u) PRG(s_uv), term by term: of a pair
+    that both leave out the sum shows nothing."""
     of, members = runs[5, 4, 1]
     here, values = at(members, next(ROUNDS)), numbers(of)
     for name, member in members.items():
@@ -108,7 +132,9 @@ def mask_of(sum, name):
 def add_known(numbers, colluder, here, name, other):
     from dpfl.secagg.masks import add_pair, pair_seed
 
-    add_pair(numbers, pair_seed(colluder._pairs[name], here, name, other), here, name, other, times=-1)
+    add_pair(
+        numbers, pair_seed(colluder._pairs[name], here, name, other), here, name, other, times=-1
+    )
 
 
 def test_a_member_that_lies_about_shares_is_outvoted_by_their_digest(runs):
@@ -119,7 +145,9 @@ def test_a_member_that_lies_about_shares_is_outvoted_by_their_digest(runs):
         answer = members[name].agree(shown)
         assert isinstance(answer, UnmaskingShares)
         lying = name in of.names[:2]
-        sum.open(replace(answer, shares={key: bytes(17) for key in answer.shares}) if lying else answer)
+        sum.open(
+            replace(answer, shares={key: bytes(17) for key in answer.shares}) if lying else answer
+        )
     assert np.array_equal(sum.total(), plain(values, of.names))
 
 
@@ -162,5 +190,10 @@ def test_what_the_protocol_sends_is_counted():
     begun_sum = begun(of, members, numbers(of, 26), at(members))
     sent, shown = begun_sum._masked[of.names[0]], begun_sum.shown()[of.names[0]]
     opened = members[of.names[0]].agree(shown)
-    parts = (*sent.envelopes.values(), *sent.digests.values(), *shown.envelopes.values(), *opened.shares.values())
+    parts = (
+        *sent.envelopes.values(),
+        *sent.digests.values(),
+        *shown.envelopes.values(),
+        *opened.shares.values(),
+    )
     assert added_bytes(10) == len(b"".join(parts))

@@ -1,4 +1,6 @@
-"""Step policies: tau from released values only in the sound ones, and the leak of the published ones."""
+"""Step policies: tau from released values only in the sound ones, and the leak of the published
+ones.
+"""
 
 import math
 from collections.abc import Mapping
@@ -16,11 +18,15 @@ from dpfl.server.steps.ali_bounds import AliInputs
 from dpfl.server.steps.policy import RoundObservation, StepContext, StepFacts
 
 D = 2000
-FACTS = StepFacts(50, 0.5, 1.1, 1.0, D, batches=(60.0, 30.0, 90.0), weights=(0.6, 0.3, 0.9), energy=D)
+FACTS = StepFacts(
+    50, 0.5, 1.1, 1.0, D, batches=(60.0, 30.0, 90.0), weights=(0.6, 0.3, 0.9), energy=D
+)
 
 
 def quadratic(seed: int, rounds: int, curvature: float) -> list[RoundObservation]:
-    """Rounds of SGD on curvature / 2 |w|^2 at three clients, tau = 2, with the noise that the facts state."""
+    """Rounds of SGD on curvature / 2 |w|^2 at three clients, tau = 2, with the noise that the facts
+    state.
+    """
     generator = torch.Generator().manual_seed(seed)
     w, seen = torch.ones(D), []
     for number in range(rounds):
@@ -43,38 +49,58 @@ def learnt(policy: AliSteps | AlsSteps, rounds: list[RoundObservation]) -> dict[
     return memory
 
 
-def now(memory: Mapping[str, torch.Tensor], iterations: int = 500, left: int = 400, tau: int = 2) -> StepContext:
+def now(
+    memory: Mapping[str, torch.Tensor], iterations: int = 500, left: int = 400, tau: int = 2
+) -> StepContext:
     return StepContext(FACTS, iterations, left, tau, memory)
 
 
 @pytest.mark.parametrize("curvature", [0.3, 0.02])
 def test_mu_of_released_gradients_is_the_curvature(curvature: float) -> None:
-    """Two local steps see the curvature a little less than one would: (1 - (1 - eta a)^2) / (2 eta)."""
+    """Two local steps see the curvature a little less than one would: (1 - (1 - eta a)^2) / (2
+    eta).
+    """
     seen = (1 - (1 - 0.5 * curvature) ** 2) / (2 * 0.5)
-    assert float(learnt(AliSteps(), quadratic(0, LAG, curvature))["mu"]) == pytest.approx(seen, rel=0.35, abs=0.05)
+    assert float(learnt(AliSteps(), quadratic(0, LAG, curvature))["mu"]) == pytest.approx(
+        seen, rel=0.35, abs=0.05
+    )
 
 
 def test_mu_is_the_rise_of_the_noisy_mean_gradient_without_its_noise_over_the_way() -> None:
-    """By hand, from the first and the third round; and a square below the noise's own deviation counts as that."""
+    """By hand, from the first and the third round; and a square below the noise's own deviation
+    counts as that.
+    """
     rounds, p = quadratic(3, 3, 0.2), np.array(FACTS.weights) / sum(FACTS.weights)
-    first, last = (p @ np.stack([one.updates[i].double().numpy() / (-0.5 * 2) for i in range(3)]) for one in rounds[::2])
-    noise = 2 * sum(share**2 * 1.1**2 / batch**2 * D / 2 for share, batch in zip(p, FACTS.batches, strict=True))
+    first, last = (
+        p @ np.stack([one.updates[i].double().numpy() / (-0.5 * 2) for i in range(3)])
+        for one in rounds[::2]
+    )
+    noise = 2 * sum(
+        share**2 * 1.1**2 / batch**2 * D / 2 for share, batch in zip(p, FACTS.batches, strict=True)
+    )
     run = float((rounds[2].vector - rounds[0].vector).norm())
     wanted = np.sqrt(((last - first) ** 2).sum() - noise) / run
     assert float(learnt(AliSteps(), rounds)["mu"]) == pytest.approx(wanted, rel=1e-4)
     still = [rounds[0], replace(rounds[2], updates=rounds[0].updates)]
-    assert float(learnt(AliSteps(), still)["mu"]) == pytest.approx(np.sqrt(np.sqrt(2 / D) * noise) / run, rel=1e-4)
+    assert float(learnt(AliSteps(), still)["mu"]) == pytest.approx(
+        np.sqrt(np.sqrt(2 / D) * noise) / run, rel=1e-4
+    )
 
 
 def test_the_noise_of_the_mean_gradient_is_what_is_subtracted() -> None:
-    energies = [float(mean_gradient(one)[0].square().sum()) for one in quadratic(1, 30, curvature=0.0)]
+    energies = [
+        float(mean_gradient(one)[0].square().sum()) for one in quadratic(1, 30, curvature=0.0)
+    ]
     assert np.mean(energies) == pytest.approx(mean_gradient(quadratic(1, 1, 0.0)[0])[1], rel=0.05)
 
 
 def test_the_same_released_values_give_the_same_tau_whatever_the_data_said() -> None:
     rounds = quadratic(0, 12, 0.3)
     raw = {client: {"gradients": np.array(99.0), "distance": np.array(0.1)} for client in range(3)}
-    whispered = [RoundObservation(one.facts, one.round, one.steps, one.vector, one.updates, raw) for one in rounds]
+    whispered = [
+        RoundObservation(one.facts, one.round, one.steps, one.vector, one.updates, raw)
+        for one in rounds
+    ]
     for policy in (AliSteps(), AlsSteps()):
         first, second = learnt(policy, rounds), learnt(policy, whispered)
         assert all(torch.equal(first[name], second[name]) for name in first)
@@ -84,7 +110,12 @@ def test_the_same_released_values_give_the_same_tau_whatever_the_data_said() -> 
 
 def raw_of(scale: float) -> dict[int, dict[str, np.ndarray]]:
     rng = np.random.default_rng(0)
-    values = {"losses": np.array(0.2), "gradients": np.array(scale), "distance": np.array(0.5), "last_step": np.array(scale)}
+    values = {
+        "losses": np.array(0.2),
+        "gradients": np.array(scale),
+        "distance": np.array(0.5),
+        "last_step": np.array(scale),
+    }
     return {client: values | {"gradient": rng.standard_normal(D) / D} for client in range(3)}
 
 
@@ -92,7 +123,9 @@ def test_the_published_tau_moves_with_values_that_no_noise_covers() -> None:
     seen = quadratic(0, 1, 0.3)[0]
     taus = []
     for scale in (0.001, 0.5):
-        memory = AliSteps("code", 10.0, "raw").learn(replace(seen, again=lambda scale=scale: raw_of(scale)), {})
+        memory = AliSteps("code", 10.0, "raw").learn(
+            replace(seen, again=lambda scale=scale: raw_of(scale)), {}
+        )
         assert float(memory["mu"]) == pytest.approx(scale / 0.5)
         taus.append(AliSteps("code", 10.0, "raw").next(now(memory)))
     assert taus[0] != taus[1]
@@ -112,7 +145,9 @@ def test_tau_is_that_of_the_formula(formula: ali_bounds.Formula) -> None:
 
 
 @pytest.mark.parametrize("policy", [AliSteps(), AlsSteps()])
-def test_rounds_enough_for_all_of_the_privacy_mean_one_step_each(policy: AliSteps | AlsSteps) -> None:
+def test_rounds_enough_for_all_of_the_privacy_mean_one_step_each(
+    policy: AliSteps | AlsSteps,
+) -> None:
     memory = learnt(policy, quadratic(0, 3, 0.3))
     assert policy.next(now(memory, iterations=50, left=30)) == 1
     assert policy.next(now({})) == 1, "nothing is known before the first round"
@@ -147,11 +182,25 @@ def test_the_whole_budget_is_used_up_by_the_last_round() -> None:
 
 
 def test_public_values_count_alike_and_raw_ones_by_weight() -> None:
-    """Gamma as in the authors' code, |sum p_i (F_i(w_i) - F_i(w))|, and mu, from whoever is asked."""
+    """Gamma as in the authors' code, |sum p_i (F_i(w_i) - F_i(w))|, and mu, from whoever is
+    asked.
+    """
     seen = quadratic(0, 1, 0.3)[0]
-    asked = {7: {"losses": np.array(9.0), "last_losses": np.array(-0.4), "gradients": np.array(1.0), "distance": np.array(0.5)}}
+    asked = {
+        7: {
+            "losses": np.array(9.0),
+            "last_losses": np.array(-0.4),
+            "gradients": np.array(1.0),
+            "distance": np.array(0.5),
+        }
+    }
     asked |= {
-        8: {"losses": np.array(9.0), "last_losses": np.array(-0.2), "gradients": np.array(3.0), "distance": np.array(0.5)}
+        8: {
+            "losses": np.array(9.0),
+            "last_losses": np.array(-0.2),
+            "gradients": np.array(3.0),
+            "distance": np.array(0.5),
+        }
     }
     memory = AliSteps(gamma="public", mu="public").learn(replace(seen, public=asked), {})
     assert float(memory["gamma"]) == pytest.approx(0.3)
@@ -167,9 +216,16 @@ def test_a_paid_slope_is_over_the_way_that_a_client_went() -> None:
     raw = {client: {"slope": np.array(seen.facts.batches[client] * 2.0)} for client in seen.updates}
     memory = AliSteps(mu="paid").learn(replace(seen, raw=raw), {})
     p = ali_bounds.shares([seen.facts.weights[client] for client in seen.updates])
-    wanted = sum(share * 2.0 / float(update.norm()) for share, update in zip(p, seen.updates.values(), strict=True))
+    wanted = sum(
+        share * 2.0 / float(update.norm())
+        for share, update in zip(p, seen.updates.values(), strict=True)
+    )
     assert float(memory["mu"]) == pytest.approx(wanted)
-    assert (AliSteps(mu="paid").extra, AliSteps(mu="paid").total(7), AliSteps().extra) == (1, 707, 0)
+    assert (AliSteps(mu="paid").extra, AliSteps(mu="paid").total(7), AliSteps().extra) == (
+        1,
+        707,
+        0,
+    )
     negative = {client: {"slope": np.array(-5.0)} for client in seen.updates}
     assert float(AliSteps(mu="paid").learn(replace(seen, raw=negative), {})["mu"]) == 0.0
 
@@ -178,7 +234,9 @@ def test_mu_of_the_authors_code_is_the_last_step_over_the_way_to_the_new_aggrega
     seen, steps = quadratic(0, 1, 0.3)[0], (0.5, 1.0, 2.0)
     raw = {client: {"last_step": np.array(step)} for client, step in enumerate(steps)}
     p = np.array(FACTS.weights) / sum(FACTS.weights)
-    models = np.stack([(seen.vector + seen.updates[client]).double().numpy() for client in range(3)])
+    models = np.stack(
+        [(seen.vector + seen.updates[client]).double().numpy() for client in range(3)]
+    )
     apart = np.linalg.norm(models - p @ models, axis=1)
     memory = AliSteps(mu="steps").learn(replace(seen, raw=raw), {})
     assert float(memory["mu"]) == pytest.approx(float(p @ (np.array(steps) / apart)), rel=1e-4)
@@ -186,11 +244,16 @@ def test_mu_of_the_authors_code_is_the_last_step_over_the_way_to_the_new_aggrega
 
 
 def test_the_batch_of_the_authors_code_is_cut_to_a_whole_number() -> None:
-    """At 2.9 images the printed formula has 2 steps, and at 2 the code's has 1; of fewer than one image it makes one."""
+    """At 2.9 images the printed formula has 2 steps, and at 2 the code's has 1; of fewer than one
+    image it makes one.
+    """
     memory = {"mu": torch.tensor(0.4, dtype=torch.float64)}
-    few, less = (StepContext(replace(FACTS, batches=(batch,)), 500, 400, 2, memory) for batch in (2.9, 0.4))
+    few, less = (
+        StepContext(replace(FACTS, batches=(batch,)), 500, 400, 2, memory) for batch in (2.9, 0.4)
+    )
     uncut, cut, one = (
-        ali_bounds.tau_star(AliInputs(0.4, 1.0, 10.0, 1.1, D, batch, 100.0, 0.5), "code") for batch in (2.9, 2, 1)
+        ali_bounds.tau_star(AliInputs(0.4, 1.0, 10.0, 1.1, D, batch, 100.0, 0.5), "code")
+        for batch in (2.9, 2, 1)
     )
     assert (round(uncut), round(cut)) == (2, 1)
     assert (AliSteps("printed").next(few), AliSteps("code").next(few)) == (2, 1)
@@ -205,14 +268,18 @@ def test_the_gradient_to_compare_with_is_renewed_after_a_while() -> None:
 
 
 def test_als_asks_its_own_bound_where_it_is_defined_and_says_how_often() -> None:
-    """phi = omega (1 - beta eta / 2) - sigma^2 d / lambda^2, by hand; omega of 1 is far too little for 2,000 parameters."""
+    """phi = omega (1 - beta eta / 2) - sigma^2 d / lambda^2, by hand; omega of 1 is far too little
+    for 2,000 parameters.
+    """
     rounds, least = quadratic(0, 4, 0.3), 1.1**2 * D
     memory = learnt(AlsSteps(), rounds)
     assert memory["bounds"].tolist() == [0, 3], "the first round has nothing to compare with"
     assert (
         AlsSteps()
         .notes(memory)[0]
-        .startswith("the paper's bound (13) was defined after 0 of 3 rounds; after the others that of")
+        .startswith(
+            "the paper's bound (13) was defined after 0 of 3 rounds; after the others that of"
+        )
     )
     far = AlsSteps(omega=2 * least, lam=0.9)
     memory = learnt(far, rounds)
@@ -233,20 +300,41 @@ def test_als_asks_its_own_bound_where_it_is_defined_and_says_how_often() -> None
 
 
 def test_a_policy_asks_clients_for_no_raw_values_that_it_does_not_use() -> None:
-    """The paper's mu is asked for after the round, at the new model; that of its code is of the last step."""
+    """The paper's mu is asked for after the round, at the new model; that of its code is of the
+    last step.
+    """
     assert AliSteps(mu="raw").asks_raw
     assert AliSteps(mu="raw").raw_values == AliSteps().raw_values == AlsSteps().raw_values == ()
-    assert AliSteps(mu="steps").raw_values == AliSteps(mu="raw", gamma="raw").raw_values == ("last step",)
+    assert (
+        AliSteps(mu="steps").raw_values
+        == AliSteps(mu="raw", gamma="raw").raw_values
+        == ("last step",)
+    )
     assert AlsSteps(estimates="raw").raw_values == ("differences",)
 
 
 def test_raw_estimates_of_als_weigh_clients_by_their_size() -> None:
-    """By hand: rho and beta are slopes, xi is how far clients' gradients are from their weighted mean."""
-    seen, rng, p = quadratic(0, 1, 0.3)[0], np.random.default_rng(1), np.array(FACTS.weights) / sum(FACTS.weights)
+    """By hand: rho and beta are slopes, xi is how far clients' gradients are from their weighted
+    mean.
+    """
+    seen, rng, p = (
+        quadratic(0, 1, 0.3)[0],
+        np.random.default_rng(1),
+        np.array(FACTS.weights) / sum(FACTS.weights),
+    )
     assert len(set(FACTS.weights)) > 1
-    gradients, losses, rises, runs = rng.standard_normal((3, D)), (0.2, -0.3, 0.4), (1.0, 2.0, 4.0), (0.5, 0.25, 2.0)
+    gradients, losses, rises, runs = (
+        rng.standard_normal((3, D)),
+        (0.2, -0.3, 0.4),
+        (1.0, 2.0, 4.0),
+        (0.5, 0.25, 2.0),
+    )
     raw = {
-        client: {"losses": np.array(losses[client]), "gradients": np.array(rises[client]), "distance": np.array(runs[client])}
+        client: {
+            "losses": np.array(losses[client]),
+            "gradients": np.array(rises[client]),
+            "distance": np.array(runs[client]),
+        }
         | {"gradient": gradients[client]}
         for client in range(3)
     }

@@ -31,7 +31,13 @@ def release(expected: int, **options: object) -> Release:
     return Release(PoissonSize(expected), Flat(LEVEL), Gaussian(Z), **options)
 
 
-def noisy(replies: list[ClientReply], weights: Tensor, size: int, plan: Release, generator: np.random.Generator) -> Tensor:
+def noisy(
+    replies: list[ClientReply],
+    weights: Tensor,
+    size: int,
+    plan: Release,
+    generator: np.random.Generator,
+) -> Tensor:
     total = noisy_sum(weighted_sum(replies, weights, size), len(replies), plan, generator)
     return total / (plan.sampling.expected(len(weights)) * float(weights.mean()))
 
@@ -53,7 +59,10 @@ def test_the_mean_of_no_replies_is_a_step_of_zero() -> None:
 
 
 def test_a_reply_without_an_update_adds_nothing_to_a_sum() -> None:
-    assert torch.equal(weighted_sum([ClientReply(0), ClientReply(1, torch.ones(2))], torch.ones(2), 2), torch.ones(2))
+    assert torch.equal(
+        weighted_sum([ClientReply(0), ClientReply(1, torch.ones(2))], torch.ones(2), 2),
+        torch.ones(2),
+    )
 
 
 @pytest.mark.parametrize("present", [0, 1, 5, 10])
@@ -95,7 +104,9 @@ SIZES = st.lists(st.integers(1, 100_000), min_size=2, max_size=12)
 def test_fault_noise_for_c_over_sampled_while_the_mean_is_weighted_by_counts(
     sizes: list[int], seed: int, scale: float, data: st.DataObject
 ) -> None:
-    """No client, of any size, moves the released sum by more than the sensitivity that the noise is made for."""
+    """No client, of any size, moves the released sum by more than the sensitivity that the noise is
+    made for.
+    """
     weights, plan = SizeWeights().of(sizes), release(1)
     generator = torch.Generator().manual_seed(seed)
     replies = []
@@ -128,14 +139,18 @@ def test_the_divisor_of_a_weighted_mean_does_not_depend_on_who_was_drawn(sizes: 
 def noised_uploads(present: int, shared_by: int) -> list[ClientReply]:
     plan = release(shared_by, shared_by=shared_by)
     return [
-        ClientReply(client, plan.add_noise(torch.zeros(WIDE), rng(100 + client), share=1 / shared_by))
+        ClientReply(
+            client, plan.add_noise(torch.zeros(WIDE), rng(100 + client), share=1 / shared_by)
+        )
         for client in range(present)
     ]
 
 
 @pytest.mark.parametrize("present", [0, 1, 5, 9, 10])
 def test_fault_dropouts_lower_shared_noise_the_server_adds_what_is_missing(present: int) -> None:
-    found = noisy(noised_uploads(present, 10), torch.ones(40), WIDE, release(10, shared_by=10), rng(1))
+    found = noisy(
+        noised_uploads(present, 10), torch.ones(40), WIDE, release(10, shared_by=10), rng(1)
+    )
     assert within(found, Z * LEVEL / 10)
 
 
@@ -151,7 +166,9 @@ def test_the_server_adds_no_noise_to_a_full_cohort_that_brought_its_own() -> Non
 
 
 def test_quantile_noise_pays_for_its_count_out_of_the_same_release() -> None:
-    """Fault: adaptive clipping that leaves its count query out of epsilon. z^-2 = z_vector^-2 + (2 sigma_b)^-2."""
+    """Fault: adaptive clipping that leaves its count query out of epsilon. z^-2 = z_vector^-2 + (2
+    sigma_b)^-2.
+    """
     plan = Release(PoissonSize(8), Quantile(LEVEL, count_noise=1.5), Gaussian(Z))
     found = noisy([], torch.ones(40), WIDE, plan, rng())
     vector = (Z**-2 - (2 * 1.5) ** -2) ** -0.5
@@ -167,9 +184,13 @@ COUNTED = Release(PoissonSize(8), Quantile(1.0, count_noise=2.0), Gaussian(Z))
 def test_the_inside_fraction_is_over_the_expected_cohort_and_its_noise_is_the_count_s(
     inside: int, outside: int, counted: Release
 ) -> None:
-    replies = [ClientReply(0, torch.zeros(1), inside=True)] * inside + [ClientReply(0, torch.zeros(1), inside=False)] * outside
+    replies = [ClientReply(0, torch.zeros(1), inside=True)] * inside + [
+        ClientReply(0, torch.zeros(1), inside=False)
+    ] * outside
     expected = 10
-    found = np.array([noisy_inside_fraction(replies, counted, expected, rng(seed)) for seed in range(4000)])
+    found = np.array(
+        [noisy_inside_fraction(replies, counted, expected, rng(seed)) for seed in range(4000)]
+    )
     centre = (inside - outside) / 2 / expected + 0.5
     assert found.mean() == pytest.approx(centre, abs=5 * 0.2 / math.sqrt(4000))
     assert found.std() == pytest.approx(0.2, rel=5 / math.sqrt(8000))

@@ -61,23 +61,31 @@ def inputs(draw: st.DrawFn) -> AliInputs:
         ({"Gamma": 0.0}, (1.453380, 1.452779, 1.452779, 1.304789)),
     ],
 )
-def test_tau_star_has_its_known_values(changes: dict[str, Any], expected: tuple[float, ...]) -> None:
+def test_tau_star_has_its_known_values(
+    changes: dict[str, Any], expected: tuple[float, ...]
+) -> None:
     case = replace(PAPER, **changes)
     for formula, value in zip(FORMULAS, expected, strict=True):
         assert tau_star(case, formula) == pytest.approx(value, abs=5e-7)
 
 
 def test_a_batch_of_less_than_one_sample_leaves_nothing_but_noise_in_tau_star() -> None:
-    """Item 1.5: with q n_i below 1 the noise drowns the rest, and tau* goes to sqrt(1 + 1 / (2 + 1 / T))."""
+    """Item 1.5: with q n_i below 1 the noise drowns the rest, and tau* goes to sqrt(1 + 1 / (2 + 1
+    / T)).
+    """
     tiny = replace(PAPER, B=smallest_batch(0.015, [12_000, 3]))
     assert math.isclose(tiny.B, 0.045)
     assert tau_star(tiny, "printed") == pytest.approx(1.2244, abs=2e-4)
-    assert tau_star(replace(tiny, B=1e-4), "printed") == pytest.approx(math.sqrt(1 + 1 / (2 + 1 / 317)), abs=1e-8)
+    assert tau_star(replace(tiny, B=1e-4), "printed") == pytest.approx(
+        math.sqrt(1 + 1 / (2 + 1 / 317)), abs=1e-8
+    )
     assert next_tau(tiny, 158, 317, 317) == 1
 
 
 def test_h_is_equation_8_written_out() -> None:
-    case = AliInputs(mu=0.5, C=2.0, Gamma=3.0, sigma=1.5, d=40, B=8.0, T=20, eta=0.1, L=1.7, Delta=2.5)
+    case = AliInputs(
+        mu=0.5, C=2.0, Gamma=3.0, sigma=1.5, d=40, B=8.0, T=20, eta=0.1, L=1.7, Delta=2.5
+    )
     n = 1.5**2 * 2.0**2 * 40 / 8.0**2
     eta = 1 / (0.5 * 20)
     for tau in (1.0, 2.5, 9.0):
@@ -85,11 +93,15 @@ def test_h_is_equation_8_written_out() -> None:
         square = 1.7 * rise / 40
         linear = (1.7 * 2.5 - 2 * 1.7 * rise) / 40
         constant = 1.7 * (rise + 4 / 0.25 + 12 + 6 / eta + n) / 40
-        assert h(tau, case, "printed") == pytest.approx(square * tau**2 + linear * tau + constant, rel=1e-12)
+        assert h(tau, case, "printed") == pytest.approx(
+            square * tau**2 + linear * tau + constant, rel=1e-12
+        )
 
 
 def test_the_corrected_bound_uses_the_learning_rate_and_has_no_slip() -> None:
-    case = AliInputs(mu=0.5, C=2.0, Gamma=3.0, sigma=0.0, d=40, B=8.0, T=20, eta=0.25, L=1.0, Delta=0.0)
+    case = AliInputs(
+        mu=0.5, C=2.0, Gamma=3.0, sigma=0.0, d=40, B=8.0, T=20, eta=0.25, L=1.0, Delta=0.0
+    )
     assert h(3.0, case) == pytest.approx(((2 + 0.125) * 4 * 4 + 12 + 24) / 40)
     assert tau_star(case) == pytest.approx(math.sqrt(1 + 36 / (2.125 * 4)))
 
@@ -100,7 +112,9 @@ def test_tau_star_minimises_its_own_G_among_real_numbers(formula: Formula, case:
     best = tau_star(case, formula)
     assert best >= 1
     found = minimize_scalar(
-        lambda log: float(G(math.exp(log), case, formula)), bounds=(-1, math.log(best) + 3), method="bounded"
+        lambda log: float(G(math.exp(log), case, formula)),
+        bounds=(-1, math.log(best) + 3),
+        method="bounded",
     )
     assert float(G(best, case, formula)) <= found.fun * (1 + 1e-9)
     away = G(best * np.array([0.5, 0.9, 1.1, 2.0]), case, formula)
@@ -110,12 +124,16 @@ def test_tau_star_minimises_its_own_G_among_real_numbers(formula: Formula, case:
 @pytest.mark.parametrize("formula", FORMULAS)
 @given(case=inputs(), tau=st.floats(1, 100))
 def test_h_is_tau_over_T_times_G(formula: Formula, case: AliInputs, tau: float) -> None:
-    assert float(h(tau, case, formula)) == pytest.approx(tau / case.T * float(G(tau, case, formula)))
+    assert float(h(tau, case, formula)) == pytest.approx(
+        tau / case.T * float(G(tau, case, formula))
+    )
 
 
 @pytest.mark.parametrize("formula", FORMULAS)
 @given(case=inputs())
-def test_the_bound_is_convex_and_without_limits_on_rounds_one_iteration_is_best(formula: Formula, case: AliInputs) -> None:
+def test_the_bound_is_convex_and_without_limits_on_rounds_one_iteration_is_best(
+    formula: Formula, case: AliInputs
+) -> None:
     curve = h(np.arange(1, 101), case, formula)
     assert (np.diff(curve, 2) >= -1e-9 * curve[1:-1]).all()
     assert curve.argmin() == 0
@@ -123,14 +141,18 @@ def test_the_bound_is_convex_and_without_limits_on_rounds_one_iteration_is_best(
 
 @pytest.mark.parametrize("formula", FORMULAS)
 @given(case=inputs(), more=st.floats(0.1, 100))
-def test_more_heterogeneous_data_raises_the_bound_and_tau(formula: Formula, case: AliInputs, more: float) -> None:
+def test_more_heterogeneous_data_raises_the_bound_and_tau(
+    formula: Formula, case: AliInputs, more: float
+) -> None:
     worse = replace(case, Gamma=case.Gamma + more)
     assert (h(np.arange(1, 50), worse, formula) > h(np.arange(1, 50), case, formula)).all()
     assert tau_star(worse, formula) > tau_star(case, formula)
 
 
 @given(case=inputs(), factor=st.floats(1.5, 10))
-def test_smoothness_and_the_first_distance_leave_tau_as_it_is(case: AliInputs, factor: float) -> None:
+def test_smoothness_and_the_first_distance_leave_tau_as_it_is(
+    case: AliInputs, factor: float
+) -> None:
     other = replace(case, L=factor * case.L, Delta=factor + case.Delta)
     assert tau_star(other) == tau_star(case)
     assert float(h(2.0, other)) > float(h(2.0, case))
@@ -138,17 +160,27 @@ def test_smoothness_and_the_first_distance_leave_tau_as_it_is(case: AliInputs, f
 
 @given(case=inputs())
 def test_the_printed_and_the_consistent_formula_are_G_at_two_step_sizes(case: AliInputs) -> None:
-    """At eta = k / (mu T) the corrected formula plus the slip is the printed one for k = 1, the consistent one for k = 2."""
+    """At eta = k / (mu T) the corrected formula plus the slip is the printed one for k = 1, the
+    consistent one for k = 2.
+    """
     for formula, k in (("printed", 1), ("consistent", 2)):
         bare = replace(case, eta=k / (case.mu * case.T))
         rise = (2 + bare.eta * case.mu) * (case.C**2 + case.noise)
-        assert tau_star(case, formula) ** 2 - tau_star(bare) ** 2 == pytest.approx(4 / case.mu**2 / rise, rel=1e-5, abs=1e-9)
+        assert tau_star(case, formula) ** 2 - tau_star(bare) ** 2 == pytest.approx(
+            4 / case.mu**2 / rise, rel=1e-5, abs=1e-9
+        )
 
 
 def test_one_iteration_in_all_and_no_heterogeneity_are_allowed() -> None:
     case = replace(PAPER, T=1, Gamma=0.0, sigma=0.0)
     assert [tau_star(case, formula) for formula in FORMULAS] == pytest.approx(
-        [math.sqrt(1 + 7 / 3), math.sqrt(1 + 7 / 4), math.sqrt(1 + 7 / 4), math.sqrt(1 + 3 / (2 + 2 / 317))], abs=1e-6
+        [
+            math.sqrt(1 + 7 / 3),
+            math.sqrt(1 + 7 / 4),
+            math.sqrt(1 + 7 / 4),
+            math.sqrt(1 + 3 / (2 + 2 / 317)),
+        ],
+        abs=1e-6,
     )
 
 
@@ -165,7 +197,9 @@ def test_without_curvature_the_slip_makes_tau_as_large_as_it_may_be(formula: For
 @pytest.mark.parametrize("name", ["mu", "C", "Gamma", "sigma", "d", "B", "T", "eta", "L", "Delta"])
 @pytest.mark.parametrize("value", [math.nan, math.inf, -1.0])
 def test_inputs_that_are_no_numbers_are_refused_by_name(name: str, value: float) -> None:
-    with pytest.raises(DpflError, match=rf"^{name} must be a finite number (above|of at least) 0, not {value}\.$"):
+    with pytest.raises(
+        DpflError, match=rf"^{name} must be a finite number (above|of at least) 0, not {value}\.$"
+    ):
         replace(PAPER, **{name: value})
 
 
@@ -187,14 +221,27 @@ def test_an_unknown_formula_is_refused_with_the_known_ones() -> None:
 
 @pytest.mark.parametrize(
     ("tau", "left", "expected"),
-    [(0.2, 9, 1), (1.49, 9, 1), (1.5, 9, 2), (2.5, 9, 3), (2.6, 9, 3), (25.5, 9, 9), (1e9, 317, 100), (math.inf, 317, 100)],
+    [
+        (0.2, 9, 1),
+        (1.49, 9, 1),
+        (1.5, 9, 2),
+        (2.5, 9, 3),
+        (2.6, 9, 3),
+        (25.5, 9, 9),
+        (1e9, 317, 100),
+        (math.inf, 317, 100),
+    ],
 )
-def test_tau_is_rounded_to_the_nearest_clamped_and_capped(tau: float, left: int, expected: int) -> None:
+def test_tau_is_rounded_to_the_nearest_clamped_and_capped(
+    tau: float, left: int, expected: int
+) -> None:
     assert whole_tau(tau, left) == expected
 
 
 @given(tau=st.floats(0, allow_nan=False), left=st.integers(1, 5000))
-def test_a_whole_tau_is_inside_every_limit_and_near_where_no_limit_holds(tau: float, left: int) -> None:
+def test_a_whole_tau_is_inside_every_limit_and_near_where_no_limit_holds(
+    tau: float, left: int
+) -> None:
     found = whole_tau(tau, left)
     assert 1 <= found <= min(100, left)
     if 1 <= tau <= min(100, left):
@@ -204,12 +251,18 @@ def test_a_whole_tau_is_inside_every_limit_and_near_where_no_limit_holds(tau: fl
 def test_no_tau_comes_of_nothing() -> None:
     with pytest.raises(DpflError, match=r"tau\* is not a number"):
         whole_tau(math.nan, 5)
-    with pytest.raises(DpflError, match="iterations left must be a finite number of at least 1, not 0"):
+    with pytest.raises(
+        DpflError, match="iterations left must be a finite number of at least 1, not 0"
+    ):
         whole_tau(3.0, 0)
 
 
 def test_rounds_that_suffice_for_every_iteration_mean_one_iteration_each() -> None:
-    assert next_tau(PAPER, R_s=317, R_c=317, left=317) == next_tau(PAPER, R_s=634, R_c=317, left=317) == 1
+    assert (
+        next_tau(PAPER, R_s=317, R_c=317, left=317)
+        == next_tau(PAPER, R_s=634, R_c=317, left=317)
+        == 1
+    )
     assert next_tau(PAPER, R_s=316, R_c=317, left=317) == 18
     assert next_tau(PAPER, R_s=158, R_c=317, left=317, formula="printed") == 25
     assert next_tau(PAPER, R_s=158, R_c=317, left=4) == 4
@@ -255,7 +308,9 @@ SIGMA, CLIP, SIZE, BATCH = 1.1, 1.0, 2000, 30.0
 SINGLE = noise_energy(SIGMA, CLIP, SIZE, BATCH)
 
 
-def noisy_differences(curvature: float, clients: int, rng: np.random.Generator) -> tuple[list[float], list[float]]:
+def noisy_differences(
+    curvature: float, clients: int, rng: np.random.Generator
+) -> tuple[list[float], list[float]]:
     """|g - g'| and |w - w'| of quadratic losses, with the noise of a release on either gradient."""
     differences, distances = [], []
     for _ in range(clients):
@@ -270,7 +325,9 @@ def noisy_differences(curvature: float, clients: int, rng: np.random.Generator) 
 def test_the_sound_slope_finds_the_curvature_behind_the_noise(curvature: float) -> None:
     differences, distances = noisy_differences(curvature, 400, np.random.default_rng(0))
     weights, noises = [1.0] * 400, [2 * SINGLE] * 400
-    assert released_slope(differences, distances, weights, noises, SIZE) == pytest.approx(curvature, rel=0.03)
+    assert released_slope(differences, distances, weights, noises, SIZE) == pytest.approx(
+        curvature, rel=0.03
+    )
     assert raw_slope(differences, distances, weights) > 1.2 * curvature
 
 
@@ -284,7 +341,9 @@ def test_the_noise_that_is_removed_is_the_noise_that_a_release_adds() -> None:
 
 
 @pytest.mark.parametrize("difference", [0.0, 0.5 * math.sqrt(2 * SINGLE), math.sqrt(2 * SINGLE)])
-def test_a_difference_below_its_noise_gives_the_smallest_slope_that_could_be_told_from_none(difference: float) -> None:
+def test_a_difference_below_its_noise_gives_the_smallest_slope_that_could_be_told_from_none(
+    difference: float,
+) -> None:
     expected = math.sqrt(2 * SINGLE * math.sqrt(2 / SIZE)) / 0.8
     assert released_slope([difference], [0.8], [5.0], [2 * SINGLE], SIZE) == pytest.approx(expected)
 
@@ -328,9 +387,24 @@ def test_without_noise_and_for_equal_clients_sound_and_published_agree(
     [
         ([1.0], [1.0, 1.0], [1, 1], "A difference is needed for each of 2 clients"),
         ([1.0, 1.0], [1.0], [1, 1], "A distance is needed for each of 2 clients"),
-        ([math.nan, 1.0], [1.0, 1.0], [1, 1], "A difference of a client is not a finite number of at least 0"),
-        ([1.0, 1.0], [1.0, math.inf], [1, 1], "A distance of a client is not a finite number of at least 0"),
-        ([1.0, 1.0], [1.0, 1.0], [-1, 2], "A weight of a client is not a finite number of at least 0"),
+        (
+            [math.nan, 1.0],
+            [1.0, 1.0],
+            [1, 1],
+            "A difference of a client is not a finite number of at least 0",
+        ),
+        (
+            [1.0, 1.0],
+            [1.0, math.inf],
+            [1, 1],
+            "A distance of a client is not a finite number of at least 0",
+        ),
+        (
+            [1.0, 1.0],
+            [1.0, 1.0],
+            [-1, 2],
+            "A weight of a client is not a finite number of at least 0",
+        ),
         ([1.0, 1.0], [1.0, 1.0], [0, 0], "At least one client must have a weight above 0"),
     ],
 )

@@ -21,7 +21,8 @@ from dpfl.server.steps.als_bounds import (
     wang_gap,
 )
 
-# Item 1.8 of the notes on the papers: the set-up of the paper, and one in which A is 0.5 without any noise.
+# Item 1.8 of the notes on the papers: the set-up of the paper, and one in which A is 0.5 without
+# any noise.
 PAPER = AlsInputs(rho=1, beta=1, xi=0.5, eta=0.5, sigma=1.1, C=1, d=26_010, B=64)
 QUIET = AlsInputs(rho=1, beta=1, xi=0.5, eta=0.01, sigma=0, C=1, d=26_010, B=64)
 
@@ -79,7 +80,9 @@ def test_h_grows_with_divergence_and_with_noise(case: AlsInputs, more: float, x:
 
 def test_without_curvature_clients_do_not_drift_apart() -> None:
     assert h([1, 2, 50], replace(PAPER, beta=0.0)).tolist() == [0, 0, 0]
-    assert float(h(50, replace(PAPER, beta=1e-6))) == pytest.approx(PAPER.A * 0.25 * 1e-6 * 50 * 49 / 2, rel=1e-3)
+    assert float(h(50, replace(PAPER, beta=1e-6))) == pytest.approx(
+        PAPER.A * 0.25 * 1e-6 * 50 * 49 / 2, rel=1e-3
+    )
 
 
 def test_a_bound_beyond_all_numbers_still_has_an_order() -> None:
@@ -100,11 +103,15 @@ def test_the_phi_of_the_theorem_is_hugely_negative_and_leaves_the_theorem_undefi
 
 
 def test_the_theorem_is_defined_exactly_where_its_margin_is_above_nothing() -> None:
-    """eta phi lambda^2 / rho = 0.5: h / tau is 0, 0.5, ... for A = 4, beta = 1, eta = 0.5, so tau = 2 is the edge."""
+    """eta phi lambda^2 / rho = 0.5: h / tau is 0, 0.5, ... for A = 4, beta = 1, eta = 0.5, so tau =
+    2 is the edge.
+    """
     case = AlsInputs(rho=1, beta=1, xi=4, eta=0.5, sigma=0, C=1, d=10, B=1)
     theorem = Theorem2(phi=1.0, lam=1.0)
     assert margin([1, 2, 3], case, theorem) == pytest.approx([0.5, 0.0, 0.5 - 3.5 / 3])
-    assert margin([2, 3], case, Theorem2(phi=1.0, lam=0.5)) == pytest.approx([0.5 - 2.0, 0.5 - 14 / 3])
+    assert margin([2, 3], case, Theorem2(phi=1.0, lam=0.5)) == pytest.approx(
+        [0.5 - 2.0, 0.5 - 14 / 3]
+    )
     gaps = theorem_gap([1, 3], [100, 100], case, theorem)
     assert gaps.tolist() == [pytest.approx(1 / 50 + 1 / math.sqrt(3)), math.inf]
     assert best_tau(case, 50, 10, 100, 100, theorem).tau == 1
@@ -129,7 +136,9 @@ def test_the_fallback_is_the_bound_of_wang_et_al_written_out() -> None:
     case, tau, T, phi = replace(PAPER, rho=0.7), 4, 120, 0.03
     gap = 0.7 * float(h(tau, case))
     half = 1 / (2 * 0.5 * phi * T)
-    assert float(wang_gap(tau, T, case, phi)) == pytest.approx(half + math.sqrt(half**2 + gap / (0.5 * phi * tau)) + gap)
+    assert float(wang_gap(tau, T, case, phi)) == pytest.approx(
+        half + math.sqrt(half**2 + gap / (0.5 * phi * tau)) + gap
+    )
 
 
 @given(case=inputs(), R_c=st.integers(1, 2000), spare=st.integers(0, 500))
@@ -137,7 +146,13 @@ def test_with_rounds_to_spare_one_step_is_best(case: AlsInputs, R_c: int, spare:
     assert best_tau(case, 50, R_c + spare, R_c, R_c).tau == 1
 
 
-@given(case=inputs(), previous=st.integers(1, 100), R_s=st.integers(1, 500), R_c=st.integers(1, 2000), data=st.data())
+@given(
+    case=inputs(),
+    previous=st.integers(1, 100),
+    R_s=st.integers(1, 500),
+    R_c=st.integers(1, 2000),
+    data=st.data(),
+)
 def test_the_search_stays_in_its_range_and_nothing_in_it_is_better(
     case: AlsInputs, previous: int, R_s: int, R_c: int, data: st.DataObject
 ) -> None:
@@ -159,7 +174,9 @@ def test_tau_can_double_in_a_round_and_no_more() -> None:
 @pytest.mark.parametrize("name", ["rho", "beta", "xi", "eta", "sigma", "C", "d", "B"])
 @pytest.mark.parametrize("value", [math.nan, math.inf, -1.0])
 def test_inputs_that_are_no_numbers_are_refused_by_name(name: str, value: float) -> None:
-    with pytest.raises(DpflError, match=rf"^{name} must be a finite number (above|of at least) 0, not {value}\.$"):
+    with pytest.raises(
+        DpflError, match=rf"^{name} must be a finite number (above|of at least) 0, not {value}\.$"
+    ):
         replace(PAPER, **{name: value})
 
 
@@ -177,7 +194,9 @@ def test_the_fallback_needs_a_positive_phi(phi: float) -> None:
         wang_gap(1, 10, QUIET, phi)
 
 
-@pytest.mark.parametrize(("phi", "lam"), [(1.0, 0.0), (1.0, math.nan), (math.nan, 1.0), (math.inf, 1.0)])
+@pytest.mark.parametrize(
+    ("phi", "lam"), [(1.0, 0.0), (1.0, math.nan), (math.nan, 1.0), (math.inf, 1.0)]
+)
 def test_the_theorem_needs_numbers(phi: float, lam: float) -> None:
     with pytest.raises(DpflError, match="must be a finite number"):
         Theorem2(phi, lam)
@@ -228,7 +247,9 @@ def test_sound_estimates_find_the_raw_ones_behind_the_noise() -> None:
 
 
 def test_a_client_s_noise_meets_itself_in_the_mean() -> None:
-    """Two equal clients: each is half a difference away from the mean, so only half of one noise is in it."""
+    """Two equal clients: each is half a difference away from the mean, so only half of one noise is
+    in it.
+    """
     found = released_estimates([0, 0], [0, 0], [1, 1], [1.0, 1.0], [1, 1], [0.6, 0.6], 10**6, 1.0)
     assert found.xi == pytest.approx(math.sqrt(1 - 0.3))
 

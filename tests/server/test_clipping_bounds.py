@@ -10,9 +10,20 @@ from dpfl.errors import DpflError
 from dpfl_papers.theorems.clipping import ClippingInputs, bound, clip_factor
 
 INPUTS = ClippingInputs(
-    cohort=2, clients=4, steps=5, rounds=10, local_rate=0.01, server_rate=0.5, gap=3.0, L=2.0, G=1.5, within=0.4, between=0.1,
-    d=100, deviation=0.02,
-)  # fmt: skip
+    cohort=2,
+    clients=4,
+    steps=5,
+    rounds=10,
+    local_rate=0.01,
+    server_rate=0.5,
+    gap=3.0,
+    L=2.0,
+    G=1.5,
+    within=0.4,
+    between=0.1,
+    d=100,
+    deviation=0.02,
+)
 NONE = (1.0, 1.0, 1.0, 1.0)
 
 

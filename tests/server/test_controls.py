@@ -42,12 +42,18 @@ def test_controls_read_off_the_uploads_are_those_that_clients_would_keep() -> No
 
 def test_controls_bring_clients_that_pull_apart_to_the_common_minimum() -> None:
     rate, steps = 0.05, 10
-    minimum = sum((1.0 + client) * torch.tensor([1.0, -2.0, 0.5]) * client for client in range(3)) / 6
+    minimum = (
+        sum((1.0 + client) * torch.tensor([1.0, -2.0, 0.5]) * client for client in range(3)) / 6
+    )
     ends = []
     for controlled in (False, True):
         vector, controls = torch.zeros(3), fresh(3, 3)
         for _ in range(200):
-            added = corrections(controls, (0, 1, 2)) if controlled else {client: torch.zeros(3) for client in range(3)}
+            added = (
+                corrections(controls, (0, 1, 2))
+                if controlled
+                else {client: torch.zeros(3) for client in range(3)}
+            )
             updates = {}
             for client in range(3):
                 y = vector.clone()

@@ -16,7 +16,16 @@ from dpfl.algorithms import Algorithm, dp_fedavg, fedavg, fedavg_dp
 from dpfl.client.task import ClientReply, RoundRequest
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel
-from dpfl.privacy import Keyed, Ledger, Limit, Poisson, Randomness, Release, SystemEntropy, accountant
+from dpfl.privacy import (
+    Keyed,
+    Ledger,
+    Limit,
+    Poisson,
+    Randomness,
+    Release,
+    SystemEntropy,
+    accountant,
+)
 from dpfl.privacy.accounting.calibration import MOST
 from dpfl.privacy.accounting.events import ADD_REMOVE
 from dpfl.privacy.mechanisms.noise import FlooredGaussian, gaussian_vector
@@ -49,12 +58,24 @@ def coordinator(
     limit: Limit | None = None,
     **options: Any,
 ) -> Coordinator:
-    ledger = Ledger.open(folder / "federation.sqlite", "federation", "client", ADD_REMOVE, limit) if folder else None
+    ledger = (
+        Ledger.open(folder / "federation.sqlite", "federation", "client", ADD_REMOVE, limit)
+        if folder
+        else None
+    )
     federated = FederationFacts("run", [10, 20, 30, 40], flat().layout, ledger=ledger, limit=limit)
     vector = torch.zeros(SIZE)
     remaining = [MOST] * (CLIENTS if algorithm.unit == "sample" else 1)
     state = RunState(vector, torch.zeros(SIZE), algorithm.samples, algorithm.clients, remaining)
-    return Coordinator(algorithm, budget, federated, replace(state, **options), randomness, nobody, lambda vector: 0.0)
+    return Coordinator(
+        algorithm,
+        budget,
+        federated,
+        replace(state, **options),
+        randomness,
+        nobody,
+        lambda vector: 0.0,
+    )
 
 
 def good(*clients: int) -> list[ClientReply]:
@@ -71,7 +92,9 @@ BAD = {
 
 @pytest.mark.parametrize("problem", BAD)
 @pytest.mark.parametrize("algorithm", [fedavg(), fedavg_dp(noise_multiplier=1.0)])
-def test_an_update_that_is_not_finite_or_mis_shaped_is_dropped_and_named(algorithm: Algorithm, problem: str) -> None:
+def test_an_update_that_is_not_finite_or_mis_shaped_is_dropped_and_named(
+    algorithm: Algorithm, problem: str
+) -> None:
     with_it, without = coordinator(algorithm), coordinator(algorithm)
     with_it.aggregate([*good(0), ClientReply(2, BAD[problem]), *good(3)])
     without.aggregate(good(0, 3))
@@ -82,13 +105,23 @@ def test_an_update_that_is_not_finite_or_mis_shaped_is_dropped_and_named(algorit
 
 
 @pytest.mark.parametrize("problem", BAD)
-def test_at_client_level_a_dropped_update_changes_neither_divisor_nor_noise(tmp_path: Path, problem: str) -> None:
+def test_at_client_level_a_dropped_update_changes_neither_divisor_nor_noise(
+    tmp_path: Path, problem: str
+) -> None:
     algorithm = dp_fedavg(noise_multiplier=1.0)
-    with_it, without = coordinator(algorithm, tmp_path / "a"), coordinator(algorithm, tmp_path / "b")
+    with_it, without = (
+        coordinator(algorithm, tmp_path / "a"),
+        coordinator(algorithm, tmp_path / "b"),
+    )
     with_it.aggregate([*good(0), ClientReply(2, BAD[problem])])
     without.aggregate(good(0))
     assert torch.equal(with_it.state.vector, without.state.vector)
-    scope = release_name(algorithm.clients, coordinator(algorithm, tmp_path / "c").state.vector, good(0)[0].update.double(), 1)
+    scope = release_name(
+        algorithm.clients,
+        coordinator(algorithm, tmp_path / "c").state.vector,
+        good(0)[0].update.double(),
+        1,
+    )
     noise = gaussian_vector(SIZE, 1.0, Keyed(0, scope=scope).generator("server noise", 0))
     trainable = slice(0, flat().layout.trainable)
     assert torch.allclose(without.state.vector[trainable], ((1 + noise) / CLIENTS)[trainable])
@@ -141,15 +174,21 @@ def test_every_round_is_one_debit_of_the_federation_whoever_was_drawn(tmp_path: 
     assert run.federated.ledger.epsilon(1e-5, "rdp") == accountant("rdp").epsilon({event: 4}, 1e-5)
 
 
-def test_the_debit_comes_before_the_noisy_sum_and_a_refusal_leaves_the_model_alone(tmp_path: Path) -> None:
-    run = coordinator(dp_fedavg(cohort=2, noise_multiplier=0.5), tmp_path, limit=Limit(0.1, 1e-5, "rdp"))
+def test_the_debit_comes_before_the_noisy_sum_and_a_refusal_leaves_the_model_alone(
+    tmp_path: Path,
+) -> None:
+    run = coordinator(
+        dp_fedavg(cohort=2, noise_multiplier=0.5), tmp_path, limit=Limit(0.1, 1e-5, "rdp")
+    )
     with pytest.raises(DpflError, match="budget"):
         run.aggregate(good(0))
     assert run.state.vector.abs().sum() == 0
     assert run.federated.ledger.spent() == {}
 
 
-def test_a_round_that_is_made_again_after_a_crash_has_the_same_noise_and_is_debited_once(tmp_path: Path) -> None:
+def test_a_round_that_is_made_again_after_a_crash_has_the_same_noise_and_is_debited_once(
+    tmp_path: Path,
+) -> None:
     algorithm = dp_fedavg(cohort=2, noise_multiplier=1.0)
     first, again = coordinator(algorithm, tmp_path), coordinator(algorithm, tmp_path)
     first.aggregate(good(0, 1))
@@ -169,8 +208,12 @@ def test_under_system_entropy_a_round_that_is_made_again_is_another_release(tmp_
     assert sum(again.federated.ledger.spent().values()) == 2
 
 
-def test_a_round_made_again_with_other_replies_is_another_release_with_its_own_noise(tmp_path: Path) -> None:
-    """Fault: resume that replays noise seeds. Two sums with one noise give away the client by which they differ."""
+def test_a_round_made_again_with_other_replies_is_another_release_with_its_own_noise(
+    tmp_path: Path,
+) -> None:
+    """Fault: resume that replays noise seeds. Two sums with one noise give away the client by which
+    they differ.
+    """
     algorithm = dp_fedavg(cohort=2, noise_multiplier=1.0)
     first, again = coordinator(algorithm, tmp_path), coordinator(algorithm, tmp_path)
     first.aggregate(good(0, 1))
@@ -182,28 +225,42 @@ def test_a_round_made_again_with_other_replies_is_another_release_with_its_own_n
 
 
 def test_one_sum_with_more_noise_has_noise_of_its_own(tmp_path: Path) -> None:
-    """Fault: one seed gave S + N in a run and S + 3 N in another, noise keyed by S alone: 2 S = 3 (S + N) - (S + 3 N)."""
+    """Fault: one seed gave S + N in a run and S + 3 N in another, noise keyed by S alone: 2 S = 3
+    (S + N) - (S + 3 N).
+    """
     found = []
     for multiplier in (1.0, 3.0):
-        run = coordinator(dp_fedavg(cohort=2, noise_multiplier=multiplier), tmp_path / str(multiplier))
+        run = coordinator(
+            dp_fedavg(cohort=2, noise_multiplier=multiplier), tmp_path / str(multiplier)
+        )
         run.aggregate(good(0, 1))
         found.append(2 * run.state.vector[: flat().layout.trainable])
     assert ((3 * found[0] - found[1]) / 2 - 3.0).abs().max() > 1.0
 
 
 def test_fault_the_clip_level_moves_between_clipping_and_noising(tmp_path: Path) -> None:
-    """The noise is for the level that the clients used; only the next round's order has the new one."""
-    algorithm = dp_fedavg(cohort=2, noise_multiplier=1.0, clipping="quantile", clip=0.5, count_noise=1.0)
+    """The noise is for the level that the clients used; only the next round's order has the new
+    one.
+    """
+    algorithm = dp_fedavg(
+        cohort=2, noise_multiplier=1.0, clipping="quantile", clip=0.5, count_noise=1.0
+    )
     run = coordinator(algorithm, tmp_path)
     order = run.next_order()
     assert {task.clients.clip.clip_norm for task in order.tasks} <= {0.5}
-    key = Keyed(0, scope=release_name(algorithm.clients, run.state.vector, torch.zeros(SIZE).double(), 0))
-    run.aggregate([ClientReply(client, torch.zeros(SIZE), inside=False) for client in range(CLIENTS)])
+    key = Keyed(
+        0, scope=release_name(algorithm.clients, run.state.vector, torch.zeros(SIZE).double(), 0)
+    )
+    run.aggregate(
+        [ClientReply(client, torch.zeros(SIZE), inside=False) for client in range(CLIENTS)]
+    )
     run.close_round(order.steps)
     drawn = gaussian_vector(SIZE, 1.0, key.generator("server noise", 0))
     multiplier = (1.0**-2 - (2 * 1.0) ** -2) ** -0.5
     trainable = slice(0, flat().layout.trainable)
-    assert torch.allclose(run.state.vector[trainable], (multiplier * 0.5 * drawn / 2)[trainable], atol=1e-6)
+    assert torch.allclose(
+        run.state.vector[trainable], (multiplier * 0.5 * drawn / 2)[trainable], atol=1e-6
+    )
     count = -0.5 * CLIENTS + 1.0 * key.generator("count noise", 0).standard_normal()
     fraction = min(max(count / 2 + 0.5, 0.0), 1.0)
     level = 0.5 * math.exp(-0.2 * (fraction - 0.5))
@@ -215,7 +272,9 @@ def test_fault_the_clip_level_moves_between_clipping_and_noising(tmp_path: Path)
             break
         run.state.round += 1
         following = run.next_order()
-    assert {task.clients.clip.clip_norm for task in following.tasks} == {run.state.clients.clip.clip_norm}
+    assert {task.clients.clip.clip_norm for task in following.tasks} == {
+        run.state.clients.clip.clip_norm
+    }
 
 
 def test_a_vector_of_models_keeps_its_running_variances_positive(tmp_path: Path) -> None:
@@ -239,7 +298,12 @@ def drawn(run: Coordinator, rounds: int) -> list[tuple[int, ...]]:
 
 def test_poisson_cohorts_vary_in_size_and_fixed_cohorts_do_not(tmp_path: Path) -> None:
     poisson = drawn(coordinator(dp_fedavg(cohort=2, noise_multiplier=1.0), tmp_path / "a"), 60)
-    fixed = drawn(coordinator(dp_fedavg(cohort=2, sampling="fixed-size", noise_multiplier=1.0), tmp_path / "b"), 60)
+    fixed = drawn(
+        coordinator(
+            dp_fedavg(cohort=2, sampling="fixed-size", noise_multiplier=1.0), tmp_path / "b"
+        ),
+        60,
+    )
     assert {len(cohort) for cohort in poisson} == {0, 1, 2, 3, 4}
     assert {len(cohort) for cohort in fixed} == {2}
     assert len(set(fixed)) > 3
@@ -284,12 +348,17 @@ def test_bytes_count_the_model_down_and_the_update_up_and_are_never_exceeded() -
     assert run.stopped_by == "bytes"
 
 
-def test_a_public_median_is_the_median_norm_of_the_public_clients_and_is_not_debited(tmp_path: Path) -> None:
+def test_a_public_median_is_the_median_norm_of_the_public_clients_and_is_not_debited(
+    tmp_path: Path,
+) -> None:
     asked: list[RoundRequest] = []
 
     def probe(order: RoundRequest) -> list[ClientReply]:
         asked.append(order)
-        return [ClientReply(task.client, unit(norm)) for task, norm in zip(order.tasks, (3.0, 1.0, 2.0), strict=True)]
+        return [
+            ClientReply(task.client, unit(norm))
+            for task, norm in zip(order.tasks, (3.0, 1.0, 2.0), strict=True)
+        ]
 
     def unit(norm: float) -> Tensor:
         return norm * torch.ones(SIZE) / math.sqrt(SIZE)
@@ -309,26 +378,37 @@ WIDE = FlatModel(nn.Linear(400, 40)).layout
 
 
 def sum_with_shares(folder: Path, replies: list[ClientReply]) -> Tensor:
-    """What comes out of a round in which clients add their shares to nothing at all: the noise of the sum."""
+    """What comes out of a round in which clients add their shares to nothing at all: the noise of
+    the sum.
+    """
     algorithm = dp_fedavg(cohort=SHARES, noise_multiplier=LOUD, noise="clients")
     ledger = Ledger.open(folder / "federation.sqlite", "federation", "client", ADD_REMOVE)
     federated = FederationFacts("run", [10] * 20, WIDE, ledger=ledger)
-    state = RunState(torch.zeros(WIDE.size), torch.zeros(WIDE.size), None, algorithm.clients, [MOST])
-    run = Coordinator(algorithm, Budget(rounds=9), federated, state, Keyed(0), nobody, lambda vector: 0.0)
+    state = RunState(
+        torch.zeros(WIDE.size), torch.zeros(WIDE.size), None, algorithm.clients, [MOST]
+    )
+    run = Coordinator(
+        algorithm, Budget(rounds=9), federated, state, Keyed(0), nobody, lambda vector: 0.0
+    )
     run.aggregate(replies)
     return run.state.vector * SHARES
 
 
 def share(client: int) -> Tensor:
     release = dp_fedavg(cohort=SHARES, noise_multiplier=LOUD, noise="clients").clients
-    return release.add_noise(torch.zeros(WIDE.size), Keyed(1).generator("client noise", 0, client), share=1 / SHARES)
+    return release.add_noise(
+        torch.zeros(WIDE.size), Keyed(1).generator("client noise", 0, client), share=1 / SHARES
+    )
 
 
 SILENT = {
     "nobody is missing": [],
     "not finite": [ClientReply(6, torch.full((WIDE.size,), math.nan))],
     "infinite once": [ClientReply(7, share(7).index_fill(0, torch.tensor([3]), math.inf))],
-    "mis-shaped": [ClientReply(5, torch.ones(WIDE.size + 1)), ClientReply(6, torch.ones(WIDE.size, 1))],
+    "mis-shaped": [
+        ClientReply(5, torch.ones(WIDE.size + 1)),
+        ClientReply(6, torch.ones(WIDE.size, 1)),
+    ],
     "failed": [ClientReply(7, failed="its worker process died")],
     "refused": [
         ClientReply(4, refused="no room"),
@@ -336,14 +416,20 @@ SILENT = {
         ClientReply(6),
         ClientReply(7, failed="gone"),
     ],
-    "all but one": [ClientReply(client, torch.full((WIDE.size,), math.inf)) for client in range(1, SHARES)],
+    "all but one": [
+        ClientReply(client, torch.full((WIDE.size,), math.inf)) for client in range(1, SHARES)
+    ],
     "never drawn": None,
 }
 
 
 @pytest.mark.parametrize("silent", SILENT)
-def test_fault_a_dropped_reply_whose_share_of_the_noise_is_counted_as_there(tmp_path: Path, silent: str) -> None:
-    """The variance of the noisy sum is that of all shares, whoever is missing: neither less, nor noise for nothing."""
+def test_fault_a_dropped_reply_whose_share_of_the_noise_is_counted_as_there(
+    tmp_path: Path, silent: str
+) -> None:
+    """The variance of the noisy sum is that of all shares, whoever is missing: neither less, nor
+    noise for nothing.
+    """
     dropped = SILENT[silent]
     gone = {reply.client for reply in dropped} if dropped is not None else {6, 7}
     there = [ClientReply(client, share(client)) for client in range(SHARES) if client not in gone]
@@ -361,7 +447,12 @@ def test_the_test_of_shares_would_see_one_too_few_or_too_many(tmp_path: Path, wr
 
 @pytest.mark.parametrize(
     ("lengths", "seconds", "rounds"),
-    [([1.0] * 9, 3.5, 3), ([1.0, 3.0, 1.0, 1.0], 6.0, 2), ([2.5, 1.0], 2.0, 1), ([1.0] * 9, 3.0, 2)],
+    [
+        ([1.0] * 9, 3.5, 3),
+        ([1.0, 3.0, 1.0, 1.0], 6.0, 2),
+        ([2.5, 1.0], 2.0, 1),
+        ([1.0] * 9, 3.0, 2),
+    ],
 )
 def test_seconds_end_a_run_before_a_round_that_would_pass_them(
     monkeypatch: pytest.MonkeyPatch, lengths: list[float], seconds: float, rounds: int
@@ -381,10 +472,17 @@ def test_seconds_end_a_run_before_a_round_that_would_pass_them(
     assert run.state.seconds == sum(lengths[:rounds])
 
 
-def test_a_resumed_run_expects_rounds_as_long_as_they_were_on_average(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resumed_run_expects_rounds_as_long_as_they_were_on_average(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("time.monotonic", lambda: 0.0)
-    assert coordinator(fedavg(), budget=Budget(seconds=11.0), round=4, seconds=8.0).next_order() is not None
-    assert coordinator(fedavg(), budget=Budget(seconds=9.0), round=4, seconds=8.0).next_order() is None
+    assert (
+        coordinator(fedavg(), budget=Budget(seconds=11.0), round=4, seconds=8.0).next_order()
+        is not None
+    )
+    assert (
+        coordinator(fedavg(), budget=Budget(seconds=9.0), round=4, seconds=8.0).next_order() is None
+    )
 
 
 class Heavy(SizeWeights):
@@ -393,8 +491,12 @@ class Heavy(SizeWeights):
 
 
 @pytest.mark.parametrize("odd", [1.001, 40.0, -0.5, math.nan, math.inf])
-@pytest.mark.parametrize("algorithm", [dp_fedavg(noise_multiplier=1.0), fedavg_dp(noise_multiplier=1.0)])
-def test_fault_weights_that_the_noise_was_not_made_for(tmp_path: Path, algorithm: Algorithm, odd: float) -> None:
+@pytest.mark.parametrize(
+    "algorithm", [dp_fedavg(noise_multiplier=1.0), fedavg_dp(noise_multiplier=1.0)]
+)
+def test_fault_weights_that_the_noise_was_not_made_for(
+    tmp_path: Path, algorithm: Algorithm, odd: float
+) -> None:
     """A weight of 40 moves the sum by 40 clips, and the noise is for one."""
     weights = type("Odd", (Heavy,), {"odd": odd})()
     with pytest.raises(DpflError, match="a weight from 0 to 1"):
@@ -405,7 +507,9 @@ def test_fault_weights_that_the_noise_was_not_made_for(tmp_path: Path, algorithm
 
 
 def test_weights_of_another_number_of_clients_and_a_divisor_of_nothing_are_refused() -> None:
-    short = type("Short", (SizeWeights,), {"of": lambda self, declared, answers=None: torch.ones(2)})()
+    short = type(
+        "Short", (SizeWeights,), {"of": lambda self, declared, answers=None: torch.ones(2)}
+    )()
     empty = type("Empty", (UniformWeights,), {"usual": lambda self, declared: 0.0})()
     for weights, words in ((short, "a weight from 0 to 1"), (empty, "usual weight")):
         with pytest.raises(DpflError, match=words):
@@ -436,8 +540,12 @@ class Lying(DecaySchedule):
 
 LIES = {
     "less noise than it said": lambda self, first, round: first.with_noise(0.5),
-    "a floor that rises with what was released": lambda self, first, round: replace(first, noise=FlooredGaussian(9.0, 8.0)),
-    "another draw": lambda self, first, round: replace(self.least(first, round), sampling=Poisson(0.9)),
+    "a floor that rises with what was released": lambda self, first, round: replace(
+        first, noise=FlooredGaussian(9.0, 8.0)
+    ),
+    "another draw": lambda self, first, round: replace(
+        self.least(first, round), sampling=Poisson(0.9)
+    ),
 }
 
 
@@ -446,5 +554,7 @@ def test_fault_a_schedule_whose_round_is_not_counted_as_it_said_beforehand(lie: 
     schedule = type("Lies", (Lying,), {"made": LIES[lie]})(rounds=100)
     with pytest.raises(DpflError, match="as it said beforehand"):
         coordinator(replace(fedavg_dp(noise_multiplier=1.0), schedule=schedule)).next_order()
-    honest = coordinator(replace(fedavg_dp(noise_multiplier=1.0), schedule=DecaySchedule(rounds=100)))
+    honest = coordinator(
+        replace(fedavg_dp(noise_multiplier=1.0), schedule=DecaySchedule(rounds=100))
+    )
     assert honest.next_order() is not None

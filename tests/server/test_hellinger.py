@@ -16,11 +16,15 @@ from dpfl.server.hellinger import hellinger_distance, hellinger_weights
 COUNTS = st.lists(st.lists(st.integers(0, 10_000), min_size=4, max_size=4), min_size=1, max_size=6)
 
 
-@pytest.mark.parametrize(("classes", "expected"), [(1, 0.826905), (2, 0.743496), (3, 0.672516), (10, 0.0)])
+@pytest.mark.parametrize(
+    ("classes", "expected"), [(1, 0.826905), (2, 0.743496), (3, 0.672516), (10, 0.0)]
+)
 def test_distance_of_a_few_equal_classes_from_balanced(classes, expected):
     counts = [60] * classes + [0] * (10 - classes)
     assert hellinger_distance(counts) == pytest.approx(expected, abs=5e-7)
-    assert hellinger_distance(counts) == pytest.approx(math.sqrt(1 - math.sqrt(classes / 10)), abs=1e-9)
+    assert hellinger_distance(counts) == pytest.approx(
+        math.sqrt(1 - math.sqrt(classes / 10)), abs=1e-9
+    )
 
 
 def test_distance_of_two_large_classes_and_eight_small_ones():
@@ -92,12 +96,21 @@ def test_huge_counts_do_not_overflow():
     assert distribution([1e308, 1e308]).tolist() == [0.5, 0.5]
 
 
-@pytest.mark.parametrize(("neighbours", "sensitivity"), [(ADD_REMOVE, 1.0), (REPLACE, math.sqrt(2))])
+@pytest.mark.parametrize(
+    ("neighbours", "sensitivity"), [(ADD_REMOVE, 1.0), (REPLACE, math.sqrt(2))]
+)
 def test_the_noise_on_counts_is_the_multiplier_times_the_sensitivity(neighbours, sensitivity):
-    """Counts so large that nothing is clamped, and one so large that the sum hardly moves, give the noise back."""
+    """Counts so large that nothing is clamped, and one so large that the sum hardly moves, give the
+    noise back.
+    """
     counts, total = np.array([1e6, 1e6, 1e12]), 1e12 + 2e6
     rng, trials, multiplier = np.random.default_rng(1), 20_000, 30.0
-    draws = np.array([private_histogram(counts, multiplier, rng, neighbours)[:2] * total - counts[:2] for _ in range(trials)])
+    draws = np.array(
+        [
+            private_histogram(counts, multiplier, rng, neighbours)[:2] * total - counts[:2]
+            for _ in range(trials)
+        ]
+    )
     low, high = stats.chi2.interval(1 - 1e-6, draws.size)
     assert low <= (draws**2).sum() / (multiplier * sensitivity) ** 2 <= high
     assert abs(np.corrcoef(draws.T)[0, 1]) < 6 / math.sqrt(trials)
@@ -127,7 +140,9 @@ def test_negative_counts_are_clamped_before_they_are_normalised():
 
 
 def test_the_histogram_depends_on_its_generator_only():
-    first, again, other = (private_histogram([5, 9, 1], 1.0, np.random.default_rng(seed)) for seed in (4, 4, 5))
+    first, again, other = (
+        private_histogram([5, 9, 1], 1.0, np.random.default_rng(seed)) for seed in (4, 4, 5)
+    )
     assert first.tolist() == again.tolist()
     assert first.tolist() != other.tolist()
 

@@ -11,9 +11,19 @@ from dpfl.privacy.accounting.published_claims import HellingerNoise
 from dpfl_papers.theorems.hellinger import HellingerInputs, bound, drift, noise, unrolled
 
 HALVES = HellingerInputs(
-    shares=(0.5, 0.5), variances=(1.0, 3.0), deviations=(0.2, 0.4), clients=5, steps=3, rate=0.1, norm=2.0, smooth=4.0,
-    convex=0.5, skew=0.25, parameters=10, distance=8.0,
-)  # fmt: skip
+    shares=(0.5, 0.5),
+    variances=(1.0, 3.0),
+    deviations=(0.2, 0.4),
+    clients=5,
+    steps=3,
+    rate=0.1,
+    norm=2.0,
+    smooth=4.0,
+    convex=0.5,
+    skew=0.25,
+    parameters=10,
+    distance=8.0,
+)
 
 
 def test_the_terms_are_as_printed():
@@ -51,7 +61,9 @@ def test_the_noise_of_theorem_1_is_each_clients_own():
     assert sigmas == pytest.approx([9.896, 3.075, 0.889], abs=1e-3)
 
 
-@pytest.mark.parametrize("wrong", [{"shares": (1.0,)}, {"clients": 1}, {"rate": 3.0}, {"rate": 0.0}])
+@pytest.mark.parametrize(
+    "wrong", [{"shares": (1.0,)}, {"clients": 1}, {"rate": 3.0}, {"rate": 0.0}]
+)
 def test_what_the_theorem_does_not_cover_is_refused(wrong):
     with pytest.raises(DpflError):
         replace(HALVES, **wrong)

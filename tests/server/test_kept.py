@@ -18,11 +18,17 @@ def seen(updates: dict[int, torch.Tensor]) -> RoundObservation:
 def test_a_client_is_sent_the_model_of_its_own_last_reply_and_none_before() -> None:
     kept = LastModels().fresh(3, LAYOUT)
     assert LastModels().sent(kept, (0, 1, 2)) == {}
-    first = LastModels().renewed(kept, seen({0: torch.ones(LAYOUT.size), 2: 2 * torch.ones(LAYOUT.size)}))
+    first = LastModels().renewed(
+        kept, seen({0: torch.ones(LAYOUT.size), 2: 2 * torch.ones(LAYOUT.size)})
+    )
     assert LastModels().sent(kept, (0, 1, 2)) == {}, "a new matrix, the old as it was"
     second = LastModels().renewed(first, seen({2: 3 * torch.ones(LAYOUT.size)}))
-    assert {client: set(row.tolist()) for client, row in LastModels().sent(first, (0, 1, 2)).items()} == {0: {11.0}, 2: {12.0}}
-    assert {client: set(row.tolist()) for client, row in LastModels().sent(second, (1, 2)).items()} == {2: {13.0}}
+    assert {
+        client: set(row.tolist()) for client, row in LastModels().sent(first, (0, 1, 2)).items()
+    } == {0: {11.0}, 2: {12.0}}
+    assert {
+        client: set(row.tolist()) for client, row in LastModels().sent(second, (1, 2)).items()
+    } == {2: {13.0}}
     assert second.shape == (3, LAYOUT.size), "with the running statistics"
 
 

@@ -1,4 +1,6 @@
-"""Parts from Python that are not sound, alone or together, are refused with a sentence each; what is sound is not."""
+"""Parts from Python that are not sound, alone or together, are refused with a sentence each; what
+is sound is not.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -8,11 +10,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpfl.algorithms import ALGORITHMS, Algorithm, auto, dp_fedavg, dp_ftrl, dyn_dp_sgd, fedavg_dp, from_name, hw_dpfl, ldp_fl
+from dpfl.algorithms import (
+    ALGORITHMS,
+    Algorithm,
+    auto,
+    dp_fedavg,
+    dp_ftrl,
+    dyn_dp_sgd,
+    fedavg_dp,
+    from_name,
+    hw_dpfl,
+    ldp_fl,
+)
 from dpfl.client.optimisers import SGD, Momentum
 from dpfl.client.task import LocalTraining, sample_sensitivity
 from dpfl.errors import DpflError
-from dpfl.privacy import All, FixedSize, Flat, Gaussian, PerLayer, Poisson, PoissonSize, PublicMedian, Quantile, Release
+from dpfl.privacy import (
+    All,
+    FixedSize,
+    Flat,
+    Gaussian,
+    PerLayer,
+    Poisson,
+    PoissonSize,
+    PublicMedian,
+    Quantile,
+    Release,
+)
 from dpfl.privacy.mechanisms.clip import Clip, ModelClip
 from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
 from dpfl.privacy.mechanisms.matrix_release import BandedNoise
@@ -38,18 +62,28 @@ def test_fault_an_upload_that_gains_by_a_draw_which_is_never_made(sampling: Any)
 
 @pytest.mark.parametrize("clip", [Flat(1.0), PerLayer(1.0), ModelClip(1.0)])
 @pytest.mark.parametrize("moves", [0.02, 1.0, 1.999])
-def test_fault_noise_for_less_than_two_clipped_uploads_can_be_apart(clip: Clip, moves: float) -> None:
+def test_fault_noise_for_less_than_two_clipped_uploads_can_be_apart(
+    clip: Clip, moves: float
+) -> None:
     with pytest.raises(DpflError, match="twice its level apart"):
         UpdateRelease(All(), clip, NOISE, sensitivity_bound=moves, protects="client")
-    assert UpdateRelease(All(), clip, NOISE, sensitivity_bound=2.0, protects="client").event(1) == All().event(1.0, 1)
+    assert UpdateRelease(All(), clip, NOISE, sensitivity_bound=2.0, protects="client").event(
+        1
+    ) == All().event(1.0, 1)
 
 
 @pytest.mark.parametrize("protects", ["sample", "client"])
 @pytest.mark.parametrize("noise", [HaarNoise(1.0, ends=(1024,)), Uncalibrated(HaarNoise(1.0))])
-def test_fault_haar_noise_for_how_far_the_vector_of_an_upload_moves(noise: Any, protects: str) -> None:
-    """Of 1024 weights it counted as a multiplier of 1 and was worth 0.03: coefficients move further than the vector does."""
+def test_fault_haar_noise_for_how_far_the_vector_of_an_upload_moves(
+    noise: Any, protects: str
+) -> None:
+    """Of 1024 weights it counted as a multiplier of 1 and was worth 0.03: coefficients move further
+    than the vector does.
+    """
     with pytest.raises(DpflError, match="in steps, or on the sum of a round"):
-        UpdateRelease(All(), HaarClip(0.05, ends=(1024,)), noise, sensitivity_bound=0.1, protects=protects)
+        UpdateRelease(
+            All(), HaarClip(0.05, ends=(1024,)), noise, sensitivity_bound=0.1, protects=protects
+        )
 
 
 def test_fault_a_clip_of_coefficients_of_layers_for_noise_on_those_of_the_whole() -> None:
@@ -63,20 +97,42 @@ def test_an_upload_has_all_of_its_noise_itself(wrong: dict[str, Any]) -> None:
         UpdateRelease(All(), Flat(1.0), NOISE, sensitivity_bound=2.0, protects="client", **wrong)
 
 
-def for_a_sample(moves: float, samples: Release | None, steps: int = 1, local: LocalTraining | None = None) -> Algorithm:
-    upload = UpdateRelease(All(), Flat(0.06 * steps), NOISE, sensitivity_bound=moves, protects="sample")
-    return replace(ldp_fl(), updates=upload, samples=samples, steps=FixedSteps(steps), local=local or LocalTraining(SGD(0.05)))
+def for_a_sample(
+    moves: float, samples: Release | None, steps: int = 1, local: LocalTraining | None = None
+) -> Algorithm:
+    upload = UpdateRelease(
+        All(), Flat(0.06 * steps), NOISE, sensitivity_bound=moves, protects="sample"
+    )
+    return replace(
+        ldp_fl(),
+        updates=upload,
+        samples=samples,
+        steps=FixedSteps(steps),
+        local=local or LocalTraining(SGD(0.05)),
+    )
 
 
 UNBOUNDED = {
     "no clip on samples": lambda: for_a_sample(0.002, None),
     "a clip of nothing": lambda: for_a_sample(0.002, Release(FixedSize(50))),
-    "batches that are larger by chance": lambda: for_a_sample(0.002, Release(Poisson(0.5), Flat(1.0))),
-    "one sample more than was declared": lambda: for_a_sample(0.1 * 20, Release(All(), Flat(1.0)), steps=20),
-    "less than what one sample moves": lambda: for_a_sample(0.0019, Release(FixedSize(50), Flat(1.0))),
-    "a second step that is forgotten": lambda: for_a_sample(0.002, Release(FixedSize(50), Flat(1.0)), steps=2),
-    "another rate": lambda: for_a_sample(0.002, Release(FixedSize(50), Flat(1.0)), local=LocalTraining(SGD(0.06))),
-    "momentum": lambda: for_a_sample(0.002, Release(FixedSize(50), Flat(1.0)), local=LocalTraining(Momentum(0.05))),
+    "batches that are larger by chance": lambda: for_a_sample(
+        0.002, Release(Poisson(0.5), Flat(1.0))
+    ),
+    "one sample more than was declared": lambda: for_a_sample(
+        0.1 * 20, Release(All(), Flat(1.0)), steps=20
+    ),
+    "less than what one sample moves": lambda: for_a_sample(
+        0.0019, Release(FixedSize(50), Flat(1.0))
+    ),
+    "a second step that is forgotten": lambda: for_a_sample(
+        0.002, Release(FixedSize(50), Flat(1.0)), steps=2
+    ),
+    "another rate": lambda: for_a_sample(
+        0.002, Release(FixedSize(50), Flat(1.0)), local=LocalTraining(SGD(0.06))
+    ),
+    "momentum": lambda: for_a_sample(
+        0.002, Release(FixedSize(50), Flat(1.0)), local=LocalTraining(Momentum(0.05))
+    ),
     "a pull that can overshoot": lambda: for_a_sample(
         0.002, Release(FixedSize(50), Flat(1.0)), local=LocalTraining(SGD(0.05), prox=1e3)
     ),
@@ -91,14 +147,25 @@ def test_fault_an_upload_for_a_sample_that_nothing_bounds(what: str) -> None:
 
 def test_an_upload_for_a_sample_is_bounded_by_the_clip_of_gradients_or_by_its_own() -> None:
     assert for_a_sample(0.002, Release(FixedSize(50), Flat(1.0))).unit == "sample"
-    assert for_a_sample(0.12, None).unit == "sample", "twice the clip of the upload holds for a sample, too"
+    assert for_a_sample(0.12, None).unit == "sample", (
+        "twice the clip of the upload holds for a sample, too"
+    )
 
 
-@given(steps=st.integers(1, 20), batch=st.integers(1, 100), clip=st.floats(0.01, 10), rate=st.floats(0.001, 1))
-def test_hw_dpfl_has_just_the_bound_that_its_training_gives(steps: int, batch: int, clip: float, rate: float) -> None:
+@given(
+    steps=st.integers(1, 20),
+    batch=st.integers(1, 100),
+    clip=st.floats(0.01, 10),
+    rate=st.floats(0.001, 1),
+)
+def test_hw_dpfl_has_just_the_bound_that_its_training_gives(
+    steps: int, batch: int, clip: float, rate: float
+) -> None:
     system = hw_dpfl(tau=steps, batch_size=batch, clip=clip, rate=rate, noise_multiplier=1.0)
     assert system.updates is not None
-    assert system.updates.sensitivity_bound == pytest.approx(sample_sensitivity(system.local, system.samples, steps), rel=1e-9)
+    assert system.updates.sensitivity_bound == pytest.approx(
+        sample_sensitivity(system.local, system.samples, steps), rel=1e-9
+    )
 
 
 @dataclass(frozen=True)
@@ -125,9 +192,15 @@ TOGETHER: dict[str, tuple[Callable[[], Algorithm], str]] = {
         lambda: replace(SAMPLES, samples=Liar(Poisson(0.1), Flat(1.0), NOISE)),
         "kind of its own",
     ),
-    "the same of clients": (lambda: replace(ROUND, clients=Liar(All(), Flat(1.0), NOISE)), "kind of its own"),
+    "the same of clients": (
+        lambda: replace(ROUND, clients=Liar(All(), Flat(1.0), NOISE)),
+        "kind of its own",
+    ),
     "the same of uploads": (
-        lambda: replace(ldp_fl(), updates=LyingUpload(All(), Flat(1.0), NOISE, sensitivity_bound=2.0, protects="client")),
+        lambda: replace(
+            ldp_fl(),
+            updates=LyingUpload(All(), Flat(1.0), NOISE, sensitivity_bound=2.0, protects="client"),
+        ),
         "kind of its own",
     ),
     "a cohort that does not know itself": (
@@ -144,7 +217,10 @@ TOGETHER: dict[str, tuple[Callable[[], Algorithm], str]] = {
     ),
     "a public median of uploads": (
         lambda: replace(
-            ldp_fl(), updates=UpdateRelease(All(), PublicMedian(1.0), NOISE, sensitivity_bound=2.0, protects="client")
+            ldp_fl(),
+            updates=UpdateRelease(
+                All(), PublicMedian(1.0), NOISE, sensitivity_bound=2.0, protects="client"
+            ),
         ),
         "adapts to clients",
     ),
@@ -164,14 +240,21 @@ TOGETHER: dict[str, tuple[Callable[[], Algorithm], str]] = {
         lambda: replace(SAMPLES, samples=replace(SAMPLES.samples, divide_by_drawn=True)),
         "named in its leaks",
     ),
-    "a policy that counts three slopes": (lambda: replace(SAMPLES, steps=Extra(2)), "extra is 0 or 1"),
+    "a policy that counts three slopes": (
+        lambda: replace(SAMPLES, steps=Extra(2)),
+        "extra is 0 or 1",
+    ),
     "a mean for one more, batches for one replaced": (
-        lambda: replace(auto(noise_multiplier=1.0, rate=1.0), samples=Release(FixedSize(4), Flat(1.0), NOISE)),
+        lambda: replace(
+            auto(noise_multiplier=1.0, rate=1.0), samples=Release(FixedSize(4), Flat(1.0), NOISE)
+        ),
         "one sample more or less",
     ),
     "a histogram for one more, batches for one replaced": (
         lambda: replace(
-            SAMPLES, weights=HellingerWeights("similarity", LabelQuery(5.0)), samples=Release(FixedSize(4), Flat(1.0), NOISE)
+            SAMPLES,
+            weights=HellingerWeights("similarity", LabelQuery(5.0)),
+            samples=Release(FixedSize(4), Flat(1.0), NOISE),
         ),
         "one sample more or less",
     ),
@@ -179,7 +262,10 @@ TOGETHER: dict[str, tuple[Callable[[], Algorithm], str]] = {
         lambda: replace(dp_ftrl(noise_multiplier=1.0), schedule=DecaySchedule()),
         "A schedule needs",
     ),
-    "a mean where clients are protected": (lambda: replace(ROUND, centre=MeanQuery(5.0)), "noise for one sample"),
+    "a mean where clients are protected": (
+        lambda: replace(ROUND, centre=MeanQuery(5.0)),
+        "noise for one sample",
+    ),
 }
 
 
@@ -207,7 +293,10 @@ ALONE: dict[str, tuple[Callable[[], Release], str]] = {
         lambda: Release(Cyclic(2), Flat(1.0), BandedNoise(1.0), shared_by=2),
         "made in one place",
     ),
-    "a count beside Haar noise": (lambda: Release(All(), Quantile(1.0), HaarNoise(1.0)), "one release with Gaussian noise"),
+    "a count beside Haar noise": (
+        lambda: Release(All(), Quantile(1.0), HaarNoise(1.0)),
+        "one release with Gaussian noise",
+    ),
 }
 
 

@@ -47,7 +47,14 @@ def test_a_bad_decay_is_refused(wrong: dict[str, float]) -> None:
 
 
 FACTS = StepFacts(
-    None, rate=0.5, multiplier=2.0, clip=1.5, parameters=1000, batches=[10.0, 10.0], weights=[1.0, 1.0], energy=1000.0
+    None,
+    rate=0.5,
+    multiplier=2.0,
+    clip=1.5,
+    parameters=1000,
+    batches=[10.0, 10.0],
+    weights=[1.0, 1.0],
+    energy=1000.0,
 )
 
 
@@ -63,10 +70,14 @@ def seen(norm: float, seed: int = 0) -> RoundObservation:
     return RoundObservation(FACTS, 0, 3, torch.zeros(1000), {0: update(), 1: update()})
 
 
-def remembered(losses: list[float], norm: float = 4.0, schedule: AdaptiveSchedule | None = None) -> dict[str, Tensor]:
+def remembered(
+    losses: list[float], norm: float = 4.0, schedule: AdaptiveSchedule | None = None
+) -> dict[str, Tensor]:
     memory: dict[str, Tensor] = {}
     for loss in losses:
-        memory = (schedule or AdaptiveSchedule()).learn(seen(norm), lambda _, loss=loss: loss, memory)
+        memory = (schedule or AdaptiveSchedule()).learn(
+            seen(norm), lambda _, loss=loss: loss, memory
+        )
     return memory
 
 
@@ -89,9 +100,13 @@ def test_a_level_follows_the_norm_without_its_noise(norm: float) -> None:
 
 
 def test_every_client_has_the_clip_of_its_own_gradients_and_its_noise_is_taken_off_by_it() -> None:
-    """The second round's noise is that of each client's own clip; by hand, from an update along one direction."""
+    """The second round's noise is that of each client's own clip; by hand, from an update along one
+    direction.
+    """
     schedule, one = AdaptiveSchedule(), seen(4.0)
-    memory = schedule.learn(replace(one, updates={0: one.updates[0], 1: 3 * one.updates[1]}), lambda _: 1.0, {})
+    memory = schedule.learn(
+        replace(one, updates={0: one.updates[0], 1: 3 * one.updates[1]}), lambda _: 1.0, {}
+    )
     own = [schedule.own(schedule.now(FIRST, 1, memory), client, memory) for client in (0, 1)]
     assert own[1].clip.clip_norm > 2.5 * own[0].clip.clip_norm
     still = replace(one, updates={client: torch.full((1000,), 0.3) for client in (0, 1)})
@@ -99,7 +114,9 @@ def test_every_client_has_the_clip_of_its_own_gradients_and_its_noise_is_taken_o
     square = (0.3 / (0.5 * 3)) ** 2 * 1000
     for client in (0, 1):
         noise = (2.0 * own[client].clip.clip_norm / 10) ** 2 * 1000 / 3
-        assert float(again["levels"][client]) == pytest.approx(max(square - noise, 0.0) ** 0.5, abs=1e-4)
+        assert float(again["levels"][client]) == pytest.approx(
+            max(square - noise, 0.0) ** 0.5, abs=1e-4
+        )
 
 
 def test_a_level_stays_within_a_span_of_its_start() -> None:
@@ -110,7 +127,12 @@ def test_a_level_stays_within_a_span_of_its_start() -> None:
 
 def test_noise_falls_in_the_round_after_a_loss_has_fallen_three_times_running() -> None:
     schedule = AdaptiveSchedule(beta=0.9)
-    for losses, falls in (([4, 3, 2], 0), ([4, 3, 2, 1], 1), ([4, 3, 2, 1, 0], 2), ([4, 3, 2, 3, 2, 1], 0)):
+    for losses, falls in (
+        ([4, 3, 2], 0),
+        ([4, 3, 2, 1], 1),
+        ([4, 3, 2, 1, 0], 2),
+        ([4, 3, 2, 3, 2, 1], 0),
+    ):
         memory = remembered([float(loss) for loss in losses], schedule=schedule)
         release = schedule.own(schedule.now(FIRST, len(losses), memory), 0, memory)
         assert release.noise is not None
@@ -118,7 +140,11 @@ def test_noise_falls_in_the_round_after_a_loss_has_fallen_three_times_running() 
 
 
 def test_the_noise_of_a_client_follows_the_loss_of_its_own_model() -> None:
-    schedule, memory, losses = AdaptiveSchedule(beta=0.9), dict[str, Tensor](), iter([9.0, 1.0, 8.0, 2.0, 7.0, 3.0, 6.0, 4.0])
+    schedule, memory, losses = (
+        AdaptiveSchedule(beta=0.9),
+        dict[str, Tensor](),
+        iter([9.0, 1.0, 8.0, 2.0, 7.0, 3.0, 6.0, 4.0]),
+    )
     for _ in range(4):
         memory = schedule.learn(seen(4.0), lambda _: next(losses), memory)
     own = [schedule.own(schedule.now(FIRST, 4, memory), client, memory).noise for client in (0, 1)]
@@ -126,14 +152,22 @@ def test_the_noise_of_a_client_follows_the_loss_of_its_own_model() -> None:
     asked: list[Tensor] = []
     one = seen(4.0)
     schedule.learn(one, lambda model: float(asked.append(model) or 1.0), {})
-    assert all(torch.equal(model, one.vector + one.updates[client]) for client, model in enumerate(asked))
+    assert all(
+        torch.equal(model, one.vector + one.updates[client]) for client, model in enumerate(asked)
+    )
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30), st.integers(1, 12))
-def test_a_round_is_counted_as_the_least_noise_that_it_could_have(losses: list[float], stride: int) -> None:
-    """Whatever was released: the event is a function of the round alone, and never of less noise than was drawn."""
+def test_a_round_is_counted_as_the_least_noise_that_it_could_have(
+    losses: list[float], stride: int
+) -> None:
+    """Whatever was released: the event is a function of the round alone, and never of less noise
+    than was drawn.
+    """
     schedule, memory = AdaptiveSchedule(beta=0.9, stride=stride), dict[str, Tensor]()
-    one = RoundObservation(FACTS, 0, 1, torch.zeros(1000), {0: torch.ones(1000), 1: torch.ones(1000)})
+    one = RoundObservation(
+        FACTS, 0, 1, torch.zeros(1000), {0: torch.ones(1000), 1: torch.ones(1000)}
+    )
     for loss in losses:
         memory = schedule.learn(one, lambda _, loss=loss: loss, memory)
     release = schedule.own(schedule.now(FIRST, len(losses), memory), 0, memory)
@@ -148,7 +182,9 @@ def test_equal_releases_give_an_equal_level() -> None:
     schedule = AdaptiveSchedule()
     one, other = (schedule.learn(seen(3.0), lambda _: 1.0, {}) for _ in range(2))
     assert all(torch.equal(one[name].nan_to_num(), other[name].nan_to_num()) for name in one)
-    assert not torch.equal(one["levels"], schedule.learn(seen(3.0, seed=1), lambda _: 1.0, {})["levels"])
+    assert not torch.equal(
+        one["levels"], schedule.learn(seen(3.0, seed=1), lambda _: 1.0, {})["levels"]
+    )
 
 
 def test_a_release_of_a_client_that_costs_more_than_that_of_the_round_is_refused() -> None:
@@ -161,7 +197,9 @@ def test_a_release_of_a_client_that_costs_more_than_that_of_the_round_is_refused
     assert own_of(None, FIRST, 0, {}) is FIRST
 
 
-@pytest.mark.parametrize("wrong", [{"alpha": 0.0}, {"beta": 1.1}, {"patience": 0}, {"span": 0.5}, {"stride": 0}])
+@pytest.mark.parametrize(
+    "wrong", [{"alpha": 0.0}, {"beta": 1.1}, {"patience": 0}, {"span": 0.5}, {"stride": 0}]
+)
 def test_a_bad_follower_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(DpflError, match="needs alpha"):
         replace(AdaptiveSchedule(), **wrong)  # type: ignore[arg-type]

@@ -50,7 +50,9 @@ def test_the_protocol_itself_opens_nothing_of_fewer():
     """A server that leaves its own check out gets nothing more."""
     add = SimulatedMaskedSum("run", [f"client-{number}" for number in range(5)], SHARED)
     for clients in (1, 2, 3):
-        with pytest.raises(RepeatSum, match=f"Only {clients} clients sent their numbers, of 4 needed"):
+        with pytest.raises(
+            RepeatSum, match=f"Only {clients} clients sent their numbers, of 4 needed"
+        ):
             add(0, numbers(clients))
     assert add(0, numbers(4)).tolist() == [10] * 3
 
@@ -61,7 +63,9 @@ def test_every_attempt_at_a_round_has_masks_of_its_own():
 
 
 def test_clients_scales_and_bounds_follow_weights_over_what_is_drawn():
-    """By hand: weights 1/2, 1/4, 1/4 over 0.1 times 100, 50 and 25 samples are 0.05, 0.05 and 0.1; the largest is the unit."""
+    """By hand: weights 1/2, 1/4, 1/4 over 0.1 times 100, 50 and 25 samples are 0.05, 0.05 and 0.1;
+    the largest is the unit.
+    """
     import torch
 
     release = Release(Poisson(0.1), Flat(2.0), Gaussian(1.0), noise_shares=SHARED)

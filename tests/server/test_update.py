@@ -7,7 +7,9 @@ from dpfl.server.update import ServerUpdate
 
 
 def test_without_momentum_the_server_moves_by_its_rate_along_the_update() -> None:
-    vector, velocity = ServerUpdate(0.5).step(torch.ones(3), torch.full((3,), 9.0), torch.tensor([2.0, 0.0, -4.0]))
+    vector, velocity = ServerUpdate(0.5).step(
+        torch.ones(3), torch.full((3,), 9.0), torch.tensor([2.0, 0.0, -4.0])
+    )
     assert vector.tolist() == [2.0, 1.0, -1.0]
     assert velocity.tolist() == [2.0, 0.0, -4.0]
 
@@ -27,7 +29,9 @@ def test_a_step_leaves_the_old_model_as_it_was() -> None:
     assert old.tolist() == velocity.tolist() == [0.0, 0.0]
 
 
-@pytest.mark.parametrize(("rate", "momentum"), [(0.0, 0.0), (-1.0, 0.0), (1.0, 1.0), (1.0, -0.1), (float("nan"), 0.0)])
+@pytest.mark.parametrize(
+    ("rate", "momentum"), [(0.0, 0.0), (-1.0, 0.0), (1.0, 1.0), (1.0, -0.1), (float("nan"), 0.0)]
+)
 def test_a_rate_of_nothing_or_a_momentum_of_one_is_refused(rate: float, momentum: float) -> None:
     with pytest.raises(DpflError, match="server"):
         ServerUpdate(rate, momentum)

@@ -10,7 +10,15 @@ from dpfl.errors import DpflError
 from dpfl_papers.theorems.wavelets import WaveletInputs, bound, past, spread
 
 INPUTS = WaveletInputs(
-    clients=4, steps=5, smooth=2.0, convex=0.5, first=1.0, second=3.0, diversity=1.5, rates=(0.2, 0.1, 0.1), squares=0.7
+    clients=4,
+    steps=5,
+    smooth=2.0,
+    convex=0.5,
+    first=1.0,
+    second=3.0,
+    diversity=1.5,
+    rates=(0.2, 0.1, 0.1),
+    squares=0.7,
 )
 
 
@@ -33,7 +41,9 @@ def test_no_term_knows_of_the_noise():
     assert not {"sigma", "deviation", "noise"} & {field.name for field in fields(WaveletInputs)}
 
 
-@pytest.mark.parametrize("wrong", [{"clients": 0}, {"convex": 0.0}, {"squares": -1.0}, {"rates": ()}])
+@pytest.mark.parametrize(
+    "wrong", [{"clients": 0}, {"convex": 0.0}, {"squares": -1.0}, {"rates": ()}]
+)
 def test_what_the_theorem_does_not_cover_is_refused(wrong):
     with pytest.raises(DpflError):
         replace(INPUTS, **wrong)

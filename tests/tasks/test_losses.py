@@ -41,9 +41,14 @@ def written_out(task, scores, y):
             weight = task.weights[int(y)] if task.weights else 1
             return weight * (math.log(1 + math.exp(scores[0])) - y * scores[0])
         case tasks.MultiLabel():
-            return sum(math.log(1 + math.exp(s)) - b * s for s, b in zip(scores, y, strict=True)) / task.count
+            return (
+                sum(math.log(1 + math.exp(s)) - b * s for s, b in zip(scores, y, strict=True))
+                / task.count
+            )
         case tasks.Ordinal():
-            return sum(math.log(1 + math.exp(s)) - (y > k) * s for k, s in enumerate(scores)) / (task.levels - 1)
+            return sum(math.log(1 + math.exp(s)) - (y > k) * s for k, s in enumerate(scores)) / (
+                task.levels - 1
+            )
         case tasks.Regression():
             far = abs(scores[0] - y)
             inside = task.loss == "squared" or far <= task.width
@@ -52,7 +57,10 @@ def written_out(task, scores, y):
             return math.exp(scores[0]) - y / task.mean * scores[0]
         case tasks.NextToken():
             known = [(place, token) for place, token in enumerate(y) if token != -100]
-            lost = [math.log(sum(math.exp(s) for s in scores[place])) - scores[place][token] for place, token in known]
+            lost = [
+                math.log(sum(math.exp(s) for s in scores[place])) - scores[place][token]
+                for place, token in known
+            ]
             return sum(lost) / len(lost) if lost else 0.0
 
 
@@ -60,15 +68,21 @@ def written_out(task, scores, y):
 def test_the_loss_is_that_of_the_formula(task, shape, y):
     scores = torch.randn(shape, generator=torch.Generator().manual_seed(1))
     rows = scores.unsqueeze(1) if scores.dim() == 1 else scores
-    expected = [written_out(task, row, label) for row, label in zip(rows.tolist(), y.tolist(), strict=True)]
+    expected = [
+        written_out(task, row, label) for row, label in zip(rows.tolist(), y.tolist(), strict=True)
+    ]
     assert task.losses(scores, y).tolist() == pytest.approx(expected, rel=1e-5, abs=1e-6)
-    assert task.losses_and_slopes(scores, y)[0].tolist() == pytest.approx(expected, rel=1e-5, abs=1e-6)
+    assert task.losses_and_slopes(scores, y)[0].tolist() == pytest.approx(
+        expected, rel=1e-5, abs=1e-6
+    )
 
 
 @pytest.mark.parametrize(("task", "shape", "y"), CASES, ids=IDS)
 @pytest.mark.parametrize("size", [0.1, 3.0, 30.0])
 def test_slopes_are_the_gradients_of_the_losses(task, shape, y, size):
-    scores = (size * torch.randn(shape, generator=torch.Generator().manual_seed(2))).requires_grad_()
+    scores = (
+        size * torch.randn(shape, generator=torch.Generator().manual_seed(2))
+    ).requires_grad_()
     expected = torch.autograd.grad(task.losses(scores, y).sum(), scores)[0]
     losses, slopes = task.losses_and_slopes(scores.detach(), y)
     assert slopes.shape == scores.shape
@@ -96,14 +110,22 @@ def test_counts_never_overflow(score, count):
 
 def test_a_score_of_nought_is_the_declared_mean():
     y, unit = np.array([0.0, 2.0, 7.0]), tasks.Counts(mean=3.0)
-    found, same = unit.metrics(np.zeros((3, 1)), y), tasks.Counts().metrics(np.full((3, 1), math.log(3.0)), y)
+    found, same = (
+        unit.metrics(np.zeros((3, 1)), y),
+        tasks.Counts().metrics(np.full((3, 1), math.log(3.0)), y),
+    )
     assert found == pytest.approx(same, abs=1e-9)
     steep = tasks.Counts().losses_and_slopes(torch.full((3, 1), math.log(3.0)), torch.tensor(y))[1]
-    torch.testing.assert_close(3 * unit.losses_and_slopes(torch.zeros(3, 1), torch.tensor(y))[1].double(), steep.double())
+    torch.testing.assert_close(
+        3 * unit.losses_and_slopes(torch.zeros(3, 1), torch.tensor(y))[1].double(), steep.double()
+    )
 
 
 def test_counts_go_on_as_a_line():
-    at, beyond = (tasks.Counts().losses(torch.tensor([[s]]), torch.tensor([0.0])) for s in (STEEPEST, STEEPEST + 1))
+    at, beyond = (
+        tasks.Counts().losses(torch.tensor([[s]]), torch.tensor([0.0]))
+        for s in (STEEPEST, STEEPEST + 1)
+    )
     assert float(beyond - at) == pytest.approx(math.exp(STEEPEST), rel=1e-5)
 
 
@@ -143,12 +165,17 @@ def test_labels_that_do_not_fit_are_refused(task, given, match):
 def test_labels_get_the_form_that_the_loss_takes():
     assert tasks.MultiClass(3).labels(torch.tensor([[0.0], [2.0]])).tolist() == [0, 2]
     assert tasks.Binary().labels(torch.tensor([0, 1])).dtype == torch.float32
-    assert tasks.Regression(centre=10.0, scale=2.0).labels(torch.tensor([12, 8])).tolist() == [12.0, 8.0]
+    assert tasks.Regression(centre=10.0, scale=2.0).labels(torch.tensor([12, 8])).tolist() == [
+        12.0,
+        8.0,
+    ]
 
 
 def test_a_number_is_trained_in_the_unit_that_is_declared():
     task = tasks.Regression(centre=10.0, scale=2.0)
-    losses, slopes = task.losses_and_slopes(torch.tensor([[1.0], [1.0]]), task.labels(torch.tensor([12, 8])))
+    losses, slopes = task.losses_and_slopes(
+        torch.tensor([[1.0], [1.0]]), task.labels(torch.tensor([12, 8]))
+    )
     assert losses.tolist() == [0.0, 2.0]
     assert slopes.tolist() == [[0.0], [2.0]]
 
@@ -172,7 +199,9 @@ def test_what_is_shown_under_way_is_measured_alike_at_the_end(task, shape, y):
 @pytest.mark.parametrize("task", [task for task, *_ in CASES], ids=IDS)
 def test_examples_fit_their_task(task):
     y = task.examples(5)
-    shape = (*y.shape, task.outputs) if isinstance(task, tasks.NextToken) else (len(y), task.outputs)
+    shape = (
+        (*y.shape, task.outputs) if isinstance(task, tasks.NextToken) else (len(y), task.outputs)
+    )
     assert torch.isfinite(task.losses(torch.zeros(shape), y)).all()
 
 

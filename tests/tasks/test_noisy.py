@@ -1,4 +1,6 @@
-"""Metrics from sums with noise: no sample counts for more than its bound, and intervals hold what they say."""
+"""Metrics from sums with noise: no sample counts for more than its bound, and intervals hold what
+they say.
+"""
 
 import math
 
@@ -15,7 +17,15 @@ from dpfl.tasks import Binary, Counts, MultiClass, MultiLabel, NextToken, Ordina
 from dpfl.tasks import metrics as exact
 from dpfl.tasks.noisy import count_outcomes, figures, numbers_and_cells
 
-TASKS = (MultiClass(3), Binary((1.0, 50.0)), MultiLabel(2), Ordinal(4), Regression("huber", 1.0, 2.0), Counts(), NextToken(5))
+TASKS = (
+    MultiClass(3),
+    Binary((1.0, 50.0)),
+    MultiLabel(2),
+    Ordinal(4),
+    Regression("huber", 1.0, 2.0),
+    Counts(),
+    NextToken(5),
+)
 SCORES = st.floats(width=32) | st.sampled_from([0.0, math.inf, -math.inf, math.nan, 1e30])
 
 
@@ -30,13 +40,17 @@ def test_no_sample_moves_the_sum_by_more_than_the_bound(task, data):
     labels = task.examples(2)
     y = labels[data.draw(st.integers(0, len(labels) - 1))].unsqueeze(0)
     shape = (1, *y.shape[1:], task.outputs) if task.name == "tokens" else (1, task.outputs)
-    scores = torch.tensor(data.draw(st.lists(SCORES, min_size=math.prod(shape), max_size=math.prod(shape)))).view(shape)
+    scores = torch.tensor(
+        data.draw(st.lists(SCORES, min_size=math.prod(shape), max_size=math.prod(shape)))
+    ).view(shape)
     one, asked = count_outcomes(task, scores, y, 4.0), survey(task)
     rng = np.random.default_rng(0)
     moved = asked.answer([one], 1, rng) - asked.answer([], 1, np.random.default_rng(0))
     assert np.isfinite(moved).all()
     assert np.linalg.norm(moved) <= asked.bound * (1 + 1e-6)
-    assert asked.bound == pytest.approx({"binary": 3, "classes": 2, "labels": 2, "ordinal": 2}.get(task.name, 1) ** 0.5)
+    assert asked.bound == pytest.approx(
+        {"binary": 3, "classes": 2, "labels": 2, "ordinal": 2}.get(task.name, 1) ** 0.5
+    )
 
 
 def drawn(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -50,7 +64,9 @@ def measured(scores: torch.Tensor, y: torch.Tensor, multiplier: float, seed: int
     parts = {0: slice(0, half), 1: slice(half, None)}
     sizes = [half, len(y) - half]
     answers = {
-        client: torch.from_numpy(asked.answer([count_outcomes(Binary(), scores[part], y[part], 4.0)], sizes[client], rng))
+        client: torch.from_numpy(
+            asked.answer([count_outcomes(Binary(), scores[part], y[part], 4.0)], sizes[client], rng)
+        )
         for client, part in parts.items()
     }
     said = MeanAnswer.of(answers, sizes, multiplier * asked.bound)
@@ -99,5 +115,9 @@ def test_the_noise_has_the_deviation_that_is_paid_for():
 def test_counts_are_measured_by_half_a_deviance():
     y, scores = torch.tensor([0.0, 2.0]), torch.tensor([[0.1], [0.5]])
     for mean in (1.0, 2.5):
-        half = exact.poisson_deviance(mean * np.exp([0.1, 0.5]), y.numpy(), exact.each_once(y))[0] / 2
-        assert float(count_outcomes(Counts(mean), scores, y, 4.0).mean() * 4 * mean) == pytest.approx(half, rel=1e-5)
+        half = (
+            exact.poisson_deviance(mean * np.exp([0.1, 0.5]), y.numpy(), exact.each_once(y))[0] / 2
+        )
+        assert float(
+            count_outcomes(Counts(mean), scores, y, 4.0).mean() * 4 * mean
+        ) == pytest.approx(half, rel=1e-5)

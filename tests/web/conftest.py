@@ -36,23 +36,35 @@ FEDERATED = {
 PROGRAM = "from dpfl.cli import main; main()"
 HOW = "there is no Chromium: apt install chromium, or name one by CHROMIUM"
 FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-)  # fmt: skip
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
 
 
 def chromium() -> str | None:
-    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+    return os.environ.get("CHROMIUM") or next(
+        filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None
+    )
 
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two seeds of a private run, one of them certified; one without privacy; with a hostile name; half of one; over nodes."""
+    """Two seeds of a private run, one of them certified; one without privacy; with a hostile name;
+    half of one; over nodes.
+    """
     root = tmp_path_factory.mktemp("shelf") / "runs"
     private = dpfl.algorithms.fedavg_dp(noise_multiplier=2.0, sampling_rate=0.5)
     for seed in (0, 1):
         limited = dpfl.Budget(rounds=2, epsilon=20.0)
-        dpfl.train(MODEL, small_federation(), private, limited, out=root / f"private-seed{seed}", seed=seed)
+        dpfl.train(
+            MODEL, small_federation(), private, limited, out=root / f"private-seed{seed}", seed=seed
+        )
     dpfl.train(MODEL, small_federation(), "fedavg", dpfl.Budget(rounds=2), out=root / "plain")
     shutil.copytree(root / "plain", root / HOSTILE)
     folder = RunFolder(root / HOSTILE)
@@ -85,7 +97,9 @@ def _certify(run: Path, key: Path) -> None:
     new_key(key)
     made = certify(run, key)
     (run / "certificate.json").write_text(json.dumps(made))
-    (run / "certificate.html").write_text(printed(Certificate.model_validate(made["certificate"]), made["signature"]))
+    (run / "certificate.html").write_text(
+        printed(Certificate.model_validate(made["certificate"]), made["signature"])
+    )
 
 
 @dataclass(frozen=True)
@@ -108,7 +122,17 @@ class served:
         self._runs, self._words = runs, words
 
     def __enter__(self) -> Site:
-        command = [sys.executable, "-c", PROGRAM, "ui", "--runs", str(self._runs), "--port", "0", *self._words]
+        command = [
+            sys.executable,
+            "-c",
+            PROGRAM,
+            "ui",
+            "--runs",
+            str(self._runs),
+            "--port",
+            "0",
+            *self._words,
+        ]
         self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         assert self._process.stderr is not None
         lines = iter(self._process.stderr.readline, "")

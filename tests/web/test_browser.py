@@ -1,4 +1,6 @@
-"""The pages in a real Chromium, over real runs; and a plan that is started, watched, stopped and resumed to its end."""
+"""The pages in a real Chromium, over real runs; and a plan that is started, watched, stopped and
+resumed to its end.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,17 @@ expect = playwright.expect
 pytestmark = [pytest.mark.xdist_group("web"), pytest.mark.skipif(chromium() is None, reason=HOW)]
 
 PAGES = [
-    "/", "/run?name=private-seed0", "/run?name=plain", "/compare?name=private-seed0&name=private-seed1&name=plain", "/plan",
-    "/systems", "/systems?name=ali-dpfl", "/privacy", "/privacy?name=private-seed0&owner=client-00001",
+    "/",
+    "/run?name=private-seed0",
+    "/run?name=plain",
+    "/compare?name=private-seed0&name=private-seed1&name=plain",
+    "/plan",
+    "/systems",
+    "/systems?name=ali-dpfl",
+    "/privacy",
+    "/privacy?name=private-seed0&owner=client-00001",
     "/run?name=hospitals/run",
-]  # fmt: skip
+]
 PHONE = 390
 SLOW = 1000 * PATIENCE
 """Milliseconds: only a hang takes as long."""
@@ -47,7 +56,12 @@ def page(browser, site: Site) -> Iterator[object]:
     context.set_default_timeout(SLOW)
     found = context.new_page()
     found.complaints = []
-    found.on("console", lambda said: found.complaints.append(said.text) if said.type in ("error", "warning") else None)
+    found.on(
+        "console",
+        lambda said: (
+            found.complaints.append(said.text) if said.type in ("error", "warning") else None
+        ),
+    )
     found.on("pageerror", lambda error: found.complaints.append(str(error)))
     found.on("dialog", lambda dialog: (found.complaints.append(dialog.message), dialog.dismiss()))
     yield found
@@ -90,12 +104,16 @@ def test_two_runs_are_compared_from_the_list(page) -> None:
     page.get_by_label("Compare plain").check()
     page.get_by_role("link", name="Compare 2").click()
     page.wait_for_selector("#page[data-ready]")
-    expect(page.get_by_role("region", name="Runs side by side").locator("tbody tr")).to_have_count(2)
+    expect(page.get_by_role("region", name="Runs side by side").locator("tbody tr")).to_have_count(
+        2
+    )
     expect(page.get_by_text("only rows of equal epsilon are a fair comparison")).to_be_visible()
     expect(page.get_by_role("cell", name="nobody")).to_be_visible()
     page.get_by_label("private-seed1").check()
     expect(page.get_by_role("cell", name="private (2 seeds)")).to_be_visible()
-    expect(page.get_by_text("A shaded band is where the mean over all seeds lies").first).to_be_visible()
+    expect(
+        page.get_by_text("A shaded band is where the mean over all seeds lies").first
+    ).to_be_visible()
     expect(page.locator("figure canvas")).to_have_count(4)
 
 
@@ -103,11 +121,15 @@ def test_of_a_run_that_ended_the_page_says_when_and_all_of_its_statement(page, s
     line = line_of(RunFolder(site.runs / "private-seed0"), "private-seed0")
     spent = f"{rounded_up(line['epsilon']):.4f}"
     opened(page, "/")
-    expect(page.locator("tr", has_text="private-seed0").locator(".meter")).to_have_text(f"{spent} of 20")
+    expect(page.locator("tr", has_text="private-seed0").locator(".meter")).to_have_text(
+        f"{spent} of 20"
+    )
     opened(page, "/run?name=private-seed0")
     expect(page.locator(".meter.large strong")).to_have_text(spent)
     expect(page.get_by_text("for real data it is not enough")).to_be_visible()
-    expect(page.get_by_text(f"ended {line['ended'][:10]} {line['ended'][11:16]} UTC")).to_be_visible()
+    expect(
+        page.get_by_text(f"ended {line['ended'][:10]} {line['ended'][11:16]} UTC")
+    ).to_be_visible()
     expect(page.locator("figcaption", has_text=" now")).to_have_count(0)
     expect(page.locator("figcaption", has_text="at the end")).to_have_count(2)
 
@@ -117,8 +139,11 @@ def test_a_page_that_nobody_sees_keeps_no_connection(page, site: Site) -> None:
     shutil.copytree(site.runs / "plain", site.runs / "watched")
     folder = RunFolder(site.runs / "watched")
     folder.file("result.json").unlink()
-    seen = "(hidden) => { Object.defineProperty(document, 'hidden', { value: hidden, configurable: true });" \
-        " document.dispatchEvent(new Event('visibilitychange')); }"  # fmt: skip
+    seen = (
+        "(hidden) => { Object.defineProperty(document, 'hidden',"
+        " { value: hidden, configurable: true });"
+        " document.dispatchEvent(new Event('visibilitychange')); }"
+    )
     with folder.locked():
         opened(page, "/run?name=watched")
         expect(page.locator(".badge").first).to_have_text("running")
@@ -189,7 +214,9 @@ def test_a_plan_is_moved_started_watched_stopped_and_resumed(page, site: Site) -
     page.get_by_role("button", name="Pause").click()
     expect(state).to_have_text("paused")
     page.get_by_role("button", name="Go on").click()
-    expect(page.locator(".tile", has_text="Rounds")).to_contain_text(re.compile(r"Rounds[1-9]\d* of 300"))
+    expect(page.locator(".tile", has_text="Rounds")).to_contain_text(
+        re.compile(r"Rounds[1-9]\d* of 300")
+    )
     expect(state).to_have_text("finished")
     expect(page.locator(".tile", has_text="Rounds")).to_contain_text("300 of 300")
     expect(page.get_by_text("Proven under a condition")).to_be_visible()
@@ -200,7 +227,9 @@ def test_a_run_deleted_under_its_page_is_gone(page, site: Site) -> None:
     shutil.copytree(site.runs / "plain", site.runs / "doomed")
     (site.runs / "doomed" / "result.json").unlink()
     answers = itertools.count()
-    with page.expect_response(lambda answer: "/api/run?" in answer.url and next(answers) == 1):  # it reads a stopped run twice
+    with page.expect_response(
+        lambda answer: "/api/run?" in answer.url and next(answers) == 1
+    ):  # it reads a stopped run twice
         opened(page, "/run?name=doomed")
     expect(page.locator(".badge").first).to_have_text("stopped")
     shutil.rmtree(site.runs / "doomed")
@@ -252,11 +281,13 @@ OVER = """() => [...document.querySelectorAll("body *")].filter((one) => {
     const box = one.getBoundingClientRect(), cut = getComputedStyle(one).overflowX !== "visible";
     return box.width && box.height && !one.closest(".skip, .stack thead")
       && (box.right > innerWidth + 1 || box.left < -1 || (cut && one.scrollWidth > one.clientWidth + 1));
-  }).map((one) => one.outerHTML.slice(0, 120))"""
+  }).map((one) => one.outerHTML.slice(0, 120))"""  # noqa: E501
 """Whatever a page shows outside of its window, or one must scroll sideways to."""
 
 
-@pytest.mark.parametrize("path", ["/report?name=private-seed0&name=plain", "/certificate?name=private-seed0"])
+@pytest.mark.parametrize(
+    "path", ["/report?name=private-seed0&name=plain", "/certificate?name=private-seed0"]
+)
 def test_what_is_made_to_be_printed_fits_a_phone(page, path: str) -> None:
     page.set_viewport_size({"width": PHONE, "height": 850})
     page.goto(path)

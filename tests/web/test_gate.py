@@ -1,4 +1,6 @@
-"""What is asked from elsewhere, without a token, too long, or for what lies elsewhere is refused, and costs nothing."""
+"""What is asked from elsewhere, without a token, too long, or for what lies elsewhere is refused,
+and costs nothing.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def test_every_answer_says_what_the_page_may_do(client: httpx.Client) -> None:
         assert answer.headers["x-frame-options"] == "DENY"
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1", "127.0.0.1:1", "localhost.evil.example:8642", ""])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1", "127.0.0.1:1", "localhost.evil.example:8642", ""]
+)
 def test_another_name_for_this_machine_is_not_answered(client: httpx.Client, host: str) -> None:
     assert client.get("/api/runs", headers={"host": host}).status_code == 421
 
@@ -69,7 +73,9 @@ def test_another_name_for_this_machine_is_not_answered(client: httpx.Client, hos
         {"x-dpfl-write": "right", "sec-fetch-site": "same-site"},
     ],
 )
-def test_nothing_is_started_or_stopped_from_elsewhere(client: httpx.Client, site: Site, headers: dict[str, str]) -> None:
+def test_nothing_is_started_or_stopped_from_elsewhere(
+    client: httpx.Client, site: Site, headers: dict[str, str]
+) -> None:
     if headers.get("x-dpfl-write") == "right":
         headers = headers | writing(client)
     wanted = {"epsilon": 1.0, "rounds": 1, "name": "from-elsewhere"}
@@ -86,7 +92,14 @@ def test_other_sites_get_no_numbers(client: httpx.Client) -> None:
 
 @pytest.mark.parametrize("name", OUTSIDE)
 def test_no_name_leads_out_of_the_folder(client: httpx.Client, site: Site, name: str) -> None:
-    for path in ("/api/run", "/api/events", "/api/ledgers", "/api/compare", "/report", "/certificate"):
+    for path in (
+        "/api/run",
+        "/api/events",
+        "/api/ledgers",
+        "/api/compare",
+        "/report",
+        "/certificate",
+    ):
         answer = client.get(path, params={"name": name})
         assert answer.status_code == 400, (path, answer.text)
         assert "root:" not in answer.text
@@ -94,7 +107,10 @@ def test_no_name_leads_out_of_the_folder(client: httpx.Client, site: Site, name:
         RunIndex(site.runs).open(name)
 
 
-@pytest.mark.parametrize("path", ["/static/../app.py", "/static/%2e%2e/app.py", "/static/..%2fapp.py", "/../../etc/passwd"])
+@pytest.mark.parametrize(
+    "path",
+    ["/static/../app.py", "/static/%2e%2e/app.py", "/static/..%2fapp.py", "/../../etc/passwd"],
+)
 def test_no_file_beside_the_page_is_served(client: httpx.Client, path: str) -> None:
     answer = client.get(path)
     assert answer.status_code == 404
@@ -109,20 +125,36 @@ def test_links_out_of_the_folder_are_not_followed(runs: Path, tmp_path: Path) ->
     (root / "odd" / "statement.json").unlink()
     (root / "odd" / "statement.json").symlink_to("/etc/passwd")
     shutil.copytree(runs / "private-seed0", root / "books")
-    (root / "books" / "ledger" / "extra.sqlite").symlink_to(runs / "private-seed1" / "ledger" / "client-00000.sqlite")
+    (root / "books" / "ledger" / "extra.sqlite").symlink_to(
+        runs / "private-seed1" / "ledger" / "client-00000.sqlite"
+    )
     shelf = RunIndex(root)
     for name in ("away", "odd", "books"):
         with pytest.raises(DpflError, match="outside of the folder of runs"):
             shelf.open(name)
-    assert {line["name"]: line["state"] for line in shelf.lines()} == {"odd": "unreadable", "books": "unreadable"}
+    assert {line["name"]: line["state"] for line in shelf.lines()} == {
+        "odd": "unreadable",
+        "books": "unreadable",
+    }
 
 
 def test_what_is_too_much_is_refused(client: httpx.Client) -> None:
     assert client.get("/api/run", params={"name": "x" * 5000}).status_code == 414
-    assert client.get("/api/compare", params=[("name", str(place)) for place in range(40)]).status_code == 422
-    assert client.post("/api/start", content=b"x" * 100_000, headers=writing(client)).status_code == 413
+    assert (
+        client.get("/api/compare", params=[("name", str(place)) for place in range(40)]).status_code
+        == 422
+    )
+    assert (
+        client.post("/api/start", content=b"x" * 100_000, headers=writing(client)).status_code
+        == 413
+    )
     assert client.request("DELETE", "/api/runs").status_code == 405
-    for bad in ({"epsilon": "inf", "rounds": 1}, {"epsilon": -1, "rounds": 1}, {"epsilon": 1, "rounds": 10**9}, {"rounds": 1}):
+    for bad in (
+        {"epsilon": "inf", "rounds": 1},
+        {"epsilon": -1, "rounds": 1},
+        {"epsilon": 1, "rounds": 10**9},
+        {"rounds": 1},
+    ):
         assert client.get("/api/plan", params=bad).status_code == 422
     huge = {"epsilon": 1.0, "rounds": 1, "clients": 10**6}
     assert client.get("/api/plan", params=huge).status_code == 422
@@ -169,7 +201,9 @@ def test_other_addresses_need_a_token(runs: Path) -> None:
         assert client.get("/").status_code == 401
         assert client.get("/?token=guessed").status_code == 401
         token = guarded.address.partition("token=")[2]
-        assert client.get("/api/runs", headers={"authorization": f"Bearer {token}"}).status_code == 200
+        assert (
+            client.get("/api/runs", headers={"authorization": f"Bearer {token}"}).status_code == 200
+        )
         entered = client.get(f"/run?name=plain&token={token}")
         assert (entered.status_code, entered.headers["location"]) == (303, "/run?name=plain")
         assert "HttpOnly" in entered.headers["set-cookie"]

@@ -1,4 +1,6 @@
-"""Folders that somebody else wrote: none spoils the list, is read beyond the folder of runs, or ends what is no run."""
+"""Folders that somebody else wrote: none spoils the list, is read beyond the folder of runs, or
+ends what is no run.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ def test_an_odd_run_is_a_sentence(runs: Path, tmp_path: Path, what: str) -> None
 
     shutil.copytree(runs / "plain", tmp_path / "odd")
     ODD[what](tmp_path / "odd")
-    with TestClient(make_app(tmp_path, AccessKeys(frozenset())), raise_server_exceptions=False) as client:
+    with TestClient(
+        make_app(tmp_path, AccessKeys(frozenset())), raise_server_exceptions=False
+    ) as client:
         for path in ("/api/run", "/api/compare", "/report"):
             answer = client.get(path, params={"name": "odd"})
             assert answer.status_code in (200, 400), path
@@ -99,8 +103,12 @@ def test_limits_are_read_from_ledgers_within_the_folder_alone(
 
 
 @pytest.mark.parametrize("number", ["-1", "0", "1", "-9", "x", ""])
-def test_only_a_process_is_stopped(runs: Path, tmp_path: Path, number: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who may write a run's folder may not choose that everything of whoever looks at it is ended."""
+def test_only_a_process_is_stopped(
+    runs: Path, tmp_path: Path, number: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who may write a run's folder may not choose that everything of whoever looks at it is
+    ended.
+    """
     shutil.copytree(runs / "plain", tmp_path / "x")
     (tmp_path / "x" / "run.lock").write_text(number)
     monkeypatch.setattr(os, "kill", lambda *_: pytest.fail("a signal was sent"))
@@ -110,7 +118,9 @@ def test_only_a_process_is_stopped(runs: Path, tmp_path: Path, number: str, monk
             RunControl(RunIndex(tmp_path)).stop("x")
 
 
-def test_a_name_that_is_being_started_keeps_its_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_is_being_started_keeps_its_experiment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its process reads the file seconds after it began."""
     control = RunControl(RunIndex(tmp_path))
     monkeypatch.setattr("dpfl.web.control.PROGRAM", "import time; time.sleep(3600)")
@@ -128,8 +138,8 @@ def test_a_name_that_is_being_started_keeps_its_experiment(tmp_path: Path, monke
 def test_a_run_that_was_stopped_is_waited_for_before_it_goes_on(
     runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault: on a busy machine a process that had let go of its run took more than three seconds to end, and the run that was
-    to go on was said to be starting."""
+    """Fault: on a busy machine a process that had let go of its run took more than three seconds to
+    end, and the run that was to go on was said to be starting."""
     control, waits = RunControl(RunIndex(tmp_path)), list[float]()
 
     class Process:
@@ -158,13 +168,18 @@ def test_too_many_viewers_are_told(runs: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(event_stream, "MOST_WATCHERS", 0)
     with TestClient(make_app(runs, AccessKeys(frozenset()))) as client:
         answer = client.get("/api/events", params={"name": "plain"})
-    assert (answer.status_code, answer.json()["error"]) == (400, "0 pages watch runs already; close some.")
+    assert (answer.status_code, answer.json()["error"]) == (
+        400,
+        "0 pages watch runs already; close some.",
+    )
 
 
 def test_a_watched_run_that_becomes_odd_ends_the_watch(runs: Path, tmp_path: Path) -> None:
     shutil.copytree(runs / "plain", tmp_path / "x")
     text = (tmp_path / "x" / "experiment.toml").read_text()
-    (tmp_path / "x" / "experiment.toml").write_text(text.replace("\nclients = 4\n", '\nclients = "many"\n'))
+    (tmp_path / "x" / "experiment.toml").write_text(
+        text.replace("\nclients = 4\n", '\nclients = "many"\n')
+    )
     assert "many" in (tmp_path / "x" / "experiment.toml").read_text()
 
     async def first() -> str:
@@ -180,7 +195,9 @@ def test_other_sites_have_no_report_drawn(mode: str) -> None:
     refused = gate.refusal(scope, {"sec-fetch-site": "cross-site", "sec-fetch-mode": mode})
     assert refused is not None
     assert refused[0] == 403
-    assert gate.refusal(scope, {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}) is None
+    assert (
+        gate.refusal(scope, {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}) is None
+    )
 
 
 @pytest.mark.parametrize("cookie", ['{"a":1}', "a@b=c", "x"])
@@ -195,13 +212,19 @@ def test_cookies_of_others_on_this_machine_do_not_hide_ours(cookie: str) -> None
 
 def test_two_pages_on_one_machine_keep_their_cookies_apart() -> None:
     """A browser sends the cookies of a host to all of its ports."""
-    one, other = AccessKeys(frozenset(), "the-first-token"), AccessKeys(frozenset(), "another-token")
+    one, other = (
+        AccessKeys(frozenset(), "the-first-token"),
+        AccessKeys(frozenset(), "another-token"),
+    )
     assert one.cookie != other.cookie
     both = {"cookie": "; ".join(f"{keys.cookie}={keys.token}" for keys in (one, other))}
     assert all(AuthMiddleware(lambda *_: None, keys)._known(both) for keys in (one, other))  # type: ignore[arg-type, return-value]
 
 
-@pytest.mark.parametrize("token", ["with a space in it", "semi;colon-and-more", "ein-längeres-wort", "line\nbreak-and-more"])
+@pytest.mark.parametrize(
+    "token",
+    ["with a space in it", "semi;colon-and-more", "ein-längeres-wort", "line\nbreak-and-more"],
+)
 def test_a_token_that_no_cookie_can_carry_is_refused(token: str) -> None:
     from typer.testing import CliRunner
 

@@ -1,4 +1,6 @@
-"""Runs that are many, long, half written or gone under it; accounts as they are; and plans that agree with the planner."""
+"""Runs that are many, long, half written or gone under it; accounts as they are; and plans that
+agree with the planner.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,12 @@ def test_the_list_has_every_run_and_says_what_cannot_be_read(runs: Path) -> None
     assert lines["half"]["state"] == "unreadable"
     assert "half written" in lines["half"]["error"]
     private = lines["private-seed0"]
-    assert (private["state"], private["unit"], private["certificate"], private["rounds"]) == ("finished", "sample", True, 2)
+    assert (private["state"], private["unit"], private["certificate"], private["rounds"]) == (
+        "finished",
+        "sample",
+        True,
+        2,
+    )
     assert private["proven"] == pytest.approx(private["epsilon"], abs=1e-5)
 
 
@@ -44,7 +51,9 @@ def test_the_tables_of_a_list_are_those_of_the_whole_record(runs: Path) -> None:
     assert line_of(folder, "x")["clients"] == 4
 
 
-def test_a_thousand_runs_are_read_once(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thousand_runs_are_read_once(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(1000):
         (tmp_path / f"run-{number}").mkdir()
         for file in ("experiment.toml", "result.json", METRICS):
@@ -75,10 +84,17 @@ def test_a_run_that_goes_away_is_a_sentence(runs: Path, tmp_path: Path) -> None:
 def test_a_run_of_a_million_rounds_is_thinned(runs: Path, tmp_path: Path) -> None:
     shutil.copytree(runs / "private-seed0", tmp_path / "long")
     folder, last = RunFolder(tmp_path / "long"), 1_000_000
-    numbers = f"WITH RECURSIVE made(round) AS (SELECT 3 UNION ALL SELECT round + 1 FROM made WHERE round < {last})"
+    numbers = (
+        "WITH RECURSIVE made(round) AS (SELECT 3 UNION ALL SELECT round + 1 FROM made WHERE "
+        f"round < {last})"
+    )
     with closing(sqlite3.connect(folder.file(METRICS))) as connection, connection:
-        connection.execute(f"{numbers} INSERT INTO rounds SELECT round{', 1.0' * (len(COLUMNS) - 1)} FROM made")
-        connection.execute(f"{numbers} INSERT INTO updates SELECT round, '', 2.0, NULL, 1.0, NULL FROM made")
+        connection.execute(
+            f"{numbers} INSERT INTO rounds SELECT round{', 1.0' * (len(COLUMNS) - 1)} FROM made"
+        )
+        connection.execute(
+            f"{numbers} INSERT INTO updates SELECT round, '', 2.0, NULL, 1.0, NULL FROM made"
+        )
     view = run_view(folder, "long")
     for shown, most in ((view["rows"]["round"], 4000), (view["signal"]["round"], 20_000)):
         assert most / 2 < len(shown) <= most
@@ -89,7 +105,11 @@ def test_a_run_of_a_million_rounds_is_thinned(runs: Path, tmp_path: Path) -> Non
 
 def test_of_a_private_run_the_page_gets_what_was_released(runs: Path) -> None:
     view = run_view(RunFolder(runs / "private-seed0"), "private-seed0")
-    assert view["clients"]["accounts"][0] == {"name": "client-00000", "paid": view["clients"]["accounts"][0]["paid"], "left": 0}
+    assert view["clients"]["accounts"][0] == {
+        "name": "client-00000",
+        "paid": view["clients"]["accounts"][0]["paid"],
+        "left": 0,
+    }
     assert len(view["signal"]["round"]) == 2
     assert view["nodes"] == []
     assert view["limits"]["client-00000"] == 20.0
@@ -117,8 +137,13 @@ def test_of_a_run_over_nodes_the_page_says_who_takes_part(runs: Path) -> None:
 def test_runs_side_by_side_have_intervals_over_seeds(runs: Path) -> None:
     from dpfl.views.run_tables import RunTables
 
-    found = comparison_view([RunTables.read(runs / name, name) for name in ("private-seed0", "private-seed1", "plain")])
-    assert [(group["label"], len(group["runs"])) for group in found["groups"]] == [("private (2 seeds)", 2), ("plain", 1)]
+    found = comparison_view(
+        [RunTables.read(runs / name, name) for name in ("private-seed0", "private-seed1", "plain")]
+    )
+    assert [(group["label"], len(group["runs"])) for group in found["groups"]] == [
+        ("private (2 seeds)", 2),
+        ("plain", 1),
+    ]
     first = found["groups"][0]
     assert first["measured"]["low"] < first["measured"]["mean"] < first["measured"]["high"]
     assert all(half is not None for half in first["curves"]["epsilon"]["half"])
@@ -135,9 +160,11 @@ def test_an_account_is_read_and_a_certificate_checked(runs: Path) -> None:
     assert account["left"] == pytest.approx(20 - account["spent"], abs=1e-5)
     assert account["debits"] == len(account["last"]) == 2
     assert verdict(own, folder)["good"]
-    assert {path.name: path.read_bytes() for path in folder.ledgers.iterdir() if path.suffix == ".sqlite"} == {
-        name: content for name, content in before.items() if name.endswith(".sqlite")
-    }
+    assert {
+        path.name: path.read_bytes()
+        for path in folder.ledgers.iterdir()
+        if path.suffix == ".sqlite"
+    } == {name: content for name, content in before.items() if name.endswith(".sqlite")}
     for owner in ("../../private-seed1/ledger/client-00000", "metrics", "client-9"):
         with pytest.raises(DpflError, match="There is no ledger"):
             ledger_view(own, folder, owner)
@@ -150,7 +177,10 @@ def test_a_sketch_is_near_and_its_noise_is_enough(epsilon: float, rounds: int) -
     chosen = quick.recommended
     assert chosen.total <= 1.06 * whole.recommended.total
     assert (
-        accountant("pld").epsilon({Poisson(chosen.sampling_rate).event(chosen.noise_multiplier, 1): chosen.iterations}, 1e-5)
+        accountant("pld").epsilon(
+            {Poisson(chosen.sampling_rate).event(chosen.noise_multiplier, 1): chosen.iterations},
+            1e-5,
+        )
         <= epsilon
     )
     for near, true in zip(quick.choices, whole.choices, strict=True):

@@ -62,10 +62,18 @@ ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
 }
 
 DEFAULT = "ali-dpfl"
-DEMO = {"name": DEFAULT, "sampling_rate": 0.1, "noise_multiplier": 1.4, "rate": 1.5, "whole_budget": True}
+DEMO = {
+    "name": DEFAULT,
+    "sampling_rate": 0.1,
+    "noise_multiplier": 1.4,
+    "rate": 1.5,
+    "whole_budget": True,
+}
 """What trains where nothing else is asked for, and with what options on the embedded images."""
 PLANNED = "auto"
-"""What trains a planned experiment: what a plan chooses is among its options, and it finds noise and rate by the same rules."""
+"""What trains a planned experiment: what a plan chooses is among its options, and it finds noise
+and rate by the same rules.
+"""
 
 
 STRICT = ConfigDict(strict=True, allow_inf_nan=False)
@@ -95,13 +103,17 @@ def options_of(name: str) -> dict[str, inspect.Parameter]:
 
 
 def from_name(name: str, **options: Any) -> Algorithm:
-    """The system of that name, or of an import path, which is its name then, whatever its factory calls it."""
+    """The system of that name, or of an import path, which is its name then, whatever its factory
+    calls it.
+    """
     if is_path(name):
         return replace(OWN.make(name, options), name=name)
     known = options_of(name)
     for option in options:
         if option not in known:
-            raise DpflError(f"The algorithm {name!r} has no option {option!r}; {nearest(option, known)}")
+            raise DpflError(
+                f"The algorithm {name!r} has no option {option!r}; {nearest(option, known)}"
+            )
     try:
         return _strict(ALGORITHMS[name])(**{key: _tuples(value) for key, value in options.items()})
     except ValidationError as error:

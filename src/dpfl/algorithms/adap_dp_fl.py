@@ -1,9 +1,11 @@
-"""Adap DP-FL (Fu et al. 2022): DP-SGD whose clip follows the noisy gradients and whose noise falls with a public loss.
+"""Adap DP-FL (Fu et al. 2022): DP-SGD whose clip follows the noisy gradients and whose noise falls
+with a public loss.
 
-The clip of a client is alpha times the norm of the gradients that it released in the round before, and its sigma falls by beta
-where the loss of its own model on public data (here the test set) fell three rounds running. Both are functions of released
-values. The energy of the noise is taken out of the norms, since the clip grows without end otherwise. Accountants
-compose events that are fixed beforehand, which this sigma is not: each round is counted as the least sigma that it could have.
+The clip of a client is alpha times the norm of the gradients that it released in the round before,
+and its sigma falls by beta where the loss of its own model on public data (here the test set) fell
+three rounds running. Both are functions of released values. The energy of the noise is taken out of
+the norms, since the clip grows without end otherwise. Accountants compose events that are fixed
+beforehand, which this sigma is not: each round is counted as the least sigma that it could have.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ def adap_dp_fl(
     server_rate: float = 1.0,
     server_momentum: float = 0.0,
 ) -> Algorithm:
-    """tau steps of DP-SGD with the round's C and sigma, x <- sum_i p_i x_i, then C <- alpha |g|, sigma <- beta sigma or not."""
+    """tau steps of DP-SGD with the round's C and sigma, x <- sum_i p_i x_i, then C <- alpha |g|,
+    sigma <- beta sigma or not.
+    """
     return Algorithm(
         name="adap-dp-fl",
         local=LocalTraining(SGD(rate)),

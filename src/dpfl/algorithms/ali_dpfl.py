@@ -1,20 +1,23 @@
-"""ALI-DPFL (Ling et al. 2024, Algorithm 2): DP-SGD at every client, with tau local steps a round from a convergence bound.
+"""ALI-DPFL (Ling et al. 2024, Algorithm 2): DP-SGD at every client, with tau local steps a round
+from a convergence bound.
 
-With R_s rounds and a privacy budget that buys R_c steps, tau = 1 where R_s >= R_c (Lemma 1), else the tau* of (9) that
-minimises the bound (11), rounded, inside [1, 100] and inside what is left.
+With R_s rounds and a privacy budget that buys R_c steps, tau = 1 where R_s >= R_c (Lemma 1), else
+the tau* of (9) that minimises the bound (11), rounded, inside [1, 100] and inside what is left.
 
-`sound` takes mu from gradients that the clients released anyway, with the energy of their noise removed, and divides by q n:
-tau is then post-processing. That mu is the slope of clipped gradients, a smaller number than that of raw ones. Its `formula`
-is "corrected": the learning rate in use, and without a slip of algebra. `published` has tau as a function of raw data, so that
-no epsilon holds, in one of two readings: the "paper" (formula (9), mu from raw gradients at the new aggregate, the batch that
-was drawn as divisor), or the authors' "code" (its own formula; mu from steps in the place of gradients, Gamma from losses on
-the last batch, the constant 64 as divisor, clip 0.1).
+`sound` takes mu from gradients that the clients released anyway, with the energy of their noise
+removed, and divides by q n: tau is then post-processing. That mu is the slope of clipped gradients,
+a smaller number than that of raw ones. Its `formula` is "corrected": the learning rate in use, and
+without a slip of algebra. `published` has tau as a function of raw data, so that no epsilon holds,
+in one of two readings: the "paper" (formula (9), mu from raw gradients at the new aggregate, the
+batch that was drawn as divisor), or the authors' "code" (its own formula; mu from steps in the
+place of gradients, Gamma from losses on the last batch, the constant 64 as divisor, clip 0.1).
 
-mu and the formula are independent options, in both variants: mu can be a number that is known beforehand, come from public
-clients ("public"), or from one noisy slope a round that the clients pay for like a step ("paid"); Gamma is a number, "public"
-or "raw". tau* often leaves privacy unspent, which is worth nothing: `whole_budget` raises tau to what uses it up by the last
-round. With `most_tau` = 1 nothing is asked or chosen, and it runs under secure aggregation, too. The paper claims RDP of the
-sampled Gaussian with the classic conversion (Theorem 2).
+mu and the formula are independent options, in both variants: mu can be a number that is known
+beforehand, come from public clients ("public"), or from one noisy slope a round that the clients
+pay for like a step ("paid"); Gamma is a number, "public" or "raw". tau* often leaves privacy
+unspent, which is worth nothing: `whole_budget` raises tau to what uses it up by the last round.
+With `most_tau` = 1 nothing is asked or chosen, and it runs under secure aggregation, too. The paper
+claims RDP of the sampled Gaussian with the classic conversion (Theorem 2).
 """
 
 from __future__ import annotations
@@ -34,9 +37,15 @@ from dpfl.server.update import ServerUpdate
 
 CLAIM = "Theorem 2 of the paper: RDP with the classic conversion, for the noisy gradients alone"
 BATCH_SIZES = "the size of every batch, by which its noisy sum is divided"
-RAW_SLOPES = "gradients without noise, of every client in every round: their slope is mu, which decides tau"
-LAST_STEPS = "how long the last step of every client was, in every round: it is in mu, which decides tau"
-RAW_LOSSES = "losses without noise, of every client in every round: their change is Gamma, which decides tau"
+RAW_SLOPES = (
+    "gradients without noise, of every client in every round: their slope is mu, which decides tau"
+)
+LAST_STEPS = (
+    "how long the last step of every client was, in every round: it is in mu, which decides tau"
+)
+RAW_LOSSES = (
+    "losses without noise, of every client in every round: their change is Gamma, which decides tau"
+)
 
 
 @dataclass(frozen=True)
@@ -55,7 +64,9 @@ class AliReading:
 SOUND = AliReading("corrected", "released", 10.0, 1.0, False, None, "")
 READINGS = {
     "paper": AliReading("printed", "raw", 10.0, 1.0, True, None, "; tau as the paper prints it"),
-    "code": AliReading("code", "steps", "raw", 0.1, False, 64.0, "; tau and divisor as the authors' code has them"),
+    "code": AliReading(
+        "code", "steps", "raw", 0.1, False, 64.0, "; tau and divisor as the authors' code has them"
+    ),
 }
 
 
@@ -75,15 +86,28 @@ def ali_dpfl(
     server_rate: float = 1.0,
     server_momentum: float = 0.0,
 ) -> Algorithm:
-    """tau* steps of x_i <- x_i - eta (sum clip(g, C) + N(0, sigma^2 C^2)) / (q n_i), x <- sum_i p_i x_i, then the next tau*."""
+    """tau* steps of x_i <- x_i - eta (sum clip(g, C) + N(0, sigma^2 C^2)) / (q n_i), x <- sum_i p_i
+    x_i, then the next tau*.
+    """
     read = _reading(choose("variant", variant, VARIANTS), reading)
     chosen = AliSteps(
-        formula or read.formula, read.gamma if gamma is None else gamma, read.mu if mu is None else mu, whole_budget, most_tau
+        formula or read.formula,
+        read.gamma if gamma is None else gamma,
+        read.mu if mu is None else mu,
+        whole_budget,
+        most_tau,
     )
     steps: StepPolicy = FixedSteps(1) if most_tau == 1 else chosen
     if read.divisor and chosen.mu in ("released", "paid"):
-        raise DpflError(f"mu = {chosen.mu!r} needs noisy sums that are divided by q n: leave reading = 'code' out.")
-    exact = {RAW_SLOPES: chosen.mu == "raw", LAST_STEPS: chosen.mu == "steps", RAW_LOSSES: chosen.gamma == "raw"}
+        raise DpflError(
+            f"mu = {chosen.mu!r} needs noisy sums that are divided by q n: leave reading = 'code' "
+            "out."
+        )
+    exact = {
+        RAW_SLOPES: chosen.mu == "raw",
+        LAST_STEPS: chosen.mu == "steps",
+        RAW_LOSSES: chosen.gamma == "raw",
+    }
     return Algorithm(
         name="ali-dpfl",
         local=LocalTraining(SGD(rate)),
@@ -99,11 +123,16 @@ def ali_dpfl(
         server=ServerUpdate(server_rate, server_momentum),
         variant=variant,
         claim=Claim(CLAIM + read.said, "rdp-classic"),
-        leaks=(*(leak for leak, sent in exact.items() if sent and steps is chosen), *((BATCH_SIZES,) if read.realised else ())),
+        leaks=(
+            *(leak for leak, sent in exact.items() if sent and steps is chosen),
+            *((BATCH_SIZES,) if read.realised else ()),
+        ),
     )
 
 
 def _reading(sound: bool, name: str | None) -> AliReading:
     if sound and name is not None:
-        raise DpflError("A reading is of what is published: set variant = 'published' with it, or leave it out.")
+        raise DpflError(
+            "A reading is of what is published: set variant = 'published' with it, or leave it out."
+        )
     return SOUND if sound else choose("reading", name or "paper", READINGS)

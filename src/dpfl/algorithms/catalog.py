@@ -1,4 +1,6 @@
-"""What there is to say of every system, taken from the system itself: its docstring, its options, its parts."""
+"""What there is to say of every system, taken from the system itself: its docstring, its options,
+its parts.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,17 @@ WHERE = {
     "upload": "on every upload, at the client",
     "round": "on the sum, at the server",
 }
-PARTS = ("local", "steps", "samples", "updates", "clients", "weights", "server", "schedule", "centre")
+PARTS = (
+    "local",
+    "steps",
+    "samples",
+    "updates",
+    "clients",
+    "weights",
+    "server",
+    "schedule",
+    "centre",
+)
 
 
 def describe_all() -> list[dict[str, Any]]:
@@ -30,13 +42,19 @@ def describe_one(name: str) -> dict[str, Any]:
     return _line(name) | {
         "text": text.partition("\n\n")[2].strip(),
         "options": {option: _option(name, parameter) for option, parameter in options.items()},
-        "parts": {part: repr(getattr(made, part)) for part in PARTS if getattr(made, part) is not None},
+        "parts": {
+            part: repr(getattr(made, part)) for part in PARTS if getattr(made, part) is not None
+        },
     }
 
 
 def _option(system: str, parameter: inspect.Parameter) -> dict[str, Any]:
     default = None if parameter.default is inspect.Parameter.empty else parameter.default
-    kind = parameter.annotation if isinstance(parameter.annotation, str) else getattr(parameter.annotation, "__name__", "")
+    kind = (
+        parameter.annotation
+        if isinstance(parameter.annotation, str)
+        else getattr(parameter.annotation, "__name__", "")
+    )
     return {
         "type": _KINDS.get(kind, kind).removesuffix(" | None"),
         "default": default,
@@ -50,7 +68,10 @@ _KINDS = {"_empty": "", "Formula | None": "str", "tuple[float, ...]": "list of f
 
 def _line(name: str) -> dict[str, Any]:
     variants = ("sound", "published") if "variant" in options_of(name) else ("sound",)
-    made = {variant: from_name(name, variant=variant) if len(variants) > 1 else from_name(name) for variant in variants}
+    made = {
+        variant: from_name(name, variant=variant) if len(variants) > 1 else from_name(name)
+        for variant in variants
+    }
     return {
         "name": name,
         "unit": made["sound"].unit,

@@ -1,7 +1,8 @@
-"""CE-FedAvg (Zhang et al. 2021, Algorithm 2): FedAvg with clipped updates and two step sizes. It protects nothing.
+"""CE-FedAvg (Zhang et al. 2021, Algorithm 2): FedAvg with clipped updates and two step sizes. It
+protects nothing.
 
-`clipping="difference"` bounds x_i - x, as the paper advises; `clipping="model"` bounds x_i itself, and stops short of the
-optimum wherever that lies outside the bound (Claim 2.1).
+`clipping="difference"` bounds x_i - x, as the paper advises; `clipping="model"` bounds x_i itself,
+and stops short of the optimum wherever that lies outside the bound (Claim 2.1).
 """
 
 from __future__ import annotations

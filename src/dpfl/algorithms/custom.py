@@ -1,8 +1,9 @@
-"""Own systems from parts by name: any steps with any noise, weights, pull and objective, as long as there is a proof.
+"""Own systems from parts by name: any steps with any noise, weights, pull and objective, as long as
+there is a proof.
 
-`where` says what gets the noise: every gradient in the steps of a client ("steps"), a client's whole upload ("uploads"), the
-sum of a round ("round"), or nothing ("none"). What has no proof is refused with the reason. Nothing is claimed beyond what is
-proven.
+`where` says what gets the noise: every gradient in the steps of a client ("steps"), a client's
+whole upload ("uploads"), the sum of a round ("round"), or nothing ("none"). What has no proof is
+refused with the reason. Nothing is claimed beyond what is proven.
 """
 
 from __future__ import annotations
@@ -80,11 +81,17 @@ def custom(
 
 
 def _steps(name: str, tau: int, gamma: float, phi: float) -> StepPolicy:
-    parts: dict[str, StepPolicy] = {"fixed": FixedSteps(tau), "ali": AliSteps(gamma=gamma), "als": AlsSteps(phi)}
+    parts: dict[str, StepPolicy] = {
+        "fixed": FixedSteps(tau),
+        "ali": AliSteps(gamma=gamma),
+        "als": AlsSteps(phi),
+    }
     return choose("steps", name, parts)
 
 
-def _objective(name: str, mu: float, temperature: float, share: float, perturbation: float) -> Objective:
+def _objective(
+    name: str, mu: float, temperature: float, share: float, perturbation: float
+) -> Objective:
     parts: dict[str, Objective] = {
         "plain": CrossEntropy(),
         "contrastive": Contrastive(mu, temperature),
@@ -93,7 +100,9 @@ def _objective(name: str, mu: float, temperature: float, share: float, perturbat
     return choose("objective", name, parts)
 
 
-def _clip(name: str, level: float, where: str, weights: str, quantile: float, count_noise: float) -> Clip:
+def _clip(
+    name: str, level: float, where: str, weights: str, quantile: float, count_noise: float
+) -> Clip:
     parts: dict[str, Clip] = {
         "flat": Flat(level),
         "per-layer": PerLayer(level),
@@ -103,12 +112,21 @@ def _clip(name: str, level: float, where: str, weights: str, quantile: float, co
     }
     chosen = choose("clipping", name, parts)
     if chosen.adapts_to and where != "round":
-        raise DpflError(f"clipping = {name!r} adapts a level to clients, round by round; use it with where = 'round'.")
+        raise DpflError(
+            f"clipping = {name!r} adapts a level to clients, round by round; use it with where = "
+            "'round'."
+        )
     return chosen
 
 
-def _noise(clipping: str, multiplier: float | None, weights: str) -> Gaussian | HaarNoise | Uncalibrated:
-    return haar_noise_of(multiplier, weights, False, ()) if clipping == "haar" else noise_of(multiplier)
+def _noise(
+    clipping: str, multiplier: float | None, weights: str
+) -> Gaussian | HaarNoise | Uncalibrated:
+    return (
+        haar_noise_of(multiplier, weights, False, ())
+        if clipping == "haar"
+        else noise_of(multiplier)
+    )
 
 
 def _weights(name: str, histogram_noise: float, trusted: bool) -> Weights:

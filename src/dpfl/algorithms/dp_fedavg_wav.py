@@ -1,15 +1,18 @@
-"""DP-FedAvg-WAV (Ranaweera et al., Algorithm 2): DP-FedAvg with the server's noise on Haar coefficients, client level.
+"""DP-FedAvg-WAV (Ranaweera et al., Algorithm 2): DP-FedAvg with the server's noise on Haar
+coefficients, client level.
 
-`sound` clips |W H| of every update to C, so that z is true. Updates are transformed, not models: the transform is linear, and a
-clip has a meaning for updates only.
+`sound` clips |W H| of every update to C, so that z is true. Updates are transformed, not models:
+the transform is linear, and a clip has a meaning for updates only.
 
-`published` is Algorithm 2 as printed: clients clip the gradients of *samples* to C, and the noise on the mean of their models,
-which d_k samples weigh, has deviation z C / (q_c d) over W. Nothing bounds a client's whole update then but eta C in each of
-its tau steps, so that a client with the most samples, n, can move W H by sqrt(m) eta tau C n / (q_c d): the multiplier is z /
-(sqrt(m) eta tau n) in truth. `samples` is n. `clipping="updates"` is the smaller error: |x_i - x| clipped to C, noise z C / W
-on the sum, z / sqrt(m) in truth. Either counts z, and the statement says what is proven. `lemma` adds sqrt(2 / (2 + log2 m)) of
-the noise, as Lemma 2 has it. The clip is given, or the median of public clients (`public_clip`): of their updates, or, as
-printed, of their samples' gradients at the first model.
+`published` is Algorithm 2 as printed: clients clip the gradients of *samples* to C, and the noise
+on the mean of their models, which d_k samples weigh, has deviation z C / (q_c d) over W. Nothing
+bounds a client's whole update then but eta C in each of its tau steps, so that a client with the
+most samples, n, can move W H by sqrt(m) eta tau C n / (q_c d): the multiplier is z / (sqrt(m) eta
+tau n) in truth. `samples` is n. `clipping="updates"` is the smaller error: |x_i - x| clipped to C,
+noise z C / W on the sum, z / sqrt(m) in truth. Either counts z, and the statement says what is
+proven. `lemma` adds sqrt(2 / (2 + log2 m)) of the noise, as Lemma 2 has it. The clip is given, or
+the median of public clients (`public_clip`): of their updates, or, as printed, of their samples'
+gradients at the first model.
 """
 
 from __future__ import annotations
@@ -26,7 +29,9 @@ from dpfl.server.steps.policy import FixedSteps
 from dpfl.server.update import ServerUpdate
 from dpfl.server.weights import SizeWeights, UniformWeights
 
-CLAIM = Claim("section 4 of the paper: RDP at the noise multiplier z, as for plain DP-FedAvg", "rdp")
+CLAIM = Claim(
+    "section 4 of the paper: RDP at the noise multiplier z, as for plain DP-FedAvg", "rdp"
+)
 
 
 def dp_fedavg_wav(
@@ -47,12 +52,17 @@ def dp_fedavg_wav(
     server_rate: float = 1.0,
     server_momentum: float = 0.0,
 ) -> Algorithm:
-    """x <- x + eta_g Haar^-1(sum_i clip(Haar(x_i - x)) + N(0, z^2 C^2 / W^2)) / P, with P expected clients."""
+    """x <- x + eta_g Haar^-1(sum_i clip(Haar(x_i - x)) + N(0, z^2 C^2 / W^2)) / P, with P expected
+    clients.
+    """
     sound = choose("variant", variant, VARIANTS)
     kind = clipping or ("updates" if sound else "gradients")
     printed = choose("clipping", kind, {"updates": False, "gradients": True})
     if sound and (printed or lemma):
-        raise DpflError("A clip of gradients, and the noise of Lemma 2, are as published: set variant = 'published'.")
+        raise DpflError(
+            "A clip of gradients, and the noise of Lemma 2, are as published: set variant = "
+            "'published'."
+        )
     if samples < 1:
         raise DpflError(f"The largest client has at least 1 sample, not {samples}.")
     updates: Clip = PublicMedian(clip) if public_clip else Flat(clip)

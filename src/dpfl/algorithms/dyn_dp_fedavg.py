@@ -1,6 +1,8 @@
-"""Dyn-DP-FedAvg (the schedule of Du et al. 2021 over rounds): DP-FedAvg whose clip and noise fall, client level.
+"""Dyn-DP-FedAvg (the schedule of Du et al. 2021 over rounds): DP-FedAvg whose clip and noise fall,
+client level.
 
-The variants are those of Dynamic DP-SGD: `sound` plans the noise by an accountant, `published` by a limit theorem.
+The variants are those of Dynamic DP-SGD: `sound` plans the noise by an accountant, `published` by a
+limit theorem.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ def dyn_dp_fedavg(
     server_rate: float = 1.0,
     server_momentum: float = 0.0,
 ) -> Algorithm:
-    """x <- x + eta_g (sum_i clip(x_i - x, C_t) + N(0, C_t^2 / mu_t^2)) / P, over a cohort of P expected clients."""
+    """x <- x + eta_g (sum_i clip(x_i - x, C_t) + N(0, C_t^2 / mu_t^2)) / P, over a cohort of P
+    expected clients.
+    """
     choose("variant", variant, VARIANTS)
     return Algorithm(
         name="dyn-dp-fedavg",

@@ -1,9 +1,10 @@
 """Dynamic DP-SGD (Du et al. 2021): DP-SGD whose clip and noise fall over the run, sample level.
 
-C_t = C_0 rho_c^(t/T) and mu_t = mu_0 rho_mu^(-t/T), mu being 1 / sigma; t counts rounds here, and the noise moves in `phases`.
+C_t = C_0 rho_c^(t/T) and mu_t = mu_0 rho_mu^(-t/T), mu being 1 / sigma; t counts rounds here, and
+the noise moves in `phases`.
 
-`sound` plans mu_0 by an accountant for the events that are released. `published` plans it by the central limit theorem, as the
-paper does, which understates: what it claims as 2.0 is 2.7 by RDP.
+`sound` plans mu_0 by an accountant for the events that are released. `published` plans it by the
+central limit theorem, as the paper does, which understates: what it claims as 2.0 is 2.7 by RDP.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ def dyn_dp_sgd(
     server_rate: float = 1.0,
     server_momentum: float = 0.0,
 ) -> Algorithm:
-    """x_i <- x_i - eta (sum clip(g, C_t) + N(0, C_t^2 / mu_t^2)) / (q n_i), tau times, then the mean; 1 / mu_0 is the noise."""
+    """x_i <- x_i - eta (sum clip(g, C_t) + N(0, C_t^2 / mu_t^2)) / (q n_i), tau times, then the
+    mean; 1 / mu_0 is the noise.
+    """
     choose("variant", variant, VARIANTS)
     return Algorithm(
         name="dyn-dp-sgd",

@@ -1,4 +1,6 @@
-"""FedAvg (McMahan et al. 2017): local SGD, then the mean of the models. Protects nothing: the yardstick."""
+"""FedAvg (McMahan et al. 2017): local SGD, then the mean of the models. Protects nothing: the
+yardstick.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def fedavg(
     server_rate: float = 1.0,
     server_momentum: float = 0.0,
 ) -> Algorithm:
-    """x <- x + eta_g sum_i w_i (x_i - x), with x_i after tau steps of SGD from x (clipping paper, Algorithm 1)."""
+    """x <- x + eta_g sum_i w_i (x_i - x), with x_i after tau steps of SGD from x (clipping paper,
+    Algorithm 1).
+    """
     return Algorithm(
         name="fedavg",
         local=LocalTraining(optimiser_of(optimiser, rate), batch_size),

@@ -1,8 +1,10 @@
-"""FedAvg+DP, the baseline of ALI-DPFL and ALS-DPFL: DP-SGD at every client with a fixed number of local steps.
+"""FedAvg+DP, the baseline of ALI-DPFL and ALS-DPFL: DP-SGD at every client with a fixed number of
+local steps.
 
-Sample-level privacy against the server itself: every gradient is clipped and noised where the data is. The divisor is q n with
-n declared before training, and an empty batch is released as noise (the papers divide by the batch that was drawn, which their
-accounting does not cover). What happens to the noisy gradient afterwards is free: any optimiser will do.
+Sample-level privacy against the server itself: every gradient is clipped and noised where the data
+is. The divisor is q n with n declared before training, and an empty batch is released as noise (the
+papers divide by the batch that was drawn, which their accounting does not cover). What happens to
+the noisy gradient afterwards is free: any optimiser will do.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ def fedavg_dp(
     server_rate: float = 1.0,
     server_momentum: float = 0.0,
 ) -> Algorithm:
-    """tau steps of x_i <- x_i - eta (sum clip(g, C) + N(0, sigma^2 C^2)) / (q n_i), then x <- sum_i (n_i / n) x_i."""
+    """tau steps of x_i <- x_i - eta (sum clip(g, C) + N(0, sigma^2 C^2)) / (q n_i), then x <- sum_i
+    (n_i / n) x_i.
+    """
     return Algorithm(
         name="fedavg-dp",
         local=LocalTraining(optimiser_of(optimiser, rate)),

@@ -1,7 +1,7 @@
 """FedProx (Li et al. 2020): FedAvg whose clients are held near the global model. Protects nothing.
 
-With `noise_multiplier` or `private=True` its clients make DP-SGD steps instead (sample level): the pull needs no data, so it is
-free.
+With `noise_multiplier` or `private=True` its clients make DP-SGD steps instead (sample level): the
+pull needs no data, so it is free.
 """
 
 from __future__ import annotations
@@ -29,13 +29,17 @@ def fedprox(
     weights: str = "size",
     server_rate: float = 1.0,
 ) -> Algorithm:
-    """tau steps of x_i <- x_i - eta (g + mu (x_i - x)), then the weighted mean; `prox` is the paper's mu."""
+    """tau steps of x_i <- x_i - eta (g + mu (x_i - x)), then the weighted mean; `prox` is the
+    paper's mu.
+    """
     noisy = private or noise_multiplier is not None
     return Algorithm(
         name="fedprox",
         local=LocalTraining(optimiser_of(optimiser, rate), batch_size, prox),
         steps=FixedSteps(tau),
-        samples=Release(Poisson(sampling_rate), Flat(clip), noise_of(noise_multiplier)) if noisy else None,
+        samples=Release(Poisson(sampling_rate), Flat(clip), noise_of(noise_multiplier))
+        if noisy
+        else None,
         clients=Release(cohort_of(cohort)),
         weights=weights_of(weights),
         server=ServerUpdate(server_rate),

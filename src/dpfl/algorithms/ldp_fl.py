@@ -1,8 +1,9 @@
-"""LDP-FL: local differential privacy of whole clients. Each clips its update to C and adds noise to it, every round.
+"""LDP-FL: local differential privacy of whole clients. Each clips its update to C and adds noise to
+it, every round.
 
-Whatever a client's data, two updates are at most 2 C apart, so its ledger pays for one Gaussian release a round that protects
-all that it has, against the server itself. The price is noise of deviation 2 z C on every upload, which only many clients
-average out.
+Whatever a client's data, two updates are at most 2 C apart, so its ledger pays for one Gaussian
+release a round that protects all that it has, against the server itself. The price is noise of
+deviation 2 z C on every upload, which only many clients average out.
 """
 
 from __future__ import annotations
@@ -34,7 +35,13 @@ def ldp_fl(
         name="ldp-fl",
         local=LocalTraining(optimiser_of(optimiser, rate), batch_size, prox),
         steps=FixedSteps(tau),
-        updates=UpdateRelease(All(), Flat(clip), noise_of(noise_multiplier), sensitivity_bound=2 * clip, protects="client"),
+        updates=UpdateRelease(
+            All(),
+            Flat(clip),
+            noise_of(noise_multiplier),
+            sensitivity_bound=2 * clip,
+            protects="client",
+        ),
         clients=Release(cohort_of(cohort)),
         weights=weights_of(weights),
         server=ServerUpdate(server_rate),

@@ -1,10 +1,12 @@
-"""NbAFL (Wei et al. 2020): every client clips its model and adds noise to it, and the server adds more to the mean.
+"""NbAFL (Wei et al. 2020): every client clips its model and adds noise to it, and the server adds
+more to the mean.
 
-`published` has the uplink noise c L 2C / (m epsilon) and the downlink noise of Theorem 1, for L `exposures` of an upload in T
-`rounds`, N `clients` and m `samples` at the smallest of them. Its sensitivity 2C / m holds for a mean over samples and not for
-a model that was trained on them: one sample can move a clipped model by 2C, so that the multiplier is m times smaller in truth.
-`sound` has noise for 2C, planned by an accountant, which then protects all that a client has; noise on the way down would
-protect nothing more, and is left out.
+`published` has the uplink noise c L 2C / (m epsilon) and the downlink noise of Theorem 1, for L
+`exposures` of an upload in T `rounds`, N `clients` and m `samples` at the smallest of them. Its
+sensitivity 2C / m holds for a mean over samples and not for a model that was trained on them: one
+sample can move a clipped model by 2C, so that the multiplier is m times smaller in truth. `sound`
+has noise for 2C, planned by an accountant, which then protects all that a client has; noise on the
+way down would protect nothing more, and is left out.
 """
 
 from __future__ import annotations

@@ -48,9 +48,13 @@ def layer_clip_of(name: str, level: float) -> Clip:
 
 
 def haar_noise_of(
-    multiplier: float | None, weights: str, by_layer: bool, energies: tuple[float, ...], lemma: bool = False,
+    multiplier: float | None,
+    weights: str,
+    by_layer: bool,
+    energies: tuple[float, ...],
+    lemma: bool = False,
     portion: float | None = None,
-) -> HaarNoise | Uncalibrated:  # fmt: skip
+) -> HaarNoise | Uncalibrated:
     """Noise on Haar coefficients, as given, or to be planned from the budget."""
     given = 1.0 if multiplier is None else multiplier
     noise = HaarNoise(given, weights, by_layer, energies, lemma=lemma, portion=portion)

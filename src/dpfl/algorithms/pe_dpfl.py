@@ -1,9 +1,11 @@
-"""PE-DPFL-like (after Shen et al. 2022): LDP-FL whose clients train a classifier that noise on it disturbs less.
+"""PE-DPFL-like (after Shen et al. 2022): LDP-FL whose clients train a classifier that noise on it
+disturbs less.
 
-The loss is l(W) + lambda l(W + N(0, sigma_p^2)) with W the last linear layer, drawn anew in every step. Each client then clips
-its update to C and adds noise to it, for which its ledger pays as in LDP-FL: the perturbation changes nothing in the guarantee.
-The gradient is about 1 + lambda times that of l: divide a rate of LDP-FL by that. The form of the loss is inferred from
-descriptions of the system, not from its paper; tau = 3 is that of the comparison in the ALI-DPFL paper.
+The loss is l(W) + lambda l(W + N(0, sigma_p^2)) with W the last linear layer, drawn anew in every
+step. Each client then clips its update to C and adds noise to it, for which its ledger pays as in
+LDP-FL: the perturbation changes nothing in the guarantee. The gradient is about 1 + lambda times
+that of l: divide a rate of LDP-FL by that. The form of the loss is inferred from descriptions of
+the system, not from its paper; tau = 3 is that of the comparison in the ALI-DPFL paper.
 """
 
 from __future__ import annotations
@@ -33,12 +35,22 @@ def pe_dpfl(
     weights: str = "uniform",
     server_rate: float = 1.0,
 ) -> Algorithm:
-    """x <- x + eta_g mean_i (clip(x_i - x, C) + N(0, (2 z C)^2)); `perturbation` is sigma_p, `share` is lambda."""
+    """x <- x + eta_g mean_i (clip(x_i - x, C) + N(0, (2 z C)^2)); `perturbation` is sigma_p,
+    `share` is lambda.
+    """
     return Algorithm(
         name="pe-dpfl",
-        local=LocalTraining(optimiser_of(optimiser, rate), batch_size, prox, PerturbedScores(share, perturbation)),
+        local=LocalTraining(
+            optimiser_of(optimiser, rate), batch_size, prox, PerturbedScores(share, perturbation)
+        ),
         steps=FixedSteps(tau),
-        updates=UpdateRelease(All(), Flat(clip), noise_of(noise_multiplier), sensitivity_bound=2 * clip, protects="client"),
+        updates=UpdateRelease(
+            All(),
+            Flat(clip),
+            noise_of(noise_multiplier),
+            sensitivity_bound=2 * clip,
+            protects="client",
+        ),
         clients=Release(cohort_of(cohort)),
         weights=weights_of(weights),
         server=ServerUpdate(server_rate),

@@ -1,8 +1,10 @@
-"""SCAFFOLD (Karimireddy et al. 2020) and DP-SCAFFOLD (Noble et al. 2022): control variates against client drift.
+"""SCAFFOLD (Karimireddy et al. 2020) and DP-SCAFFOLD (Noble et al. 2022): control variates against
+client drift.
 
-Every client adds c - c_i to its gradients. c_i is the mean gradient that it went along in its last round (option II), which the
-server reads off the upload: clients keep nothing. `scaffold` protects nothing. `dp_scaffold` has DP-SGD steps at every client
-(sample level, a fixed clip); its controls are made of noisy uploads alone and so are free.
+Every client adds c - c_i to its gradients. c_i is the mean gradient that it went along in its last
+round (option II), which the server reads off the upload: clients keep nothing. `scaffold` protects
+nothing. `dp_scaffold` has DP-SGD steps at every client (sample level, a fixed clip); its controls
+are made of noisy uploads alone and so are free.
 """
 
 from __future__ import annotations
@@ -17,7 +19,11 @@ from dpfl.server.update import ServerUpdate
 
 
 def scaffold(
-    tau: int = 5, rate: float = 0.1, batch_size: int = 64, cohort: int | None = None, server_rate: float = 1.0
+    tau: int = 5,
+    rate: float = 0.1,
+    batch_size: int = 64,
+    cohort: int | None = None,
+    server_rate: float = 1.0,
 ) -> Algorithm:
     """x_i <- x_i - eta (g - c_i + c), tau times; x <- x + eta_g mean(x_i - x)."""
     return Algorithm(
@@ -39,7 +45,9 @@ def dp_scaffold(
     cohort: int | None = None,
     server_rate: float = 1.0,
 ) -> Algorithm:
-    """The same with the noisy gradient (sum clip(g, C) + N(0, sigma^2 C^2)) / (q n_i) in place of g."""
+    """The same with the noisy gradient (sum clip(g, C) + N(0, sigma^2 C^2)) / (q n_i) in place of
+    g.
+    """
     return Algorithm(
         name="dp-scaffold",
         local=LocalTraining(SGD(rate)),

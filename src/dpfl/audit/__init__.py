@@ -1,4 +1,6 @@
-"""Games that try to refute a guarantee: on any algorithm, release or mechanism, and together as an audit."""
+"""Games that try to refute a guarantee: on any algorithm, release or mechanism, and together as an
+audit.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -8,7 +10,7 @@ from dpfl.audit.distinguish import distinguish
 from dpfl.audit.leaks import Leak, leaks
 from dpfl.audit.one_release import one_release
 from dpfl.audit.report import AuditFinding, AuditReport
-from dpfl.lazy_import import deprecated_names
+from dpfl.deprecation import deprecated_names
 
 __all__ = [
     "AuditFinding",
@@ -25,5 +27,11 @@ __all__ = [
 
 if not TYPE_CHECKING:
     __getattr__ = deprecated_names(
-        __name__, {"Finding": "AuditFinding", "Guesses": "GuessCounts", "Measured": "MeasuredEpsilon", "Report": "AuditReport"}
+        __name__,
+        {
+            "Finding": "AuditFinding",
+            "Guesses": "GuessCounts",
+            "Measured": "MeasuredEpsilon",
+            "Report": "AuditReport",
+        },
     )

@@ -37,27 +37,42 @@ def audit(
     draw: Draw | None = None,
     tell: Callable[[str], None] = lambda game: None,
 ) -> AuditReport:
-    """Tries to refute what a system claims and what is proven of it; all bounds hold together with the confidence.
+    """Tries to refute what a system claims and what is proven of it; all bounds hold together with
+    the confidence.
 
-    Any `Algorithm` can be audited, and every game can be played by itself on releases and mechanisms of one's own.
+    Any `Algorithm` can be audited, and every game can be played by itself on releases and
+    mechanisms of one's own.
     """
     if not 0.5 <= confidence < 1 or not 0 < delta < 1:
         raise DpflError(
-            f"An audit needs a confidence from 0.5 to below 1 and a delta inside (0, 1), not {confidence}, {delta}."
+            "An audit needs a confidence from 0.5 to below 1 and a delta inside (0, 1), not "
+            f"{confidence}, {delta}."
         )
     if min(trials, runs, canaries) < 100 or max(trials, runs, canaries) > MOST_TRIALS or rounds < 1:
-        raise DpflError(f"An audit needs 100 to {MOST_TRIALS:,} trials, runs and canaries, and at least 1 round.")
+        raise DpflError(
+            f"An audit needs 100 to {MOST_TRIALS:,} trials, runs and canaries, and at least 1 "
+            "round."
+        )
     if not 0 <= seed < 2**63:
         raise DpflError(f"A seed is a whole number from 0 to 2^63 - 1, not {seed}.")
     chosen = {game: choose("game", game, GAMES) for game in (GAMES if games is None else games)}
     made = ready(algorithm, rounds)
     if made.release is None:
         return AuditReport(
-            made.name, made.variant, made.unit, delta, confidence, None, (), "nothing is claimed: there is no noise"
+            made.name,
+            made.variant,
+            made.unit,
+            delta,
+            confidence,
+            None,
+            (),
+            "nothing is claimed: there is no noise",
         )
     shared = len([game for game in chosen if game in BOUNDING]) or 1
     each = 1 - (1 - confidence) / shared
-    setting = AuditSettings(made, delta, each, trials, runs, rounds, canaries, seed, draw, Keyed(seed))
+    setting = AuditSettings(
+        made, delta, each, trials, runs, rounds, canaries, seed, draw, Keyed(seed)
+    )
     findings = []
     for game, play in chosen.items():
         tell(game)
@@ -65,11 +80,21 @@ def audit(
     multiplier = made.release.noise.multiplier if made.release.noise else None
     others = tuple(game for game in GAMES if game not in chosen)
     return AuditReport(
-        made.name, made.variant, made.unit, delta, confidence, multiplier, tuple(findings), noise=made.noise, left_out=others
+        made.name,
+        made.variant,
+        made.unit,
+        delta,
+        confidence,
+        multiplier,
+        tuple(findings),
+        noise=made.noise,
+        left_out=others,
     )
 
 
-def _played(game: str, play: Callable[[AuditSettings], AuditFinding | str], setting: AuditSettings) -> AuditFinding:
+def _played(
+    game: str, play: Callable[[AuditSettings], AuditFinding | str], setting: AuditSettings
+) -> AuditFinding:
     try:
         found = play(setting)
     except DpflError as error:
@@ -78,11 +103,15 @@ def _played(game: str, play: Callable[[AuditSettings], AuditFinding | str], sett
 
 
 def ready(algorithm: Algorithm, rounds: int = 4) -> Algorithm:
-    """With noise and a rate, where they were still to be planned, and for so many rounds, where it has to know them."""
+    """With noise and a rate, where they were still to be planned, and for so many rounds, where it
+    has to know them.
+    """
     release = algorithm.release
     if release is None:
         return algorithm
-    made = algorithm.with_noise(USUAL_NOISE) if isinstance(release.noise, Uncalibrated) else algorithm
+    made = (
+        algorithm.with_noise(USUAL_NOISE) if isinstance(release.noise, Uncalibrated) else algorithm
+    )
     if isinstance(made.local.optimiser, UncalibratedSGD):
         made = replace(made, local=replace(made.local, optimiser=SGD(USUAL_RATE)))
     return made.for_rounds(rounds, population_for(release))

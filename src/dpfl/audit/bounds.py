@@ -18,7 +18,9 @@ LARGEST, MOST_EXACT = 60.0, 600.0
 
 @dataclass(frozen=True)
 class MeasuredEpsilon:
-    """What a game found: at least `epsilon`, with this confidence; where there is none, an estimate and no bound."""
+    """What a game found: at least `epsilon`, with this confidence; where there is none, an estimate
+    and no bound.
+    """
 
     epsilon: float
     confidence: float | None
@@ -29,7 +31,9 @@ class MeasuredEpsilon:
 
 @dataclass(frozen=True)
 class GuessCounts:
-    """Guesses at a threshold that was fixed beforehand: wrong ones among so many trials without, and with, the canary."""
+    """Guesses at a threshold that was fixed beforehand: wrong ones among so many trials without,
+    and with, the canary.
+    """
 
     false_positives: int
     outs: int
@@ -39,12 +43,20 @@ class GuessCounts:
     def rates_at_most(self, confidence: float) -> tuple[float, float]:
         """Upper bounds on FPR and FNR that hold together: each has half of what may go wrong."""
         each = 1 - (1 - confidence) / 2
-        return rate_at_most(self.false_positives, self.outs, each), rate_at_most(self.false_negatives, self.ins, each)
+        return rate_at_most(self.false_positives, self.outs, each), rate_at_most(
+            self.false_negatives, self.ins, each
+        )
 
     def epsilon(self, delta: float, confidence: float) -> float:
-        """Two-sample Clopper-Pearson: the larger of ln((1 - FNR - delta) / FPR) and ln((1 - FPR - delta) / FNR)."""
+        """Two-sample Clopper-Pearson: the larger of ln((1 - FNR - delta) / FPR) and ln((1 - FPR -
+        delta) / FNR).
+        """
         positive, negative = self.rates_at_most(confidence)
-        return max(0.0, _log_ratio(1 - negative - delta, positive), _log_ratio(1 - positive - delta, negative))
+        return max(
+            0.0,
+            _log_ratio(1 - negative - delta, positive),
+            _log_ratio(1 - positive - delta, negative),
+        )
 
     def mu(self, confidence: float) -> float:
         """Phi^-1(1 - FPR) - Phi^-1(FNR): for a trade-off that is Gaussian."""
@@ -53,14 +65,21 @@ class GuessCounts:
 
 
 def rate_at_most(events: int, trials: int, confidence: float) -> float:
-    """Clopper-Pearson: the one-sided upper bound on a rate of which `events` in `trials` were seen."""
+    """Clopper-Pearson: the one-sided upper bound on a rate of which `events` in `trials` were
+    seen.
+    """
     if not 0 <= events <= trials or not 0 < confidence < 1:
-        raise DpflError(f"A rate needs events among trials and a confidence below 1, not {events}, {trials}, {confidence}.")
+        raise DpflError(
+            f"A rate needs events among trials and a confidence below 1, not {events}, {trials}, "
+            f"{confidence}."
+        )
     return 1.0 if events == trials else float(betaincinv(events + 1, trials - events, confidence))
 
 
 def deviation_at_most(draws: np.ndarray, confidence: float) -> float:
-    """Of normal draws, whose squared distances from their mean, over the variance, are a chi-square sum."""
+    """Of normal draws, whose squared distances from their mean, over the variance, are a chi-square
+    sum.
+    """
     squares = float(np.square(draws - draws.mean()).sum())
     return math.sqrt(squares / float(chdtri(len(draws) - 1, confidence)))
 
@@ -76,7 +95,9 @@ def epsilon_of(mu: float, delta: float) -> float:
 
 @dataclass(frozen=True)
 class SampledGaussian:
-    """A Gaussian release that draws the canary at a rate, and moves by mu then: from 0, or (replaced) from the other side."""
+    """A Gaussian release that draws the canary at a rate, and moves by mu then: from 0, or
+    (replaced) from the other side.
+    """
 
     mu: float
     rate: float
@@ -107,11 +128,17 @@ class SampledGaussian:
     def _log_mixture(self, log: Callable[[float], float], mean: float, x: float) -> float:
         """log((1 - q) f(x) + q f(x + mean)): tails or densities, by their logarithm, at -x."""
         drawn = math.log(self.rate) + float(log(x + mean))
-        return drawn if self.rate >= 1 else float(np.logaddexp(math.log1p(-self.rate) + float(log(x)), drawn))
+        return (
+            drawn
+            if self.rate >= 1
+            else float(np.logaddexp(math.log1p(-self.rate) + float(log(x)), drawn))
+        )
 
 
 def one_run_chance(epsilon: float, canaries: int, guesses: int, right: int, delta: float) -> float:
-    """How likely so many right guesses are at most under (epsilon, delta), in one run (Steinke et al. 2023, Theorem 5.2)."""
+    """How likely so many right guesses are at most under (epsilon, delta), in one run (Steinke et
+    al. 2023, Theorem 5.2).
+    """
     rate = 1 / (1 + math.exp(-epsilon))
     if right == 0:
         return 1.0
@@ -121,9 +148,14 @@ def one_run_chance(epsilon: float, canaries: int, guesses: int, right: int, delt
     return min(1.0, tail + 2 * canaries * delta * float(np.max(below / np.append(fewer, right))))
 
 
-def one_run_epsilon(canaries: int, guesses: int, right: int, delta: float, confidence: float) -> float:
+def one_run_epsilon(
+    canaries: int, guesses: int, right: int, delta: float, confidence: float
+) -> float:
     """The largest epsilon that so many right guesses refute."""
-    return _largest(lambda epsilon: one_run_chance(epsilon, canaries, guesses, right, delta) < 1 - confidence, LARGEST)
+    return _largest(
+        lambda epsilon: one_run_chance(epsilon, canaries, guesses, right, delta) < 1 - confidence,
+        LARGEST,
+    )
 
 
 def _largest(refuted: Callable[[float], bool], most: float) -> float:

@@ -19,8 +19,8 @@ from dpfl.privacy import All, FixedSize, Keyed, Poisson, Randomness, Release
 from dpfl.server.steps.policy import FixedSteps
 
 DECLARED = 16_000
-"""A declared size so large that steps hardly move the model, and a canary's gradient stays what it was; a node sums no larger
-batches of persons, or where products cancel (`most_units`)."""
+"""A declared size so large that steps hardly move the model, and a canary's gradient stays what it
+was; a node sums no larger batches of persons, or where products cancel (`most_units`)."""
 
 LITTLE = 1e-7
 """Noise, as a multiplier, that leaves what it is added to as it is."""
@@ -31,7 +31,9 @@ WITH, WITHOUT = 0, 1
 
 @dataclass(frozen=True)
 class CanarySite:
-    """A site where client 0 has the canary and client 1 has not; the server sends the same model every time."""
+    """A site where client 0 has the canary and client 1 has not; the server sends the same model
+    every time.
+    """
 
     algorithm: Algorithm
     ground: TestBed
@@ -52,30 +54,48 @@ class CanarySite:
         release = self.algorithm.samples
         if self.algorithm.scale != "step" or release is None or isinstance(release.sampling, All):
             return 1.0
-        return release.sampling.expected(len(self.ground.clients[WITH])) / len(self.ground.clients[WITH])
+        return release.sampling.expected(len(self.ground.clients[WITH])) / len(
+            self.ground.clients[WITH]
+        )
 
     def task(self, round: int, client: int) -> ClientTask:
         made = self.algorithm
-        task = ClientTask(round, client, self.steps, made.local, made.clients, made.samples, update=made.updates)
+        task = ClientTask(
+            round, client, self.steps, made.local, made.clients, made.samples, update=made.updates
+        )
         if made.noise_shares is None or made.samples is None:
             return task
-        return replace(task, secure_sum=room(made.samples.clip.clip_norm * self.ground.declared[client], made.noise_shares))
+        return replace(
+            task,
+            secure_sum=room(
+                made.samples.clip.clip_norm * self.ground.declared[client], made.noise_shares
+            ),
+        )
 
     def node(self, randomness: Randomness) -> ClientRunner:
         return ClientRunner(self.ground.site(randomness))
 
     def signal(self) -> np.ndarray:
-        """How far the canary moves the update where every step draws it: the same node, the noise left out."""
+        """How far the canary moves the update where every step draws it: the same node, the noise
+        left out.
+        """
         node = self.node(Keyed(0))
         try:
-            updates = [self.update(node, silent(self.task(0, client))) for client in (WITH, WITHOUT)]
+            updates = [
+                self.update(node, silent(self.task(0, client))) for client in (WITH, WITHOUT)
+            ]
         finally:
             node.close()
         return updates[WITH] - updates[WITHOUT]
 
     def update(self, node: ClientRunner, task: ClientTask) -> np.ndarray:
         reply = node.work(task, self.vector)
-        if task.summed_release and task.summed_release.noise_shares and task.secure_sum and reply.numbers is not None:
+        if (
+            task.summed_release
+            and task.summed_release.noise_shares
+            and task.secure_sum
+            and reply.numbers is not None
+        ):
             rng = node.site.randomness.generator("the shares of others", task.round, task.client)
             whole = task.summed_release.integer_sum(task.secure_sum.bound, task.secure_sum.clients)
             total = beside(whole, task.summed_release.noise_shares, reply.numbers, rng)
@@ -85,7 +105,10 @@ class CanarySite:
 
     def _as_update(self, task: ClientTask, release: Release, total: np.ndarray) -> np.ndarray:
         """What a step of one client would be, if the sum were its own."""
-        moved, size = release.inward(torch.from_numpy(total)).numpy(), self.ground.declared[task.client]
+        moved, size = (
+            release.inward(torch.from_numpy(total)).numpy(),
+            self.ground.declared[task.client],
+        )
         update = np.zeros(len(self.vector))
         update[: len(moved)] = -task.local.optimiser.rate * moved / release.sampling.expected(size)
         return update
@@ -93,7 +116,9 @@ class CanarySite:
     def played(self, node: ClientRunner, client: int, first: int, rounds: int) -> np.ndarray:
         """What the server sees of a client in these rounds: (rounds, parameters)."""
         with one_thread():
-            return np.stack([self.update(node, self.task(first + number, client)) for number in range(rounds)])
+            return np.stack(
+                [self.update(node, self.task(first + number, client)) for number in range(rounds)]
+            )
 
 
 def silent(task: ClientTask) -> ClientTask:
@@ -107,8 +132,8 @@ def silent(task: ClientTask) -> ClientTask:
 
 
 def one_canary(algorithm: Algorithm) -> CanarySite:
-    """A sample with a large constant image, or in its place (where neighbours replace one) the same with another label; or a
-    person with such rows.
+    """A sample with a large constant image, or in its place (where neighbours replace one) the same
+    with another label; or a person with such rows.
 
     Where whole clients are protected, all samples of the client are such.
     """

@@ -1,8 +1,9 @@
-"""Canary clients (Andrew et al. 2023): an estimate of a client's epsilon from one run, and no bound.
+"""Canary clients (Andrew et al. 2023): an estimate of a client's epsilon from one run, and no
+bound.
 
-Clients that send random directions are nearly orthogonal to all else, so the cosine of such a direction with the sum of all
-that was released is N(0, 1/d) for one that took no part. How many deviations the cosines of those that did are from it, in the
-mean, estimates mu.
+Clients that send random directions are nearly orthogonal to all else, so the cosine of such a
+direction with the sum of all that was released is N(0, 1/d) for one that took no part. How many
+deviations the cosines of those that did are from it, in the mean, estimates mu.
 """
 
 from __future__ import annotations
@@ -25,14 +26,22 @@ CANARIES = 100
 def canary_clients(
     release: Release, rounds: int, delta: float, randomness: Randomness, population: int = CANARIES
 ) -> MeasuredEpsilon:
-    """All clients are canaries, drawn as the release draws; the server adds its noise, round after round."""
+    """All clients are canaries, drawn as the release draws; the server adds its noise, round after
+    round.
+    """
     rng = randomness.generator("canary clients")
     fitted = release.for_model((DIMENSION,))
     rows = torch.from_numpy(rng.standard_normal((population, DIMENSION))).float()
-    updates = [clip_vector(1e3 * fitted.clip.clip_norm * row, fitted.clip, ("weight",), (0, DIMENSION))[0] for row in rows]
+    updates = [
+        clip_vector(1e3 * fitted.clip.clip_norm * row, fitted.clip, ("weight",), (0, DIMENSION))[0]
+        for row in rows
+    ]
     total = torch.zeros(DIMENSION)
     for number in range(rounds):
-        replies = [ClientReply(int(client), updates[client]) for client in fitted.sampling.draw(population, rng)]
+        replies = [
+            ClientReply(int(client), updates[client])
+            for client in fitted.sampling.draw(population, rng)
+        ]
         noise = randomness.generator("canary clients noise", number)
         exact = weighted_sum(replies, torch.ones(population), DIMENSION)
         if fitted.noise_shares:
@@ -47,7 +56,11 @@ def canary_clients(
 
 
 def _in_a_sum(
-    release: Release, shared: NoiseShares, total: torch.Tensor, population: int, rng: np.random.Generator
+    release: Release,
+    shared: NoiseShares,
+    total: torch.Tensor,
+    population: int,
+    rng: np.random.Generator,
 ) -> torch.Tensor:
     """With the shares of the fewest who are left and do not collude."""
     sent = release.outward(total).numpy()
@@ -55,7 +68,9 @@ def _in_a_sum(
     return release.inward(torch.from_numpy(seen(whole, shared, sent, rng))).float()
 
 
-def _with_shares(release: Release, total: torch.Tensor, replies: int, rng: np.random.Generator) -> torch.Tensor:
+def _with_shares(
+    release: Release, total: torch.Tensor, replies: int, rng: np.random.Generator
+) -> torch.Tensor:
     """What the clients add themselves, where the noise is theirs."""
     for _ in range(replies if release.shared_by else 0):
         total = release.add_noise(total, rng, share=1 / (release.shared_by or 1))

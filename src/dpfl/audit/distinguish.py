@@ -1,4 +1,6 @@
-"""The game of two worlds: an adversary sees what a mechanism released, with the canary or without it, and guesses which."""
+"""The game of two worlds: an adversary sees what a mechanism released, with the canary or without
+it, and guesses which.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,16 @@ Mechanism = Callable[[bool, int, np.random.Generator], np.ndarray]
 
 Score = Callable[[np.ndarray], np.ndarray]
 PILOT = 0.2
-"""The share of further draws on which detector and thresholds are chosen; no bound is taken from them."""
+"""The share of further draws on which detector and thresholds are chosen; no bound is taken from
+them.
+"""
 
 
 @dataclass(frozen=True)
 class Detector:
-    """Fisher's: the direction in which the two worlds are furthest apart for the noise there is; 0 is the middle."""
+    """Fisher's: the direction in which the two worlds are furthest apart for the noise there is; 0
+    is the middle.
+    """
 
     direction: np.ndarray
     middle: float
@@ -39,7 +45,9 @@ def detector(outs: np.ndarray, moved: np.ndarray, centre: np.ndarray | None = No
 
 
 def whitened(outs: np.ndarray, moved: np.ndarray) -> tuple[np.ndarray, float]:
-    """S^-1 moved, and sqrt(moved S^-1 moved) for the covariance S of the noise: mu, were it known exactly."""
+    """S^-1 moved, and sqrt(moved S^-1 moved) for the covariance S of the noise: mu, were it known
+    exactly.
+    """
     covariance = np.atleast_2d(np.cov(outs, rowvar=False))
     # A direction without any noise must stay one that can be divided by.
     ridge = 1e-9 * np.trace(covariance) / len(covariance) + 1e-30
@@ -57,17 +65,31 @@ def distinguish(
     outs, ins = mechanism(False, few, pilot), mechanism(True, few, pilot)
     found = score or detector(outs, ins.mean(0) - outs.mean(0))
     threshold = best_threshold(found(outs), found(ins), delta, confidence)
-    guesses = guess(found(mechanism(False, trials, fresh)), found(mechanism(True, trials, fresh)), threshold)
-    return MeasuredEpsilon(guesses.epsilon(delta, confidence), confidence, 2 * trials, "Clopper-Pearson")
+    guesses = guess(
+        found(mechanism(False, trials, fresh)), found(mechanism(True, trials, fresh)), threshold
+    )
+    return MeasuredEpsilon(
+        guesses.epsilon(delta, confidence), confidence, 2 * trials, "Clopper-Pearson"
+    )
 
 
 def distinguish_gaussian(
-    mechanism: Mechanism, score: Score, delta: float, trials: int, confidence: float, randomness: Randomness,
-    epsilon: Callable[[float], float] | None = None, name: str = "release",
-) -> MeasuredEpsilon:  # fmt: skip
-    """For noise that is Gaussian: mu from the errors at the middle, and what `epsilon` makes of it."""
+    mechanism: Mechanism,
+    score: Score,
+    delta: float,
+    trials: int,
+    confidence: float,
+    randomness: Randomness,
+    epsilon: Callable[[float], float] | None = None,
+    name: str = "release",
+) -> MeasuredEpsilon:
+    """For noise that is Gaussian: mu from the errors at the middle, and what `epsilon` makes of
+    it.
+    """
     fresh = randomness.generator(f"{name} gaussian game")
-    guesses = guess(score(mechanism(False, trials, fresh)), score(mechanism(True, trials, fresh)), 0.0)
+    guesses = guess(
+        score(mechanism(False, trials, fresh)), score(mechanism(True, trials, fresh)), 0.0
+    )
     mu = guesses.mu(confidence)
     found = (epsilon or (lambda mu: epsilon_of(mu, delta)))(mu)
     return MeasuredEpsilon(found, confidence, 2 * trials, "Gaussian trade-off", mu)
@@ -75,10 +97,17 @@ def distinguish_gaussian(
 
 def guess(outs: np.ndarray, ins: np.ndarray, threshold: float) -> GuessCounts:
     """In where the score is above the threshold."""
-    return GuessCounts(int((outs > threshold).sum()), len(outs), int((ins <= threshold).sum()), len(ins))
+    return GuessCounts(
+        int((outs > threshold).sum()), len(outs), int((ins <= threshold).sum()), len(ins)
+    )
 
 
-def best_threshold(outs: np.ndarray, ins: np.ndarray, delta: float, confidence: float, candidates: int = 200) -> float:
+def best_threshold(
+    outs: np.ndarray, ins: np.ndarray, delta: float, confidence: float, candidates: int = 200
+) -> float:
     """The one with the largest bound on these draws, so the bound has to come from others."""
     both = np.quantile(np.concatenate([outs, ins]), np.linspace(0, 1, candidates))
-    return max((float(threshold) for threshold in both), key=lambda at: guess(outs, ins, at).epsilon(delta, confidence))
+    return max(
+        (float(threshold) for threshold in both),
+        key=lambda at: guess(outs, ins, at).epsilon(delta, confidence),
+    )

@@ -19,7 +19,15 @@ from dpfl.audit.noise_check import noises
 from dpfl.audit.one_release import ENDS, NAMES, one_release, population_for
 from dpfl.audit.query_games import one_answer, one_slope
 from dpfl.audit.randomness_checks import RandomnessCheck
-from dpfl.audit.report import BROKEN, CONSISTENT, ESTIMATE, INAPPLICABLE, UNTESTABLE, AuditFinding, verdict
+from dpfl.audit.report import (
+    BROKEN,
+    CONSISTENT,
+    ESTIMATE,
+    INAPPLICABLE,
+    UNTESTABLE,
+    AuditFinding,
+    verdict,
+)
 from dpfl.audit.sampling_checks import batches, by_chance, cohorts, coins
 from dpfl.audit.sensitivity_check import movement
 from dpfl.audit.whole_run import many_runs, one_run
@@ -30,7 +38,13 @@ from dpfl.privacy.accounting.events import EventCounts, add_all
 from dpfl.privacy.queries.answers import AnyQuery
 from dpfl.server.steps.policy import FixedSteps
 
-SMALL = Layout(NAMES, tuple((end - start,) for start, end in zip((0, *ENDS), ENDS, strict=False)), (0, *ENDS[:-1]), 16, 16)
+SMALL = Layout(
+    NAMES,
+    tuple((end - start,) for start, end in zip((0, *ENDS), ENDS, strict=False)),
+    (0, *ENDS[:-1]),
+    16,
+    16,
+)
 CHANGES = "its noise changes from round to round, and this game has the same in all"
 SLOPES = 500
 LITTLE_NOISE = 0.1
@@ -38,12 +52,16 @@ LITTLE_NOISE = 0.1
 
 
 class NotApplicable(str):
-    """Why a game has nothing to be played on in a system; any other reason is one why it could not be played."""
+    """Why a game has nothing to be played on in a system; any other reason is one why it could not
+    be played.
+    """
 
 
 @dataclass(frozen=True)
 class AuditSettings:
-    """What is audited, and how hard: trials of one release, whole runs, their rounds, canaries of one run."""
+    """What is audited, and how hard: trials of one release, whole runs, their rounds, canaries of
+    one run.
+    """
 
     algorithm: Algorithm
     delta: float = 1e-5
@@ -58,7 +76,9 @@ class AuditSettings:
 
     @cached_property
     def small(self) -> Algorithm:
-        """The system for a model of sixteen parameters, on which the games about releases are played."""
+        """The system for a model of sixteen parameters, on which the games about releases are
+        played.
+        """
         return self.algorithm.for_model(SMALL)
 
     @property
@@ -75,7 +95,9 @@ class AuditSettings:
     def steps(self) -> int:
         """Releases of one round in the games of whole runs."""
         policy = self.algorithm.steps
-        return policy.tau if self.algorithm.scale == "step" and isinstance(policy, FixedSteps) else 1
+        return (
+            policy.tau if self.algorithm.scale == "step" and isinstance(policy, FixedSteps) else 1
+        )
 
     def claimed(self, releases: int) -> float | None:
         return self.small.claim.epsilon(self.small.stated(releases, self.population), self.delta)
@@ -93,17 +115,30 @@ class AuditSettings:
     def epsilon(self, events: EventCounts) -> float:
         release = self.small.release
         little = release is not None and release.multiplier < LITTLE_NOISE
-        return accountant("rdp" if little else default_for(next(iter(events)))).epsilon(events, self.delta)
+        return accountant("rdp" if little else default_for(next(iter(events)))).epsilon(
+            events, self.delta
+        )
 
-    def bounded(self, game: str, scope: str, releases: int, measured: MeasuredEpsilon) -> AuditFinding:
+    def bounded(
+        self, game: str, scope: str, releases: int, measured: MeasuredEpsilon
+    ) -> AuditFinding:
         claimed, proven = self.claimed(releases), self.proven(releases)
         found = verdict(measured.epsilon, claimed, proven)
-        return AuditFinding(game, scope, claimed, proven, measured.epsilon, measured.confidence, found, measured.how)
+        return AuditFinding(
+            game, scope, claimed, proven, measured.epsilon, measured.confidence, found, measured.how
+        )
 
 
 def play_one_release(setting: AuditSettings) -> AuditFinding:
     release = setting.release
-    measured = one_release(release, setting.delta, setting.trials, setting.confidence, setting.randomness, setting.population)
+    measured = one_release(
+        release,
+        setting.delta,
+        setting.trials,
+        setting.confidence,
+        setting.randomness,
+        setting.population,
+    )
     scope = f"{setting.rounds} rounds" if release.whole_run else "one release"
     return setting.bounded("one release", scope, 1, measured)
 
@@ -111,7 +146,12 @@ def play_one_release(setting: AuditSettings) -> AuditFinding:
 def play_survey(setting: AuditSettings) -> AuditFinding | str:
     """Of several the one of which the most was measured, for what is proven of it."""
     made = setting.algorithm
-    surveys: tuple[AnyQuery | None, ...] = (made.centre, made.columns, made.metric, made.weights.query)
+    surveys: tuple[AnyQuery | None, ...] = (
+        made.centre,
+        made.columns,
+        made.metric,
+        made.weights.query,
+    )
     asked = [survey for survey in surveys if survey and survey.multiplier]
     if not asked:
         return NotApplicable("clients are asked for nothing, with noise, beside their updates")
@@ -119,7 +159,15 @@ def play_survey(setting: AuditSettings) -> AuditFinding | str:
     found = []
     for survey in asked:
         persons = made.unit == "person"
-        measured = one_answer(survey, setting.delta, setting.trials // 10, each, setting.randomness, persons, made.noise_shares)
+        measured = one_answer(
+            survey,
+            setting.delta,
+            setting.trials // 10,
+            each,
+            setting.randomness,
+            persons,
+            made.noise_shares,
+        )
         found.append(_paid("survey", "one answer", setting.epsilon({survey.event: 1}), measured))
     return max(found, key=lambda finding: (finding.measured or 0.0) / (finding.proven or 1.0))
 
@@ -129,14 +177,20 @@ def play_slope(setting: AuditSettings) -> AuditFinding | str:
     if not setting.algorithm.steps.extra or samples is None:
         return NotApplicable("clients are asked for no slope")
     trials = min(setting.trials // 10, SLOPES)
-    measured = one_slope(setting.algorithm, setting.delta, trials, setting.confidence, setting.randomness)
-    return _paid("slope", "one slope", setting.epsilon({samples.event(setting.population): 1}), measured)
+    measured = one_slope(
+        setting.algorithm, setting.delta, trials, setting.confidence, setting.randomness
+    )
+    return _paid(
+        "slope", "one slope", setting.epsilon({samples.event(setting.population): 1}), measured
+    )
 
 
 def _paid(game: str, scope: str, proven: float, measured: MeasuredEpsilon) -> AuditFinding:
     """Of what no paper claims anything."""
     found = verdict(measured.epsilon, None, proven)
-    return AuditFinding(game, scope, None, proven, measured.epsilon, measured.confidence, found, measured.how)
+    return AuditFinding(
+        game, scope, None, proven, measured.epsilon, measured.confidence, found, measured.how
+    )
 
 
 def play_batches(setting: AuditSettings) -> AuditFinding | str:
@@ -152,7 +206,11 @@ def play_batches(setting: AuditSettings) -> AuditFinding | str:
 
 def play_masks(setting: AuditSettings) -> AuditFinding | str:
     sums = setting.algorithm.noise_shares
-    return _checked("masks", "a run", masks(sums)) if sums else NotApplicable("the server sees every client by itself")
+    return (
+        _checked("masks", "a run", masks(sums))
+        if sums
+        else NotApplicable("the server sees every client by itself")
+    )
 
 
 def play_movement(setting: AuditSettings) -> AuditFinding:
@@ -161,7 +219,10 @@ def play_movement(setting: AuditSettings) -> AuditFinding:
 
 def play_amplification(setting: AuditSettings) -> AuditFinding | str:
     if setting.algorithm.scale != "step":
-        return "a client's update is computed from its own data alone, so no other unit is in its batches"
+        return (
+            "a client's update is computed from its own data alone, so no other unit is in its "
+            "batches"
+        )
     return _checked("amplification", "one release", play_amplified(setting.algorithm, setting.seed))
 
 
@@ -171,19 +232,30 @@ def play_noise(setting: AuditSettings) -> AuditFinding:
 
 def _checked(game: str, scope: str, found: RandomnessCheck) -> AuditFinding:
     detail = "; ".join(found.faults) or found.seen
-    return AuditFinding(game, scope, None, None, None, None, BROKEN if found.faults else CONSISTENT, detail)
+    return AuditFinding(
+        game, scope, None, None, None, None, BROKEN if found.faults else CONSISTENT, detail
+    )
 
 
 def play_leaks(setting: AuditSettings) -> AuditFinding | str:
     found = leaks(setting.algorithm, seed=setting.seed)
     if found is None:
-        return "the noise of this system is not added by its release, so neighbours cannot be coupled"
+        return (
+            "the noise of this system is not added by its release, so neighbours cannot be coupled"
+        )
     claimed = setting.claimed(1)
-    before = replace(setting.algorithm, metric=None).before  # which is asked for after the last round, and not here
+    before = replace(
+        setting.algorithm, metric=None
+    ).before  # which is asked for after the last round, and not here
     proven = setting.epsilon(add_all(setting.small.spending(1, setting.population), before))
     measured = math.inf if found else 0.0
-    detail = "; ".join(str(leak) for leak in found) or "neighbours with the same noisy values show the same of everything else"
-    return AuditFinding("leaks", "a run", claimed, proven, measured, 1.0, verdict(measured, claimed, proven), detail)
+    detail = (
+        "; ".join(str(leak) for leak in found)
+        or "neighbours with the same noisy values show the same of everything else"
+    )
+    return AuditFinding(
+        "leaks", "a run", claimed, proven, measured, 1.0, verdict(measured, claimed, proven), detail
+    )
 
 
 def play_books(setting: AuditSettings) -> AuditFinding:
@@ -195,22 +267,42 @@ def play_whole_run(setting: AuditSettings) -> AuditFinding | str:
         return NotApplicable("clients are protected, not samples")
     if setting.algorithm.schedule:
         return CHANGES
-    measured = many_runs(setting.algorithm, setting.rounds, setting.delta, setting.runs, setting.confidence, setting.randomness)
-    return setting.bounded("whole run", f"{setting.rounds} rounds", setting.rounds * setting.steps, measured)
+    measured = many_runs(
+        setting.algorithm,
+        setting.rounds,
+        setting.delta,
+        setting.runs,
+        setting.confidence,
+        setting.randomness,
+    )
+    return setting.bounded(
+        "whole run", f"{setting.rounds} rounds", setting.rounds * setting.steps, measured
+    )
 
 
 def play_one_run(setting: AuditSettings) -> AuditFinding | str:
     samples = setting.algorithm.samples
     if setting.algorithm.scale == "round":
         return NotApplicable("clients are protected, not samples")
-    if setting.algorithm.scale != "step" or samples is None or isinstance(samples.sampling, FixedSize):
+    if (
+        setting.algorithm.scale != "step"
+        or samples is None
+        or isinstance(samples.sampling, FixedSize)
+    ):
         return "it needs noise in steps, and samples that are in or out by themselves"
     if setting.algorithm.schedule:
         return CHANGES
     measured = one_run(
-        setting.algorithm, setting.rounds, setting.delta, setting.canaries, setting.confidence, setting.randomness
+        setting.algorithm,
+        setting.rounds,
+        setting.delta,
+        setting.canaries,
+        setting.confidence,
+        setting.randomness,
     )
-    return setting.bounded("one run", f"{setting.rounds} rounds", setting.rounds * setting.steps, measured)
+    return setting.bounded(
+        "one run", f"{setting.rounds} rounds", setting.rounds * setting.steps, measured
+    )
 
 
 def play_canary_clients(setting: AuditSettings) -> AuditFinding | str:
@@ -219,23 +311,34 @@ def play_canary_clients(setting: AuditSettings) -> AuditFinding | str:
     if setting.algorithm.schedule or setting.algorithm.clients.whole_run:
         return CHANGES
     population = max(100, setting.population)
-    measured = canary_clients(setting.algorithm.clients, setting.rounds, setting.delta, setting.randomness, population)
+    measured = canary_clients(
+        setting.algorithm.clients, setting.rounds, setting.delta, setting.randomness, population
+    )
     claimed, proven = setting.claimed(setting.rounds), setting.proven(setting.rounds)
     scope = f"{setting.rounds} rounds"
-    return AuditFinding("canary clients", scope, claimed, proven, measured.epsilon, None, ESTIMATE, measured.how)
+    return AuditFinding(
+        "canary clients", scope, claimed, proven, measured.epsilon, None, ESTIMATE, measured.how
+    )
 
 
 def play_membership(setting: AuditSettings) -> AuditFinding:
     found = attacks.membership(setting.of_rows, setting.delta, setting.seed)
     detail = "; ".join(roc.text for roc in found)
-    return AuditFinding("membership", f"{attacks.ROUNDS} rounds", None, None, None, None, ESTIMATE, detail)
+    return AuditFinding(
+        "membership", f"{attacks.ROUNDS} rounds", None, None, None, None, ESTIMATE, detail
+    )
 
 
 def play_inversion(setting: AuditSettings) -> AuditFinding:
     found, detail = inversion.invert(setting.of_rows, setting.seed), ""
     if setting.draw:
-        detail = f"; pictures in {setting.draw(found, f'{setting.algorithm.name}, {setting.algorithm.variant}')}"
-    return AuditFinding("inversion", "one update", None, None, None, None, ESTIMATE, found.text + detail)
+        detail = (
+            "; pictures in "
+            f"{setting.draw(found, f'{setting.algorithm.name}, {setting.algorithm.variant}')}"
+        )
+    return AuditFinding(
+        "inversion", "one update", None, None, None, None, ESTIMATE, found.text + detail
+    )
 
 
 def unplayed_findings(game: str, why: str) -> AuditFinding:

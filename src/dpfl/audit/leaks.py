@@ -1,9 +1,10 @@
-"""Deterministic leaks: what the adversary sees that differs between neighbours although nothing noisy does.
+"""Deterministic leaks: what the adversary sees that differs between neighbours although nothing
+noisy does.
 
-Two runs on neighbouring data are coupled: the noise of every release makes up for the data, so that the noisy values are the
-same in both. What a guarantee covers follows from these values alone. Whatever else is seen (tau, weights, clip levels,
-answers, divisors, raw values) must then be the same too, bit for bit. Where it is not, and has no noise of its own, no epsilon
-holds.
+Two runs on neighbouring data are coupled: the noise of every release makes up for the data, so that
+the noisy values are the same in both. What a guarantee covers follows from these values alone.
+Whatever else is seen (tau, weights, clip levels, answers, divisors, raw values) must then be the
+same too, bit for bit. Where it is not, and has no noise of its own, no epsilon holds.
 """
 
 from __future__ import annotations
@@ -59,11 +60,15 @@ class Probe:
     repeatable = True
 
     def generator(self, purpose: str, round: int = 0, client: int = 0) -> np.random.Generator:
-        return Keyed(self.released if purpose in COUPLED else self.rest).generator(purpose, round, client)
+        return Keyed(self.released if purpose in COUPLED else self.rest).generator(
+            purpose, round, client
+        )
 
 
 class Coupling:
-    """Releases whose noise makes up for the data: what they give is their noise alone. Counts how often they were asked."""
+    """Releases whose noise makes up for the data: what they give is their noise alone. Counts how
+    often they were asked.
+    """
 
     def __init__(self) -> None:
         self.releases = 0
@@ -85,29 +90,39 @@ class Coupling:
             coupling.releases += 1
             return torch.zeros_like(parent.into_sum(self, vector, *rest))
 
-        kind = type(parent.__name__, (parent,), {"add_noise": noised, "add_given_noise": carrying, "into_sum": into_sum})
+        kind = type(
+            parent.__name__,
+            (parent,),
+            {"add_noise": noised, "add_given_noise": carrying, "into_sum": into_sum},
+        )
         return kind(**{part.name: getattr(release, part.name) for part in fields(release)})
 
 
 def with_releases(algorithm: Algorithm, change: Callable[[Any], Any]) -> Algorithm:
-    samples, uploads = (change(release) if release else None for release in (algorithm.samples, algorithm.updates))
+    samples, uploads = (
+        change(release) if release else None for release in (algorithm.samples, algorithm.updates)
+    )
     return replace(algorithm, samples=samples, updates=uploads, clients=change(algorithm.clients))
 
 
 def with_everyone(algorithm: Algorithm) -> Algorithm:
-    """Everyone is drawn, every time or in its turn, so that neighbours always differ; uploads move by all of their clip."""
+    """Everyone is drawn, every time or in its turn, so that neighbours always differ; uploads move
+    by all of their clip.
+    """
 
     def drawn(release: Release) -> Release:
         if isinstance(release, UpdateRelease):
-            return replace(release, sensitivity_bound=max(release.sensitivity_bound, release.diameter))
+            return replace(
+                release, sensitivity_bound=max(release.sensitivity_bound, release.diameter)
+            )
         return release if isinstance(release.sampling, Cyclic) else replace(release, sampling=All())
 
     return with_releases(algorithm, drawn)
 
 
 def neighbours(algorithm: Algorithm, seed: int = 0) -> tuple[TestBed, TestBed]:
-    """Three clients, or as many as a secure sum needs; the first with one sample more or less, or, where whole clients are
-    protected, with blank ones or others.
+    """Three clients, or as many as a secure sum needs; the first with one sample more or less, or,
+    where whole clients are protected, with blank ones or others.
 
     What differs is large, so that it is clipped, and what it changes cannot be overlooked.
     """
@@ -129,13 +144,19 @@ def neighbours(algorithm: Algorithm, seed: int = 0) -> tuple[TestBed, TestBed]:
 
 
 def leaks(algorithm: Algorithm, rounds: int = 4, seed: int = 0) -> list[Leak] | None:
-    """Every value that tells the neighbours apart without noise; None where the noise could not be coupled."""
+    """Every value that tells the neighbours apart without noise; None where the noise could not be
+    coupled.
+    """
     coupling = Coupling()
     coupled = with_releases(with_everyone(algorithm), coupling.of)
     one, other = neighbours(algorithm, seed)
     first, again, second = (
         _views(algorithm, play(coupled, ground, probe, rounds))
-        for ground, probe in ((one, Probe(seed, seed)), (one, Probe(seed, seed + 1)), (other, Probe(seed, seed)))
+        for ground, probe in (
+            (one, Probe(seed, seed)),
+            (one, Probe(seed, seed + 1)),
+            (other, Probe(seed, seed)),
+        )
     )
     if algorithm.scale != "none" and not coupling.releases:
         return None
@@ -149,26 +170,34 @@ def leaks(algorithm: Algorithm, rounds: int = 4, seed: int = 0) -> list[Leak] | 
 
 
 def _first(found: list[Leak]) -> list[Leak]:
-    """Those of the first round that has any, and tau; later ones, and the model, follow from these."""
+    """Those of the first round that has any, and tau; later ones, and the model, follow from
+    these.
+    """
     start = min((leak.round for leak in found), default=0)
     causes = [leak for leak in found if leak.what not in ("vector", "velocity")] or found
     return [leak for leak in causes if leak.round == start or leak.what == "tau"]
 
 
 def _views(algorithm: Algorithm, rounds: list[ObservedRound]) -> dict[tuple[int, str], Any]:
-    """What the adversary sees, by round: the server sees replies (but for numbers that a secure sum hides) and its own state;
-    others, where it is trusted, see models and settings."""
+    """What the adversary sees, by round: the server sees replies (but for numbers that a secure sum
+    hides) and its own state; others, where it is trusted, see models and settings."""
     seen: dict[tuple[int, str], Any] = {}
     trusted = algorithm.scale == "round" and not algorithm.noise_shares
     for number, played in enumerate(rounds, start=1):
         if not trusted:
             for replies in played.replies:
                 said = [(name, value) for reply in replies for name, value in _reply(reply)]
-                seen |= {(number, f"{name}, again" if (number, name) in seen else name): value for name, value in said}
+                seen |= {
+                    (number, f"{name}, again" if (number, name) in seen else name): value
+                    for name, value in said
+                }
         for part in fields(played.state):
             visible = part.name in SHOWN_TO_ALL if trusted else part.name not in HIDDEN
             if visible:
-                seen |= {(number, name): value for name, value in _flat(part.name, getattr(played.state, part.name))}
+                seen |= {
+                    (number, name): value
+                    for name, value in _flat(part.name, getattr(played.state, part.name))
+                }
     return seen
 
 

@@ -24,41 +24,70 @@ ROUNDS = 3
 
 
 def books(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
-    """A few real rounds with ledgers: what was released against what was debited, whether two releases share noise, and
-    whether what is made again after a crash is the same, or paid again."""
+    """A few real rounds with ledgers: what was released against what was debited, whether two
+    releases share noise, and whether what is made again after a crash is the same, or paid
+    again."""
     algorithm = with_everyone(algorithm)
     one, other = neighbours(algorithm, seed)
     if algorithm.centre:  # asked for where a model subtracts it
         one, other = (replace(ground, model=scattering_linear()) for ground in (one, other))
     with tempfile.TemporaryDirectory(prefix="dpfl-audit-") as name:
         folder = Path(name)
-        expected = _released(algorithm, one, play(algorithm, one, Keyed(seed), ROUNDS, folder / "real"))
-        unpaid = [text for account, events in expected.items() for text in _unpaid(folder / "real" / account, events)]
+        expected = _released(
+            algorithm, one, play(algorithm, one, Keyed(seed), ROUNDS, folder / "real")
+        )
+        unpaid = [
+            text
+            for account, events in expected.items()
+            for text in _unpaid(folder / "real" / account, events)
+        ]
         coupled = with_releases(algorithm, Coupling().of)
         first, second = (
             _noises(algorithm, ground, play(coupled, ground, Keyed(seed), ROUNDS, folder / world))
             for world, ground in (("one", one), ("other", other))
         )
         anew = [*_again(algorithm, one, Keyed(seed), folder / "keyed")]
-        if not algorithm.clients.whole_run:  # of which nothing is shown before its checkpoint, and then it is not made again
+        if (
+            not algorithm.clients.whole_run
+        ):  # of which nothing is shown before its checkpoint, and then it is not made again
             anew += _again(algorithm, one, SystemEntropy(), folder / "system")
     noises = [*first.values(), *(noise for (_, client), noise in second.items() if client == 0)]
     shared = sum(_same_noise(left, right) for left, right in combinations(noises, 2))
-    reused = [f"{shared} pairs of {len(noises)} releases share their noise: their difference shows the data"] if shared else []
+    reused = (
+        [
+            f"{shared} pairs of {len(noises)} releases share their noise: their difference shows "
+            "the data"
+        ]
+        if shared
+        else []
+    )
     count = sum(sum(events.values()) for events in expected.values())
-    seen = f"{count} releases, each with a debit and noise of its own; made again after a crash, the same or paid again"
+    seen = (
+        f"{count} releases, each with a debit and noise of its own; made again after a crash, "
+        "the same or paid again"
+    )
     return RandomnessCheck(seen, (*unpaid, *reused, *anew), count)
 
 
-def _again(algorithm: Algorithm, ground: TestBed, randomness: Randomness, folder: Path) -> list[str]:
-    """A first round, and once more from the same model and ledgers, as after a crash: other noise makes another release."""
+def _again(
+    algorithm: Algorithm, ground: TestBed, randomness: Randomness, folder: Path
+) -> list[str]:
+    """A first round, and once more from the same model and ledgers, as after a crash: other noise
+    makes another release.
+    """
     first, second = (play(algorithm, ground, randomness, 1, folder) for _ in range(2))
     expected = _released(algorithm, ground, first)
     same = _same_values(_shown(algorithm, first), _shown(algorithm, second))
     if algorithm.noise_shares and same:
-        return ["numbers of a secure sum that are made again have the same noise: sums over other clients show one of them"]
+        return [
+            "numbers of a secure sum that are made again have the same noise: sums over other "
+            "clients show one of them"
+        ]
     if not same:
-        expected = {account: {event: 2 * count for event, count in events.items()} for account, events in expected.items()}
+        expected = {
+            account: {event: 2 * count for event, count in events.items()}
+            for account, events in expected.items()
+        }
     made = "with noise of the seed" if randomness.repeatable else "with noise of the system"
     return [
         f"made again after a crash {made}: {text}"
@@ -68,7 +97,9 @@ def _again(algorithm: Algorithm, ground: TestBed, randomness: Randomness, folder
 
 
 def _shown(algorithm: Algorithm, rounds: list[ObservedRound]) -> list[np.ndarray]:
-    """All that was released in these rounds: updates and answers, or the models that the sums made."""
+    """All that was released in these rounds: updates and answers, or the models that the sums
+    made.
+    """
     if algorithm.scale == "round" and not algorithm.noise_shares:
         return [played.state.vector.numpy() for played in rounds]
     replies = [reply for played in rounds for answers in played.replies for reply in answers]
@@ -82,7 +113,9 @@ def _same_values(first: list[np.ndarray], second: list[np.ndarray]) -> bool:
     return len(first) == len(second) and all(map(np.array_equal, first, second))
 
 
-def _released(algorithm: Algorithm, ground: TestBed, rounds: list[ObservedRound]) -> dict[str, dict[Event, int]]:
+def _released(
+    algorithm: Algorithm, ground: TestBed, rounds: list[ObservedRound]
+) -> dict[str, dict[Event, int]]:
     """By account: how often each event was seen to leave."""
     if algorithm.scale == "round" and not algorithm.noise_shares:
         return {"federation.sqlite": _of_rounds(algorithm, rounds, len(ground.clients))}
@@ -134,11 +167,17 @@ def _unpaid(path: Path, released: dict[Event, int]) -> list[str]:
     ]
 
 
-def _noises(algorithm: Algorithm, ground: TestBed, rounds: list[ObservedRound]) -> dict[tuple[int, int], Tensor]:
-    """By round and client (0 is the server): the releases of coupled rounds are noise and nothing else."""
+def _noises(
+    algorithm: Algorithm, ground: TestBed, rounds: list[ObservedRound]
+) -> dict[tuple[int, int], Tensor]:
+    """By round and client (0 is the server): the releases of coupled rounds are noise and nothing
+    else.
+    """
     if algorithm.noise_shares:
         return {
-            (number, reply.client): torch.from_numpy(reply.numbers.view(reply.numbers.dtype.str.replace("u", "i"))).double()
+            (number, reply.client): torch.from_numpy(
+                reply.numbers.view(reply.numbers.dtype.str.replace("u", "i"))
+            ).double()
             for number, played in enumerate(rounds)
             for reply in played.replies[-1]
             if reply.numbers is not None

@@ -1,6 +1,8 @@
-"""The protocol of a secure sum, played by real members: what a server reads off their messages, and whether they open too much.
+"""The protocol of a secure sum, played by real members: what a server reads off their messages, and
+whether they open too much.
 
-All numbers are 0, so that what is sent is masks and nothing else; these must be fresh in every round, at every place.
+All numbers are 0, so that what is sent is masks and nothing else; these must be fresh in every
+round, at every place.
 """
 
 from __future__ import annotations
@@ -20,25 +22,35 @@ from dpfl.secagg.shares import combine
 
 SIZE = 4096
 BY_CHANCE = 3
-"""Numbers of 32 bits that may be what they were, of some hundred thousand: one such is once in 10^4 audits, four never."""
+"""Numbers of 32 bits that may be what they were, of some hundred thousand: one such is once in 10^4
+audits, four never.
+"""
 
 
 class MaskedExchange:
     """Members that have met, in one process."""
 
     def __init__(self, shared: NoiseShares) -> None:
-        keys = {f"member-{number:03d}": Ed25519PrivateKey.generate() for number in range(clients_for(shared, 3))}
+        keys = {
+            f"member-{number:03d}": Ed25519PrivateKey.generate()
+            for number in range(clients_for(shared, 3))
+        }
         identities = {name: key.public_key().public_bytes_raw().hex() for name, key in keys.items()}
         self.group = SumGroup("audit", identities, shared.survivors, shared.colluders)
         self.members = {name: SumMember(self.group, name, key) for name, key in keys.items()}
         for member in self.members.values():
             member.meet([other.card for other in self.members.values()])
 
-    def begun(self, round: int, absent: int, numbers: np.ndarray) -> tuple[MaskedSum, list[MaskedInput]]:
+    def begun(
+        self, round: int, absent: int, numbers: np.ndarray
+    ) -> tuple[MaskedSum, list[MaskedInput]]:
         """Exchange 1, without the last so many members."""
         at = SumId(next(iter(self.members.values())).session, round)
         sum = MaskedSum(self.group, at, len(numbers))
-        sent = [member.mask(at, numbers) for member in list(self.members.values())[: len(self.members) - absent]]
+        sent = [
+            member.mask(at, numbers)
+            for member in list(self.members.values())[: len(self.members) - absent]
+        ]
         for masked in sent:
             sum.take(masked)
         return sum, sent
@@ -59,9 +71,14 @@ class MaskedExchange:
         return sum.total(), opened
 
     def own_seeds(self, opened: list[UnmaskingShares], fewer: int = 0) -> list[bytes | None]:
-        """The seed of each survivor's own mask, from as many shares as the threshold asks for, or so many fewer."""
+        """The seed of each survivor's own mask, from as many shares as the threshold asks for, or
+        so many fewer.
+        """
         number, count = self.group.number, self.group.threshold - fewer
-        held = [{number[one.sender]: one.shares[owner.sender, owner.sender] for one in opened} for owner in opened]
+        held = [
+            {number[one.sender]: one.shares[owner.sender, owner.sender] for one in opened}
+            for owner in opened
+        ]
         return [combine(dict(list(shares.items())[:count])) for shares in held]
 
 
@@ -72,17 +89,36 @@ def masks(shared: NoiseShares) -> RandomnessCheck:
     ends = [meeting.ended(played[0][0])]
     played.append(meeting.begun(1, missing, np.zeros(SIZE, np.uint32)))
     ends.append(meeting.ended(played[1][0]))
-    faults = [*_sent(*(sent for _, sent in played)), *_opened(ends), *_own(meeting, ends), *_exact(meeting, missing)]
+    faults = [
+        *_sent(*(sent for _, sent in played)),
+        *_opened(ends),
+        *_own(meeting, ends),
+        *_exact(meeting, missing),
+    ]
     faults += _below(shared)
-    seen = f"2 rounds of {len(played[0][1])} members, {SIZE} numbers each: masked at every place, by masks of no other round; "
-    return RandomnessCheck(f"{seen}the sum of those who are left, and none of fewer than {shared.survivors}", tuple(faults))
+    seen = (
+        f"2 rounds of {len(played[0][1])} members, {SIZE} numbers each: masked at every place, "
+        "by masks of no other round; "
+    )
+    return RandomnessCheck(
+        f"{seen}the sum of those who are left, and none of fewer than {shared.survivors}",
+        tuple(faults),
+    )
 
 
 def _sent(first: list[MaskedInput], second: list[MaskedInput]) -> Iterator[str]:
-    """Masked zeros, and the difference of two rounds: uniform, so that next to none is 0 at any place."""
+    """Masked zeros, and the difference of two rounds: uniform, so that next to none is 0 at any
+    place.
+    """
     for what, numbers in (
-        ("numbers are sent as they are", np.stack([masked.numbers for masked in (*first, *second)])),
-        ("masks come again in the next round", np.stack([b.numbers - a.numbers for a, b in zip(first, second, strict=True)])),
+        (
+            "numbers are sent as they are",
+            np.stack([masked.numbers for masked in (*first, *second)]),
+        ),
+        (
+            "masks come again in the next round",
+            np.stack([b.numbers - a.numbers for a, b in zip(first, second, strict=True)]),
+        ),
     ):
         bare = int((numbers == 0).sum())
         if bare > BY_CHANCE:
@@ -96,13 +132,19 @@ def _sent(first: list[MaskedInput], second: list[MaskedInput]) -> Iterator[str]:
 def _opened(ends: list[tuple[np.ndarray, list[UnmaskingShares]]]) -> Iterator[str]:
     if any(total.any() for total, _ in ends):
         yield "the sum of those who are left is not theirs alone: masks of the missing are in it"
-    first, second = ({seed for answer in opened for seed in answer.seeds.values()} for _, opened in ends)
+    first, second = (
+        {seed for answer in opened for seed in answer.seeds.values()} for _, opened in ends
+    )
     if first & second:
         yield "a seed that one round opened is a seed of the next"
 
 
-def _own(meeting: MaskedExchange, ends: list[tuple[np.ndarray, list[UnmaskingShares]]]) -> Iterator[str]:
-    """Seeds of own masks: a new one for each member and round, which one share fewer than the threshold does not give."""
+def _own(
+    meeting: MaskedExchange, ends: list[tuple[np.ndarray, list[UnmaskingShares]]]
+) -> Iterator[str]:
+    """Seeds of own masks: a new one for each member and round, which one share fewer than the
+    threshold does not give.
+    """
     seeds = [seed for _, opened in ends for seed in meeting.own_seeds(opened)]
     if len(set(seeds)) < len(seeds):
         yield f"{len(seeds)} masks of members of their own have {len(set(seeds))} seeds"

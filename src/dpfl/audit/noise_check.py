@@ -1,7 +1,9 @@
-"""Noise as it leaves: blank data at real nodes and coordinators, whose releases are noise and nothing else.
+"""Noise as it leaves: blank data at real nodes and coordinators, whose releases are noise and
+nothing else.
 
-Whether it is as much as is stated, whoever replied and whatever adapts; and whether any of it comes again, at any shift: within
-a release, between the steps of a round, or in another round, client or run.
+Whether it is as much as is stated, whoever replied and whatever adapts; and whether any of it comes
+again, at any shift: within a release, between the steps of a round, or in another round, client or
+run.
 """
 
 from __future__ import annotations
@@ -18,7 +20,12 @@ from torch import Tensor
 from dpfl.algorithms import Algorithm
 from dpfl.audit.canaries import CanarySite
 from dpfl.audit.leaks import with_everyone
-from dpfl.audit.randomness_checks import TOO_FAR, RandomnessCheck, largest_correlation, squares_score
+from dpfl.audit.randomness_checks import (
+    TOO_FAR,
+    RandomnessCheck,
+    largest_correlation,
+    squares_score,
+)
 from dpfl.audit.sums import clients_for, left
 from dpfl.audit.test_bed import TestBed, linear, play
 from dpfl.client.optimisers import SGD
@@ -32,14 +39,18 @@ from dpfl.server.update import ServerUpdate
 from dpfl.server.weights import UniformWeights
 
 INPUTS = 1 << 15
-"""Of two outputs: a model of two of the blocks in which noise is made, and of a power of two, as wavelets want it."""
+"""Of two outputs: a model of two of the blocks in which noise is made, and of a power of two, as
+wavelets want it.
+"""
 
 ROUNDS, STEPS, CLIENTS = 2, 3, 30
 
 
 @dataclass(frozen=True)
 class NoiseSample:
-    """Of one release, in units of its deviation: independent standard normal numbers, if all is well."""
+    """Of one release, in units of its deviation: independent standard normal numbers, if all is
+    well.
+    """
 
     where: str
     numbers: np.ndarray
@@ -51,24 +62,43 @@ def noises(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
     made = plain(algorithm)
     found: list[NoiseSample] = []
     of = _of_clients if made.scale != "round" else _of_sums if made.noise_shares else _of_rounds
-    sources = (("seed", Keyed(seed), ROUNDS), ("next seed", Keyed(seed + 1), 1), ("system", SystemEntropy(), 1))
+    sources = (
+        ("seed", Keyed(seed), ROUNDS),
+        ("next seed", Keyed(seed + 1), 1),
+        ("system", SystemEntropy(), 1),
+    )
     for name, randomness, rounds in sources:
         found += [
-            NoiseSample(f"{name}, {where}", numbers, made.steps.total(1)) for where, numbers in of(made, randomness, rounds)
+            NoiseSample(f"{name}, {where}", numbers, made.steps.total(1))
+            for where, numbers in of(made, randomness, rounds)
         ]
     faults = [text for noise in found for text in _amount(noise)][:3]
-    faults += [text for one, other in combinations_with_replacement(found, 2) for text in _repeats(one, other)][:3]
-    seen = f"{len(found)} releases of {len(found[0].numbers)} numbers on blank data: as much noise as stated, none of it twice"
+    faults += [
+        text
+        for one, other in combinations_with_replacement(found, 2)
+        for text in _repeats(one, other)
+    ][:3]
+    seen = (
+        f"{len(found)} releases of {len(found[0].numbers)} numbers on blank data: as much "
+        "noise "
+        "as stated, none of it twice"
+    )
     return RandomnessCheck(seen, tuple(faults))
 
 
 def _with_given_clip(release: Release) -> Release:
     """In the place of one that comes from raw values."""
-    return replace(release, clip=Flat(release.clip.clip_norm)) if release.clip.adapts_to == "raw" else release
+    return (
+        replace(release, clip=Flat(release.clip.clip_norm))
+        if release.clip.adapts_to == "raw"
+        else release
+    )
 
 
 def plain(algorithm: Algorithm) -> Algorithm:
-    """The same releases and schedule, with all else so that what is released is a known multiple of the noise."""
+    """The same releases and schedule, with all else so that what is released is a known multiple of
+    the noise.
+    """
     made = with_everyone(algorithm)
     survey = algorithm.weights.query
     return replace(
@@ -94,7 +124,9 @@ def _blank(clients: int, public: int = 0) -> TestBed:
     return TestBed(linear(INPUTS), x, y, 2, (rows,) * clients, (2,) * clients, (rows,) * public)
 
 
-def _of_clients(algorithm: Algorithm, randomness: Randomness, rounds: int) -> Iterator[tuple[str, np.ndarray]]:
+def _of_clients(
+    algorithm: Algorithm, randomness: Randomness, rounds: int
+) -> Iterator[tuple[str, np.ndarray]]:
     """Two clients, some rounds, always from the same model."""
     if algorithm.schedule and algorithm.samples:
         algorithm = replace(algorithm, samples=algorithm.schedule.now(algorithm.samples, 0, {}))
@@ -110,12 +142,17 @@ def _of_clients(algorithm: Algorithm, randomness: Randomness, rounds: int) -> It
                 else:
                     assert made.samples is not None
                     each = made.samples.sampling.expected(2) / math.sqrt(clients.steps)
-                    yield f"round {round + 1}, client {client}", _standard(update * each, made.samples)
+                    yield (
+                        f"round {round + 1}, client {client}",
+                        _standard(update * each, made.samples),
+                    )
     finally:
         node.close()
 
 
-def _of_rounds(algorithm: Algorithm, randomness: Randomness, rounds: int) -> Iterator[tuple[str, np.ndarray]]:
+def _of_rounds(
+    algorithm: Algorithm, randomness: Randomness, rounds: int
+) -> Iterator[tuple[str, np.ndarray]]:
     """The sums of rounds of which half the replies are lost."""
     clients = algorithm.clients.shared_by or CLIENTS
     ground = _blank(clients, int(algorithm.asks_public_clips))
@@ -130,8 +167,12 @@ def _of_rounds(algorithm: Algorithm, randomness: Randomness, rounds: int) -> Ite
         yield f"round {number + 1}", _standard(noise, release, past[1:])
 
 
-def _of_sums(algorithm: Algorithm, randomness: Randomness, rounds: int) -> Iterator[tuple[str, np.ndarray]]:
-    """Sums over the fewest that may be left of a round, without what the server's own clients sent."""
+def _of_sums(
+    algorithm: Algorithm, randomness: Randomness, rounds: int
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Sums over the fewest that may be left of a round, without what the server's own clients
+    sent.
+    """
     shared = algorithm.noise_shares
     assert shared is not None
     count = clients_for(shared)
@@ -139,17 +180,25 @@ def _of_sums(algorithm: Algorithm, randomness: Randomness, rounds: int) -> Itera
     for number, played in enumerate(play(algorithm, _blank(count), randomness, rounds, lost=lost)):
         release = played.asked.tasks[0].clients
         whole = RoundSum.of_updates(release, count).whole
-        arrived = {reply.client: reply.numbers for reply in played.replies[-1][lost:] if reply.numbers is not None}
+        arrived = {
+            reply.client: reply.numbers
+            for reply in played.replies[-1][lost:]
+            if reply.numbers is not None
+        }
         total = torch.from_numpy(left(whole, shared, arrived))
         noise = total if release.count_unit is None else total[:-1]
         yield f"round {number + 1}", _standard(release.inward(noise), release)
 
 
 def stated(release: Release) -> float:
-    """The multiplier that goes to the accountant, times the sensitivity; not what the release makes of them."""
+    """The multiplier that goes to the accountant, times the sensitivity; not what the release makes
+    of them.
+    """
     assert release.noise is not None
     multiplier, clip = release.noise.multiplier, release.clip
-    return (clip.vector_multiplier(multiplier) if isinstance(clip, Quantile) else multiplier) * release.sensitivity()
+    return (
+        clip.vector_multiplier(multiplier) if isinstance(clip, Quantile) else multiplier
+    ) * release.sensitivity()
 
 
 def _standard(noise: Tensor, release: Release, past: list[Tensor] | None = None) -> np.ndarray:
@@ -159,7 +208,10 @@ def _standard(noise: Tensor, release: Release, past: list[Tensor] | None = None)
         return kind.standard(noise, deviation).numpy().astype(np.float64)
     if isinstance(kind, BandedNoise):
         taken = zip(kind.root.coefficients[1:], past or [], strict=False)
-        noise = noise + sum((float(coefficient) * earlier for coefficient, earlier in taken), torch.zeros(len(noise)))
+        noise = noise + sum(
+            (float(coefficient) * earlier for coefficient, earlier in taken),
+            torch.zeros(len(noise)),
+        )
         deviation *= kind.sensitivity
     return (noise / deviation).numpy().astype(np.float64)
 
@@ -172,7 +224,10 @@ def _amount(noise: NoiseSample) -> Iterator[str]:
     if score < -TOO_FAR:
         yield f"the noise of {noise.where} has {deviation:.1%} of the deviation that is stated"
     elif score > TOO_FAR and noise.steps > 1:
-        yield f"the noise of {noise.where} has {deviation:.1%} of the deviation that is stated: its steps share it"
+        yield (
+            f"the noise of {noise.where} has {deviation:.1%} of the deviation that is stated: "
+            "its steps share it"
+        )
 
 
 def _repeats(one: NoiseSample, other: NoiseSample) -> Iterator[str]:

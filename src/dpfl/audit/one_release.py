@@ -10,7 +10,15 @@ import torch
 from torch import Tensor
 
 from dpfl.audit.bounds import MeasuredEpsilon, SampledGaussian
-from dpfl.audit.distinguish import PILOT, Detector, Mechanism, detector, distinguish, distinguish_gaussian, whitened
+from dpfl.audit.distinguish import (
+    PILOT,
+    Detector,
+    Mechanism,
+    detector,
+    distinguish,
+    distinguish_gaussian,
+    whitened,
+)
 from dpfl.audit.sums import clients_for, seen
 from dpfl.client.task import ClientReply
 from dpfl.errors import DpflError
@@ -29,7 +37,9 @@ ENDS = (8, 16)
 """Two layers of eight numbers: enough for every clip and every noise to show what it does."""
 
 SEARCHED, OVERFITTED = "the direction of least noise", 1.2
-"""A direction that is searched for looks better on the draws of the search than it is: it must be better by this factor."""
+"""A direction that is searched for looks better on the draws of the search than it is: it must be
+better by this factor.
+"""
 
 FAR = 1e3
 """A canary's norm before it is clipped, in clip levels."""
@@ -37,7 +47,9 @@ FAR = 1e3
 
 @dataclass(frozen=True)
 class ReleaseGame:
-    """A release of one unit beside others that the adversary knows: what the unit's vector becomes, with and without it."""
+    """A release of one unit beside others that the adversary knows: what the unit's vector becomes,
+    with and without it.
+    """
 
     release: Release
     population: int = 1
@@ -49,7 +61,9 @@ class ReleaseGame:
     @property
     def replaced(self) -> bool:
         """Whether neighbours have another unit in the canary's place; else they do without one."""
-        return isinstance(self.release, UpdateRelease) or isinstance(self.release.sampling, FixedSize)
+        return isinstance(self.release, UpdateRelease) or isinstance(
+            self.release.sampling, FixedSize
+        )
 
     def canary(self, direction: Tensor) -> tuple[Tensor, bool]:
         """The canary's vector after the clip, by the code that clips, and whether it was inside."""
@@ -59,10 +73,14 @@ class ReleaseGame:
                 unit * self.release.sensitivity_bound / 2,
                 True,
             )  # a sample moves the update by so much, whatever the clip of the update
-        return clip_vector(FAR * self.release.clip.clip_norm * unit, self.release.clip, NAMES, (0, *ENDS))
+        return clip_vector(
+            FAR * self.release.clip.clip_norm * unit, self.release.clip, NAMES, (0, *ENDS)
+        )
 
     def mechanism(self, direction: Tensor, drawn: bool = False) -> Mechanism:
-        """The release with this canary; `drawn` plays on the condition that the sampling took it."""
+        """The release with this canary; `drawn` plays on the condition that the sampling took
+        it.
+        """
         vector, inside = self.canary(direction)
         return partial(_released, self, vector, inside, drawn)
 
@@ -76,7 +94,9 @@ class ReleaseGame:
         return np.concatenate([once * taken for taken in self.turns()])
 
     def turns(self) -> list[bool]:
-        """Whether the canary takes part in each round that the release is made of: one, or all of a run."""
+        """Whether the canary takes part in each round that the release is made of: one, or all of a
+        run.
+        """
         noise, sampling = self.release.noise, self.release.sampling
         if not isinstance(noise, BandedNoise) or not isinstance(sampling, Cyclic):
             return [True]
@@ -90,7 +110,13 @@ def population_for(release: Release) -> int:
 
 
 def _released(
-    game: ReleaseGame, vector: Tensor, inside: bool, drawn: bool, within: bool, trials: int, rng: np.random.Generator
+    game: ReleaseGame,
+    vector: Tensor,
+    inside: bool,
+    drawn: bool,
+    within: bool,
+    trials: int,
+    rng: np.random.Generator,
 ) -> np.ndarray:
     if isinstance(game.release.noise, BandedNoise):
         return _banded(game, game.release.noise, vector * float(within), trials, rng)
@@ -98,7 +124,12 @@ def _released(
     taken = np.array([drawn or 0 in sampling.draw(game.population, rng) for _ in range(trials)])
     signs = taken * (1.0 if within else -1.0 if game.replaced else 0.0)
     if game.release.noise_shares:
-        return _summed(game.release, game.release.noise_shares, np.outer(signs, game.release.into_sum(vector, inside)), rng)
+        return _summed(
+            game.release,
+            game.release.noise_shares,
+            np.outer(signs, game.release.into_sum(vector, inside)),
+            rng,
+        )
     totals = torch.from_numpy(signs).float()[:, None] * vector
     sums = _noised(game.release, totals, rng)
     if not isinstance(game.release.clip, Quantile):
@@ -107,24 +138,34 @@ def _released(
     return np.column_stack([sums.numpy(), counts])
 
 
-def _banded(game: ReleaseGame, noise: BandedNoise, vector: Tensor, trials: int, rng: np.random.Generator) -> np.ndarray:
-    """All rounds of a run with noise that later rounds take back, one after another; a row a trial."""
+def _banded(
+    game: ReleaseGame, noise: BandedNoise, vector: Tensor, trials: int, rng: np.random.Generator
+) -> np.ndarray:
+    """All rounds of a run with noise that later rounds take back, one after another; a row a
+    trial.
+    """
     if not _at_once(game.release) and trials > 1:
         return np.concatenate([_banded(game, noise, vector, 1, rng) for _ in range(trials)])
     past, seen = torch.empty(0, trials * len(vector)), []
     for taken in game.turns():
-        noisy, past = correlated_sum((vector * float(taken)).repeat(trials), noise, game.release, past, rng)
+        noisy, past = correlated_sum(
+            (vector * float(taken)).repeat(trials), noise, game.release, past, rng
+        )
         seen.append(noisy.view(trials, -1))
     return torch.cat(seen, dim=1).numpy()
 
 
 def _count(release: Release, sign: float, inside: bool, rng: np.random.Generator) -> float:
-    """The noisy sum of b - 1/2 that goes with the vector; a canary in another's place says the opposite."""
+    """The noisy sum of b - 1/2 that goes with the vector; a canary in another's place says the
+    opposite.
+    """
     replies = [ClientReply(0, inside=inside == (sign > 0))] if sign else []
     return noisy_inside_fraction(replies, release, 1.0, rng)
 
 
-def _summed(release: Release, shared: NoiseShares, totals: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _summed(
+    release: Release, shared: NoiseShares, totals: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
     """Every row in a sum over clients, as its server sees it."""
     bound = RoundSum.of_updates(release, shared.survivors).bound
     whole = release.integer_sum(bound, clients_for(shared))
@@ -133,7 +174,9 @@ def _summed(release: Release, shared: NoiseShares, totals: np.ndarray, rng: np.r
 
 def _at_once(release: Release) -> bool:
     """Secure noise grows a little with the length of what it is for."""
-    return release.noise_shares is not None or (isinstance(release.noise, Gaussian | BandedNoise) and not release.secure)
+    return release.noise_shares is not None or (
+        isinstance(release.noise, Gaussian | BandedNoise) and not release.secure
+    )
 
 
 def _noised(release: Release, totals: Tensor, rng: np.random.Generator) -> Tensor:
@@ -153,7 +196,9 @@ def _noised(release: Release, totals: Tensor, rng: np.random.Generator) -> Tenso
 
 
 def directions() -> dict[str, Tensor]:
-    """Canaries that are the worst for some clip: the constant vector for Haar coefficients and layers, single numbers, ..."""
+    """Canaries that are the worst for some clip: the constant vector for Haar coefficients and
+    layers, single numbers, ...
+    """
     size = ENDS[-1]
     alternating = torch.ones(size)
     alternating[1::2] = -1
@@ -166,15 +211,23 @@ def directions() -> dict[str, Tensor]:
 
 
 def worst(game: ReleaseGame, randomness: Randomness, trials: int) -> tuple[str, Tensor, Detector]:
-    """The canary furthest from its absence for the noise of some draws that count for nothing else; known ones and a search."""
+    """The canary furthest from its absence for the noise of some draws that count for nothing else;
+    known ones and a search.
+    """
     rng = randomness.generator("one release pilot")
-    outs = game.mechanism(torch.ones(ENDS[-1]), drawn=True)(False, max(300, int(PILOT * trials)), rng)
+    outs = game.mechanism(torch.ones(ENDS[-1]), drawn=True)(
+        False, max(300, int(PILOT * trials)), rng
+    )
     found = directions() | {SEARCHED: _least_noise(outs[:, : ENDS[-1]])}
     apart = {name: whitened(outs, game.moved(direction))[1] for name, direction in found.items()}
     apart[SEARCHED] /= OVERFITTED
     name = max(apart, key=lambda name: apart[name])
     moved = game.moved(found[name])
-    return name, found[name], detector(outs, moved, -moved / 2 if game.replaced else np.zeros_like(moved))
+    return (
+        name,
+        found[name],
+        detector(outs, moved, -moved / 2 if game.replaced else np.zeros_like(moved)),
+    )
 
 
 def _least_noise(outs: np.ndarray) -> Tensor:
@@ -182,25 +235,39 @@ def _least_noise(outs: np.ndarray) -> Tensor:
 
 
 def one_release(
-    release: Release, delta: float, trials: int, confidence: float, randomness: Randomness, population: int | None = None
+    release: Release,
+    delta: float,
+    trials: int,
+    confidence: float,
+    randomness: Randomness,
+    population: int | None = None,
 ) -> MeasuredEpsilon:
-    """At least this much epsilon is spent by one such release; the better of two bounds, which hold together.
+    """At least this much epsilon is spent by one such release; the better of two bounds, which hold
+    together.
 
-    One assumes nothing and includes the sampling. The other has mu on the condition that the canary was drawn, since noise is
-    Gaussian in every direction, and what the sampling makes of it.
+    One assumes nothing and includes the sampling. The other has mu on the condition that the canary
+    was drawn, since noise is Gaussian in every direction, and what the sampling makes of it.
     """
     game = ReleaseGame(release.for_model(ENDS), population or population_for(release))
     trials = trials if _at_once(game.release) else trials // 4  # drawn a vector at a time
     name, direction, score = worst(game, randomness, trials)
     each = 1 - (1 - confidence) / 2
-    free = distinguish(game.mechanism(direction), delta, trials, each, randomness, score, "one release")
+    free = distinguish(
+        game.mechanism(direction), delta, trials, each, randomness, score, "one release"
+    )
     bounds = [free]
     if isinstance(game.release.noise, Gaussian | HaarNoise | BandedNoise):
         drawn = game.mechanism(direction, drawn=True)
         sampled = partial(_sampled_epsilon, game, delta=delta)
-        bounds.append(distinguish_gaussian(drawn, score, delta, trials, each, randomness, sampled, "one release"))
+        bounds.append(
+            distinguish_gaussian(
+                drawn, score, delta, trials, each, randomness, sampled, "one release"
+            )
+        )
     best = max(bounds, key=lambda measured: measured.epsilon)
-    return MeasuredEpsilon(best.epsilon, confidence, 2 * trials, f"{best.how}; canary: {name}", bounds[-1].mu)
+    return MeasuredEpsilon(
+        best.epsilon, confidence, 2 * trials, f"{best.how}; canary: {name}", bounds[-1].mu
+    )
 
 
 def _sampled_epsilon(game: ReleaseGame, mu: float, delta: float) -> float:

@@ -1,7 +1,9 @@
-"""What clients say beside their updates: one sample in or out of a noisy histogram, mean, metric or slope, at real nodes.
+"""What clients say beside their updates: one sample in or out of a noisy histogram, mean, metric or
+slope, at real nodes.
 
-Such noise is large, so that guesses, of which a few thousand are made, say little. It is Gaussian: how far the sample moves the
-answer is found without noise, and how much noise there is from the spread of answers.
+Such noise is large, so that guesses, of which a few thousand are made, say little. It is Gaussian:
+how far the sample moves the answer is found without noise, and how much noise there is from the
+spread of answers.
 """
 
 from __future__ import annotations
@@ -42,15 +44,21 @@ GUESSES = 300
 
 FEATURES = 16
 FEW, MANY = 300, 30_000
-"""Of two labels: the share of the rare one is then the noisy count of it, and next to nothing else."""
+"""Of two labels: the share of the rare one is then the noisy count of it, and next to nothing
+else.
+"""
 
 DRIVERS, APART = 100, 1e-3
-"""Samples that turn the sign of the last layer in one step, and how far its two weights are apart before."""
+"""Samples that turn the sign of the last layer in one step, and how far its two weights are apart
+before.
+"""
 
 
 @dataclass(frozen=True)
 class QueryGame:
-    """A task, the site and the model for it, and the number that an adversary makes of the answer."""
+    """A task, the site and the model for it, and the number that an adversary makes of the
+    answer.
+    """
 
     ground: TestBed
     task: ClientTask
@@ -62,7 +70,12 @@ class QueryGame:
         node = ClientRunner(self.ground.site(randomness))
         try:
             with one_thread():
-                return np.array([self._answer(node, replace(self.task, round=first + n, client=client)) for n in range(times)])
+                return np.array(
+                    [
+                        self._answer(node, replace(self.task, round=first + n, client=client))
+                        for n in range(times)
+                    ]
+                )
         finally:
             node.close()
 
@@ -74,38 +87,60 @@ class QueryGame:
         return self.read(dict(reply.raw))
 
     def _summed(self, node: ClientRunner, task: ClientTask, numbers: np.ndarray) -> np.ndarray:
-        """The mean that a sum over clients gives, of whom the others have nothing but their noise."""
+        """The mean that a sum over clients gives, of whom the others have nothing but their
+        noise.
+        """
         assert task.noise_shares is not None
         assert isinstance(task.query, Mean)
         size = self.ground.declared[task.client]
-        whole = AnswerSum(task.query, task.noise_shares, len(numbers), (size,) * clients_for(task.noise_shares)).whole
+        whole = AnswerSum(
+            task.query, task.noise_shares, len(numbers), (size,) * clients_for(task.noise_shares)
+        ).whole
         rng = node.site.randomness.generator("the shares of others", task.round, task.client)
         return beside(whole, task.noise_shares, numbers, rng) / size
 
 
 def one_answer(
-    survey: AnyQuery, delta: float, trials: int, confidence: float, randomness: Randomness, persons: bool = False,
+    survey: AnyQuery,
+    delta: float,
+    trials: int,
+    confidence: float,
+    randomness: Randomness,
+    persons: bool = False,
     shared: NoiseShares | None = None,
-) -> MeasuredEpsilon:  # fmt: skip
-    """Of one answer, of samples or `persons`, seen by itself, or in a sum where its noise is `shared`; the better of two
-    bounds, which hold together."""
+) -> MeasuredEpsilon:
+    """Of one answer, of samples or `persons`, seen by itself, or in a sum where its noise is
+    `shared`; the better of two bounds, which hold together."""
     question = _question(survey)
     if shared and isinstance(survey, Mean):
         question = _in_a_sum(question, survey, shared)
     question = replace(question, ground=replace(question.ground, persons=persons))
     silent = replace(question, task=replace(question.task, query=replace(survey, multiplier=1e-12)))
     each = 1 - (1 - confidence) / 2
-    normal = _normal(question, silent, trials, each, randomness, lambda mu: SampledGaussian(mu, 1.0).epsilon(delta))
+    normal = _normal(
+        question,
+        silent,
+        trials,
+        each,
+        randomness,
+        lambda mu: SampledGaussian(mu, 1.0).epsilon(delta),
+    )
 
     def mechanism(within: bool, times: int, rng: np.random.Generator) -> np.ndarray:
-        return question.asked(WITH if within else WITHOUT, int(rng.integers(2**50)), times, randomness)[:, None]
+        return question.asked(
+            WITH if within else WITHOUT, int(rng.integers(2**50)), times, randomness
+        )[:, None]
 
     free = distinguish(mechanism, delta, min(trials, GUESSES), each, randomness, name="answer")
     return replace(max(normal, free, key=lambda measured: measured.epsilon), confidence=confidence)
 
 
-def one_slope(algorithm: Algorithm, delta: float, trials: int, confidence: float, randomness: Randomness) -> MeasuredEpsilon:
-    """Of the number that adaptive steps pay for, on the condition that the sample was drawn, and what sampling makes of it."""
+def one_slope(
+    algorithm: Algorithm, delta: float, trials: int, confidence: float, randomness: Randomness
+) -> MeasuredEpsilon:
+    """Of the number that adaptive steps pay for, on the condition that the sample was drawn, and
+    what sampling makes of it.
+    """
     release = algorithm.samples
     assert release is not None
     rate = release.sampling.expected(1)
@@ -113,8 +148,17 @@ def one_slope(algorithm: Algorithm, delta: float, trials: int, confidence: float
         raise DpflError("A slope is played where samples are drawn at a rate.")
     question = _slope(replace(release, sampling=All(), divide_by_drawn=False))
     question = replace(question, ground=question.ground.protecting(algorithm))
-    silent = replace(question, task=replace(question.task, samples=replace(release, sampling=All(), noise=None)))
-    return _normal(question, silent, trials, confidence, randomness, lambda mu: SampledGaussian(mu, rate).epsilon(delta))
+    silent = replace(
+        question, task=replace(question.task, samples=replace(release, sampling=All(), noise=None))
+    )
+    return _normal(
+        question,
+        silent,
+        trials,
+        confidence,
+        randomness,
+        lambda mu: SampledGaussian(mu, rate).epsilon(delta),
+    )
 
 
 def _normal(
@@ -124,7 +168,13 @@ def _normal(
     one, other = (float(silent.asked(client, 0, 1, Keyed(0))[0]) for client in (WITH, WITHOUT))
     deviation = deviation_at_most(question.asked(WITHOUT, 0, trials, randomness), confidence)
     mu = abs(one - other) / max(deviation, abs(one - other) / LARGEST, 1e-30)
-    return MeasuredEpsilon(epsilon(mu), confidence, trials, f"Gaussian trade-off, by the spread of {trials} answers", mu)
+    return MeasuredEpsilon(
+        epsilon(mu),
+        confidence,
+        trials,
+        f"Gaussian trade-off, by the spread of {trials} answers",
+        mu,
+    )
 
 
 def _question(survey: AnyQuery) -> QueryGame:
@@ -139,7 +189,9 @@ def _in_a_sum(question: QueryGame, survey: Mean, shared: NoiseShares) -> QueryGa
     width = survey.numbers_of(question.ground.x[0].numel())
     bound = survey.longest(width) * question.ground.declared[0]
     release = Release(All(), Flat(1.0), Gaussian(1.0), noise_shares=shared)
-    return replace(question, task=replace(question.task, samples=release, secure_sum=room(bound, shared)))
+    return replace(
+        question, task=replace(question.task, samples=release, secure_sum=room(bound, shared))
+    )
 
 
 def _columns(survey: ColumnQuery) -> QueryGame:
@@ -147,19 +199,26 @@ def _columns(survey: ColumnQuery) -> QueryGame:
     x = torch.zeros(FEW + 1, survey.numbers)
     x[0] = 1.0
     canary = survey.bounded(x[:1])[0].double().numpy() / survey.bound
-    return _survey(survey, x, torch.zeros(FEW + 1, dtype=torch.int64), lambda raw: float(raw["answer"] @ canary))
+    return _survey(
+        survey,
+        x,
+        torch.zeros(FEW + 1, dtype=torch.int64),
+        lambda raw: float(raw["answer"] @ canary),
+    )
 
 
 def _metric(survey: MetricQuery) -> QueryGame:
-    """A model that knows nothing, and a canary whose answer is right all the same, with the largest loss that counts; an
-    adversary looks along its vector."""
+    """A model that knows nothing, and a canary whose answer is right all the same, with the largest
+    loss that counts; an adversary looks along its vector."""
     weights = (2 * survey.most / math.log(2), 1.0)
     known: tuple[Learning, ...] = (Regression(), MultiClass(2, weights), Binary(weights))
     task = next(task for task in known if numbers_and_cells(task) == (survey.numbers, survey.cells))
     y = torch.zeros(FEW + 1, dtype=torch.int64 if task.name == "classes" else torch.float32)
     if not task.classes:
         y[0] = 2 * math.sqrt(survey.most)
-    counts = count_outcomes(task, torch.zeros(1, task.outputs), y[:1], survey.most)[0].double().numpy()
+    counts = (
+        count_outcomes(task, torch.zeros(1, task.outputs), y[:1], survey.most)[0].double().numpy()
+    )
     canary = counts / np.linalg.norm(counts)
     asked = _survey(survey, torch.zeros(FEW + 1, 1), y, lambda raw: float(raw["answer"] @ canary))
     ground = replace(asked.ground, model=linear(1, task.outputs), learns=task)
@@ -168,7 +227,9 @@ def _metric(survey: MetricQuery) -> QueryGame:
 
 def _histogram(survey: LabelQuery) -> QueryGame:
     y = torch.cat([torch.zeros(FEW + 1, dtype=torch.int64), torch.ones(MANY, dtype=torch.int64)])
-    return _survey(survey, torch.zeros(1, 1).expand(len(y), 1), y, lambda raw: _count(raw["answer"]))
+    return _survey(
+        survey, torch.zeros(1, 1).expand(len(y), 1), y, lambda raw: _count(raw["answer"])
+    )
 
 
 def _count(shares: np.ndarray) -> float:
@@ -179,25 +240,41 @@ def _count(shares: np.ndarray) -> float:
 def _mean(survey: MeanQuery) -> QueryGame:
     x = torch.zeros(FEW + 1, FEATURES)
     x[0] = 10.0
-    return _survey(survey, x, torch.zeros(FEW + 1, dtype=torch.int64), lambda raw: float(raw["answer"].sum()))
+    return _survey(
+        survey, x, torch.zeros(FEW + 1, dtype=torch.int64), lambda raw: float(raw["answer"].sum())
+    )
 
 
-def _survey(survey: AnyQuery, x: torch.Tensor, y: torch.Tensor, read: Callable[[dict[str, np.ndarray]], float]) -> QueryGame:
+def _survey(
+    survey: AnyQuery,
+    x: torch.Tensor,
+    y: torch.Tensor,
+    read: Callable[[dict[str, np.ndarray]], float],
+) -> QueryGame:
     """The first sample is at client 0 only; both have the rest."""
     rows = torch.arange(len(y))
     ground = TestBed(linear(x.shape[1]), x, y, 2, (rows, rows[1:]), (len(y),) * 2)
-    return QueryGame(ground, ClientTask(0, 0, 0, LocalTraining(SGD(1.0)), Release(), query=survey), ground.flat().read(), read)
+    return QueryGame(
+        ground,
+        ClientTask(0, 0, 0, LocalTraining(SGD(1.0)), Release(), query=survey),
+        ground.flat().read(),
+        read,
+    )
 
 
 def _slope(release: Release) -> QueryGame:
-    """Scores (u, v) (a x_1 + b x_2): the canary's gradient for a is (v - u) x_1 / 2, and the drivers, on x_2, turn the sign of
-    v - u while their own gradients stay what they are."""
+    """Scores (u, v) (a x_1 + b x_2): the canary's gradient for a is (v - u) x_1 / 2, and the
+    drivers, on x_2, turn the sign of v - u while their own gradients stay what they are."""
     level, b = release.clip.clip_norm, 1e4 * APART
     layers = (torch.nn.Linear(2, 1, bias=False), torch.nn.Linear(1, 2, bias=False))
     x, y = torch.zeros(DRIVERS + 1, 2), torch.zeros(DRIVERS + 1, dtype=torch.int64)
     x[0, 0], x[1:, 1] = 10 * release.of_slopes.clip.clip_norm / APART, 1 / (APART * b)
     rows = torch.arange(DRIVERS + 1)
-    ground = TestBed(from_module(torch.nn.Sequential(*layers)), x, y, 2, (rows, rows[1:]), (DRIVERS,) * 2)
+    ground = TestBed(
+        from_module(torch.nn.Sequential(*layers)), x, y, 2, (rows, rows[1:]), (DRIVERS,) * 2
+    )
     rate = 2**0.5 * APART / level
     task = ClientTask(0, 0, 1, LocalTraining(SGD(rate)), Release(), release, slope=True)
-    return QueryGame(ground, task, torch.tensor([0.0, b, -APART / 2, APART / 2]), lambda raw: float(raw["slope"]))
+    return QueryGame(
+        ground, task, torch.tensor([0.0, b, -APART / 2, APART / 2]), lambda raw: float(raw["slope"])
+    )

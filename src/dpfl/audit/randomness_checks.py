@@ -1,4 +1,6 @@
-"""Tests of chance: how far a count or a sum of squares is from what fair draws give, in deviations, and what is too far."""
+"""Tests of chance: how far a count or a sum of squares is from what fair draws give, in deviations,
+and what is too far.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,16 @@ from dataclasses import dataclass
 import numpy as np
 
 TOO_FAR = 7.5
-"""In deviations. Fair draws of one audit reach it less than once in 10^6, all tests and places that it looks at together."""
+"""In deviations. Fair draws of one audit reach it less than once in 10^6, all tests and places that
+it looks at together.
+"""
 
 
 @dataclass(frozen=True)
 class RandomnessCheck:
-    """What was looked at, in words, the sentences about what is wrong with it, and of how many releases."""
+    """What was looked at, in words, the sentences about what is wrong with it, and of how many
+    releases.
+    """
 
     seen: str
     faults: tuple[str, ...] = ()
@@ -34,7 +40,8 @@ def squares_score(squares: float, freedom: float) -> float:
 
 
 def largest_correlation(one: np.ndarray, other: np.ndarray) -> float:
-    """The largest |sum_i a_i b_(i+k)| over all shifts k, in deviations, for white noise of deviation 1; by Fourier transforms.
+    """The largest |sum_i a_i b_(i+k)| over all shifts k, in deviations, for white noise of
+    deviation 1; by Fourier transforms.
 
     A vector against itself is not asked at shift 0.
     """

@@ -10,12 +10,16 @@ from typing import Any
 from dpfl.privacy.statement import figure
 
 BROKEN = "broken"
-"""More was measured than is proven: the fault is in this software, or in the system as it was put together."""
+"""More was measured than is proven: the fault is in this software, or in the system as it was put
+together.
+"""
 
 REFUTED, CONSISTENT, ESTIMATE, UNTESTABLE = "refuted", "consistent", "estimate", "not testable"
 
 INAPPLICABLE = "does not apply"
-"""The system has nothing that the game is about; `UNTESTABLE` is a game that could not be played, which is a gap."""
+"""The system has nothing that the game is about; `UNTESTABLE` is a game that could not be played,
+which is a gap.
+"""
 
 TOO_LITTLE = "not enough was tested"
 """The verdict of an audit that found nothing wrong and played too little to say so."""
@@ -31,7 +35,9 @@ ESTIMATING = ("canary clients", "membership", "inversion", "membership of the ru
 
 @dataclass(frozen=True)
 class AuditFinding:
-    """One game. `measured` is a lower bound with its confidence (infinite: a leak), or an estimate where there is none."""
+    """One game. `measured` is a lower bound with its confidence (infinite: a leak), or an estimate
+    where there is none.
+    """
 
     game: str
     scope: str
@@ -43,7 +49,11 @@ class AuditFinding:
     detail: str
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self) | {name: figure(getattr(self, name)) for name in ("claimed", "proven")} | {"measured": self.shown}
+        return (
+            asdict(self)
+            | {name: figure(getattr(self, name)) for name in ("claimed", "proven")}
+            | {"measured": self.shown}
+        )
 
     @property
     def shown(self) -> float | str | None:
@@ -91,8 +101,8 @@ class AuditReport:
 
     @property
     def _enough(self) -> bool:
-        """Of the games that were asked for: each that every system has, and more than half of those that apply to this one.
-        Where only estimates were asked for, one of them."""
+        """Of the games that were asked for: each that every system has, and more than half of those
+        that apply to this one. Where only estimates were asked for, one of them."""
         decisive = [finding for finding in self.findings if finding.game not in ESTIMATING]
         if not decisive:
             return any(finding.verdict == ESTIMATE for finding in self.findings)
@@ -102,7 +112,11 @@ class AuditReport:
 
     @property
     def played(self) -> list[str]:
-        return [finding.game for finding in self.findings if finding.verdict not in (UNTESTABLE, INAPPLICABLE)]
+        return [
+            finding.game
+            for finding in self.findings
+            if finding.verdict not in (UNTESTABLE, INAPPLICABLE)
+        ]
 
     def _with(self, word: str) -> list[str]:
         return [finding.game for finding in self.findings if finding.verdict == word]
@@ -116,7 +130,11 @@ class AuditReport:
             INAPPLICABLE: self._with(INAPPLICABLE),
             "not asked for": self.left_out,
         }
-        return "; ".join(f"{kind}: {', '.join(games) or 'none'}" for kind, games in kinds.items() if games or kind == "played")
+        return "; ".join(
+            f"{kind}: {', '.join(games) or 'none'}"
+            for kind, games in kinds.items()
+            if games or kind == "played"
+        )
 
     @property
     def reason(self) -> str:
@@ -126,7 +144,9 @@ class AuditReport:
         if self.verdict != TOO_LITTLE:
             return self.deciding.detail
         gaps = ", ".join(self._with(UNTESTABLE)) or "none of those asked for is about this system"
-        return f"nothing wrong was found in what was played, but too much could not be played: {gaps}"
+        return (
+            f"nothing wrong was found in what was played, but too much could not be played: {gaps}"
+        )
 
     def finding(self, game: str) -> AuditFinding:
         return next(finding for finding in self.findings if finding.game == game)
@@ -154,4 +174,6 @@ class AuditReport:
 
 
 def _rank(finding: AuditFinding) -> tuple[int, float]:
-    return ORDER.index(finding.verdict), -(finding.measured if finding.measured is not None else -1.0)
+    return ORDER.index(finding.verdict), -(
+        finding.measured if finding.measured is not None else -1.0
+    )

@@ -1,7 +1,9 @@
-"""Who is drawn: whether batches at real nodes, and cohorts of real coordinators, are the independent draws that are counted.
+"""Who is drawn: whether batches at real nodes, and cohorts of real coordinators, are the
+independent draws that are counted.
 
-A pixel a sample, and noise left out: an update shows how often each sample was drawn. Shuffled batches have sizes without
-chance, one batch for all steps has samples that come all the time or never, and both cost more than an accountant is told.
+A pixel a sample, and noise left out: an update shows how often each sample was drawn. Shuffled
+batches have sizes without chance, one batch for all steps has samples that come all the time or
+never, and both cost more than an accountant is told.
 """
 
 from __future__ import annotations
@@ -73,7 +75,11 @@ def batches(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
         unit = _update(clients, node, 0, 1, All())
         single, several, again = (
             np.stack([_update(clients, at, first + round, steps) / unit for round in range(rounds)])
-            for at, first, rounds, steps in ((node, 0, SINGLE, 1), (node, SINGLE, SEVERAL, each), (other, 0, 20, 1))
+            for at, first, rounds, steps in (
+                (node, 0, SINGLE, 1),
+                (node, SINGLE, SEVERAL, each),
+                (other, 0, 20, 1),
+            )
         )
     finally:
         node.close()
@@ -81,12 +87,20 @@ def batches(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
     drawn = [_whole(counts) for counts in (single, several, again)]
     scores = fairness(drawn[0], rate, isinstance(release.sampling, FixedSize))
     scores["samples over the steps of a round"] = _within(drawn[1], rate, each)
-    known = ["batches are the same whatever the seed"] if np.array_equal(drawn[0][:20], drawn[2]) else []
-    return _judged(f"{SINGLE} batches, and {SEVERAL} rounds of {each}, of {count} samples", scores, known)
+    known = (
+        ["batches are the same whatever the seed"]
+        if np.array_equal(drawn[0][:20], drawn[2])
+        else []
+    )
+    return _judged(
+        f"{SINGLE} batches, and {SEVERAL} rounds of {each}, of {count} samples", scores, known
+    )
 
 
 def cohorts(sampling: Sampling, seed: int = 0) -> RandomnessCheck:
-    """Of a run as it is prepared, from a seed and from the system's entropy: nobody may know the cohort of a system run."""
+    """Of a run as it is prepared, from a seed and from the system's entropy: nobody may know the
+    cohort of a system run.
+    """
     count = _population(sampling)
     keyed, other = (_cohorts(sampling, count, seed, "keyed", ROUNDS) for seed in (seed, seed + 1))
     fresh, anew = (_cohorts(sampling, count, seed, "system", 20) for _ in range(2))
@@ -94,21 +108,35 @@ def cohorts(sampling: Sampling, seed: int = 0) -> RandomnessCheck:
     known = ["cohorts are the same whatever the seed"] if np.array_equal(keyed, other) else []
     if np.array_equal(fresh, anew):
         known.append(
-            "cohorts from the system's entropy are the same every time: whoever knows them gains all that sampling gave"
+            "cohorts from the system's entropy are the same every time: whoever knows them gains "
+            "all that sampling gave"
         )
-    return _judged(f"{ROUNDS} cohorts of {count} clients", fairness(keyed, rate, isinstance(sampling, FixedSize)), known)
+    return _judged(
+        f"{ROUNDS} cohorts of {count} clients",
+        fairness(keyed, rate, isinstance(sampling, FixedSize)),
+        known,
+    )
 
 
 def coins(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
-    """Of clients in a secure sum, who draw for themselves: whoever is drawn sends more than next to no noise."""
+    """Of clients in a secure sum, who draw for themselves: whoever is drawn sends more than next to
+    no noise.
+    """
     keyed = _coins(algorithm, Keyed(seed), COINS)
-    other, fresh, anew = (_coins(algorithm, source, 20) for source in (Keyed(seed + 1), SystemEntropy(), SystemEntropy()))
+    other, fresh, anew = (
+        _coins(algorithm, source, 20)
+        for source in (Keyed(seed + 1), SystemEntropy(), SystemEntropy())
+    )
     known = ["clients draw the same whatever the seed"] if np.array_equal(keyed[:20], other) else []
     if np.array_equal(fresh, anew):
         known.append("clients draw the same from the system's entropy every time")
     count = keyed.shape[1]
     rate = algorithm.clients.sampling.expected(count) / count
-    return _judged(f"{COINS} rounds of {count} clients that draw themselves", fairness(keyed, rate, False), known)
+    return _judged(
+        f"{COINS} rounds of {count} clients that draw themselves",
+        fairness(keyed, rate, False),
+        known,
+    )
 
 
 def _coins(algorithm: Algorithm, randomness: Randomness, rounds: int) -> np.ndarray:
@@ -118,18 +146,34 @@ def _coins(algorithm: Algorithm, randomness: Randomness, rounds: int) -> np.ndar
     rows = torch.zeros(1, dtype=torch.int64)
     ground = TestBed(linear(2), torch.full((1, 2), 100.0), rows, 2, (rows,) * count, (1,) * count)
     release = replace(algorithm.clients.for_model((4,)), clip=Flat(1.0), noise=Gaussian(LITTLE))
-    task = ClientTask(0, 0, 1, LocalTraining(SGD(1.0)), release, secure_sum=SecureSumTerms(1.0, 1.0, count))
-    whole, vector, node = release.integer_sum(1.0, count), ground.flat().read(), ClientRunner(ground.site(randomness))
+    task = ClientTask(
+        0, 0, 1, LocalTraining(SGD(1.0)), release, secure_sum=SecureSumTerms(1.0, 1.0, count)
+    )
+    whole, vector, node = (
+        release.integer_sum(1.0, count),
+        ground.flat().read(),
+        ClientRunner(ground.site(randomness)),
+    )
     try:
         with one_thread():
-            sent = [[node.work(replace(task, round=r, client=c), vector).numbers for c in range(count)] for r in range(rounds)]
+            sent = [
+                [node.work(replace(task, round=r, client=c), vector).numbers for c in range(count)]
+                for r in range(rounds)
+            ]
     finally:
         node.close()
-    return np.array([[float(np.linalg.norm(whole.total(one)) > 0.5) for one in row if one is not None] for row in sent])
+    return np.array(
+        [
+            [float(np.linalg.norm(whole.total(one)) > 0.5) for one in row if one is not None]
+            for row in sent
+        ]
+    )
 
 
 def fairness(drawn: np.ndarray, rate: float, fixed: bool) -> dict[str, float]:
-    """Scores of a table of draws (draws, units) of 0 and 1, in deviations: sizes, units, and who comes twice running."""
+    """Scores of a table of draws (draws, units) of 0 and 1, in deviations: sizes, units, and who
+    comes twice running.
+    """
     draws, units = drawn.shape
     one = rate * (1 - rate)
     sizes, often, twice = drawn.sum(1), drawn.sum(0), float((drawn[1:] * drawn[:-1]).sum())
@@ -137,7 +181,9 @@ def fairness(drawn: np.ndarray, rate: float, fixed: bool) -> dict[str, float]:
     overlap = units * (draws - 1) * rate**2
     spread = units * ((draws - 1) * rate**2 * (1 - rate**2) + 2 * (draws - 2) * (rate**3 - rate**4))
     scores = {
-        "how often a unit comes": squares_score(float(np.square(often - draws * rate).sum()) / (draws * one * left), units),
+        "how often a unit comes": squares_score(
+            float(np.square(often - draws * rate).sum()) / (draws * one * left), units
+        ),
         "who comes twice running": count_score(twice, overlap, spread),
     }
     if fixed:
@@ -149,30 +195,53 @@ def fairness(drawn: np.ndarray, rate: float, fixed: bool) -> dict[str, float]:
 
 
 def _within(counts: np.ndarray, rate: float, steps: int) -> float:
-    """How much the number of steps that draw a sample varies: as sums of independent coins, or more, or less."""
+    """How much the number of steps that draw a sample varies: as sums of independent coins, or
+    more, or less.
+    """
     one = steps * rate * (1 - rate)
     fourth = 2 + (1 - 6 * rate * (1 - rate)) / one
-    return count_score(float(np.square(counts - steps * rate).sum()) / one, counts.size, counts.size * fourth)
+    return count_score(
+        float(np.square(counts - steps * rate).sum()) / one, counts.size, counts.size * fourth
+    )
 
 
 def _judged(seen: str, scores: dict[str, float], known: list[str]) -> RandomnessCheck:
-    far = [f"{what}: {score:+.1f} deviations from independent draws" for what, score in scores.items() if abs(score) > TOO_FAR]
+    far = [
+        f"{what}: {score:+.1f} deviations from independent draws"
+        for what, score in scores.items()
+        if abs(score) > TOO_FAR
+    ]
     furthest = max(scores.values(), key=abs)
-    return RandomnessCheck(f"{seen}: none further than {abs(furthest):.1f} deviations from independent draws", (*known, *far))
+    return RandomnessCheck(
+        f"{seen}: none further than {abs(furthest):.1f} deviations from independent draws",
+        (*known, *far),
+    )
 
 
 def _population(sampling: Sampling) -> int:
-    """Units of which some are drawn: five times a size that is given, else so many that a draw has enough of them."""
+    """Units of which some are drawn: five times a size that is given, else so many that a draw has
+    enough of them.
+    """
     if isinstance(sampling, FixedSize | PoissonSize):
         return max(60, 5 * sampling.size)
     return min(max(60, math.ceil(DRAWN / sampling.expected(1))), 2000)
 
 
-def _update(clients: CanarySite, node: ClientRunner, round: int, steps: int, sampling: Sampling | None = None) -> np.ndarray:
-    """Of the client that has all samples, after steps of plain descent: two weights a sample, of which one is enough."""
+def _update(
+    clients: CanarySite,
+    node: ClientRunner,
+    round: int,
+    steps: int,
+    sampling: Sampling | None = None,
+) -> np.ndarray:
+    """Of the client that has all samples, after steps of plain descent: two weights a sample, of
+    which one is enough.
+    """
     task = clients.task(round, WITHOUT)
     assert task.samples is not None
-    samples = replace(task.samples, sampling=sampling or task.samples.sampling, divide_by_drawn=False)
+    samples = replace(
+        task.samples, sampling=sampling or task.samples.sampling, divide_by_drawn=False
+    )
     samples = samples.with_noise(LITTLE) if samples.noise_shares else replace(samples, noise=None)
     bare = replace(task, steps=steps, samples=samples, local=LocalTraining(SGD(1.0)))
     with one_thread():
@@ -191,15 +260,31 @@ def _cohorts(sampling: Sampling, count: int, seed: int, entropy: str, rounds: in
     """Who was asked in each round, as 0 and 1."""
     x, y = torch.zeros(2 * count, 2), torch.arange(2 * count) % 2
     federation = tensors(x, y, x[:2], y[:2], name="audit").split(clients=count, how=IID(), seed=0)
-    made = Algorithm("audit", LocalTraining(SGD(0.1)), FixedSteps(1), clients=Release(sampling, Flat(1.0), Gaussian(1.0)))
+    made = Algorithm(
+        "audit",
+        LocalTraining(SGD(0.1)),
+        FixedSteps(1),
+        clients=Release(sampling, Flat(1.0), Gaussian(1.0)),
+    )
     drawn = np.zeros((rounds, count))
     with tempfile.TemporaryDirectory(prefix="dpfl-audit-") as folder:
         job = prepare(
-            from_module(torch.nn.Linear(2, 2)), federation, made, Budget(rounds=rounds), seed=seed, out=Path(folder) / "run",
-            workers=1, accountant=None, ledger=None, entropy=entropy, noise="plain", evaluate_every=None,
+            from_module(torch.nn.Linear(2, 2)),
+            federation,
+            made,
+            Budget(rounds=rounds),
+            seed=seed,
+            out=Path(folder) / "run",
+            workers=1,
+            accountant=None,
+            ledger=None,
+            entropy=entropy,
+            noise="plain",
+            evaluate_every=None,
             progress=SilentProgress(),
-            resume=False, experiment=None,
-        )  # fmt: skip
+            resume=False,
+            experiment=None,
+        )
         with closing(job.engine):
             for row, asked in zip(drawn, _orders(job.coordinator), strict=True):
                 row[asked] = 1

@@ -1,7 +1,9 @@
-"""How far one unit truly moves what its noise is for: real nodes and coordinators with next to no noise, and a search.
+"""How far one unit truly moves what its noise is for: real nodes and coordinators with next to no
+noise, and a search.
 
-Neighbours start from the worst that is known (far away, on either side, or blank) and are changed at random as long as that
-moves them further apart. Where they are further apart than the release states, its noise is too little.
+Neighbours start from the worst that is known (far away, on either side, or blank) and are changed
+at random as long as that moves them further apart. Where they are further apart than the release
+states, its noise is too little.
 """
 
 from __future__ import annotations
@@ -30,21 +32,36 @@ def movement(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
     """Against what the release states, in the measure of its clip."""
     if algorithm.scale == "round":
         count = clients_for(algorithm.noise_shares, CLIENTS)
-        share, how = max(_of_rounds(algorithm, count)), f"each of {count} clients of unlike sizes in its turn"
+        share, how = (
+            max(_of_rounds(algorithm, count)),
+            f"each of {count} clients of unlike sizes in its turn",
+        )
     else:
-        share, how = _searched(algorithm, torch.Generator().manual_seed(seed)), f"the worst known, and {TRIES} changes of it"
-    seen = f"one {algorithm.unit} moves what is released by {share:.2%} of what its noise is for ({how})"
+        share, how = (
+            _searched(algorithm, torch.Generator().manual_seed(seed)),
+            f"the worst known, and {TRIES} changes of it",
+        )
+    seen = (
+        f"one {algorithm.unit} moves what is released by {share:.2%} of what its noise is for "
+        f"({how})"
+    )
     return RandomnessCheck(seen, (seen,) if share > ROUNDING else ())
 
 
 def _searched(algorithm: Algorithm, rng: torch.Generator) -> float:
-    """One sample of a client, or all that it has: steps by themselves, uploads as they are trained."""
-    made = replace(plain(algorithm), steps=FixedSteps(1)) if algorithm.scale == "step" else algorithm
+    """One sample of a client, or all that it has: steps by themselves, uploads as they are
+    trained.
+    """
+    made = (
+        replace(plain(algorithm), steps=FixedSteps(1)) if algorithm.scale == "step" else algorithm
+    )
     found = one_canary(replace(made, schedule=None))
     share = apart(found)
     for _ in range(TRIES):
         x, change = found.ground.x, FAR ** float(torch.rand(1, generator=rng))
-        tried = replace(found, ground=replace(found.ground, x=x + change * torch.randn(x.shape, generator=rng)))
+        tried = replace(
+            found, ground=replace(found.ground, x=x + change * torch.randn(x.shape, generator=rng))
+        )
         if (further := apart(tried)) > share:
             share, found = further, tried
     return share
@@ -64,7 +81,11 @@ def apart(clients: CanarySite) -> float:
 
 def _measured(difference: Tensor, release: Release) -> float:
     clip = release.clip
-    return float(clip.norms(difference[None])) if isinstance(clip, MeasuringClip) else float(difference.double().norm())
+    return (
+        float(clip.norms(difference[None]))
+        if isinstance(clip, MeasuringClip)
+        else float(difference.double().norm())
+    )
 
 
 def _of_rounds(algorithm: Algorithm, count: int) -> Iterator[float]:
@@ -82,7 +103,9 @@ def _of_rounds(algorithm: Algorithm, count: int) -> Iterator[float]:
 
 
 def _clients(far: int | None, count: int, public: bool) -> TestBed:
-    """All blank but one; the last client is the largest, and labels differ from client to client."""
+    """All blank but one; the last client is the largest, and labels differ from client to
+    client.
+    """
     sizes = [2 * (client + 1) for client in range(count + public)]
     rows = torch.arange(sum(sizes)).split(sizes)
     x, y = torch.zeros(sum(sizes), INPUTS), torch.zeros(sum(sizes), dtype=torch.int64)

@@ -1,4 +1,6 @@
-"""What a server and its colluders see of a secure sum: the numbers of those who do not collude, as few as may be, added up."""
+"""What a server and its colluders see of a secure sum: the numbers of those who do not collude, as
+few as may be, added up.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +22,27 @@ def honest(shared: NoiseShares) -> int:
 
 
 def clients_for(shared: NoiseShares | None, least: int = 1) -> int:
-    """As many as a sum needs, some of whom may be lost; never so many that two lists of survivors could both stand."""
+    """As many as a sum needs, some of whom may be lost; never so many that two lists of survivors
+    could both stand.
+    """
     if shared is None:
         return least
     most = max(shared.survivors, 2 * shared.survivors - shared.colluders - 1)
     return max(least, min(shared.survivors + SPARE, most, 100))
 
 
-def seen(whole: IntegerSum, shared: NoiseShares, vector: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """One client's vector in the sum of the fewest honest clients, of whom the others have nothing but their noise."""
+def seen(
+    whole: IntegerSum, shared: NoiseShares, vector: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """One client's vector in the sum of the fewest honest clients, of whom the others have nothing
+    but their noise.
+    """
     return beside(whole, shared, whole.numbers(vector, rng), rng)
 
 
-def beside(whole: IntegerSum, shared: NoiseShares, numbers: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def beside(
+    whole: IntegerSum, shared: NoiseShares, numbers: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
     """The same from what the client sent."""
     total = numbers.copy()
     for _ in range(honest(shared) - 1):

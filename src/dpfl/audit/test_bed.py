@@ -1,4 +1,6 @@
-"""A few real rounds, coordinator and nodes as they are, with everything that passes between them kept."""
+"""A few real rounds, coordinator and nodes as they are, with everything that passes between them
+kept.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +27,18 @@ from dpfl.tasks import MultiClass, Task
 
 ROWS_OF_A_PERSON = 3
 LEFT = 40
-"""Releases that every account has left, so that steps that adapt have something to weigh against rounds."""
+"""Releases that every account has left, so that steps that adapt have something to weigh against
+rounds.
+"""
 
 
 @dataclass(frozen=True)
 class TestBed:
     """Who holds what: rows of x and y, the sizes declared, and one client whose data is public.
 
-    Where `persons` are protected, each row of x and y is one person, who has it several times at a node: the same vector if it
-    is theirs as a whole, and several times as much if any of their rows counts by itself.
+    Where `persons` are protected, each row of x and y is one person, who has it several times at a
+    node: the same vector if it is theirs as a whole, and several times as much if any of their rows
+    counts by itself.
     """
 
     model: Buildable
@@ -59,20 +64,27 @@ class TestBed:
     def site(self, randomness: Randomness, ledgers: ClientLedgers | None = None) -> ClientContext:
         declared = (*self.declared, *(len(rows) for rows in self.public))
         everyone = (*self.clients, *self.public)
-        site = ClientContext("audit", self.model, self.task, self.x, self.y, everyone, declared, randomness, ledgers)
+        site = ClientContext(
+            "audit", self.model, self.task, self.x, self.y, everyone, declared, randomness, ledgers
+        )
         return _of_persons(site) if self.persons else site
 
 
 def _of_persons(site: ClientContext) -> ClientContext:
     """Every row as a person with a few of them."""
     whose = torch.arange(len(site.x)).repeat_interleave(ROWS_OF_A_PERSON)
-    clients = [(rows[:, None] * ROWS_OF_A_PERSON + torch.arange(ROWS_OF_A_PERSON)).flatten() for rows in site.clients]
+    clients = [
+        (rows[:, None] * ROWS_OF_A_PERSON + torch.arange(ROWS_OF_A_PERSON)).flatten()
+        for rows in site.clients
+    ]
     return replace(site, x=site.x[whose], y=site.y[whose], clients=clients, unit_ids=whose)
 
 
 @dataclass(frozen=True)
 class ObservedRound:
-    """What the server asked and got in one round, surveys and public clients included, and what it then had."""
+    """What the server asked and got in one round, surveys and public clients included, and what it
+    then had.
+    """
 
     orders: Sequence[RoundRequest]
     replies: Sequence[Sequence[ClientReply]]
@@ -87,10 +99,15 @@ class _Recording:
 
 
 def play(
-    algorithm: Algorithm, ground: TestBed, randomness: Randomness, rounds: int = 4, ledgers: Path | None = None, lost: int = 0
+    algorithm: Algorithm,
+    ground: TestBed,
+    randomness: Randomness,
+    rounds: int = 4,
+    ledgers: Path | None = None,
+    lost: int = 0,
 ) -> list[ObservedRound]:
-    """The rounds of a run. With `ledgers` every client keeps its own there; without, nothing is paid for. The first `lost`
-    replies of every round never arrive.
+    """The rounds of a run. With `ledgers` every client keeps its own there; without, nothing is
+    paid for. The first `lost` replies of every round never arrive.
     """
     with tempfile.TemporaryDirectory(prefix="dpfl-audit-") as folder:
         place = ledgers or Path(folder)
@@ -109,17 +126,28 @@ def play(
 
 
 def _play(
-    made: Algorithm, ground: TestBed, randomness: Randomness, rounds: int, ledgers: Path | None, central: Ledger | None,
+    made: Algorithm,
+    ground: TestBed,
+    randomness: Randomness,
+    rounds: int,
+    ledgers: Path | None,
+    central: Ledger | None,
     lost: int,
-) -> list[ObservedRound]:  # fmt: skip
+) -> list[ObservedRound]:
     flat = ground.flat()
     clients = len(ground.clients)
     public = range(clients, clients + len(ground.public))
     federated = FederationFacts("audit", ground.declared, flat.layout, public, central)
     remaining = [LEFT] * (clients if made.ledger_per_client else 1)
-    state = RunState(flat.read(), torch.zeros(flat.layout.size), made.samples, made.clients, remaining)
+    state = RunState(
+        flat.read(), torch.zeros(flat.layout.size), made.samples, made.clients, remaining
+    )
     kept, played = _Recording(), []
-    own = _ledgers(made, client_names(clients), ledgers) if ledgers and made.ledger_per_client else None
+    own = (
+        _ledgers(made, client_names(clients), ledgers)
+        if ledgers and made.ledger_per_client
+        else None
+    )
     site = replace(ground.site(randomness, own), policy=made.policy, public=public)
     with closing(local_engine(site, flat.layout.size)) as engine:
 
@@ -130,12 +158,30 @@ def _play(
             return replies
 
         # A loss on public data is a function of the model; any will do.
-        coordinator = Coordinator(made, Budget(rounds=rounds), federated, state, randomness, ask, lambda at: float(at.norm()))
+        coordinator = Coordinator(
+            made,
+            Budget(rounds=rounds),
+            federated,
+            state,
+            randomness,
+            ask,
+            lambda at: float(at.norm()),
+        )
         while (order := coordinator.next_order()) is not None:
-            arrived = [*(ClientReply(task.client, failed="lost on its way") for task in order.tasks[:lost]), *ask(order)[lost:]]
+            arrived = [
+                *(
+                    ClientReply(task.client, failed="lost on its way")
+                    for task in order.tasks[:lost]
+                ),
+                *ask(order)[lost:],
+            ]
             coordinator.aggregate(arrived)
             coordinator.close_round(order.steps)
-            played.append(ObservedRound(tuple(kept.orders), tuple(kept.replies), copy.deepcopy(coordinator.state), order))
+            played.append(
+                ObservedRound(
+                    tuple(kept.orders), tuple(kept.replies), copy.deepcopy(coordinator.state), order
+                )
+            )
             kept.orders.clear()
             kept.replies.clear()
     return played

@@ -1,6 +1,8 @@
-"""A whole run at sample level: canaries in a client, a score a step, an adversary that sees what the server sees.
+"""A whole run at sample level: canaries in a client, a score a step, an adversary that sees what
+the server sees.
 
-Two games: many runs with one canary in or out, and one run with many canaries (Steinke et al. 2023).
+Two games: many runs with one canary in or out, and one run with many canaries (Steinke et al.
+2023).
 """
 
 from __future__ import annotations
@@ -20,13 +22,20 @@ PILOT = 400
 
 
 def likelihood(scores: np.ndarray, mu: float, rate: float) -> np.ndarray:
-    """log of 1 - q + q exp(mu s - mu^2 / 2): how much better a score is explained by a canary that is drawn at rate q."""
+    """log of 1 - q + q exp(mu s - mu^2 / 2): how much better a score is explained by a canary that
+    is drawn at rate q.
+    """
     exponent = mu * scores - mu**2 / 2
     return exponent if rate >= 1 else np.logaddexp(np.log1p(-rate), np.log(rate) + exponent)
 
 
 def many_runs(
-    algorithm: Algorithm, rounds: int, delta: float, trials: int, confidence: float, randomness: Randomness
+    algorithm: Algorithm,
+    rounds: int,
+    delta: float,
+    trials: int,
+    confidence: float,
+    randomness: Randomness,
 ) -> MeasuredEpsilon:
     """The canary is in or out of a client that makes all of its rounds, again and again."""
     clients = one_canary(algorithm)
@@ -40,13 +49,20 @@ def many_runs(
 
         def mechanism(within: bool, trials: int, rng: np.random.Generator) -> np.ndarray:
             client = WITH if within else WITHOUT
-            return np.stack([clients.played(node, client, _place(rng), rounds).ravel() for _ in range(trials)])
+            return np.stack(
+                [clients.played(node, client, _place(rng), rounds).ravel() for _ in range(trials)]
+            )
 
         score = _total(found, mu, clients, rounds)
         measured = distinguish(mechanism, delta, trials, confidence, randomness, score, "whole run")
     finally:
         node.close()
-    return MeasuredEpsilon(measured.epsilon, confidence, measured.trials, f"Clopper-Pearson over runs of {rounds} rounds")
+    return MeasuredEpsilon(
+        measured.epsilon,
+        confidence,
+        measured.trials,
+        f"Clopper-Pearson over runs of {rounds} rounds",
+    )
 
 
 def _place(rng: np.random.Generator) -> int:
@@ -54,7 +70,9 @@ def _place(rng: np.random.Generator) -> int:
     return int(rng.integers(2**50))
 
 
-def _total(found: Detector, mu: float, clients: CanarySite, rounds: int) -> Callable[[np.ndarray], np.ndarray]:
+def _total(
+    found: Detector, mu: float, clients: CanarySite, rounds: int
+) -> Callable[[np.ndarray], np.ndarray]:
     rate = clients.rate if clients.steps == 1 else 1.0  # the sum of several draws: by its size
 
     def score(released: np.ndarray) -> np.ndarray:
@@ -65,14 +83,23 @@ def _total(found: Detector, mu: float, clients: CanarySite, rounds: int) -> Call
 
 
 def one_run(
-    algorithm: Algorithm, rounds: int, delta: float, canaries: int, confidence: float, randomness: Randomness
+    algorithm: Algorithm,
+    rounds: int,
+    delta: float,
+    canaries: int,
+    confidence: float,
+    randomness: Randomness,
 ) -> MeasuredEpsilon:
-    """Every canary is in by a fair coin; the adversary names those that it is surest of, a tenth in and a tenth out."""
+    """Every canary is in by a fair coin; the adversary names those that it is surest of, a tenth in
+    and a tenth out.
+    """
     inside = randomness.generator("one run coins").random(canaries) < 0.5
     clients = many_canaries(algorithm, canaries, inside)
     node = clients.node(randomness)
     try:
-        released = clients.played(node, WITH, _place(randomness.generator("one run rounds")), rounds)
+        released = clients.played(
+            node, WITH, _place(randomness.generator("one run rounds")), rounds
+        )
     finally:
         node.close()
     scores = _canary_scores(released, clients, canaries)
@@ -80,7 +107,9 @@ def one_run(
     order = np.argsort(scores)
     right = int(inside[order[-named:]].sum() + (~inside[order[:named]]).sum())
     epsilon = one_run_epsilon(canaries, 2 * named, right, delta, confidence)
-    return MeasuredEpsilon(epsilon, confidence, canaries, f"one run, {right} of {2 * named} guesses right")
+    return MeasuredEpsilon(
+        epsilon, confidence, canaries, f"one run, {right} of {2 * named} guesses right"
+    )
 
 
 def _canary_scores(released: np.ndarray, clients: CanarySite, canaries: int) -> np.ndarray:

@@ -1,4 +1,6 @@
-"""Files that lie beside a certificate: its page, and the model and the card that were sent with it."""
+"""Files that lie beside a certificate: its page, and the model and the card that were sent with
+it.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,20 @@ SENT = (NAME, "model.safetensors")
 """What goes to others with a certificate, by hashes that need no salt."""
 
 COMPARED = {
-    "experiment.toml", "checkpoint.safetensors", "model.safetensors", "statement.json", "result.json", "audit.json",
-    "certificate.json", "certificate.html", "certificate.salt", "run.lock", "ledger", STATEMENTS, NAME,
-}  # fmt: skip
+    "experiment.toml",
+    "checkpoint.safetensors",
+    "model.safetensors",
+    "statement.json",
+    "result.json",
+    "audit.json",
+    "certificate.json",
+    "certificate.html",
+    "certificate.salt",
+    "run.lock",
+    "ledger",
+    STATEMENTS,
+    NAME,
+}
 """What has a check of its own; the lock and the salt say nothing of privacy."""
 
 
@@ -45,11 +58,20 @@ def check_pages(
         seen += 1
         if _differs(path, certificate, signature):
             if source != file and _holds_another(source, envelope):
-                unchecked.append(f"{path.name}, which is the page of another certificate of this run: verify that one.")
+                unchecked.append(
+                    f"{path.name}, which is the page of another certificate of this run: verify "
+                    "that one."
+                )
             else:
-                findings.append(f"{path.name} is not the page of this certificate; remove it, the signed file alone counts.")
+                findings.append(
+                    f"{path.name} is not the page of this certificate; remove it, the signed file "
+                    "alone counts."
+                )
     return VerificationCheck(
-        "page", "as this version draws it from the certificate" if seen else "none", tuple(findings), tuple(unchecked)
+        "page",
+        "as this version draws it from the certificate" if seen else "none",
+        tuple(findings),
+        tuple(unchecked),
     )
 
 
@@ -68,7 +90,9 @@ def _holds_another(file: Path, envelope: object) -> bool:
 
 
 def check_sent(file: Path, certificate: Certificate) -> VerificationCheck | None:
-    """What lies beside a certificate that is away from its run; None where that is another run's folder, or nothing."""
+    """What lies beside a certificate that is away from its run; None where that is another run's
+    folder, or nothing.
+    """
     place = file.resolve().parent
     if (place / "experiment.toml").exists():
         return None
@@ -82,7 +106,9 @@ def check_sent(file: Path, certificate: Certificate) -> VerificationCheck | None
         elif file_sha256(place / name) != certificate.hashes[name]:
             findings.append(f"{name} beside the certificate is not the one that was certified.")
     return (
-        VerificationCheck("sent with it", f"{', '.join(seen)}, as certified", tuple(findings), tuple(unchecked))
+        VerificationCheck(
+            "sent with it", f"{', '.join(seen)}, as certified", tuple(findings), tuple(unchecked)
+        )
         if seen
         else None
     )
@@ -93,7 +119,9 @@ def _is_card(path: Path) -> bool:
 
 
 def others(folder: RunFolder, certified: Path) -> Iterator[str]:
-    """Files of a run's folder that no check compares: metrics round by round, logs, whatever somebody put there."""
+    """Files of a run's folder that no check compares: metrics round by round, logs, whatever
+    somebody put there.
+    """
     known = {*COMPARED, certified.name, certified.with_suffix(".html").name}
     found = sorted(path.name for path in folder.path.iterdir() if path.name not in known)
     found = [name for name in found if not name.startswith(f"{METRICS}-")]

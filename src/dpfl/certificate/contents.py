@@ -27,7 +27,18 @@ from dpfl.run.accounts import Accounts
 from dpfl.run.folder import RunFolder, code_sha256
 from dpfl.run.metrics import figure
 
-AUDITED = ("system", "variant", "delta", "confidence", "claimed", "proven", "measured", "scope", "game", "verdict")
+AUDITED = (
+    "system",
+    "variant",
+    "delta",
+    "confidence",
+    "claimed",
+    "proven",
+    "measured",
+    "scope",
+    "game",
+    "verdict",
+)
 
 
 class CertificateSection(BaseModel):
@@ -49,7 +60,9 @@ class TrainingSection(CertificateSection):
 
 
 class ReportedSection(CertificateSection):
-    """What the run says of itself and nothing here proves: accuracy needs the test set, an audit its games."""
+    """What the run says of itself and nothing here proves: accuracy needs the test set, an audit
+    its games.
+    """
 
     started: str
     accuracy: float | None
@@ -60,7 +73,9 @@ class ReportedSection(CertificateSection):
 
 
 class GuaranteeSection(CertificateSection):
-    """For whom, against whom, by what accountant; `proven` is the largest epsilon of any account."""
+    """For whom, against whom, by what accountant; `proven` is the largest epsilon of any
+    account.
+    """
 
     unit: str
     neighbours: str
@@ -78,7 +93,9 @@ class GuaranteeSection(CertificateSection):
 
 
 class ClaimSection(CertificateSection):
-    """The paper's own figure for events as it counts them; without an accountant it comes from a formula of the paper."""
+    """The paper's own figure for events as it counts them; without an accountant it comes from a
+    formula of the paper.
+    """
 
     epsilon: Epsilon | None
     text: str
@@ -93,7 +110,9 @@ class ReleaseSection(CertificateSection):
 
 
 class AccountSection(CertificateSection):
-    """A ledger: `seal` is of its debits, not of the file, whose bytes change without any row changing."""
+    """A ledger: `seal` is of its debits, not of the file, whose bytes change without any row
+    changing.
+    """
 
     name: str
     ledger: str
@@ -125,13 +144,18 @@ class Certificate(CertificateSection):
 
 
 def certify(run: Path, key: Path | None = None) -> dict[str, Any]:
-    """The signed certificate of a finished run, as JSON holds it: every word from its record, checkpoint and ledgers."""
+    """The signed certificate of a finished run, as JSON holds it: every word from its record,
+    checkpoint and ledgers.
+    """
     folder, private = RunFolder.open(run), load_private(key)
     public = raw(private.public_key())
     found = read_finished_run(folder)
     make_salt(folder)
     if folder.weights_sha256() != found.numbers["model_sha256"]:
-        raise DpflError(f"model.safetensors in {run} is not the model that its run ended with; restore it from a copy.")
+        raise DpflError(
+            f"model.safetensors in {run} is not the model that its run ended with; restore it from "
+            "a copy."
+        )
     if faults := check_card(found).findings:
         raise DpflError(f"{faults[0]} Restore it from a copy, or remove it.")
     listed = [read_account(folder, path, found.accounts) for path in found.accounts.paths()]
@@ -182,7 +206,11 @@ def reported_section(folder: RunFolder) -> ReportedSection:
         told |= {"measured": None, "scope": None, "game": None}
     started = folder.experiment()["run"]["started"]
     return ReportedSection(
-        started=started, accuracy=result["accuracy"], stopped_by=result["stopped_by"], audit=told, measured=_measured(result)
+        started=started,
+        accuracy=result["accuracy"],
+        stopped_by=result["stopped_by"],
+        audit=told,
+        measured=_measured(result),
     )
 
 
@@ -197,13 +225,28 @@ def _measured(result: Mapping[str, Any]) -> str | None:
 
 def guarantee_section(found: FinishedRun, listed: Sequence[AccountSection]) -> GuaranteeSection:
     stated = found.statement.to_dict()
-    named = ("unit", "neighbours", "delta", "adversary", "accountant", "unaccounted", "assumptions", "warnings")
-    words: dict[str, Any] = {name: list(value) if isinstance(value := stated[name], tuple) else value for name in named}
-    return GuaranteeSection(**spread(listed), used=stated_figure(found.statement.used or 0.0), **words)
+    named = (
+        "unit",
+        "neighbours",
+        "delta",
+        "adversary",
+        "accountant",
+        "unaccounted",
+        "assumptions",
+        "warnings",
+    )
+    words: dict[str, Any] = {
+        name: list(value) if isinstance(value := stated[name], tuple) else value for name in named
+    }
+    return GuaranteeSection(
+        **spread(listed), used=stated_figure(found.statement.used or 0.0), **words
+    )
 
 
 def neighbours(listed: Sequence[AccountSection]) -> tuple[str, ...]:
-    """For which the listed releases can be proven: sampling says, and without it the sensitivity, which the run knows."""
+    """For which the listed releases can be proven: sampling says, and without it the sensitivity,
+    which the run knows.
+    """
     events = {released.event for account in listed for released in account.releases}
     found = neighbours_of(map(decode, events))
     return (found,) if any('"sampling"' in event for event in events) else (found, REPLACE)
@@ -218,11 +261,18 @@ def spread(listed: Sequence[AccountSection]) -> dict[str, Any]:
 def claim_section(found: FinishedRun) -> ClaimSection:
     claim, epsilon = found.algorithm.claim, found.statement.claimed
     figure = None if epsilon is None else stated_figure(epsilon)
-    return ClaimSection(epsilon=figure, text=claim.text, accountant=claim.accountant, stated=dict(found.statement.stated))
+    return ClaimSection(
+        epsilon=figure,
+        text=claim.text,
+        accountant=claim.accountant,
+        stated=dict(found.statement.stated),
+    )
 
 
 def read_account(folder: RunFolder, path: Path, accounts: Accounts) -> AccountSection:
-    """Epsilon from the debits and plans of the ledger and from nothing else, those of other runs included."""
+    """Epsilon from the debits and plans of the ledger and from nothing else, those of other runs
+    included.
+    """
     with closing(Ledger.read(path)) as ledger:
         debits, spent, unit = ledger.debits(), bound(ledger), ledger.unit
     counts = sorted((encode(event), describe(event), count) for event, count in spent.items())
@@ -230,7 +280,9 @@ def read_account(folder: RunFolder, path: Path, accounts: Accounts) -> AccountSe
         name=path.stem,
         ledger=path.name,
         proven=stated_figure(accountant(accounts.accountant).epsilon(spent, accounts.delta)),
-        releases=[ReleaseSection(event=event, kind=kind, count=count) for event, kind, count in counts],
+        releases=[
+            ReleaseSection(event=event, kind=kind, count=count) for event, kind, count in counts
+        ],
         debits=len(debits),
         other_runs=len({run for run, *_ in debits} - {accounts.run}),
         seal=seal(folder, canonical([unit, *debits])),
@@ -241,20 +293,34 @@ def headline(certificate: Certificate) -> tuple[Literal["proven", "condition", "
     """The one sentence that must not be overlooked."""
     stated = certificate.guarantee
     claim = certificate.claimed.epsilon
-    paper = "" if claim is None else f" The paper's own accounting claims {display_figure(claim)}; that is no guarantee."
+    paper = (
+        ""
+        if claim is None
+        else f" The paper's own accounting claims {display_figure(claim)}; that is no guarantee."
+    )
     if stated.proven == "unbounded":
         leaks = "; ".join(stated.unaccounted) or "a release without noise"
-        return "nothing", f"No epsilon holds: privacy is unbounded. What leaves unprotected: {leaks}.{paper}"
+        return (
+            "nothing",
+            f"No epsilon holds: privacy is unbounded. What leaves unprotected: {leaks}.{paper}",
+        )
     proven = f"Epsilon {display_figure(stated.proven)} at delta {stated.delta:g}"
     figures = f"{proven} is proven for one {stated.unit} ({stated.neighbours})"
     if certificate.trained.entropy != "system":
         return (
             "condition",
-            f"{figures}, but only while nobody knows the seed of the noise: this is a simulation, not a release.",
+            f"{figures}, but only while nobody knows the seed of the noise: this is a simulation, "
+            "not a release.",
         )
     below = paper if claim is not None and number(claim) < number(stated.proven) else ""
     return "proven", f"{figures}.{below}"
 
 
 def display_figure(epsilon: Epsilon | None) -> str:
-    return "nothing" if epsilon is None else epsilon if isinstance(epsilon, str) else f"{rounded_up(epsilon):.4f}"
+    return (
+        "nothing"
+        if epsilon is None
+        else epsilon
+        if isinstance(epsilon, str)
+        else f"{rounded_up(epsilon):.4f}"
+    )

@@ -1,4 +1,6 @@
-"""Epsilons as a certificate states them: six digits, rounded up, and a word where there is no bound."""
+"""Epsilons as a certificate states them: six digits, rounded up, and a word where there is no
+bound.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from dpfl.privacy.statement import figure
 Epsilon = float | Literal["unbounded"]
 
 TOLERANCE = 2e-6
-"""Two machines may differ in the last bits of an epsilon, which is stated to six digits, rounded up."""
+"""Two machines may differ in the last bits of an epsilon, which is stated to six digits, rounded
+up.
+"""
 
 
 def stated_figure(epsilon: float) -> Epsilon:
@@ -39,7 +43,9 @@ def same_figure(one: Any, other: Any) -> bool:
 
 
 def between(low: Any, value: Any, high: Any) -> bool:
-    """Whether a figure is neither below the one nor above the other, but for the last digit; None is only None."""
+    """Whether a figure is neither below the one nor above the other, but for the last digit; None
+    is only None.
+    """
     if low is None or value is None or high is None:
         return low is value is high
     return number(low) - TOLERANCE <= number(value) <= number(high) + TOLERANCE

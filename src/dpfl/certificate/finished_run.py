@@ -1,6 +1,8 @@
-"""A finished run as its own files prove it: the record made into parts again, the checkpoint, and the ledgers read together.
+"""A finished run as its own files prove it: the record made into parts again, the checkpoint, and
+the ledgers read together.
 
-What the run said of itself (statement.json, result.json) is compared with that and never taken for it.
+What the run said of itself (statement.json, result.json) is compared with that and never taken for
+it.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ def read_finished_run(folder: RunFolder) -> FinishedRun:
     try:
         return _ended(folder)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise DpflError(f"The files of the run in {folder.path} do not fit together ({error}); restore them.") from error
+        raise DpflError(
+            f"The files of the run in {folder.path} do not fit together ({error}); restore them."
+        ) from error
 
 
 def _ended(folder: RunFolder) -> FinishedRun:
@@ -54,32 +58,44 @@ def _ended(folder: RunFolder) -> FinishedRun:
     record, numbers = folder.record(), folder.came_to()
     accounts = accounts_of(folder, record)
     if accounts.algorithm.unit == "none":
-        raise DpflError(f"The run in {folder.path} added no noise: nothing is proven of it, so there is nothing to certify.")
+        raise DpflError(
+            f"The run in {folder.path} added no noise: nothing is proven of it, so there is "
+            "nothing to certify."
+        )
     accounts.check_kept(numbers["paid"])
     accounts.check_made()
     _refuse_uncounted(accounts)
-    restated = RestatedStatement(accounts, SystemEntropy() if record["resolved"]["entropy"] == "system" else Keyed(0))
+    restated = RestatedStatement(
+        accounts, SystemEntropy() if record["resolved"]["entropy"] == "system" else Keyed(0)
+    )
     for word, said, truth in restated.differences(told):
         raise _differs(folder, "statement.json", word, said, truth)
     if result.get("privacy") != told:
-        raise _differs(folder, "result.json", "privacy", result.get("privacy"), "what statement.json says")
+        raise _differs(
+            folder, "result.json", "privacy", result.get("privacy"), "what statement.json says"
+        )
     came_to = {"run": accounts.run, "rounds": numbers["round"]}
     came_to |= {name: numbers[name] for name in ("iterations", "model_sha256")}
     for word, truth in came_to.items():
         if result.get(word) != truth:
             raise _differs(folder, "result.json", word, result.get(word), truth)
-    return FinishedRun(folder, record, numbers, accounts, restated.now, PrivacyStatement.from_dict(told), result)
+    return FinishedRun(
+        folder, record, numbers, accounts, restated.now, PrivacyStatement.from_dict(told), result
+    )
 
 
 def _differs(folder: RunFolder, name: str, word: str, said: Any, truth: Any) -> DpflError:
     return DpflError(
-        f"{folder.file(name)} says {word} {said!r}, but the run's record, checkpoint and ledgers give {truth!r}; "
+        f"{folder.file(name)} says {word} {said!r}, but the run's record, checkpoint and ledgers "
+        f"give {truth!r}; "
         "restore it from a copy."
     )
 
 
 def _refuse_uncounted(accounts: Accounts) -> None:
-    """A ledger with debits of the run that is no account of it: somebody's releases would be in no statement."""
+    """A ledger with debits of the run that is no account of it: somebody's releases would be in no
+    statement.
+    """
     counted = {path.name for path in accounts.paths()}
     for path in sorted(accounts.folder.glob("*.sqlite")):
         if path.name in counted or path.name == METRICS:
@@ -87,13 +103,16 @@ def _refuse_uncounted(accounts: Accounts) -> None:
         with closing(Ledger.read(path)) as ledger:
             if any(run == accounts.run for run, *_ in ledger.debits()):
                 raise DpflError(
-                    f"The ledger {path} holds debits of the run {accounts.run}, which has no such account: it was copied or "
+                    f"The ledger {path} holds debits of the run {accounts.run}, which has no such "
+                    "account: it was copied or "
                     "renamed, or the record was; bring back what the run had."
                 )
 
 
 def accounts_of(folder: RunFolder, record: Mapping[str, Any]) -> Accounts:
-    """The accounts as the run had them: one for every client that its record counts, whatever its statement lists."""
+    """The accounts as the run had them: one for every client that its record counts, whatever its
+    statement lists.
+    """
     resolved = record["resolved"]
     algorithm, clients, delta = _algorithm(record), resolved["clients"], resolved["budget"]["delta"]
     return Accounts(
@@ -105,7 +124,10 @@ def accounts_of(folder: RunFolder, record: Mapping[str, Any]) -> Accounts:
         accountant=resolved["accountant"],
         limit=None,
         epsilon=resolved["budget"].get("epsilon"),
-        warnings=(*warnings_for(algorithm.unit, clients, resolved["largest"], delta), *resolved.get("warnings", ())),
+        warnings=(
+            *warnings_for(algorithm.unit, clients, resolved["largest"], delta),
+            *resolved.get("warnings", ()),
+        ),
         reading=True,
         timed=resolved["budget"].get("seconds") is not None,
         names=tuple(resolved.get("names", ())),
@@ -126,7 +148,8 @@ def _algorithm(record: Mapping[str, Any]) -> Algorithm:
     for word in ("name", "variant", "leaks", "unit", "scale"):
         if getattr(asked, word) != getattr(made, word):
             raise DpflError(
-                f"experiment.toml asks for a system whose {word} is {getattr(asked, word)!r} and records one whose {word} is "
+                f"experiment.toml asks for a system whose {word} is {getattr(asked, word)!r} and "
+                f"records one whose {word} is "
                 f"{getattr(made, word)!r}; restore it from a copy."
             )
     return replace(made, claim=asked.claim)
@@ -135,5 +158,7 @@ def _algorithm(record: Mapping[str, Any]) -> Algorithm:
 def _mapping(folder: RunFolder, name: str) -> dict[str, Any]:
     told = read(folder, name)
     if not isinstance(told, dict):
-        raise DpflError(f"{folder.file(name)} does not hold what a run writes there; restore it from a copy.")
+        raise DpflError(
+            f"{folder.file(name)} does not hold what a run writes there; restore it from a copy."
+        )
     return told

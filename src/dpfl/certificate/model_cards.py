@@ -1,4 +1,6 @@
-"""The model card of a run, held against the statement, the record and the result that it was made from."""
+"""The model card of a run, held against the statement, the record and the result that it was made
+from.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,30 @@ from dpfl.certificate.check import VerificationCheck
 from dpfl.certificate.finished_run import FinishedRun
 from dpfl.certificate.reading import own_card
 from dpfl.privacy import Budget
-from dpfl.run.model_card import CLOSING, LOADING, NAME, PRIVACY, TITLE, closing_lines, privacy_lines, rows_of_outcome
+from dpfl.run.model_card import (
+    CLOSING,
+    LOADING,
+    NAME,
+    PRIVACY,
+    TITLE,
+    closing_lines,
+    privacy_lines,
+    rows_of_outcome,
+)
 
 ALWAYS = (
-    "proven", "claimed", "used", "unit", "warning", "adversary", "noise", "releases", "asked", "not accounted for", "assumes",
-)  # fmt: skip
+    "proven",
+    "claimed",
+    "used",
+    "unit",
+    "warning",
+    "adversary",
+    "noise",
+    "releases",
+    "asked",
+    "not accounted for",
+    "assumes",
+)
 """Words of a statement that every version has written into its cards."""
 
 EPSILON = re.compile(r"(?:epsilon|ε)\W*(?:is|of|was|below|under|at most)?\W*\d", re.IGNORECASE)
@@ -21,17 +42,29 @@ EPSILON = re.compile(r"(?:epsilon|ε)\W*(?:is|of|was|below|under|at most)?\W*\d"
 
 
 def check_card(found: FinishedRun) -> VerificationCheck:
-    """Whether the card says what the run's other files say; parts that nothing else tells are named."""
+    """Whether the card says what the run's other files say; parts that nothing else tells are
+    named.
+    """
     text = own_card(found.folder)
     if text is None:
-        words = f"{NAME} is not the card that the run wrote." if found.folder.file(NAME).exists() else f"There is no {NAME}."
+        words = (
+            f"{NAME} is not the card that the run wrote."
+            if found.folder.file(NAME).exists()
+            else f"There is no {NAME}."
+        )
         return VerificationCheck("card", "not the run's", unchecked=(words,))
     try:
-        faults = tuple(f"{NAME} is not the card of this run: {fault}." for fault in _faults(text, found))
+        faults = tuple(
+            f"{NAME} is not the card of this run: {fault}." for fault in _faults(text, found)
+        )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        faults = (f"{NAME} cannot be compared, since result.json is not as a run writes it ({error}).",)
+        faults = (
+            f"{NAME} cannot be compared, since result.json is not as a run writes it ({error}).",
+        )
     unchecked = f"Of {NAME}, how the model is loaded, and the names of model, task and data."
-    return VerificationCheck("card", "statement, budget, rounds and metrics are those of the run", faults, (unchecked,))
+    return VerificationCheck(
+        "card", "statement, budget, rounds and metrics are those of the run", faults, (unchecked,)
+    )
 
 
 def _faults(text: str, found: FinishedRun) -> Iterator[str]:
@@ -59,22 +92,34 @@ def _faults(text: str, found: FinishedRun) -> Iterator[str]:
 
 
 def _rendered(found: FinishedRun) -> list[str]:
-    budget = {name: value for name, value in found.record["resolved"]["budget"].items() if name != "part"}
+    budget = {
+        name: value for name, value in found.record["resolved"]["budget"].items() if name != "part"
+    }
     return rows_of_outcome(found.algorithm, Budget(**budget), found.result)
 
 
 def _section(lines: list[str]) -> list[str]:
-    """The lines up to the next heading, without empty ones; how wide a column is does not matter."""
-    end = next((number for number in range(1, len(lines)) if lines[number].startswith("## ")), len(lines))
+    """The lines up to the next heading, without empty ones; how wide a column is does not
+    matter.
+    """
+    end = next(
+        (number for number in range(1, len(lines)) if lines[number].startswith("## ")), len(lines)
+    )
     return [re.sub(r"(?<=\S) {2,}", "  ", line) for line in lines[:end] if line]
 
 
 def _is_newer(line: str) -> bool:
-    """Whether it is a line of the statement that the version which wrote a card may not have known."""
+    """Whether it is a line of the statement that the version which wrote a card may not have
+    known.
+    """
     return line.startswith("    ") and line.split("  ")[2] not in ALWAYS
 
 
 def _code(lines: list[str]) -> set[str]:
     """Comments of the code that loads the model, which look like headings."""
     fences = [number for number, line in enumerate(lines) if line.startswith("```")]
-    return {line for start, end in zip(fences[::2], fences[1::2], strict=False) for line in lines[start:end]}
+    return {
+        line
+        for start, end in zip(fences[::2], fences[1::2], strict=False)
+        for line in lines[start:end]
+    }

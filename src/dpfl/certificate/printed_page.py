@@ -1,4 +1,6 @@
-"""A certificate as one page of HTML, to read, print and sign by hand. What counts is the signed JSON beside it."""
+"""A certificate as one page of HTML, to read, print and sign by hand. What counts is the signed
+JSON beside it.
+"""
 
 from __future__ import annotations
 
@@ -54,35 +56,45 @@ ul { margin: 0; padding-left: 4mm } ul.loud { color: #8c1d18; font-weight: 600 }
 .sign { display: flex; gap: 8mm; margin-top: 10mm }
 .sign div { flex: 1; border-top: .6pt solid #1b2430; padding-top: .8mm; font-size: 7.8pt; color: #55606e }
 footer { margin-top: 2.6mm; color: #55606e; font-size: 7.6pt } code { white-space: nowrap }
-"""
+"""  # noqa: E501
 
 
 def page(certificate: Certificate, signature: str) -> str:
     trained, stated = certificate.trained, certificate.guarantee
     level, sentence = headline(certificate)
     parts = [
-        f"<header><h1>Privacy certificate</h1><p>{escape(trained.algorithm)} ({escape(trained.variant)})<br>"
+        f"<header><h1>Privacy certificate</h1><p>{escape(trained.algorithm)} "
+        f"({escape(trained.variant)})<br>"
         f"run {escape(trained.run)}<br>issued {escape(certificate.issued)}</p></header>",
         f'<p class="headline {level}"><b>{TITLES[level]}</b>{escape(sentence)}</p>',
         _figures(certificate),
-        f'<div class="columns"><section><h2>The guarantee</h2>{_rows(_guarantee(certificate))}</section>'
+        '<div class="columns"><section><h2>The '
+        f"guarantee</h2>{_rows(_guarantee(certificate))}</section>"
         f"<section><h2>What was trained</h2>{_rows(_trained(certificate))}</section></div>",
         f"<h2>What was released</h2>{_releases(certificate.accounts)}",
     ]
     if stated.unaccounted:
-        parts.append(f'<h2>What left without any accounting</h2><ul class="loud">{_items(stated.unaccounted)}</ul>')
+        parts.append(
+            "<h2>What left without any accounting</h2><ul "
+            f'class="loud">{_items(stated.unaccounted)}</ul>'
+        )
     parts += [
         f"<h2>Proven epsilon by account</h2>{_accounts(certificate)}",
         f"<h2>What is assumed</h2><ul>{_items(stated.assumptions)}</ul>",
         f"<h2>As reported by the run, not checked</h2>{_rows(_reported(certificate))}",
-        f"<h2>Fingerprints (SHA-256) and signature</h2>{_rows(_hashes(certificate, signature), 'hash')}",
+        "<h2>Fingerprints (SHA-256) and "
+        f"signature</h2>{_rows(_hashes(certificate, signature), 'hash')}",
         '<div class="sign"><div>Name and office</div><div>Date</div><div>Signature</div></div>',
-        "<footer>This page is a picture of the signed file beside it (.json), which alone counts. To check it and to "
-        "compute every epsilon again: <code>dpfl verify certificate.json --run FOLDER --key SIGNER.pub</code></footer>",
+        "<footer>This page is a picture of the signed file beside it (.json), which alone counts. "
+        "To check it and to "
+        "compute every epsilon again: <code>dpfl verify certificate.json --run FOLDER --key "
+        "SIGNER.pub</code></footer>",
     ]
     return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>Privacy certificate {escape(trained.run)}</title><style>{STYLE}</style></head>\n<body>\n"
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
+        'content="width=device-width">'
+        "<title>Privacy certificate "
+        f"{escape(trained.run)}</title><style>{STYLE}</style></head>\n<body>\n"
         + "\n".join(parts)
         + "\n</body></html>\n"
     )
@@ -91,10 +103,17 @@ def page(certificate: Certificate, signature: str) -> str:
 def _figures(certificate: Certificate) -> str:
     stated, audit = certificate.guarantee, certificate.reported.audit
     found = audit or {}
-    of = f" on {found['scope']} (proven of it: {_word(found.get('proven'))})" if found.get("scope") else ""
+    of = (
+        f" on {found['scope']} (proven of it: {_word(found.get('proven'))})"
+        if found.get("scope")
+        else ""
+    )
     boxes = [
         (display_figure(stated.proven), f"epsilon proven, at delta {stated.delta:g}"),
-        (display_figure(certificate.claimed.epsilon), "epsilon claimed by the paper's own accounting"),
+        (
+            display_figure(certificate.claimed.epsilon),
+            "epsilon claimed by the paper's own accounting",
+        ),
         (
             "not audited" if audit is None else _word(found.get("measured")),
             f"epsilon at least, measured by an attack{of}; as reported, not checked",
@@ -102,7 +121,9 @@ def _figures(certificate: Certificate) -> str:
     ]
     return (
         '<div class="figures">'
-        + "".join(f"<div><strong>{escape(a)}</strong><span>{escape(b)}</span></div>" for a, b in boxes)
+        + "".join(
+            f"<div><strong>{escape(a)}</strong><span>{escape(b)}</span></div>" for a, b in boxes
+        )
         + "</div>"
     )
 
@@ -124,8 +145,15 @@ def _guarantee(certificate: Certificate) -> Iterable[tuple[str, str]]:
     yield "Adversary", stated.adversary
     yield "Delta", f"{stated.delta:g}"
     if stated.used != stated.proven:
-        yield "Used", f"{display_figure(stated.used)} of what is proven; it follows what came out, and is no guarantee"
-    yield "Accountant", f"{stated.accountant}, dp-accounting {certificate.versions.get('dp-accounting', '?')}"
+        yield (
+            "Used",
+            f"{display_figure(stated.used)} of what is proven; it follows what came out, and is no "
+            "guarantee",
+        )
+    yield (
+        "Accountant",
+        f"{stated.accountant}, dp-accounting {certificate.versions.get('dp-accounting', '?')}",
+    )
     for warning in stated.warnings:
         yield "Warning", warning
     yield "Claim", certificate.claimed.text
@@ -139,13 +167,25 @@ def _trained(certificate: Certificate) -> Iterable[tuple[str, str]]:
     yield "Training", f"{trained.rounds} rounds, {trained.iterations} steps a client"
     yield "Budget", "none set" if trained.budget is None else f"epsilon {trained.budget:g}"
     source = "the operating system" if trained.entropy == "system" else "a seed"
-    yield "Noise", f"from {source}, {'on a grid' if trained.noise == 'secure' else 'in floating point'}"
-    yield "Software", ", ".join(f"{name} {version}" for name, version in certificate.versions.items())
+    yield (
+        "Noise",
+        f"from {source}, {'on a grid' if trained.noise == 'secure' else 'in floating point'}",
+    )
+    yield (
+        "Software",
+        ", ".join(f"{name} {version}" for name, version in certificate.versions.items()),
+    )
 
 
 def _reported(certificate: Certificate) -> Iterable[tuple[str, str]]:
     told = certificate.reported
-    yield "Measured", told.measured or ("nothing" if told.accuracy is None else f"accuracy {told.accuracy:.2%} on the test set")
+    yield (
+        "Measured",
+        told.measured
+        or (
+            "nothing" if told.accuracy is None else f"accuracy {told.accuracy:.2%} on the test set"
+        ),
+    )
     yield "Run", f"started {told.started}, ended by {told.stopped_by}"
     if told.audit:
         yield "Audit", audit_in_words(told.audit)
@@ -154,12 +194,20 @@ def _reported(certificate: Certificate) -> Iterable[tuple[str, str]]:
 def audit_in_words(audit: Mapping[str, Any]) -> str:
     """Its verdict, and in which games, where it says."""
     games, verdict = audit.get("played"), str(audit["verdict"])
-    return f"{verdict} in {', '.join(map(str, games)) or 'no game'}" if isinstance(games, list) else verdict
+    return (
+        f"{verdict} in {', '.join(map(str, games)) or 'no game'}"
+        if isinstance(games, list)
+        else verdict
+    )
 
 
 def _rows(rows: Iterable[tuple[str, str]], kind: str = "") -> str:
     return (
-        "<table>" + "".join(f'<tr><th>{escape(a)}</th><td class="{kind}">{escape(b)}</td></tr>' for a, b in rows) + "</table>"
+        "<table>"
+        + "".join(
+            f'<tr><th>{escape(a)}</th><td class="{kind}">{escape(b)}</td></tr>' for a, b in rows
+        )
+        + "</table>"
     )
 
 
@@ -182,10 +230,16 @@ def _releases(accounts: list[AccountSection]) -> str:
         for kind in kinds[:MOST_KINDS]
     ]
     if len(kinds) > MOST_KINDS:
-        rows.append(f"<tr><td>and {len(kinds) - MOST_KINDS} kinds more, which the signed file lists</td></tr>")
+        rows.append(
+            f"<tr><td>and {len(kinds) - MOST_KINDS} kinds more, which the signed file "
+            "lists</td></tr>"
+        )
     others = max(account.other_runs for account in accounts)
     if others:
-        rows.append(f"<tr><td>Releases of up to {others} other runs on the same ledgers are counted with these.</td></tr>")
+        rows.append(
+            f"<tr><td>Releases of up to {others} other runs on the same ledgers are counted with "
+            "these.</td></tr>"
+        )
     return f"<table>{''.join(rows) or '<tr><td>nothing</td></tr>'}</table>"
 
 
@@ -198,10 +252,15 @@ def _accounts(certificate: Certificate) -> str:
         pairs = [(account.name, display_figure(account.proven)) for account in certificate.accounts]
     else:
         counts = Counter(display_figure(account.proven) for account in accounts)
-        pairs = [(f"{count} accounts", epsilon) for epsilon, count in list(counts.items())[:MOST_GROUPS]]
+        pairs = [
+            (f"{count} accounts", epsilon) for epsilon, count in list(counts.items())[:MOST_GROUPS]
+        ]
         if len(counts) > MOST_GROUPS:
             pairs.append((f"{sum(list(counts.values())[MOST_GROUPS:])} accounts", "less"))
-    cells = "".join(f"<div><span>{escape(name)}</span><span>{escape(epsilon)}</span></div>" for name, epsilon in pairs)
+    cells = "".join(
+        f"<div><span>{escape(name)}</span><span>{escape(epsilon)}</span></div>"
+        for name, epsilon in pairs
+    )
     return f'<div>{escape(spread)}</div><div class="accounts">{cells}</div>'
 
 

@@ -11,7 +11,9 @@ from dpfl.run.model_card import NAME, TITLE
 
 
 def strict_json(text: str) -> Any:
-    """No key twice, since a reader sees the first value and a program the last; no NaN, which is not JSON."""
+    """No key twice, since a reader sees the first value and a program the last; no NaN, which is
+    not JSON.
+    """
     try:
         return json.loads(text, object_pairs_hook=_without_doubles, parse_constant=_refuse_constant)
     except RecursionError:
@@ -35,7 +37,8 @@ def read(folder: RunFolder, name: str, needed: bool = True) -> Any:
     if not path.exists():
         if needed:
             raise DpflError(
-                f"The run in {folder.path} is not finished ({name} is missing); go on with: dpfl run --resume {folder.path}"
+                f"The run in {folder.path} is not finished ({name} is missing); go on with: dpfl "
+                f"run --resume {folder.path}"
             )
         return None
     try:
@@ -45,10 +48,14 @@ def read(folder: RunFolder, name: str, needed: bool = True) -> Any:
 
 
 def own_card(folder: RunFolder) -> str | None:
-    """The card as a run writes it; None where there is none, or where the file is somebody else's."""
+    """The card as a run writes it; None where there is none, or where the file is somebody
+    else's.
+    """
     path = folder.file(NAME)
     try:
         text = path.read_text(errors="replace") if path.exists() else ""
     except OSError as error:
-        raise DpflError(f"{path} cannot be read ({error.strerror}); restore it from a copy, or remove it.") from error
+        raise DpflError(
+            f"{path} cannot be read ({error.strerror}); restore it from a copy, or remove it."
+        ) from error
     return text if text.startswith(TITLE) else None

@@ -1,4 +1,6 @@
-"""What a certificate alone must bear out: every figure computed again from the releases that it lists."""
+"""What a certificate alone must bear out: every figure computed again from the releases that it
+lists.
+"""
 
 from __future__ import annotations
 
@@ -31,37 +33,61 @@ def check_epsilon(certificate: Certificate) -> VerificationCheck:
         for account in certificate.accounts:
             findings += list(_account_figures(account, stated.accountant, stated.delta))
         if stated.neighbours not in (among := contents.neighbours(certificate.accounts)):
-            findings.append(f"The listed releases are proven for neighbours '{among[0]}', not '{stated.neighbours}'.")
+            findings.append(
+                f"The listed releases are proven for neighbours '{among[0]}', not "
+                f"'{stated.neighbours}'."
+            )
         for name, epsilon in contents.spread(certificate.accounts).items():
             if not same_figure(epsilon, getattr(stated, name)):
                 told = "largest" if name == "proven" else name
                 findings.append(
-                    f"The {told} epsilon of the accounts is {epsilon}; the certificate states {getattr(stated, name)}."
+                    f"The {told} epsilon of the accounts is {epsilon}; the certificate states "
+                    f"{getattr(stated, name)}."
                 )
     except UNCOMPUTABLE as error:
         findings.append(f"Epsilon cannot be computed again: {error}")
     if stated.unaccounted and stated.proven != "unbounded":
-        findings.append(f"Something left unprotected ({'; '.join(stated.unaccounted)}), yet epsilon {stated.proven} is stated.")
+        findings.append(
+            f"Something left unprotected ({'; '.join(stated.unaccounted)}), yet epsilon "
+            f"{stated.proven} is stated."
+        )
     if number(stated.used) > number(stated.proven) + TOLERANCE:
-        findings.append(f"The certificate states that {stated.used} was used, which is more than is proven ({stated.proven}).")
-    outcome = f"{display_figure(stated.proven)}, computed again for {len(certificate.accounts)} accounts by {stated.accountant}"
+        findings.append(
+            f"The certificate states that {stated.used} was used, which is more than is proven "
+            f"({stated.proven})."
+        )
+    outcome = (
+        f"{display_figure(stated.proven)}, computed again for {len(certificate.accounts)} "
+        f"accounts by {stated.accountant}"
+    )
     return VerificationCheck("epsilon", outcome, tuple(findings))
 
 
 def _account_figures(account: AccountSection, by: str, delta: float) -> Iterator[str]:
     spent = {decode(released.event): released.count for released in account.releases}
     epsilon = _epsilon_again(spent, by, delta, account.proven)
-    if len(spent) != len(account.releases) or any(released.count < 1 for released in account.releases):
+    if len(spent) != len(account.releases) or any(
+        released.count < 1 for released in account.releases
+    ):
         yield f"{account.name}: its releases are not listed once each, with a count of at least 1."
     elif not same_figure(epsilon, account.proven):
-        yield f"{account.name}: the listed releases cost epsilon {epsilon}; the certificate states {account.proven}."
+        yield (
+            f"{account.name}: the listed releases cost epsilon {epsilon}; the certificate "
+            "states "
+            f"{account.proven}."
+        )
     for released in account.releases:
         if released.kind != describe(decode(released.event)):
-            yield f"{account.name}: {released.event} is called '{released.kind}', but is {describe(decode(released.event))}."
+            yield (
+                f"{account.name}: {released.event} is called '{released.kind}', but is "
+                f"{describe(decode(released.event))}."
+            )
 
 
 def _epsilon_again(spent: EventCounts, by: str, delta: float, stated: Epsilon) -> Epsilon:
-    """By the named accountant; by RDP alone where that is far from what is stated, since a tight one could take for ever."""
+    """By the named accountant; by RDP alone where that is far from what is stated, since a tight
+    one could take for ever.
+    """
     quick = stated_figure(accountant("rdp").epsilon(spent, delta))
     if stated == "unbounded" or number(quick) > 10 * number(stated) + 100:
         return quick
@@ -75,53 +101,96 @@ def check_claim(certificate: Certificate) -> VerificationCheck:
         return VerificationCheck("claimed", f"nothing ({claim.text})")
     if claim.accountant is None:
         return VerificationCheck(
-            "claimed", f"{display_figure(claim.epsilon)} by a formula ({claim.text}), which is not computed again"
+            "claimed",
+            f"{display_figure(claim.epsilon)} by a formula ({claim.text}), which is not computed "
+            "again",
         )
     try:
         spent = {decode(event): count for event, count in claim.stated.items()}
-        epsilon = _epsilon_again(spent, claim.accountant, certificate.guarantee.delta, claim.epsilon)
+        epsilon = _epsilon_again(
+            spent, claim.accountant, certificate.guarantee.delta, claim.epsilon
+        )
     except UNCOMPUTABLE as error:
-        return VerificationCheck("claimed", "", (f"The claimed epsilon cannot be computed again: {error}",))
-    found = f"What the paper counts costs {epsilon} by {claim.accountant}; the certificate states {claim.epsilon} as claimed."
+        return VerificationCheck(
+            "claimed", "", (f"The claimed epsilon cannot be computed again: {error}",)
+        )
+    found = (
+        f"What the paper counts costs {epsilon} by {claim.accountant}; the certificate states "
+        f"{claim.epsilon} as claimed."
+    )
     return VerificationCheck(
-        "claimed", f"{display_figure(claim.epsilon)}, computed again", () if same_figure(epsilon, claim.epsilon) else (found,)
+        "claimed",
+        f"{display_figure(claim.epsilon)}, computed again",
+        () if same_figure(epsilon, claim.epsilon) else (found,),
     )
 
 
 def check_listing(certificate: Certificate, names: Sequence[str] | None) -> VerificationCheck:
-    """Whether every account is listed, and once; `names` are those of the run, None where its folder is not here."""
+    """Whether every account is listed, and once; `names` are those of the run, None where its
+    folder is not here.
+    """
     listed, findings = [account.name for account in certificate.accounts], []
-    findings += [f"The account of {name} is listed twice." for name, count in Counter(listed).items() if count > 1]
+    findings += [
+        f"The account of {name} is listed twice."
+        for name, count in Counter(listed).items()
+        if count > 1
+    ]
     for account in certificate.accounts:
         if account.ledger != f"{account.name}.sqlite":
-            findings.append(f"The account of {account.name} is said to be the ledger {account.ledger}, which is another's.")
+            findings.append(
+                f"The account of {account.name} is said to be the ledger {account.ledger}, which "
+                "is another's."
+            )
         if min(account.other_runs, account.debits) < 0:
-            findings.append(f"{account.name} cannot have {account.debits} debits and {account.other_runs} other runs.")
+            findings.append(
+                f"{account.name} cannot have {account.debits} debits and {account.other_runs} "
+                "other runs."
+            )
     if names is None:
         clients = certificate.trained.clients
         if set(listed) != {FEDERATION} and len(set(listed)) != clients:
-            findings.append(f"The certificate lists {len(set(listed))} accounts of {clients} clients.")
+            findings.append(
+                f"The certificate lists {len(set(listed))} accounts of {clients} clients."
+            )
         return VerificationCheck("accounts", f"{len(listed)}, each once", tuple(findings))
-    findings += [f"The account of {owner} is missing from the certificate." for owner in names if owner not in listed]
+    findings += [
+        f"The account of {owner} is missing from the certificate."
+        for owner in names
+        if owner not in listed
+    ]
     return VerificationCheck("accounts", "every account of the run, each once", tuple(findings))
 
 
 def check_issue(certificate: Certificate, last_debit: float | None = None) -> VerificationCheck:
-    """When and with what it was made. Only the signer knows when, but it was not before the last debit that it counts."""
+    """When and with what it was made. Only the signer knows when, but it was not before the last
+    debit that it counts.
+    """
     findings, unchecked = [], [f"When it was issued ({certificate.issued}): the signer says so."]
     try:
         issued = datetime.datetime.fromisoformat(certificate.issued)
         if issued.tzinfo is None:
             raise ValueError("it names no time zone")
         if last_debit is not None and issued.timestamp() < int(last_debit):
-            findings.append(f"It was issued at {certificate.issued}, by its own word: before the last debit that it counts.")
+            findings.append(
+                f"It was issued at {certificate.issued}, by its own word: before the last debit "
+                "that it counts."
+            )
     except (ValueError, OverflowError) as error:
         findings.append(f"It does not say when it was issued ({certificate.issued!r}: {error}).")
     by: dict[str, Any] = certificate.certified_by
     if by.keys() != {"dpfl", "code"}:
-        findings.append(f"certified_by does not hold a version and a digest of code, but {', '.join(by) or 'nothing'}.")
+        findings.append(
+            "certified_by does not hold a version and a digest of code, but "
+            f"{', '.join(by) or 'nothing'}."
+        )
     elif by["code"] != code_sha256():
-        unchecked.append(f"certified_by: dpfl {by['dpfl']} made it, whose code is not that of this installation.")
+        unchecked.append(
+            f"certified_by: dpfl {by['dpfl']} made it, whose code is not that of this installation."
+        )
     elif by["dpfl"] != contents.version():
-        findings.append(f"certified_by says dpfl {by['dpfl']}; this code is dpfl {contents.version()}.")
-    return VerificationCheck("issued", f"{certificate.issued}, as its signer says", tuple(findings), tuple(unchecked))
+        findings.append(
+            f"certified_by says dpfl {by['dpfl']}; this code is dpfl {contents.version()}."
+        )
+    return VerificationCheck(
+        "issued", f"{certificate.issued}, as its signer says", tuple(findings), tuple(unchecked)
+    )

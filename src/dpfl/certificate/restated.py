@@ -1,4 +1,6 @@
-"""What statement.json says, held against the statement that follows from record, checkpoint and ledgers."""
+"""What statement.json says, held against the statement that follows from record, checkpoint and
+ledgers.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ COUNTED = ("releases", "most")
 
 
 class RestatedStatement:
-    """The statement of a run made again: as the ledgers are now, and as they stood at the run's own last row."""
+    """The statement of a run made again: as the ledgers are now, and as they stood at the run's own
+    last row.
+    """
 
     def __init__(self, accounts: Accounts, randomness: Randomness) -> None:
         self._accounts, self._randomness = accounts, randomness
@@ -33,10 +37,12 @@ class RestatedStatement:
         return _as_json(self._accounts.statement(self._randomness, own=True))
 
     def differences(self, told: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-        """Each word of a statement that is not what it should be, with what it says and what it should say.
+        """Each word of a statement that is not what it should be, with what it says and what it
+        should say.
 
-        A figure was true when it was written if it is between that of the run's own last row and that of now: no epsilon
-        of a ledger ever falls. Where no other run used the ledgers since, both are one.
+        A figure was true when it was written if it is between that of the run's own last row and
+        that of now: no epsilon of a ledger ever falls. Where no other run used the ledgers since,
+        both are one.
         """
         defaults = {field.name: _default(field) for field in fields(PrivacyStatement)}
         for word, truth in self._high.items():
@@ -45,7 +51,9 @@ class RestatedStatement:
                 yield word, said, truth
         for word in told.keys() - self._high.keys():
             yield word, told[word], "no such word"
-        if (largest := _largest(told.get("per_client"))) is not None and not same_figure(told.get("proven"), largest):
+        if (largest := _largest(told.get("per_client"))) is not None and not same_figure(
+            told.get("proven"), largest
+        ):
             yield "proven", told.get("proven"), f"{largest}, the largest of per_client"
 
     def _fits(self, word: str, said: Any, truth: Any) -> bool:
@@ -62,25 +70,35 @@ class RestatedStatement:
             return False
         return bool(said == truth)
 
-    def _each(self, word: str, said: Any, truth: Mapping[str, Any], missing: int | None = None) -> bool:
-        """Of every client its epsilon, of every kind of release its count; a kind that came later may be missing."""
+    def _each(
+        self, word: str, said: Any, truth: Mapping[str, Any], missing: int | None = None
+    ) -> bool:
+        """Of every client its epsilon, of every kind of release its count; a kind that came later
+        may be missing.
+        """
         if said == truth:
             return True
         names = said.keys() == truth.keys() if missing is None else said.keys() <= truth.keys()
         low = self._low[word]
         return bool(names) and all(
-            between(low.get(name, missing), said.get(name, missing), high) for name, high in truth.items()
+            between(low.get(name, missing), said.get(name, missing), high)
+            for name, high in truth.items()
         )
 
     def _total(self, said: Any, truth: Mapping[str, Any]) -> bool:
         """It is of the account with the most releases, which may be another one now."""
         low = self._low["stated"]
-        return said.keys() <= low.keys() | truth.keys() and between(sum(low.values()), sum(said.values()), sum(truth.values()))
+        return said.keys() <= low.keys() | truth.keys() and between(
+            sum(low.values()), sum(said.values()), sum(truth.values())
+        )
 
 
 def _as_json(statement: PrivacyStatement) -> dict[str, Any]:
     """As a file holds it: lists for tuples."""
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in statement.to_dict().items()}
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in statement.to_dict().items()
+    }
 
 
 def _default(field: Any) -> Any:

@@ -1,7 +1,8 @@
 """Hashes that say what a run was made of, without giving a record away.
 
-A plain hash of private data is a release without noise: who knows all records but one can try candidates until it fits. So
-whatever depends on the data is sealed with a salt (HMAC-SHA256) that stays in the run's folder and is in no certificate.
+A plain hash of private data is a release without noise: who knows all records but one can try
+candidates until it fits. So whatever depends on the data is sealed with a salt (HMAC-SHA256) that
+stays in the run's folder and is in no certificate.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ def make_salt(folder: RunFolder) -> None:
     except FileExistsError:
         return
     except OSError as error:
-        raise DpflError(f"{path} cannot be written ({error.strerror}); mend the folder, then certify again.") from error
+        raise DpflError(
+            f"{path} cannot be written ({error.strerror}); mend the folder, then certify again."
+        ) from error
 
 
 def seal(folder: RunFolder, content: bytes) -> str:
@@ -47,39 +50,66 @@ def seal(folder: RunFolder, content: bytes) -> str:
     try:
         salt = bytes.fromhex(path.read_text())
     except (OSError, ValueError) as error:
-        raise DpflError(f"{path} cannot be read; bring it from where the run was certified.") from error
+        raise DpflError(
+            f"{path} cannot be read; bring it from where the run was certified."
+        ) from error
     return hmac.new(salt, content, "sha256").hexdigest()
 
 
 def hashes(folder: RunFolder) -> dict[str, str]:
-    """Of the data, the code that trained, the experiment as run, the model as a file and as a vector, and what the run says."""
-    files = {name: file_sha256(folder.file(name)) for name in ("experiment.toml", "model.safetensors")}
+    """Of the data, the code that trained, the experiment as run, the model as a file and as a
+    vector, and what the run says.
+    """
+    files = {
+        name: file_sha256(folder.file(name)) for name in ("experiment.toml", "model.safetensors")
+    }
     found = folder.experiment()["hashes"] | files | {"weights": folder.weights_sha256()}
-    return found | {name: seal(folder, found[name].encode()) for name in PRIVATE} | added_hashes(folder)
+    return (
+        found
+        | {name: seal(folder, found[name].encode()) for name in PRIVATE}
+        | added_hashes(folder)
+    )
 
 
 def added_hashes(folder: RunFolder) -> dict[str, str]:
-    """What certificates of the first versions of this form do not have: statement, result and card, and who the nodes are."""
+    """What certificates of the first versions of this form do not have: statement, result and card,
+    and who the nodes are.
+    """
     card = {NAME: file_sha256(folder.file(NAME))} if own_card(folder) is not None else {}
-    told = {name: seal(folder, canonical(_without_times(read(folder, name)))) for name in ("statement.json", "result.json")}
+    told = {
+        name: seal(folder, canonical(_without_times(read(folder, name))))
+        for name in ("statement.json", "result.json")
+    }
     return card | told | node_hashes(folder.experiment())
 
 
 def _without_times(told: Any) -> Any:
     """A finished run that is finished again says another time, and nothing else."""
-    return {word: value for word, value in told.items() if word != "ended"} if isinstance(told, dict) else told
+    return (
+        {word: value for word, value in told.items() if word != "ended"}
+        if isinstance(told, dict)
+        else told
+    )
 
 
 def node_hashes(record: Mapping[str, Any]) -> dict[str, str]:
-    """By what nodes know a run, and by what keys the run knows its nodes; nothing of a run without nodes.
+    """By what nodes know a run, and by what keys the run knows its nodes; nothing of a run without
+    nodes.
 
     The nonce of a run has 128 random bits and the keys are public, so that no salt is needed.
     """
-    resolved, listed = record["resolved"], record.get("experiment", {}).get("server", {}).get("nodes", {})
+    resolved, listed = (
+        record["resolved"],
+        record.get("experiment", {}).get("server", {}).get("nodes", {}),
+    )
     if resolved.get("partition") != NODES:
         return {}
     names = resolved.get("names") or client_names(resolved["clients"])
-    keys = {f"{KEY_OF}{name}": fingerprint(str(listed[name]).split()[0]) for name in names if name in listed}
+    keys = {
+        f"{KEY_OF}{name}": fingerprint(str(listed[name]).split()[0])
+        for name in names
+        if name in listed
+    }
     return keys | {NODES_RUN: hashlib.sha256(str(record["run"]["nonce"]).encode()).hexdigest()}
 
 
@@ -87,4 +117,6 @@ def file_sha256(path: Path) -> str:
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
-        raise DpflError(f"{path} cannot be read ({error.strerror}); restore it from a copy.") from error
+        raise DpflError(
+            f"{path} cannot be read ({error.strerror}); restore it from a copy."
+        ) from error

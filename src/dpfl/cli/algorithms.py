@@ -16,7 +16,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 def algorithms(
-    name: Annotated[str | None, typer.Argument(help="One system, for its parts and defaults.")] = None, as_json: Json = False
+    name: Annotated[
+        str | None, typer.Argument(help="One system, for its parts and defaults.")
+    ] = None,
+    as_json: Json = False,
 ) -> None:
     """List the systems, or show one: its options, its parts, and what is proven of it."""
     found = describe_one(name) if name else describe_all()

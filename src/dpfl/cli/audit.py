@@ -37,7 +37,11 @@ from dpfl.views.inversion_figure import into
 from dpfl.views.output_path import check_folder
 
 PRIVATE_FILE = "audit-private.json"
-PRIVATE = "Rates on training samples release private data that no ledger paid for: this file stays where those samples are."
+PRIVATE = (
+    "Rates on training samples release private data that no ledger paid for: this file "
+    "stays "
+    "where those samples are."
+)
 STYLES = {
     "refuted": "bold red",
     "broken": "bold white on red",
@@ -51,8 +55,8 @@ STYLES = {
 
 @dataclass(frozen=True)
 class AuditTarget:
-    """What is audited: a system, that of an experiment, or that of a run, whose model is there as well. Experiments and runs
-    have their own kind of noise."""
+    """What is audited: a system, that of an experiment, or that of a run, whose model is there as
+    well. Experiments and runs have their own kind of noise."""
 
     algorithm: Algorithm
     delta: float = 1e-5
@@ -62,27 +66,47 @@ class AuditTarget:
 
 def audit(
     target: Annotated[
-        str, typer.Argument(metavar="SYSTEM|EXPERIMENT|RUN", help="A system, an experiment file, a run's folder.")
+        str,
+        typer.Argument(
+            metavar="SYSTEM|EXPERIMENT|RUN", help="A system, an experiment file, a run's folder."
+        ),
     ],
-    variant: Annotated[str | None, typer.Option(help="sound or published, for a system that has both.")] = None,
-    confidence: Annotated[float, typer.Option(help="With which all lower bounds hold together.")] = 0.95,
-    delta: Annotated[float | None, typer.Option(help="By default 1e-5, or that of the experiment.")] = None,
-    trials: Annotated[int, typer.Option(help="How often one release is played with the canary, and without it.")] = 20_000,
-    game: Annotated[list[str] | None, typer.Option(help="Only this game; may be given again.")] = None,
+    variant: Annotated[
+        str | None, typer.Option(help="sound or published, for a system that has both.")
+    ] = None,
+    confidence: Annotated[
+        float, typer.Option(help="With which all lower bounds hold together.")
+    ] = 0.95,
+    delta: Annotated[
+        float | None, typer.Option(help="By default 1e-5, or that of the experiment.")
+    ] = None,
+    trials: Annotated[
+        int, typer.Option(help="How often one release is played with the canary, and without it.")
+    ] = 20_000,
+    game: Annotated[
+        list[str] | None, typer.Option(help="Only this game; may be given again.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Another seed, other draws.")] = 0,
     out: Annotated[Path | None, typer.Option(help="A folder for pictures.")] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Where the data of a run lies; else DPFL_DATA.")] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Where the data of a run lies; else DPFL_DATA.")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     private: Annotated[
-        bool, typer.Option("--private", help="Show how a run's training samples fare, too: private, and for their owner.")
+        bool,
+        typer.Option(
+            "--private",
+            help="Show how a run's training samples fare, too: private, and for their owner.",
+        ),
     ] = False,
 ) -> None:
     """Claimed, proven, and measured epsilon of a system: refuted, consistent, or not testable.
 
-    The verdict names the games that were played. Exit code 1 if more was measured than is proven, or if too few games could be
-    played ("not enough was tested"). The audit of a run is kept in its folder, for its certificate; how its own training
-    samples fare in audit-private.json, which is as private as they are.
+    The verdict names the games that were played. Exit code 1 if more was measured than is proven,
+    or if too few games could be played ("not enough was tested"). The audit of a run is kept in its
+    folder, for its certificate; how its own training samples fare in audit-private.json, which is
+    as private as they are.
     """
     check_folder(out, "--out")
     found = _target(target, variant)
@@ -112,7 +136,9 @@ def audit(
         if found.folder and not private:
             kept = found.folder.file(PRIVATE_FILE)
             Console().print(
-                f"How the training samples fare is private: {kept} (--private shows it).", highlight=False, soft_wrap=True
+                f"How the training samples fare is private: {kept} (--private shows it).",
+                highlight=False,
+                soft_wrap=True,
             )
     if report.verdict in (BROKEN, TOO_LITTLE):
         raise typer.Exit(1)
@@ -125,7 +151,10 @@ def _target(word: str, variant: str | None) -> AuditTarget:
     if word in ALGORITHMS or is_path(word):
         return AuditTarget(_made(word, {}, variant))
     if path.suffix != ".toml":
-        raise DpflError(f"There is no system, experiment file or run {word!r}; of the systems, {nearest(word, ALGORITHMS)}")
+        raise DpflError(
+            f"There is no system, experiment file or run {word!r}; of the systems, "
+            f"{nearest(word, ALGORITHMS)}"
+        )
     return _experiment(load(path), variant)
 
 
@@ -135,7 +164,9 @@ def _made(name: str, options: dict[str, Any], variant: str | None) -> Algorithm:
     return from_name(name, **options | ({"variant": variant} if variant else {}))
 
 
-def _experiment(experiment: Experiment, variant: str | None, noise: str | None = None) -> AuditTarget:
+def _experiment(
+    experiment: Experiment, variant: str | None, noise: str | None = None
+) -> AuditTarget:
     made = _made(experiment.algorithm.name, experiment.algorithm.options(), variant)
     made = made.for_unit(experiment.privacy.unit) if experiment.privacy.unit else made
     budget, privacy = experiment.budget, experiment.privacy
@@ -147,7 +178,9 @@ def _experiment(experiment: Experiment, variant: str | None, noise: str | None =
     made = Aggregation(privacy.aggregation, privacy.survivors, privacy.colluders).of(made, clients)
     kind = noise or privacy.noise or ("secure" if privacy.entropy == "system" else "plain")
     return AuditTarget(
-        ready(made, budget.rounds or 4).with_secure_noise() if kind == "secure" else made, budget.delta, experiment
+        ready(made, budget.rounds or 4).with_secure_noise() if kind == "secure" else made,
+        budget.delta,
+        experiment,
     )
 
 
@@ -156,21 +189,35 @@ def _asking(made: Algorithm, experiment: Experiment) -> Algorithm:
     if not (experiment.metrics.private or is_table(experiment.data.name)):
         return made
     budget, by = Budget(**experiment.budget.model_dump()), experiment.privacy.accountant
-    return with_questions(made, experiment.federation(), experiment.metrics.part(), budget, by, elsewhere=False)
+    return with_questions(
+        made, experiment.federation(), experiment.metrics.part(), budget, by, elsewhere=False
+    )
 
 
 def _run(folder: RunFolder, variant: str | None) -> AuditTarget:
     record = folder.experiment()
     if not record.get("experiment"):
-        raise DpflError(f"The run in {folder.path} was started from Python; audit it there: dpfl.audit.audit(algorithm).")
+        raise DpflError(
+            f"The run in {folder.path} was started from Python; audit it there: "
+            "dpfl.audit.audit(algorithm)."
+        )
     if folder.json("statement.json") is None:
-        raise DpflError(f"The run in {folder.path} is not finished; go on with it: dpfl run --resume {folder.path}")
-    target = _experiment(parse(record["experiment"]), variant, record.get("resolved", {}).get("noise"))
+        raise DpflError(
+            f"The run in {folder.path} is not finished; go on with it: dpfl run --resume "
+            f"{folder.path}"
+        )
+    target = _experiment(
+        parse(record["experiment"]), variant, record.get("resolved", {}).get("noise")
+    )
     return replace(target, folder=folder)
 
 
-def _own_membership(folder: RunFolder, experiment: Experiment, delta: float, data_dir: Path | None) -> AuditFinding:
-    """Of the run's training samples and test samples, by its final weights and its own proven epsilon."""
+def _own_membership(
+    folder: RunFolder, experiment: Experiment, delta: float, data_dir: Path | None
+) -> AuditFinding:
+    """Of the run's training samples and test samples, by its final weights and its own proven
+    epsilon.
+    """
     statement = folder.json("statement.json")
     federation = experiment.federation(data_dir)
     model = models.from_name(experiment.model.name, **experiment.model.options())
@@ -178,14 +225,28 @@ def _own_membership(folder: RunFolder, experiment: Experiment, delta: float, dat
     proven = statement["proven"] if isinstance(statement["proven"], float) else float("inf")
     game, roc = "membership of the run", membership_of(module, federation, proven, delta)
     if roc is None:
-        return AuditFinding(game, "", None, None, None, None, UNTESTABLE, "the data has no samples that were not trained on")
+        return AuditFinding(
+            game,
+            "",
+            None,
+            None,
+            None,
+            None,
+            UNTESTABLE,
+            "the data has no samples that were not trained on",
+        )
     return AuditFinding(game, "the run", None, proven, None, None, ESTIMATE, roc.text)
 
 
 def show(report: AuditReport, console: Console) -> None:
-    noise = f", {report.noise} noise of multiplier {report.noise_multiplier:.4g}" if report.noise_multiplier else ""
+    noise = (
+        f", {report.noise} noise of multiplier {report.noise_multiplier:.4g}"
+        if report.noise_multiplier
+        else ""
+    )
     console.print(
-        f"[bold]{report.system}[/bold] ({report.variant}): one {report.unit}, delta {report.delta:g}{noise}; "
+        f"[bold]{report.system}[/bold] ({report.variant}): one {report.unit}, delta "
+        f"{report.delta:g}{noise}; "
         f"bounds hold together with confidence {report.confidence:g}",
         highlight=False,
         soft_wrap=True,
@@ -194,15 +255,27 @@ def show(report: AuditReport, console: Console) -> None:
     if played:
         console.print(_table(played))
     for finding in played:
-        console.print(f"[bold]{finding.game}[/bold]: {escape(finding.detail)}", highlight=False, soft_wrap=True)
+        console.print(
+            f"[bold]{finding.game}[/bold]: {escape(finding.detail)}",
+            highlight=False,
+            soft_wrap=True,
+        )
     for finding in report.findings:
         if finding.verdict in (UNTESTABLE, INAPPLICABLE):
             words = f"{finding.game}: {finding.verdict}, {escape(finding.detail)}"
             console.print(f"[dim]{words}[/dim]", highlight=False, soft_wrap=True)
     style = STYLES[report.verdict]
-    console.print(f"\n[{style}]{report.verdict}[/{style}]: {escape(reason(report))}", highlight=False, soft_wrap=True)
+    console.print(
+        f"\n[{style}]{report.verdict}[/{style}]: {escape(reason(report))}",
+        highlight=False,
+        soft_wrap=True,
+    )
     if report.findings:
-        console.print(f"This is about these games: {escape(report.coverage)}.", highlight=False, soft_wrap=True)
+        console.print(
+            f"This is about these games: {escape(report.coverage)}.",
+            highlight=False,
+            soft_wrap=True,
+        )
 
 
 def reason(report: AuditReport) -> str:
@@ -221,9 +294,19 @@ def _table(findings: Sequence[AuditFinding]) -> Table:
     for finding in findings:
         sign = "" if finding.shown == "unbounded" else ">= " if finding.confidence else "~ "
         measured = "" if finding.measured is None else f"{sign}{_lower(finding)}"
-        claimed, proven = ("" if epsilon is None else _figure(epsilon) for epsilon in (finding.claimed, finding.proven))
+        claimed, proven = (
+            "" if epsilon is None else _figure(epsilon)
+            for epsilon in (finding.claimed, finding.proven)
+        )
         style = STYLES[finding.verdict]
-        table.add_row(finding.game, finding.scope, claimed, proven, measured, f"[{style}]{finding.verdict}[/{style}]")
+        table.add_row(
+            finding.game,
+            finding.scope,
+            claimed,
+            proven,
+            measured,
+            f"[{style}]{finding.verdict}[/{style}]",
+        )
     return table
 
 

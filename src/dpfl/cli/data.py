@@ -19,7 +19,10 @@ from dpfl.views.output_path import check_place
 
 app = typer.Typer(help="Data: get it, see who holds what.", no_args_is_help=True)
 
-DataDir = Annotated[Path | None, typer.Option(help="Folder of the data sets (else DPFL_DATA, else the user's cache).")]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(help="Folder of the data sets (else DPFL_DATA, else the user's cache)."),
+]
 
 
 @app.command()
@@ -35,25 +38,42 @@ def get(
 
 @app.command()
 def describe(
-    table: Annotated[Path, typer.Argument(help="A .csv, .csv.gz, .tsv or .parquet file with a header.")],
+    table: Annotated[
+        Path, typer.Argument(help="A .csv, .csv.gz, .tsv or .parquet file with a header.")
+    ],
     public: Annotated[
-        bool, typer.Option("--public", help="The table is public: read ranges and levels off it, too.", show_default=False)
+        bool,
+        typer.Option(
+            "--public",
+            help="The table is public: read ranges and levels off it, too.",
+            show_default=False,
+        ),
     ] = False,
-    delimiter: Annotated[str | None, typer.Option(help="What stands between fields.", show_default="from the header")] = None,
+    delimiter: Annotated[
+        str | None, typer.Option(help="What stands between fields.", show_default="from the header")
+    ] = None,
     decimal: Annotated[str, typer.Option(help="The decimal mark: . or ,")] = ".",
     encoding: Annotated[str, typer.Option(help="Such as latin-1.")] = "utf-8",
 ) -> None:
-    """Propose the [data] section of an experiment for a table, from its header and types; no value is read off private data."""
+    """Propose the [data] section of an experiment for a table, from its header and types; no value
+    is read off private data.
+    """
     from dpfl.data.tables.describe import describe as propose
     from dpfl.data.tables.table_files import TextFormat
 
-    typer.echo(propose(table.expanduser(), public, TextFormat(delimiter, decimal, encoding)), nl=False)
+    typer.echo(
+        propose(table.expanduser(), public, TextFormat(delimiter, decimal, encoding)), nl=False
+    )
 
 
 @app.command()
 def show(
     name: Annotated[
-        str, typer.Argument(help="A data set's name, the path of an .npz file, or an experiment file, which declares a table.")
+        str,
+        typer.Argument(
+            help="A data set's name, the path of an .npz file, or an experiment file, which "
+            "declares a table."
+        ),
     ] = "mnist-sample",
     partition: Annotated[
         str | None,
@@ -63,13 +83,20 @@ def show(
         ),
     ] = None,
     beta: Annotated[
-        float | None, typer.Option(help="Dirichlet parameter; smaller is more skewed.", show_default="0.05")
+        float | None,
+        typer.Option(help="Dirichlet parameter; smaller is more skewed.", show_default="0.05"),
     ] = None,
     options: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other option of the partition.")
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any other option of the partition."),
     ] = None,
-    classes: Annotated[int | None, typer.Option(help="Number of classes of an .npz file.", show_default="test set's")] = None,
-    test_share: Annotated[float | None, typer.Option(help="Part of an .npz file's records that is made public.")] = None,
+    classes: Annotated[
+        int | None,
+        typer.Option(help="Number of classes of an .npz file.", show_default="test set's"),
+    ] = None,
+    test_share: Annotated[
+        float | None, typer.Option(help="Part of an .npz file's records that is made public.")
+    ] = None,
     clients: Annotated[int, typer.Option(help="Number of clients.")] = 10,
     seed: Annotated[int, typer.Option(help="Seed of the partition.")] = 0,
     public_clients: Annotated[int, typer.Option(help="Clients held out as public.")] = 0,
@@ -85,10 +112,16 @@ def show(
         federation = experiment(Path(name)).federation(data_dir)
     else:
         declared = {"classes": classes, "test_share": test_share}
-        source = load(name, data_dir, **{key: value for key, value in declared.items() if value is not None})
+        source = load(
+            name, data_dir, **{key: value for key, value in declared.items() if value is not None}
+        )
         word = partition or ("site" if source.owned else "dirichlet")
         chosen = _options(word, beta, options or [])
-        federation = source.by_owner() if word == "site" else source.split(clients, parse(word, **chosen), seed, public_clients)
+        federation = (
+            source.by_owner()
+            if word == "site"
+            else source.split(clients, parse(word, **chosen), seed, public_clients)
+        )
     if png:
         partition_view.draw(federation).save(png)
     if as_json:

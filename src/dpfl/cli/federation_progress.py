@@ -1,4 +1,6 @@
-"""A server's run as others watch it: a JSON object a line in `server.log`, and figures for `/metrics`. Nothing of any data."""
+"""A server's run as others watch it: a JSON object a line in `server.log`, and figures for
+`/metrics`. Nothing of any data.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ class FederationProgress:
     def start(self, job: Any) -> None:
         self._job, self._journal = job, Journal(self._folder / LOG)
         self._lost = len(job.coordinator.lost)
-        self._journal.write("started", run=job.run, system=job.algorithm.name, round=job.coordinator.state.round)
+        self._journal.write(
+            "started", run=job.run, system=job.algorithm.name, round=job.coordinator.state.round
+        )
         self._shown.start(job)
 
     def tell(self, row: RoundRow) -> None:
@@ -36,8 +40,15 @@ class FederationProgress:
         for reply in lost[self._lost :]:
             self._journal.write("lost", reply=reply)
         self._lost = len(lost)
-        told = {"steps": row.steps, "clients": row.clients, "bytes": row.bytes, "seconds": round(row.seconds, 3)}
-        self._journal.write("round", round=row.round, epsilon=row.epsilon, delta=self._job.budget.delta, **told)
+        told = {
+            "steps": row.steps,
+            "clients": row.clients,
+            "bytes": row.bytes,
+            "seconds": round(row.seconds, 3),
+        }
+        self._journal.write(
+            "round", round=row.round, epsilon=row.epsilon, delta=self._job.budget.delta, **told
+        )
         self._shown.tell(row)
 
     def stop(self) -> None:
@@ -53,10 +64,12 @@ class FederationProgress:
         guarantee = f'delta="{self._job.budget.delta:g}",unit="{self._job.algorithm.unit}"'
         return [
             alone("dpfl_rounds_total", "counter", "Rounds made.", row.round),
-            alone("dpfl_replies_lost_total", "counter", "Replies that were refused, lost or dropped.", self._lost),
+            alone("dpfl_replies_lost_total", "counter", "Replies that were refused, lost or "
+                "dropped.", self._lost),
             alone("dpfl_bytes_total", "counter", "Bytes of models and updates.", row.bytes),
             alone("dpfl_seconds_total", "counter", "Seconds of the run.", row.seconds),
             alone("dpfl_clients", "gauge", "Nodes in the last round.", row.clients),
-            *([MetricSample("dpfl_epsilon_ordered", "gauge", "At most, by the server's count.", {guarantee: row.epsilon})]
+            *([MetricSample("dpfl_epsilon_ordered", "gauge", "At most, by the server's "
+                "count.", {guarantee: row.epsilon})]
               if row.epsilon is not None else []),
         ]  # fmt: skip

@@ -1,4 +1,6 @@
-"""The server as an app of a Flower deployment that is there already (examples/flower-app). Nodes run `dpfl node`, as ever."""
+"""The server as an app of a Flower deployment that is there already (examples/flower-app). Nodes
+run `dpfl node`, as ever.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,15 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """`experiment` and `out` are paths at the server, of the run's configuration; a run that was broken off goes on. What it
-    says is in the log of the app (`flwr run --stream`)."""
-    experiment, out = load(Path(str(context.run_config["experiment"]))), Path(str(context.run_config["out"]))
+    """`experiment` and `out` are paths at the server, of the run's configuration; a run that was
+    broken off goes on. What it says is in the log of the app (`flwr run --stream`)."""
+    experiment, out = (
+        load(Path(str(context.run_config["experiment"]))),
+        Path(str(context.run_config["out"])),
+    )
     begun = RunFolder(out).begun()
     terms, _ = terms_of(experiment)
-    result = experiment.serve(GridTransport(grid, MOST_ANSWER, terms.deadline), terms, out, begun, LiveProgress(Console()))
+    result = experiment.serve(
+        GridTransport(grid, MOST_ANSWER, terms.deadline), terms, out, begun, LiveProgress(Console())
+    )
     show(result, Console())

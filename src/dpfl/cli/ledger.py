@@ -36,7 +36,9 @@ def _ledgers(path: Path) -> list[Path]:
 @app.command()
 def show(
     path: Annotated[Path, typer.Argument(help="A ledger, a folder of them, or a run.")],
-    delta: Annotated[float | None, typer.Option(help="By default that of the ledger's limit.")] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="By default that of the ledger's limit.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Epsilon spent of epsilon allowed, by ledger."""
@@ -45,14 +47,24 @@ def show(
     if as_json:
         print(json.dumps(rows))
         return
-    table = Table("ledger", "epsilon spent", "unit, neighbours, delta, accountant", "releases", box=box.SIMPLE_HEAD)
+    table = Table(
+        "ledger",
+        "epsilon spent",
+        "unit, neighbours, delta, accountant",
+        "releases",
+        box=box.SIMPLE_HEAD,
+    )
     table.columns[0].no_wrap = table.columns[1].no_wrap = True
     for row in rows:
         allowed = "" if row["allowed"] is None else f" of {row['allowed']:g}"
         spent = _shown(row["epsilon"])
         guarantee = f"{row['unit']}, {row['neighbours']}, {row['delta']:g}, {row['accountant']}"
-        releases = "\n".join(f"{count} x {event}" for event, count in row["releases"].items()) or "none"
-        beforehand = "" if row["proven"] == row["epsilon"] else f"\n{_shown(row['proven'])} fixed beforehand"
+        releases = (
+            "\n".join(f"{count} x {event}" for event, count in row["releases"].items()) or "none"
+        )
+        beforehand = (
+            "" if row["proven"] == row["epsilon"] else f"\n{_shown(row['proven'])} fixed beforehand"
+        )
         table.add_row(row["ledger"], spent + allowed + beforehand, guarantee, releases)
     Console().print(table)
 
@@ -62,7 +74,9 @@ def _shown(epsilon: float | str) -> str:
 
 
 def _row(ledger: Ledger, delta: float | None) -> dict[str, Any]:
-    """What was spent; and what is proven, which is more where a run fixed beforehand what it might have come to."""
+    """What was spent; and what is proven, which is more where a run fixed beforehand what it might
+    have come to.
+    """
     limit, spent = ledger.limit, ledger.spent()
     at = delta if delta is not None else limit.delta if limit else 1e-5
     by = limit.accountant if limit else default_for(next(iter(spent), None))
@@ -82,12 +96,17 @@ def _row(ledger: Ledger, delta: float | None) -> dict[str, Any]:
 
 
 @app.command()
-def check(path: Annotated[Path, typer.Argument(help="A ledger, a folder of them, or a run.")]) -> None:
+def check(
+    path: Annotated[Path, typer.Argument(help="A ledger, a folder of them, or a run.")],
+) -> None:
     """Whether every row is as it was written, and none is missing."""
     for file in _ledgers(path):
         with closing(Ledger.read(file)) as ledger:
             kind = f"one {ledger.unit}, {ledger.account.neighbours}"
-            print(f"{file.name}: whole; of {ledger.account.owner} ({kind}), {len(ledger.debits())} debits")
+            print(
+                f"{file.name}: whole; of {ledger.account.owner} ({kind}), {len(ledger.debits())} "
+                "debits"
+            )
 
 
 @app.command()
@@ -97,7 +116,8 @@ def new(
 ) -> None:
     """A ledger for a client that never paid, beside others, with their unit, neighbours and limit.
 
-    Not for one whose ledger is lost: what that held was spent, and whoever starts it anew has to lower its limit by as much.
+    Not for one whose ledger is lost: what that held was spent, and whoever starts it anew has to
+    lower its limit by as much.
     """
     checked_names([name], 1)
     with closing(Ledger.read(_ledgers(folder)[0])) as ledger:
@@ -113,7 +133,9 @@ def new(
 @app.command()
 def limit(
     path: Annotated[Path, typer.Argument(help="A ledger, or a folder of them.")],
-    epsilon: Annotated[float, typer.Option(help="What may be spent in all, from the first release on.")],
+    epsilon: Annotated[
+        float, typer.Option(help="What may be spent in all, from the first release on.")
+    ],
     delta: Annotated[float, typer.Option()] = 1e-5,
     accountant: Annotated[str, typer.Option()] = "pld",
 ) -> None:
@@ -127,15 +149,20 @@ def limit(
 
 @app.command()
 def reconcile(
-    policy: Annotated[Path, typer.Argument(help="The policy.toml of a node that does not run, or its folder.")],
+    policy: Annotated[
+        Path, typer.Argument(help="The policy.toml of a node that does not run, or its folder.")
+    ],
     signed: Annotated[
-        list[Path] | None, typer.Argument(help="What the node signed: statements, or the heads.json of a server.")
+        list[Path] | None,
+        typer.Argument(help="What the node signed: statements, or the heads.json of a server."),
     ] = None,
 ) -> None:
-    """Count what a node signed and its ledger lacks, after a disk was set back, a ledger lost, or a folder copied.
+    """Count what a node signed and its ledger lacks, after a disk was set back, a ledger lost, or a
+    folder copied.
 
-    The ledger then holds at least all that was signed, as far as the node's folder, its witness and the given files show it. It
-    may count a release twice, and never leaves one out that was shown. Runs that were under way are over for this node.
+    The ledger then holds at least all that was signed, as far as the node's folder, its witness and
+    the given files show it. It may count a release twice, and never leaves one out that was shown.
+    Runs that were under way are over for this node.
     """
     from dpfl.node.folder import lock_folder
     from dpfl.node.load_data import load_node_data
@@ -145,13 +172,20 @@ def reconcile(
 
     charter = read(policy)
     with closing(lock_folder(charter.folder)):
-        done = add_missing(charter, load_private(charter.key), load_node_data(charter), signed or ())
+        done = add_missing(
+            charter, load_private(charter.key), load_node_data(charter), signed or ()
+        )
     with closing(Ledger.read(done.path)) as ledger:
         by = accountant(charter.limits.accountant)
         epsilon = figure(by.epsilon(ledger.spent(), charter.limits.delta))
     added, limits = sum(done.added.values()), charter.limits
     what = (
-        f"{added} releases added, of {done.heads} signed heads that it lacked" if added or done.heads else "nothing is missing"
+        f"{added} releases added, of {done.heads} signed heads that it lacked"
+        if added or done.heads
+        else "nothing is missing"
     )
-    guarantee = f"for one {limits.unit} ({limits.neighbours}), delta {limits.delta:g}, by {limits.accountant}"
+    guarantee = (
+        f"for one {limits.unit} ({limits.neighbours}), delta {limits.delta:g}, by "
+        f"{limits.accountant}"
+    )
     print(f"{done.path.name}: {what}; epsilon {epsilon} of {limits.epsilon:g} spent, {guarantee}")

@@ -14,7 +14,10 @@ from dpfl.cli.shorthand import RunShorthandGroup
 from dpfl.errors import DpflError
 
 app = typer.Typer(
-    cls=RunShorthandGroup, help="A node that guards its own data.", no_args_is_help=True, pretty_exceptions_enable=False
+    cls=RunShorthandGroup,
+    help="A node that guards its own data.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
 )
 
 TEMPLATE = """\
@@ -78,7 +81,7 @@ every = 0.0                      # seconds: replies leave at whole multiples of 
 # [secure.members]               # the line of each, as its own owner gave it to you, not as the server did
 # {name} = "{line}"
 # seattle = "..."
-"""
+"""  # noqa: E501
 
 
 @app.command()
@@ -86,9 +89,13 @@ def init(
     folder: Annotated[Path, typer.Argument(help="A new folder.")] = Path("node"),
     name: Annotated[str | None, typer.Option(help="The node's; by default the folder's.")] = None,
     server: Annotated[str, typer.Option(help="Where the server is.")] = "127.0.0.1:9092",
-    owner: Annotated[str, typer.Option(help="The public key of who may ask, as `dpfl server init` prints it.")] = "",
+    owner: Annotated[
+        str, typer.Option(help="The public key of who may ask, as `dpfl server init` prints it.")
+    ] = "",
 ) -> None:
-    """A folder with a policy to be edited and the node's keys; prints the line that the server's experiment needs."""
+    """A folder with a policy to be edited and the node's keys; prints the line that the server's
+    experiment needs.
+    """
     from dpfl.data.names import checked_names
 
     name, policy = name or folder.resolve().name, folder / "policy.toml"
@@ -113,13 +120,20 @@ def init(
     line = f"{load_public(public_file(folder / 'node.pem'))} {node_key(folder / 'carrier.key')}"
     policy.write_text(TEMPLATE.format(**words, line=line))
     print(f"Edit {policy}, then: dpfl node check {policy}")
-    print("The server's experiment needs this line in [server.nodes], and whoever sums with this node in [secure.members]:")
+    print(
+        "The server's experiment needs this line in [server.nodes], and whoever sums with this "
+        "node in [secure.members]:"
+    )
     print(f'{name} = "{line}"')
 
 
 @app.command()
-def run(policy: Annotated[Path, typer.Argument(help="The node's policy.toml, or its folder.")]) -> None:
-    """Answer letters, until it is told to stop (Ctrl-C, SIGTERM): the one at hand is answered first."""
+def run(
+    policy: Annotated[Path, typer.Argument(help="The node's policy.toml, or its folder.")],
+) -> None:
+    """Answer letters, until it is told to stop (Ctrl-C, SIGTERM): the one at hand is answered
+    first.
+    """
     from dpfl.transports.flower import daemon
 
     daemon.run(policy)
@@ -130,7 +144,9 @@ def check(
     policy: Annotated[Path, typer.Argument(help="The node's policy.toml, or its folder.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Whether policy, data, keys, ledger, clock, disk and server are in order; what will leave, and what will not."""
+    """Whether policy, data, keys, ledger, clock, disk and server are in order; what will leave, and
+    what will not.
+    """
     from dpfl.node.policy import read
     from dpfl.node.readiness import findings, leaving, staying
 
@@ -138,13 +154,27 @@ def check(
     found = findings(charter)
     if as_json:
         parts = [vars(one) for one in found]
-        print(json.dumps({"node": charter.name, "parts": parts, "leaves": [*leaving(charter)], "stays": [*staying(charter)]}))
+        print(
+            json.dumps(
+                {
+                    "node": charter.name,
+                    "parts": parts,
+                    "leaves": [*leaving(charter)],
+                    "stays": [*staying(charter)],
+                }
+            )
+        )
     else:
         console = Console(highlight=False, soft_wrap=True)
         for one in found:
             console.print(f"{'ok' if one.good else 'NO':3} {one.part:8} {one.words}", markup=False)
-        for heading, lines in (("What leaves this node:", leaving(charter)), ("What does not:", staying(charter))):
-            console.print(f"\n{heading}", *(f"  - {line}" for line in lines), sep="\n", markup=False)
+        for heading, lines in (
+            ("What leaves this node:", leaving(charter)),
+            ("What does not:", staying(charter)),
+        ):
+            console.print(
+                f"\n{heading}", *(f"  - {line}" for line in lines), sep="\n", markup=False
+            )
     if not all(one.good for one in found):
         raise typer.Exit(2)
 
@@ -170,5 +200,11 @@ def statement(
         signed = said(ledger, charter.limit, run, key)
     out.write_text(json.dumps(signed, indent=2))
     words = signed["statement"]
-    guarantee = f"for one {words['unit']} ({words['neighbours']}), delta {words['delta']:g}, by {words['accountant']}"
-    print(f"{out}: epsilon {words['proven']} proven of {words['limit']:g} allowed, {guarantee}, against {words['adversary']}")
+    guarantee = (
+        f"for one {words['unit']} ({words['neighbours']}), delta {words['delta']:g}, by "
+        f"{words['accountant']}"
+    )
+    print(
+        f"{out}: epsilon {words['proven']} proven of {words['limit']:g} allowed, {guarantee}, "
+        f"against {words['adversary']}"
+    )

@@ -26,47 +26,84 @@ WRITTEN = """\
 # Planned by `dpfl plan`: one sampling rate and one noise, which hold for clients of every size. Noise and learning rate are
 # found when it starts, by the rules of the plan.
 # Name your own [data] and [model]; the guarantee does not depend on them, the accuracy does.
-"""
+"""  # noqa: E501
 
 
 def plan(
     epsilon: Annotated[float | None, typer.Option(help="The privacy budget.")] = None,
-    delta: Annotated[float, typer.Option(help="Well below one over the records of a client.")] = 1e-5,
+    delta: Annotated[
+        float, typer.Option(help="Well below one over the records of a client.")
+    ] = 1e-5,
     sampling_rate: Annotated[
         float | None,
-        typer.Option(help="The chance of each record to be in a batch.", show_default="0.015, or several"),
+        typer.Option(
+            help="The chance of each record to be in a batch.", show_default="0.015, or several"
+        ),
     ] = None,
     noise_multiplier: Annotated[float | None, typer.Option(help="Noise over sensitivity.")] = None,
-    iterations: Annotated[int | None, typer.Option(help="Private steps of one client in all.")] = None,
+    iterations: Annotated[
+        int | None, typer.Option(help="Private steps of one client in all.")
+    ] = None,
     accountant: Annotated[str, typer.Option(help="pld, rdp, rdp-classic or gdp-clt.")] = "pld",
-    rounds: Annotated[int | None, typer.Option(help="Rounds of the run: shows the trade-off and recommends a plan.")] = None,
-    tau: Annotated[int | None, typer.Option(help="Local steps a round.", show_default="several")] = None,
-    sizes: Annotated[str | None, typer.Option(help="Samples of each client, as 600,550,...")] = None,
+    rounds: Annotated[
+        int | None,
+        typer.Option(help="Rounds of the run: shows the trade-off and recommends a plan."),
+    ] = None,
+    tau: Annotated[
+        int | None, typer.Option(help="Local steps a round.", show_default="several")
+    ] = None,
+    sizes: Annotated[
+        str | None, typer.Option(help="Samples of each client, as 600,550,...")
+    ] = None,
     clients: Annotated[int | None, typer.Option(help="Number of clients, with --size.")] = None,
     size: Annotated[int | None, typer.Option(help="Samples of each of them.")] = None,
-    samples_per_round: Annotated[float | None, typer.Option(help="What a client can compute in a round.")] = None,
-    seconds_per_round: Annotated[float | None, typer.Option(help="What a client can compute in a round, in seconds.")] = None,
+    samples_per_round: Annotated[
+        float | None, typer.Option(help="What a client can compute in a round.")
+    ] = None,
+    seconds_per_round: Annotated[
+        float | None, typer.Option(help="What a client can compute in a round, in seconds.")
+    ] = None,
     samples_per_second: Annotated[
         float | None,
         typer.Option(help="The speed of a client.", show_default="measured here, with --model"),
     ] = None,
-    parameters: Annotated[int | None, typer.Option(help="Parameters of the model, for the learning rate.")] = None,
-    model: Annotated[str | None, typer.Option(help="The model, instead of its parameters; needs --data or --shape.")] = None,
-    data: Annotated[str | None, typer.Option(help="A data set with a name, for its shape alone.")] = None,
+    parameters: Annotated[
+        int | None, typer.Option(help="Parameters of the model, for the learning rate.")
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="The model, instead of its parameters; needs --data or --shape."),
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="A data set with a name, for its shape alone.")
+    ] = None,
     shape: Annotated[str | None, typer.Option(help="The shape of a sample, as 1,28,28.")] = None,
-    classes: Annotated[int | None, typer.Option(help="Number of classes, with --shape.", show_default="10")] = None,
+    classes: Annotated[
+        int | None, typer.Option(help="Number of classes, with --shape.", show_default="10")
+    ] = None,
     survivors: Annotated[
-        int | None, typer.Option(help="Secure aggregation: clients that must be in every sum.", show_default="all")
+        int | None,
+        typer.Option(
+            help="Secure aggregation: clients that must be in every sum.", show_default="all"
+        ),
     ] = None,
     colluders: Annotated[
-        int | None, typer.Option(help="Secure aggregation: clients that may be the server's.", show_default="0")
+        int | None,
+        typer.Option(
+            help="Secure aggregation: clients that may be the server's.", show_default="0"
+        ),
     ] = None,
-    unit: Annotated[str, typer.Option(help="Whom it is for, and what sizes count: sample or person.")] = "sample",
+    unit: Annotated[
+        str, typer.Option(help="Whom it is for, and what sizes count: sample or person.")
+    ] = "sample",
     png: Annotated[Path | None, typer.Option(help="Draw the trade-off into this file.")] = None,
-    write: Annotated[Path | None, typer.Option(help="Write the recommended experiment into this file.")] = None,
+    write: Annotated[
+        Path | None, typer.Option(help="Write the recommended experiment into this file.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """What a budget buys: iterations for epsilon, noise for epsilon, or epsilon for iterations; with --rounds, how to spend it.
+    """What a budget buys: iterations for epsilon, noise for epsilon, or epsilon for iterations;
+    with --rounds, how to spend it.
 
     No data is read: sizes are those that clients declare.
     """
@@ -75,14 +112,37 @@ def plan(
     if unit not in ONES:
         raise DpflError(f"--unit is sample or person, not {unit!r}.")
     if rounds is None:
-        only = {"tau": tau, "sizes": sizes, "clients": clients, "size": size, "samples_per_round": samples_per_round}
-        only |= {"seconds_per_round": seconds_per_round, "samples_per_second": samples_per_second, "parameters": parameters}
+        only = {
+            "tau": tau,
+            "sizes": sizes,
+            "clients": clients,
+            "size": size,
+            "samples_per_round": samples_per_round,
+        }
+        only |= {
+            "seconds_per_round": seconds_per_round,
+            "samples_per_second": samples_per_second,
+            "parameters": parameters,
+        }
         only |= {"survivors": survivors, "colluders": colluders}
-        _refuse("needs --rounds", **only, model=model, data=data, shape=shape, classes=classes, png=png, write=write)
+        _refuse(
+            "needs --rounds",
+            **only,
+            model=model,
+            data=data,
+            shape=shape,
+            classes=classes,
+            png=png,
+            write=write,
+        )
         rate = 0.015 if sampling_rate is None else sampling_rate
         _answer(delta, rate, epsilon, noise_multiplier, iterations, accountant, as_json, unit)
         return
-    _refuse("is found by the plan for --rounds; leave it out", noise_multiplier=noise_multiplier, iterations=iterations)
+    _refuse(
+        "is found by the plan for --rounds; leave it out",
+        noise_multiplier=noise_multiplier,
+        iterations=iterations,
+    )
     if epsilon is None:
         raise DpflError("A plan for --rounds needs --epsilon.")
     if model is None:
@@ -123,7 +183,9 @@ def _sizes(sizes: str | None, clients: int | None, size: int | None) -> tuple[in
     if sizes and (clients or size):
         raise DpflError("Give either --sizes, or --clients and --size.")
     if (clients is None) != (size is None):
-        raise DpflError("--clients and --size go together: so many clients with so many samples each.")
+        raise DpflError(
+            "--clients and --size go together: so many clients with so many samples each."
+        )
     if clients is not None and size is not None:
         if clients < 1:
             raise DpflError(f"A federation has at least 1 client, not {clients}.")
@@ -133,10 +195,15 @@ def _sizes(sizes: str | None, clients: int | None, size: int | None) -> tuple[in
 
 def _shape(data: str | None, shape: str | None, classes: int | None) -> tuple[tuple[int, ...], int]:
     if data is None:
-        return _numbers("shape", shape, "1,28,28") if shape else (), 10 if classes is None else classes
+        return _numbers(
+            "shape", shape, "1,28,28"
+        ) if shape else (), 10 if classes is None else classes
     _refuse("goes without --data, which has its own", shape=shape, classes=classes)
     if data not in SHAPES:
-        raise DpflError(f"The shape of {data!r} is not known without reading it: {suggest(data, SHAPES)}, or give --shape.")
+        raise DpflError(
+            f"The shape of {data!r} is not known without reading it: {suggest(data, SHAPES)}, or "
+            "give --shape."
+        )
     return SHAPES[data]
 
 
@@ -144,21 +211,31 @@ def _numbers(name: str, words: str, such: str) -> tuple[int, ...]:
     try:
         return tuple(int(word) for word in words.split(","))
     except ValueError:
-        raise DpflError(f"--{name} takes whole numbers with commas between them, such as {such}, not {words!r}.") from None
+        raise DpflError(
+            f"--{name} takes whole numbers with commas between them, such as {such}, not {words!r}."
+        ) from None
 
 
 def _answer(
-    delta: float, rate: float, epsilon: float | None, noise: float | None, iterations: int | None, by: str, as_json: bool,
+    delta: float,
+    rate: float,
+    epsilon: float | None,
+    noise: float | None,
+    iterations: int | None,
+    by: str,
+    as_json: bool,
     unit: str,
-) -> None:  # fmt: skip
+) -> None:
     made = afford(delta, rate, epsilon, noise, iterations, by)
     if as_json:
         print(json.dumps({**made.__dict__, "target": epsilon, "unit": unit}))
         return
     kind = "proven" if made.proven else "approximate, not proven"
     Console(highlight=False).print(
-        f"{made.iterations} iterations at sampling rate {made.sampling_rate:g} with noise multiplier "
-        f"{made.noise_multiplier:.6g} cost epsilon {rounded_up(made.epsilon):.4f} at delta {made.delta:g} "
+        f"{made.iterations} iterations at sampling rate {made.sampling_rate:g} with noise "
+        "multiplier "
+        f"{made.noise_multiplier:.6g} cost epsilon {rounded_up(made.epsilon):.4f} at delta "
+        f"{made.delta:g} "
         f"({kind}, {made.accountant}; unit: one {unit}, add/remove one)",
         soft_wrap=True,
     )
@@ -180,11 +257,16 @@ def _write(found: Tradeoff, path: Path, model: str | None, data: str | None, uni
     planned = found.experiment()
     if unit != "sample":
         planned["privacy"] |= {"unit": unit}
-    named = {"data": ({"name": data} if data else {}) | planned.pop("data"), "model": {"name": model} if model else {}}
+    named = {
+        "data": ({"name": data} if data else {}) | planned.pop("data"),
+        "model": {"name": model} if model else {},
+    }
     try:
         with path.open("x") as file:
             file.write(WRITTEN + tomli_w.dumps(named | planned))
     except FileExistsError:
         raise DpflError(f"{path} exists already; give --write another name.") from None
     except OSError as error:
-        raise DpflError(f"{path} cannot be written ({error.strerror}); give --write another place.") from None
+        raise DpflError(
+            f"{path} cannot be written ({error.strerror}); give --write another place."
+        ) from None

@@ -16,11 +16,20 @@ from dpfl.views.run_tables import read_all
 
 
 def report(
-    folders: Annotated[list[Path], typer.Argument(metavar="RUN...", help="The folders of the runs.")],
-    out: Annotated[Path | None, typer.Option(help="The page; by default report.html in the run's folder, or here.")] = None,
-    png: Annotated[Path | None, typer.Option(help="A folder for the same figures as PNG and SVG.")] = None,
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="The folders of the runs.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The page; by default report.html in the run's folder, or here."),
+    ] = None,
+    png: Annotated[
+        Path | None, typer.Option(help="A folder for the same figures as PNG and SVG.")
+    ] = None,
 ) -> None:
-    """One page that opens from disk, with every figure of a run or of several: curves, tau, epsilons, noise, who holds what."""
+    """One page that opens from disk, with every figure of a run or of several: curves, tau,
+    epsilons, noise, who holds what.
+    """
     runs = read_all(folders)
     file = out or (folders[0] / "report.html" if len(runs) == 1 else Path("report.html"))
     check_place(file, "--out", ".html")
@@ -32,4 +41,6 @@ def report(
         write_atomically(png / f"{picture.name}.png", picture.png())
         write_atomically(png / f"{picture.name}.svg", picture.svg_file().encode())
     where = f", and as PNG and SVG in {png}" if png else ""
-    Console(highlight=False, soft_wrap=True).print(f"{len(drawn)} figures in {file}{where}", markup=False)
+    Console(highlight=False, soft_wrap=True).print(
+        f"{len(drawn)} figures in {file}{where}", markup=False
+    )

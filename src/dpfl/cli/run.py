@@ -19,29 +19,45 @@ from dpfl.views.terminal import statement_panel
 
 
 def run(
-    file: Annotated[Path | None, typer.Argument(help="The experiment (TOML); without it, the demo.")] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="section.key=value, on top of the file.")] = None,
-    out: Annotated[Path | None, typer.Option(help="The run's folder; by default a new one under runs/.")] = None,
+    file: Annotated[
+        Path | None, typer.Argument(help="The experiment (TOML); without it, the demo.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="section.key=value, on top of the file.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The run's folder; by default a new one under runs/.")
+    ] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
-    workers: Annotated[int | None, typer.Option(help="Worker processes; by default one a core.")] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Where the data lies; else DPFL_DATA.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Worker processes; by default one a core.")
+    ] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Where the data lies; else DPFL_DATA.")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Run an experiment, or go on with one that was stopped."""
     if resume and (file or set_ or out):
-        raise DpflError("--resume goes on with a run as it was: leave out the file, --set and --out.")
+        raise DpflError(
+            "--resume goes on with a run as it was: leave out the file, --set and --out."
+        )
     experiment = recorded(resume) if resume else load(file, set_ or ())
     progress = None if quiet else LiveProgress(Console(stderr=True))
     folder = resume or out or new_path(experiment.algorithm.name)
     try:
         result = experiment.run(folder, resume is not None, progress, workers, data_dir)
     except KeyboardInterrupt:
-        Console(stderr=True, highlight=False, soft_wrap=True).print(f"dpfl: stopped{_advice(folder)}", markup=False)
+        Console(stderr=True, highlight=False, soft_wrap=True).print(
+            f"dpfl: stopped{_advice(folder)}", markup=False
+        )
         raise typer.Exit(130) from None
     if quiet or as_json:
         for warning in result.warnings:
-            Console(stderr=True, highlight=False, soft_wrap=True).print(f"dpfl: warning: {warning}", markup=False)
+            Console(stderr=True, highlight=False, soft_wrap=True).print(
+                f"dpfl: warning: {warning}", markup=False
+            )
     if as_json:
         print(json.dumps(result.to_dict()))
     else:
@@ -58,14 +74,18 @@ def _advice(folder: Path) -> str:
 def recorded(folder: Path) -> Experiment:
     recorded = RunFolder.open(folder).experiment().get("experiment")
     if not recorded:
-        raise DpflError(f"The run in {folder} was started from Python; resume it there: dpfl.train(..., resume=True).")
+        raise DpflError(
+            f"The run in {folder} was started from Python; resume it there: dpfl.train(..., "
+            "resume=True)."
+        )
     return parse(recorded)
 
 
 def show(result: Result, console: Console) -> None:
     measured = result.measured if result.headline else "accuracy not measured (no test set)"
     console.print(
-        f"\n[bold]{measured}[/bold] after {result.rounds} rounds and {result.iterations} steps a client; "
+        f"\n[bold]{measured}[/bold] after {result.rounds} rounds and {result.iterations} steps a "
+        "client; "
         f"ended by {result.stopped_by}",
         highlight=False,
     )
@@ -75,5 +95,9 @@ def show(result: Result, console: Console) -> None:
     for warning in set(result.warnings) - set(result.privacy.warnings):
         console.print(f"warning: {warning}", markup=False, highlight=False, soft_wrap=True)
     if result.lost:
-        console.print(f"{len(result.lost)} replies were lost, the first: {result.lost[0]}", markup=False, soft_wrap=True)
+        console.print(
+            f"{len(result.lost)} replies were lost, the first: {result.lost[0]}",
+            markup=False,
+            soft_wrap=True,
+        )
     console.print(f"results in {result.folder}", highlight=False, soft_wrap=True)

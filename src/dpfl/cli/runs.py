@@ -19,10 +19,13 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 def runs(
-    root: Annotated[Path, typer.Argument(help="The folder that holds runs.")] = Path("runs"), as_json: Json = False
+    root: Annotated[Path, typer.Argument(help="The folder that holds runs.")] = Path("runs"),
+    as_json: Json = False,
 ) -> None:
     """List the runs of a folder."""
-    folders = sorted(file.parent for file in root.glob("*/experiment.toml")) if root.is_dir() else []
+    folders = (
+        sorted(file.parent for file in root.glob("*/experiment.toml")) if root.is_dir() else []
+    )
     found = [summary(RunFolder(folder)) for folder in folders]
     if as_json:
         print(json.dumps(found))
@@ -33,14 +36,21 @@ def runs(
 
 
 def compare(
-    folders: Annotated[list[Path], typer.Argument(metavar="RUN...", help="The folders of the runs.")],
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="The folders of the runs.")
+    ],
     png: Annotated[
-        Path | None, typer.Option(help="Draw accuracy, or the task's own metric, against rounds and epsilon.")
+        Path | None,
+        typer.Option(help="Draw accuracy, or the task's own metric, against rounds and epsilon."),
     ] = None,
-    calibration: Annotated[Path | None, typer.Option(help="Draw chances against what was so (PNG).")] = None,
+    calibration: Annotated[
+        Path | None, typer.Option(help="Draw chances against what was so (PNG).")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Put runs side by side: those that differ by their seed alone are one row, with the mean and its interval."""
+    """Put runs side by side: those that differ by their seed alone are one row, with the mean and
+    its interval.
+    """
     check_place(png, "--png", ".png")
     check_place(calibration, "--calibration", ".png")
     groups = side_by_side.group_runs(summary(RunFolder.open(folder)) for folder in folders)

@@ -35,32 +35,53 @@ app = typer.Typer(
 @app.command()
 def init(
     folder: Annotated[Path, typer.Argument(help="A folder for its certificate and keys.")],
-    host: Annotated[list[str] | None, typer.Option(help="A name or address that nodes reach it by; any number.")] = None,
+    host: Annotated[
+        list[str] | None, typer.Option(help="A name or address that nodes reach it by; any number.")
+    ] = None,
 ) -> None:
     """Make a server's certificate, and the key that its orders are signed with."""
     from dpfl.transports.flower.server import new_server
 
-    made, owner = new_server(folder, tuple(dict.fromkeys(("localhost", "127.0.0.1", *(host or ())))))
-    print(f"Every node needs the file {made.authority} and, in its policy, the public key of these orders:")
+    made, owner = new_server(
+        folder, tuple(dict.fromkeys(("localhost", "127.0.0.1", *(host or ()))))
+    )
+    print(
+        f"Every node needs the file {made.authority} and, in its policy, the public key of these "
+        "orders:"
+    )
     print(owner)
 
 
 @app.command()
 def run(
-    file: Annotated[Path | None, typer.Argument(help="The experiment (TOML), with [server.nodes].")] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="section.key=value, on top of the file.")] = None,
-    out: Annotated[Path | None, typer.Option(help="The run's folder; by default a new one under runs/.")] = None,
+    file: Annotated[
+        Path | None, typer.Argument(help="The experiment (TOML), with [server.nodes].")
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="section.key=value, on top of the file.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The run's folder; by default a new one under runs/.")
+    ] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Train over the nodes that the experiment lists."""
     if resume and (file or set_ or out):
-        raise DpflError("--resume goes on with a run as it was: leave out the file, --set and --out.")
+        raise DpflError(
+            "--resume goes on with a run as it was: leave out the file, --set and --out."
+        )
     if not resume and not file:
         raise DpflError("Name the experiment, or the folder of a run to go on with (--resume).")
     experiment = recorded(resume) if resume else load(file, set_ or ())
-    serve(experiment, resume or out or new_path(experiment.algorithm.name), resume is not None, quiet, as_json)
+    serve(
+        experiment,
+        resume or out or new_path(experiment.algorithm.name),
+        resume is not None,
+        quiet,
+        as_json,
+    )
 
 
 def terms_of(experiment: Experiment) -> tuple[ServerTerms, dict[str, NodeKeys]]:
@@ -70,12 +91,17 @@ def terms_of(experiment: Experiment) -> tuple[ServerTerms, dict[str, NodeKeys]]:
 
     section, engine = experiment.server, experiment.engine
     if not section.nodes:
-        raise DpflError("The experiment lists no nodes: give [server.nodes] a line each, as `dpfl node init` prints it.")
+        raise DpflError(
+            "The experiment lists no nodes: give [server.nodes] a line each, as `dpfl node init` "
+            "prints it."
+        )
     nodes = {name: carrier.NodeKeys.parse(name, line) for name, line in section.nodes.items()}
     owner = load_private(Path(section.folder) / carrier.OWNER)
     keys = {name: node.letters for name, node in nodes.items()}
     heads = Path(section.folder) / carrier.HEADS
-    return ServerTerms(owner, keys, engine.deadline, engine.joining, engine.least_replies, heads), nodes
+    return ServerTerms(
+        owner, keys, engine.deadline, engine.joining, engine.least_replies, heads
+    ), nodes
 
 
 def serve(
@@ -88,16 +114,26 @@ def serve(
     from dpfl.transports.flower.watch import MetricsEndpoint
 
     section, (terms, nodes) = experiment.server, terms_of(experiment)
-    told = FederationProgress(SilentProgress() if quiet else LiveProgress(Console(stderr=True)), Path(section.folder))
-    watched = MetricsEndpoint(section.watch, told.figures, lambda: "") if section.watch else nullcontext()
+    told = FederationProgress(
+        SilentProgress() if quiet else LiveProgress(Console(stderr=True)), Path(section.folder)
+    )
+    watched = (
+        MetricsEndpoint(section.watch, told.figures, lambda: "") if section.watch else nullcontext()
+    )
     try:
         carrier = carried(Path(section.folder), section.address, nodes, MOST_ANSWER, terms.deadline)
         with watched, carrier as post, nodes_of_ours, raise_on_terminate():
             result = experiment.serve(post, terms, folder, resume, told)
     except KeyboardInterrupt:
         begun = RunFolder(folder).begun()
-        advice = f". Go on with: dpfl server --resume {folder}" if begun else " before anything was ordered."
-        Console(stderr=True, highlight=False, soft_wrap=True).print(f"dpfl: stopped{advice}", markup=False)
+        advice = (
+            f". Go on with: dpfl server --resume {folder}"
+            if begun
+            else " before anything was ordered."
+        )
+        Console(stderr=True, highlight=False, soft_wrap=True).print(
+            f"dpfl: stopped{advice}", markup=False
+        )
         raise typer.Exit(130) from None
     if as_json:
         print(json.dumps(result.to_dict()))
@@ -107,7 +143,9 @@ def serve(
 
 @contextmanager
 def raise_on_terminate() -> Iterator[None]:
-    """SIGTERM is taken for Ctrl-C: what was ordered is counted, and the run goes on with --resume."""
+    """SIGTERM is taken for Ctrl-C: what was ordered is counted, and the run goes on with
+    --resume.
+    """
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield

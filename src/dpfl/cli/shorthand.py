@@ -1,4 +1,6 @@
-"""A group whose own word may be left out: `dpfl server experiment.toml` is `dpfl server run experiment.toml`."""
+"""A group whose own word may be left out: `dpfl server experiment.toml` is `dpfl server run
+experiment.toml`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`dpfl up`: the experiment as a federation of real processes on this machine, from first key to last statement."""
+"""`dpfl up`: the experiment as a federation of real processes on this machine, from first key to
+last statement.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +20,32 @@ if TYPE_CHECKING:
 
 
 def up(
-    file: Annotated[Path | None, typer.Argument(help="The experiment (TOML); without it, the demo.")] = None,
-    nodes: Annotated[int, typer.Option(help="How many; where data has sites, they are the nodes.", min=1, max=100)] = 3,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="section.key=value, on top of the file.")] = None,
-    out: Annotated[Path | None, typer.Option(help="A folder for all of it; by default a new one under runs/.")] = None,
+    file: Annotated[
+        Path | None, typer.Argument(help="The experiment (TOML); without it, the demo.")
+    ] = None,
+    nodes: Annotated[
+        int,
+        typer.Option(help="How many; where data has sites, they are the nodes.", min=1, max=100),
+    ] = 3,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="section.key=value, on top of the file.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="A folder for all of it; by default a new one under runs/.")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """A federation of real processes on this machine: a server and nodes, TLS, keys; taken down at the end."""
-    from dpfl.transports.flower.local_federation import ALLOWED, leaving, refuse_ended, run_federation, write_layout
+    """A federation of real processes on this machine: a server and nodes, TLS, keys; taken down at
+    the end.
+    """
+    from dpfl.transports.flower.local_federation import (
+        ALLOWED,
+        leaving,
+        refuse_ended,
+        run_federation,
+        write_layout,
+    )
 
     experiment = load(file, set_ or ())
     folder = out or new_path("up")
@@ -39,13 +58,24 @@ def up(
     limits = {"epsilon": ALLOWED * experiment.budget.epsilon, "delta": experiment.budget.delta}
     own = {"unit": proposal.unit, "neighbours": proposal.neighbours} if proposal.events else {}
     allow = {"systems": [experiment.algorithm.name], "models": [experiment.model.name]}
-    tell = {"size": "exact", "secure": proposal.noise in ("secure", "shared"), "trusted": not proposal.events}
+    tell = {
+        "size": "exact",
+        "secure": proposal.noise in ("secure", "shared"),
+        "trusted": not proposal.events,
+    }
     address, lines = write_layout(folder, dealt, limits | own, allow, tell, _secure(proposal))
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     if not quiet:
-        console.print(f"{len(lines)} nodes and a server on {address}, each with a folder of its own in {folder}", markup=False)
+        console.print(
+            f"{len(lines)} nodes and a server on {address}, each with a folder of its own in "
+            f"{folder}",
+            markup=False,
+        )
         if tell["trusted"]:
-            console.print("the nodes' policies trust the server, which adds the noise of this system", markup=False)
+            console.print(
+                "the nodes' policies trust the server, which adds the noise of this system",
+                markup=False,
+            )
     with run_federation(folder, lines) as processes:
         refuse_ended(folder, processes)
         over = _over(experiment, folder, address, lines)
@@ -53,7 +83,11 @@ def up(
             serve(over, folder / "run", False, quiet, as_json, leaving(processes))
         except typer.Exit:
             first = folder / "nodes" / next(iter(lines))
-            console.print(f"dpfl: the nodes have ended, too; start each again before that: dpfl node run {first}", markup=False)
+            console.print(
+                "dpfl: the nodes have ended, too; start each again before that: dpfl node run "
+                f"{first}",
+                markup=False,
+            )
             raise
     if not quiet:
         console.print(f"each node's own statement is in {folder / 'run' / 'nodes'}", markup=False)

@@ -34,11 +34,17 @@ class ClientContext:
     public: Sequence[int] = ()
     """Clients whose data is nobody's secret."""
     held_out: int | None = None
-    """Where in `clients` those samples begin that each client keeps out of training, for a metric."""
+    """Where in `clients` those samples begin that each client keeps out of training, for a
+    metric.
+    """
     unit_ids: Tensor | None = None
-    """Whose each row is, where the unit is a person: all that one has at a client. Sizes are declared in persons then."""
+    """Whose each row is, where the unit is a person: all that one has at a client. Sizes are
+    declared in persons then.
+    """
     rows_per_person: int | None = None
     arithmetic: str = "exact"
-    """Whether a unit's numbers are the same in every batch ("exact"), or may differ in the last bits ("fast")."""
+    """Whether a unit's numbers are the same in every batch ("exact"), or may differ in the last
+    bits ("fast").
+    """
     timed: bool = False
     """Whether somebody sees how long an answer takes, so that no draw may change it."""

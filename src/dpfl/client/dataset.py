@@ -20,12 +20,16 @@ ROWS = 256
 
 
 SHARES = 1 << 32
-"""Parts of one person: what each row counts is rounded down to whole ones, so that sums are exact."""
+"""Parts of one person: what each row counts is rounded down to whole ones, so that sums are
+exact.
+"""
 
 
 @dataclass(frozen=True)
 class ClientDataset:
-    """A client's rows of a larger (shared) data set; with `persons`, all of one person's are one unit."""
+    """A client's rows of a larger (shared) data set; with `persons`, all of one person's are one
+    unit.
+    """
 
     x: Tensor
     y: Tensor
@@ -38,7 +42,9 @@ class ClientDataset:
 
     @property
     def as_rows(self) -> ClientDataset:
-        """The same rows, each by itself: for training whose guarantee does not depend on whose they are."""
+        """The same rows, each by itself: for training whose guarantee does not depend on whose they
+        are.
+        """
         return ClientDataset(self.x, self.y, self.rows)
 
     def take(self, batch: Tensor) -> tuple[Tensor, Tensor]:
@@ -46,7 +52,9 @@ class ClientDataset:
         return self.x[chosen], self.y[chosen]
 
     def units(self, batch: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The rows of the units that were drawn; with persons, also which of the drawn ones each row is of."""
+        """The rows of the units that were drawn; with persons, also which of the drawn ones each
+        row is of.
+        """
         if self.persons is None:
             return *self.take(batch), None
         chosen, group = self.persons.take(batch)
@@ -55,17 +63,23 @@ class ClientDataset:
 
 @dataclass(frozen=True)
 class QueryData:
-    """A client that is asked about what it has, beside what is public of it. A person answers with the mean of their rows."""
+    """A client that is asked about what it has, beside what is public of it. A person answers with
+    the mean of their rows.
+    """
 
     data: ClientDataset
     classes: int
     declared: int
     counted: Callable[[Tensor, Tensor, float], Tensor] | None = None
-    """What a metric counts samples and labels with, under the model that is asked about, their losses up to a bound."""
+    """What a metric counts samples and labels with, under the model that is asked about, their
+    losses up to a bound.
+    """
 
     @property
     def counts(self) -> np.ndarray:
-        """How many units are of each class; a person with several is of each by its share of their rows."""
+        """How many units are of each class; a person with several is of each by its share of their
+        rows.
+        """
         labels, persons = self.data.y.long(), self.data.persons
         if persons is None:
             return np.bincount(labels[self.data.rows].numpy(), minlength=self.classes)
@@ -83,7 +97,9 @@ class QueryData:
         return self.data.x[0].numel()
 
     def vectors(self, of: Callable[[Tensor, Tensor], Tensor]) -> Iterator[Tensor]:
-        """What each unit is by a function of samples and labels, some at a time; of a person, the mean over their rows."""
+        """What each unit is by a function of samples and labels, some at a time; of a person, the
+        mean over their rows.
+        """
         x, y, persons = self.data.x, self.data.y, self.data.persons
         if persons is not None:
             return persons.means(lambda rows: of(x[rows], y[rows]))

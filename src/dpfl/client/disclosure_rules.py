@@ -1,4 +1,6 @@
-"""What an owner lets out of its house: what its ledger pays for, and nothing else unless it said so."""
+"""What an owner lets out of its house: what its ledger pays for, and nothing else unless it said
+so.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,10 @@ from dpfl.refusals import RefusalReason
 
 @dataclass(frozen=True)
 class DisclosureRules:
-    """Beside what is paid for: clipped updates and exact answers to a `trusted` server, which shows sums with noise only;
-    updates that are `bare` of any noise; values that are `raw`, or covered by no accountant; a share of the noise only, where
-    secure `sums` hide each client. By default none of these.
+    """Beside what is paid for: clipped updates and exact answers to a `trusted` server, which shows
+    sums with noise only; updates that are `bare` of any noise; values that are `raw`, or covered by
+    no accountant; a share of the noise only, where secure `sums` hide each client. By default none
+    of these.
     """
 
     trusted: bool = False
@@ -36,20 +39,33 @@ class DisclosureRules:
 
 
 def _private(task: ClientTask) -> bool:
-    return bool((task.update and task.update.private) or (task.samples and task.samples.private) or task.summed_release)
+    return bool(
+        (task.update and task.update.private)
+        or (task.samples and task.samples.private)
+        or task.summed_release
+    )
 
 
 def _unbounded(task: ClientTask) -> bool:
     upload = task.update
     if upload is None or not upload.private or upload.protects != "sample":
         return False
-    return not upload.covers(min(upload.diameter, sample_sensitivity(task.local, task.samples, task.steps)))
+    return not upload.covers(
+        min(upload.diameter, sample_sensitivity(task.local, task.samples, task.steps))
+    )
 
 
 def _slope_is_bounded(task: ClientTask) -> bool:
-    """A slope is a norm of sums of clipped gradients: the noise of the steps covers it where norms are what is clipped."""
+    """A slope is a norm of sums of clipped gradients: the noise of the steps covers it where norms
+    are what is clipped.
+    """
     samples = task.samples
-    return bool(samples and samples.private and not task.update and samples.clip.bounds in ("norm", "layers"))
+    return bool(
+        samples
+        and samples.private
+        and not task.update
+        and samples.clip.bounds in ("norm", "layers")
+    )
 
 
 ONLY_A_SHARE = "a share of the noise alone, where no secure sum hides it"
@@ -62,23 +78,37 @@ SURVEYS: tuple[Objection, ...] = (
         RefusalReason.NOT_TRUSTED,
     ),
     (
-        lambda own, task: task.query and task.query.exact and not task.query.trusted and not own.raw,
+        lambda own, task: (
+            task.query and task.query.exact and not task.query.trusted and not own.raw
+        ),
         "a question whose answer has no noise",
         RefusalReason.RAW_VALUES,
     ),
     (lambda own, task: task.noise_shares and not own.sums, ONLY_A_SHARE, RefusalReason.NOT_TRUSTED),
     (
-        lambda own, task: task.secure_sum and not (task.noise_shares and isinstance(task.query, Mean)),
+        lambda own, task: (
+            task.secure_sum and not (task.noise_shares and isinstance(task.query, Mean))
+        ),
         "a secure sum of answers that are no mean, or that nobody shares the noise of",
         RefusalReason.UNCOVERED,
     ),
 )
 
 TASKS: tuple[Objection, ...] = (
-    (lambda own, task: task.steps < 1 and not task.only_raw_values, "a task of less than one step", RefusalReason.BAD_WORDS),
-    (lambda own, task: task.raw and not own.raw, "a task that asks for raw values", RefusalReason.RAW_VALUES),
     (
-        lambda own, task: task.samples and task.samples.private and task.samples.divide_by_drawn and not own.raw,
+        lambda own, task: task.steps < 1 and not task.only_raw_values,
+        "a task of less than one step",
+        RefusalReason.BAD_WORDS,
+    ),
+    (
+        lambda own, task: task.raw and not own.raw,
+        "a task that asks for raw values",
+        RefusalReason.RAW_VALUES,
+    ),
+    (
+        lambda own, task: (
+            task.samples and task.samples.private and task.samples.divide_by_drawn and not own.raw
+        ),
         "a task that divides by the batch that was drawn",
         RefusalReason.RAW_VALUES,
     ),

@@ -1,4 +1,6 @@
-"""What is added to a gradient that a client goes along: it leads back to the global model, and costs no privacy."""
+"""What is added to a gradient that a client goes along: it leads back to the global model, and
+costs no privacy.
+"""
 
 from __future__ import annotations
 

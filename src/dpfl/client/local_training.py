@@ -26,13 +26,21 @@ Watch = Callable[[np.ndarray], None]
 
 
 def private_steps(
-    gradients: ClippedGradients, data: ClientDataset, size: int, steps: int, local: LocalTraining, release: Release,
+    gradients: ClippedGradients,
+    data: ClientDataset,
+    size: int,
+    steps: int,
+    local: LocalTraining,
+    release: Release,
     generator: Generator,
-    drift: Drift | None = None, watch: Watch | None = None,
-) -> None:  # fmt: skip
-    """DP-SGD: sample, clip each gradient, sum, add noise, divide by q n with the declared n (an empty batch is noise).
+    drift: Drift | None = None,
+    watch: Watch | None = None,
+) -> None:
+    """DP-SGD: sample, clip each gradient, sum, add noise, divide by q n with the declared n (an
+    empty batch is noise).
 
-    A unit is a sample, or a person with the mean over their rows; n counts the same. `watch` is told of every step before it.
+    A unit is a sample, or a person with the mean over their rows; n counts the same. `watch` is
+    told of every step before it.
     """
     model = gradients.model
     step = local.optimiser.start()
@@ -43,21 +51,29 @@ def private_steps(
         if release.divide_by_drawn and not len(batch):
             continue
         total = clipped_sum(gradients, release.clip, *data.units(torch.from_numpy(batch)))
-        noisy = release.add_noise(total, noise).div_(len(batch) if release.divide_by_drawn else divisor)
+        noisy = release.add_noise(total, noise).div_(
+            len(batch) if release.divide_by_drawn else divisor
+        )
         if watch:
             watch(batch)
         here = model.vector[: model.layout.trainable]
         here += step(drift.added(noisy, here) if drift else noisy)
 
 
-def clipped_batch(gradients: ClippedGradients, data: ClientDataset, release: Release, generator: Generator) -> Tensor:
+def clipped_batch(
+    gradients: ClippedGradients, data: ClientDataset, release: Release, generator: Generator
+) -> Tensor:
     """The clipped sum of one batch, for those who add the noise elsewhere."""
     batch = release.sampling.draw(len(data), generator("batch"))
     return clipped_sum(gradients, release.clip, *data.units(torch.from_numpy(batch)))
 
 
-def clipped_sum(gradients: ClippedGradients, clip: Clip, x: Tensor, y: Tensor, whose: Tensor | None = None) -> Tensor:
-    """By the norms of the layers; or from gradients written out, where the clip has a measure of its own. In float64."""
+def clipped_sum(
+    gradients: ClippedGradients, clip: Clip, x: Tensor, y: Tensor, whose: Tensor | None = None
+) -> Tensor:
+    """By the norms of the layers; or from gradients written out, where the clip has a measure of
+    its own. In float64.
+    """
     if not isinstance(clip, MeasuringClip):
         return gradients(x, y, clip.factors, whose).total
     total = torch.zeros(gradients.model.layout.trainable, dtype=torch.float64)
@@ -76,14 +92,22 @@ def clipped_sum(gradients: ClippedGradients, clip: Clip, x: Tensor, y: Tensor, w
 
 def gradient_norms(gradients: ClippedGradients, clip: Clip, x: Tensor, y: Tensor) -> Tensor:
     """What the clip bounds, of every sample."""
-    norms = [clip.norms(rows) if isinstance(clip, MeasuringClip) else rows.norm(dim=1) for _, rows in gradients.rows(x, y)]
+    norms = [
+        clip.norms(rows) if isinstance(clip, MeasuringClip) else rows.norm(dim=1)
+        for _, rows in gradients.rows(x, y)
+    ]
     return torch.cat([torch.zeros(0), *norms])
 
 
 def plain_steps(
-    model: FlatModel, data: ClientDataset, steps: int, local: LocalTraining, generator: Generator, drift: Drift | None = None,
+    model: FlatModel,
+    data: ClientDataset,
+    steps: int,
+    local: LocalTraining,
+    generator: Generator,
+    drift: Drift | None = None,
     last: Tensor | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """SGD on shuffled batches (FedAvg's local update); a loss that is not a number ends it."""
     if not len(data):
         return
@@ -91,11 +115,15 @@ def plain_steps(
     loss_of = local.objective.start(model, last, generator)
     for loss in descent(model, data, local, steps, drift, loss_of)(batches):
         if not math.isfinite(loss):
-            raise NonFinite("Its loss is not finite; check the data for nan, or lower the learning rate.")
+            raise NonFinite(
+                "Its loss is not finite; check the data for nan, or lower the learning rate."
+            )
 
 
 def shuffle(size: int, batch_size: int, rng: np.random.Generator) -> Iterator[Tensor]:
-    """Batches without replacement, epoch after epoch; a last batch of one joins the batch before it."""
+    """Batches without replacement, epoch after epoch; a last batch of one joins the batch before
+    it.
+    """
     cuts = list(range(batch_size, size, batch_size))
     if cuts and size - cuts[-1] == 1:
         cuts.pop()

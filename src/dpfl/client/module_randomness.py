@@ -1,7 +1,8 @@
 """Torch's random numbers at a node, for dropout and the like: hidden, and of more than 32 bits.
 
-The proof takes the masks of units as independent of each other and unknown to the server. Torch seeds its generator by 32 bits,
-which a server can try one by one; so here the whole state of the generator is drawn.
+The proof takes the masks of units as independent of each other and unknown to the server. Torch
+seeds its generator by 32 bits, which a server can try one by one; so here the whole state of the
+generator is drawn.
 """
 
 from __future__ import annotations

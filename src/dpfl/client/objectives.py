@@ -1,4 +1,6 @@
-"""What a client's plain steps lower: cross-entropy alone, or with a term on what its last linear layer reads or is."""
+"""What a client's plain steps lower: cross-entropy alone, or with a term on what its last linear
+layer reads or is.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ class Objective(Protocol):
         """Whether clients must be told where they ended their last round."""
 
     def start(self, model: FlatModel, last: Tensor | None, generator: Generator) -> Loss:
-        """The loss of this round, from the global model, and from the client's own of its last round where it has one."""
+        """The loss of this round, from the global model, and from the client's own of its last
+        round where it has one.
+        """
 
 
 @part("objective.cross-entropy")
@@ -45,9 +49,11 @@ class CrossEntropy:
 @part("objective.contrastive")
 @dataclass(frozen=True)
 class Contrastive:
-    """Cross-entropy + mu l_con, which draws representations to the global model's and away from the client's last ones.
+    """Cross-entropy + mu l_con, which draws representations to the global model's and away from the
+    client's last ones.
 
-    The representation z of a sample is what the last linear layer reads (Li, He and Song 2021, eq. 3, without a projection).
+    The representation z of a sample is what the last linear layer reads (Li, He and Song 2021, eq.
+    3, without a projection).
     """
 
     mu: float = 1.0
@@ -56,9 +62,15 @@ class Contrastive:
 
     def __post_init__(self) -> None:
         if not 0 <= self.mu < math.inf:
-            raise DpflError(f"The weight of the contrastive term (mu) must be a number of at least 0, not {self.mu}.")
+            raise DpflError(
+                "The weight of the contrastive term (mu) must be a number of at least 0, not "
+                f"{self.mu}."
+            )
         if not 0 < self.temperature < math.inf:
-            raise DpflError(f"The temperature of the contrastive term must be a positive number, not {self.temperature}.")
+            raise DpflError(
+                "The temperature of the contrastive term must be a positive number, not "
+                f"{self.temperature}."
+            )
 
     def start(self, model: FlatModel, last: Tensor | None, generator: Generator) -> Loss:
         start = model.read()
@@ -76,7 +88,9 @@ class Contrastive:
 @part("objective.perturbed", stddev="deviation")
 @dataclass(frozen=True)
 class PerturbedScores:
-    """Cross-entropy + share times that of the scores which a last linear layer moved by N(0, deviation^2) gives."""
+    """Cross-entropy + share times that of the scores which a last linear layer moved by N(0,
+    deviation^2) gives.
+    """
 
     share: float = 1.0
     deviation: float = 0.1
@@ -84,20 +98,29 @@ class PerturbedScores:
 
     def __post_init__(self) -> None:
         if not 0 <= self.share < math.inf:
-            raise DpflError(f"The share of the perturbed loss must be a number of at least 0, not {self.share}.")
+            raise DpflError(
+                f"The share of the perturbed loss must be a number of at least 0, not {self.share}."
+            )
         if not 0 <= self.deviation < math.inf:
-            raise DpflError(f"The deviation of the perturbation must be a number of at least 0, not {self.deviation}.")
+            raise DpflError(
+                "The deviation of the perturbation must be a number of at least 0, not "
+                f"{self.deviation}."
+            )
 
     def start(self, model: FlatModel, last: Tensor | None, generator: Generator) -> Loss:
         rng = generator("perturbation")
 
         def moved(parameter: Tensor) -> Tensor:
-            return parameter + gaussian_vector(parameter.numel(), self.deviation, rng).view(parameter.shape)
+            return parameter + gaussian_vector(parameter.numel(), self.deviation, rng).view(
+                parameter.shape
+            )
 
         def loss(model: FlatModel, x: Tensor, y: Tensor) -> Tensor:
             seen = final_layer(model, x)
             weight, bias = seen.layer.weight, seen.layer.bias
-            scores = functional.linear(seen.inputs, moved(weight), None if bias is None else moved(bias))
+            scores = functional.linear(
+                seen.inputs, moved(weight), None if bias is None else moved(bias)
+            )
             both = (sample_losses(found, y, model.task).mean() for found in (seen.scores, scores))
             return next(both) + self.share * next(both)
 
@@ -105,8 +128,12 @@ class PerturbedScores:
 
 
 def contrastive_losses(z: Tensor, near: Tensor, far: Tensor, temperature: float) -> Tensor:
-    """-log(exp(sim(z, near) / T) / (exp(sim(z, near) / T) + exp(sim(z, far) / T))) of each row; sim is the cosine."""
-    return functional.softplus((functional.cosine_similarity(z, far) - functional.cosine_similarity(z, near)) / temperature)
+    """-log(exp(sim(z, near) / T) / (exp(sim(z, near) / T) + exp(sim(z, far) / T))) of each row; sim
+    is the cosine.
+    """
+    return functional.softplus(
+        (functional.cosine_similarity(z, far) - functional.cosine_similarity(z, near)) / temperature
+    )
 
 
 @dataclass(frozen=True)
@@ -119,20 +146,29 @@ class FinalLayer:
 
 
 def final_layer(model: FlatModel, x: Tensor) -> FinalLayer:
-    """One forward pass, and the layer that came last in it; the module carries hooks only meanwhile."""
+    """One forward pass, and the layer that came last in it; the module carries hooks only
+    meanwhile.
+    """
     seen: list[FinalLayer] = []
 
     def hook(layer: nn.Linear, inputs: tuple[Tensor, ...], scores: Tensor) -> None:
         seen[:] = [FinalLayer(layer, inputs[0], scores)]
 
-    handles = [layer.register_forward_hook(hook) for layer in model.module.modules() if isinstance(layer, nn.Linear)]
+    handles = [
+        layer.register_forward_hook(hook)
+        for layer in model.module.modules()
+        if isinstance(layer, nn.Linear)
+    ]
     try:
         scores = model.module(model.arrange(x))
     finally:
         for handle in handles:
             handle.remove()
     if not seen or seen[0].scores is not scores:
-        raise DpflError("This objective takes a model whose scores come straight from a linear layer; end it with nn.Linear.")
+        raise DpflError(
+            "This objective takes a model whose scores come straight from a linear layer; end it "
+            "with nn.Linear."
+        )
     return seen[0]
 
 

@@ -1,4 +1,6 @@
-"""Steps on a flat vector. Fed with a noisy gradient they are post-processing, and cost no privacy."""
+"""Steps on a flat vector. Fed with a noisy gradient they are post-processing, and cost no
+privacy.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ class Optimiser(Protocol):
 
     @property
     def linear(self) -> bool:
-        """Whether its steps add up to -rate times the sum of the gradients, and can be read as that."""
+        """Whether its steps add up to -rate times the sum of the gradients, and can be read as
+        that.
+        """
 
     def start(self) -> Step:
         """A fresh optimiser: clients keep nothing from one round to the next."""
@@ -48,14 +52,17 @@ class SGD:
         return lambda gradient: -self.rate * gradient
 
 
-NOT_PLANNED = "This learning rate follows from budget, clients and model; give a rate to use it outside of a run."
+NOT_PLANNED = (
+    "This learning rate follows from budget, clients and model; give a rate to use it "
+    "outside of a run."
+)
 
 
 @part("optimiser.planned-sgd")
 @dataclass(frozen=True)
 class UncalibratedSGD:
-    """SGD whose rate is found before training: noise alone moves the model by about `walk` over the run; or, with `by_rows`,
-    on rows of a table, by what is declared of a row."""
+    """SGD whose rate is found before training: noise alone moves the model by about `walk` over the
+    run; or, with `by_rows`, on rows of a table, by what is declared of a row."""
 
     walk: float
     by_rows: bool = False
@@ -63,7 +70,10 @@ class UncalibratedSGD:
 
     def __post_init__(self) -> None:
         if not self.walk > 0:
-            raise DpflError(f"The walk that a learning rate follows from must be above 0, not {self.walk}; 15 is usual.")
+            raise DpflError(
+                f"The walk that a learning rate follows from must be above 0, not {self.walk}; 15 "
+                "is usual."
+            )
 
     @property
     def rate(self) -> float:

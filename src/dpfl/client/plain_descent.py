@@ -1,4 +1,6 @@
-"""Plain SGD on a client's batches: each way yields the mean loss of a batch after it has moved the model."""
+"""Plain SGD on a client's batches: each way yields the mean loss of a batch after it has moved the
+model.
+"""
 
 from __future__ import annotations
 
@@ -33,19 +35,34 @@ def descent(
     drift: Drift | None = None,
     loss_of: Loss = mean_loss,
 ) -> Descent:
-    """The quickest way for this model, these samples and this many steps; only by autograd where the loss has more terms."""
-    rate, anyhow = local.optimiser.rate, partial(_by_autograd, model, data, local.optimiser, drift, loss_of)
+    """The quickest way for this model, these samples and this many steps; only by autograd where
+    the loss has more terms.
+    """
+    rate, anyhow = (
+        local.optimiser.rate,
+        partial(_by_autograd, model, data, local.optimiser, drift, loss_of),
+    )
     if drift or loss_of is not mean_loss or not isinstance(local.optimiser, SGD):
         return anyhow
     try:
         chain = Chain(model)
     except Unsupported:
         return anyhow
-    return partial(_in_dual if _dual_pays(chain, len(data), local.batch_size, steps) else _in_place, chain, data, rate)
+    return partial(
+        _in_dual if _dual_pays(chain, len(data), local.batch_size, steps) else _in_place,
+        chain,
+        data,
+        rate,
+    )
 
 
 def _by_autograd(
-    model: FlatModel, data: ClientDataset, optimiser: Optimiser, drift: Drift | None, loss_of: Loss, batches: Iterable[Tensor]
+    model: FlatModel,
+    data: ClientDataset,
+    optimiser: Optimiser,
+    drift: Drift | None,
+    loss_of: Loss,
+    batches: Iterable[Tensor],
 ) -> Iterator[float]:
     step, here = optimiser.start(), model.vector[: model.layout.trainable]
     for batch in batches:
@@ -55,7 +72,9 @@ def _by_autograd(
 
 
 @torch.no_grad()
-def _in_place(chain: Chain, data: ClientDataset, rate: float, batches: Iterable[Tensor]) -> Iterator[float]:
+def _in_place(
+    chain: Chain, data: ClientDataset, rate: float, batches: Iterable[Tensor]
+) -> Iterator[float]:
     """Each layer moves as soon as the gradient has passed it; no gradient vector is made."""
     for batch in batches:
         x, y = data.take(batch)
@@ -67,15 +86,24 @@ def _in_place(chain: Chain, data: ClientDataset, rate: float, batches: Iterable[
 
 
 @torch.no_grad()
-def _in_dual(chain: Chain, data: ClientDataset, rate: float, batches: Iterable[Tensor]) -> Iterator[float]:
-    """The first layer is x -> W x + b with W = W_0 + a^T X: a grows by -rate g, and W x needs products of samples only."""
+def _in_dual(
+    chain: Chain, data: ClientDataset, rate: float, batches: Iterable[Tensor]
+) -> Iterator[float]:
+    """The first layer is x -> W x + b with W = W_0 + a^T X: a grows by -rate g, and W x needs
+    products of samples only.
+    """
     x, y = data.take(torch.arange(len(data)))
     x, first = x.flatten(1), chain.layers[0].module
     assert isinstance(first, nn.Linear)
     products = x @ x.T if first.bias is None else x @ x.T + 1
-    outputs_before, a = F.linear(x, first.weight, first.bias), x.new_zeros(len(x), first.out_features)
+    outputs_before, a = (
+        F.linear(x, first.weight, first.bias),
+        x.new_zeros(len(x), first.out_features),
+    )
     for batch in batches:
-        scores, kept = chain.forward(torch.addmm(outputs_before[batch], products[batch], a), after=chain.first)
+        scores, kept = chain.forward(
+            torch.addmm(outputs_before[batch], products[batch], a), after=chain.first
+        )
         losses, g = losses_and_gradients(scores, y[batch], chain.model.task)
         for layer, inputs, outputs in chain.backward(g, [()] * chain.first + [(batch,)] + kept):
             if layer.module is first:
@@ -97,7 +125,11 @@ def _dual_pays(chain: Chain, samples: int, batch: int, steps: int) -> bool:
         or len(first.entries) < len(list(first.module.parameters()))
     ):
         return False
-    width, outputs, seen = first.module.in_features, first.module.out_features, steps * min(batch, samples)
+    width, outputs, seen = (
+        first.module.in_features,
+        first.module.out_features,
+        steps * min(batch, samples),
+    )
     dual = samples * width * (samples + 2 * outputs) + seen * samples * outputs
     return 2 * dual < 2 * seen * width * outputs
 

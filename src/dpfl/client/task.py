@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 @part("local-training")
 @dataclass(frozen=True)
 class LocalTraining:
-    """How a client trains: the optimiser, the batch size where samples are not released privately, FedProx's pull, the loss."""
+    """How a client trains: the optimiser, the batch size where samples are not released privately,
+    FedProx's pull, the loss.
+    """
 
     optimiser: Optimiser
     batch_size: int = 64
@@ -36,41 +38,62 @@ class LocalTraining:
 
     def __post_init__(self) -> None:
         if not 0 <= self.prox < math.inf:
-            raise DpflError(f"The pull to the global model (prox) must be a number of at least 0, not {self.prox}.")
+            raise DpflError(
+                "The pull to the global model (prox) must be a number of at least 0, not "
+                f"{self.prox}."
+            )
 
 
 def sample_sensitivity(local: LocalTraining, samples: Release | None, steps: int) -> float:
-    """How far one sample can move an update of plain SGD on means of clipped gradients: in the first mean that it is in by its
-    own share of it, in those after by all of it, since the models differ. No other training has a bound here.
+    """How far one sample can move an update of plain SGD on means of clipped gradients: in the
+    first mean that it is in by its own share of it, in those after by all of it, since the models
+    differ. No other training has a bound here.
     """
-    if samples is None or samples.divide_by_drawn or samples.divisor or samples.clip.bounds not in ("norm", "layers"):
+    if (
+        samples is None
+        or samples.divide_by_drawn
+        or samples.divisor
+        or samples.clip.bounds not in ("norm", "layers")
+    ):
         return math.inf
     if not local.optimiser.linear or local.prox:
         return math.inf
-    return 2 * local.optimiser.rate * samples.clip.clip_norm * (steps - 1 + samples.sampling.largest_share)
+    return (
+        2
+        * local.optimiser.rate
+        * samples.clip.clip_norm
+        * (steps - 1 + samples.sampling.largest_share)
+    )
 
 
 ROUNDING = 2.0**-21
-"""Of the length of a model: how far a step in float32 can bring two apart that are rounded otherwise; 8 times 2^-24."""
+"""Of the length of a model: how far a step in float32 can bring two apart that are rounded
+otherwise; 8 times 2^-24.
+"""
 
 
 def rounding_sensitivity(task: ClientTask, model: Tensor, added: Tensor | None) -> float:
-    """How much farther apart float32 can bring two updates that one sample moves: a step is rounded to the digits of the model,
-    and who sent that can have it as long as it likes, with every number at the edge of another. So is the difference to it of a
-    clipped model. Not where the clip is of the update itself, and its noise for all that is inside."""
+    """How much farther apart float32 can bring two updates that one sample moves: a step is rounded
+    to the digits of the model, and who sent that can have it as long as it likes, with every number
+    at the edge of another. So is the difference to it of a clipped model. Not where the clip is of
+    the update itself, and its noise for all that is inside."""
     samples, upload = task.samples, task.update
     if upload is not None and upload.clip.bounds == "model":
         return ROUNDING * (float(model.double().norm()) + upload.clip.clip_norm)
     if upload is None or samples is None or upload.covers(upload.diameter):
         return 0.0
-    step = task.local.optimiser.rate * (samples.clip.clip_norm + (0.0 if added is None else float(added.double().norm())))
+    step = task.local.optimiser.rate * (
+        samples.clip.clip_norm + (0.0 if added is None else float(added.double().norm()))
+    )
     return ROUNDING * task.steps * (float(model.double().norm()) + task.steps * step)
 
 
 @part("secure-sum")
 @dataclass(frozen=True)
 class SecureSumTerms:
-    """Of a secure sum what is public: by how much this client's vector counts, and how large it can be for how many clients."""
+    """Of a secure sum what is public: by how much this client's vector counts, and how large it can
+    be for how many clients.
+    """
 
     weight: float
     bound: float
@@ -78,7 +101,10 @@ class SecureSumTerms:
 
     def __post_init__(self) -> None:
         if not 0 <= self.weight <= 1:
-            raise DpflError(f"In a secure sum a client counts by 0 to 1, which its noise is for, not by {self.weight}.")
+            raise DpflError(
+                "In a secure sum a client counts by 0 to 1, which its noise is for, not by "
+                f"{self.weight}."
+            )
 
 
 DIFFERENCES, LAST_STEP = "differences", "last step"
@@ -89,8 +115,9 @@ RAW_VALUES = (DIFFERENCES, LAST_STEP)
 @part("task", optional=("norms", "raw_values"))
 @dataclass(frozen=True)
 class ClientTask:
-    """One client's work in one round; the model's vector travels beside it. `raw` asks for values without noise as well,
-    `slope` for a noisy one that is paid for, `norms` for those of its gradients, which only a client has whose data is public.
+    """One client's work in one round; the model's vector travels beside it. `raw` asks for values
+    without noise as well, `slope` for a noisy one that is paid for, `norms` for those of its
+    gradients, which only a client has whose data is public.
 
     `values` says which raw ones; what is released beside them is the same, and so is its name.
     """
@@ -117,7 +144,9 @@ class ClientTask:
 
     @property
     def noise_shares(self) -> NoiseShares | None:
-        """Who shares the noise of what is sent, for a server that sees sums only: of a step, an update, or an answer."""
+        """Who shares the noise of what is sent, for a server that sees sums only: of a step, an
+        update, or an answer.
+        """
         return self._private.noise_shares if self.secure_sum or not self.query else None
 
     @property
@@ -126,7 +155,9 @@ class ClientTask:
 
     @property
     def only_raw_values(self) -> bool:
-        """Whether it asks for raw values and no step: between the client's own last model and the one that comes with it."""
+        """Whether it asks for raw values and no step: between the client's own last model and the
+        one that comes with it.
+        """
         return self.raw and self.steps == 0 and self.query is None
 
     @property
@@ -136,14 +167,18 @@ class ClientTask:
 
     @property
     def hides_client(self) -> bool:
-        """Whether noise on the whole update, or on the sum of all, covers what this client sends."""
+        """Whether noise on the whole update, or on the sum of all, covers what this client
+        sends.
+        """
         return self.clients.private or bool(self.update and self.update.private)
 
 
 def cost(task: ClientTask, size: int) -> tuple[Event, int] | None:
-    """What the ledger of a client that declared `size` pays for the task, and how often; None where no release is its own.
+    """What the ledger of a client that declared `size` pays for the task, and how often; None where
+    no release is its own.
 
-    Raw values have no guarantee, however often they are sent: a look is allowed where the ledger says so already.
+    Raw values have no guarantee, however often they are sent: a look is allowed where the ledger
+    says so already.
     """
     if task.only_raw_values:
         return None
@@ -160,10 +195,11 @@ def cost(task: ClientTask, size: int) -> tuple[Event, int] | None:
 
 @dataclass(frozen=True)
 class RoundRequest:
-    """One round: the tasks of the cohort, from the same model, with what the server keeps for each client, if anything.
+    """One round: the tasks of the cohort, from the same model, with what the server keeps for each
+    client, if anything.
 
-    A correction is added to the client's gradients; to an objective that needs it, or where no step is asked for, it is the
-    client's own last model.
+    A correction is added to the client's gradients; to an objective that needs it, or where no step
+    is asked for, it is the client's own last model.
     """
 
     round: int
@@ -175,7 +211,9 @@ class RoundRequest:
 
 @dataclass(frozen=True)
 class ClientReply:
-    """A client's release, or why there is none; `numbers` are for a secure sum, and for nobody to see."""
+    """A client's release, or why there is none; `numbers` are for a secure sum, and for nobody to
+    see.
+    """
 
     client: int
     update: Tensor | None = None

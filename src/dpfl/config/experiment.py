@@ -70,8 +70,8 @@ class DataSection(OpenSection):
     @model_validator(mode="before")
     @classmethod
     def _partition(cls, content: Any) -> Any:
-        """Where data has owners, they are the clients; tables and labels that are no classes are dealt evenly; else classes are
-        skewed, over ten."""
+        """Where data has owners, they are the clients; tables and labels that are no classes are
+        dealt evenly; else classes are skewed, over ten."""
         if not isinstance(content, Mapping):
             return content
         name = str(content.get("name", "mnist-sample"))
@@ -80,7 +80,10 @@ class DataSection(OpenSection):
         said = {"partition": usual, **content}
         if said["partition"] == "site":
             if said.get("clients") is not None or said.get("public_clients"):
-                raise DpflError("The sites of the data are its clients: leave data.clients and data.public_clients out.")
+                raise DpflError(
+                    "The sites of the data are its clients: leave data.clients and "
+                    "data.public_clients out."
+                )
             return said
         return {"clients": 10, **said}
 
@@ -147,7 +150,10 @@ class MetricsSection(StrictSection):
 
         said = self.model_dump(exclude={"private"}, exclude_none=True)
         if said and not self.private:
-            raise DpflError(f"metrics.{next(iter(said))} is for a metric that is paid for: set metrics.private = true.")
+            raise DpflError(
+                f"metrics.{next(iter(said))} is for a metric that is paid for: set metrics.private "
+                "= true."
+            )
         return PrivateMetric(**said) if self.private else None
 
 
@@ -177,27 +183,39 @@ class Experiment(StrictSection):
             dealt = source.split(clients, how, seed, section.public_clients, section.names or ())
         return replace(dealt, rows_per_person=section.rows_per_person)
 
-    def _source(self, data_dir: Path | None) -> tuple[datasets.DataSource, partition.Partition | datasets.RandomClients | None]:
+    def _source(
+        self, data_dir: Path | None
+    ) -> tuple[datasets.DataSource, partition.Partition | datasets.RandomClients | None]:
         """The data in one place, and how it is dealt; not at all where it has owners."""
         section, (given, options) = self.data, self._words()
         how = None if section.partition == "site" else partition.parse(section.partition, **options)
-        return datasets.load(section.name, data_dir or (Path(section.data_dir) if section.data_dir else None), **given), how
+        return datasets.load(
+            section.name,
+            data_dir or (Path(section.data_dir) if section.data_dir else None),
+            **given,
+        ), how
 
     def _words(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """What the data set is told, and what its partition is."""
         section = self.data
         options = section.options()
-        given = {word: options.pop(word) for word in datasets.own_words(section.name) if word in options}
+        given = {
+            word: options.pop(word) for word in datasets.own_words(section.name) if word in options
+        }
         declared = {"classes": section.classes, "test_share": section.test_share}
         given |= {name: value for name, value in declared.items() if value is not None}
         if section.partition == "dirichlet":
             options.setdefault("beta", 0.05)
         if section.partition == "site" and options:
-            raise DpflError(f"The data set {section.name!r} has no option {next(iter(options))!r}: correct it.")
+            raise DpflError(
+                f"The data set {section.name!r} has no option {next(iter(options))!r}: correct it."
+            )
         return given, options
 
     def dealt(self, clients: int) -> dict[str, dict[str, Any]]:
-        """For a trial of nodes on one machine: the sections [data] and [split] of each node's policy, by its name."""
+        """For a trial of nodes on one machine: the sections [data] and [split] of each node's
+        policy, by its name.
+        """
         section, (given, options) = self.data, self._words()
         place = Path(section.name).expanduser()
         data = {"name": str(place.resolve()) if place.exists() else section.name, **given}
@@ -205,11 +223,22 @@ class Experiment(StrictSection):
             data["data_dir"] = str(Path(section.data_dir).resolve())
         if section.partition == "site":
             names = self.federation().names
-            return {name: {"data": data, "split": {"client": name, "partition": "site"}} for name in names}
+            return {
+                name: {"data": data, "split": {"client": name, "partition": "site"}}
+                for name in names
+            }
         seed = self.seed if section.seed is None else section.seed
-        split = {"partition": section.partition, "clients": clients, "seed": seed, "options": options}
+        split = {
+            "partition": section.partition,
+            "clients": clients,
+            "seed": seed,
+            "options": options,
+        }
         names = tuple(section.names or (f"node-{number}" for number in range(clients)))
-        return {name: {"data": data, "split": {"client": place, **split}} for place, name in enumerate(names)}
+        return {
+            name: {"data": data, "split": {"client": place, **split}}
+            for place, name in enumerate(names)
+        }
 
     def clients(self) -> int:
         """How many there are; where the data's sites are the clients, they are counted."""
@@ -238,7 +267,9 @@ class Experiment(StrictSection):
             budget=budget,
             seed=self.seed,
             out=out,
-            workers=workers if workers is not None else self.engine.workers or min(os.cpu_count() or 1, len(federation.sizes)),
+            workers=workers
+            if workers is not None
+            else self.engine.workers or min(os.cpu_count() or 1, len(federation.sizes)),
             unit=self.privacy.unit,
             accountant=self.privacy.accountant,
             ledger=self.privacy.ledger,
@@ -258,7 +289,9 @@ class Experiment(StrictSection):
         )
 
     def proposal(self, names: Sequence[str], keys: Sequence[str] = ()) -> Propose:
-        """What nodes of these names are asked to join; what cannot be over nodes is refused here, before any is asked."""
+        """What nodes of these names are asked to join; what cannot be over nodes is refused here,
+        before any is asked.
+        """
         from dpfl.node.policy import SEED
         from dpfl.run.aggregation import Aggregation
         from dpfl.run.propose import build_proposal
@@ -266,14 +299,31 @@ class Experiment(StrictSection):
         if self.data.public_clients:
             raise DpflError("Over nodes no client is public: leave data.public_clients out.")
         if self._entropy == "keyed" and SEED not in os.environ:
-            raise DpflError("Nodes draw their noise from the system's entropy, and from no seed: leave privacy.entropy out.")
+            raise DpflError(
+                "Nodes draw their noise from the system's entropy, and from no seed: leave "
+                "privacy.entropy out."
+            )
         algorithm = algorithms.from_name(self.algorithm.name, **self.algorithm.options())
-        model, budget = models.from_name(self.model.name, **self.model.options()), Budget(**self.budget.model_dump())
+        model, budget = (
+            models.from_name(self.model.name, **self.model.options()),
+            Budget(**self.budget.model_dump()),
+        )
         source, privacy = self._source(None)[0], self.privacy
         return build_proposal(
-            algorithm, model, budget, source.train, source.test, names, privacy.accountant, privacy.noise, self._entropy,
-            privacy.unit, self.metrics.part(), Aggregation(privacy.aggregation, privacy.survivors, privacy.colluders), keys,
-        )  # fmt: skip
+            algorithm,
+            model,
+            budget,
+            source.train,
+            source.test,
+            names,
+            privacy.accountant,
+            privacy.noise,
+            self._entropy,
+            privacy.unit,
+            self.metrics.part(),
+            Aggregation(privacy.aggregation, privacy.survivors, privacy.colluders),
+            keys,
+        )
 
     @property
     def _entropy(self) -> str:
@@ -288,7 +338,9 @@ class Experiment(StrictSection):
         resume: bool = False,
         progress: Progress | None = None,
     ) -> Result:
-        """The same over nodes elsewhere; of the data of this file only its form and its public test set are used."""
+        """The same over nodes elsewhere; of the data of this file only its form and its public test
+        set are used.
+        """
         from dpfl.data.remote_federation import RemoteFederation
         from dpfl.run.folder import RunFolder, new_path
         from dpfl.run.nodes import gather, gather_again
@@ -300,7 +352,9 @@ class Experiment(StrictSection):
             gathering = gather_again(post, terms, RunFolder.open(out), proposal)
         else:
             gathering = gather(post, secrets.token_hex(16), terms, proposal)
-        joined, sizes = zip(*((member.name, member.size) for member in gathering.members), strict=True)
+        joined, sizes = zip(
+            *((member.name, member.size) for member in gathering.members), strict=True
+        )
         federation, said = (
             RemoteFederation.of(source.train, source.test, joined, sizes, self.privacy.unit),
             self.model_dump(exclude_none=True),
@@ -330,7 +384,9 @@ class Experiment(StrictSection):
 
 
 def load(path: Path | None, settings: Sequence[str] = ()) -> Experiment:
-    """The experiment of a file (the demo's without one), with `section.key=value` settings on top."""
+    """The experiment of a file (the demo's without one), with `section.key=value` settings on
+    top.
+    """
     return parse(with_settings(_read(path) if path else _demo(settings), settings))
 
 
@@ -366,13 +422,17 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text())
     except FileNotFoundError:
-        raise DpflError(f"There is no experiment file {path}; without a file, `dpfl run` runs the demo.") from None
+        raise DpflError(
+            f"There is no experiment file {path}; without a file, `dpfl run` runs the demo."
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise DpflError(f"The experiment file {path} cannot be read ({error}).") from None
     except tomllib.TOMLDecodeError as error:
         raise DpflError(f"The experiment file {path} is not valid TOML: {error}.") from None
     except RecursionError:
-        raise DpflError(f"The experiment file {path} is nested too deeply; an experiment has sections of keys.") from None
+        raise DpflError(
+            f"The experiment file {path} is nested too deeply; an experiment has sections of keys."
+        ) from None
 
 
 def _set(content: dict[str, Any], setting: str) -> None:
@@ -400,8 +460,13 @@ def _sentence(error: ValidationError) -> str:
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"])
     if first["type"] != "extra_forbidden":
-        return f"{place} in the experiment: {first['msg'].lower()} (it is {str(first['input'])[:80]!r})."
+        return (
+            f"{place} in the experiment: {first['msg'].lower()} (it is "
+            f"{str(first['input'])[:80]!r})."
+        )
     model: Any = Experiment
     for part in first["loc"][:-1]:
         model = model.model_fields[str(part)].annotation
-    return f"The experiment has no key {place!r}; {nearest(str(first['loc'][-1]), model.model_fields)}"
+    return (
+        f"The experiment has no key {place!r}; {nearest(str(first['loc'][-1]), model.model_fields)}"
+    )

@@ -25,9 +25,18 @@ from dpfl.data.catalog import (
 )
 from dpfl.data.dataset import Dataset, DataSource
 from dpfl.data.federation import Federation
-from dpfl.data.partition import IID, CappedDirichlet, Dirichlet, ExplicitPartition, LabelSkew, Mix, Shards, Unequal
+from dpfl.data.partition import (
+    IID,
+    CappedDirichlet,
+    Dirichlet,
+    ExplicitPartition,
+    LabelSkew,
+    Mix,
+    Shards,
+    Unequal,
+)
 from dpfl.data.population import Population, RandomClients
-from dpfl.lazy_import import deprecated_names
+from dpfl.deprecation import deprecated_names
 
 __all__ = [
     "IID",
@@ -64,5 +73,10 @@ __all__ = [
 if not TYPE_CHECKING:
     __getattr__ = deprecated_names(
         __name__,
-        {"Closed": "CappedDirichlet", "Drawn": "RandomClients", "Mapping": "ExplicitPartition", "Source": "DataSource"},
+        {
+            "Closed": "CappedDirichlet",
+            "Drawn": "RandomClients",
+            "Mapping": "ExplicitPartition",
+            "Source": "DataSource",
+        },
     )

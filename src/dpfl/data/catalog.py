@@ -12,7 +12,14 @@ import numpy as np
 
 from dpfl.data.checks import is_number, require_whole, suggest
 from dpfl.data.dataset import Array, Dataset, DataSource, make_dataset, names_classes, task_of
-from dpfl.data.sources.files import CIFAR10_TEST, CIFAR10_TRAIN, Arrays, read_cifar10, read_idx_pair, read_npz
+from dpfl.data.sources.files import (
+    CIFAR10_TEST,
+    CIFAR10_TRAIN,
+    Arrays,
+    read_cifar10,
+    read_idx_pair,
+    read_npz,
+)
 from dpfl.data.sources.folders import find
 from dpfl.data.sources.medmnist_files import is_medmnist, read_medmnist
 from dpfl.data.special_names import LEAF_WORDS, TABLE_WORDS, TABLES
@@ -20,12 +27,20 @@ from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
 from dpfl.tasks import MultiClass, Task
 
-# Means and standard deviations that were published with the data sets: constants, so they cost no privacy.
+# Means and standard deviations that were published with the data sets: constants, so they cost no
+# privacy.
 MNIST_SCALE = ((0.1307,), (0.3081,))
 FASHION_MNIST_SCALE = ((0.2860,), (0.3530,))
 EMNIST_SCALE = ((0.1736,), (0.3317,))
 CIFAR10_SCALE = ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
-EMNIST_CLASSES = {"digits": 10, "mnist": 10, "letters": 26, "balanced": 47, "bymerge": 47, "byclass": 62}
+EMNIST_CLASSES = {
+    "digits": 10,
+    "mnist": 10,
+    "letters": 26,
+    "balanced": 47,
+    "bymerge": 47,
+    "byclass": 62,
+}
 
 SCALES = {
     **dict.fromkeys(("mnist-sample", "mnist"), MNIST_SCALE),
@@ -61,9 +76,11 @@ def _sample_bytes() -> Arrays:
 
 
 def mnist(data_dir: str | Path | None = None, merged: bool = False) -> DataSource:
-    """With its own test set; or `merged`, as some papers' code has it: three quarters of all images to train on, and a
-    twentieth, drawn at random, to test on."""
-    return _source("mnist", _merged(_read_idx("mnist", "train", "t10k", data_dir), merged), 10, MNIST_SCALE)
+    """With its own test set; or `merged`, as some papers' code has it: three quarters of all images
+    to train on, and a twentieth, drawn at random, to test on."""
+    return _source(
+        "mnist", _merged(_read_idx("mnist", "train", "t10k", data_dir), merged), 10, MNIST_SCALE
+    )
 
 
 def fashion_mnist(data_dir: str | Path | None = None, merged: bool = False) -> DataSource:
@@ -76,7 +93,9 @@ def emnist(split: str = "digits", data_dir: str | Path | None = None) -> DataSou
     """EMNIST, whose files hold the images transposed, and whose letters are labelled from 1."""
     if split not in EMNIST_CLASSES:
         raise DpflError(f"EMNIST has no split {split!r}: {suggest(split, EMNIST_CLASSES)}.")
-    held = _read_idx("emnist", f"emnist-{split}-train", f"emnist-{split}-test", data_dir, within="gzip")
+    held = _read_idx(
+        "emnist", f"emnist-{split}-train", f"emnist-{split}-test", data_dir, within="gzip"
+    )
     first = 1 if split == "letters" else 0
     upright = Arrays(
         held.x.transpose(0, 2, 1),
@@ -88,7 +107,10 @@ def emnist(split: str = "digits", data_dir: str | Path | None = None) -> DataSou
 
 
 def cifar10(data_dir: str | Path | None = None) -> DataSource:
-    folders = {find("cifar10", file, data_dir, within="cifar-10-batches-bin").parent for file in CIFAR10_TRAIN}
+    folders = {
+        find("cifar10", file, data_dir, within="cifar-10-batches-bin").parent
+        for file in CIFAR10_TRAIN
+    }
     folder = find("cifar10", CIFAR10_TEST[0], data_dir, within="cifar-10-batches-bin").parent
     if folders != {folder}:
         raise DpflError("The files of cifar10 lie in several folders: put all six into one.")
@@ -105,10 +127,14 @@ def npz(
 ) -> DataSource:
     """The user's own .npz file with x and y, and x_test and y_test if there is a public test set.
 
-    Where there is none, nothing is measured, unless a `test_share` of the records is declared public: a seeded stratified part.
+    Where there is none, nothing is measured, unless a `test_share` of the records is declared
+    public: a seeded stratified part.
     """
     if not is_number(test_share) or not 0 <= test_share < 1:
-        raise DpflError(f"test_share is {test_share!r}: give the part of the records to make public, from 0 to below 1.")
+        raise DpflError(
+            f"test_share is {test_share!r}: give the part of the records to make public, from 0 to "
+            "below 1."
+        )
     require_whole(seed, "seed", least=0)
     if is_medmnist(Path(path).expanduser()):
         return medmnist(path, classes, task, class_weights)
@@ -119,10 +145,13 @@ def npz(
 
 
 def table(path: str | Path, **words: Any) -> DataSource:
-    """The user's own table (CSV or Parquet; one file, or a folder with one file a site), declared by the words of [data]:
+    """The user's own table (CSV or Parquet; one file, or a folder with one file a site), declared
+    by the words of [data]:
 
-    >>> dpfl.data.table("stays.csv", label="died", task="binary", site="hospital", sites=["a", "b"], person="patient",
-    ...     columns={"age": {"low": 0, "high": 110}, "sex": {"levels": ["f", "m"], "other": True}}, test={"share": 0.2})
+    >>> dpfl.data.table("stays.csv", label="died", task="binary", site="hospital", sites=["a", "b"],
+    person="patient",
+    ...     columns={"age": {"low": 0, "high": 110}, "sex": {"levels": ["f", "m"], "other": True}},
+    test={"share": 0.2})
     """
     from dpfl.data.tables.tabular import own_table
 
@@ -130,9 +159,11 @@ def table(path: str | Path, **words: Any) -> DataSource:
 
 
 def randhie(label: str = "any-visit", test: Mapping[str, Any] | None = None) -> DataSource:
-    """The RAND Health Insurance Experiment: 20,190 person-years of 5,912 people at six sites, 20 columns.
+    """The RAND Health Insurance Experiment: 20,190 person-years of 5,912 people at six sites, 20
+    columns.
 
-    `label` is "any-visit" (to a doctor in a year) or "visits" (how many); a fifth of the persons is declared public to test on.
+    `label` is "any-visit" (to a doctor in a year) or "visits" (how many); a fifth of the persons is
+    declared public to test on.
     """
     from dpfl.data.tables.tabular import study
 
@@ -140,18 +171,22 @@ def randhie(label: str = "any-visit", test: Mapping[str, Any] | None = None) -> 
 
 
 def shakespeare(length: int = 64, test: Mapping[str, Any] | None = None) -> DataSource:
-    """Shakespeare's 31 largest roles, 0.86 million characters: a role is a client, a passage of `length` characters a sample,
-    and the next character the task. A tenth of the passages is declared public to test on."""
+    """Shakespeare's 31 largest roles, 0.86 million characters: a role is a client, a passage of
+    `length` characters a sample, and the next character the task. A tenth of the passages is
+    declared public to test on."""
     from dpfl.data.sources.shakespeare_text import read
 
     return read(length, test)
 
 
-def leaf(path: str | Path, shape: Sequence[int] | None = None, classes: int | None = None) -> DataSource:
-    """The user's own data in LEAF's JSON: a folder with train/ and test/, each of .json files, or one .json file.
+def leaf(
+    path: str | Path, shape: Sequence[int] | None = None, classes: int | None = None
+) -> DataSource:
+    """The user's own data in LEAF's JSON: a folder with train/ and test/, each of .json files, or
+    one .json file.
 
-    A user is a client; all users' test samples are one test set, which is thereby public. `shape` is that of a sample, where
-    the file has it as one row.
+    A user is a client; all users' test samples are one test set, which is thereby public. `shape`
+    is that of a sample, where the file has it as one row.
     """
     from dpfl.data.sources.leaf_files import read_leaf
 
@@ -159,10 +194,13 @@ def leaf(path: str | Path, shape: Sequence[int] | None = None, classes: int | No
 
 
 def medmnist(
-    path: str | Path, classes: int | None = None, task: Task | str | None = None, class_weights: Sequence[float] = ()
+    path: str | Path,
+    classes: int | None = None,
+    task: Task | str | None = None,
+    class_weights: Sequence[float] = (),
 ) -> DataSource:
-    """A file of MedMNIST; the number of classes is declared, or its test set's; several labels an image are the task "labels".
-    Its images to validate on are left out."""
+    """A file of MedMNIST; the number of classes is declared, or its test set's; several labels an
+    image are the task "labels". Its images to validate on are left out."""
     x, y, x_test, y_test = read_medmnist(Path(path).expanduser())
     if y.ndim > 1 and task is None:
         task, classes = "labels", y.shape[1] if classes is None else classes
@@ -179,10 +217,12 @@ def tensors(
     task: Task | str | None = None,
     class_weights: Sequence[float] = (),
 ) -> DataSource:
-    """The user's own tensors or arrays, in any numeric type. The number of classes is declared, or that of the test set.
+    """The user's own tensors or arrays, in any numeric type. The number of classes is declared, or
+    that of the test set.
 
-    `task` is a part of dpfl.tasks or its word: "classes" (unless said otherwise), "binary", "labels", "ordinal", "number",
-    "counts" or "tokens", of which labels, levels and vocabulary are counted by `classes`.
+    `task` is a part of dpfl.tasks or its word: "classes" (unless said otherwise), "binary",
+    "labels", "ordinal", "number", "counts" or "tokens", of which labels, levels and vocabulary are
+    counted by `classes`.
     """
     known = task_of(name, task, classes, class_weights, y_test)
     if (x_test is None) != (y_test is None):
@@ -192,14 +232,21 @@ def tensors(
 
 
 def load(name: str, data_dir: str | Path | None = None, **options: Any) -> DataSource:
-    """A source by its name, or by the path of a table or a folder of tables, of an .npz file, or of LEAF's JSON."""
+    """A source by its name, or by the path of a table or a folder of tables, of an .npz file, or of
+    LEAF's JSON.
+    """
     named = _named(data_dir)
     found = named.get(name) or _at(name)
     if found is None:
-        raise DpflError(f"There is no data set {name!r}: {suggest(name, named)}, or a path ending in .npz, .csv or .parquet.")
+        raise DpflError(
+            f"There is no data set {name!r}: {suggest(name, named)}, or a path ending in .npz, "
+            ".csv or .parquet."
+        )
     read, allowed = found
     if unknown := next((key for key in options if key not in allowed), None):
-        raise DpflError(f"The data set {name!r} has no option {unknown!r}: {suggest(unknown, allowed)}.")
+        raise DpflError(
+            f"The data set {name!r} has no option {unknown!r}: {suggest(unknown, allowed)}."
+        )
     return read(**options)
 
 
@@ -217,7 +264,9 @@ def _named(data_dir: str | Path | None) -> dict[str, Reader]:
         "cifar10": (lambda: cifar10(data_dir), ()),
         "emnist": (lambda split="digits": emnist(split, data_dir), ("split",)),
     }
-    return readers | {f"emnist-{split}": (partial(emnist, split, data_dir), ()) for split in EMNIST_CLASSES}
+    return readers | {
+        f"emnist-{split}": (partial(emnist, split, data_dir), ()) for split in EMNIST_CLASSES
+    }
 
 
 def is_table(name: str) -> bool:
@@ -227,7 +276,9 @@ def is_table(name: str) -> bool:
 
 
 def is_owned(name: str, words: Mapping[str, Any]) -> bool:
-    """Whether samples have owners of their own: a study's sites, a table's site column, a file or a user each."""
+    """Whether samples have owners of their own: a study's sites, a table's site column, a file or a
+    user each.
+    """
     found = None if name in _named(None) else _at(name)
     leafs = found is not None and found[1] is LEAF_WORDS
     return (
@@ -255,7 +306,9 @@ def _at(name: str) -> Reader | None:
     return None
 
 
-def _read_idx(data_set: str, train: str, test: str, data_dir: str | Path | None, within: str = "") -> Arrays:
+def _read_idx(
+    data_set: str, train: str, test: str, data_dir: str | Path | None, within: str = ""
+) -> Arrays:
     pairs = [
         read_idx_pair(
             find(data_set, f"{part}-images-idx3-ubyte", data_dir, within),
@@ -277,13 +330,25 @@ def _merged(held: Arrays, merged: bool) -> Arrays:
 
 def _source(name: str, held: Arrays, classes: int, scale: Scale) -> DataSource:
     return DataSource(
-        Dataset(name, _normalise(held.x, scale), torch.from_numpy(held.y.astype(np.int64)), MultiClass(classes)),
-        Dataset(name, _normalise(held.x_test, scale), torch.from_numpy(held.y_test.astype(np.int64)), MultiClass(classes)),
+        Dataset(
+            name,
+            _normalise(held.x, scale),
+            torch.from_numpy(held.y.astype(np.int64)),
+            MultiClass(classes),
+        ),
+        Dataset(
+            name,
+            _normalise(held.x_test, scale),
+            torch.from_numpy(held.y_test.astype(np.int64)),
+            MultiClass(classes),
+        ),
     )
 
 
 def _normalise(pixels: np.ndarray, scale: Scale) -> torch.Tensor:
-    """Bytes (n, height, width) or (n, channels, height, width) to float32 (n, channels, height, width)."""
+    """Bytes (n, height, width) or (n, channels, height, width) to float32 (n, channels, height,
+    width).
+    """
     mean, deviation = (torch.tensor(values).reshape(-1, 1, 1) for values in scale)
     images = torch.tensor(pixels, dtype=torch.float32)
     images = images.unsqueeze(1) if images.ndim == 3 else images

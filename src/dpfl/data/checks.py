@@ -19,7 +19,9 @@ def suggest(word: str, known: Iterable[str]) -> str:
 
 
 def is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and bool(np.isfinite(value))
+    return (
+        isinstance(value, int | float) and not isinstance(value, bool) and bool(np.isfinite(value))
+    )
 
 
 def require_above(value: object, name: str, bound: float) -> None:

@@ -1,4 +1,6 @@
-"""A data set, and a source: the pair of a training and a test set that can be split over clients."""
+"""A data set, and a source: the pair of a training and a test set that can be split over
+clients.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Samples and their labels: x is float32 (n, ...), or int64 where samples are tokens; y has the form of the task.
+    """Samples and their labels: x is float32 (n, ...), or int64 where samples are tokens; y has the
+    form of the task.
 
     A number in the place of a task is that of classes.
     """
@@ -41,14 +44,22 @@ class Dataset:
     def __post_init__(self) -> None:
         if isinstance(self.task, int):
             object.__setattr__(self, "task", MultiClass(self.task))
-        form, wanted = self.task.examples(1), torch.int64 if self.task.reads == "tokens" else torch.float32
+        form, wanted = (
+            self.task.examples(1),
+            torch.int64 if self.task.reads == "tokens" else torch.float32,
+        )
         if self.x.dtype != wanted or self.y.dtype != form.dtype:
             raise DpflError(
                 f"The data set {self.name!r} has x of {self.x.dtype} and y of {self.y.dtype}: "
-                f"give {_word(wanted)} and {_word(form.dtype)}, or let dpfl.data.tensors convert them."
+                f"give {_word(wanted)} and {_word(form.dtype)}, or let dpfl.data.tensors convert "
+                "them."
             )
         if self.x.ndim < 2 or self.y.ndim != form.ndim or len(self.x) != len(self.y):
-            labels = "one label a sample as (n,)" if form.ndim == 1 else f"y as (n, ...), for the task {self.task.name!r}"
+            labels = (
+                "one label a sample as (n,)"
+                if form.ndim == 1
+                else f"y as (n, ...), for the task {self.task.name!r}"
+            )
             raise DpflError(
                 f"The data set {self.name!r} has x of shape {tuple(self.x.shape)} and y of shape "
                 f"{tuple(self.y.shape)}: give x as (n, ...) and {labels}."
@@ -56,7 +67,10 @@ class Dataset:
         if len(self.y) == 0:
             raise DpflError(f"The data set {self.name!r} is empty: give at least one sample.")
         if not (torch.isfinite(self.x.sum()) or torch.isfinite(self.x).all()):
-            raise DpflError(f"The data set {self.name!r} holds values that are not finite: remove or replace them.")
+            raise DpflError(
+                f"The data set {self.name!r} holds values that are not finite: remove or replace "
+                "them."
+            )
         _check_tokens(self)
         _fitting(self.name, self.task, self.y)
 
@@ -86,8 +100,12 @@ class Dataset:
 
     @cached_property
     def sha256(self) -> str:
-        """Of the samples, the labels and what these mean; how a loss weighs them is no part of the data."""
-        digest = hashlib.sha256(f"{tuple(self.x.shape)} {self.task.name} {self.task.outputs}".encode())
+        """Of the samples, the labels and what these mean; how a loss weighs them is no part of the
+        data.
+        """
+        digest = hashlib.sha256(
+            f"{tuple(self.x.shape)} {self.task.name} {self.task.outputs}".encode()
+        )
         for tensor in (self.x, self.y):
             digest.update(tensor.detach().cpu().contiguous().numpy().data)
         return digest.hexdigest()
@@ -100,7 +118,9 @@ MOST_CLASSES = 1_000_000
 
 
 def make_dataset(name: str, x: Array, y: Array, task: Task) -> Dataset:
-    """A data set from tensors or arrays of any numeric type; bytes (uint8) are scaled from 0..255 to 0..1, unless tokens."""
+    """A data set from tensors or arrays of any numeric type; bytes (uint8) are scaled from 0..255
+    to 0..1, unless tokens.
+    """
     samples = _tensor(name, x)
     if task.reads == "tokens":
         samples = whole(samples, f"Tokens of {name!r}")
@@ -131,16 +151,27 @@ def _word(dtype: torch.dtype) -> str:
 
 def names_classes(task: Task | str | None) -> bool:
     """Whether the labels of a task are classes, as far as its word tells."""
-    return task.classes > 0 if isinstance(task, Task) else task not in ("labels", "number", "counts", "tokens")
+    return (
+        task.classes > 0
+        if isinstance(task, Task)
+        else task not in ("labels", "number", "counts", "tokens")
+    )
 
 
 def task_of(
-    name: str, task: Task | str | None, classes: int | None, weights: Sequence[float] = (), test: Array | None = None
+    name: str,
+    task: Task | str | None,
+    classes: int | None,
+    weights: Sequence[float] = (),
+    test: Array | None = None,
 ) -> Task:
     """As declared by a part or by its word; classes where nothing is said."""
     if not isinstance(task, str | None):
         if classes is not None or weights:
-            raise DpflError("A task that is given as a part has its classes and weights: declare them there, and only there.")
+            raise DpflError(
+                "A task that is given as a part has its classes and weights: declare them there, "
+                "and only there."
+            )
         return task
     options: dict[str, Any] = {"weights": tuple(weights)} if weights else {}
     if task in (None, "classes"):
@@ -148,26 +179,35 @@ def task_of(
     counted = {"labels": "count", "ordinal": "levels", "tokens": "vocabulary"}
     if task in counted:
         if classes is None:
-            raise DpflError(f"The task {task!r} of {name!r} needs its {counted[task]} declared (data.classes, classes=).")
+            raise DpflError(
+                f"The task {task!r} of {name!r} needs its {counted[task]} declared (data.classes, "
+                "classes=)."
+            )
         options[counted[task]] = classes
     elif classes not in (None, tasks.from_name(task).classes):
-        raise DpflError(f"The task {task!r} does not have {classes} classes: leave data.classes out.")
+        raise DpflError(
+            f"The task {task!r} does not have {classes} classes: leave data.classes out."
+        )
     return tasks.from_name(task, **options)
 
 
 def number_of_classes(name: str, declared: int | None, test: Array | None) -> int:
-    """As declared, or else by the labels of the test set, which is public; never by the labels of the clients, who would tell
-    with it that one of them holds the last class."""
+    """As declared, or else by the labels of the test set, which is public; never by the labels of
+    the clients, who would tell with it that one of them holds the last class."""
     if declared is None:
         if test is None:
             raise DpflError(
-                f"How many classes {name!r} has is not read off private labels: declare it (data.classes, classes=)."
+                f"How many classes {name!r} has is not read off private labels: declare it "
+                "(data.classes, classes=)."
             )
         labels = whole(_tensor(name, test), f"The labels of {name!r}")
         declared = int(labels.max()) + 1 if labels.numel() else 1
     require_whole(declared, "classes", least=1)
     if declared > MOST_CLASSES:
-        raise DpflError(f"{name!r} would have {declared} classes: number them 0, 1, 2, ..., {MOST_CLASSES - 1} at most.")
+        raise DpflError(
+            f"{name!r} would have {declared} classes: number them 0, 1, 2, ..., {MOST_CLASSES - 1} "
+            "at most."
+        )
     return declared
 
 
@@ -175,18 +215,25 @@ def _tensor(name: str, values: Array) -> torch.Tensor:
     try:
         found = torch.as_tensor(values).detach().cpu()
     except (TypeError, ValueError, RuntimeError) as error:
-        raise DpflError(f"The data set {name!r} holds something else than numbers ({error}): convert it.") from error
+        raise DpflError(
+            f"The data set {name!r} holds something else than numbers ({error}): convert it."
+        ) from error
     if found.is_complex():
-        raise DpflError(f"The data set {name!r} holds complex numbers: give real ones, such as both parts side by side.")
+        raise DpflError(
+            f"The data set {name!r} holds complex numbers: give real ones, such as both parts side "
+            "by side."
+        )
     return found
 
 
 @dataclass(frozen=True, eq=False)
 class DataSource:
-    """Training data that is still in one place, and the public test data that everyone is measured on, if there is any.
+    """Training data that is still in one place, and the public test data that everyone is measured
+    on, if there is any.
 
-    Where samples have owners of their own, `owned` holds the samples of each; `persons` numbers the people that rows are of.
-    `private` is for the eyes of whoever holds the data, and is written nowhere.
+    Where samples have owners of their own, `owned` holds the samples of each; `persons` numbers the
+    people that rows are of. `private` is for the eyes of whoever holds the data, and is written
+    nowhere.
     """
 
     train: Dataset
@@ -201,16 +248,29 @@ class DataSource:
     """What a statement says of whose rows these are, from what is declared."""
 
     def by_owner(self, names: Sequence[str] = ()) -> Federation:
-        """Every owner is a client, by the name that is given here, or else by its own where that can be a file's."""
+        """Every owner is a client, by the name that is given here, or else by its own where that
+        can be a file's.
+        """
         from dpfl.data.federation import Federation
 
         if not self.owned:
-            raise DpflError(f"{self.train.name!r} does not say whose its samples are: declare data.site, or a partition.")
+            raise DpflError(
+                f"{self.train.name!r} does not say whose its samples are: declare data.site, or a "
+                "partition."
+            )
         return Federation(
-            self.train, self.test, self.owned, (), "site", self.notes,
-            persons=self.persons, private=self.private, names=tuple(names) or names_of_sites(self.owners),
-            test_persons=self.test_persons, warnings=self.warnings,
-        )  # fmt: skip
+            self.train,
+            self.test,
+            self.owned,
+            (),
+            "site",
+            self.notes,
+            persons=self.persons,
+            private=self.private,
+            names=tuple(names) or names_of_sites(self.owners),
+            test_persons=self.test_persons,
+            warnings=self.warnings,
+        )
 
     def __repr__(self) -> str:
         return f"Source(train={self.train!r}, test={self.test!r})"
@@ -219,11 +279,17 @@ class DataSource:
         """The labels that a partition looks at."""
         task, labels = self.train.task, self.train.y.numpy()
         if classes and not task.classes:
-            raise DpflError(f"Labels of the task {task.name!r} are no classes that a partition could skew: use 'iid', say.")
+            raise DpflError(
+                f"Labels of the task {task.name!r} are no classes that a partition could skew: use "
+                "'iid', say."
+            )
         return labels.astype(np.int64) if task.classes else labels
 
-    def _dealt(self, how: Partition, clients: int, seed: int) -> tuple[Sequence[np.ndarray], tuple[str, ...]]:
-        """By rows; where these are of people, a person is dealt whole, as the label of their first row has it.
+    def _dealt(
+        self, how: Partition, clients: int, seed: int
+    ) -> tuple[Sequence[np.ndarray], tuple[str, ...]]:
+        """By rows; where these are of people, a person is dealt whole, as the label of their first
+        row has it.
 
         A mapping is the user's own word on every row.
         """
@@ -239,10 +305,15 @@ class DataSource:
         return held, tuple(note.replace("images", "persons") for note in notes)
 
     def split(
-        self, clients: int = 10, how: Partition | RandomClients = Dirichlet(0.05), seed: int = 0, public_clients: int = 0,
+        self,
+        clients: int = 10,
+        how: Partition | RandomClients = Dirichlet(0.05),
+        seed: int = 0,
+        public_clients: int = 0,
         names: Sequence[str] = (),
-    ) -> Federation:  # fmt: skip
-        """Spread the training data over clients; the partition's last `public_clients` parts are held out as public.
+    ) -> Federation:
+        """Spread the training data over clients; the partition's last `public_clients` parts are
+        held out as public.
 
         Clients have the `names` that are given here or by a mapping.
         """
@@ -252,19 +323,44 @@ class DataSource:
         if seed >= 2**63:
             raise DpflError(f"A seed is a whole number from 0 to 2^63 - 1, not {seed}.")
         if clients < 1 or public_clients < 0:
-            raise DpflError(f"Ask for at least 1 client and 0 public clients, not {clients} and {public_clients}.")
+            raise DpflError(
+                f"Ask for at least 1 client and 0 public clients, not {clients} and "
+                f"{public_clients}."
+            )
         if isinstance(how, RandomClients):
             if public_clients:
-                raise DpflError("Clients that are drawn share samples, so none of them can be public: set public_clients to 0.")
+                raise DpflError(
+                    "Clients that are drawn share samples, so none of them can be public: set "
+                    "public_clients to 0."
+                )
             population = Population(how, self._dealt_by(how.beta is not None), range(clients), seed)
-            return Federation(self.train, self.test, population, (), describe(how), self.notes, private=self.private)
+            return Federation(
+                self.train,
+                self.test,
+                population,
+                (),
+                describe(how),
+                self.notes,
+                private=self.private,
+            )
         parts, notes = self._dealt(how, clients + public_clients, seed)
         indices = tuple(torch.from_numpy(np.sort(part).astype(np.int64)) for part in parts)
         notes = (*self.notes, *notes)
         if public_clients:
-            notes = (*notes, f"clients {clients} to {len(parts) - 1} of the partition are held out as public")
+            notes = (
+                *notes,
+                f"clients {clients} to {len(parts) - 1} of the partition are held out as public",
+            )
         return Federation(
-            self.train, self.test, indices[:clients], indices[clients:], describe(how), notes,
-            persons=self.persons, private=self.private, names=tuple(names) or tuple(getattr(how, "names", ()))[:clients],
-            test_persons=self.test_persons, warnings=self.warnings,
-        )  # fmt: skip
+            self.train,
+            self.test,
+            indices[:clients],
+            indices[clients:],
+            describe(how),
+            notes,
+            persons=self.persons,
+            private=self.private,
+            names=tuple(names) or tuple(getattr(how, "names", ()))[:clients],
+            test_persons=self.test_persons,
+            warnings=self.warnings,
+        )

@@ -29,10 +29,13 @@ def names_of_sites(sites: Sequence[str]) -> tuple[str, ...]:
 def checked_names(names: Sequence[str], count: int) -> tuple[str, ...]:
     """One a client, and no two alike, not even where a disk takes small letters for capitals."""
     if isinstance(names, str) or len(names) != count:
-        raise DpflError(f"{len(names)} names were given for {count} clients: give one each (data.names).")
+        raise DpflError(
+            f"{len(names)} names were given for {count} clients: give one each (data.names)."
+        )
     if odd := [name for name in names if not isinstance(name, str) or not _NAME.fullmatch(name)]:
         raise DpflError(
-            f"{odd[0]!r} cannot be a client's name, which is that of its ledger too: use up to 64 letters, digits, dots, "
+            f"{odd[0]!r} cannot be a client's name, which is that of its ledger too: use up to 64 "
+            "letters, digits, dots, "
             "dashes and underscores."
         )
     small = [name.lower() for name in names]

@@ -1,7 +1,8 @@
 """Populations of any size: clients that are described, not held.
 
-A client's samples are drawn from the training set by its number, when somebody asks for them. Clients may hold the same
-sample, so such a federation can be private for clients, but not for samples.
+A client's samples are drawn from the training set by its number, when somebody asks for them.
+Clients may hold the same sample, so such a federation can be private for clients, but not for
+samples.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from dpfl.lazy_import import torch
 
 @dataclass(frozen=True)
 class RandomClients:
-    """Each client draws `images` samples; with `beta`, its labels follow proportions of its own from Dir(beta); with `labels`,
-    it has them in these proportions, and chance says which class has which: [230, 230, 5, 5, 5, 5, 5, 5, 5, 5] of ten."""
+    """Each client draws `images` samples; with `beta`, its labels follow proportions of its own
+    from Dir(beta); with `labels`, it has them in these proportions, and chance says which class has
+    which: [230, 230, 5, 5, 5, 5, 5, 5, 5, 5] of ten."""
 
     images: int = 50
     beta: float | None = None
@@ -37,14 +39,17 @@ class RandomClients:
 
     def _check_labels(self, labels: Any) -> None:
         if self.beta is not None:
-            raise DpflError("data.beta and data.labels both say how labels are skewed: give one of them.")
+            raise DpflError(
+                "data.beta and data.labels both say how labels are skewed: give one of them."
+            )
         if (
             not isinstance(labels, list | tuple)
             or not all(is_number(share) and share >= 0 for share in labels)
             or not any(labels)
         ):
             raise DpflError(
-                f"data.labels is {labels!r}: give a list of how many samples each class has, such as [230, 230, 5, 5]."
+                f"data.labels is {labels!r}: give a list of how many samples each class has, such "
+                "as [230, 230, 5, 5]."
             )
         object.__setattr__(self, "labels", tuple(labels))
 
@@ -64,9 +69,14 @@ class Population(Sequence["torch.Tensor"]):
 
     @property
     def written(self) -> str:
-        """The text that digests know the population by, as in every version: ledgers are bound to it."""
+        """The text that digests know the population by, as in every version: ledgers are bound to
+        it.
+        """
         how = f"images={self.how.images!r}, beta={self.how.beta!r}, labels={self.how.labels!r}"
-        return f"Population(how=Drawn({how}), clients=range({self.clients.start}, {self.clients.stop}), seed={self.seed})"
+        return (
+            f"Population(how=Drawn({how}), clients=range({self.clients.start}, "
+            f"{self.clients.stop}), seed={self.seed})"
+        )
 
     def __len__(self) -> int:
         return len(self.clients)
@@ -81,19 +91,32 @@ class Population(Sequence["torch.Tensor"]):
         if isinstance(number, slice):
             return Population(self.how, self.labels, self.clients[number], self.seed)
         rng = np.random.default_rng((self.seed, self.clients[number]))
-        rows = self._by_label(rng) if self.how.skewed else rng.choice(len(self.labels), self.how.images, replace=False)
+        rows = (
+            self._by_label(rng)
+            if self.how.skewed
+            else rng.choice(len(self.labels), self.how.images, replace=False)
+        )
         return torch.from_numpy(np.sort(rows).astype(np.int64))
 
     @cached_property
     def _members(self) -> list[np.ndarray]:
         """The samples of each class."""
-        return np.split(np.argsort(self.labels, kind="stable"), np.cumsum(np.bincount(self.labels))[:-1])
+        return np.split(
+            np.argsort(self.labels, kind="stable"), np.cumsum(np.bincount(self.labels))[:-1]
+        )
 
     def _by_label(self, rng: np.random.Generator) -> np.ndarray:
         members = self._members
-        wanted = self._given(len(members), rng) if self.how.labels else self._drawn(len(members), rng)
+        wanted = (
+            self._given(len(members), rng) if self.how.labels else self._drawn(len(members), rng)
+        )
         wanted = np.minimum(wanted, [len(rows) for rows in members])
-        return np.concatenate([rng.choice(rows, count, replace=False) for rows, count in zip(members, wanted, strict=True)])
+        return np.concatenate(
+            [
+                rng.choice(rows, count, replace=False)
+                for rows, count in zip(members, wanted, strict=True)
+            ]
+        )
 
     def _drawn(self, classes: int, rng: np.random.Generator) -> np.ndarray:
         return rng.multinomial(self.how.images, rng.dirichlet(np.full(classes, self.how.beta)))
@@ -101,5 +124,8 @@ class Population(Sequence["torch.Tensor"]):
     def _given(self, classes: int, rng: np.random.Generator) -> np.ndarray:
         labels = self.how.labels or ()
         if len(labels) != classes:
-            raise DpflError(f"data.labels has {len(labels)} numbers, but there are {classes} classes: give one for each.")
+            raise DpflError(
+                f"data.labels has {len(labels)} numbers, but there are {classes} classes: give one "
+                "for each."
+            )
         return apportion(rng.permutation(np.array(labels, dtype=np.float64)), self.how.images)

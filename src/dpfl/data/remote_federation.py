@@ -1,4 +1,6 @@
-"""A federation as its server knows it: names, declared sizes and the form of a sample; the samples are elsewhere."""
+"""A federation as its server knows it: names, declared sizes and the form of a sample; the samples
+are elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ class RemoteFederation(Federation):
            unit: str | None = None) -> RemoteFederation:  # fmt: skip
         """Nodes with samples of the same form; none of `form` itself is kept."""
         if len(names) != len(declared) or any(size < 1 for size in declared):
-            raise DpflError("A node declares how many samples it has: a whole number of at least 1 each.")
+            raise DpflError(
+                "A node declares how many samples it has: a whole number of at least 1 each."
+            )
         checked_names(names, len(names))
         rows, label = BLANKS * len(names), form.task.examples(*form.shape[:1])[:1]
         y = label.expand(rows, *label.shape[1:]).clone()

@@ -13,7 +13,9 @@ def apportion(weights: np.ndarray, total: int) -> np.ndarray:
 
 
 def stratify(labels: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """The sorted indices of `count` random samples that hold the classes in their original proportions."""
+    """The sorted indices of `count` random samples that hold the classes in their original
+    proportions.
+    """
     classes, sizes = np.unique(labels, return_counts=True)
     chosen = [
         rng.choice(np.flatnonzero(labels == label), size, replace=False)

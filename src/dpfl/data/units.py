@@ -1,4 +1,6 @@
-"""Whose each row is: the rows of one person at one client are one unit, whose vector is the mean over them."""
+"""Whose each row is: the rows of one person at one client are one unit, whose vector is the mean
+over them.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ ROWS = 256
 
 @dataclass(frozen=True, eq=False)
 class UnitGroups:
-    """The rows of a client by person, 0, 1, 2, ... in the order of the persons' numbers; each one's in the client's order.
+    """The rows of a client by person, 0, 1, 2, ... in the order of the persons' numbers; each one's
+    in the client's order.
 
     What is one person's here depends on that person's rows alone.
     """
@@ -24,7 +27,9 @@ class UnitGroups:
 
     @classmethod
     def of(cls, rows: torch.Tensor, persons: torch.Tensor, most: int | None = None) -> UnitGroups:
-        """From the rows that a client holds and the persons of all rows; of each person the first `most` rows."""
+        """From the rows that a client holds and the persons of all rows; of each person the first
+        `most` rows.
+        """
         if most is not None and most < 1:
             raise DpflError(f"data.rows_per_person is at least 1, not {most}.")
         numbers = persons[rows]
@@ -39,14 +44,18 @@ class UnitGroups:
         return len(self.sizes)
 
     def take(self, drawn: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The rows of the units that were drawn, and which of the drawn ones each is of: 0, 1, 2, ..., ascending."""
+        """The rows of the units that were drawn, and which of the drawn ones each is of: 0, 1, 2,
+        ..., ascending.
+        """
         sizes = self.sizes[drawn]
         starts = self.sizes.cumsum(0)[drawn] - sizes
         group = torch.repeat_interleave(sizes)
         return self.rows[starts[group] + _places(sizes)], group
 
     def blocks(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """All units, some at a time: their rows, and which of these units each is of. A unit is never cut."""
+        """All units, some at a time: their rows, and which of these units each is of. A unit is
+        never cut.
+        """
         ends = self.sizes.cumsum(0)
         first = 0
         while first < len(self):
@@ -56,7 +65,9 @@ class UnitGroups:
             first = last
 
     def means(self, of: Callable[[torch.Tensor], torch.Tensor]) -> Iterator[torch.Tensor]:
-        """For each person, some at a time, the float64 mean (units, n) over their rows of `of`: row numbers to (rows, n)."""
+        """For each person, some at a time, the float64 mean (units, n) over their rows of `of`: row
+        numbers to (rows, n).
+        """
         for rows, group in self.blocks():
             sizes = torch.bincount(group)
             total = torch.zeros(len(sizes), of(rows[:1]).shape[1], dtype=torch.float64)

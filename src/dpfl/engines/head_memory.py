@@ -1,7 +1,9 @@
-"""What a server remembers of nodes: the last heads of their ledgers that they signed, in its folder, from run to run.
+"""What a server remembers of nodes: the last heads of their ledgers that they signed, in its
+folder, from run to run.
 
-A server shows a node its own heads whenever it asks it to join, so that a node whose disk was set back learns it before it
-spends anything. A head counts here if the key signed it that the server lists for the node; whatever else comes is left out.
+A server shows a node its own heads whenever it asks it to join, so that a node whose disk was set
+back learns it before it spends anything. A head counts here if the key signed it that the server
+lists for the node; whatever else comes is left out.
 """
 
 from __future__ import annotations
@@ -44,9 +46,11 @@ class HeadMemory:
         return list(self._heads.get(name, ()))
 
     def shown_to(self, name: str) -> list[dict[str, Any]]:
-        """What a node is shown when it is asked to join: its own heads, and the last ones of its neighbours.
+        """What a node is shown when it is asked to join: its own heads, and the last ones of its
+        neighbours.
 
-        Nothing where it is not known to have signed a head: nodes of earlier versions refuse a letter that shows them.
+        Nothing where it is not known to have signed a head: nodes of earlier versions refuse a
+        letter that shows them.
         """
         if not self.of(name):
             return []
@@ -64,7 +68,8 @@ class HeadMemory:
                 self._add(head_from_words(words))
 
     def accept(self, name: str, shown: Iterable[Mapping[str, Any]], answer: SignedMessage) -> None:
-        """A node that was shown heads of its own and joined includes them all: its answer's head stands for them.
+        """A node that was shown heads of its own and joined includes them all: its answer's head
+        stands for them.
 
         Args:
             name: The node.
@@ -75,17 +80,24 @@ class HeadMemory:
             last = head_from_words(answer.head.get("ledger_head")).head
         except ProtocolError:
             return  # of an earlier version, which compares nothing
-        for one in [one for one in self.of(name) if one.to_words() in shown and one.head.tail != last.tail]:
+        for one in [
+            one for one in self.of(name) if one.to_words() in shown and one.head.tail != last.tail
+        ]:
             self._heads[name].remove(one)
             self._accepted.add(one.signature)
             self._changed = True
 
     def is_doubtful(self, name: str) -> bool:
-        """Whether there are heads of a node of which none shows the others: it has to compare them with its ledger."""
+        """Whether there are heads of a node of which none shows the others: it has to compare them
+        with its ledger.
+        """
         return len(self.of(name)) > 1
 
     def _add(self, one: SignedHead) -> None:
-        if self.keys.get(one.head.node) == one.head.public_key and one.signature not in self._accepted:
+        if (
+            self.keys.get(one.head.node) == one.head.public_key
+            and one.signature not in self._accepted
+        ):
             self._changed |= self._heads.setdefault(one.head.node, HeadSet()).add(one)
 
     def save(self) -> None:
@@ -96,7 +108,13 @@ class HeadMemory:
             self._read()
             nodes = {name: [one.to_words() for one in heads] for name, heads in self._heads.items()}
             strangers = self._strangers()
-            write_whole(self.path, {name: [*nodes.get(name, []), *strangers.get(name, [])] for name in {**strangers, **nodes}})
+            write_whole(
+                self.path,
+                {
+                    name: [*nodes.get(name, []), *strangers.get(name, [])]
+                    for name in {**strangers, **nodes}
+                },
+            )
         self._changed = False
 
     def _read(self) -> None:
@@ -107,7 +125,10 @@ class HeadMemory:
 
     def _strangers(self) -> dict[str, list[Any]]:
         """Nodes of other experiments, and those of the same name with another key."""
-        return {name: [words for words in heads if self._is_strange(name, words)] for name, heads in self._file().items()}
+        return {
+            name: [words for words in heads if self._is_strange(name, words)]
+            for name, heads in self._file().items()
+        }
 
     def _is_strange(self, name: str, words: Any) -> bool:
         try:
@@ -122,9 +143,16 @@ class HeadMemory:
         try:
             words = json.loads(self.path.read_text())
         except (OSError, ValueError, RecursionError) as error:
-            raise DpflError(f"{self.path} cannot be read ({error}); bring it back from a copy, or remove it.") from error
-        if not isinstance(words, dict) or not all(isinstance(heads, list) for heads in words.values()):
-            raise DpflError(f"{self.path} does not hold heads of nodes; bring it back from a copy, or remove it.")
+            raise DpflError(
+                f"{self.path} cannot be read ({error}); bring it back from a copy, or remove it."
+            ) from error
+        if not isinstance(words, dict) or not all(
+            isinstance(heads, list) for heads in words.values()
+        ):
+            raise DpflError(
+                f"{self.path} does not hold heads of nodes; bring it back from a copy, or remove "
+                "it."
+            )
         return words
 
     @contextmanager
@@ -133,7 +161,9 @@ class HeadMemory:
         try:
             file = self.path.with_name(f"{self.path.name}.lock").open("ab")
         except OSError as error:
-            raise DpflError(f"{self.path} cannot be written ({error.strerror}); mend its folder.") from error
+            raise DpflError(
+                f"{self.path} cannot be written ({error.strerror}); mend its folder."
+            ) from error
         with file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield

@@ -1,4 +1,6 @@
-"""Clients on this machine: in this process, or on any number of worker processes with one thread each."""
+"""Clients on this machine: in this process, or on any number of worker processes with one thread
+each.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,10 @@ class SerialEngine:
         """Updates are valid until the next call: the room for them is used again."""
         self._updates = _room(self._updates, len(order.tasks))
         with one_thread():
-            return [self._reply(order, task, row) for task, row in zip(order.tasks, self._updates, strict=False)]
+            return [
+                self._reply(order, task, row)
+                for task, row in zip(order.tasks, self._updates, strict=False)
+            ]
 
     def _reply(self, order: RoundRequest, task: ClientTask, row: Tensor) -> ClientReply:
         reply = self._node.reply(task, order.vector, order.corrections.get(task.client))
@@ -73,7 +78,9 @@ def _room(updates: Tensor, clients: int) -> Tensor:
 
 @dataclass(frozen=True)
 class _Station:
-    """What a worker process is started with: little, so that starting it does not wait until it can read."""
+    """What a worker process is started with: little, so that starting it does not wait until it can
+    read.
+    """
 
     site: ClientContext
     x: MappedTensor
@@ -86,7 +93,9 @@ class _Station:
     def node(self) -> ClientRunner:
         clients = self.rows.open() if self.rows else self.site.clients
         persons = self.persons.open() if self.persons else None
-        return ClientRunner(replace(self.site, x=self.x.open(), y=self.y.open(), clients=clients, unit_ids=persons))
+        return ClientRunner(
+            replace(self.site, x=self.x.open(), y=self.y.open(), clients=clients, unit_ids=persons)
+        )
 
 
 def _serve(station: _Station, connection: Connection) -> None:
@@ -110,7 +119,9 @@ def _serve(station: _Station, connection: Connection) -> None:
 
 
 def processes() -> Any:
-    """Workers are forked from a process that has imported what they need, once, and has computed nothing."""
+    """Workers are forked from a process that has imported what they need, once, and has computed
+    nothing.
+    """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
@@ -119,7 +130,9 @@ def processes() -> Any:
 
 
 class _Worker:
-    """A process, the pipe to it, its tasks in the order that it makes them, and the slots where it leaves its updates."""
+    """A process, the pipe to it, its tasks in the order that it makes them, and the slots where it
+    leaves its updates.
+    """
 
     def __init__(self, station: _Station) -> None:
         self._station = station
@@ -175,7 +188,9 @@ class _Worker:
 
 
 class PoolEngine:
-    """Worker processes with the data and the model in shared memory; the largest clients go first."""
+    """Worker processes with the data and the model in shared memory; the largest clients go
+    first.
+    """
 
     def __init__(self, site: ClientContext, size: int, workers: int) -> None:
         self._sizes = site.declared_sizes
@@ -188,17 +203,30 @@ class PoolEngine:
         rows = PackedRows.put(self._shared, site.clients) if held else None
         self._vector = vector.open()
         persons = None if site.unit_ids is None else self._shared.put(site.unit_ids)
-        bare = replace(site, x=torch.empty(0), y=torch.empty(0), unit_ids=None, clients=() if held else site.clients)
-        slots = [tuple(self._shared.put(torch.zeros(size)) for _ in range(2)) for _ in range(workers)]
-        self._workers = [_Worker(_Station(bare, x, y, persons, rows, vector, pair)) for pair in slots]
+        bare = replace(
+            site,
+            x=torch.empty(0),
+            y=torch.empty(0),
+            unit_ids=None,
+            clients=() if held else site.clients,
+        )
+        slots = [
+            tuple(self._shared.put(torch.zeros(size)) for _ in range(2)) for _ in range(workers)
+        ]
+        self._workers = [
+            _Worker(_Station(bare, x, y, persons, rows, vector, pair)) for pair in slots
+        ]
 
     def run(self, order: RoundRequest) -> list[ClientReply]:
         """Updates are valid until the next call: the room for them is used again."""
         self._vector.copy_(order.vector)
         self._updates = _room(self._updates, len(order.tasks))
         room = dict(zip((task.client for task in order.tasks), self._updates, strict=False))
-        waiting = deque(sorted(order.tasks, key=lambda task: -self._sizes[task.client] * task.steps))
-        # A second task in hand saves a worker the wait for the next; of few tasks it could leave another worker idle.
+        waiting = deque(
+            sorted(order.tasks, key=lambda task: -self._sizes[task.client] * task.steps)
+        )
+        # A second task in hand saves a worker the wait for the next; of few tasks it could leave
+        # another worker idle.
         ahead = 2 if len(waiting) >= 8 * len(self._workers) else 1
         replies: dict[int, ClientReply] = {}
         while len(replies) < len(order.tasks):
@@ -217,8 +245,12 @@ class PoolEngine:
                         worker.give(waiting[0], order)
                         waiting.popleft()
 
-    def _take(self, worker: _Worker, room: dict[int, Tensor], waiting: deque[ClientTask]) -> ClientReply:
-        """A worker that died is started again; the task that it was at has no reply, the one after goes back."""
+    def _take(
+        self, worker: _Worker, room: dict[int, Tensor], waiting: deque[ClientTask]
+    ) -> ClientReply:
+        """A worker that died is started again; the task that it was at has no reply, the one after
+        goes back.
+        """
         at = worker.tasks[0]
         try:
             return worker.take(room[at.client])

@@ -1,6 +1,8 @@
-"""Letters to nodes by name, each until it is answered: the same bytes again where one was lost, till a deadline.
+"""Letters to nodes by name, each until it is answered: the same bytes again where one was lost,
+till a deadline.
 
-Who is at which address is learnt from letters that a node signed; what a carrier says is believed of nothing.
+Who is at which address is learnt from letters that a node signed; what a carrier says is believed
+of nothing.
 """
 
 from __future__ import annotations
@@ -53,13 +55,26 @@ class NodeChannel:
     addresses: dict[str, str] = field(default_factory=dict)
     _greetings: dict[str, tuple[str, bytes, float]] = field(default_factory=dict)
 
-    def letter(self, to: str, kind: str, order: str, words: Mapping[str, object], arrays: Arrays | None = None) -> bytes:
-        return messages.write({"kind": kind, "run": self.run, "to": to, "order": order, **words}, arrays or {}, self.key)
+    def letter(
+        self,
+        to: str,
+        kind: str,
+        order: str,
+        words: Mapping[str, object],
+        arrays: Arrays | None = None,
+    ) -> bytes:
+        return messages.write(
+            {"kind": kind, "run": self.run, "to": to, "order": order, **words},
+            arrays or {},
+            self.key,
+        )
 
     def ask(
         self, asked: Mapping[str, bytes], seconds: float, enough: int | None = None
     ) -> dict[str, SignedMessage | InvalidReply]:
-        """The answers of all, or of those who answered in time; others are not waited for long once there are `enough`."""
+        """The answers of all, or of those who answered in time; others are not waited for long once
+        there are `enough`.
+        """
         answers: dict[str, SignedMessage | InvalidReply] = {}
         tickets: dict[str, str] = {}
         due = dict.fromkeys(asked, 0.0)
@@ -67,7 +82,9 @@ class NodeChannel:
         while len(answers) < len(asked) and time.monotonic() < end:
             self._greet()
             now = time.monotonic()
-            for name in [name for name, when in due.items() if when <= now and name in self.addresses]:
+            for name in [
+                name for name, when in due.items() if when <= now and name in self.addresses
+            ]:
                 tickets[self.post.send(self.addresses[name], asked[name])] = name
                 del due[name]
             for delivery in self.post.receive(min(POLL, max(end - time.monotonic(), 0.0))):
@@ -120,7 +137,11 @@ class NodeChannel:
         except ProtocolError as bad:
             return InvalidReply(f"its answer cannot be used: {SENTENCES[bad.reason]}")
         head = letter.head
-        if head.get("run") != self.run or head.get("from") != name or head.get("answers") != messages.digest(asked):
+        if (
+            head.get("run") != self.run
+            or head.get("from") != name
+            or head.get("answers") != messages.digest(asked)
+        ):
             return InvalidReply("its letter answers another one")
         return letter
 

@@ -1,4 +1,6 @@
-"""Clients at nodes elsewhere, behind the interface of those on this machine: the same order in, the same replies out."""
+"""Clients at nodes elsewhere, behind the interface of those on this machine: the same order in, the
+same replies out.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,11 @@ from dpfl.refusals import PASSING, ProtocolError, RefusalReason
 JOIN_AGAIN = str(RefusalReason.JOIN_AGAIN)
 SILENT = "there was no answer before the deadline"
 ANOTHER = "its reply is not one to this order"
-BEYOND = "its reply is larger than clip, noise and steps make any, or no answer to what was asked, and was dropped"
+BEYOND = (
+    "its reply is larger than clip, noise and steps make any, or no answer to what was "
+    "asked, "
+    "and was dropped"
+)
 AWAY = "it was away when keys were agreed, and is asked again in a later round"
 
 
@@ -32,7 +38,9 @@ Join = Callable[[Collection[str]], Mapping[str, SignedMessage | InvalidReply]]
 
 @dataclass(frozen=True)
 class RemoteNode:
-    """A node that takes part: its place in the list that it was shown when it joined, and the size that it declared."""
+    """A node that takes part: its place in the list that it was shown when it joined, and the size
+    that it declared.
+    """
 
     name: str
     place: int
@@ -41,7 +49,9 @@ class RemoteNode:
 
 @dataclass
 class RemoteEngine:
-    """`ledgers` are the server's own count: what was ordered, written before the order goes out. The node's own is its own."""
+    """`ledgers` are the server's own count: what was ordered, written before the order goes out.
+    The node's own is its own.
+    """
 
     correspondence: NodeChannel
     members: Sequence[RemoteNode]
@@ -57,39 +67,67 @@ class RemoteEngine:
     """Asks nodes that were started again to join the run again."""
 
     def run(self, order: RoundRequest) -> list[ClientReply]:
-        """Closed by the last answer, or at the deadline by as many as are needed; of a secure sum it is the first exchange."""
+        """Closed by the last answer, or at the deadline by as many as are needed; of a secure sum
+        it is the first exchange.
+        """
         refused = self._begun(order)
-        refused |= {task.client: reply for task in order.tasks if task.client not in refused and (reply := self._counted(task))}
-        asked = {task: self._letter(order, task) for task in order.tasks if task.client not in refused}
+        refused |= {
+            task.client: reply
+            for task in order.tasks
+            if task.client not in refused and (reply := self._counted(task))
+        }
+        asked = {
+            task: self._letter(order, task) for task in order.tasks if task.client not in refused
+        }
         answers = self._answers({self._name(task): letter for task, letter in asked.items()})
-        replies = _alike({task.client: self._believed(order, task, answers.get(self._name(task))) for task in asked}) | refused
+        replies = (
+            _alike(
+                {
+                    task.client: self._believed(order, task, answers.get(self._name(task)))
+                    for task in asked
+                }
+            )
+            | refused
+        )
         if sums := self._summed(order):
             sums.close(order.round, answers, [self._name(task) for task in asked])
-        answered = sum(not isinstance(answers.get(self._name(task)), InvalidReply | None) for task in asked)
+        answered = sum(
+            not isinstance(answers.get(self._name(task)), InvalidReply | None) for task in asked
+        )
         if answered < min(self.least, len(asked)):
             raise DpflError(
-                f"{answered} of {len(asked)} nodes answered round {order.round + 1} within {self.seconds:g} seconds, where "
+                f"{answered} of {len(asked)} nodes answered round {order.round + 1} within "
+                f"{self.seconds:g} seconds, where "
                 f"{self.least} are needed: go on when they are back, with --resume."
             )
         return [replies[task.client] for task in order.tasks]
 
     def _answers(self, asked: Mapping[str, bytes]) -> dict[str, SignedMessage | InvalidReply]:
-        """A node that was started again joins again, where it is shown what it signed, and is then asked once more. One whose
-        last heads do not follow one another is shown them first: its machine may have been set back while it ran."""
+        """A node that was started again joins again, where it is shown what it signed, and is then
+        asked once more. One whose last heads do not follow one another is shown them first: its
+        machine may have been set back while it ran."""
         memory = self.correspondence.memory
         doubtful = [name for name in asked if memory and memory.is_doubtful(name)]
         compared = self.join(doubtful) if self.join and doubtful else {}
         fine = {name for name, one in compared.items() if is_kind(one, "joined")}
         answers = {name: one for name, one in compared.items() if name not in fine}
-        asked = {name: letter for name, letter in asked.items() if name in fine or name not in doubtful}
+        asked = {
+            name: letter for name, letter in asked.items() if name in fine or name not in doubtful
+        }
         answers |= self.correspondence.ask(asked, self.seconds)
         started = [
-            name for name, one in answers.items() if isinstance(one, SignedMessage) and one.head.get("reason") == JOIN_AGAIN
+            name
+            for name, one in answers.items()
+            if isinstance(one, SignedMessage) and one.head.get("reason") == JOIN_AGAIN
         ]
         if not started or self.join is None:
             return answers
-        refused = {name: one for name, one in self.join(started).items() if not is_kind(one, "joined")}
-        again = self.correspondence.ask({name: asked[name] for name in started if name not in refused}, self.seconds)
+        refused = {
+            name: one for name, one in self.join(started).items() if not is_kind(one, "joined")
+        }
+        again = self.correspondence.ask(
+            {name: asked[name] for name in started if name not in refused}, self.seconds
+        )
         return {name: one for name, one in answers.items() if name not in started} | refused | again
 
     def _begun(self, order: RoundRequest) -> dict[int, ClientReply]:
@@ -98,8 +136,14 @@ class RemoteEngine:
             return {}
         first = order.tasks[0]
         sums.ready(order.round, [self._name(task) for task in order.tasks])
-        sums.begin(secure_sum_messages.at_of(first, sums.session, order.vector.numpy()), self._order(first))
-        return {task.client: ClientReply(task.client, failed=AWAY) for task in order.tasks if self._name(task) not in sums.here}
+        sums.begin(
+            secure_sum_messages.at_of(first, sums.session, order.vector.numpy()), self._order(first)
+        )
+        return {
+            task.client: ClientReply(task.client, failed=AWAY)
+            for task in order.tasks
+            if self._name(task) not in sums.here
+        }
 
     def _summed(self, order: RoundRequest) -> SecureSumServer | None:
         return self.sums if order.tasks and order.tasks[0].noise_shares else None
@@ -124,21 +168,34 @@ class RemoteEngine:
         return self.correspondence.letter(member.name, "work", self._order(task), words, arrays)
 
     def _counted(self, task: ClientTask) -> ClientReply | None:
-        """Law 1, for the server's own account: under one name an order, so that one that is sent again counts once."""
+        """Law 1, for the server's own account: under one name an order, so that one that is sent
+        again counts once.
+        """
         paid = cost(task, self.members[task.client].size)
         if self.ledgers is None or paid is None:
             return None
         event, count = paid
         with closing(self.ledgers.open(task.client)) as ledger:
             try:
-                ledger.debit(self.run_id, f"{self.run_id}/{self._order(task)}", event, count, self.ledgers.limit, task.horizon)
+                ledger.debit(
+                    self.run_id,
+                    f"{self.run_id}/{self._order(task)}",
+                    event,
+                    count,
+                    self.ledgers.limit,
+                    task.horizon,
+                )
             except BudgetRefusal as refusal:
                 return ClientReply(task.client, refused=str(refusal))
         return None
 
-    def _believed(self, order: RoundRequest, task: ClientTask, answer: SignedMessage | InvalidReply | None) -> ClientReply:
+    def _believed(
+        self, order: RoundRequest, task: ClientTask, answer: SignedMessage | InvalidReply | None
+    ) -> ClientReply:
         reply, declared = self._reply(task, answer), self.members[task.client].size
-        beyond = bound_violation(task, reply, order.vector, declared, order.corrections.get(task.client))
+        beyond = bound_violation(
+            task, reply, order.vector, declared, order.corrections.get(task.client)
+        )
         return ClientReply(task.client, failed=BEYOND) if beyond else reply
 
     def _reply(self, task: ClientTask, answer: SignedMessage | InvalidReply | None) -> ClientReply:
@@ -149,14 +206,22 @@ class RemoteEngine:
         if answer.head.get("kind") == "refused":
             words = refusal_of(answer.head)
             passing = str(answer.head.get("reason")) in PASSING
-            return ClientReply(task.client, failed=words) if passing else ClientReply(task.client, refused=words)
+            return (
+                ClientReply(task.client, failed=words)
+                if passing
+                else ClientReply(task.client, refused=words)
+            )
         try:
             if task.noise_shares and self.sums:
                 return ClientReply(task.client, numbers=self.sums.take(self._name(task), answer))
             reply = task_messages.reply_from_words(answer.head["reply"], answer.arrays, self.size)
         except (ProtocolError, KeyError):
             return ClientReply(task.client, failed=ANOTHER)
-        return replace(reply, client=task.client) if _asked_for(task, reply) else ClientReply(task.client, failed=ANOTHER)
+        return (
+            replace(reply, client=task.client)
+            if _asked_for(task, reply)
+            else ClientReply(task.client, failed=ANOTHER)
+        )
 
     def close(self) -> None:
         self.correspondence.post.close()
@@ -168,17 +233,25 @@ def is_kind(answer: SignedMessage | InvalidReply, kind: str) -> bool:
 
 
 def _asked_for(task: ClientTask, reply: ClientReply) -> bool:
-    """An answer to a survey and nothing else; or an update, with one number for a slope where one was asked for."""
+    """An answer to a survey and nothing else; or an update, with one number for a slope where one
+    was asked for.
+    """
     raw = reply.raw or {}
     if task.query:
         return reply.update is None and raw.keys() == {"answer"} and raw["answer"].ndim == 1
     beside = {name: one.shape for name, one in raw.items()}
-    return reply.update is not None and (task.raw or beside == ({"slope": ()} if task.slope else {}))
+    return reply.update is not None and (
+        task.raw or beside == ({"slope": ()} if task.slope else {})
+    )
 
 
 def _alike(replies: dict[int, ClientReply]) -> dict[int, ClientReply]:
     """Answers to one survey are as long as most of them."""
-    lengths = {client: reply.raw["answer"].size for client, reply in replies.items() if reply.raw and "answer" in reply.raw}
+    lengths = {
+        client: reply.raw["answer"].size
+        for client, reply in replies.items()
+        if reply.raw and "answer" in reply.raw
+    }
     usual = max(lengths.values(), key=list(lengths.values()).count, default=0)
     odd = [client for client, length in lengths.items() if length != usual]
     return replies | {client: ClientReply(client, failed=ANOTHER) for client in odd}

@@ -1,4 +1,6 @@
-"""Tensors in memory that several processes map, without copies and without pickling their contents."""
+"""Tensors in memory that several processes map, without copies and without pickling their
+contents.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ class MappedTensor:
 
 
 class SharedFolder:
-    """Mapped tensors that live as long as this folder: in memory where there is room, else on disk."""
+    """Mapped tensors that live as long as this folder: in memory where there is room, else on
+    disk.
+    """
 
     def __init__(self, bytes_needed: int) -> None:
         memory = Path("/dev/shm")

@@ -1,4 +1,6 @@
-"""Chains of common layers, forward and backward by hand: small models spend as long on graphs and hooks as on arithmetic."""
+"""Chains of common layers, forward and backward by hand: small models spend as long on graphs and
+hooks as on arithmetic.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +29,18 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 
 @dataclass(frozen=True)
 class Link:
-    """One module of a chain: `forward` gives the output and what `backward` needs, the input first."""
+    """One module of a chain: `forward` gives the output and what `backward` needs, the input
+    first.
+    """
 
     forward: Callable[[Tensor], tuple[Tensor, tuple[Tensor, ...]]]
     backward: Callable[..., Tensor]
 
 
 def _linear(module: nn.Linear) -> Link:
-    return Link(lambda x: (F.linear(x, module.weight, module.bias), (x,)), lambda g, x: g @ module.weight)
+    return Link(
+        lambda x: (F.linear(x, module.weight, module.bias), (x,)), lambda g, x: g @ module.weight
+    )
 
 
 def _convolution(module: nn.Conv2d) -> Link:
@@ -47,7 +53,9 @@ def _convolution(module: nn.Conv2d) -> Link:
 
     def backward(g: Tensor, x: Tensor) -> Tensor:
         needed = (True, False, False)
-        return aten.convolution_backward(g, x, module.weight, None, *sizes, False, (0, 0), module.groups, needed)[0]
+        return aten.convolution_backward(
+            g, x, module.weight, None, *sizes, False, (0, 0), module.groups, needed
+        )[0]
 
     return Link(forward, backward)
 
@@ -55,7 +63,9 @@ def _convolution(module: nn.Conv2d) -> Link:
 def _tanh(module: nn.Tanh) -> Link:
     def forward(x: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         y = torch.empty_like(x)
-        np.tanh(x.numpy(), out=y.numpy())  # a tenth of the time of torch's, and as near to the truth
+        np.tanh(
+            x.numpy(), out=y.numpy()
+        )  # a tenth of the time of torch's, and as near to the truth
         return y, (x, y)
 
     return Link(forward, lambda g, x, y: aten.tanh_backward(g, y))
@@ -72,14 +82,23 @@ def _relu(module: nn.ReLU) -> Link:
 def _max_pool(module: nn.MaxPool2d) -> Link:
     if module.return_indices:
         raise Unsupported("a pool that returns places")
-    pairs = [(size, size) if isinstance(size, int) else size for size in (module.kernel_size, module.stride, module.padding)]
-    sizes = (*pairs, (module.dilation,) * 2 if isinstance(module.dilation, int) else module.dilation, module.ceil_mode)
+    pairs = [
+        (size, size) if isinstance(size, int) else size
+        for size in (module.kernel_size, module.stride, module.padding)
+    ]
+    sizes = (
+        *pairs,
+        (module.dilation,) * 2 if isinstance(module.dilation, int) else module.dilation,
+        module.ceil_mode,
+    )
 
     def forward(x: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         y, places = aten.max_pool2d_with_indices(x, *sizes)
         return y, (x, places)
 
-    return Link(forward, lambda g, x, places: aten.max_pool2d_with_indices_backward(g, x, *sizes, places))
+    return Link(
+        forward, lambda g, x, places: aten.max_pool2d_with_indices_backward(g, x, *sizes, places)
+    )
 
 
 def _flatten(module: nn.Flatten) -> Link:
@@ -100,7 +119,11 @@ def _dropout(module: nn.Dropout) -> Link:
         return y, (x, kept)
 
     def backward(g: Tensor, x: Tensor, kept: Tensor | None = None) -> Tensor:
-        return g if kept is None else aten.native_dropout_backward(g, kept, 1 / (1 - module.p) if module.p < 1 else 0.0)
+        return (
+            g
+            if kept is None
+            else aten.native_dropout_backward(g, kept, 1 / (1 - module.p) if module.p < 1 else 0.0)
+        )
 
     return Link(forward, backward)
 
@@ -128,13 +151,24 @@ LINKS: dict[type[nn.Module], Callable[[Any], Link]] = {
     Centre: _centre,
     nn.Dropout: _dropout,
     **dict.fromkeys(
-        (nn.ELU, nn.GELU, nn.SiLU, nn.Sigmoid, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d), _by_autograd
+        (
+            nn.ELU,
+            nn.GELU,
+            nn.SiLU,
+            nn.Sigmoid,
+            nn.AvgPool2d,
+            nn.AdaptiveAvgPool2d,
+            nn.AdaptiveMaxPool2d,
+        ),
+        _by_autograd,
     ),
 }
 
 
 class Chain:
-    """A model whose modules follow one another, each of a type known here; Unsupported otherwise."""
+    """A model whose modules follow one another, each of a type known here; Unsupported
+    otherwise.
+    """
 
     def __init__(self, model: FlatModel) -> None:
         self.model = model
@@ -144,7 +178,9 @@ class Chain:
         self.first = next(index for index, (_, layer) in enumerate(self._links) if layer)
 
     def forward(self, x: Tensor, after: int = -1) -> tuple[Tensor, list[tuple[Tensor, ...]]]:
-        """The scores, and what the backward pass needs of each link `after` the one whose output is x."""
+        """The scores, and what the backward pass needs of each link `after` the one whose output is
+        x.
+        """
         if any(_patched(module) for module in self._modules):
             raise Unsupported("hooks")
         kept = []
@@ -153,8 +189,12 @@ class Chain:
             kept.append(needed)
         return x, kept
 
-    def backward(self, g: Tensor, kept: list[tuple[Tensor, ...]]) -> Iterator[tuple[Layer, Tensor, Tensor]]:
-        """From the gradient at the scores, each trained layer with its input and the gradient at its output, the last first."""
+    def backward(
+        self, g: Tensor, kept: list[tuple[Tensor, ...]]
+    ) -> Iterator[tuple[Layer, Tensor, Tensor]]:
+        """From the gradient at the scores, each trained layer with its input and the gradient at
+        its output, the last first.
+        """
         for index in range(len(self._links) - 1, self.first - 1, -1):
             link, layer = self._links[index]
             below = link.backward(g, *kept[index]) if index > self.first else g
@@ -197,13 +237,17 @@ def _patched(module: nn.Module) -> bool:
 
 
 class ChainPass:
-    """Per-sample gradients of a batch by the rules of the layers. What it returns is valid until its next call."""
+    """Per-sample gradients of a batch by the rules of the layers. What it returns is valid until
+    its next call.
+    """
 
     def __init__(self, model: FlatModel) -> None:
         self._chain = Chain(model)
         self._scratch = Scratch()
 
-    def __call__(self, x: Tensor, y: Tensor, rows: UnitRows | None = None) -> tuple[Tensor, list[SampleGradient]]:
+    def __call__(
+        self, x: Tensor, y: Tensor, rows: UnitRows | None = None
+    ) -> tuple[Tensor, list[SampleGradient]]:
         scores, kept = self._chain.forward(self._chain.model.arrange(x))
         losses, g = losses_and_gradients(scores, y, self._chain.model.task)
         if rows is not None:

@@ -1,8 +1,10 @@
-"""The self-test of gradients and metrics: which chunks give every unit the same bits, with this model's layers.
+"""The self-test of gradients and metrics: which chunks give every unit the same bits, with this
+model's layers.
 
-The same samples in other orders, beside other companions, with usual and with wild weights, and at every size that is used,
-must give equal bits. Kernels do not branch on the numbers, so equal bits of random numbers mean equal orders of summation.
-The weights are the test's own: who sends the model must not choose what is tested.
+The same samples in other orders, beside other companions, with usual and with wild weights, and at
+every size that is used, must give equal bits. Kernels do not branch on the numbers, so equal bits
+of random numbers mean equal orders of summation. The weights are the test's own: who sends the
+model must not choose what is tested.
 """
 
 from __future__ import annotations
@@ -25,13 +27,16 @@ from dpfl.models import FlatModel
 from dpfl.models.row_sizes import GRAINS, checksum
 
 ORDERS = (3, 8)
-"""Orders of the samples that the self-test tries, at least and at most; small models, whose passes are quick, have more."""
+"""Orders of the samples that the self-test tries, at least and at most; small models, whose passes
+are quick, have more.
+"""
 
 _WORK = 1 << 26
 # Rows times parameters of all orders of one test.
 
 _DROPS_NOTHING = 2.0**-60
-# A rate of dropout above 0 at which no number is ever dropped: the same kernels run, and no mask tells two places apart.
+# A rate of dropout above 0 at which no number is ever dropped: the same kernels run, and no mask
+# tells two places apart.
 
 _COVERED = ("_parameters", "_buffers", "_modules", "training", "forward")
 # What the fingerprint, the modules in their order and the modes say of a module.
@@ -47,7 +52,8 @@ _references: dict[tuple[Any, ...], bytes | None] = {}
 
 @dataclass(frozen=True)
 class SelfTest:
-    """Computes one sample's results at every position of a chunk and beside others, with weights of its own.
+    """Computes one sample's results at every position of a chunk and beside others, with weights of
+    its own.
 
     Attributes:
         model: The model; its weights, buffers and torch's random state are put back.
@@ -64,8 +70,18 @@ class SelfTest:
     y: Tensor
 
     def reference(self, rows: int, per_unit: int) -> bytes | None:
-        """A digest of the sample's results, or None where they are not the same everywhere in the chunk."""
-        key = (self.name, self._model, self._settings, *self._shapes, torch.get_num_threads(), rows, per_unit)
+        """A digest of the sample's results, or None where they are not the same everywhere in the
+        chunk.
+        """
+        key = (
+            self.name,
+            self._model,
+            self._settings,
+            *self._shapes,
+            torch.get_num_threads(),
+            rows,
+            per_unit,
+        )
         if key not in _references:
             _references[key] = self._tested(rows, per_unit)
         return _references[key]
@@ -83,13 +99,21 @@ class SelfTest:
 
     @cached_property
     def _settings(self) -> tuple[Any, ...]:
-        """What modules of one class may differ by and their words do not show, such as the heads of an attention."""
+        """What modules of one class may differ by and their words do not show, such as the heads of
+        an attention.
+        """
         modules = (vars(module) for module in self._modules)
-        return tuple(_comparable({name: own[name] for name in own if name not in _COVERED}) for own in modules)
+        return tuple(
+            _comparable({name: own[name] for name in own if name not in _COVERED})
+            for own in modules
+        )
 
     @property
     def _shapes(self) -> tuple[Any, ...]:
-        modes = tuple((type(module), module.training, module.__dict__.get("forward")) for module in self._modules)
+        modes = tuple(
+            (type(module), module.training, module.__dict__.get("forward"))
+            for module in self._modules
+        )
         return self.x.dtype, tuple(self.x.shape[1:]), self.y.dtype, tuple(self.y.shape[1:]), modes
 
     @torch.no_grad()
@@ -98,7 +122,10 @@ class SelfTest:
         orders = max(ORDERS[0], min(ORDERS[1], _WORK // (rows * self.model.layout.trainable)))
         digest = hashlib.blake2b(digest_size=16)
         with untouched(self.model), _dropping_nothing(self.model.module):
-            for weights, count in ((random_weights(self.model), orders), (_wild_weights(self.model), ORDERS[0])):
+            for weights, count in (
+                (random_weights(self.model), orders),
+                (_wild_weights(self.model), ORDERS[0]),
+            ):
                 self.model.load(weights)
                 expected = self._checksums(batch)
                 digest.update(expected[:, : max(1, GRAINS[0] // per_unit)].numpy().tobytes())
@@ -106,7 +133,9 @@ class SelfTest:
                     if not torch.equal(self._checksums(batch.ordered(order)), expected[:, order]):
                         return None
                 for own in batch.companies():
-                    if not torch.equal(self._checksums(batch.beside_zeros(own))[:, own], expected[:, own]):
+                    if not torch.equal(
+                        self._checksums(batch.beside_zeros(own))[:, own], expected[:, own]
+                    ):
                         return None
         return digest.digest()
 
@@ -118,12 +147,17 @@ class SelfTest:
 
 @contextmanager
 def _dropping_nothing(module: nn.Module) -> Iterator[None]:
-    """Sets all rates of dropout to one that drops nothing. The mode stays: in evaluation mode, other kernels may run.
+    """Sets all rates of dropout to one that drops nothing. The mode stays: in evaluation mode,
+    other kernels may run.
 
-    A module that draws numbers in any other way gets other ones at every place, so it fails the test.
+    A module that draws numbers in any other way gets other ones at every place, so it fails the
+    test.
     """
     rates = [
-        (layer, name, rate) for layer in module.modules() for name, rate in vars(layer).items() if _drops(layer, name, rate)
+        (layer, name, rate)
+        for layer in module.modules()
+        for name, rate in vars(layer).items()
+        if _drops(layer, name, rate)
     ]
     try:
         for layer, name, _ in rates:
@@ -153,14 +187,20 @@ class _Same:
 
 
 def _comparable(value: object) -> Any:
-    """A key that is equal where the value is: plain values by what they are, all else by identity."""
-    if value is None or isinstance(value, bool | int | float | complex | str | bytes | torch.dtype | torch.device | type):
+    """A key that is equal where the value is: plain values by what they are, all else by
+    identity.
+    """
+    if value is None or isinstance(
+        value, bool | int | float | complex | str | bytes | torch.dtype | torch.device | type
+    ):
         return type(value), value
     if isinstance(value, tuple | list | set | frozenset):
         return type(value), tuple(map(_comparable, value))
     if isinstance(value, Mapping):
         return type(value), tuple((name, _comparable(part)) for name, part in value.items())
-    if isinstance(value, nn.Parameter | nn.Module | ref):  # recurrent layers list their weights a second time
+    if isinstance(
+        value, nn.Parameter | nn.Module | ref
+    ):  # recurrent layers list their weights a second time
         return (type(value),)
     return _Same(value)
 
@@ -178,9 +218,17 @@ class _Batch:
     def random(cls, model: FlatModel, x: Tensor, y: Tensor, rows: int, per_unit: int) -> _Batch:
         """Samples from 0 to 1 and wide ones, as `mixed_rows` has them, and labels 0 and 1."""
         samples = mixed_rows(model, x, max(rows, GRAINS[-1]))[:rows]
-        labels = (torch.arange(rows) % 2).to(y.dtype).view(-1, *[1] * (y.dim() - 1)).expand(rows, *y.shape[1:]).contiguous()
+        labels = (
+            (torch.arange(rows) % 2)
+            .to(y.dtype)
+            .view(-1, *[1] * (y.dim() - 1))
+            .expand(rows, *y.shape[1:])
+            .contiguous()
+        )
         shares = torch.full((rows,), 1 / per_unit)
-        return cls(samples, labels, rows // per_unit, UnitRows(per_unit, shares) if per_unit > 1 else None)
+        return cls(
+            samples, labels, rows // per_unit, UnitRows(per_unit, shares) if per_unit > 1 else None
+        )
 
     def orders(self, count: int) -> Iterator[Tensor]:
         """Each unit one place further, then all in reverse, then at random."""
@@ -191,10 +239,15 @@ class _Batch:
             yield torch.randperm(self.units, generator=generator)
 
     def ordered(self, order: Tensor) -> _Batch:
-        return replace(self, x=self._by_unit(self.x)[order].flatten(0, 1), y=self._by_unit(self.y)[order].flatten(0, 1))
+        return replace(
+            self,
+            x=self._by_unit(self.x)[order].flatten(0, 1),
+            y=self._by_unit(self.y)[order].flatten(0, 1),
+        )
 
     def companies(self) -> Iterator[Tensor]:
-        """Units that are left beside zeros: every other one, one alone, and three, wide ones among them.
+        """Units that are left beside zeros: every other one, one alone, and three, wide ones among
+        them.
 
         A module that computes some rows apart from the others then has other numbers of them.
         """

@@ -1,8 +1,9 @@
 """Sums of clipped per-unit gradients in one backward pass, and the plain mean gradient.
 
-The sum that noise is added to must move by at most the clip norm when one unit is added or removed. For that, three things
-hold in floats (docs/privacy.md, "Float arithmetic"): a unit's gradient has the same bits whoever else is in the batch
-(`chunks.py`), its norm is an upper bound (`rounding.py`), and the sum over units is in float64.
+The sum that noise is added to must move by at most the clip norm when one unit is added or removed.
+For that, three things hold in floats (docs/privacy.md, "Float arithmetic"): a unit's gradient has
+the same bits whoever else is in the batch (`chunks.py`), its norm is an upper bound
+(`rounding.py`), and the sum over units is in float64.
 """
 
 from __future__ import annotations
@@ -50,15 +51,17 @@ ARITHMETIC = ("exact", "fast")
 
 
 class NonFinite(DpflError):
-    """A weight of the model or a clipping factor is not a finite number, so the sum would have no bound."""
+    """A weight of the model or a clipping factor is not a finite number, so the sum would have no
+    bound.
+    """
 
 
 @dataclass(frozen=True)
 class ClippedSum:
     """The sum over units of factor * gradient.
 
-    A unit is a sample, or a person, whose gradient and loss are the means over their rows. One whose loss or gradient is not
-    finite counts as 0 in all three, as the clip would have it.
+    A unit is a sample, or a person, whose gradient and loss are the means over their rows. One
+    whose loss or gradient is not finite counts as 0 in all three, as the clip would have it.
 
     Attributes:
         total: The sum in layout order, in float64.
@@ -73,7 +76,9 @@ class ClippedSum:
 
 @dataclass(frozen=True)
 class _Chunk:
-    """Rows that are computed together: `units` says which of the batch's are first in it, the rest fills it up."""
+    """Rows that are computed together: `units` says which of the batch's are first in it, the rest
+    fills it up.
+    """
 
     x: Tensor
     y: Tensor
@@ -83,7 +88,9 @@ class _Chunk:
 
 
 class _Total:
-    """A float64 sum in layout order, entry by entry; what is added first is written where it belongs."""
+    """A float64 sum in layout order, entry by entry; what is added first is written where it
+    belongs.
+    """
 
     def __init__(self, model: FlatModel) -> None:
         self._layout = model.layout
@@ -117,14 +124,18 @@ class ClippedGradients:
     """Clipped sums for one model. The module carries hooks only while a sum is computed.
 
     Args:
-        model: The model whose gradients are clipped.
-        groups: Layout entries that are clipped together, each group by its own norm; by default all are one group.
-        chunk: The largest number of rows that are computed at a time.
-        arithmetic: "exact" gives every unit the same bits in any batch; "fast" leaves the padding out, for simulations.
+        model: The model whose gradients are clipped. groups: Layout entries that are clipped
+        together, each group by its own norm; by default all are one group. chunk: The largest
+        number of rows that are computed at a time. arithmetic: "exact" gives every unit the same
+        bits in any batch; "fast" leaves the padding out, for simulations.
     """
 
     def __init__(
-        self, model: FlatModel, groups: Sequence[Sequence[int]] | None = None, chunk: int = 128, arithmetic: str = "exact"
+        self,
+        model: FlatModel,
+        groups: Sequence[Sequence[int]] | None = None,
+        chunk: int = 128,
+        arithmetic: str = "exact",
     ) -> None:
         refuse_batch_statistics(model.module)
         if chunk < 1:
@@ -147,7 +158,9 @@ class ClippedGradients:
         paths = [sizes.path for sizes in self._sizes.values()]
         return next((path for path in paths if "one unit" in path), paths[0] if paths else "")
 
-    def __call__(self, x: Tensor, y: Tensor, factors: Factors, whose: Tensor | None = None) -> ClippedSum:
+    def __call__(
+        self, x: Tensor, y: Tensor, factors: Factors, whose: Tensor | None = None
+    ) -> ClippedSum:
         """The clipped sum over a batch.
 
         Args:
@@ -167,25 +180,34 @@ class ClippedGradients:
         while True:
             try:
                 return self._sum(x, y, factors, sizes)
-            except Unsupported as reason:  # all of the batch again: a unit's bits must not depend on who came before it
+            # all of the batch again: a unit's bits must not depend on who came before it
+            except Unsupported as reason:
                 self._pass = self._next_way(reason)
 
     @torch.no_grad()
     def largest_batch(self, x: Tensor, y: Tensor, persons: bool) -> float:
-        """How many units a batch may have: by the form of samples and labels alone, so that a refusal tells of no data."""
+        """How many units a batch may have: by the form of samples and labels alone, so that a
+        refusal tells of no data.
+        """
         if persons:
             return most_units(1 / COVER)
         while True:
             try:
-                rows, labels = (values.new_zeros(self._chunk, *values.shape[1:]) for values in (x, y))
+                rows, labels = (
+                    values.new_zeros(self._chunk, *values.shape[1:]) for values in (x, y)
+                )
                 gradients = self._pass(rows, labels)[1]
                 additions = max(gradient.additions for gradient in gradients)
-                return most_units(max(gradient.amplifies for gradient in gradients), additions + WEIGHING)
+                return most_units(
+                    max(gradient.amplifies for gradient in gradients), additions + WEIGHING
+                )
             except Unsupported as reason:
                 self._pass = self._next_way(reason)
 
     def rows(self, x: Tensor, y: Tensor) -> Iterator[tuple[slice, Tensor]]:
-        """Slices of the batch with the gradients of their samples (b, trainable), as many at a time as memory should hold."""
+        """Slices of the batch with the gradients of their samples (b, trainable), as many at a time
+        as memory should hold.
+        """
         for units, rows in self._written(x, y, None):
             yield slice(int(units[0]), int(units[-1]) + 1), rows
 
@@ -198,7 +220,10 @@ class ClippedGradients:
     def _sum(self, x: Tensor, y: Tensor, factors: Factors, sizes: Array | None) -> ClippedSum:
         units = len(x) if sizes is None else len(sizes)
         total = _Total(self.model)
-        norms, losses = torch.zeros(units, len(self.groups), dtype=torch.float64), torch.zeros(units)
+        norms, losses = (
+            torch.zeros(units, len(self.groups), dtype=torch.float64),
+            torch.zeros(units),
+        )
         self._amplifies, self._additions = 1.0, 0
         for chunk in self._chunks(x, y, sizes, self._chunk):
             places = torch.from_numpy(chunk.units)
@@ -216,7 +241,11 @@ class ClippedGradients:
         norms, losses = norms[:count], losses[:count]
         finite = torch.isfinite(norms).all(1) & torch.isfinite(losses)
         chosen = slice(0, count) if (whole := bool(finite.all())) else finite.nonzero().flatten()
-        norms, losses = (norms, losses) if whole else (norms.where(finite[:, None], 0.0), losses.where(finite, 0.0))
+        norms, losses = (
+            (norms, losses)
+            if whole
+            else (norms.where(finite[:, None], 0.0), losses.where(finite, 0.0))
+        )
         weights = _checked_factors(factors, norms)[chosen]
         for weight, group in zip(weights.T.contiguous(), self.groups, strict=True):
             for entry in group:
@@ -224,7 +253,9 @@ class ClippedGradients:
         return norms, losses
 
     def _add_large(self, chunk: _Chunk, factors: Factors, total: _Total) -> tuple[Tensor, Tensor]:
-        """The same of one unit with more rows than a chunk: its mean is made of its own rows alone."""
+        """The same of one unit with more rows than a chunk: its mean is made of its own rows
+        alone.
+        """
         loss, mean = self._mean(chunk.x, chunk.y)
         spans = [[self.model.layout.span(entry) for entry in group] for group in self.groups]
         squares = [torch.stack([mean[span].square().sum() for span in own]).sum() for own in spans]
@@ -235,7 +266,9 @@ class ClippedGradients:
         return norms, loss[None]
 
     def _mean(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Loss and gradient, in float64, of one unit of many rows; zeros where they are not finite."""
+        """Loss and gradient, in float64, of one unit of many rows; zeros where they are not
+        finite.
+        """
         total, loss = _Total(self.model), torch.zeros((), dtype=torch.float64)
         for chunk in self._chunks(x, y, None, self._chunk):
             losses, gradients = self._passed(chunk)
@@ -256,18 +289,27 @@ class ClippedGradients:
         while True:
             try:
                 for chunk in list(self._chunks(x, y, sizes, self._row_chunk))[done:]:
-                    yield chunk.units, self._mean(chunk.x, chunk.y)[1].float()[None] if chunk.large else self._rows_of(chunk)
+                    yield (
+                        chunk.units,
+                        self._mean(chunk.x, chunk.y)[1].float()[None]
+                        if chunk.large
+                        else self._rows_of(chunk),
+                    )
                     done += 1
                 return
             except Unsupported as reason:
                 if done:
-                    raise DpflError(f"The model computes gradients in another way for some samples ({reason}).") from None
+                    raise DpflError(
+                        f"The model computes gradients in another way for some samples ({reason})."
+                    ) from None
                 self._pass = self._next_way(reason)
 
     def _rows_of(self, chunk: _Chunk) -> Tensor:
         losses, gradients = self._passed(chunk)
         count = len(chunk.units)
-        rows = torch.cat([gradient.rows(slice(0, len(losses))) for gradient in gradients], dim=1)[:count]
+        rows = torch.cat([gradient.rows(slice(0, len(losses))) for gradient in gradients], dim=1)[
+            :count
+        ]
         if not torch.isfinite(rows.sum() + losses[:count].sum()):
             rows[~(torch.isfinite(rows).all(1) & torch.isfinite(losses[:count]))] = 0
         return rows
@@ -302,14 +344,27 @@ class ClippedGradients:
                 units, left = left[: rows // per_unit], left[rows // per_unit :]
                 yield self._unit_chunk(x, y, units, sizes[units], starts[units], (rows, per_unit))
 
-    def _unit_chunk(self, x: Tensor, y: Tensor, units: Array, sizes: Array, starts: Array, shape: tuple[int, int]) -> _Chunk:
+    def _unit_chunk(
+        self,
+        x: Tensor,
+        y: Tensor,
+        units: Array,
+        sizes: Array,
+        starts: Array,
+        shape: tuple[int, int],
+    ) -> _Chunk:
         """The rows of these units; where a unit has fewer, its last row again, which counts 0."""
         rows, per_unit = shape
         place = np.arange(per_unit)
         chosen = torch.from_numpy((starts[:, None] + np.minimum(place, sizes[:, None] - 1)).ravel())
-        shares = np.where(place < sizes[:, None], 1 / sizes[:, None], 0.0).astype(np.float32).ravel()
+        shares = (
+            np.where(place < sizes[:, None], 1 / sizes[:, None], 0.0).astype(np.float32).ravel()
+        )
         return _Chunk(
-            pad(x[chosen], rows), pad(y[chosen], rows), units, UnitRows(per_unit, pad(torch.from_numpy(shares), rows))
+            pad(x[chosen], rows),
+            pad(y[chosen], rows),
+            units,
+            UnitRows(per_unit, pad(torch.from_numpy(shares), rows)),
         )
 
     def _sizes_for(self, x: Tensor, y: Tensor, most: int) -> ChunkSizes:
@@ -318,22 +373,36 @@ class ClippedGradients:
         key = name, most, x.dtype, tuple(x.shape[1:]), y.dtype, tuple(y.shape[1:])
         if key not in self._sizes:
             test = SelfTest(self.model, self._outputs, f"gradients {name}", x[:1], y[:1])
-            self._sizes[key] = InvariantSizes(most, test.reference) if self._exact else UnpaddedSizes(most)
+            self._sizes[key] = (
+                InvariantSizes(most, test.reference) if self._exact else UnpaddedSizes(most)
+            )
         return self._sizes[key]
 
     def _outputs(self, x: Tensor, y: Tensor, rows: UnitRows | None) -> list[Tensor]:
         """What must not depend on the batch: losses, norms, and gradients written out."""
         losses, gradients = self._passed(_Chunk(x, y, np.arange(0), rows))
-        parts = (gradient.parts or (gradient.rows(slice(0, len(losses))),) for gradient in gradients)
-        return [losses, *(gradient.squares for gradient in gradients), *(part for own in parts for part in own)]
+        parts = (
+            gradient.parts or (gradient.rows(slice(0, len(losses))),) for gradient in gradients
+        )
+        return [
+            losses,
+            *(gradient.squares for gradient in gradients),
+            *(part for own in parts for part in own),
+        ]
 
     def _check(self, x: Tensor, y: Tensor) -> None:
-        """A model that is not finite is refused whatever the batch is, an empty one included: who sent it must not see more."""
+        """A model that is not finite is refused whatever the batch is, an empty one included: who
+        sent it must not see more.
+        """
         if not (torch.isfinite(self.model.vector.sum()) or torch.isfinite(self.model.vector).all()):
             raise NonFinite(_NOT_FINITE)
         if len(x) != len(y):
-            raise DpflError(f"A batch needs one label per sample, but has {len(x)} samples and {len(y)} labels.")
-        if not self._checked:  # by an empty batch as well: whether it was is not for who sent the model
+            raise DpflError(
+                f"A batch needs one label per sample, but has {len(x)} samples and {len(y)} labels."
+            )
+        if (
+            not self._checked
+        ):  # by an empty batch as well: whether it was is not for who sent the model
             refuse_mixing(self.model, x)
             self._checked = True
 
@@ -341,7 +410,11 @@ class ClippedGradients:
         """The quickest way that is left: each takes fewer models, or is quicker, than the next."""
         for way in self._ways:
             if way is RowPass:
-                _log.info("Per-sample gradients by torch.func, which is slower, because the model has %s.", reason)
+                _log.info(
+                    "Per-sample gradients by torch.func, which is slower, because the model has "
+                    "%s.",
+                    reason,
+                )
             try:
                 return way(self.model)
             except Unsupported as unsupported:
@@ -349,8 +422,13 @@ class ClippedGradients:
         raise AssertionError("torch.func takes every model")
 
     def _norms(self, gradients: list[SampleGradient]) -> Tensor:
-        """By additions of whole tensors, which are the same for every unit; a reduction may take the last ones otherwise."""
-        columns = [reduce(torch.add, (gradients[entry].squares for entry in group)) for group in self.groups]
+        """By additions of whole tensors, which are the same for every unit; a reduction may take
+        the last ones otherwise.
+        """
+        columns = [
+            reduce(torch.add, (gradients[entry].squares for entry in group))
+            for group in self.groups
+        ]
         return torch.stack(columns, dim=1).sqrt()
 
 
@@ -366,25 +444,35 @@ def check_units(units: int, additions: int, amplifies: float = 1.0) -> None:
         DpflError: The sum could be wrong by more than half of the margin.
     """
     if units > most_units(amplifies, additions + WEIGHING):
-        raise DpflError(f"A batch of {units} units is too large to sum within the margin of the clip; lower the rate q.")
+        raise DpflError(
+            f"A batch of {units} units is too large to sum within the margin of the clip; lower "
+            "the rate q."
+        )
 
 
 def most_units(amplifies: float, additions: int = 0) -> float:
-    """How many units a sum may have so that its float64 rounding, in two neighbouring sums, stays within half of the margin.
+    """How many units a sum may have so that its float64 rounding, in two neighbouring sums, stays
+    within half of the margin.
 
-    A chunk's sum is wrong by gamma_n of the summed length of its terms, with n = TERMS + max(TERMS, additions). The sums of
-    chunks are added one by one, and there are as many as units where each is computed alone: gamma_B of the length of all B
-    units. So B is the root of 2 B (gamma_n a + gamma_B) = MARGIN / 2.
+    A chunk's sum is wrong by gamma_n of the summed length of its terms, with n = TERMS + max(TERMS,
+    additions). The sums of chunks are added one by one, and there are as many as units where each
+    is computed alone: gamma_B of the length of all B units. So B is the root of 2 B (gamma_n a +
+    gamma_B) = MARGIN / 2.
 
     Args:
         amplifies: A bound a on the summed length of a clipped unit's terms over the clip norm.
         additions: How often a result of `TERMS` terms is rounded after, within its chunk.
     """
-    product, addition = gamma(TERMS + max(TERMS, additions), DOUBLE) * amplifies, DOUBLE * (1 + 2.0**-20)
+    product, addition = (
+        gamma(TERMS + max(TERMS, additions), DOUBLE) * amplifies,
+        DOUBLE * (1 + 2.0**-20),
+    )
     return (math.sqrt(product**2 + addition * MARGIN) - product) / (2 * addition)
 
 
-def plain_gradient(model: FlatModel, x: Tensor, y: Tensor, loss_of: Loss = mean_loss) -> tuple[Tensor, float]:
+def plain_gradient(
+    model: FlatModel, x: Tensor, y: Tensor, loss_of: Loss = mean_loss
+) -> tuple[Tensor, float]:
     """The gradient of the mean loss in layout order, and that loss; zeros for an empty batch."""
     if not len(x):
         return torch.zeros_like(model.vector[: model.layout.trainable]), 0.0
@@ -396,22 +484,41 @@ def plain_gradient(model: FlatModel, x: Tensor, y: Tensor, loss_of: Loss = mean_
 def _checked_sizes(whose: Tensor, rows: int) -> Array:
     """How many rows each unit has."""
     group = whose.numpy()
-    if len(group) != rows or (group[1:] < group[:-1]).any() or not (sizes := np.bincount(group)).all():
-        raise DpflError("The units of a batch are numbered 0, 1, 2, ..., one number a row, in ascending order.")
+    if (
+        len(group) != rows
+        or (group[1:] < group[:-1]).any()
+        or not (sizes := np.bincount(group)).all()
+    ):
+        raise DpflError(
+            "The units of a batch are numbered 0, 1, 2, ..., one number a row, in ascending order."
+        )
     return sizes
 
 
-def _checked_groups(groups: Sequence[Sequence[int]] | None, entries: int) -> tuple[tuple[int, ...], ...]:
-    checked = (tuple(range(entries)),) if groups is None else tuple(tuple(group) for group in groups)
-    if sorted(entry for group in checked for entry in group) != list(range(entries)) or not all(checked):
-        raise DpflError(f"Clipping groups must hold each of the parameters 0 to {entries - 1} exactly once.")
+def _checked_groups(
+    groups: Sequence[Sequence[int]] | None, entries: int
+) -> tuple[tuple[int, ...], ...]:
+    checked = (
+        (tuple(range(entries)),) if groups is None else tuple(tuple(group) for group in groups)
+    )
+    if sorted(entry for group in checked for entry in group) != list(range(entries)) or not all(
+        checked
+    ):
+        raise DpflError(
+            f"Clipping groups must hold each of the parameters 0 to {entries - 1} exactly once."
+        )
     return checked
 
 
 def _checked_factors(factors: Factors, norms: Tensor) -> Tensor:
     weights = factors(norms)
     if weights.shape != norms.shape:
-        raise DpflError(f"Clipping factors must have the shape {tuple(norms.shape)}, but have {tuple(weights.shape)}.")
+        raise DpflError(
+            f"Clipping factors must have the shape {tuple(norms.shape)}, but have "
+            f"{tuple(weights.shape)}."
+        )
     if not torch.isfinite(weights).all():
-        raise NonFinite("A clipping factor is not finite; divide by max(norm, bound), never by a norm of zero.")
+        raise NonFinite(
+            "A clipping factor is not finite; divide by max(norm, bound), never by a norm of zero."
+        )
     return weights.to(norms.dtype)

@@ -52,7 +52,9 @@ def convolution_weight(module: nn.Module, x: Tensor, g: Tensor) -> SampleGradien
     output = g.permute(0, 2, 3, 1).reshape(len(g), -1, shape.groups, shape.width // shape.groups)
     patches = _patches(padded, shape, (g.shape[2], g.shape[3]))
     if shape.channels == shape.width == shape.groups:
-        return written_out(_depthwise(patches, output.view(len(g), g.shape[2], g.shape[3], shape.groups)))
+        return written_out(
+            _depthwise(patches, output.view(len(g), g.shape[2], g.shape[3], shape.groups))
+        )
 
     def right(block: slice, room: Tensor) -> Tensor:
         view = patches[block]
@@ -60,7 +62,9 @@ def convolution_weight(module: nn.Module, x: Tensor, g: Tensor) -> SampleGradien
         room.view(view.shape).squeeze().copy_(view.squeeze())
         return room
 
-    return _channels_first(products(output.transpose(1, 2), right, shape.places * shape.fan_in, (padded, g)), shape)
+    return _channels_first(
+        products(output.transpose(1, 2), right, shape.places * shape.fan_in, (padded, g)), shape
+    )
 
 
 def _channels_first(gradient: SampleGradient, shape: _Shape) -> SampleGradient:
@@ -75,7 +79,9 @@ def _channels_first(gradient: SampleGradient, shape: _Shape) -> SampleGradient:
         found = gradient.rows(block)
         return found.view(len(found), *kernel[1:]).mT.flatten(1)
 
-    return SampleGradient(gradient.squares, weighted, rows, gradient.amplifies, gradient.parts, gradient.additions)
+    return SampleGradient(
+        gradient.squares, weighted, rows, gradient.amplifies, gradient.parts, gradient.additions
+    )
 
 
 def _padded(module: nn.Conv1d | nn.Conv2d, x: Tensor) -> Tensor:
@@ -89,7 +95,9 @@ def _padded(module: nn.Conv1d | nn.Conv2d, x: Tensor) -> Tensor:
 
 
 def _patches(padded: Tensor, shape: _Shape, output: Pair) -> Tensor:
-    """A view (B, G, out height, out width, kernel height, kernel width, C / G) of channels-last images (B, H, W, C)."""
+    """A view (B, G, out height, out width, kernel height, kernel width, C / G) of channels-last
+    images (B, H, W, C).
+    """
     samples, _, row, channels = padded.shape
     down, right = row * channels, channels
     return padded.as_strided(
@@ -107,7 +115,9 @@ def _patches(padded: Tensor, shape: _Shape, output: Pair) -> Tensor:
 
 
 def _depthwise(patches: Tensor, output: Tensor) -> Tensor:
-    """Rows (B, C * kernel): each channel meets its own output only, a product too thin for a matrix multiplication."""
+    """Rows (B, C * kernel): each channel meets its own output only, a product too thin for a matrix
+    multiplication.
+    """
     _, _, _, _, height, width, _ = patches.shape
     images = patches.squeeze(6).permute(4, 5, 0, 2, 3, 1)
     places = [images[i, j] for i in range(height) for j in range(width)]

@@ -1,4 +1,6 @@
-"""Per-sample gradients of a batch in one forward and one backward pass, by the rules of the layers."""
+"""Per-sample gradients of a batch in one forward and one backward pass, by the rules of the
+layers.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ class LayerPass:
         self._probed = False
         self._scratch = Scratch()
 
-    def __call__(self, x: Tensor, y: Tensor, rows: UnitRows | None = None) -> tuple[Tensor, list[SampleGradient]]:
+    def __call__(
+        self, x: Tensor, y: Tensor, rows: UnitRows | None = None
+    ) -> tuple[Tensor, list[SampleGradient]]:
         if not self._probed:
             self._probe(x)
         with torch.enable_grad(), recording(self.layers) as records:
@@ -53,31 +57,56 @@ class LayerPass:
         self._probed = True
 
     def _probe_dimensions(self, x: Tensor) -> None:
-        """The rules take the first dimension for the samples: true of one batch by chance, of two sizes by design."""
+        """The rules take the first dimension for the samples: true of one batch by chance, of two
+        sizes by design.
+        """
         for size in (2, 3):
             rows = random_rows(self.model, x, size)
             with torch.enable_grad(), recording(self.layers) as records:
-                first = checked_scores(self.model.module(self.model.arrange(rows)), size)[:1].square().sum()
+                first = (
+                    checked_scores(self.model.module(self.model.arrange(rows)), size)[:1]
+                    .square()
+                    .sum()
+                )
             for record in records:
                 if any(tap.x.shape[:1] != (size,) for tap in record.taps):
-                    raise Unsupported(f"a {record.layer.name} whose first dimension is not the batch")
+                    raise Unsupported(
+                        f"a {record.layer.name} whose first dimension is not the batch"
+                    )
             for outputs in _at_outputs(first, records):
-                if any(g is not None and len(g) == size and g[1:].nan_to_num().any() for g in outputs):
+                if any(
+                    g is not None and len(g) == size and g[1:].nan_to_num().any() for g in outputs
+                ):
                     raise refusal("the gradients of one sample reach another")
 
 
-def _at_outputs(losses: Tensor, records: list[Record], weights: Tensor | None = None) -> list[list[Tensor | None]]:
-    """For each tap the gradient at its output, or None where the losses do not see it; each loss with its weight, if any."""
+def _at_outputs(
+    losses: Tensor, records: list[Record], weights: Tensor | None = None
+) -> list[list[Tensor | None]]:
+    """For each tap the gradient at its output, or None where the losses do not see it; each loss
+    with its weight, if any.
+    """
     edges = [tap.edge for record in records for tap in record.taps]
     if not edges or not losses.requires_grad:
         return [[None for _ in record.taps] for record in records]
-    found = iter(torch.autograd.grad(losses, edges, torch.ones_like(losses) if weights is None else weights, allow_unused=True))
+    found = iter(
+        torch.autograd.grad(
+            losses,
+            edges,
+            torch.ones_like(losses) if weights is None else weights,
+            allow_unused=True,
+        )
+    )
     return [[next(found) for _ in record.taps] for record in records]
 
 
-def _gradients(record: Record, outputs: list[Tensor | None], rows: UnitRows | None) -> LayerGradients:
+def _gradients(
+    record: Record, outputs: list[Tensor | None], rows: UnitRows | None
+) -> LayerGradients:
     layer = record.layer
-    seen = [(tap.name, tap.x, g) for tap, g in zip(record.taps, outputs, strict=True) if g is not None]
+    seen = [
+        (tap.name, tap.x, g) for tap, g in zip(record.taps, outputs, strict=True) if g is not None
+    ]
     if not seen:
         return {}
     if not isinstance(layer.rule, UnrolledLayer):

@@ -20,12 +20,17 @@ Loss: TypeAlias = "Callable[[FlatModel, Tensor, Tensor], Tensor]"
 
 def checked_scores(scores: object, samples: int) -> Tensor:
     if not isinstance(scores, torch.Tensor) or scores.shape[:1] != (samples,):
-        raise DpflError("The model must return one tensor of scores (samples, classes), a row for each sample of the batch.")
+        raise DpflError(
+            "The model must return one tensor of scores (samples, classes), a row for each sample "
+            "of the batch."
+        )
     return scores
 
 
 def sample_losses(scores: Tensor, y: Tensor, task: Task | None = None) -> Tensor:
-    """The task's loss of each sample; else cross-entropy, the mean over positions where a sample has several."""
+    """The task's loss of each sample; else cross-entropy, the mean over positions where a sample
+    has several.
+    """
     checked_scores(scores, len(y))
     if task is not None:
         return task.losses(scores, y)
@@ -37,7 +42,9 @@ def mean_loss(model: FlatModel, x: Tensor, y: Tensor) -> Tensor:
     return sample_losses(model.module(model.arrange(x)), y, model.task).mean()
 
 
-def losses_and_gradients(scores: Tensor, y: Tensor, task: Task | None = None) -> tuple[Tensor, Tensor]:
+def losses_and_gradients(
+    scores: Tensor, y: Tensor, task: Task | None = None
+) -> tuple[Tensor, Tensor]:
     """The losses of the samples, and the gradient of their sum at the scores; no graph is built."""
     if task is not None:
         return task.losses_and_slopes(checked_scores(scores, len(y)), y)

@@ -1,4 +1,6 @@
-"""Refuses models in which one sample of a batch changes what another contributes: no per-sample guarantee holds for them."""
+"""Refuses models in which one sample of a batch changes what another contributes: no per-sample
+guarantee holds for them.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +17,20 @@ from dpfl.models.columns import coded
 from dpfl.models.flat import evaluating
 
 SIZE = 3
-# Other samples may not move a score at all; another batch size may choose other kernels, which round differently.
+# Other samples may not move a score at all; another batch size may choose other kernels, which
+# round differently.
 _TOLERANCE = 1e-5
 _SIZE_TOLERANCE = 1e-3
 _WIDE = 10.0
 
 
 def refuse_mixing(model: FlatModel, x: Tensor) -> None:
-    """Changes each sample of a small batch in turn, in training and in evaluation mode; the others' scores must not move.
+    """Changes each sample of a small batch in turn, in training and in evaluation mode; the others'
+    scores must not move.
 
-    The samples are random, of the shape and kind of those in x: what is refused says nothing of private data. So are the
-    weights: those that a server sends could hide a mixture, or make much of rounding.
+    The samples are random, of the shape and kind of those in x: what is refused says nothing of
+    private data. So are the weights: those that a server sends could hide a mixture, or make much
+    of rounding.
     """
     with untouched(model):
         model.load(random_weights(model))
@@ -49,7 +54,9 @@ def random_rows(model: FlatModel, x: Tensor, size: int = SIZE) -> Tensor:
 
 
 def mixed_rows(model: FlatModel, x: Tensor, size: int) -> Tensor:
-    """Random rows of which every third and fourth are wide, so that either kind is among those that stay beside zeros."""
+    """Random rows of which every third and fourth are wide, so that either kind is among those that
+    stay beside zeros.
+    """
     rows = random_rows(model, x, size)
     if x.is_floating_point():
         wide = torch.arange(size) % 4 >= 2
@@ -58,7 +65,9 @@ def mixed_rows(model: FlatModel, x: Tensor, size: int) -> Tensor:
 
 
 def _other_rows(model: FlatModel, x: Tensor, size: int = SIZE) -> Tensor:
-    """Unlike in every place, and wide, as samples may be; whole numbers where the model takes no others."""
+    """Unlike in every place, and wide, as samples may be; whole numbers where the model takes no
+    others.
+    """
     rows = random_rows(model, x, size)
     if not x.is_floating_point():
         return (rows + 1) % _tokens(model)
@@ -71,14 +80,21 @@ def _other_rows(model: FlatModel, x: Tensor, size: int = SIZE) -> Tensor:
     except DpflError:
         raise
     except Exception:  # the user's own code can fail in any way
-        return torch.randint(_tokens(model), rows.shape, generator=torch.Generator().manual_seed(1)).to(rows)
+        return torch.randint(
+            _tokens(model), rows.shape, generator=torch.Generator().manual_seed(1)
+        ).to(rows)
     return others
 
 
 def _tokens(model: FlatModel) -> int:
     """How many there are: as many as the task has, or as the smallest table of words."""
-    words = [layer.num_embeddings for layer in model.module.modules() if isinstance(layer, nn.Embedding)]
-    return min([*words, *([model.task.outputs] if model.task and model.task.reads == "tokens" else [])], default=2)
+    words = [
+        layer.num_embeddings for layer in model.module.modules() if isinstance(layer, nn.Embedding)
+    ]
+    return min(
+        [*words, *([model.task.outputs] if model.task and model.task.reads == "tokens" else [])],
+        default=2,
+    )
 
 
 def modes(module: nn.Module) -> tuple[AbstractContextManager[None], ...]:
@@ -88,7 +104,9 @@ def modes(module: nn.Module) -> tuple[AbstractContextManager[None], ...]:
 
 @contextmanager
 def untouched(model: FlatModel) -> Iterator[None]:
-    """Puts back weights, buffers and torch's random state. Inside, no weight is zero: it could hide a mixture behind it."""
+    """Puts back weights, buffers and torch's random state. Inside, no weight is zero: it could hide
+    a mixture behind it.
+    """
     buffers = [(buffer, buffer.clone()) for buffer in model.module.buffers()]
     vector = model.read()
     generator = torch.Generator().manual_seed(0)
@@ -124,9 +142,13 @@ def refusal(what: str) -> DpflError:
 
 
 def _scores(model: FlatModel, rows: Tensor, seed: int = 0) -> tuple[Tensor, list[Tensor]]:
-    """Scores, and the buffers as they are after the forward pass, which starts from the same buffers and random state."""
+    """Scores, and the buffers as they are after the forward pass, which starts from the same
+    buffers and random state.
+    """
     before = [(buffer, buffer.clone()) for buffer in model.module.buffers()]
-    torch.default_generator.manual_seed(seed)  # alone: torch.manual_seed writes down the stack for every other device
+    torch.default_generator.manual_seed(
+        seed
+    )  # alone: torch.manual_seed writes down the stack for every other device
     scores = checked_scores(model.module(model.arrange(rows)), len(rows))
     after = [buffer.clone() for buffer, _ in before]
     for buffer, value in before:
@@ -144,7 +166,9 @@ def _refuse_influence(model: FlatModel, rows: Tensor, others: Tensor) -> None:
         if not _same(found[rest], scores[rest], _TOLERANCE):
             raise refusal("the scores of one sample change with another sample")
         if not all(_same(a, b, _TOLERANCE) for a, b in zip(found_state, state, strict=True)):
-            raise refusal("a buffer keeps what the model saw of the samples, and the next batch can see it")
+            raise refusal(
+                "a buffer keeps what the model saw of the samples, and the next batch can see it"
+            )
 
 
 def _refuse_dependence_on_size(model: FlatModel, rows: Tensor) -> None:

@@ -1,8 +1,9 @@
 """The gradient of one parameter for every unit of a chunk, as a norm and a weighted sum.
 
-A weight whose gradient is a sum of T outer products per unit is either written out, or its norm comes from the two T x T
-Gram matrices ("ghost" norm), whichever moves less data. A written-out gradient is a float32 vector: its norm is measured on
-exactly the numbers that are summed. Sums over units are in float64 (docs/privacy.md, "Float arithmetic").
+A weight whose gradient is a sum of T outer products per unit is either written out, or its norm
+comes from the two T x T Gram matrices ("ghost" norm), whichever moves less data. A written-out
+gradient is a float32 vector: its norm is measured on exactly the numbers that are summed. Sums over
+units are in float64 (docs/privacy.md, "Float arithmetic").
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ import torch
 from torch import Tensor
 
 from dpfl.gradients.scratch import empty, temporary
-from dpfl.privacy.mechanisms.rounding import COVER, SMALLEST, TERMS, cover_cancellation, squared_norms
+from dpfl.privacy.mechanisms.rounding import (
+    COVER,
+    SMALLEST,
+    TERMS,
+    cover_cancellation,
+    squared_norms,
+)
 
 Right = Callable[[slice, Tensor], Tensor]
 """The right factors of a block of units; the tensor is room for them."""
@@ -27,7 +34,9 @@ Chosen = slice | Tensor
 
 
 class WeightedSum(Protocol):
-    """The flat float64 sum of the gradients of units under float64 weights, written over `out` where that is given."""
+    """The flat float64 sum of the gradients of units under float64 weights, written over `out`
+    where that is given.
+    """
 
     def __call__(self, units: Chosen, weights: Tensor, out: Tensor | None = None) -> Tensor: ...
 
@@ -37,12 +46,12 @@ class SampleGradient:
     """The gradient of one parameter for each unit of a chunk.
 
     Attributes:
-        squares: Upper bounds (B,) on the squared norms, in float64.
-        weighted: Maps units of the chunk and their weights to the sum of weighted gradients.
-        rows: Maps a slice of units to their gradients (b, n), written out.
-        amplifies: A bound on the summed length of a unit's terms over its norm as stated; 1 where nothing cancels.
-        parts: What the gradients are made of, by unit, where that is less than the rows.
-        additions: How many results of `TERMS` terms, at most, `weighted` adds one after another.
+        squares: Upper bounds (B,) on the squared norms, in float64. weighted: Maps units of the
+        chunk and their weights to the sum of weighted gradients. rows: Maps a slice of units to
+        their gradients (b, n), written out. amplifies: A bound on the summed length of a unit's
+        terms over its norm as stated; 1 where nothing cancels. parts: What the gradients are made
+        of, by unit, where that is less than the rows. additions: How many results of `TERMS` terms,
+        at most, `weighted` adds one after another.
     """
 
     squares: Tensor
@@ -57,9 +66,11 @@ class Unsupported(Exception):
     """The layer was used in a way that its rule does not cover."""
 
 
-# A multiply-add of a Gram matrix in float64 costs about a sixteenth of writing and twice reading a number of a gradient.
+# A multiply-add of a Gram matrix in float64 costs about a sixteenth of writing and twice reading a
+# number of a gradient.
 _GRAM_ADVANTAGE = 16
-# Numbers: what one block of unfolded patches or gradients may take, and what may be kept until the weights are known.
+# Numbers: what one block of unfolded patches or gradients may take, and what may be kept until the
+# weights are known.
 _BLOCK = 1 << 21
 _KEEP = 1 << 25
 # Numbers that are converted to float64 at a time: they stay in the cache.
@@ -73,18 +84,24 @@ def written_out(rows: Tensor, squares: Tensor | None = None) -> SampleGradient:
         return sum_rows(weights, rows[units], out)
 
     squares = squared_norms(rows) if squares is None else squares
-    return SampleGradient(squares, weighted, lambda block: rows[block], additions=results(len(rows)))
+    return SampleGradient(
+        squares, weighted, lambda block: rows[block], additions=results(len(rows))
+    )
 
 
 def sum_rows(weights: Tensor, rows: Tensor, out: Tensor | None = None) -> Tensor:
-    """The float64 sum of rows (B, n) under weights (B,), by columns that stay in the cache; written over `out`, if given."""
+    """The float64 sum of rows (B, n) under weights (B,), by columns that stay in the cache; written
+    over `out`, if given.
+    """
     total, weights = doubles(rows.shape[1]) if out is None else out, weights.double()
     step = max(1024, _CONVERTED // max(1, len(rows)))
     for start in range(0, rows.shape[1], step):
         part = slice(start, start + step)
         torch.mv(rows[:TERMS, part].double().T, weights[:TERMS], out=total[part])
         for first in range(TERMS, len(rows), TERMS):
-            total[part] += weights[first : first + TERMS] @ rows[first : first + TERMS, part].double()
+            total[part] += (
+                weights[first : first + TERMS] @ rows[first : first + TERMS, part].double()
+            )
     return total
 
 
@@ -109,20 +126,25 @@ def stacked(parts: Sequence[SampleGradient]) -> SampleGradient:
         weighted,
         lambda block: torch.cat([part.rows(block) for part in parts], dim=1),
         max(part.amplifies for part in parts),
-        tuple(factor for part in parts for factor in part.parts) if all(part.parts for part in parts) else (),
+        tuple(factor for part in parts for factor in part.parts)
+        if all(part.parts for part in parts)
+        else (),
         max(part.additions for part in parts),
     )
 
 
 def outer(x: Tensor, g: Tensor, squares: Tensor | None = None) -> SampleGradient:
-    """Gradients g x^T, from x (B, in) and g (B, out), with the `squared_norms` of g where these are known.
+    """Gradients g x^T, from x (B, in) and g (B, out), with the `squared_norms` of g where these are
+    known.
 
-    Squares too small for float32 count as its smallest number each: what they are multiplied with may be large. A product of
-    two float32 numbers is exact in float64.
+    Squares too small for float32 count as its smallest number each: what they are multiplied with
+    may be large. A product of two float32 numbers is exact in float64.
     """
 
     def weighted(units: Chosen, weights: Tensor, out: Tensor | None = None) -> Tensor:
-        return _sum_products((g[units].double() * weights[:, None])[None], x[units].double()[None], out)
+        return _sum_products(
+            (g[units].double() * weights[:, None])[None], x[units].double()[None], out
+        )
 
     squares = squared_norms(g) if squares is None else squares
     return SampleGradient(
@@ -135,7 +157,9 @@ def outer(x: Tensor, g: Tensor, squares: Tensor | None = None) -> SampleGradient
 
 
 def _sum_products(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
-    """The flat sum over terms of outer products, per group: from float64 (G, n, height) and (G, n, width)."""
+    """The flat sum over terms of outer products, per group: from float64 (G, n, height) and (G, n,
+    width).
+    """
     size = len(left), left.shape[2], right.shape[2]
     total = (doubles(prod(size)) if out is None else out).view(size)
     torch.bmm(left[:, :TERMS].mT, right[:, :TERMS], out=total)
@@ -150,7 +174,9 @@ def outer_products(x: Tensor, g: Tensor) -> Tensor:
 
 
 def sum_of_outer(x: Tensor, g: Tensor, small: int = 0) -> SampleGradient:
-    """Gradients g^T x, from x (B, T, in) and g (B, T, out); written out at once where all have `small` numbers at most."""
+    """Gradients g^T x, from x (B, T, in) and g (B, T, out); written out at once where all have
+    `small` numbers at most.
+    """
     if len(x) * x.shape[2] * g.shape[2] <= small:
         return written_out(torch.bmm(g.mT, x).flatten(1))
     if x.shape[1] == 1:
@@ -164,7 +190,9 @@ def compared(pairs: int, gradients: int, height: int, width: int) -> bool:
 
 
 def products(left: Tensor, right: Right, width: int, parts: tuple[Tensor, ...]) -> SampleGradient:
-    """Gradients left^T right, from left (B, G, T, r) and right(block, room) (b, G, T, width), which are made of the parts."""
+    """Gradients left^T right, from left (B, G, T, r) and right(block, room) (b, G, T, width), which
+    are made of the parts.
+    """
     _, _, terms, height = left.shape
     if compared(terms * terms, 1, height, width):
         return replace(_Products(left, right, width).compared(), parts=parts)
@@ -185,11 +213,16 @@ class _Products:
             with temporary():
                 squares.append(_ghost_squares(self.left[block], self._right(block)))
         additions = len(blocks) + results(blocks[0].stop * self.terms)
-        return SampleGradient(torch.cat(squares), self._summed, self._rows, 1 / COVER, additions=additions)
+        return SampleGradient(
+            torch.cat(squares), self._summed, self._rows, 1 / COVER, additions=additions
+        )
 
     def written(self) -> SampleGradient:
         """Norms from written-out gradients, which are kept, or made again in the same blocks."""
-        size, blocks = self.groups * self.height * self.width, self._blocks(max(self.terms, self.height))
+        size, blocks = (
+            self.groups * self.height * self.width,
+            self._blocks(max(self.terms, self.height)),
+        )
         if self.samples * size <= _KEEP:
             kept = empty(self.left, self.samples, size)
             for block in blocks:
@@ -208,20 +241,30 @@ class _Products:
                     total += sum_rows(whole[block][inside], self._write(block, room)[inside])
             return total
 
-        return SampleGradient(squares, weighted, self._rows, additions=len(blocks) + results(blocks[0].stop))
+        return SampleGradient(
+            squares, weighted, self._rows, additions=len(blocks) + results(blocks[0].stop)
+        )
 
     def _blocks(self, numbers: int) -> list[slice]:
         step = min(self.samples, max(1, _BLOCK // (self.groups * self.width * numbers)))
-        return [slice(start, min(start + step, self.samples)) for start in range(0, self.samples, step)]
+        return [
+            slice(start, min(start + step, self.samples)) for start in range(0, self.samples, step)
+        ]
 
     def _right(self, block: slice) -> Tensor:
-        return self.right(block, empty(self.left, block.stop - block.start, self.groups, self.terms, self.width))
+        return self.right(
+            block, empty(self.left, block.stop - block.start, self.groups, self.terms, self.width)
+        )
 
     def _write(self, block: slice, out: Tensor) -> Tensor:
         size = block.stop - block.start
         with temporary():
             factors = self._right(block).flatten(0, 1)
-            torch.bmm(self.left[block].flatten(0, 1).mT, factors, out=out[:size].view(-1, self.height, self.width))
+            torch.bmm(
+                self.left[block].flatten(0, 1).mT,
+                factors,
+                out=out[:size].view(-1, self.height, self.width),
+            )
         return out[:size]
 
     def _rows(self, wanted: slice) -> Tensor:
@@ -243,11 +286,20 @@ class _Products:
                 if places is not None:
                     left, right = left[places], right[places]
                 left = left.double() * own.view(-1, 1, 1, 1)
-                total += _sum_products(*(part.transpose(0, 1).flatten(1, 2).contiguous() for part in (left, right.double())))
+                total += _sum_products(
+                    *(
+                        part.transpose(0, 1).flatten(1, 2).contiguous()
+                        for part in (left, right.double())
+                    )
+                )
         return total
 
-    def _chosen(self, units: Chosen, weights: Tensor) -> Iterator[tuple[slice, Tensor, Tensor | None]]:
-        """Blocks with the weights of the chosen units in them, and the places of these in the block, or None for all."""
+    def _chosen(
+        self, units: Chosen, weights: Tensor
+    ) -> Iterator[tuple[slice, Tensor, Tensor | None]]:
+        """Blocks with the weights of the chosen units in them, and the places of these in the
+        block, or None for all.
+        """
         for block in self._blocks(self.terms):
             if isinstance(units, slice):
                 inside = slice(block.start, min(block.stop, len(weights)))
@@ -260,7 +312,9 @@ class _Products:
 
 
 def _ghost_squares(left: Tensor, right: Tensor) -> Tensor:
-    """In float64: products of Gram entries cancel, and in float32 what is left could be far below the truth."""
+    """In float64: products of Gram entries cancel, and in float32 what is left could be far below
+    the truth.
+    """
     left, right = left.double(), right.double()
     first, second = left @ left.mT, right @ right.mT
     squares = (first * second).sum((1, 2, 3)).clamp_min(0)

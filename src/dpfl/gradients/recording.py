@@ -1,4 +1,6 @@
-"""What the layers of a model saw in one forward pass: inputs, and where in the graph their outputs are."""
+"""What the layers of a model saw in one forward pass: inputs, and where in the graph their outputs
+are.
+"""
 
 from __future__ import annotations
 
@@ -59,13 +61,19 @@ class Record:
 
     def forward(self, unrolled: UnrolledLayer, *inputs: Any, **options: Any) -> Any:
         self.calls += 1
-        # Read once a call, however many maps and steps use it, so that uses outside the call can be told.
-        own = {name: parameter.view_as(parameter) for name, parameter in self.layer.module.named_parameters()}
+        # Read once a call, however many maps and steps use it, so that uses outside the call can be
+        # told.
+        own = {
+            name: parameter.view_as(parameter)
+            for name, parameter in self.layer.module.named_parameters()
+        }
 
         def project(name: str, x: Tensor) -> Tensor:
             used = unrolled.maps[name]
             weight, bias = own[used.weight], None if used.bias is None else own[used.bias]
-            output = F.linear(x, weight[used.weight_rows], None if bias is None else bias[used.bias_rows])
+            output = F.linear(
+                x, weight[used.weight_rows], None if bias is None else bias[used.bias_rows]
+            )
             if used.weight in self.layer.entries or used.bias in self.layer.entries:
                 self._tap(name, x, output)
             return output
@@ -79,11 +87,20 @@ class Record:
         # An edge, unlike the tensor, still means this output after an in-place activation.
         self.taps.append(Tap(name, self.calls, x, x._version, get_gradient_edge(output)))
 
-    def check(self, gradients: Sequence[Tensor | None], uses: Counter[int], parameters: Sequence[nn.Parameter]) -> None:
-        """The rule holds only if the loss sees the parameters through these calls and nothing else."""
+    def check(
+        self,
+        gradients: Sequence[Tensor | None],
+        uses: Counter[int],
+        parameters: Sequence[nn.Parameter],
+    ) -> None:
+        """The rule holds only if the loss sees the parameters through these calls and nothing
+        else.
+        """
         reached = [tap for tap, g in zip(self.taps, gradients, strict=True) if g is not None]
         for name, entry in self.layer.entries.items():
-            if uses[id(parameters[entry])] != len({tap.call for tap in reached if self._reads(tap, name)}):
+            if uses[id(parameters[entry])] != len(
+                {tap.call for tap in reached if self._reads(tap, name)}
+            ):
                 raise Unsupported(f"parameters of a {self.layer.name} used outside its call")
         if any(tap.x._version != tap.version for tap in reached):
             raise Unsupported(f"a {self.layer.name} whose input is overwritten later")
@@ -104,7 +121,11 @@ def find_layers(model: FlatModel) -> list[Layer]:
         unrolled = unrolled_for(module)
         inside.update(module.children() if unrolled else ())
         own = dict(module.named_parameters(recurse=unrolled is not None, remove_duplicate=False))
-        entries = {name: entry_of[id(parameter)] for name, parameter in own.items() if id(parameter) in entry_of}
+        entries = {
+            name: entry_of[id(parameter)]
+            for name, parameter in own.items()
+            if id(parameter) in entry_of
+        }
         if not entries or module in inside:
             continue
         rule = unrolled or rule_for(module)

@@ -23,18 +23,26 @@ class RowPass:
         self.model = model
         self._rows = self._vectorised
 
-    def __call__(self, x: Tensor, y: Tensor, of_units: UnitRows | None = None) -> tuple[Tensor, list[SampleGradient]]:
+    def __call__(
+        self, x: Tensor, y: Tensor, of_units: UnitRows | None = None
+    ) -> tuple[Tensor, list[SampleGradient]]:
         try:
             losses, rows = self._rows(x, y)
         except (RuntimeError, ValueError, TypeError) as error:
             if self._rows == self._one_by_one:
                 raise
-            _log.info("torch.func cannot vectorise this model (%s): per-sample gradients one by one.", error)
+            _log.info(
+                "torch.func cannot vectorise this model (%s): per-sample gradients one by one.",
+                error,
+            )
             self._rows = self._one_by_one
             losses, rows = self._rows(x, y)
         if of_units is not None:
             rows = of_units.sum(of_units.weigh(rows))
-        return losses, [written_out(rows[:, self.model.layout.span(e)]) for e in range(len(self.model.parameters))]
+        return losses, [
+            written_out(rows[:, self.model.layout.span(e)])
+            for e in range(len(self.model.parameters))
+        ]
 
     def _vectorised(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         names = self.model.layout.names[: len(self.model.parameters)]
@@ -52,7 +60,9 @@ class RowPass:
         losses, rows = [], x.new_empty(len(x), self.model.layout.trainable, dtype=torch.float32)
         for row, sample, label in zip(rows, x, y, strict=True):
             with torch.enable_grad():
-                loss = sample_losses(self.model.module(sample.unsqueeze(0)), label.unsqueeze(0), self.model.task).sum()
+                loss = sample_losses(
+                    self.model.module(sample.unsqueeze(0)), label.unsqueeze(0), self.model.task
+                ).sum()
             torch.cat([g.flatten() for g in gradients_of(loss, self.model)], out=row)
             losses.append(loss.detach())
         return torch.stack(losses), rows

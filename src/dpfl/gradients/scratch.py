@@ -41,7 +41,11 @@ class Scratch:
         start, size = self._used, prod(shape)
         self._used = start + -(-size // _ALIGNED) * _ALIGNED
         self._peak = max(self._peak, self._used)
-        if like.dtype != self._buffer.dtype or like.device != self._buffer.device or self._used > len(self._buffer):
+        if (
+            like.dtype != self._buffer.dtype
+            or like.device != self._buffer.device
+            or self._used > len(self._buffer)
+        ):
             return like.new_empty(shape)
         return self._buffer[start : start + size].view(shape)
 

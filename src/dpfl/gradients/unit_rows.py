@@ -1,7 +1,9 @@
-"""Units of several rows: a person's gradient is the mean over their rows, and is clipped as one vector.
+"""Units of several rows: a person's gradient is the mean over their rows, and is clipped as one
+vector.
 
-A chunk holds units of equally many rows: a unit of n rows is filled up to the next power of two with rows that count 0. So
-the shape of everything that is computed for a unit depends on that unit alone.
+A chunk holds units of equally many rows: a unit of n rows is filled up to the next power of two
+with rows that count 0. So the shape of everything that is computed for a unit depends on that unit
+alone.
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ class UnitRows:
     """The rows of a chunk by unit.
 
     Attributes:
-        per_unit: How many rows each unit has; they lie together.
-        shares: The weight of each row in its unit: 1 / n for n true rows, 0 for a row that fills up.
+        per_unit: How many rows each unit has; they lie together. shares: The weight of each row in
+        its unit: 1 / n for n true rows, 0 for a row that fills up.
     """
 
     per_unit: int
@@ -43,7 +45,9 @@ class UnitRows:
         return values * self.shares.view(-1, *[1] * (values.dim() - 1))
 
     def summed(self, gradient: SampleGradient) -> SampleGradient:
-        """The gradients of units from those of rows, written out: what is summed is what was measured."""
+        """The gradients of units from those of rows, written out: what is summed is what was
+        measured.
+        """
         count = len(self.shares) // self.per_unit
 
         def rows(units: slice) -> Tensor:

@@ -1,4 +1,6 @@
-"""Layers that hide their linear maps from hooks: attention and recurrent ones, computed here from maps that are recorded."""
+"""Layers that hide their linear maps from hooks: attention and recurrent ones, computed here from
+maps that are recorded.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,16 @@ from dpfl.gradients.products import SampleGradient, Unsupported, stacked, sum_of
 _ALL = slice(None)
 State = tuple[Tensor, ...]
 Project = Callable[[str, Tensor], Tensor]
-"""The name of a linear map and its input (B, ..., in) to its output (B, ..., out), which is recorded."""
+"""The name of a linear map and its input (B, ..., in) to its output (B, ..., out), which is
+recorded.
+"""
 
 
 @dataclass(frozen=True)
 class LinearMap:
-    """x W^T + b with these rows of a weight and of a bias; the batch is the first dimension of x."""
+    """x W^T + b with these rows of a weight and of a bias; the batch is the first dimension of
+    x.
+    """
 
     weight: str
     bias: str | None
@@ -36,8 +42,12 @@ class UnrolledLayer:
     maps: dict[str, LinearMap] = field(repr=False)
     forward: Callable[..., Any]
 
-    def gradients(self, wanted: set[str], terms: dict[str, tuple[Tensor, Tensor]]) -> dict[str, SampleGradient]:
-        """terms: for each map, its inputs (B, T, in) and the gradients at its outputs (B, T, out)."""
+    def gradients(
+        self, wanted: set[str], terms: dict[str, tuple[Tensor, Tensor]]
+    ) -> dict[str, SampleGradient]:
+        """terms: for each map, its inputs (B, T, in) and the gradients at its outputs (B, T,
+        out).
+        """
         weights: dict[str, list[SampleGradient]] = {}
         biases: dict[str, list[Tensor]] = {}
         for name, (x, g) in terms.items():
@@ -56,10 +66,15 @@ def unrolled_for(module: nn.Module) -> UnrolledLayer | None:
     if type(module) not in _MAPS or "forward" in module.__dict__:
         return None
     children = list(module.children())
-    if any(type(child) is not NonDynamicallyQuantizableLinear or "forward" in child.__dict__ for child in children):
+    if any(
+        type(child) is not NonDynamicallyQuantizableLinear or "forward" in child.__dict__
+        for child in children
+    ):
         return None
     maps = _MAPS[type(module)](module)
-    named = {name for used in maps.values() for name in (used.weight, used.bias) if name is not None}
+    named = {
+        name for used in maps.values() for name in (used.weight, used.bias) if name is not None
+    }
     known = named == {name for name, _ in module.named_parameters()}
     return UnrolledLayer(maps, _FORWARDS[type(module)]) if known else None
 
@@ -71,8 +86,14 @@ def _attention_maps(module: Any) -> dict[str, LinearMap]:
     for place, name in enumerate("qkv"):
         rows = slice(place * width, (place + 1) * width)
         own = not module._qkv_same_embed_dim
-        maps[name] = LinearMap(f"{name}_proj_weight" if own else "in_proj_weight", bias, _ALL if own else rows, rows)
-    return maps | {"out": LinearMap("out_proj.weight", None if module.out_proj.bias is None else "out_proj.bias")}
+        maps[name] = LinearMap(
+            f"{name}_proj_weight" if own else "in_proj_weight", bias, _ALL if own else rows, rows
+        )
+    return maps | {
+        "out": LinearMap(
+            "out_proj.weight", None if module.out_proj.bias is None else "out_proj.bias"
+        )
+    }
 
 
 def _attention(
@@ -87,20 +108,39 @@ def _attention(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """torch's own attention, given identities for the projections that are made and recorded around it."""
+    """torch's own attention, given identities for the projections that are made and recorded around
+    it.
+    """
     if query.dim() != 3:
         raise Unsupported("an attention layer without a batch dimension")
     inputs = [x if module.batch_first else x.transpose(0, 1) for x in (query, key, value)]
     q, k, v = (project(name, x).transpose(0, 1) for name, x in zip("qkv", inputs, strict=True))
     identity = torch.eye(module.embed_dim, dtype=q.dtype, device=q.device)
     mixed, weights = F.multi_head_attention_forward(
-        q, k, v, module.embed_dim, module.num_heads,
-        in_proj_weight=None, in_proj_bias=None, bias_k=None, bias_v=None, add_zero_attn=module.add_zero_attn,
-        dropout_p=module.dropout, out_proj_weight=identity, out_proj_bias=None, training=module.training,
-        key_padding_mask=key_padding_mask, need_weights=need_weights, attn_mask=attn_mask, use_separate_proj_weight=True,
-        q_proj_weight=identity, k_proj_weight=identity, v_proj_weight=identity,
-        average_attn_weights=average_attn_weights, is_causal=is_causal,
-    )  # fmt: skip
+        q,
+        k,
+        v,
+        module.embed_dim,
+        module.num_heads,
+        in_proj_weight=None,
+        in_proj_bias=None,
+        bias_k=None,
+        bias_v=None,
+        add_zero_attn=module.add_zero_attn,
+        dropout_p=module.dropout,
+        out_proj_weight=identity,
+        out_proj_bias=None,
+        training=module.training,
+        key_padding_mask=key_padding_mask,
+        need_weights=need_weights,
+        attn_mask=attn_mask,
+        use_separate_proj_weight=True,
+        q_proj_weight=identity,
+        k_proj_weight=identity,
+        v_proj_weight=identity,
+        average_attn_weights=average_attn_weights,
+        is_causal=is_causal,
+    )
     output = project("out", mixed.transpose(0, 1))
     return output if module.batch_first else output.transpose(0, 1), weights
 
@@ -200,7 +240,11 @@ _MAPS: dict[type[nn.Module], Callable[[Any], dict[str, LinearMap]]] = {
     nn.RNNCell: _cell_maps,
 }
 _FORWARDS: dict[type[nn.Module], Callable[..., Any]] = {
-    kind: _attention if maps is _attention_maps else _recurrent if maps is _recurrent_maps else _cell
+    kind: _attention
+    if maps is _attention_maps
+    else _recurrent
+    if maps is _recurrent_maps
+    else _cell
     for kind, maps in _MAPS.items()
 }
 _STEPS: dict[type[nn.Module], Callable[[Any, Tensor, Tensor, State], State]] = {

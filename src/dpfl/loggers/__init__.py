@@ -1,4 +1,6 @@
-"""Callbacks for the loggers that people already use, each an extra: they write files of this machine, and cross no network."""
+"""Callbacks for the loggers that people already use, each an extra: they write files of this
+machine, and cross no network.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,9 @@ import difflib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from dpfl.deprecation import deprecated_names
 from dpfl.errors import DpflError
-from dpfl.lazy_import import deprecated_names, on_demand
+from dpfl.lazy_import import on_demand
 
 if TYPE_CHECKING:
     from dpfl.loggers.mlflow import MLflow
@@ -25,7 +28,10 @@ def from_words(log: Mapping[str, str]) -> list[Callback]:
     for name in log:
         if name not in NAMES:
             nearest = difflib.get_close_matches(name, NAMES, n=1, cutoff=0.0)[0]
-            raise DpflError(f"There is no logger {name!r}; did you mean log.{nearest}? Known: {', '.join(NAMES)}.")
+            raise DpflError(
+                f"There is no logger {name!r}; did you mean log.{nearest}? Known: "
+                f"{', '.join(NAMES)}."
+            )
     return [_load(NAMES[name])(place) for name, place in log.items()]
 
 

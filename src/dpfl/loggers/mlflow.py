@@ -20,21 +20,28 @@ MOST_WORD = 500
 
 
 class MLflow(Callback):
-    """Settings, scalars of every round and the statement; `mlflow ui --backend-store-uri sqlite:///FILE` shows them.
+    """Settings, scalars of every round and the statement; `mlflow ui --backend-store-uri
+    sqlite:///FILE` shows them.
 
-    A run that is resumed goes on under its name. MLflow's own telemetry is switched off, and nothing of the user, the machine
-    or the repository is recorded, as MLflow's fluent functions would.
+    A run that is resumed goes on under its name. MLflow's own telemetry is switched off, and
+    nothing of the user, the machine or the repository is recorded, as MLflow's fluent functions
+    would.
     """
 
     def __init__(self, file: Path | str = "mlflow.db", experiment: str = "dpfl") -> None:
         if "://" in str(file):
-            raise DpflError(f"The MLflow logger writes a file of this machine, not {str(file)[:80]!r}: name a path.")
+            raise DpflError(
+                f"The MLflow logger writes a file of this machine, not {str(file)[:80]!r}: name a "
+                "path."
+            )
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         try:
             import sqlalchemy  # noqa: F401
             from mlflow.tracking import MlflowClient
         except ImportError:
-            raise DpflError("MLflow is not installed: pip install 'dpfl[mlflow]', or leave the logger out.") from None
+            raise DpflError(
+                "MLflow is not installed: pip install 'dpfl[mlflow]', or leave the logger out."
+            ) from None
         self._file, self._name, self._client = Path(file).absolute(), experiment, MlflowClient
         writable(self._file.parent)
         self._run = ""
@@ -47,7 +54,11 @@ class MLflow(Callback):
         known = self._held.get_experiment_by_name(self._name)
         if known is not None:
             return str(known.experiment_id)
-        return str(self._held.create_experiment(self._name, artifact_location=(self._file.parent / "mlflow-files").as_uri()))
+        return str(
+            self._held.create_experiment(
+                self._name, artifact_location=(self._file.parent / "mlflow-files").as_uri()
+            )
+        )
 
     def _known(self, run: str) -> str:
         found: list[Any] = self._held.search_runs([self._experiment()], f"tags.dpfl_run = '{run}'")
@@ -56,7 +67,11 @@ class MLflow(Callback):
         return str(found[0].info.run_id) if found else ""
 
     def _new(self, run: RunStart) -> str:
-        made = str(self._held.create_run(self._experiment(), tags={"dpfl_run": run.run}, run_name=run.folder.name).info.run_id)
+        made = str(
+            self._held.create_run(
+                self._experiment(), tags={"dpfl_run": run.run}, run_name=run.folder.name
+            ).info.run_id
+        )
         for name, value in flat(run.settings).items():
             self._held.log_param(made, name, value[:MOST_WORD])
         return made
@@ -65,7 +80,9 @@ class MLflow(Callback):
         from mlflow.entities import Metric
 
         now = int(1000 * time.time())
-        self._held.log_batch(self._run, [Metric(name, value, now, row.round) for name, value in scalars(row).items()])
+        self._held.log_batch(
+            self._run, [Metric(name, value, now, row.round) for name, value in scalars(row).items()]
+        )
 
     def ended(self, result: Result) -> None:
         self._held.set_tag(self._run, "mlflow.note.content", told(result))

@@ -19,7 +19,9 @@ def writable(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
-        raise DpflError(f"The logger cannot write to {str(folder)[:80]!r} ({error}); name another place.") from None
+        raise DpflError(
+            f"The logger cannot write to {str(folder)[:80]!r} ({error}); name another place."
+        ) from None
     if not os.access(folder, os.W_OK):
         raise DpflError(f"The logger cannot write to {str(folder)[:80]!r}; name another place.")
     return folder
@@ -40,7 +42,11 @@ NAMES = {
 
 def scalars(row: RoundRow) -> dict[str, float]:
     """What a round measured, by name."""
-    return {name: float(value) for key, name in NAMES.items() if (value := getattr(row, key)) is not None}
+    return {
+        name: float(value)
+        for key, name in NAMES.items()
+        if (value := getattr(row, key)) is not None
+    }
 
 
 def flat(settings: Mapping[str, Any], place: str = "") -> dict[str, str]:
@@ -54,5 +60,9 @@ def flat(settings: Mapping[str, Any], place: str = "") -> dict[str, str]:
 
 def told(result: Result) -> str:
     """The statement as Markdown: no figure of it is logged without it."""
-    lines = [f"{result.measured} after {result.rounds} rounds; ended by {result.stopped_by}.", "", "    privacy statement"]
+    lines = [
+        f"{result.measured} after {result.rounds} rounds; ended by {result.stopped_by}.",
+        "",
+        "    privacy statement",
+    ]
     return "\n".join([*lines, *(f"    {line}" for line in str(result.privacy).splitlines())])

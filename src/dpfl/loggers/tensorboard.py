@@ -15,13 +15,18 @@ if TYPE_CHECKING:
 
 
 class TensorBoard(Callback):
-    """Scalars of every round and the statement as text; `tensorboard --logdir FOLDER` shows them."""
+    """Scalars of every round and the statement as text; `tensorboard --logdir FOLDER` shows
+    them.
+    """
 
     def __init__(self, folder: Path | str = "runs/tensorboard") -> None:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
-            raise DpflError("TensorBoard is not installed: pip install 'dpfl[tensorboard]', or leave the logger out.") from None
+            raise DpflError(
+                "TensorBoard is not installed: pip install 'dpfl[tensorboard]', or leave the "
+                "logger out."
+            ) from None
         self._folder, self._writer = writable(Path(folder)), SummaryWriter
         self._held: Any = None
 

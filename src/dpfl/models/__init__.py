@@ -60,4 +60,6 @@ _ELSEWHERE = {
     "refuse_batch_statistics": "dpfl.models.check",
 }
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = on_demand(__name__, dict.fromkeys(__all__, "dpfl.models.catalog") | _ELSEWHERE)
+    __getattr__, __dir__ = on_demand(
+        __name__, dict.fromkeys(__all__, "dpfl.models.catalog") | _ELSEWHERE
+    )

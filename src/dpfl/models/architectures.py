@@ -10,7 +10,12 @@ from torch import Tensor, nn
 
 from dpfl.errors import DpflError
 
-ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "elu": nn.ELU, "gelu": nn.GELU}
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
+    "relu": nn.ReLU,
+    "tanh": nn.Tanh,
+    "elu": nn.ELU,
+    "gelu": nn.GELU,
+}
 NORMS: dict[str, Callable[[int], nn.Module]] = {
     "group": lambda channels: nn.GroupNorm(8, channels),
     "batch": nn.BatchNorm2d,
@@ -23,15 +28,27 @@ def build_linear(shape: Shape, classes: int) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(int(torch.Size(shape).numel()), classes))
 
 
-def build_mlp(shape: Shape, classes: int, hidden: int, activation: str, embedding: int | None = None) -> nn.Module:
+def build_mlp(
+    shape: Shape, classes: int, hidden: int, activation: str, embedding: int | None = None
+) -> nn.Module:
     if embedding is not None:
-        raise DpflError("Embeddings are for the categories of a table: leave model.embedding out for other data.")
+        raise DpflError(
+            "Embeddings are for the categories of a table: leave model.embedding out for other "
+            "data."
+        )
     inputs = int(torch.Size(shape).numel())
-    return nn.Sequential(nn.Flatten(), nn.Linear(inputs, hidden), ACTIVATIONS[activation](), nn.Linear(hidden, classes))
+    return nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(inputs, hidden),
+        ACTIVATIONS[activation](),
+        nn.Linear(hidden, classes),
+    )
 
 
 class Centre(nn.Module):
-    """x - m: m is 0 until the server knows a mean of the samples that was paid for, and is not trained."""
+    """x - m: m is 0 until the server knows a mean of the samples that was paid for, and is not
+    trained.
+    """
 
     written_as = "centre"
 
@@ -46,7 +63,9 @@ class Centre(nn.Module):
 
 def build_centred_linear(shape: Shape, classes: int) -> nn.Module:
     size = int(torch.Size(shape).numel())
-    return nn.Sequential(OrderedDict(flatten=nn.Flatten(), centre=Centre(size), linear=nn.Linear(size, classes)))
+    return nn.Sequential(
+        OrderedDict(flatten=nn.Flatten(), centre=Centre(size), linear=nn.Linear(size, classes))
+    )
 
 
 def build_cnn(shape: Shape, classes: int, activation: str) -> nn.Module:
@@ -126,19 +145,32 @@ def build_resnet18(shape: Shape, classes: int, norm: str) -> nn.Module:
     for width, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
         layers += [_basic_block(channels, width, stride, norm), _basic_block(width, width, 1, norm)]
         channels = width
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes))
+    return nn.Sequential(
+        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes)
+    )
 
 
 def _basic_block(channels: int, width: int, stride: int, norm: str) -> nn.Module:
     body = nn.Sequential(
-        *_convolution(channels, width, norm, stride=stride), *_convolution(width, width, norm, activation=None)
+        *_convolution(channels, width, norm, stride=stride),
+        *_convolution(width, width, norm, activation=None),
     )
     return Residual(body, _shortcut(channels, width, stride, norm), nn.ReLU())
 
 
 def build_mobilenet_v2(shape: Shape, classes: int, norm: str) -> nn.Module:
-    """MobileNet-V2 with three of its five strides, and a 1x1 projection where a shortcut changes width."""
-    stages = ((1, 16, 1, 1), (6, 24, 2, 1), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
+    """MobileNet-V2 with three of its five strides, and a 1x1 projection where a shortcut changes
+    width.
+    """
+    stages = (
+        (1, 16, 1, 1),
+        (6, 24, 2, 1),
+        (6, 32, 3, 2),
+        (6, 64, 4, 2),
+        (6, 96, 3, 1),
+        (6, 160, 3, 2),
+        (6, 320, 1, 1),
+    )
     layers = _convolution(_channels(shape), 32, norm, activation=nn.ReLU6)
     channels = 32
     for expansion, width, repeats, first_stride in stages:
@@ -149,11 +181,19 @@ def build_mobilenet_v2(shape: Shape, classes: int, norm: str) -> nn.Module:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1280, classes))
 
 
-def _inverted_residual(channels: int, width: int, expansion: int, stride: int, norm: str) -> nn.Module:
+def _inverted_residual(
+    channels: int, width: int, expansion: int, stride: int, norm: str
+) -> nn.Module:
     hidden = channels * expansion
-    expand = _convolution(channels, hidden, norm, kernel=1, activation=nn.ReLU6) if expansion > 1 else []
-    depthwise = _convolution(hidden, hidden, norm, stride=stride, groups=hidden, activation=nn.ReLU6)
-    body = nn.Sequential(*expand, *depthwise, *_convolution(hidden, width, norm, kernel=1, activation=None))
+    expand = (
+        _convolution(channels, hidden, norm, kernel=1, activation=nn.ReLU6) if expansion > 1 else []
+    )
+    depthwise = _convolution(
+        hidden, hidden, norm, stride=stride, groups=hidden, activation=nn.ReLU6
+    )
+    body = nn.Sequential(
+        *expand, *depthwise, *_convolution(hidden, width, norm, kernel=1, activation=None)
+    )
     if stride > 1:
         return body
     return Residual(body, _shortcut(channels, width, stride, norm), nn.Identity())
@@ -162,7 +202,9 @@ def _inverted_residual(channels: int, width: int, expansion: int, stride: int, n
 def _shortcut(channels: int, width: int, stride: int, norm: str) -> nn.Module:
     if channels == width and stride == 1:
         return nn.Identity()
-    return nn.Sequential(*_convolution(channels, width, norm, kernel=1, stride=stride, activation=None))
+    return nn.Sequential(
+        *_convolution(channels, width, norm, kernel=1, stride=stride, activation=None)
+    )
 
 
 def _convolution(
@@ -175,7 +217,9 @@ def _convolution(
     activation: Callable[[], nn.Module] | None = nn.ReLU,
 ) -> list[nn.Module]:
     layers: list[nn.Module] = [
-        nn.Conv2d(channels, width, kernel, stride=stride, padding=kernel // 2, groups=groups, bias=False),
+        nn.Conv2d(
+            channels, width, kernel, stride=stride, padding=kernel // 2, groups=groups, bias=False
+        ),
         NORMS[norm](width),
     ]
     return layers if activation is None else [*layers, activation()]
@@ -184,7 +228,8 @@ def _convolution(
 def _channels(shape: Shape) -> int:
     if len(shape) != 3:
         raise DpflError(
-            f"A convolutional model takes images of shape (channels, height, width), but a sample has shape {shape}; "
+            "A convolutional model takes images of shape (channels, height, width), but a sample "
+            f"has shape {shape}; "
             'use the model "mlp" for other data.'
         )
     return shape[0]
@@ -195,4 +240,6 @@ def _features(features: nn.Module, shape: Shape) -> int:
         with torch.no_grad():
             return features(torch.zeros(1, *shape)).shape[1]
     except RuntimeError as error:
-        raise DpflError(f'Images of {shape[1]}x{shape[2]} are too small for this model; use "mlp".') from error
+        raise DpflError(
+            f'Images of {shape[1]}x{shape[2]} are too small for this model; use "mlp".'
+        ) from error

@@ -24,5 +24,6 @@ def built(model: ModelDescription, shape: tuple[int, ...], classes: int, seed: i
     except (RuntimeError, MemoryError, OverflowError, TypeError, ValueError) as error:
         cause = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DpflError(
-            f"The model {model.name} cannot be built for samples of shape {shape} ({cause}): choose another or a smaller one."
+            f"The model {model.name} cannot be built for samples of shape {shape} ({cause}): "
+            "choose another or a smaller one."
         ) from error

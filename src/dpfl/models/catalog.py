@@ -1,4 +1,6 @@
-"""Descriptions of models: a name and options that build the same module, with the same weights, everywhere."""
+"""Descriptions of models: a name and options that build the same module, with the same weights,
+everywhere.
+"""
 
 from __future__ import annotations
 
@@ -47,12 +49,16 @@ class Model:
     options: tuple[tuple[str, object], ...] = ()
 
     def build(self, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
-        """A new module for samples (or features) of this shape, channels first; its weights depend on the seed alone."""
+        """A new module for samples (or features) of this shape, channels first; its weights depend
+        on the seed alone.
+        """
         options: dict[str, Any] = dict(self.options)
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
             if self.name in _BUILDERS:
-                own = {} if self.name in _FEATURE_MAPS else options  # else they are those of the features
+                own = (
+                    {} if self.name in _FEATURE_MAPS else options
+                )  # else they are those of the features
                 return _BUILDERS[self.name](tuple(shape), classes, **own)
             return OWN.make(self.name, options)
 
@@ -75,26 +81,40 @@ def linear() -> Model:
 
 
 def mlp(hidden: int = 200, activation: str = "relu", embedding: int | None = None) -> Model:
-    """One hidden layer; 159,010 parameters on MNIST. With `embedding`, a category of a table is so many trained numbers, for
-    columns of many levels; without it, it is one-hot."""
+    """One hidden layer; 159,010 parameters on MNIST. With `embedding`, a category of a table is so
+    many trained numbers, for columns of many levels; without it, it is one-hot."""
     _whole("hidden", hidden)
     embedded = () if embedding is None else (("embedding", _whole("embedding", embedding)),)
-    return Model("mlp", (("hidden", hidden), ("activation", _one_of("activation", activation, _ACTIVATIONS)), *embedded))
+    return Model(
+        "mlp",
+        (
+            ("hidden", hidden),
+            ("activation", _one_of("activation", activation, _ACTIVATIONS)),
+            *embedded,
+        ),
+    )
 
 
 def gru(width: int = 64, vocabulary: int | None = None) -> Model:
-    """An embedding and one gated recurrent layer for sequences of tokens; 35,280 parameters for 80 tokens.
+    """An embedding and one gated recurrent layer for sequences of tokens; 35,280 parameters for 80
+    tokens.
 
-    Scores are for the next token at every place. With the `vocabulary` of the tokens declared, they are for one label of the
-    whole sequence, after its last token.
+    Scores are for the next token at every place. With the `vocabulary` of the tokens declared, they
+    are for one label of the whole sequence, after its last token.
     """
     return Model("gru", (("width", _whole("width", width)), *_vocabulary(vocabulary)))
 
 
-def transformer(width: int = 64, layers: int = 2, heads: int = 4, vocabulary: int | None = None) -> Model:
-    """A small causal transformer for sequences of tokens; 77,392 parameters for 80 tokens. What is predicted: as by `gru`."""
+def transformer(
+    width: int = 64, layers: int = 2, heads: int = 4, vocabulary: int | None = None
+) -> Model:
+    """A small causal transformer for sequences of tokens; 77,392 parameters for 80 tokens. What is
+    predicted: as by `gru`.
+    """
     if _whole("width", width) % (2 * _whole("heads", heads)):
-        raise DpflError(f"width must be a multiple of twice the heads, {2 * heads}, but is {width}.")
+        raise DpflError(
+            f"width must be a multiple of twice the heads, {2 * heads}, but is {width}."
+        )
     sizes = (("width", width), ("layers", _whole("layers", layers, MOST_LAYERS)), ("heads", heads))
     return Model("transformer", (*sizes, *_vocabulary(vocabulary)))
 
@@ -120,15 +140,18 @@ def mobilenet_v2(norm: str = "group") -> Model:
 
 
 def scattering_linear(mirror: bool = False, patches: int | None = None) -> Model:
-    """One linear layer on fixed scattering features; 39,700 parameters on MNIST, 155,530 on CIFAR-10 (77,770 with `mirror`).
+    """One linear layer on fixed scattering features; 39,700 parameters on MNIST, 155,530 on
+    CIFAR-10 (77,770 with `mirror`).
 
-    The features (J = 2, 8 angles; every three channels of a sample normalised by themselves, then mixed by a fixed matrix) need
-    no data and have no parameters. They are computed once, before training: a function of each sample alone, which changes no
-    guarantee. So the trained and saved module is the layer; apply it to `feature_map(scattering_linear(), shape)(images)`. It
-    begins by subtracting a mean of the features, 0 unless a system pays for one. With `mirror` an image and its mirror image
-    are alike: for things that may face either way, and not for letters or digits. With `patches` there are features of another
-    kind beside them, for photographs: how much each of 16 parts of an image is like so many patches of random images, which
-    need no data either; with `mirror` and 512 patches the layer has 118,730 parameters on CIFAR-10.
+    The features (J = 2, 8 angles; every three channels of a sample normalised by themselves, then
+    mixed by a fixed matrix) need no data and have no parameters. They are computed once, before
+    training: a function of each sample alone, which changes no guarantee. So the trained and saved
+    module is the layer; apply it to `feature_map(scattering_linear(), shape)(images)`. It begins by
+    subtracting a mean of the features, 0 unless a system pays for one. With `mirror` an image and
+    its mirror image are alike: for things that may face either way, and not for letters or digits.
+    With `patches` there are features of another kind beside them, for photographs: how much each of
+    16 parts of an image is like so many patches of random images, which need no data either; with
+    `mirror` and 512 patches the layer has 118,730 parameters on CIFAR-10.
     """
     if not isinstance(mirror, bool):
         raise DpflError(f"mirror is true or false, not {mirror!r}.")
@@ -169,13 +192,22 @@ def described(model: Buildable | nn.Module | str) -> Buildable:
     if isinstance(model, nn.Module):
         return from_module(model)
     if isinstance(model, type) or not hasattr(model, "build"):
-        given = f"the class {model.__name__}" if isinstance(model, type) else f"a {type(model).__name__}"
-        raise DpflError(f"A model is a name such as 'cnn', dpfl.models.cnn() or a ready torch.nn.Module, not {given}.")
+        given = (
+            f"the class {model.__name__}"
+            if isinstance(model, type)
+            else f"a {type(model).__name__}"
+        )
+        raise DpflError(
+            "A model is a name such as 'cnn', dpfl.models.cnn() or a ready torch.nn.Module, not "
+            f"{given}."
+        )
     return model
 
 
 def feature_map(model: object, shape: tuple[int, ...]) -> FeatureMap | None:
-    """The fixed function of each sample by itself that a model is trained on the values of, if it has one."""
+    """The fixed function of each sample by itself that a model is trained on the values of, if it
+    has one.
+    """
     if not isinstance(model, Model) or model.name not in _FEATURE_MAPS:
         return None
     return _FEATURE_MAPS[model.name](shape, **dict(model.options))
@@ -210,7 +242,9 @@ _BUILDERS: dict[str, Callable[..., nn.Module]] = {
 }
 
 
-def _scattered(shape: tuple[int, ...], mirror: bool = False, patches: int | None = None) -> FeatureMap:
+def _scattered(
+    shape: tuple[int, ...], mirror: bool = False, patches: int | None = None
+) -> FeatureMap:
     found = scattering_features(shape, mirror)
     return found if patches is None else beside(found, patch_features(shape, mirror, patches))
 
@@ -220,7 +254,9 @@ _FEATURE_MAPS: dict[str, Callable[..., FeatureMap]] = {"scattering-linear": _sca
 
 def _whole(what: str, value: int, most: int = MOST_HIDDEN) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
-        raise DpflError(f"{what} must be a whole number of at least 1 and at most {most:,}, but is {value!r}.")
+        raise DpflError(
+            f"{what} must be a whole number of at least 1 and at most {most:,}, but is {value!r}."
+        )
     return value
 
 
@@ -233,4 +269,6 @@ def _one_of(what: str, value: str, known: Iterable[str]) -> str:
     if value in names:
         return value
     nearest = difflib.get_close_matches(str(value), names, n=1, cutoff=0.0)
-    raise DpflError(f"Unknown {what} {value!r}; did you mean {nearest[0]!r}? Known: {', '.join(names)}.")
+    raise DpflError(
+        f"Unknown {what} {value!r}; did you mean {nearest[0]!r}? Known: {', '.join(names)}."
+    )

@@ -10,9 +10,15 @@ from dpfl.errors import DpflError
 
 
 def refuse_batch_statistics(module: nn.Module) -> None:
-    """Raises when a layer lets one sample of a batch change the gradients, or the state, of the others."""
+    """Raises when a layer lets one sample of a batch change the gradients, or the state, of the
+    others.
+    """
     for name, layer in module.named_modules():
-        where = f"Layer {name!r} ({type(layer).__name__})" if name else f"The model ({type(layer).__name__})"
+        where = (
+            f"Layer {name!r} ({type(layer).__name__})"
+            if name
+            else f"The model ({type(layer).__name__})"
+        )
         if isinstance(layer, _BatchNorm):
             raise DpflError(
                 f"{where} mixes the samples of a batch, so no per-sample guarantee is possible; "
@@ -20,7 +26,8 @@ def refuse_batch_statistics(module: nn.Module) -> None:
             )
         if isinstance(layer, _InstanceNorm) and layer.track_running_stats:
             raise DpflError(
-                f"{where} releases running statistics of the samples without noise, so no per-sample guarantee is "
+                f"{where} releases running statistics of the samples without noise, so no "
+                "per-sample guarantee is "
                 "possible; set track_running_stats=False or use GroupNorm."
             )
         if isinstance(layer, nn.Embedding | nn.EmbeddingBag):
@@ -30,11 +37,13 @@ def refuse_batch_statistics(module: nn.Module) -> None:
 def _refuse_embedding(layer: nn.Embedding | nn.EmbeddingBag, where: str) -> None:
     if layer.scale_grad_by_freq:
         raise DpflError(
-            f"{where} scales gradients by how often a word is in the batch, which mixes the samples, so no per-sample "
+            f"{where} scales gradients by how often a word is in the batch, which mixes the "
+            "samples, so no per-sample "
             "guarantee is possible; set scale_grad_by_freq=False."
         )
     if layer.max_norm is not None:
         raise DpflError(
-            f"{where} rewrites the rows that the samples look up, without noise, so no per-sample guarantee is "
+            f"{where} rewrites the rows that the samples look up, without noise, so no per-sample "
+            "guarantee is "
             "possible; set max_norm=None."
         )

@@ -1,4 +1,6 @@
-"""A module as the Python that builds it, with PyTorch and nothing else: so that what was trained outlives the library."""
+"""A module as the Python that builds it, with PyTorch and nothing else: so that what was trained
+outlives the library.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,18 @@ from torch.nn import functional"""
 
 
 def as_code(module: nn.Module) -> str | None:
-    """Lines that end with `model = ...`; None where a part is of a class that is neither torch's nor of the catalogue."""
+    """Lines that end with `model = ...`; None where a part is of a class that is neither torch's
+    nor of the catalogue.
+    """
     try:
         built, needed = _expression(module, 0), _classes(module)
     except _Unknown:
         return None
     if not needed and "OrderedDict(" not in built:
         return f"from torch import nn\n\nmodel = {built}"
-    return "\n\n\n".join([IMPORTS, *(inspect.getsource(part).rstrip() for part in needed), f"model = {built}"])
+    return "\n\n\n".join(
+        [IMPORTS, *(inspect.getsource(part).rstrip() for part in needed), f"model = {built}"]
+    )
 
 
 class _Unknown(Exception):
@@ -41,7 +47,10 @@ def _classes(module: nn.Module) -> list[Any]:
     """Those of the catalogue that occur, and what they need, each once."""
     found: dict[Any, None] = {}
     for part in module.modules():
-        for needed in (*NEEDED.get(type(part), ()), *([type(part)] if type(part) in RECIPES else [])):
+        for needed in (
+            *NEEDED.get(type(part), ()),
+            *([type(part)] if type(part) in RECIPES else []),
+        ):
             found[needed] = None
     return list(found)
 
@@ -73,11 +82,17 @@ def _call(name: str, arguments: Iterable[str], depth: int) -> str:
 
 
 def _children(module: nn.Module, depth: int) -> str:
-    return _call(type(module).__name__, [_expression(part, depth + 1) for part in module.children()], depth)
+    return _call(
+        type(module).__name__, [_expression(part, depth + 1) for part in module.children()], depth
+    )
 
 
 def _recurrent(module: Any, _: int) -> str:
-    sizes = (module.embedding.num_embeddings, module.embedding.embedding_dim, module.head.out_features)
+    sizes = (
+        module.embedding.num_embeddings,
+        module.embedding.embedding_dim,
+        module.head.out_features,
+    )
     return f"Recurrent({', '.join(map(str, sizes))}, at_end={module.at_end})"
 
 

@@ -1,4 +1,6 @@
-"""Models on tables: rows of numbers and codes, made dense a batch at a time, so that wide tables stay small."""
+"""Models on tables: rows of numbers and codes, made dense a batch at a time, so that wide tables
+stay small.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ class ColumnFeatures(Protocol):
 
 
 class ScaledColumns(nn.Module):
-    """(x - m) / sqrt(v) for the numbers of a row: 0 and 1 until the server knows a scale that was paid for, and not trained."""
+    """(x - m) / sqrt(v) for the numbers of a row: 0 and 1 until the server knows a scale that was
+    paid for, and not trained.
+    """
 
     written_as = "scaled-columns"
 
@@ -62,7 +66,9 @@ class ScaledColumns(nn.Module):
 
 
 class OneHotColumns(nn.Module):
-    """(B, numbers + columns) to (B, numbers + sum of levels): after the numbers, each code as a row of 0 and a 1."""
+    """(B, numbers + columns) to (B, numbers + sum of levels): after the numbers, each code as a row
+    of 0 and a 1.
+    """
 
     written_as = "one-hot-columns"
 
@@ -83,7 +89,9 @@ class OneHotColumns(nn.Module):
 
 
 class EmbeddedColumns(nn.Module):
-    """(B, numbers + columns) to (B, numbers + columns * width): after the numbers, what was learnt of each code."""
+    """(B, numbers + columns) to (B, numbers + columns * width): after the numbers, what was learnt
+    of each code.
+    """
 
     written_as = "embedded-columns"
 
@@ -91,7 +99,9 @@ class EmbeddedColumns(nn.Module):
         super().__init__()
         self.numbers = numbers
         self.firsts: Tensor
-        self.register_buffer("firsts", torch.tensor((0, *levels[:-1]), dtype=torch.int64).cumsum(0), persistent=False)
+        self.register_buffer(
+            "firsts", torch.tensor((0, *levels[:-1]), dtype=torch.int64).cumsum(0), persistent=False
+        )
         self.embedding = nn.Embedding(sum(levels), width)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -101,8 +111,8 @@ class EmbeddedColumns(nn.Module):
 
 @dataclass(frozen=True)
 class TableModel:
-    """A model for rows of a table. It is given dense rows, categories one-hot or embedded by its option `embedding`; unless
-    its module says `takes_codes` and embeds them itself."""
+    """A model for rows of a table. It is given dense rows, categories one-hot or embedded by its
+    option `embedding`; unless its module says `takes_codes` and embeds them itself."""
 
     model: WrappedDescription
     numbers: int
@@ -133,19 +143,29 @@ class TableModel:
         return nn.Sequential(OrderedDict(**front, model=module)) if front else module
 
     def _embedded(self, model: Model, width: int, classes: int, seed: int) -> nn.Module:
-        rest = replace(model, options=tuple(option for option in model.options if option[0] != "embedding"))
+        rest = replace(
+            model, options=tuple(option for option in model.options if option[0] != "embedding")
+        )
         module = rest.build((self.numbers + width * len(self.levels),), classes, seed)
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed ^ 1)
-            return nn.Sequential(OrderedDict(columns=EmbeddedColumns(self.numbers, self.levels, width), model=module))
+            return nn.Sequential(
+                OrderedDict(columns=EmbeddedColumns(self.numbers, self.levels, width), model=module)
+            )
 
 
 def on_columns(model: WrappedDescription, features: ColumnFeatures | None) -> WrappedDescription:
     """The model as it is for samples of another kind than rows of a table."""
-    return model if features is None else TableModel(model, features.numbers, features.levels, features.paid)
+    return (
+        model
+        if features is None
+        else TableModel(model, features.numbers, features.levels, features.paid)
+    )
 
 
 def coded(module: nn.Module) -> Mapping[int, int]:
-    """Which places of a row hold codes, and of how many levels; none where the module is not on a table."""
+    """Which places of a row hold codes, and of how many levels; none where the module is not on a
+    table.
+    """
     found: Mapping[int, int] = vars(module).get(CODED, {})
     return found

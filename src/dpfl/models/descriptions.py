@@ -13,8 +13,12 @@ from dpfl.models.row_sizes import RowFunction
 TOGETHER = 500
 
 
-def beside(one: Callable[[Tensor], Tensor], other: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """Two kinds of features as one vector, the other's of a sample stretched to the length of the one's: they count alike."""
+def beside(
+    one: Callable[[Tensor], Tensor], other: Callable[[Tensor], Tensor]
+) -> Callable[[Tensor], Tensor]:
+    """Two kinds of features as one vector, the other's of a sample stretched to the length of the
+    one's: they count alike.
+    """
 
     def both(images: Tensor) -> Tensor:
         first, second = one(images).flatten(1), other(images).flatten(1)

@@ -9,18 +9,24 @@ from dpfl.models.flat import FlatModel, evaluating
 from dpfl.tasks import MultiClass
 
 
-def evaluate(model: FlatModel, x: Tensor, y: Tensor, batch: int = 1000) -> tuple[float | None, float]:
+def evaluate(
+    model: FlatModel, x: Tensor, y: Tensor, batch: int = 1000
+) -> tuple[float | None, float]:
     """The share of right answers, where the task has such, and the mean loss."""
     scores, loss = compute_scores(model, x, y, batch)
     task = model.task or MultiClass(scores.shape[1])
     return task.shown(scores.numpy(), y.numpy()).get("accuracy"), loss
 
 
-def compute_scores(model: FlatModel, x: Tensor, y: Tensor, batch: int = 1000) -> tuple[Tensor, float]:
+def compute_scores(
+    model: FlatModel, x: Tensor, y: Tensor, batch: int = 1000
+) -> tuple[Tensor, float]:
     """The scores of every sample, and the mean loss."""
     scores, loss = [], 0.0
     with evaluating(model.module), torch.no_grad():
         for samples, labels in zip(x.split(batch), y.split(batch), strict=True):
             scores.append(model.module(model.arrange(samples)))
-            loss += float((model.task or MultiClass(scores[-1].shape[1])).losses(scores[-1], labels).sum())
+            loss += float(
+                (model.task or MultiClass(scores[-1].shape[1])).losses(scores[-1], labels).sum()
+            )
     return torch.cat(scores), loss / len(y)

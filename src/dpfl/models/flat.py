@@ -27,7 +27,9 @@ PAID = ("paid.running_mean", "paid.running_var")
 
 @dataclass(frozen=True)
 class Layout:
-    """Where each entry lies in the vector: trainable parameters first, then tracked running statistics."""
+    """Where each entry lies in the vector: trainable parameters first, then tracked running
+    statistics.
+    """
 
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
@@ -51,14 +53,20 @@ class Layout:
 
 
 class FlatModel:
-    """Re-points a module's parameters at one vector; frozen parameters and other buffers stay constants of the module.
+    """Re-points a module's parameters at one vector; frozen parameters and other buffers stay
+    constants of the module.
 
-    The task says what its scores are for; without one they are for as many classes as there are, by cross-entropy.
+    The task says what its scores are for; without one they are for as many classes as there are, by
+    cross-entropy.
     """
 
     def __init__(self, module: nn.Module, task: Task | None = None) -> None:
         parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
-        statistics = {name: b for name, b in module.named_buffers() if name.split(".")[-1] in _RUNNING_STATISTICS}
+        statistics = {
+            name: b
+            for name, b in module.named_buffers()
+            if name.split(".")[-1] in _RUNNING_STATISTICS
+        }
         _check(parameters, statistics)
         tensors: list[Tensor] = [*parameters.values(), *statistics.values()]
         ends = (0, *accumulate(tensor.numel() for tensor in tensors))
@@ -80,7 +88,8 @@ class FlatModel:
     def load(self, vector: Tensor) -> None:
         if vector.shape != self.vector.shape or vector.dtype != torch.float32:
             raise DpflError(
-                f"This model takes a float32 vector of {self.layout.size} numbers, but got {vector.dtype} of shape "
+                f"This model takes a float32 vector of {self.layout.size} numbers, but got "
+                f"{vector.dtype} of shape "
                 f"{tuple(vector.shape)}; use weights of the same model."
             )
         self.vector.copy_(vector)
@@ -90,17 +99,31 @@ class FlatModel:
 
     @property
     def fingerprint(self) -> str:
-        """Of what training does not change: the module's structure, layout and constants, and the task, which is its loss."""
-        layout = (self.layout.names, self.layout.shapes, self.layout.offsets, self.layout.trainable, self.layout.size)
-        digest = hashlib.sha256(canonical([_structure(self.module), encode(layout), encode(self.task)]))
+        """Of what training does not change: the module's structure, layout and constants, and the
+        task, which is its loss.
+        """
+        layout = (
+            self.layout.names,
+            self.layout.shapes,
+            self.layout.offsets,
+            self.layout.trainable,
+            self.layout.size,
+        )
+        digest = hashlib.sha256(
+            canonical([_structure(self.module), encode(layout), encode(self.task)])
+        )
         for name, tensor in chain(self.module.named_parameters(), self.module.named_buffers()):
             if name not in self.layout.names:
                 digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-                digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+                digest.update(
+                    tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
+                )
         return digest.hexdigest()
 
     def arrange(self, x: Tensor) -> Tensor:
-        """The batch in the memory order that the module runs fastest on; the numbers and the shape do not change."""
+        """The batch in the memory order that the module runs fastest on; the numbers and the shape
+        do not change.
+        """
         if x.dim() != 4 or not x.is_floating_point() or not len(x):
             return x
         if self._takes_channels_last is None:
@@ -108,7 +131,9 @@ class FlatModel:
         return _channels_last(x) if self._takes_channels_last else x
 
     def _try_channels_last(self, x: Tensor) -> bool:
-        """A module may call `.view(...)` on activations, which torch refuses for channels-last ones: try, once."""
+        """A module may call `.view(...)` on activations, which torch refuses for channels-last
+        ones: try, once.
+        """
         if not any(isinstance(layer, nn.Conv2d) for layer in self.module.modules()):
             return False
         try:
@@ -122,15 +147,22 @@ class FlatModel:
 def _structure(module: nn.Module) -> list[Any]:
     """A module as its kind, its settings as torch shows them, and its children by name.
 
-    The kind is the name of the class, or what the class says it is `written_as`, so that a class can be renamed.
+    The kind is the name of the class, or what the class says it is `written_as`, so that a class
+    can be renamed.
     """
     kind = getattr(type(module), "written_as", type(module).__name__)
-    return [kind, module.extra_repr(), [[name, _structure(child)] for name, child in module.named_children()]]
+    return [
+        kind,
+        module.extra_repr(),
+        [[name, _structure(child)] for name, child in module.named_children()],
+    ]
 
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Forward passes that leave no trace: evaluation mode, no gradients, torch's random state put back."""
+    """Forward passes that leave no trace: evaluation mode, no gradients, torch's random state put
+    back.
+    """
     modes = [(layer, layer.training) for layer in module.modules()]
     module.eval()
     try:
@@ -142,17 +174,27 @@ def evaluating(module: nn.Module) -> Iterator[None]:
 
 
 def _channels_last(x: Tensor) -> Tensor:
-    # `contiguous(memory_format=...)` keeps the strides of one-channel images, and the layers after would not follow.
+    # `contiguous(memory_format=...)` keeps the strides of one-channel images, and the layers after
+    # would not follow.
     return torch.empty_like(x, memory_format=torch.channels_last).copy_(x)
 
 
 def _check(parameters: dict[str, nn.Parameter], statistics: dict[str, Tensor]) -> None:
     if not parameters:
-        raise DpflError("The model has no trainable parameters; leave requires_grad on for what is to be trained.")
+        raise DpflError(
+            "The model has no trainable parameters; leave requires_grad on for what is to be "
+            "trained."
+        )
     for name, tensor in (*parameters.items(), *statistics.items()):
-        if isinstance(tensor, nn.parameter.UninitializedParameter | nn.parameter.UninitializedBuffer):
-            raise DpflError(f"{name} has no shape yet; run the lazy model once on a sample before training.")
+        if isinstance(
+            tensor, nn.parameter.UninitializedParameter | nn.parameter.UninitializedBuffer
+        ):
+            raise DpflError(
+                f"{name} has no shape yet; run the lazy model once on a sample before training."
+            )
         if tensor.dtype != torch.float32:
-            raise DpflError(f"{name} is {tensor.dtype}, but training is in float32; call .float() on the model.")
+            raise DpflError(
+                f"{name} is {tensor.dtype}, but training is in float32; call .float() on the model."
+            )
     if len({tensor.device for tensor in (*parameters.values(), *statistics.values())}) > 1:
         raise DpflError("The model lies on several devices; move it to one with .to(device).")

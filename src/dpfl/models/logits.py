@@ -1,4 +1,6 @@
-"""Models of Hugging Face's transformers, and peft's adapters on them. Neither is imported here: a model is given ready."""
+"""Models of Hugging Face's transformers, and peft's adapters on them. Neither is imported here: a
+model is given ready.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,16 @@ class Logits(nn.Module):
 
 
 def hugging_face(model: nn.Module) -> ReadyModel:
-    """A model that takes `input_ids` and returns `logits`: for the next token (task "tokens") or for a label of a sequence.
+    """A model that takes `input_ids` and returns `logits`: for the next token (task "tokens") or
+    for a label of a sequence.
 
-    What has `requires_grad` is trained, clipped, noised and sent; the rest is frozen, stays where it is, and is part of the
-    model's hash. Names in the saved file are the model's own after "model.".
+    What has `requires_grad` is trained, clipped, noised and sent; the rest is frozen, stays where
+    it is, and is part of the model's hash. Names in the saved file are the model's own after
+    "model.".
     """
     if not isinstance(model, nn.Module) or not hasattr(model, "config"):
-        raise DpflError(f"hugging_face takes a ready model of transformers or peft, not a {type(model).__name__}.")
+        raise DpflError(
+            "hugging_face takes a ready model of transformers or peft, not a "
+            f"{type(model).__name__}."
+        )
     return ReadyModel(Logits(copy.deepcopy(model)), type(model).__name__)

@@ -1,9 +1,9 @@
 """Row counts at which every row of a batch gets the same bits, whoever else is in the batch.
 
-A matrix product may sum in another order for another number of rows, or for another position of a row. A server that chooses
-the model can turn the last bit into another prediction, and then one unit changes what the others contribute. So rows are
-computed in chunks whose number of rows has passed a self-test on this machine. Where no number passes, units are computed one
-at a time.
+A matrix product may sum in another order for another number of rows, or for another position of a
+row. A server that chooses the model can turn the last bit into another prediction, and then one
+unit changes what the others contribute. So rows are computed in chunks whose number of rows has
+passed a self-test on this machine. Where no number passes, units are computed one at a time.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import torch
 from torch import Tensor
 
 GRAINS = (32, 64, 96)
-"""Row counts that are tried as the smallest chunk. All are multiples of 32: torch computes what is left over of 2 x 16 numbers
-by a scalar function, whose last bit differs for a few inputs only (a sigmoid's for 4 % of them), so that no test would be sure
-to see it. 96 suits kernels that take 6 or 24 rows at once."""
+"""Row counts that are tried as the smallest chunk. All are multiples of 32: torch computes what is
+left over of 2 x 16 numbers by a scalar function, whose last bit differs for a few inputs only (a
+sigmoid's for 4 % of them), so that no test would be sure to see it. 96 suits kernels that take 6 or
+24 rows at once."""
 
 ORDERS = 6
 """Orders of the samples that the self-test of a function tries."""
@@ -54,8 +55,8 @@ class InvariantSizes:
     """Row counts at which every unit gets the same bits.
 
     Attributes:
-        most: The largest chunk, in rows.
-        reference: A digest of one sample's results at (rows, per_unit), or None where they depend on its place or companions.
+        most: The largest chunk, in rows. reference: A digest of one sample's results at (rows,
+        per_unit), or None where they depend on its place or companions.
     """
 
     most: int
@@ -75,7 +76,9 @@ class InvariantSizes:
         return base
 
     def _base(self, per_unit: int) -> tuple[int | None, bytes | None]:
-        """The smallest chunk for units of so many rows, and its digest; None where each is computed alone."""
+        """The smallest chunk for units of so many rows, and its digest; None where each is computed
+        alone.
+        """
         tried = ((rows, self.reference(rows, per_unit)) for rows in self._candidates(per_unit))
         return next(((rows, digest) for rows, digest in tried if digest is not None), (None, None))
 
@@ -88,11 +91,17 @@ class InvariantSizes:
     @property
     def path(self) -> str:
         alone = [per_unit for per_unit, base in self._bases.items() if base is None]
-        return "exact: one unit at a time" if alone else "exact: padded chunks that passed the self-test"
+        return (
+            "exact: one unit at a time"
+            if alone
+            else "exact: padded chunks that passed the self-test"
+        )
 
 
 def checksum(values: Tensor, units: int) -> Tensor:
-    """A whole number for the bits of each unit's values, modulo 2^64; what is not a number is equal to itself."""
+    """A whole number for the bits of each unit's values, modulo 2^64; what is not a number is equal
+    to itself.
+    """
     bits = values.nan_to_num() if values.is_floating_point() else values
     bits = bits.reshape(units, -1).contiguous()
     kind = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[bits.element_size()]
@@ -144,12 +153,18 @@ class RowFunction:
 
     @torch.no_grad()
     def _tested(self, rows: int, shape: tuple[int, ...]) -> bytes | None:
-        """A digest of the first results, or None where they depend on the place of a sample or on its companions."""
+        """A digest of the first results, or None where they depend on the place of a sample or on
+        its companions.
+        """
         generator = torch.Generator().manual_seed(0)
         samples = torch.rand(max(rows, GRAINS[-1]), *shape, generator=generator)[:rows].contiguous()
         expected = checksum(self._function(samples), rows)
         for number in range(ORDERS):
-            order = torch.arange(rows).roll(1) if not number else torch.randperm(rows, generator=generator)
+            order = (
+                torch.arange(rows).roll(1)
+                if not number
+                else torch.randperm(rows, generator=generator)
+            )
             if not torch.equal(checksum(self._function(samples[order]), rows), expected[order]):
                 return None
         beside = samples.clone()
@@ -160,7 +175,9 @@ class RowFunction:
 
 
 def padded_chunks(sizes: ChunkSizes, *tensors: Tensor) -> Iterator[tuple[tuple[Tensor, ...], int]]:
-    """The rows of tensors in chunks, with rows of zeros behind the last, and how many rows of each chunk count."""
+    """The rows of tensors in chunks, with rows of zeros behind the last, and how many rows of each
+    chunk count.
+    """
     done = 0
     while done < len(tensors[0]):
         rows = sizes.rows_for(len(tensors[0]) - done)
@@ -170,7 +187,9 @@ def padded_chunks(sizes: ChunkSizes, *tensors: Tensor) -> Iterator[tuple[tuple[T
 
 
 def pad(values: Tensor, rows: int) -> Tensor:
-    """The values with rows of zeros behind them. They begin where torch's own memory does: kernels heed the address."""
+    """The values with rows of zeros behind them. They begin where torch's own memory does: kernels
+    heed the address.
+    """
     if len(values) == rows and values.is_contiguous() and values.data_ptr() % ALIGNED == 0:
         return values
     padded = values.new_zeros(rows, *values.shape[1:])

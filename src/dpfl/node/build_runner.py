@@ -1,4 +1,6 @@
-"""Where a run that a node joined is worked for: its model, from the owner's own code, on the node's own samples."""
+"""Where a run that a node joined is worked for: its model, from the owner's own code, on the node's
+own samples.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ SPARE = 1 << 20
 
 @dataclass(frozen=True)
 class SingleEntry(Sequence[Thing]):
-    """A list of which one place is known: a node has one client of a federation, under its number there."""
+    """A list of which one place is known: a node has one client of a federation, under its number
+    there.
+    """
 
     place: int
     value: Thing
@@ -63,17 +67,24 @@ def shares_of(charter: NodePolicy, run: str, proposal: Proposal) -> tuple[SubLim
 
 
 def model_of(proposal: Proposal, held: Federation, charter: NodePolicy, size: int) -> Buildable:
-    """By a name of the catalogue or of the policy. What does not fit, or is too large for a letter, is refused before it is
-    built, by its shape alone; and so are features that are too large for the memory, by the `size` that the node declared."""
+    """By a name of the catalogue or of the policy. What does not fit, or is too large for a letter,
+    is refused before it is built, by its shape alone; and so are features that are too large for
+    the memory, by the `size` that the node declared."""
     most_bytes = charter.allow.most_bytes
     try:
         named = proposal.options
         model: Buildable = (
-            Model(proposal.model, named) if is_path(proposal.model) else models.from_name(proposal.model, **dict(named))
+            Model(proposal.model, named)
+            if is_path(proposal.model)
+            else models.from_name(proposal.model, **dict(named))
         )
         model = on_columns(model, held.train.features)
         shape = _shape(model, held)
-        needed = 4 * math.prod(shape) * charter.rows(size, held.rows_per_person) if feature_map(model, held.shape) else 0
+        needed = (
+            4 * math.prod(shape) * charter.rows(size, held.rows_per_person)
+            if feature_map(model, held.shape)
+            else 0
+        )
         if needed > charter.allow.most_memory:
             raise ProtocolError(RefusalReason.TOO_MUCH_MEMORY)
         if not is_path(proposal.model):
@@ -81,7 +92,15 @@ def model_of(proposal: Proposal, held: Federation, charter: NodePolicy, size: in
         flat = FlatModel(built(model, shape, proposal.learning.outputs, 0), proposal.learning)
         if proposal.unit != "client":
             refuse_batch_statistics(flat.module)
-    except (DpflError, TypeError, ValueError, RuntimeError, MemoryError, OverflowError, NotImplementedError):
+    except (
+        DpflError,
+        TypeError,
+        ValueError,
+        RuntimeError,
+        MemoryError,
+        OverflowError,
+        NotImplementedError,
+    ):
         raise ProtocolError(RefusalReason.MODEL_NOT_ALLOWED) from None
     if 4 * flat.layout.size + SPARE > most_bytes:
         raise ProtocolError(RefusalReason.TOO_LARGE)
@@ -95,33 +114,53 @@ def _shape(model: Buildable, held: Federation) -> tuple[int, ...]:
 
 
 def features_of(model: Buildable, held: Federation) -> torch.Tensor:
-    """What the model reads of all samples, each by itself; a sample too large for its features counts as nothing."""
+    """What the model reads of all samples, each by itself; a sample too large for its features
+    counts as nothing.
+    """
     features = feature_map(model, held.shape)
     return held.train.x if features is None else features(held.train.x).nan_to_num_(0.0, 0.0, 0.0)
 
 
 def _check_size(model: Buildable, shape: tuple[int, ...], outputs: int, most_bytes: int) -> None:
     with torch.device("meta"):
-        numbers = sum(parameter.numel() for parameter in model.build(shape, outputs, 0).parameters())
+        numbers = sum(
+            parameter.numel() for parameter in model.build(shape, outputs, 0).parameters()
+        )
     if 4 * numbers > most_bytes:
         raise ProtocolError(RefusalReason.TOO_LARGE)
 
 
-def build_runner(charter: NodePolicy, held: Federation, run: str, proposal: Proposal, size: int) -> ClientRunner:
+def build_runner(
+    charter: NodePolicy, held: Federation, run: str, proposal: Proposal, size: int
+) -> ClientRunner:
     """A node's part of a run; debits go to the node's one ledger, under all limits at once."""
     place = proposal.client
     model = model_of(proposal, held, charter, size)
     x = features_of(model, held)
     ledgers = ClientLedgers(
-        charter.ledgers, SingleEntry(place, charter.name), charter.limits.unit, charter.limits.neighbours, charter.limit,
-        SingleEntry(place, digest(held, charter.limits.unit)), shares=shares_of(charter, run, proposal),
-    )  # fmt: skip
+        charter.ledgers,
+        SingleEntry(place, charter.name),
+        charter.limits.unit,
+        charter.limits.neighbours,
+        charter.limit,
+        SingleEntry(place, digest(held, charter.limits.unit)),
+        shares=shares_of(charter, run, proposal),
+    )
     site = ClientContext(
-        run, model, proposal.learning, x, held.train.y, SingleEntry(place, held.clients[0]), SingleEntry(place, size),
+        run,
+        model,
+        proposal.learning,
+        x,
+        held.train.y,
+        SingleEntry(place, held.clients[0]),
+        SingleEntry(place, size),
         charter.randomness,
-        ledgers, policy=charter.policy, unit_ids=held.persons if charter.limits.unit == "person" else None,
-        rows_per_person=held.rows_per_person, timed=True,
-    )  # fmt: skip
+        ledgers,
+        policy=charter.policy,
+        unit_ids=held.persons if charter.limits.unit == "person" else None,
+        rows_per_person=held.rows_per_person,
+        timed=True,
+    )
     node = ClientRunner(site)
     node.site = replace(site, fingerprint=node.model.fingerprint)
     return node

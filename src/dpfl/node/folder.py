@@ -1,4 +1,6 @@
-"""The folder of a node: one process at a time, and a ledger that holds all that it is known to have held."""
+"""The folder of a node: one process at a time, and a ledger that holds all that it is known to have
+held.
+"""
 
 from __future__ import annotations
 
@@ -18,22 +20,28 @@ from dpfl.privacy.ledger.client_ledgers import ledger_path
 def open_own(charter: NodePolicy, data: Federation, path: Path) -> Ledger:
     """A ledger of this node, for its data, at a path; made where there is none."""
     limits = charter.limits
-    return Ledger.open(path, charter.name, limits.unit, limits.neighbours, charter.limit, digest(data, limits.unit))
+    return Ledger.open(
+        path, charter.name, limits.unit, limits.neighbours, charter.limit, digest(data, limits.unit)
+    )
 
 
 def open_ledger(charter: NodePolicy, data: Federation, seen: ChainTail) -> Ledger:
-    """The node's one ledger, with the limit of its policy; made where nothing was ever seen of one."""
+    """The node's one ledger, with the limit of its policy; made where nothing was ever seen of
+    one.
+    """
     path, policy = ledger_path(charter.ledgers, charter.name), charter.folder / "policy.toml"
     if seen.links and not path.exists():
         raise DpflError(
-            f"The ledger {path} is gone, and what it held was spent: bring it back from a copy, or count what was signed with: "
+            f"The ledger {path} is gone, and what it held was spent: bring it back from a copy, or "
+            "count what was signed with: "
             f"dpfl ledger reconcile {policy}"
         )
     ledger = open_own(charter, data, path)
     if not ledger.holds(seen):
         ledger.close()
         raise DpflError(
-            f"The ledger {path} is older than what was spent since: bring back the one that this node had last, or count what "
+            f"The ledger {path} is older than what was spent since: bring back the one that this "
+            "node had last, or count what "
             f"was signed with: dpfl ledger reconcile {policy}"
         )
     if ledger.limit != charter.limit:
@@ -46,7 +54,9 @@ def lock_folder(folder: Path) -> Any:
     try:
         file = (folder / "node.lock").open("ab")
     except OSError as error:
-        raise DpflError(f"The folder {folder} cannot be written ({error.strerror}); mend its permissions.") from error
+        raise DpflError(
+            f"The folder {folder} cannot be written ({error.strerror}); mend its permissions."
+        ) from error
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -17,14 +17,18 @@ KEPT = 4
 
 
 class Journal:
-    """Written line by line; a full file becomes an older one, and the oldest goes, so that nobody can fill a disk with it."""
+    """Written line by line; a full file becomes an older one, and the oldest goes, so that nobody
+    can fill a disk with it.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
             self._file = path.open("a")
         except OSError as error:
-            raise DpflError(f"The log {path} cannot be written ({error.strerror}); mend its folder.") from error
+            raise DpflError(
+                f"The log {path} cannot be written ({error.strerror}); mend its folder."
+            ) from error
 
     def write(self, event: str, **words: Any) -> None:
         """A disk that is full costs the line, and nothing else."""
@@ -40,9 +44,14 @@ class Journal:
             return
 
     def failure(self, error: BaseException, **words: Any) -> None:
-        """Where it happened and of what kind; the text only where it is one of our own sentences, which quote no data."""
+        """Where it happened and of what kind; the text only where it is one of our own sentences,
+        which quote no data.
+        """
         frames = traceback.extract_tb(error.__traceback__)
-        places = [f"{os.path.basename(frame.filename)}:{frame.lineno} {frame.name}" for frame in frames[-8:]]
+        places = [
+            f"{os.path.basename(frame.filename)}:{frame.lineno} {frame.name}"
+            for frame in frames[-8:]
+        ]
         said = {"text": str(error)[:500]} if isinstance(error, DpflError) else {}
         self.write("failed", **words, error=type(error).__name__, places=places, **said)
 

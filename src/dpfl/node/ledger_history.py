@@ -1,4 +1,6 @@
-"""What a node at work knows of its own past: heads that it is shown, runs that joined since it started, and its witness."""
+"""What a node at work knows of its own past: heads that it is shown, runs that joined since it
+started, and its witness.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,8 @@ def begin_start(charter: NodePolicy, ledger: Ledger, key: Ed25519PrivateKey) -> 
     witness = Witness(charter.witness, public_key) if charter.witness else None
     if witness and ledger.note(NOTE) and not witness.path.exists():
         raise DpflError(
-            f"The witness {witness.path} is gone: mount its storage. If it is lost, make it anew with: dpfl ledger reconcile "
+            f"The witness {witness.path} is gone: mount its storage. If it is lost, make it anew "
+            "with: dpfl ledger reconcile "
             f"{charter.folder / 'policy.toml'}"
         )
     ledger.start()
@@ -74,7 +77,8 @@ class LedgerHistory:
         return self._last
 
     def refuse_lost(self, ledger: Ledger, own: Collection[SignedHead] = ()) -> None:
-        """A ledger that lacks one of these heads, or what this process signed last, ends all work; on disk before it is said.
+        """A ledger that lacks one of these heads, or what this process signed last, ends all work;
+        on disk before it is said.
 
         Raises:
             Bad: The ledger lacks something.
@@ -84,8 +88,9 @@ class LedgerHistory:
             raise ProtocolError(RefusalReason.ROLLED_BACK)
 
     def refuse_unjoined(self, run: str, ledger: Ledger) -> None:
-        """Before anything is debited: a disk is set back while a node is stopped, so that a run has to say again what it
-        remembers; it may be set back while the node runs; and nobody else may have written to the witness."""
+        """Before anything is debited: a disk is set back while a node is stopped, so that a run has
+        to say again what it remembers; it may be set back while the node runs; and nobody else may
+        have written to the witness."""
         if run not in self.joined:
             raise ProtocolError(RefusalReason.JOIN_AGAIN)
         self.refuse_lost(ledger)
@@ -93,8 +98,9 @@ class LedgerHistory:
             self._witness.check()
 
     def take(self, words: Any, ledger: Ledger, owner: str, federation: Collection[str]) -> None:
-        """Heads that an owner of runs shows. One of this node's own that the ledger lacks ends all work; one that this node did
-        not sign is a bad message; those of others are kept for whoever asks for them.
+        """Heads that an owner of runs shows. One of this node's own that the ledger lacks ends all
+        work; one that this node did not sign is a bad message; those of others are kept for whoever
+        asks for them.
 
         Args:
             words: The heads, as they came.
@@ -110,7 +116,9 @@ class LedgerHistory:
         if any(one.head.public_key != self.public_key for one in own):
             raise ProtocolError(RefusalReason.BAD_WORDS)
         self.refuse_lost(ledger, own)
-        self._known.keep_others(owner, [one for one in heads if one not in own and one.head.node in federation])
+        self._known.keep_others(
+            owner, [one for one in heads if one not in own and one.head.node in federation]
+        )
 
     def others(self, federation: Collection[str], shown: Collection[Any]) -> list[SignedHead]:
         """Heads of other nodes of a run, but for those that were just shown."""

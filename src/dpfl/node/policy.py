@@ -1,4 +1,6 @@
-"""The policy of a node, as its owner writes it (policy.toml): whose data, whose orders, how much, and what may leave."""
+"""The policy of a node, as its owner writes it (policy.toml): whose data, whose orders, how much,
+and what may leave.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ from dpfl.protocol.keys import raw
 from dpfl.secagg.group import FEWEST, MOST
 
 SEED = "DPFL_TEST_KEYED_SEED"
-"""In the node's own environment, beside tell.entropy = "keyed": for tests, since whoever knows a seed can take noise away."""
+"""In the node's own environment, beside tell.entropy = "keyed": for tests, since whoever knows a
+seed can take noise away.
+"""
 YEAR = 365.0
 ANY = "*"
 
@@ -37,7 +41,9 @@ class _Section(BaseModel):
 
 
 class PolicyServer(_Section):
-    """Where it is, the certificate of its authority, and the key that Flower lets this node in by."""
+    """Where it is, the certificate of its authority, and the key that Flower lets this node in
+    by.
+    """
 
     address: str = "127.0.0.1:9092"
     ca: str = "ca.crt"
@@ -47,7 +53,9 @@ class PolicyServer(_Section):
 
 
 class PolicySplit(_Section):
-    """Of data that is dealt, as an experiment would, the part of one client: for trials on data that is all in one place."""
+    """Of data that is dealt, as an experiment would, the part of one client: for trials on data
+    that is all in one place.
+    """
 
     client: int | str
     partition: str = "iid"
@@ -103,15 +111,21 @@ class DeclaredSize(_Section):
     bare: bool = False
     secure: bool = True
     every: float = Field(default=0.0, ge=0, le=3600)
-    """Replies leave at whole multiples of so many seconds after their order came: how long it took says less then."""
+    """Replies leave at whole multiples of so many seconds after their order came: how long it took
+    says less then.
+    """
     entropy: Literal["system", "keyed"] = "system"
 
 
 class SecureSumGroup(_Section):
-    """With whom this node sums so that a server sees the sum only, how many must be in it, and how many may be the server's."""
+    """With whom this node sums so that a server sees the sum only, how many must be in it, and how
+    many may be the server's.
+    """
 
     members: dict[str, str] = Field(min_length=2, max_length=MOST)
-    """The public key of each, as its owner gave it: whoever can put a key here can look into the sums."""
+    """The public key of each, as its owner gave it: whoever can put a key here can look into the
+    sums.
+    """
     least_survivors: int = Field(default=FEWEST, ge=2, le=MOST)
     least_colluders: int = Field(default=1, ge=0, lt=MOST)
 
@@ -179,8 +193,9 @@ class NodePolicy:
         return size.constant if isinstance(size, ConstantSize) else units
 
     def rows(self, declared: int, rows_per_person: int | None) -> int:
-        """How many rows memory is counted for: those that the node says it has, so that what it refuses says no more. Of a
-        person the most that are trained on, where the policy says that."""
+        """How many rows memory is counted for: those that the node says it has, so that what it
+        refuses says no more. Of a person the most that are trained on, where the policy says
+        that."""
         return declared * (rows_per_person or 1) if self.limits.unit == "person" else declared
 
     @property
@@ -190,7 +205,8 @@ class NodePolicy:
         seed = os.environ.get(SEED, "")
         if not seed.isdigit():
             raise DpflError(
-                f'tell.entropy = "keyed" is for tests, and needs {SEED} in the environment: for real data, use "system".'
+                f'tell.entropy = "keyed" is for tests, and needs {SEED} in the environment: for '
+                'real data, use "system".'
             )
         return Keyed(int(seed))
 
@@ -207,13 +223,17 @@ def read(path: Path) -> NodePolicy:
         content = tomllib.loads(path.read_text())
         file = _File.model_validate(_tuples(content))
     except FileNotFoundError:
-        raise DpflError(f"There is no policy {path}; make one with: dpfl node init FOLDER") from None
+        raise DpflError(
+            f"There is no policy {path}; make one with: dpfl node init FOLDER"
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise DpflError(f"The policy {path} cannot be read ({error}).") from None
     except tomllib.TOMLDecodeError as error:
         raise DpflError(f"The policy {path} is not valid TOML: {error}.") from None
     except RecursionError:
-        raise DpflError(f"The policy {path} is nested too deeply; it has sections of keys.") from None
+        raise DpflError(
+            f"The policy {path} is nested too deeply; it has sections of keys."
+        ) from None
     except ValidationError as error:
         raise DpflError(_sentence(path, error)) from None
     return _charter(path, file)
@@ -223,7 +243,12 @@ def _tuples(content: dict[str, Any]) -> dict[str, Any]:
     """Lists of [allow] as the section has them; data is its reader's to check."""
     allow = content.get("allow")
     if isinstance(allow, dict):
-        content = content | {"allow": {key: tuple(value) if isinstance(value, list) else value for key, value in allow.items()}}
+        content = content | {
+            "allow": {
+                key: tuple(value) if isinstance(value, list) else value
+                for key, value in allow.items()
+            }
+        }
     return content
 
 
@@ -232,16 +257,32 @@ def _charter(path: Path, file: _File) -> NodePolicy:
     checked_names([file.name], 1)
     for name in file.allow.models:
         if is_path(name):
-            raise DpflError(f"allow.models has the import path {name!r}: own models are named in [allow.own_models].")
+            raise DpflError(
+                f"allow.models has the import path {name!r}: own models are named in "
+                "[allow.own_models]."
+            )
         models.from_name(name)
     for name in file.allow.own_models:
         if not is_path(name):
-            raise DpflError(f'allow.own_models has {name!r}: name models by "package.module:factory", with their options.')
+            raise DpflError(
+                f'allow.own_models has {name!r}: name models by "package.module:factory", with '
+                "their options."
+            )
     owners = {key.lower(): _public(owner, key) for owner, key in file.owners.items()}
     charter = NodePolicy(
-        folder, file.name, folder / file.key, file.data, file.split, file.server, owners, file.limits, file.allow, file.tell,
-        file.secure and _pinned(file.secure), _witness(folder, file.witness),
-    )  # fmt: skip
+        folder,
+        file.name,
+        folder / file.key,
+        file.data,
+        file.split,
+        file.server,
+        owners,
+        file.limits,
+        file.allow,
+        file.tell,
+        file.secure and _pinned(file.secure),
+        _witness(folder, file.witness),
+    )
     charter.shares("run")  # what cannot be a limit is refused here
     charter.limit  # noqa: B018
     return charter
@@ -253,7 +294,9 @@ def _witness(folder: Path, given: str | None) -> Path | None:
         return None
     path = (folder / Path(given).expanduser()).resolve()
     if path.is_relative_to(folder):
-        raise DpflError(f"witness is {given!r}, inside of the node's own folder: name a file on other storage.")
+        raise DpflError(
+            f"witness is {given!r}, inside of the node's own folder: name a file on other storage."
+        )
     return path
 
 
@@ -263,10 +306,13 @@ def _pinned(secure: SecureSumGroup) -> SecureSumGroup:
     members = {}
     for name, line in secure.members.items():
         try:
-            members[name] = raw(Ed25519PublicKey.from_public_bytes(bytes.fromhex(line.split(" ")[0])))
+            members[name] = raw(
+                Ed25519PublicKey.from_public_bytes(bytes.fromhex(line.split(" ")[0]))
+            )
         except ValueError:
             raise DpflError(
-                f"secure.members.{name} is no public key: give the line that its owner's `dpfl node init` printed."
+                f"secure.members.{name} is no public key: give the line that its owner's `dpfl "
+                "node init` printed."
             ) from None
     if len(set(members.values())) < len(members):
         raise DpflError("Two of secure.members have the same key: every member has one of its own.")
@@ -278,7 +324,8 @@ def _public(owner: str, key: str) -> Ed25519PublicKey:
         return Ed25519PublicKey.from_public_bytes(bytes.fromhex(key))
     except ValueError:
         raise DpflError(
-            f"owners.{owner} is no public key: give the 64 hexadecimal digits that `dpfl server init` prints."
+            f"owners.{owner} is no public key: give the 64 hexadecimal digits that `dpfl server "
+            "init` prints."
         ) from None
 
 
@@ -289,7 +336,10 @@ def _sentence(path: Path, error: ValidationError) -> str:
     if first["type"] == "missing":
         return f"The policy {path} has no {place}: give it."
     if first["type"] != "extra_forbidden":
-        return f"{place} in the policy {path}: {first['msg'].lower()} (it is {str(first['input'])[:80]!r})."
+        return (
+            f"{place} in the policy {path}: {first['msg'].lower()} (it is "
+            f"{str(first['input'])[:80]!r})."
+        )
     model: Any = _File
     for part in first["loc"][:-1]:
         model = getattr(model.model_fields.get(str(part)), "annotation", _File)

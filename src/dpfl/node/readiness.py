@@ -1,4 +1,6 @@
-"""Whether a node is in order before it starts, each part by itself; and in plain words what will leave it and what will not."""
+"""Whether a node is in order before it starts, each part by itself; and in plain words what will
+leave it and what will not.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ class ReadinessFinding:
 
 
 def findings(charter: NodePolicy) -> list[ReadinessFinding]:
-    """Each is looked at whatever the others are; nothing is written, so that it can be asked while the node runs."""
+    """Each is looked at whatever the others are; nothing is written, so that it can be asked while
+    the node runs.
+    """
     found = [_of("key", lambda: _key(charter))]
     if charter.secure:
         found.append(_of("members", lambda: _members(charter)))
@@ -75,7 +79,10 @@ def _members(charter: NodePolicy) -> str:
 def refuse_other_key(charter: NodePolicy, own: str) -> None:
     listed = charter.secure.members.get(charter.name, own) if charter.secure else own
     if listed != own:
-        raise DpflError(f"secure.members.{charter.name} is not this node's own key: correct it, or leave it out.")
+        raise DpflError(
+            f"secure.members.{charter.name} is not this node's own key: correct it, or leave it "
+            "out."
+        )
 
 
 def _data(charter: NodePolicy, found: list[Federation]) -> str:
@@ -86,15 +93,22 @@ def _data(charter: NodePolicy, found: list[Federation]) -> str:
 
 
 def _memory(charter: NodePolicy, data: Federation) -> str:
-    """Runs are refused by the declared size, so that the server learns no other: the owner is told what that is in truth."""
+    """Runs are refused by the declared size, so that the server learns no other: the owner is told
+    what that is in truth.
+    """
     if not any(_has_features(name, data.shape) for name in charter.allow.models):
         return "no model of the policy has fixed features that would take some"
     rows, most = len(data.train), charter.allow.most_memory
     declared = charter.declared(data.counted(charter.limits.unit)[0])
     each = most // max(charter.rows(declared, data.rows_per_person), 1)
-    needed = f"features may take {each} bytes of a sample, {each * rows / 1e9:.2g} GB for {rows} samples"
+    needed = (
+        f"features may take {each} bytes of a sample, {each * rows / 1e9:.2g} GB for {rows} samples"
+    )
     if each * rows > (there := os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")):
-        raise DpflError(f"By the declared size {needed}, but this machine has {there / 1e9:.2g} GB: lower allow.most_memory.")
+        raise DpflError(
+            f"By the declared size {needed}, but this machine has {there / 1e9:.2g} GB: lower "
+            "allow.most_memory."
+        )
     return needed
 
 
@@ -108,17 +122,29 @@ def _has_features(name: str, shape: tuple[int, ...]) -> bool:
 
 def _ledger(charter: NodePolicy, data: Federation) -> str:
     path, limits = ledger_path(charter.ledgers, charter.name), charter.limits
-    kind = f"for one {limits.unit} ({limits.neighbours}), delta {limits.delta:g}, by {limits.accountant}"
+    kind = (
+        f"for one {limits.unit} ({limits.neighbours}), delta {limits.delta:g}, by "
+        f"{limits.accountant}"
+    )
     refuse_traces(charter)
     if not path.exists():
         return f"none yet; it is made when the node starts, {kind}"
     with closing(Ledger.read(path)) as ledger:
         ledger.refuse_other(LedgerAccount(charter.name, limits.unit, limits.neighbours))
         if ledger.debits() and not ledger.counts(digest(data, limits.unit)):
-            raise DpflError(f"The ledger {path} counts other data than the policy names; bring back the data that it counts.")
-        refuse_missing(charter, ledger, own_heads(charter, raw(load_private(charter.key).public_key())))
+            raise DpflError(
+                f"The ledger {path} counts other data than the policy names; bring back the data "
+                "that it counts."
+            )
+        refuse_missing(
+            charter, ledger, own_heads(charter, raw(load_private(charter.key).public_key()))
+        )
         spent = figure(accountant(limits.accountant).epsilon(ledger.spent(), limits.delta))
-        return f"whole, {len(ledger.debits())} debits; epsilon {spent} of {limits.epsilon:g} spent {kind}"
+        return (
+            f"whole, {len(ledger.debits())} debits; epsilon {spent} of {limits.epsilon:g} "
+            "spent "
+            f"{kind}"
+        )
 
 
 def _entropy(charter: NodePolicy) -> str:
@@ -129,18 +155,25 @@ def _entropy(charter: NodePolicy) -> str:
 def _clock(charter: NodePolicy) -> str:
     now, path = time.time(), ledger_path(charter.ledgers, charter.name)
     if now < EARLIEST:
-        raise DpflError("The clock of this machine is years behind: set it, since a year's limit is counted by it.")
+        raise DpflError(
+            "The clock of this machine is years behind: set it, since a year's limit is counted by "
+            "it."
+        )
     if path.exists():
         with closing(Ledger.read(path)) as ledger:
             if any(at > now + 1 for *_, at in ledger.debits()):
-                raise DpflError("The ledger has debits that are later than this machine's clock: set the clock.")
+                raise DpflError(
+                    "The ledger has debits that are later than this machine's clock: set the clock."
+                )
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now))
 
 
 def _disk(charter: NodePolicy) -> str:
     free, needed = shutil.disk_usage(charter.folder).free, MOST_KEPT * charter.allow.most_bytes
     if free < charter.allow.most_bytes:
-        raise DpflError(f"The disk has {free >> 20} MB left, which is less than one letter may have: free some.")
+        raise DpflError(
+            f"The disk has {free >> 20} MB left, which is less than one letter may have: free some."
+        )
     enough = "" if free >= needed else f"; kept replies of many runs may need {needed >> 20} MB"
     return f"{free >> 20} MB free{enough}"
 
@@ -149,35 +182,60 @@ def _server(charter: NodePolicy) -> str:
     address = charter.server.address
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 1 << 16:
-        raise DpflError(f"server.address is {address!r}: give a host and a port, such as fl.example.org:9092.")
+        raise DpflError(
+            f"server.address is {address!r}: give a host and a port, such as fl.example.org:9092."
+        )
     authority = charter.folder / Path(charter.server.ca).expanduser()
     if not authority.is_file():
-        raise DpflError(f"There is no certificate {authority}: get the server's ca.crt, and name it by server.ca.")
+        raise DpflError(
+            f"There is no certificate {authority}: get the server's ca.crt, and name it by "
+            "server.ca."
+        )
     try:
         socket.create_connection((host.strip("[]"), int(port)), PATIENCE).close()
     except OSError as error:
-        raise DpflError(f"The server {address} cannot be reached ({error.strerror or error}): is it running?") from None
+        raise DpflError(
+            f"The server {address} cannot be reached ({error.strerror or error}): is it running?"
+        ) from None
     return f"{address} can be reached"
 
 
 def leaving(charter: NodePolicy) -> Iterator[str]:
     """What an owner agrees to with this policy."""
     limits, allow, tell = charter.limits, charter.allow, charter.tell
-    at = f"at delta {limits.delta:g} by {limits.accountant}, for one {limits.unit} ({limits.neighbours})"
-    parts = {"in all": limits.epsilon, "a year": limits.epsilon_a_year, "a run": limits.epsilon_a_run}
-    most = ", ".join(f"{epsilon:g} {part}" for part, epsilon in parts.items() if epsilon is not None)
+    at = (
+        f"at delta {limits.delta:g} by {limits.accountant}, for one {limits.unit} "
+        f"({limits.neighbours})"
+    )
+    parts = {
+        "in all": limits.epsilon,
+        "a year": limits.epsilon_a_year,
+        "a run": limits.epsilon_a_run,
+    }
+    most = ", ".join(
+        f"{epsilon:g} {part}" for part, epsilon in parts.items() if epsilon is not None
+    )
     yield f"noisy updates of models, and noisy answers to surveys: epsilon {most} at most, {at}"
-    noise = "secure noise" if tell.secure else "noise, in floating point where the server asks for it"
+    noise = (
+        "secure noise" if tell.secure else "noise, in floating point where the server asks for it"
+    )
     yield (
-        f"each with {noise} of multiplier {allow.least_noise_multiplier:g} or more, clipped at {allow.largest_clip:g} or less, "
+        f"each with {noise} of multiplier {allow.least_noise_multiplier:g} or more, clipped at "
+        f"{allow.largest_clip:g} or less, "
         f"from batches of {allow.largest_sampling_rate:.0%} of the {limits.unit}s or fewer"
     )
     if charter.secure:
         yield from _summed(charter.secure)
     yield f"how many {limits.unit}s there are: {_size(charter)}"
     yield "its name, the form of its samples, the version of dpfl, and when and how long it works"
-    yield "signed statements of what its ledger holds, and how far it had come with every reply, to owners of joined runs"
-    yield "how far the ledgers of other nodes had come, as they signed it, to owners of runs with these nodes"
+    yield (
+        "signed statements of what its ledger holds, and how far it had come with every reply, "
+        "to owners of joined runs"
+    )
+    yield (
+        "how far the ledgers of other nodes had come, as they signed it, to owners of runs with "
+        "these nodes"
+    )
     if tell.trusted:
         yield "CLIPPED UPDATES WITHOUT NOISE, to a server that is trusted to add it"
     if tell.bare:
@@ -187,9 +245,15 @@ def leaving(charter: NodePolicy) -> Iterator[str]:
 def staying(charter: NodePolicy) -> Iterator[str]:
     yield "samples, labels, identities, and anything that is computed from them without noise"
     if not (charter.tell.trusted or charter.tell.bare):
-        yield "losses, accuracies, counts and gradients, unless they have noise that the ledger pays for"
+        yield (
+            "losses, accuracies, counts and gradients, unless they have noise that the ledger "
+            "pays for"
+        )
     yield f"anything at all for runs of variants other than {', '.join(charter.allow.variants)}"
-    yield f"anything for orders that none of {len(charter.owners)} named owners signed, or beyond these limits"
+    yield (
+        f"anything for orders that none of {len(charter.owners)} named owners signed, or beyond "
+        "these limits"
+    )
     if charter.secure:
         yield "what it adds to a secure sum, to anybody who has not the sum of all who are in it"
     yield "what the log, the ledger and the kept orders say"
@@ -198,11 +262,16 @@ def staying(charter: NodePolicy) -> Iterator[str]:
 def _summed(secure: SecureSumGroup) -> Iterator[str]:
     """A share of the noise hides nobody by itself: what must hold for it to be enough."""
     yield (
-        f"in runs with secure sums, numbers with a share of that noise, masked: sums over at least {secure.least_survivors} of "
+        "in runs with secure sums, numbers with a share of that noise, masked: sums over at least "
+        f"{secure.least_survivors} of "
         f"{len(secure.members)} members are opened, and nothing else"
     )
     count = secure.least_colluders
-    helpers = f"up to {count} of them may help the server" if count else "none of them helps the server, or looks itself"
+    helpers = (
+        f"up to {count} of them may help the server"
+        if count
+        else "none of them helps the server, or looks itself"
+    )
     yield f"what that costs holds if {helpers}, and if the keys in secure.members are theirs"
 
 

@@ -1,7 +1,9 @@
-"""Whether a node's ledger includes all that the node once signed, and what its owner adds where it does not.
+"""Whether a node's ledger includes all that the node once signed, and what its owner adds where it
+does not.
 
-A disk can be set back: a backup that is restored, a folder that is copied, a file that is deleted. What was signed remains
-elsewhere: in replies that were kept, in the witness file, in what servers and other nodes remember.
+A disk can be set back: a backup that is restored, a folder that is copied, a file that is deleted.
+What was signed remains elsewhere: in replies that were kept, in the witness file, in what servers
+and other nodes remember.
 """
 
 from __future__ import annotations
@@ -28,11 +30,25 @@ from dpfl.privacy.ledger.chain import ChainTail
 from dpfl.privacy.ledger.client_ledgers import ledger_path
 from dpfl.privacy.ledger.database import remove_database
 from dpfl.privacy.ledger.ledger import LedgerAccount, refuse_kinds
-from dpfl.privacy.ledger.starts import ANCHOR_DIGITS, OWN, NodeStart, anchored, common_rows, taken_over
+from dpfl.privacy.ledger.starts import (
+    ANCHOR_DIGITS,
+    OWN,
+    NodeStart,
+    anchored,
+    common_rows,
+    taken_over,
+)
 from dpfl.protocol import messages
 from dpfl.protocol.keys import is_signed, raw
 from dpfl.protocol.known_heads import KnownHeads
-from dpfl.protocol.ledger_head import MOST_OWN, HeadSet, LedgerHead, SignedHead, head_from_words, sign_head
+from dpfl.protocol.ledger_head import (
+    MOST_OWN,
+    HeadSet,
+    LedgerHead,
+    SignedHead,
+    head_from_words,
+    sign_head,
+)
 from dpfl.refusals import ProtocolError
 
 AT_ONCE = 500
@@ -42,7 +58,8 @@ DEEPEST = 6
 
 
 def own_heads(charter: NodePolicy, public_key: str, files: Sequence[Path] = ()) -> HeadSet:
-    """Every head that the node signed, as far as anything on its disk, its witness and the given files say.
+    """Every head that the node signed, as far as anything on its disk, its witness and the given
+    files say.
 
     Args:
         charter: The node's policy.
@@ -71,7 +88,10 @@ def _all_heads(charter: NodePolicy, public_key: str, files: Sequence[Path]) -> I
         try:
             yield from _in_words(json.loads(file.read_text()), public_key)
         except (OSError, ValueError, RecursionError) as error:
-            raise DpflError(f"{file} cannot be read as JSON ({error}); give statements, or a server's heads.json.") from error
+            raise DpflError(
+                f"{file} cannot be read as JSON ({error}); give statements, or a server's "
+                "heads.json."
+            ) from error
 
 
 def _kept(charter: NodePolicy, public_key: str) -> Iterator[SignedHead]:
@@ -109,7 +129,17 @@ def _of_statement(given: dict[str, Any], public_key: str) -> SignedHead | None:
         return None
     spent = tuple((decode(line), "", int(count)) for line, count in said["releases"].items())
     at = said["ledger"]
-    words = (said["node"], public_key, said["unit"], said["neighbours"], at["rows"], at["seal"], (), spent, ())
+    words = (
+        said["node"],
+        public_key,
+        said["unit"],
+        said["neighbours"],
+        at["rows"],
+        at["seal"],
+        (),
+        spent,
+        (),
+    )
     return SignedHead(LedgerHead(*words), signature)
 
 
@@ -123,11 +153,19 @@ def _includes(ledger: Ledger, head: LedgerHead) -> bool:
 
 
 def refuse_missing(charter: NodePolicy, ledger: Ledger, heads: Iterable[SignedHead]) -> None:
-    """One sentence where the ledger lacks what the node signed, or what its own orders and log tell of."""
-    if missing(ledger, heads) or not ledger.holds(TaskLog.seen_in(charter.folder)) or _unlogged(ledger, charter.folder):
+    """One sentence where the ledger lacks what the node signed, or what its own orders and log tell
+    of.
+    """
+    if (
+        missing(ledger, heads)
+        or not ledger.holds(TaskLog.seen_in(charter.folder))
+        or _unlogged(ledger, charter.folder)
+    ):
         raise DpflError(
-            f"The ledger {ledger.path} is older than what was spent since, or is a copy of one that went another way: it lacks "
-            f"releases that this node signed. Stop every copy but one, then count them with: dpfl ledger reconcile "
+            f"The ledger {ledger.path} is older than what was spent since, or is a copy of one "
+            "that went another way: it lacks "
+            "releases that this node signed. Stop every copy but one, then count them with: dpfl "
+            "ledger reconcile "
             f"{charter.folder / 'policy.toml'}"
         )
 
@@ -139,8 +177,10 @@ def refuse_traces(charter: NodePolicy) -> None:
         return
     if traces := _traces(charter):
         raise DpflError(
-            f"The ledger {path} is gone, and what it held was spent: {', '.join(traces)} show that this node has worked. Bring "
-            f"it back from a copy, or count what was signed with: dpfl ledger reconcile {charter.folder / 'policy.toml'}"
+            f"The ledger {path} is gone, and what it held was spent: {', '.join(traces)} show that "
+            "this node has worked. Bring "
+            "it back from a copy, or count what was signed with: dpfl ledger reconcile "
+            f"{charter.folder / 'policy.toml'}"
         )
 
 
@@ -169,7 +209,9 @@ class Reconciliation:
     """Signed heads that were missing."""
 
 
-def reconcile(charter: NodePolicy, key: Ed25519PrivateKey, data: Federation, files: Sequence[Path] = ()) -> Reconciliation:
+def reconcile(
+    charter: NodePolicy, key: Ed25519PrivateKey, data: Federation, files: Sequence[Path] = ()
+) -> Reconciliation:
     """Count in the node's ledger at least all that the node signed.
 
     Args:
@@ -182,13 +224,18 @@ def reconcile(charter: NodePolicy, key: Ed25519PrivateKey, data: Federation, fil
         What was added. Runs that were under way are over for this node, if anything was.
 
     Raises:
-        DpflError: The ledger is gone and nothing shows all that it held; or a head is of another kind of ledger.
+        DpflError: The ledger is gone and nothing shows all that it held; or a head is of another
+        kind of ledger.
     """
-    path, heads = ledger_path(charter.ledgers, charter.name), own_heads(charter, raw(key.public_key()), files)
+    path, heads = (
+        ledger_path(charter.ledgers, charter.name),
+        own_heads(charter, raw(key.public_key()), files),
+    )
     gone = not path.exists()
     if gone and not heads and (charter.folder / f"node.log.{OLDER_LOGS}").exists():
         raise DpflError(
-            f"The ledger {path} is gone, and its log does not go back to the beginning: give a signed statement or a server's "
+            f"The ledger {path} is gone, and its log does not go back to the beginning: give a "
+            "signed statement or a server's "
             "heads.json, or end the use of this data."
         )
     at = path.with_name(f"{path.name}.unfinished") if gone else path
@@ -196,10 +243,14 @@ def reconcile(charter: NodePolicy, key: Ed25519PrivateKey, data: Federation, fil
         remove_database(at)
     with closing(open_own(charter, data, at)) as ledger:
         before, lost = ledger.spent(), missing(ledger, heads)
-        ahead = not ledger.holds(TaskLog.seen_in(charter.folder)) or bool(_unlogged(ledger, charter.folder))
+        ahead = not ledger.holds(TaskLog.seen_in(charter.folder)) or bool(
+            _unlogged(ledger, charter.folder)
+        )
         if needed := gone or bool(lost) or ahead:
             logged = _log_lines(charter.folder)
-            _add_all(ledger, lost, at_least(_total(logged), TaskLog.counts_in(charter.folder)), logged)
+            _add_all(
+                ledger, lost, at_least(_total(logged), TaskLog.counts_in(charter.folder)), logged
+            )
         added = less(ledger.spent(), before)
         if charter.witness and not charter.witness.exists():
             Witness(charter.witness, raw(key.public_key())).begin(sign_head(ledger, key))
@@ -211,15 +262,24 @@ def reconcile(charter: NodePolicy, key: Ed25519PrivateKey, data: Federation, fil
     return Reconciliation(path, before, added, len(lost))
 
 
-def _add_all(ledger: Ledger, lost: Sequence[SignedHead], told: EventCounts, logged: Sequence[LoggedRelease] = ()) -> None:
+def _add_all(
+    ledger: Ledger,
+    lost: Sequence[SignedHead],
+    told: EventCounts,
+    logged: Sequence[LoggedRelease] = (),
+) -> None:
     """All that was signed; and what log and orders tell of beyond that, which nobody signed."""
     ledger.start(max((one.head.boot for one in lost), default=0))
     for one in lost:
         _add(ledger, one.head)
     unsigned = _missing_lines(ledger, logged)
     if rest := at_least(less(told, ledger.spent()), _total(unsigned)):
-        ledger.add_spent(f"{OWN}told/{ledger.starts[0].name}", {(event, ""): rest[event] for event in rest}, {})
-    for last in {one.start: one for one in sorted(unsigned, key=lambda one: one.tail.links)}.values():
+        ledger.add_spent(
+            f"{OWN}told/{ledger.starts[0].name}", {(event, ""): rest[event] for event in rest}, {}
+        )
+    for last in {
+        one.start: one for one in sorted(unsigned, key=lambda one: one.tail.links)
+    }.values():
         ledger.note(taken_over(last.tail.seal, (NodeStart(1, last.start, last.tail.links),)))
 
 
@@ -240,29 +300,42 @@ def _add(ledger: Ledger, head: LedgerHead) -> None:
 
 
 def _shared_rows(ledger: Ledger, head: LedgerHead) -> int:
-    """Rows that both chains have for certain: up to an anchor of the head, or to the row of a start."""
+    """Rows that both chains have for certain: up to an anchor of the head, or to the row of a
+    start.
+    """
     anchors = dict(head.anchors)
-    passed = [one.links for one in ledger.tails_at(list(anchors)) if one.seal[:ANCHOR_DIGITS] == anchors[one.links]]
+    passed = [
+        one.links
+        for one in ledger.tails_at(list(anchors))
+        if one.seal[:ANCHOR_DIGITS] == anchors[one.links]
+    ]
     return max([common_rows(ledger.starts, head.starts), *passed])
 
 
 def _refuse_other_kind(ledger: Ledger, head: LedgerHead) -> None:
-    """A node that changed its unit or neighbours under one key cannot add up what it signed before."""
+    """A node that changed its unit or neighbours under one key cannot add up what it signed
+    before.
+    """
     found, signed_for = ledger.account, LedgerAccount(head.node, head.unit, head.neighbours)
     try:
         refuse_kinds(ledger.path, found, signed_for)
     except DpflError:
         raise DpflError(
-            f"This node signed releases for one {head.unit} (neighbours: {head.neighbours}), and its ledger {ledger.path} "
-            f"counts for one {found.unit} (neighbours: {found.neighbours}): they cannot be added up. Bring back the policy and "
-            "the ledger of before; for another unit set up a node with a name and a key of its own, and lower its limits by "
+            f"This node signed releases for one {head.unit} (neighbours: {head.neighbours}), and "
+            f"its ledger {ledger.path} "
+            f"counts for one {found.unit} (neighbours: {found.neighbours}): they cannot be added "
+            "up. Bring back the policy and "
+            "the ledger of before; for another unit set up a node with a name and a key of its "
+            "own, and lower its limits by "
             "what was spent."
         ) from None
 
 
 @dataclass(frozen=True)
 class LoggedRelease:
-    """A line of the node's log that tells of releases: what was made, and where the ledger's chain ended then."""
+    """A line of the node's log that tells of releases: what was made, and where the ledger's chain
+    ended then.
+    """
 
     event: Event
     count: int
@@ -272,7 +345,9 @@ class LoggedRelease:
 
 
 def _log_lines(folder: Path) -> list[LoggedRelease]:
-    """Every line of the logs that tells of releases, as they were written; whatever else stands there is left out."""
+    """Every line of the logs that tells of releases, as they were written; whatever else stands
+    there is left out.
+    """
     found: list[LoggedRelease] = []
     for path in sorted(folder.glob("node.log*"), reverse=True):
         for line in path.read_text(errors="replace").splitlines():
@@ -280,7 +355,12 @@ def _log_lines(folder: Path) -> list[LoggedRelease]:
                 words = json.loads(line)
                 row, seal, start = words.get("ledger") or (0, "", "")
                 found.append(
-                    LoggedRelease(decode(words["release"]), int(words["count"]), ChainTail(int(row), str(seal)), str(start))
+                    LoggedRelease(
+                        decode(words["release"]),
+                        int(words["count"]),
+                        ChainTail(int(row), str(seal)),
+                        str(start),
+                    )
                 )
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError, DpflError):
                 continue
@@ -290,7 +370,11 @@ def _log_lines(folder: Path) -> list[LoggedRelease]:
 def _missing_lines(ledger: Ledger, logged: Iterable[LoggedRelease]) -> list[LoggedRelease]:
     """Lines of releases that the ledger does not include, by where its chain ended then."""
     rows = sorted({one.tail.links for one in logged if one.tail.links})
-    passed = {tail for first in range(0, len(rows), AT_ONCE) for tail in ledger.tails_at(rows[first : first + AT_ONCE])}
+    passed = {
+        tail
+        for first in range(0, len(rows), AT_ONCE)
+        for tail in ledger.tails_at(rows[first : first + AT_ONCE])
+    }
     beside = [one for one in logged if one.tail.links and one.tail not in passed]
     return [one for one in beside if not ledger.includes(one.tail, one.start)]
 

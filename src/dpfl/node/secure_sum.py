@@ -1,6 +1,7 @@
 """A node's part in secure sums: its keys, the sum under way, and what it answered, in memory alone.
 
-A node that was started again has nothing of it: it is missing until the next set-up, and can use no mask twice.
+A node that was started again has nothing of it: it is missing until the next set-up, and can use no
+mask twice.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ class SumSession:
 
 
 class SecureSumClient:
-    """By run. A set-up takes the place of one before it, and never of a later one, by the numbers that the run's owner gave
-    them: letters can be late, and whoever carries them can keep them."""
+    """By run. A set-up takes the place of one before it, and never of a later one, by the numbers
+    that the run's owner gave them: letters can be late, and whoever carries them can keep them."""
 
     def __init__(self, name: str, key: Ed25519PrivateKey) -> None:
         self._name, self._key = name, key
@@ -67,7 +68,9 @@ class SecureSumClient:
             return self._answer(letter, self._session(run))
 
     def _card(self, run: str, group: SumGroup, number: int) -> Words:
-        """New keys for this run, signed; the sum under way, if there was one, is over for this node."""
+        """New keys for this run, signed; the sum under way, if there was one, is over for this
+        node.
+        """
         if number <= self._latest.get(run, -1):
             raise ProtocolError(RefusalReason.SET_UP_PAST)
         member = SumMember(group, self._name, self._key)
@@ -88,8 +91,12 @@ class SecureSumClient:
         if at is None or head["order"] != session.order:
             raise ProtocolError(RefusalReason.SUM_OVER)
         if head["kind"] == "votes":
-            return secure_sum_messages.opened_to(member.open(secure_sum_messages.votes_from_words(head["votes"], at)))
-        shown = secure_sum_messages.shown_from(head["survivors"], letter.arrays, at, self._name, member.size)
+            return secure_sum_messages.opened_to(
+                member.open(secure_sum_messages.votes_from_words(head["votes"], at))
+            )
+        shown = secure_sum_messages.shown_from(
+            head["survivors"], letter.arrays, at, self._name, member.size
+        )
         answer = member.agree(shown)
         if isinstance(answer, UnmaskingShares):
             return secure_sum_messages.opened_to(answer)
@@ -101,7 +108,9 @@ class SecureSumClient:
         return found.member.session if found else ""
 
     def expect(self, run: str, task: ClientTask, model: np.ndarray) -> SumId:
-        """The sum that a task is for, before anything is paid; refused where nothing would be masked for it."""
+        """The sum that a task is for, before anything is paid; refused where nothing would be
+        masked for it.
+        """
         member = self._session(run).member
         at = secure_sum_messages.at_of(task, member.session, model)
         with refusing():

@@ -1,5 +1,5 @@
-"""A node at work: a letter in, a letter out, always. What is asked is checked against the owner's policy, written down, paid
-for, done, kept, and only then answered."""
+"""A node at work: a letter in, a letter out, always. What is asked is checked against the owner's
+policy, written down, paid for, done, kept, and only then answered."""
 
 from __future__ import annotations
 
@@ -55,26 +55,41 @@ EVERYONE = "*"
 ROOM = 64 << 20
 """Bytes that stay free on the disk."""
 MOST_FAILURES = 3
-"""Of a run: that training failed may say something of the data, so that no more of them are told."""
+"""Of a run: that training failed may say something of the data, so that no more of them are
+told.
+"""
 VERSION = importlib.metadata.version("dpfl")
 
 
 class Service:
-    """Single-threaded. `open` refuses to start where anything of the node's own is not as it should be."""
+    """Single-threaded. `open` refuses to start where anything of the node's own is not as it should
+    be.
+    """
 
     def __init__(
-        self, charter: NodePolicy, key: Ed25519PrivateKey, data: Federation, journal: Journal, orders: TaskLog, lock: Any,
+        self,
+        charter: NodePolicy,
+        key: Ed25519PrivateKey,
+        data: Federation,
+        journal: Journal,
+        orders: TaskLog,
+        lock: Any,
         witness: Witness | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.charter, self.held = charter, data
         self._key, self._journal, self._orders, self._lock = key, journal, orders, lock
         self._history = LedgerHistory(charter, raw(key.public_key()), witness)
-        self._guard, self._sums = PolicyChecker(charter, data, raw(key.public_key())), SecureSumClient(charter.name, key)
+        self._guard, self._sums = (
+            PolicyChecker(charter, data, raw(key.public_key())),
+            SecureSumClient(charter.name, key),
+        )
         self._at: tuple[str, ClientRunner] | None = None
         self.counts: Counter[str] = Counter()
         """Of what happened since the start, for whoever watches."""
         self._failed: Counter[str] = Counter()
-        self._handlers: dict[str, tuple[tuple[str, ...], Callable[[SignedMessage, str, str], dict[str, Any] | bytes]]] = {
+        self._handlers: dict[
+            str, tuple[tuple[str, ...], Callable[[SignedMessage, str, str], dict[str, Any] | bytes]]
+        ] = {
             "ping": ((), self._pong),
             "join": (("proposal",), self._join),
             "work": (("task",), self._work),
@@ -125,7 +140,11 @@ class Service:
             return self._refused(head, asked, bad.reason)
         except Exception as error:
             self._journal.failure(error, run=head["run"], order=head["order"])
-            return self._refused(head, asked, RefusalReason.LEDGER if isinstance(error, DpflError) else RefusalReason.FAILED)
+            return self._refused(
+                head,
+                asked,
+                RefusalReason.LEDGER if isinstance(error, DpflError) else RefusalReason.FAILED,
+            )
 
     def _read(self, data: bytes) -> tuple[str, SignedMessage]:
         """Whose it is of those who may ask, and what it says."""
@@ -138,15 +157,28 @@ class Service:
         raise ProtocolError(RefusalReason.BAD_SIGNATURE)
 
     def _letter(
-        self, head: Mapping[str, str], asked: str, words: Mapping[str, Any], arrays: Mapping[str, np.ndarray] = {}
+        self,
+        head: Mapping[str, str],
+        asked: str,
+        words: Mapping[str, Any],
+        arrays: Mapping[str, np.ndarray] = {},
     ) -> bytes:
-        own = {"run": head["run"], "order": head["order"], "from": self.charter.name, "answers": asked}
+        own = {
+            "run": head["run"],
+            "order": head["order"],
+            "from": self.charter.name,
+            "answers": asked,
+        }
         return messages.write({**own, **words}, arrays, self._key)
 
     def _refused(self, head: Mapping[str, str], asked: str, reason: RefusalReason) -> bytes:
         self.counts[f"refused {reason}"] += 1
-        self._journal.write("refused", kind=head["kind"], run=head["run"], order=head["order"], reason=str(reason))
-        return self._letter(head, asked, {"kind": "refused", "reason": str(reason), "sentence": SENTENCES[reason]})
+        self._journal.write(
+            "refused", kind=head["kind"], run=head["run"], order=head["order"], reason=str(reason)
+        )
+        return self._letter(
+            head, asked, {"kind": "refused", "reason": str(reason), "sentence": SENTENCES[reason]}
+        )
 
     def _pong(self, letter: SignedMessage, owner: str, asked: str) -> dict[str, Any]:
         return {"kind": "pong", "version": VERSION}
@@ -156,7 +188,10 @@ class Service:
         proposal, _ = self._joined(run, owner)
         with closing(self._ledger()) as ledger:
             self._history.take(letter.head.get("heads", []), ledger, owner, proposal.federation)
-            return {"kind": "statement", "statement": statement(ledger, self.charter.limit, run, self._key)}
+            return {
+                "kind": "statement",
+                "statement": statement(ledger, self.charter.limit, run, self._key),
+            }
 
     def _join(self, letter: SignedMessage, owner: str, asked: str) -> dict[str, Any]:
         run, proposal = letter.head["run"], proposal_from_words(letter.head["proposal"])
@@ -166,22 +201,38 @@ class Service:
         if known and (known.owner != owner or known.proposal != proposal.to_words()):
             raise ProtocolError(RefusalReason.WRONG_RUN)
         self._guard.check_run(proposal)
-        size = known.size if known else self.charter.declared(self.held.counted(self.charter.limits.unit)[0])
+        size = (
+            known.size
+            if known
+            else self.charter.declared(self.held.counted(self.charter.limits.unit)[0])
+        )
         model_of(proposal, self.held, self.charter, size)
         with closing(self._ledger()) as ledger:
             if known is None and ledger.spent_of(SubLimit(self.charter.limit, run=run)):
-                raise ProtocolError(RefusalReason.WRONG_RUN)  # the orders of that run are lost, so it is over
-            left = room(ledger, run, proposal, self.charter.limit, shares_of(self.charter, run, proposal))
+                raise ProtocolError(
+                    RefusalReason.WRONG_RUN
+                )  # the orders of that run are lost, so it is over
+            left = room(
+                ledger, run, proposal, self.charter.limit, shares_of(self.charter, run, proposal)
+            )
             signed = self._history.sign(ledger, self._key)
         if proposal.events and not left:
             raise ProtocolError(RefusalReason.OVER_BUDGET)
         if known is None:
             self._orders.join(run, RunRecord(owner, proposal.to_words(), size))
         self._history.joined.add(run)
-        self._journal.write("joined", run=run, system=proposal.system, model=proposal.model, size=size, left=left)
+        self._journal.write(
+            "joined", run=run, system=proposal.system, model=proposal.model, size=size, left=left
+        )
         others = self._history.others(proposal.federation, letter.head.get("heads", []))
         heads = {"ledger_head": signed.to_words(), "heads": fitting(others)}
-        return {"kind": "joined", "size": size, "left": left, "schema": schema_digest(self.held), "version": VERSION} | heads
+        return {
+            "kind": "joined",
+            "size": size,
+            "left": left,
+            "schema": schema_digest(self.held),
+            "version": VERSION,
+        } | heads
 
     def _joined(self, run: str, owner: str) -> tuple[Proposal, int]:
         known = self._orders.run(run)
@@ -200,7 +251,9 @@ class Service:
             self._journal.write("sent again", run=order.run, order=order.name)
             return kept
         if order.name != task_messages.order_of(task, self._sums.session(order.run)):
-            raise ProtocolError(RefusalReason.NO_KEYS if task.noise_shares else RefusalReason.BAD_WORDS)
+            raise ProtocolError(
+                RefusalReason.NO_KEYS if task.noise_shares else RefusalReason.BAD_WORDS
+            )
         if self._failed[order.run] >= MOST_FAILURES:
             raise ProtocolError(RefusalReason.FAILED)
         self._guard.check_run(proposal)  # the policy may have changed since
@@ -208,7 +261,11 @@ class Service:
         self._guard.check_task(task, proposal, node.model.layout, size)
         vector, correction = _vectors(letter.arrays, task, node)
         self._guard.check_vectors(task, letter.arrays, node.model.layout)
-        at = self._sums.expect(order.run, task, letter.arrays["model"]) if task.noise_shares else None
+        at = (
+            self._sums.expect(order.run, task, letter.arrays["model"])
+            if task.noise_shares
+            else None
+        )
         self._check_disk(letter.arrays)
         self._history.refuse_unjoined(order.run, node.ledger(proposal.client))
         if paid := cost(task, size):
@@ -220,7 +277,9 @@ class Service:
         return answer
 
     def _sum(self, letter: SignedMessage, owner: str, asked: str) -> bytes:
-        """A step of a secure sum beside the numbers themselves; one that comes again is answered as it was."""
+        """A step of a secure sum beside the numbers themselves; one that comes again is answered as
+        it was.
+        """
         run, head = letter.head["run"], letter.head
         proposal, _ = self._joined(run, owner)
         if kept := self._sums.said(run, asked):
@@ -234,17 +293,26 @@ class Service:
         return answer
 
     def _planned(self, node: ClientRunner, order: TaskRecord, proposal: Proposal) -> int:
-        """Releases of this kind that the run has left, by what it said beforehand and what that left room for; refused where
-        that is not enough. It is written down before the first of them."""
+        """Releases of this kind that the run has left, by what it said beforehand and what that
+        left room for; refused where that is not enough. It is written down before the first of
+        them."""
         ledger, event = node.ledger(proposal.client), order.event
-        known, shares = ledger.plans().get(order.run, {}), shares_of(self.charter, order.run, proposal)
+        known, shares = (
+            ledger.plans().get(order.run, {}),
+            shares_of(self.charter, order.run, proposal),
+        )
         plan = known
         if not ledger.spent_of(SubLimit(self.charter.limit, run=order.run)):
-            plan = {**proposal.spending(room(ledger, order.run, proposal, self.charter.limit, shares)), **known}
+            plan = {
+                **proposal.spending(room(ledger, order.run, proposal, self.charter.limit, shares)),
+                **known,
+            }
         asked, planned = proposal.spending(proposal.most).get(event, 0), plan.get(event, 0)
         left = planned - self._orders.made(order.run, event, order.name)
         if order.count > left:
-            raise ProtocolError(RefusalReason.OVER_BUDGET if planned < asked else RefusalReason.NOT_PLANNED)
+            raise ProtocolError(
+                RefusalReason.OVER_BUDGET if planned < asked else RefusalReason.NOT_PLANNED
+            )
         if not allowed(ledger, event, order.count, self.charter.limit, shares, left):
             raise ProtocolError(RefusalReason.OVER_BUDGET)
         for kind in plan.keys() - known.keys():
@@ -252,10 +320,15 @@ class Service:
         return left
 
     def _done(
-        self, node: ClientRunner, order: TaskRecord, task: ClientTask, vector: Tensor, correction: Tensor | None,
+        self,
+        node: ClientRunner,
+        order: TaskRecord,
+        task: ClientTask,
+        vector: Tensor,
+        correction: Tensor | None,
         head: Mapping[str, str],
         at: SumId | None,
-    ) -> bytes:  # fmt: skip
+    ) -> bytes:
         """Written down, debited and done; the answer is on disk before it leaves."""
         self._orders.begin(order)
         start = time.monotonic()
@@ -280,36 +353,65 @@ class Service:
         return answer
 
     def _answered(
-        self, reply: ClientReply, order: TaskRecord, head: Mapping[str, str], at: SumId | None, signed: SignedHead
-    ) -> tuple[bytes, str]:  # fmt: skip
-        """A release, or a fixed word in its place; what is not finite is not sent, nor numbers of a sum without their masks.
-        With it goes the head of the ledger, in which it is paid for."""
+        self,
+        reply: ClientReply,
+        order: TaskRecord,
+        head: Mapping[str, str],
+        at: SumId | None,
+        signed: SignedHead,
+    ) -> tuple[bytes, str]:
+        """A release, or a fixed word in its place; what is not finite is not sent, nor numbers of a
+        sum without their masks. With it goes the head of the ledger, in which it is paid for."""
         own = {"ledger_head": signed.to_words()}
         try:
             if reply.failed or (at is None) != (reply.numbers is None):
-                raise ProtocolError(RefusalReason.DIVERGED if reply.diverged else RefusalReason.FAILED)
+                raise ProtocolError(
+                    RefusalReason.DIVERGED if reply.diverged else RefusalReason.FAILED
+                )
             if at is not None and reply.numbers is not None:
                 masked = self._sums.mask(order.run, order.name, at, reply.numbers)
-                return self._letter(head, order.letter, {"kind": "masked", **own}, masked), "released"
+                return self._letter(
+                    head, order.letter, {"kind": "masked", **own}, masked
+                ), "released"
             words, arrays = task_messages.reply_to_words(reply)
-            return self._letter(head, order.letter, {"kind": "reply", "reply": words, **own}, arrays), "released"
+            return self._letter(
+                head, order.letter, {"kind": "reply", "reply": words, **own}, arrays
+            ), "released"
         except ProtocolError as bad:
-            reason = RefusalReason.DIVERGED if bad.reason == RefusalReason.NOT_FINITE else bad.reason
+            reason = (
+                RefusalReason.DIVERGED if bad.reason == RefusalReason.NOT_FINITE else bad.reason
+            )
             words = {"kind": "refused", "reason": str(reason), "sentence": SENTENCES[reason], **own}
             return self._letter(head, order.letter, words), str(reason)
 
-    def _tell(self, outcome: str, order: TaskRecord, answer: bytes, seconds: float, signed: SignedHead) -> None:
+    def _tell(
+        self, outcome: str, order: TaskRecord, answer: bytes, seconds: float, signed: SignedHead
+    ) -> None:
         counted = {outcome: 1, "releases": order.count, "seconds": seconds, "bytes": len(answer)}
         self.counts.update(counted)  # type: ignore[arg-type]
         head, spent = signed.head, {}
         if order.event is not None:
-            spent = {"release": encode(order.event), "count": order.count, "ledger": [head.rows, head.seal, head.start]}
-        told = {"run": order.run, "order": order.name, **spent, "bytes": len(answer), "seconds": round(seconds, 3)}
+            spent = {
+                "release": encode(order.event),
+                "count": order.count,
+                "ledger": [head.rows, head.seal, head.start],
+            }
+        told = {
+            "run": order.run,
+            "order": order.name,
+            **spent,
+            "bytes": len(answer),
+            "seconds": round(seconds, 3),
+        }
         self._journal.write(outcome, **told)
 
     def _node(self, run: str, proposal: Proposal, size: int) -> ClientRunner:
         """One run's at a time is in memory."""
-        if self._at is None or self._at[0] != run or not self._at[1].ledger(proposal.client).is_in_place:
+        if (
+            self._at is None
+            or self._at[0] != run
+            or not self._at[1].ledger(proposal.client).is_in_place
+        ):
             if self._at:
                 self._at[1].close()
             self._at = None
@@ -322,11 +424,18 @@ class Service:
             raise ProtocolError(RefusalReason.NO_ROOM)
 
     def figures(self) -> dict[str, float]:
-        """For whoever watches, from any thread: epsilon spent and allowed, and what happened since the start."""
+        """For whoever watches, from any thread: epsilon spent and allowed, and what happened since
+        the start.
+        """
         limit, path = self.charter.limit, ledger_path(self.charter.ledgers, self.charter.name)
         with closing(Ledger.read(path)) as ledger:
             spent = accountant(limit.accountant).epsilon(ledger.spent(), limit.delta)
-        return {"epsilon spent": spent, "epsilon allowed": limit.epsilon, "delta": limit.delta, **self.counts}
+        return {
+            "epsilon spent": spent,
+            "epsilon allowed": limit.epsilon,
+            "delta": limit.delta,
+            **self.counts,
+        }
 
     def _ledger(self) -> Ledger:
         return open_ledger(self.charter, self.held, self._orders.seen)
@@ -360,14 +469,23 @@ def _addressed(head: Mapping[str, Any], name: str) -> dict[str, str]:
     return found
 
 
-def _vectors(arrays: Mapping[str, np.ndarray], task: ClientTask, node: ClientRunner) -> tuple[Tensor, Tensor | None]:
-    """The model, and what is added to its gradients, or its last one of this node: as many numbers as they must have."""
+def _vectors(
+    arrays: Mapping[str, np.ndarray], task: ClientTask, node: ClientRunner
+) -> tuple[Tensor, Tensor | None]:
+    """The model, and what is added to its gradients, or its last one of this node: as many numbers
+    as they must have.
+    """
     layout = node.model.layout
-    sizes = {"model": layout.size, "correction": layout.size if task.local.objective.needs_last else layout.trainable}
+    sizes = {
+        "model": layout.size,
+        "correction": layout.size if task.local.objective.needs_last else layout.trainable,
+    }
     for name, array in arrays.items():
         if array.dtype != np.float32 or array.shape != (sizes.get(name),):
             raise ProtocolError(RefusalReason.BAD_ARRAYS)
     if "model" not in arrays or (task.noise_shares and len(arrays) > 1):
         raise ProtocolError(RefusalReason.BAD_ARRAYS)
     correction = arrays.get("correction")
-    return torch.from_numpy(arrays["model"]), None if correction is None else torch.from_numpy(correction)
+    return torch.from_numpy(arrays["model"]), None if correction is None else torch.from_numpy(
+        correction
+    )

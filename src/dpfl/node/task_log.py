@@ -1,7 +1,8 @@
-"""Runs that a node joined and orders that it saw, on its disk: an order is done once, and its reply kept while it may be lost.
+"""Runs that a node joined and orders that it saw, on its disk: an order is done once, and its reply
+kept while it may be lost.
 
-An order is written down before its debit, and its reply before it leaves. A reply that is there is sent again; an order
-without one was broken off, and is another release if it is done again.
+An order is written down before its debit, and its reply before it leaves. A reply that is there is
+sent again; an order without one was broken off, and is another release if it is done again.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ CREATE TABLE orders (
     event TEXT NOT NULL, count INTEGER NOT NULL, PRIMARY KEY (run, name)
 );
 CREATE TABLE seen (links INTEGER NOT NULL, seal TEXT NOT NULL);
-"""
+"""  # noqa: E501
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,9 @@ class TaskLog:
             self._replies.mkdir(mode=0o700, exist_ok=True)
             for unfinished in self._replies.glob("*.new"):
                 unfinished.unlink()
-            self._connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+            self._connection = sqlite3.connect(
+                self._path, isolation_level=None, check_same_thread=False
+            )
             self._connection.execute("PRAGMA synchronous = FULL")
             self._create()
         except (OSError, sqlite3.Error) as error:
@@ -77,7 +80,9 @@ class TaskLog:
 
     @classmethod
     def seen_in(cls, folder: Path) -> ChainTail:
-        """How far the ledger had come by the orders of a folder; nothing is made where there are none."""
+        """How far the ledger had come by the orders of a folder; nothing is made where there are
+        none.
+        """
         found = cls._asked(folder, "SELECT links, seal FROM seen")
         return ChainTail(*found[0]) if found else ChainTail()
 
@@ -94,7 +99,9 @@ class TaskLog:
         if not path.exists():
             return []
         try:
-            with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+            with closing(
+                sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+            ) as connection:
                 return connection.execute(query).fetchall()
         except sqlite3.Error as error:
             raise _unusable(path, error) from error
@@ -114,7 +121,9 @@ class TaskLog:
         self._connection.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version = {FORMAT}; COMMIT;")
 
     def run(self, run: str) -> RunRecord | None:
-        found = self._connection.execute("SELECT owner, proposal, size FROM runs WHERE run = ?", (run,)).fetchone()
+        found = self._connection.execute(
+            "SELECT owner, proposal, size FROM runs WHERE run = ?", (run,)
+        ).fetchone()
         return RunRecord(found[0], json.loads(found[1]), found[2]) if found else None
 
     def join(self, name: str, run: RunRecord) -> None:
@@ -131,7 +140,9 @@ class TaskLog:
             )
 
     def reply(self, order: TaskRecord) -> bytes | None:
-        """The one that was kept for the same letter; another letter for the same order is refused."""
+        """The one that was kept for the same letter; another letter for the same order is
+        refused.
+        """
         found = self._find(order)
         if found and found[0] != order.letter:
             raise ProtocolError(RefusalReason.ORDER_CHANGED)
@@ -139,8 +150,12 @@ class TaskLog:
         return path.read_bytes() if found and path.exists() else None
 
     def made(self, run: str, event: Event, besides: str) -> int:
-        """Releases of an event that orders of a run asked for, each once; the order `besides` left out."""
-        query = "SELECT COALESCE(SUM(count), 0) FROM orders WHERE run = ? AND event = ? AND name != ?"
+        """Releases of an event that orders of a run asked for, each once; the order `besides` left
+        out.
+        """
+        query = (
+            "SELECT COALESCE(SUM(count), 0) FROM orders WHERE run = ? AND event = ? AND name != ?"
+        )
         return int(self._connection.execute(query, (run, encode(event), besides)).fetchone()[0])
 
     def begin(self, order: TaskRecord) -> None:
@@ -154,7 +169,8 @@ class TaskLog:
                 raise ProtocolError(RefusalReason.TOO_MANY_ATTEMPTS)
             line = encode(order.event) if order.event is not None else ""
             do(
-                "INSERT INTO orders VALUES (?, ?, ?, ?, 1, ?, ?) ON CONFLICT DO UPDATE SET attempts = attempts + 1",
+                "INSERT INTO orders VALUES (?, ?, ?, ?, 1, ?, ?) ON CONFLICT DO UPDATE SET "
+                "attempts = attempts + 1",
                 (order.run, order.name, order.letter, order.round, line, order.count),
             )
             do("UPDATE runs SET round = ? WHERE run = ?", (order.round, order.run))
@@ -165,7 +181,9 @@ class TaskLog:
         """Whole on disk, or not there at all."""
         path = self._file(order)
         unfinished = path.with_suffix(".new")
-        with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        with os.fdopen(
+            os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"
+        ) as file:
             file.write(reply)
             file.flush()
             os.fsync(file.fileno())
@@ -180,8 +198,14 @@ class TaskLog:
     def take_back(self, order: TaskRecord) -> None:
         """One that was refused in the end, with nothing debited."""
         with self._transaction() as do:
-            do("DELETE FROM orders WHERE run = ? AND name = ? AND attempts = 1", (order.run, order.name))
-            do("UPDATE orders SET attempts = attempts - 1 WHERE run = ? AND name = ?", (order.run, order.name))
+            do(
+                "DELETE FROM orders WHERE run = ? AND name = ? AND attempts = 1",
+                (order.run, order.name),
+            )
+            do(
+                "UPDATE orders SET attempts = attempts - 1 WHERE run = ? AND name = ?",
+                (order.run, order.name),
+            )
 
     def see(self, tail: ChainTail) -> None:
         """How far the ledger's chain is known to have come."""
@@ -199,7 +223,8 @@ class TaskLog:
         return self._connection.execute(query, (order.run, order.name)).fetchone()  # type: ignore[no-any-return]
 
     def _file(self, order: TaskRecord) -> Path:
-        return self._replies / f"{sha256(f'{order.run} {order.name} {order.letter}'.encode()).hexdigest()[:32]}.letter"
+        name = sha256(f"{order.run} {order.name} {order.letter}".encode()).hexdigest()[:32]
+        return self._replies / f"{name}.letter"
 
     def _forget_replies(self, run: str, round: int) -> None:
         query = "SELECT name, letter FROM orders WHERE run = ? AND round < ?"
@@ -215,7 +240,10 @@ class TaskLog:
         with self._transaction() as do:
             for run, name, letter in do("SELECT run, name, letter FROM orders").fetchall():
                 if self._file(TaskRecord(run, name, letter, 0)).name in dropped:
-                    do("UPDATE orders SET attempts = ? WHERE run = ? AND name = ?", (MOST_ATTEMPTS, run, name))
+                    do(
+                        "UPDATE orders SET attempts = ? WHERE run = ? AND name = ?",
+                        (MOST_ATTEMPTS, run, name),
+                    )
         for name in dropped:
             (self._replies / name).unlink(missing_ok=True)
 
@@ -236,6 +264,7 @@ class TaskLog:
 
 def _unusable(path: Path, error: Exception) -> DpflError:
     return DpflError(
-        f"The orders {path} cannot be used ({error}); bring them back from a copy, or move them away: runs that the ledger "
+        f"The orders {path} cannot be used ({error}); bring them back from a copy, or move them "
+        "away: runs that the ledger "
         "knows are then over for this node."
     )

@@ -1,7 +1,9 @@
-"""A file on other storage to which a node appends every head that it signs, before the reply leaves.
+"""A file on other storage to which a node appends every head that it signs, before the reply
+leaves.
 
-Whoever sets back the node's own disk does not set back this file, so the node sees what it lost without any server's help.
-A copy of the node that writes to the same file is seen by the first line that the other did not write.
+Whoever sets back the node's own disk does not set back this file, so the node sees what it lost
+without any server's help. A copy of the node that writes to the same file is seen by the first line
+that the other did not write.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ NOTE = "node/witness"
 
 
 class Witness:
-    """Of the node with this public key. `heads` reads it, `check` and `append` are for a node at work."""
+    """Of the node with this public key. `heads` reads it, `check` and `append` are for a node at
+    work.
+    """
 
     def __init__(self, path: Path, public_key: str) -> None:
         self.path, self._public_key = path, public_key
@@ -57,7 +61,9 @@ class Witness:
         self.append(first)
 
     def check(self) -> None:
-        """Refused, before anything is debited, where somebody else wrote since, or the file cannot be reached."""
+        """Refused, before anything is debited, where somebody else wrote since, or the file cannot
+        be reached.
+        """
         try:
             size = self.path.stat().st_size
         except OSError as error:
@@ -84,10 +90,13 @@ class Witness:
             raise self._unusable(error.strerror or "unknown") from error
 
     def _whole(self) -> int:
-        """Bytes up to the end of the last line that is whole; the rest was broken off, and its reply never left."""
+        """Bytes up to the end of the last line that is whole; the rest was broken off, and its
+        reply never left.
+        """
         return self.path.read_bytes().rfind(b"\n") + 1
 
     def _unusable(self, why: str) -> DpflError:
         return DpflError(
-            f"The witness {self.path} cannot be used ({why}); mend its storage, or take `witness` out of the policy."
+            f"The witness {self.path} cannot be used ({why}); mend its storage, or take `witness` "
+            "out of the policy."
         )

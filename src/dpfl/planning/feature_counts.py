@@ -1,4 +1,6 @@
-"""Clip and rate for rows of a table, from what is declared of them: how long a row is, and how steep the loss of its label."""
+"""Clip and rate for rows of a table, from what is declared of them: how long a row is, and how
+steep the loss of its label.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from typing import Protocol
 from dpfl.tasks import Task
 
 SCORE_NOISE = 0.5
-"""How far the noise of a whole run may move a score: beyond it, chances and rates are lost in it (docs/auto.md)."""
+"""How far the noise of a whole run may move a score: beyond it, chances and rates are lost in it
+(docs/auto.md).
+"""
 
 
 class FeatureCounts(Protocol):
@@ -23,8 +27,8 @@ class FeatureCounts(Protocol):
 
 @dataclass(frozen=True)
 class RowFeatures:
-    """A row of this length, of columns declared to be of about unit size and a constant 1; the loss of its label has slopes of
-    about `slope` at a score, and at most `curvature`."""
+    """A row of this length, of columns declared to be of about unit size and a constant 1; the loss
+    of its label has slopes of about `slope` at a score, and at most `curvature`."""
 
     length: float
     slope: float
@@ -32,12 +36,16 @@ class RowFeatures:
 
     @property
     def clip(self) -> float:
-        """The length of a usual gradient: shorter ones would all count the same, and chances and means would be lost."""
+        """The length of a usual gradient: shorter ones would all count the same, and chances and
+        means would be lost.
+        """
         return float(f"{self.slope * self.length:.3g}")
 
     @property
     def most(self) -> float:
-        """2 / L, beyond which steps on the loss of a linear model may grow, with L <= curvature |x|^2."""
+        """2 / L, beyond which steps on the loss of a linear model may grow, with L <= curvature
+        |x|^2.
+        """
         return 2 / (self.curvature * self.length**2)
 
     def walk(self, parameters: int) -> float:
@@ -51,7 +59,9 @@ def rows_of(features: FeatureCounts | None, task: Task) -> RowFeatures | None:
         return None
     slope, curvature = _LOSSES[task.name]
     heaviest = max(getattr(task, "weights", ()) or (1.0,))
-    shared = task.outputs if task.name in ("labels", "ordinal") else 1  # their loss is a mean over outputs
+    shared = (
+        task.outputs if task.name in ("labels", "ordinal") else 1
+    )  # their loss is a mean over outputs
     length = math.sqrt(features.numbers + len(features.levels) + 1)
     return RowFeatures(length, heaviest * slope / math.sqrt(shared), heaviest * curvature / shared)
 

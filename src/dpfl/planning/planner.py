@@ -38,7 +38,9 @@ def afford(
     iterations: int | None = None,
     by: str = "pld",
 ) -> BudgetPlan:
-    """What epsilon, noise and iterations afford: fills in what is missing of iterations, else noise, else epsilon."""
+    """What epsilon, noise and iterations afford: fills in what is missing of iterations, else
+    noise, else epsilon.
+    """
     sampling, chosen = Poisson(sampling_rate), accountant(by)
     target = Budget(epsilon=epsilon, delta=delta, rounds=1)
     if iterations is not None and not 1 <= iterations <= MOST:
@@ -47,36 +49,62 @@ def afford(
         check_multiplier(noise_multiplier)
     if noise_multiplier is None:
         if target.epsilon is None or iterations is None:
-            raise DpflError("Without a noise multiplier, a plan needs --epsilon and --iterations (or --rounds).")
+            raise DpflError(
+                "Without a noise multiplier, a plan needs --epsilon and --iterations (or --rounds)."
+            )
         count = iterations
-        noise_multiplier = noise_for(lambda z: {sampling.event(z, 1): count}, target.epsilon, delta, chosen)
+        noise_multiplier = noise_for(
+            lambda z: {sampling.event(z, 1): count}, target.epsilon, delta, chosen
+        )
     event = sampling.event(noise_multiplier, 1)
     if iterations is None:
         if target.epsilon is None:
             raise DpflError("A plan needs two of --epsilon, --noise-multiplier and --iterations.")
         iterations = affordable({}, event, target.epsilon, delta, chosen)
     spent = chosen.epsilon({event: iterations}, delta)
-    return BudgetPlan(spent, delta, sampling_rate, noise_multiplier, iterations, chosen.name, chosen.proven)
+    return BudgetPlan(
+        spent, delta, sampling_rate, noise_multiplier, iterations, chosen.name, chosen.proven
+    )
 
 
 def with_planned_noise(
-    algorithm: Algorithm, budget: Budget, population: int, by: str | None, spent: EventCounts | None = None
+    algorithm: Algorithm,
+    budget: Budget,
+    population: int,
+    by: str | None,
+    spent: EventCounts | None = None,
 ) -> Algorithm:
-    """The algorithm with the least noise that lets it make all of its rounds within epsilon, beside what was `spent` before."""
+    """The algorithm with the least noise that lets it make all of its rounds within epsilon, beside
+    what was `spent` before.
+    """
     release = algorithm.release
     if release is None or not release.uncalibrated:
         return algorithm
     if budget.epsilon is None or budget.rounds is None:
-        raise DpflError("Noise can be planned from budget.epsilon and budget.rounds; give both, or a noise_multiplier.")
+        raise DpflError(
+            "Noise can be planned from budget.epsilon and budget.rounds; give both, or a "
+            "noise_multiplier."
+        )
     count = algorithm.releases_in(budget.rounds)
     if count > MOST:
-        raise DpflError(f"Noise is planned for {MOST:,} releases at most, not for {count:,}; lower budget.rounds or tau.")
-    claimed = algorithm.claim.accountant if algorithm.variant == "published" else None
-    chosen = accountant(claimed) if claimed else proving(by or default_for(release.sampling.event(1.0, population)))
-
-    if algorithm.before and (asked := chosen.epsilon(algorithm.before, budget.delta)) >= budget.epsilon:
         raise DpflError(
-            f"What clients are asked beside the rounds costs epsilon {asked:.4g} by itself, and epsilon is {budget.epsilon:g}: "
+            f"Noise is planned for {MOST:,} releases at most, not for {count:,}; lower "
+            "budget.rounds or tau."
+        )
+    claimed = algorithm.claim.accountant if algorithm.variant == "published" else None
+    chosen = (
+        accountant(claimed)
+        if claimed
+        else proving(by or default_for(release.sampling.event(1.0, population)))
+    )
+
+    if (
+        algorithm.before
+        and (asked := chosen.epsilon(algorithm.before, budget.delta)) >= budget.epsilon
+    ):
+        raise DpflError(
+            f"What clients are asked beside the rounds costs epsilon {asked:.4g} by itself, and "
+            f"epsilon is {budget.epsilon:g}: "
             "give it more noise."
         )
 
@@ -89,23 +117,37 @@ def with_planned_noise(
 
 
 def with_planned_rate(
-    algorithm: Algorithm, budget: Budget, sizes: Sequence[int], parameters: int, rows: RowFeatures | None = None
+    algorithm: Algorithm,
+    budget: Budget,
+    sizes: Sequence[int],
+    parameters: int,
+    rows: RowFeatures | None = None,
 ) -> Algorithm:
-    """The rate at which the noise of all steps, z C sqrt(d K T) / (q n) on the mean of K clients by size, is the walk; shares
-    of the noise are less.
+    """The rate at which the noise of all steps, z C sqrt(d K T) / (q n) on the mean of K clients by
+    size, is the walk; shares of the noise are less.
 
-    On rows of a table, where nobody said otherwise, the clip is the length of a usual gradient, the walk one that moves a score
-    by little, and the rate no higher than a linear model can bear.
+    On rows of a table, where nobody said otherwise, the clip is the length of a usual gradient, the
+    walk one that moves a score by little, and the rate no higher than a linear model can bear.
     """
     local, release = algorithm.local, algorithm.samples
     if not isinstance(local.optimiser, UncalibratedSGD) or release is None:
         return algorithm
     walk, most = local.optimiser.walk, math.inf
     if rows is not None and local.optimiser.by_rows:
-        release, walk, most = replace(release, clip=Flat(rows.clip)), rows.walk(parameters), rows.most
+        release, walk, most = (
+            replace(release, clip=Flat(rows.clip)),
+            rows.walk(parameters),
+            rows.most,
+        )
     if budget.rounds is None:
-        raise DpflError("A learning rate can be planned for a number of rounds; give budget.rounds, or a rate.")
+        raise DpflError(
+            "A learning rate can be planned for a number of rounds; give budget.rounds, or a rate."
+        )
     steps = algorithm.releases_in(budget.rounds)
-    noise = release.local_stddev * math.sqrt(parameters * len(sizes) * steps) / release.sampling.expected(sum(sizes))
+    noise = (
+        release.local_stddev
+        * math.sqrt(parameters * len(sizes) * steps)
+        / release.sampling.expected(sum(sizes))
+    )
     rate = float(f"{min(walk / noise, most):.3g}")
     return replace(algorithm, samples=release, local=replace(local, optimiser=SGD(rate)))

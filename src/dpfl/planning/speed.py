@@ -1,4 +1,6 @@
-"""How fast a client computes: the private step of a model, measured on random numbers. No data is read."""
+"""How fast a client computes: the private step of a model, measured on random numbers. No data is
+read.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +42,15 @@ class ClientWork:
 
     def __post_init__(self) -> None:
         if not self.shape or min(self.shape) < 1:
-            raise DpflError("A model needs the shape of a sample, channels first: give one such as 1,28,28, or known data.")
+            raise DpflError(
+                "A model needs the shape of a sample, channels first: give one such as 1,28,28, or "
+                "known data."
+            )
         if math.prod(self.shape) > LARGEST:
-            raise DpflError(f"A sample of shape {self.shape} has more than {LARGEST:,} numbers; give the shape of one sample.")
+            raise DpflError(
+                f"A sample of shape {self.shape} has more than {LARGEST:,} numbers; give the shape "
+                "of one sample."
+            )
         if self.classes < 2:
             raise DpflError(f"There must be at least 2 classes, not {self.classes}.")
 
@@ -55,12 +63,16 @@ class ClientWork:
         return self._flat.layout.trainable
 
     def samples_per_second(self, seconds: float = 1.0) -> float:
-        """Of sampling, clipped gradients, noise and update, on one thread, after a step to set up and one to choose a batch."""
+        """Of sampling, clipped gradients, noise and update, on one thread, after a step to set up
+        and one to choose a batch.
+        """
         gradients, local = ClippedGradients(self._flat), LocalTraining(SGD(1e-3))
         release, rng = Release(Poisson(1.0), Flat(1.0), Gaussian(1.0)), np.random.default_rng(0)
 
         def time_of(batch: int) -> float:
-            data = ClientDataset(self._x, torch.arange(FEW) % self.classes, torch.arange(batch) % FEW)
+            data = ClientDataset(
+                self._x, torch.arange(FEW) % self.classes, torch.arange(batch) % FEW
+            )
             start = time.perf_counter()
             private_steps(gradients, data, batch, 1, local, release, lambda purpose: rng)
             return time.perf_counter() - start
@@ -75,7 +87,10 @@ class ClientWork:
 
     def plain_samples_per_second(self, seconds: float = 1.0) -> float:
         """Of mean gradients, without a clip and without noise."""
-        x, y = self._x.repeat(PLAIN // FEW, *[1] * len(self.shape)), torch.arange(PLAIN) % self.classes
+        x, y = (
+            self._x.repeat(PLAIN // FEW, *[1] * len(self.shape)),
+            torch.arange(PLAIN) % self.classes,
+        )
         times = list[float]()
         with one_thread():
             while sum(times) < seconds or len(times) < 2:

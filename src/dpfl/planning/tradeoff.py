@@ -1,8 +1,10 @@
-"""Which sampling rate, noise, tau and learning rate a budget and a limit on computing call for, before anything is spent.
+"""Which sampling rate, noise, tau and learning rate a budget and a limit on computing call for,
+before anything is spent.
 
-Figure of merit: the noise on the sum of all steps over their number, z / (q sqrt(tau R)), for clip 1 and times a client's size.
-Steps that agree add up like T = tau R, their noise like sqrt(T), so that less is better; it never falls below that of q = 1. It
-is a rule of thumb: it knows nothing of the data, of drift between clients, or of the noise of batches. Nothing private is read.
+Figure of merit: the noise on the sum of all steps over their number, z / (q sqrt(tau R)), for clip
+1 and times a client's size. Steps that agree add up like T = tau R, their noise like sqrt(T), so
+that less is better; it never falls below that of q = 1. It is a rule of thumb: it knows nothing of
+the data, of drift between clients, or of the noise of batches. Nothing private is read.
 """
 
 from __future__ import annotations
@@ -19,7 +21,15 @@ from dpfl.algorithms.auto import CLIP, WALK
 from dpfl.errors import DpflError
 from dpfl.models import Buildable, described
 from dpfl.notebook_repr import NotebookView
-from dpfl.planning.noise_choices import ENOUGH_STEPS, NoiseChoice, PlanningQuestion, cells, coarse, exact, sketched
+from dpfl.planning.noise_choices import (
+    ENOUGH_STEPS,
+    NoiseChoice,
+    PlanningQuestion,
+    cells,
+    coarse,
+    exact,
+    sketched,
+)
 from dpfl.planning.speed import ClientWork
 from dpfl.privacy import Poisson, affordable
 from dpfl.privacy.accounting.accountant import proving
@@ -35,18 +45,26 @@ TOLERANCE = 1.05
 """Noise this close to the least is as good, and the plan that computes less is preferred."""
 
 ASSUMPTIONS = (
-    "The unit is one sample of one client, added or removed; every client takes part in every round.",
-    "Total noise, z / (q sqrt(tau R)), is a rule of thumb: it sees no data, no drift between clients and no batch noise.",
-    f"Fewer than {ENOUGH_STEPS} steps count as worse in proportion; within {TOLERANCE - 1:.0%} of the least, less work wins.",
-    f"The clip is {CLIP:g}, below nearly every gradient; the rate is where noise moves the model by {WALK:g} over the run.",
-    "A model that subtracts a mean (scattering-linear) pays for that with a little more noise, found when the run starts.",
-    "One sampling rate and one noise hold for all clients, since epsilon depends on neither their size nor their data.",
+    "The unit is one sample of one client, added or removed; every client takes part in every "
+    "round.",
+    "Total noise, z / (q sqrt(tau R)), is a rule of thumb: it sees no data, no drift between "
+    "clients and no batch noise.",
+    f"Fewer than {ENOUGH_STEPS} steps count as worse in proportion; within {TOLERANCE - 1:.0%} of "
+    "the least, less work wins.",
+    f"The clip is {CLIP:g}, below nearly every gradient; the rate is where noise moves the model "
+    f"by {WALK:g} over the run.",
+    "A model that subtracts a mean (scattering-linear) pays for that with a little more noise, "
+    "found when the run starts.",
+    "One sampling rate and one noise hold for all clients, since epsilon depends on neither their "
+    "size nor their data.",
 )
 
 
 @dataclass(frozen=True)
 class ClientPlan:
-    """What a client of one size would do by itself with the samples a round that the plan for all takes of the largest."""
+    """What a client of one size would do by itself with the samples a round that the plan for all
+    takes of the largest.
+    """
 
     size: int
     clients: int
@@ -72,12 +90,20 @@ class Tradeoff(NotebookView, shown_by="plan_view"):
         question = self.question
         found = list(ASSUMPTIONS)
         if question.samples_per_second is not None:
-            how = f"measured here, on one thread, with {question.measured}" if question.measured else "as given"
-            found.append(f"Every client computes {question.samples_per_second:g} samples a second ({how}).")
+            how = (
+                f"measured here, on one thread, with {question.measured}"
+                if question.measured
+                else "as given"
+            )
+            found.append(
+                f"Every client computes {question.samples_per_second:g} samples a second ({how})."
+            )
         if shared := question.shared:
             found.append(
-                f"Secure aggregation: the server sees sums over at least {shared.survivors} clients only, {shared.colluders} "
-                f"of whom may be its own; each adds 1/{shared.unknown} of the variance, and takes one step a round."
+                f"Secure aggregation: the server sees sums over at least {shared.survivors} "
+                f"clients only, {shared.colluders} "
+                f"of whom may be its own; each adds 1/{shared.unknown} of the variance, and takes "
+                "one step a round."
             )
         return tuple(found)
 
@@ -94,19 +120,29 @@ class Tradeoff(NotebookView, shown_by="plan_view"):
 
     @property
     def rate(self) -> float | None:
-        """The learning rate, where sizes and parameters are known: sum_i p_i x_i has noise z sqrt(d K) / (q n) a step, of K
-        clients with all of it each; under secure aggregation of K / (m - t)."""
+        """The learning rate, where sizes and parameters are known: sum_i p_i x_i has noise z sqrt(d
+        K) / (q n) a step, of K clients with all of it each; under secure aggregation of K / (m -
+        t)."""
         question, chosen = self.question, self.recommended
         if not question.sizes or question.parameters is None:
             return None
-        norm = chosen.per_step * CLIP * math.sqrt(question.parameters * question.parts) / sum(question.sizes)
+        norm = (
+            chosen.per_step
+            * CLIP
+            * math.sqrt(question.parameters * question.parts)
+            / sum(question.sizes)
+        )
         return float(f"{WALK / (norm * math.sqrt(chosen.iterations)):.3g}")
 
     @property
     def on_the_mean(self) -> float | None:
         """Noise a step on the mean over all samples, for clip 1."""
         sizes = self.question.sizes
-        return self.recommended.per_step * math.sqrt(self.question.parts) / sum(sizes) if sizes else None
+        return (
+            self.recommended.per_step * math.sqrt(self.question.parts) / sum(sizes)
+            if sizes
+            else None
+        )
 
     @property
     def clients(self) -> tuple[ClientPlan, ...]:
@@ -117,25 +153,46 @@ class Tradeoff(NotebookView, shown_by="plan_view"):
         same = [choice for choice in self.choices if choice.tau == chosen.tau]
         found = []
         for size in sorted(set(sizes), reverse=True):
-            own = min((choice for choice in same if choice.samples(size) <= room * (1 + 1e-9)), key=lambda choice: choice.total)
+            own = min(
+                (choice for choice in same if choice.samples(size) <= room * (1 + 1e-9)),
+                key=lambda choice: choice.total,
+            )
             share = math.sqrt(self.question.parts / len(sizes))
             found.append(ClientPlan(size, sizes.count(size), chosen.per_step * share / size, own))
         return tuple(found)
 
     def experiment(self) -> dict[str, Any]:
-        """The content of an experiment file that makes the recommended run; noise and rate are found again when it starts."""
+        """The content of an experiment file that makes the recommended run; noise and rate are
+        found again when it starts.
+        """
         question, chosen, shared = self.question, self.recommended, self.question.shared
-        sums = {"aggregation": "secure", "survivors": shared.survivors, "colluders": shared.colluders} if shared else {}
+        sums = (
+            {"aggregation": "secure", "survivors": shared.survivors, "colluders": shared.colluders}
+            if shared
+            else {}
+        )
         return {
             "data": {"clients": len(question.sizes)} if question.sizes else {},
-            "algorithm": {"name": PLANNED, "tau": chosen.tau, "sampling_rate": chosen.sampling_rate},
-            "budget": {"epsilon": question.epsilon, "delta": question.delta, "rounds": question.rounds},
+            "algorithm": {
+                "name": PLANNED,
+                "tau": chosen.tau,
+                "sampling_rate": chosen.sampling_rate,
+            },
+            "budget": {
+                "epsilon": question.epsilon,
+                "delta": question.delta,
+                "rounds": question.rounds,
+            },
             "privacy": {"accountant": question.accountant} | sums,
         }
 
     def to_dict(self) -> dict[str, Any]:
         def cell(choice: NoiseChoice) -> dict[str, Any]:
-            return asdict(choice) | {"per_step": choice.per_step, "total": choice.total, "allowed": self.allowed(choice)}
+            return asdict(choice) | {
+                "per_step": choice.per_step,
+                "total": choice.total,
+                "allowed": self.allowed(choice),
+            }
 
         return {
             "question": asdict(self.question),
@@ -147,38 +204,67 @@ class Tradeoff(NotebookView, shown_by="plan_view"):
         }
 
 
-def tradeoff(question: PlanningQuestion, rates: Sequence[float] = (), taus: Sequence[int] = ()) -> Tradeoff:
-    """The noise of every rate and tau, and the cell to recommend; rates and taus that are given are the only ones."""
+def tradeoff(
+    question: PlanningQuestion, rates: Sequence[float] = (), taus: Sequence[int] = ()
+) -> Tradeoff:
+    """The noise of every rate and tau, and the cell to recommend; rates and taus that are given are
+    the only ones.
+    """
     rates, taus = _grid(question, rates, taus)
     choices, errors = cells(question, rates, taus)
     best = _best(question, choices)
     chosen = exact(question, best, errors[choices.index(best)])
-    return Tradeoff(question, tuple(chosen if choice is best else choice for choice in choices), chosen)
+    return Tradeoff(
+        question, tuple(chosen if choice is best else choice for choice in choices), chosen
+    )
 
 
-def sketch(question: PlanningQuestion, rates: Sequence[float] = (), taus: Sequence[int] = ()) -> Tradeoff:
-    """The same at a tenth of the time: the table by the limit theorem, the recommended cell by the accountant that guards a
-    run, on a coarse grid that asks for a little more noise, never less."""
+def sketch(
+    question: PlanningQuestion, rates: Sequence[float] = (), taus: Sequence[int] = ()
+) -> Tradeoff:
+    """The same at a tenth of the time: the table by the limit theorem, the recommended cell by the
+    accountant that guards a run, on a coarse grid that asks for a little more noise, never less."""
     choices = sketched(question, *_grid(question, rates, taus))
     best = _best(question, choices)
     chosen = coarse(question, best)
-    return Tradeoff(question, tuple(chosen if choice is best else choice for choice in choices), chosen)
+    return Tradeoff(
+        question, tuple(chosen if choice is best else choice for choice in choices), chosen
+    )
 
 
-def _grid(question: PlanningQuestion, rates: Sequence[float], taus: Sequence[int]) -> tuple[Sequence[float], Sequence[int]]:
+def _grid(
+    question: PlanningQuestion, rates: Sequence[float], taus: Sequence[int]
+) -> tuple[Sequence[float], Sequence[int]]:
     if question.shared and any(tau != 1 for tau in taus):
-        raise DpflError("In a secure sum a client takes one step a round (docs/privacy.md): leave tau out, or give 1.")
-    taus = taus or ((1,) if question.shared else TAUS if question.rounds * max(TAUS) >= ENOUGH_STEPS else MANY_TAUS)
+        raise DpflError(
+            "In a secure sum a client takes one step a round (docs/privacy.md): leave tau out, or "
+            "give 1."
+        )
+    taus = taus or (
+        (1,)
+        if question.shared
+        else TAUS
+        if question.rounds * max(TAUS) >= ENOUGH_STEPS
+        else MANY_TAUS
+    )
     if min(taus) < 1 or max(taus) * question.rounds > MOST:
-        raise DpflError(f"tau must be at least 1, and tau times rounds {MOST:,} at most, not {min(taus)} to {max(taus)}.")
+        raise DpflError(
+            f"tau must be at least 1, and tau times rounds {MOST:,} at most, not {min(taus)} to "
+            f"{max(taus)}."
+        )
     return rates or _rates(question, min(taus)), taus
 
 
 def _best(question: PlanningQuestion, choices: Sequence[NoiseChoice]) -> NoiseChoice:
-    """Of the cells that a round has room for: among those near the least noise, the one that computes least."""
+    """Of the cells that a round has room for: among those near the least noise, the one that
+    computes least.
+    """
     within = [choice for choice in choices if question.allows(choice.sampling_rate, choice.tau)]
     if not within:
-        raise DpflError("No sampling rate and tau stay within the samples a round; raise the limit, or lower rate or tau.")
+        raise DpflError(
+            "No sampling rate and tau stay within the samples a round; raise the limit, or lower "
+            "rate or tau."
+        )
     least = min(choice.score for choice in within)
     near = [choice for choice in within if choice.score <= TOLERANCE * least]
     return min(near, key=lambda choice: (choice.sampling_rate * choice.tau, choice.score))
@@ -203,10 +289,11 @@ def plan(
     survivors: int | None = None,
     colluders: int | None = None,
 ) -> Tradeoff:
-    """How to spend epsilon over so many rounds; with `survivors` or `colluders` under secure aggregation, as they are there.
+    """How to spend epsilon over so many rounds; with `survivors` or `colluders` under secure
+    aggregation, as they are there.
 
-    A model for samples of a shape gives the number of parameters; where seconds are limited and no speed is given, it is
-    measured for about a second, on random numbers.
+    A model for samples of a shape gives the number of parameters; where seconds are limited and no
+    speed is given, it is measured for about a second, on random numbers.
     """
     measured = ""
     if model is not None:
@@ -227,7 +314,10 @@ def _shared(clients: int, survivors: int | None, colluders: int | None) -> Noise
     if survivors is None and colluders is None:
         return None
     if not clients:
-        raise DpflError("A plan for secure sums needs the clients' sizes: give --sizes, or --clients and --size.")
+        raise DpflError(
+            "A plan for secure sums needs the clients' sizes: give --sizes, or --clients and "
+            "--size."
+        )
     found = NoiseShares(clients if survivors is None else survivors, colluders or 0)
     check_sizes(clients, found.survivors, found.colluders)
     return found

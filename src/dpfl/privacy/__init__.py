@@ -5,7 +5,7 @@ Imports nothing else of the package but its error: a reviewer can read it alone.
 
 from typing import TYPE_CHECKING
 
-from dpfl.lazy_import import deprecated_names
+from dpfl.deprecation import deprecated_names
 from dpfl.privacy.accounting.accountant import ACCOUNTANTS, Accountant, accountant
 from dpfl.privacy.accounting.budget import Budget
 from dpfl.privacy.accounting.calibration import affordable, noise_for

@@ -31,7 +31,8 @@ def rounded_up(epsilon: float, digits: int = 4) -> float:
 
 
 NOISE = {
-    "floating-point": "floating-point, whose last digits can tell of the sum beneath; for real data it is not enough",
+    "floating-point": "floating-point, whose last digits can tell of the sum beneath; for real "
+    "data it is not enough",
     "secure": "secure: whole numbers on a grid, from a stream cipher",
     "shared": "shared by the clients: whole numbers on a grid, from a stream cipher",
 }
@@ -39,7 +40,10 @@ NOISE = {
 
 def unit_in_words(unit: str) -> str:
     if unit == "person":
-        return "one person, everything that they have at one client; a person at two clients counts twice, epsilon adds up"
+        return (
+            "one person, everything that they have at one client; a person at two clients "
+            "counts twice, epsilon adds up"
+        )
     return f"one {unit}"
 
 
@@ -59,14 +63,20 @@ class PrivacyStatement(NotebookView, shown_by="statement_view"):
     per_client: Mapping[str, float] = field(default_factory=dict)
     releases: Mapping[str, int] = field(default_factory=dict)
     stated: Mapping[str, int] = field(default_factory=dict)
-    """The releases as the paper counts them, in the ledger's words: what `claimed` is computed from."""
+    """The releases as the paper counts them, in the ledger's words: what `claimed` is computed
+    from.
+    """
     assumptions: tuple[str, ...] = ()
     noise: str = "floating-point"
     """Of what kind: "floating-point", "shared", "secure", or "none"."""
     warnings: tuple[str, ...] = ()
-    """What makes the guarantee weaker than its figures look; part of the statement, so that nothing can leave it out."""
+    """What makes the guarantee weaker than its figures look; part of the statement, so that nothing
+    can leave it out.
+    """
     used: float | None = None
-    """Epsilon of what was released. Where that depends on what came out it is no guarantee: `proven` was fixed beforehand."""
+    """Epsilon of what was released. Where that depends on what came out it is no guarantee:
+    `proven` was fixed beforehand.
+    """
     most: Mapping[str, int] = field(default_factory=dict)
     """The most releases of each kind that `proven` covers."""
     asked: tuple[str, ...] = ()
@@ -77,12 +87,15 @@ class PrivacyStatement(NotebookView, shown_by="statement_view"):
         fields["proven"] = figure(self.proven)
         fields["claimed"] = figure(self.claimed)
         fields["used"] = figure(self.used)
-        fields["per_client"] = {client: figure(epsilon) for client, epsilon in self.per_client.items()}
+        fields["per_client"] = {
+            client: figure(epsilon) for client, epsilon in self.per_client.items()
+        }
         return fields
 
     @classmethod
     def from_dict(cls, told: Mapping[str, Any]) -> PrivacyStatement:
-        """A statement from what `to_dict` wrote; words that this version does not know are left out.
+        """A statement from what `to_dict` wrote; words that this version does not know are left
+        out.
 
         Raises:
             TypeError: If a word is missing that every version wrote.
@@ -93,7 +106,9 @@ class PrivacyStatement(NotebookView, shown_by="statement_view"):
         given |= {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
         for name in ("proven", "claimed", "used"):
             given[name] = _number(given.get(name))
-        given["per_client"] = {client: _number(epsilon) for client, epsilon in given.get("per_client", {}).items()}
+        given["per_client"] = {
+            client: _number(epsilon) for client, epsilon in given.get("per_client", {}).items()
+        }
         return cls(**given)
 
     def to_json(self) -> str:
@@ -104,7 +119,11 @@ class PrivacyStatement(NotebookView, shown_by="statement_view"):
         rows = [("proven", self._proven()), ("claimed", self._claimed())]
         if self.used is not None and self.used < self.proven < math.inf:
             rows += [
-                ("used", f"epsilon {rounded_up(self.used):.4f} of it; that number follows what came out and is no guarantee")
+                (
+                    "used",
+                    f"epsilon {rounded_up(self.used):.4f} of it; that number follows what came out "
+                    "and is no guarantee",
+                )
             ]
         if self.unit != "none":
             rows += [("unit", f"{unit_in_words(self.unit)}; neighbours: {self.neighbours}")]
@@ -112,7 +131,10 @@ class PrivacyStatement(NotebookView, shown_by="statement_view"):
         rows += [("adversary", self.adversary)]
         if self.noise in NOISE:
             rows += [("noise", NOISE[self.noise])]
-        rows += [("releases", f"{self._count(event)} x {event}") for event in {**self.releases, **self.most}]
+        rows += [
+            ("releases", f"{self._count(event)} x {event}")
+            for event in {**self.releases, **self.most}
+        ]
         rows += [("asked", question) for question in self.asked]
         rows += [("not accounted for", release) for release in self.unaccounted]
         rows += [("assumes", assumption) for assumption in self.assumptions]
@@ -124,7 +146,10 @@ class PrivacyStatement(NotebookView, shown_by="statement_view"):
         spread = [epsilon for epsilon in self.per_client.values() if math.isfinite(epsilon)]
         low, high = (rounded_up(pick(spread, default=0.0)) for pick in (min, max))
         among = f"; clients {low:.4f} to {high:.4f}" if len(spread) > 1 else ""
-        return f"epsilon {rounded_up(self.proven):.4f} at delta {self.delta:g} by {self.accountant}{among}"
+        return (
+            f"epsilon {rounded_up(self.proven):.4f} at delta {self.delta:g} by "
+            f"{self.accountant}{among}"
+        )
 
     def _count(self, event: str) -> str:
         made = self.releases.get(event, 0)
@@ -134,7 +159,9 @@ class PrivacyStatement(NotebookView, shown_by="statement_view"):
     def _claimed(self) -> str:
         if self.claimed is None:
             return f"nothing{': ' + self.claim if self.claim else ''}"
-        value = "unbounded" if math.isinf(self.claimed) else f"epsilon {rounded_up(self.claimed):.4f}"
+        value = (
+            "unbounded" if math.isinf(self.claimed) else f"epsilon {rounded_up(self.claimed):.4f}"
+        )
         return f"{value} ({self.claim})"
 
     def __str__(self) -> str:

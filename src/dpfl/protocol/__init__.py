@@ -1,1 +1,3 @@
-"""What server and nodes say to each other: signed messages, proposals, keys, and the transport interface."""
+"""What server and nodes say to each other: signed messages, proposals, keys, and the transport
+interface.
+"""

@@ -1,7 +1,8 @@
-"""Heads that a node was shown, on its disk: its own that its ledger lacks, and the last ones of the nodes that it works beside.
+"""Heads that a node was shown, on its disk: its own that its ledger lacks, and the last ones of the
+nodes that it works beside.
 
-The first are what its owner has to reconcile. The others are shown to whoever asks this node to join a run with the same nodes,
-so that what one server forgets another learns.
+The first are what its owner has to reconcile. The others are shown to whoever asks this node to
+join a run with the same nodes, so that what one server forgets another learns.
 """
 
 from __future__ import annotations
@@ -33,13 +34,26 @@ class KnownHeads:
         """Signed by this node, and not in its ledger when they were shown."""
         self._others: dict[str, dict[str, SignedHead]] = {}
         try:
-            words = json.loads(self._path.read_text()) if self._path.exists() else {"own": [], "others": {}}
+            words = (
+                json.loads(self._path.read_text())
+                if self._path.exists()
+                else {"own": [], "others": {}}
+            )
             self.own = [head_from_words(one) for one in words["own"]]
             for owner, heads in words["others"].items():
                 self._others[owner] = {name: head_from_words(one) for name, one in heads.items()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, ProtocolError) as error:
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+            ProtocolError,
+        ) as error:
             raise DpflError(
-                f"The heads {self._path} cannot be read ({error}); bring them back from a copy, or remove them if servers "
+                f"The heads {self._path} cannot be read ({error}); bring them back from a copy, or "
+                "remove them if servers "
                 "that remember this node are still there."
             ) from error
 
@@ -58,7 +72,9 @@ class KnownHeads:
             self._save()
 
     def keep_others(self, owner: str, heads: Iterable[SignedHead]) -> None:
-        """What an owner of runs says of nodes of its own; what it brought before goes first where that is too much."""
+        """What an owner of runs says of nodes of its own; what it brought before goes first where
+        that is too much.
+        """
         kept = self._others.setdefault(owner, {})
         before = dict(kept)
         for one in heads:
@@ -72,11 +88,19 @@ class KnownHeads:
 
     def others(self, names: Collection[str]) -> list[SignedHead]:
         """Of these nodes, whoever brought them, each once."""
-        found = {one.signature: one for heads in self._others.values() for name, one in heads.items() if name in names}
+        found = {
+            one.signature: one
+            for heads in self._others.values()
+            for name, one in heads.items()
+            if name in names
+        }
         return list(found.values())
 
     def _save(self) -> None:
-        others = {owner: {name: one.to_words() for name, one in heads.items()} for owner, heads in self._others.items()}
+        others = {
+            owner: {name: one.to_words() for name, one in heads.items()}
+            for owner, heads in self._others.items()
+        }
         write_whole(self._path, {"own": [one.to_words() for one in self.own], "others": others})
 
 
@@ -84,7 +108,9 @@ def write_whole(path: Path, value: Any) -> None:
     """A JSON file, whole on disk or as it was."""
     unfinished = path.with_name(f"{path.name}.new")
     try:
-        with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        with os.fdopen(
+            os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w"
+        ) as file:
             json.dump(value, file)
             file.flush()
             os.fsync(file.fileno())

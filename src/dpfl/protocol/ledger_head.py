@@ -1,8 +1,9 @@
-"""The head of a ledger's chain, signed by its node: how far the ledger had come, and what it counted then.
+"""The head of a ledger's chain, signed by its node: how far the ledger had come, and what it
+counted then.
 
-It goes out with every reply. Whoever keeps it can show it to the node later; a node whose ledger does not include a head that
-it once signed has lost releases. The head says enough to count them again: releases by event, and what was planned beyond them.
-Nothing in it depends on data.
+It goes out with every reply. Whoever keeps it can show it to the node later; a node whose ledger
+does not include a head that it once signed has lost releases. The head says enough to count them
+again: releases by event, and what was planned beyond them. Nothing in it depends on data.
 """
 
 from __future__ import annotations
@@ -45,13 +46,16 @@ MOST_OWN = 1 << 12
 """Heads of its own that a node looks at, none of which is known to be a part of another."""
 
 Kinds = tuple[tuple[Event, str, int], ...]
-"""An event, the mark of the shares of its noise (empty where it had all of it), and how many such releases."""
+"""An event, the mark of the shares of its noise (empty where it had all of it), and how many such
+releases.
+"""
 
 
 @dataclass(frozen=True)
 class LedgerHead:
-    """What a node signs: whose ledger, its last row and seal, its starts (the latest first), what it counts, and anchors: seals
-    of earlier rows, by which a head that was signed in the past is known as a part of this one."""
+    """What a node signs: whose ledger, its last row and seal, its starts (the latest first), what
+    it counts, and anchors: seals of earlier rows, by which a head that was signed in the past is
+    known as a part of this one."""
 
     node: str
     public_key: str
@@ -81,19 +85,28 @@ class LedgerHead:
     def to_words(self) -> dict[str, Any]:
         """The head as JSON has it."""
         return {
-            "format": FORMAT if self.anchors else 1, "node": self.node, "public_key": self.public_key, "unit": self.unit,
-            "neighbours": self.neighbours, "rows": self.rows, "seal": self.seal,
+            "format": FORMAT if self.anchors else 1,
+            "node": self.node,
+            "public_key": self.public_key,
+            "unit": self.unit,
+            "neighbours": self.neighbours,
+            "rows": self.rows,
+            "seal": self.seal,
             "starts": [[start.boot, start.name, start.end] for start in self.starts],
             "spent": [[encode(event), mark, count] for event, mark, count in self.spent],
             "planned": [[encode(event), count] for event, count in self.planned],
-        } | ({"anchors": [list(one) for one in self.anchors]} if self.anchors else {})  # fmt: skip
+        } | ({"anchors": [list(one) for one in self.anchors]} if self.anchors else {})
 
     def shows(self, other: LedgerHead) -> bool:
-        """Whether this head alone shows that its chain went through another; those without anchors go by starts."""
+        """Whether this head alone shows that its chain went through another; those without anchors
+        go by starts.
+        """
         if other.tail == self.tail:
             return True
         if not self.anchors:
-            return any(start.name == other.start and other.rows <= start.end for start in self.starts)
+            return any(
+                start.name == other.start and other.rows <= start.end for start in self.starts
+            )
         return dict(self.anchors).get(other.rows) == other.seal[:ANCHOR_DIGITS]
 
 
@@ -128,18 +141,29 @@ def sign_head(ledger: Ledger, key: Ed25519PrivateKey) -> SignedHead:
         if ledger.tail == tail:
             break
     else:
-        raise DpflError(f"The ledger {ledger.path} changes all the time; stop whatever else writes to it.")
+        raise DpflError(
+            f"The ledger {ledger.path} changes all the time; stop whatever else writes to it."
+        )
     account = ledger.account
     head = LedgerHead(
-        account.owner, raw(key.public_key()), account.unit, account.neighbours, tail.links, tail.seal, starts,
-        _bounded(spent), tuple((event, count) for event, _, count in _bounded(planned)),
+        account.owner,
+        raw(key.public_key()),
+        account.unit,
+        account.neighbours,
+        tail.links,
+        tail.seal,
+        starts,
+        _bounded(spent),
+        tuple((event, count) for event, _, count in _bounded(planned)),
         tuple((one.links, one.seal[:ANCHOR_DIGITS]) for one in earlier),
-    )  # fmt: skip
+    )
     return SignedHead(head, sign(head.to_words(), key))
 
 
 def _counts(ledger: Ledger) -> tuple[Counter[tuple[Event, str]], dict[tuple[Event, str], int]]:
-    """What was debited, by event and mark; and what was fixed beforehand on top of it, without marks."""
+    """What was debited, by event and mark; and what was fixed beforehand on top of it, without
+    marks.
+    """
     spent: Counter[tuple[Event, str]] = Counter()
     total: Counter[Event] = Counter()
     for _, release, line, count, _ in ledger.debits():
@@ -161,22 +185,38 @@ def _bounded(spent: Mapping[tuple[Event, str], int]) -> Kinds:
 
 
 def head_from_words(given: Any) -> SignedHead:
-    """A head as it came, if the key that it names signed it; whose key that is, the caller knows. Anything else is `Bad`."""
+    """A head as it came, if the key that it names signed it; whose key that is, the caller knows.
+    Anything else is `Bad`.
+    """
     if type(given) is not dict or given.keys() != {"head", "signature"}:
         refuse()
     words = given["head"]
-    if type(words) is not dict or type(words.get("format")) is not int or words["format"] not in (1, FORMAT):
+    if (
+        type(words) is not dict
+        or type(words.get("format")) is not int
+        or words["format"] not in (1, FORMAT)
+    ):
         refuse()
-    forms = FORMS if words["format"] == FORMAT else {name: form for name, form in FORMS.items() if name != "anchors"}
+    forms = (
+        FORMS
+        if words["format"] == FORMAT
+        else {name: form for name, form in FORMS.items() if name != "anchors"}
+    )
     if words.keys() != {"format", *forms}:
         refuse()
     head = LedgerHead(**{name: form(words[name]) for name, form in forms.items()})
-    if (words["format"] == FORMAT) != bool(head.anchors) or any(row >= head.rows for row, _ in head.anchors):
+    if (words["format"] == FORMAT) != bool(head.anchors) or any(
+        row >= head.rows for row, _ in head.anchors
+    ):
         refuse()
     if head.starts and head.starts[0].end != head.rows:
         refuse()
     signature = given["signature"]
-    if type(signature) is not str or len(signature) != 128 or not is_signed(words, signature, head.public_key):
+    if (
+        type(signature) is not str
+        or len(signature) != 128
+        or not is_signed(words, signature, head.public_key)
+    ):
         refuse()
     return SignedHead(head, signature)
 
@@ -198,7 +238,9 @@ def check_in_statement(words: Mapping[str, Any]) -> LedgerHead | None:
     try:
         head = head_from_words(words["ledger_head"]).head
     except ProtocolError:
-        raise DpflError(f"The head in the statement of {words['node']!r} is not one that its key signed.") from None
+        raise DpflError(
+            f"The head in the statement of {words['node']!r} is not one that its key signed."
+        ) from None
     spent: Counter[str] = Counter()
     for event, _, count in head.spent:
         spent[encode(event)] += count
@@ -207,7 +249,10 @@ def check_in_statement(words: Mapping[str, Any]) -> LedgerHead | None:
     whole_list = max(len(head.spent), len(head.planned)) <= MOST_KINDS
     own = (head.node, head.public_key, head.unit, head.neighbours, head.rows, head.seal)
     if own != said or (whole_list and spent != words["releases"]):
-        raise DpflError(f"The head in the statement of {words['node']!r} counts something else than the statement.")
+        raise DpflError(
+            f"The head in the statement of {words['node']!r} counts something else than the "
+            "statement."
+        )
     return head if whole_list else None
 
 
@@ -244,7 +289,11 @@ def whole(value: Any) -> int:
 
 
 def text(value: Any) -> str:
-    return value if type(value) is str and len(value) <= MOST_TEXT and value.isprintable() else refuse()
+    return (
+        value
+        if type(value) is str and len(value) <= MOST_TEXT and value.isprintable()
+        else refuse()
+    )
 
 
 def listed(form: Form, most: int) -> Form:
@@ -258,7 +307,11 @@ def listed(form: Form, most: int) -> Form:
 
 def _digits(length: int) -> Form:
     def form(value: Any) -> str:
-        if type(value) is not str or len(value) != length or not set(value) <= set("0123456789abcdef"):
+        if (
+            type(value) is not str
+            or len(value) != length
+            or not set(value) <= set("0123456789abcdef")
+        ):
             refuse()
         return value
 
@@ -300,15 +353,24 @@ def _plan(value: Any) -> tuple[Event, int]:
 
 
 FORMS: Mapping[str, Form] = {
-    "node": text, "public_key": _digits(64), "unit": text, "neighbours": text, "rows": whole,
-    "seal": _digits(64), "starts": listed(_start, MOST_STARTS), "spent": listed(_kind, MOST_KINDS + 1),
-    "planned": listed(_plan, MOST_KINDS + 1), "anchors": listed(_anchor, MOST_ANCHORS),
-}  # fmt: skip
+    "node": text,
+    "public_key": _digits(64),
+    "unit": text,
+    "neighbours": text,
+    "rows": whole,
+    "seal": _digits(64),
+    "starts": listed(_start, MOST_STARTS),
+    "spent": listed(_kind, MOST_KINDS + 1),
+    "planned": listed(_plan, MOST_KINDS + 1),
+    "anchors": listed(_anchor, MOST_ANCHORS),
+}
 
 
 @dataclass
 class HeadSet:
-    """Heads of one node, none of which shows another: the chains that went different ways, as far as anybody can tell."""
+    """Heads of one node, none of which shows another: the chains that went different ways, as far
+    as anybody can tell.
+    """
 
     heads: list[SignedHead] = field(default_factory=list)
     most: int = KEPT

@@ -1,9 +1,12 @@
-"""Letters: bytes with a head of words, arrays of numbers, and the signature of whoever wrote them. No code, no pickle, no path.
+"""Letters: bytes with a head of words, arrays of numbers, and the signature of whoever wrote them.
+No code, no pickle, no path.
 
-    DPFL2 | length of the head (4 bytes, little-endian) | head | arrays | Ed25519 signature of all before it (64 bytes)
+    DPFL2 | length of the head (4 bytes, little-endian) | head | arrays | Ed25519 signature of all
+    before it (64 bytes)
 
-The head is JSON in one written form (UTF-8, sorted keys, no spaces). Its `arrays` list the name, type, shape and offset of each
-array, which lie one after another, little-endian. The signature is checked first, and sizes before anything is made of them.
+The head is JSON in one written form (UTF-8, sorted keys, no spaces). Its `arrays` list the name,
+type, shape and offset of each array, which lie one after another, little-endian. The signature is
+checked first, and sizes before anything is made of them.
 """
 
 from __future__ import annotations
@@ -52,17 +55,26 @@ def digest(letter: bytes) -> str:
     return hashlib.sha256(letter).hexdigest()
 
 
-def write(head: Mapping[str, Any], arrays: Mapping[str, np.ndarray], key: Ed25519PrivateKey) -> bytes:
+def write(
+    head: Mapping[str, Any], arrays: Mapping[str, np.ndarray], key: Ed25519PrivateKey
+) -> bytes:
     """Refused where `read` would refuse it."""
     entries, parts, offset = [], [], 0
     for name, given in sorted(arrays.items()):
         array = np.ascontiguousarray(given).reshape(np.shape(given))
         dtype = TYPES.get(array.dtype.name)
-        if dtype is None or not _NAME.fullmatch(name) or array.ndim > MOST_DIMENSIONS or len(arrays) > MOST_ARRAYS:
+        if (
+            dtype is None
+            or not _NAME.fullmatch(name)
+            or array.ndim > MOST_DIMENSIONS
+            or len(arrays) > MOST_ARRAYS
+        ):
             raise ProtocolError(RefusalReason.BAD_ARRAYS)
         if not np.isfinite(array).all():
             raise ProtocolError(RefusalReason.NOT_FINITE)
-        entries.append({"name": name, "dtype": array.dtype.name, "shape": list(array.shape), "offset": offset})
+        entries.append(
+            {"name": name, "dtype": array.dtype.name, "shape": list(array.shape), "offset": offset}
+        )
         parts.append(array.astype(dtype, copy=False).tobytes())
         offset += array.nbytes
     words = _written({**head, "arrays": entries})
@@ -101,7 +113,9 @@ def _written(head: Mapping[str, Any]) -> bytes:
 
 
 def _head(words: bytes) -> dict[str, Any]:
-    """What is not in the one written form is refused: keys that occur twice, numbers that are not finite, spaces."""
+    """What is not in the one written form is refused: keys that occur twice, numbers that are not
+    finite, spaces.
+    """
     try:
         head = json.loads(words)
     except (ValueError, RecursionError):
@@ -122,7 +136,12 @@ def _arrays(entries: Any, body: memoryview) -> dict[str, np.ndarray]:
             raise ProtocolError(RefusalReason.BAD_ARRAYS)
         name, shape = _name(entry["name"]), _shape(entry["shape"])
         dtype = TYPES.get(entry["dtype"]) if isinstance(entry["dtype"], str) else None
-        if dtype is None or name <= last or type(entry["offset"]) is not int or entry["offset"] != end:
+        if (
+            dtype is None
+            or name <= last
+            or type(entry["offset"]) is not int
+            or entry["offset"] != end
+        ):
             raise ProtocolError(RefusalReason.BAD_ARRAYS)
         planned[name] = dtype, shape, end
         end, last = end + math.prod(shape) * dtype.itemsize, name
@@ -145,7 +164,9 @@ def _shape(shape: Any) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def _array(body: memoryview, dtype: np.dtype[Any], shape: tuple[int, ...], offset: int) -> np.ndarray:
+def _array(
+    body: memoryview, dtype: np.dtype[Any], shape: tuple[int, ...], offset: int
+) -> np.ndarray:
     found = np.ndarray(shape, dtype, body, offset).copy()
     if not np.isfinite(found).all():
         raise ProtocolError(RefusalReason.NOT_FINITE)

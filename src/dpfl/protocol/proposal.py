@@ -1,4 +1,6 @@
-"""What a run is to be, as its owner proposes it to a node: said before the first release, and not changed after it."""
+"""What a run is to be, as its owner proposes it to a node: said before the first release, and not
+changed after it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,16 @@ from dpfl.codec import canonical
 from dpfl.errors import DpflError
 from dpfl.privacy.accounting.budget import MOST_ROUNDS
 from dpfl.privacy.accounting.calibration import MOST, MOST_EPSILON
-from dpfl.privacy.accounting.events import ADD_REMOVE, REPLACE, Event, EventCounts, add, decode, encode, less
+from dpfl.privacy.accounting.events import (
+    ADD_REMOVE,
+    REPLACE,
+    Event,
+    EventCounts,
+    add,
+    decode,
+    encode,
+    less,
+)
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.protocol.task_messages import (
     SHARED,
@@ -43,12 +54,13 @@ Planned = tuple[tuple[Event, int], ...]
 class Proposal:
     """`client` is the node's place among the `federation`, which tasks name it by.
 
-    `events` are all that the run may ask this node to release, in the order in which it will, each with the most of it: an
-    accountant composes what was fixed beforehand, so a node makes no other release for this run. A run that a budget ends says
-    more of its last event than any budget allows.
+    `events` are all that the run may ask this node to release, in the order in which it will, each
+    with the most of it: an accountant composes what was fixed beforehand, so a node makes no other
+    release for this run. A run that a budget ends says more of its last event than any budget
+    allows.
 
-    With `sums` the nodes share the noise, and the server gets sums over at least so many of them only; `keys` are those of the
-    federation then, in its order, as this run's owner knows them.
+    With `sums` the nodes share the noise, and the server gets sums over at least so many of them
+    only; `keys` are those of the federation then, in its order, as this run's owner knows them.
     """
 
     client: int
@@ -76,7 +88,10 @@ class Proposal:
     def to_words(self) -> dict[str, Any]:
         words = {field.name: getattr(self, field.name) for field in fields(self)}
         lists = {name: list(words[name]) for name in ("shape", "federation", "keys")}
-        words |= lists | {"options": dict(self.options), "learning": learning_to_words(self.learning)}
+        words |= lists | {
+            "options": dict(self.options),
+            "learning": learning_to_words(self.learning),
+        }
         words["sums"] = self.sums and shared_to_words(self.sums)
         words["events"] = [[encode(event), count] for event, count in self.events]
         if proposal_from_words(words) != self:
@@ -89,10 +104,14 @@ class Proposal:
         return hashlib.sha256(canonical(self.to_words())).hexdigest()
 
     def together(self, run: str, owner: str) -> str:
-        """What nodes of one run know it by when they sum: a digest of all that was proposed to each of them, and by whom."""
+        """What nodes of one run know it by when they sum: a digest of all that was proposed to each
+        of them, and by whom.
+        """
         words = self.to_words()
         del words["client"]
-        return hashlib.sha256(canonical({"run": run, "owner": owner, "proposal": words})).hexdigest()
+        return hashlib.sha256(
+            canonical({"run": run, "owner": owner, "proposal": words})
+        ).hexdigest()
 
     @property
     def most(self) -> int:
@@ -114,9 +133,11 @@ def proposal_from_words(words: Any) -> Proposal:
     return Proposal(**{name: form(words[name]) for name, form in FORMS.items()})
 
 
-def in_order(before: EventCounts, spending: Callable[[int], EventCounts], releases: int, each: int = 0) -> Planned:
-    """The events of a run: those before its first round, then its releases, all alike; or `each` round's in turn, where a
-    schedule changes them."""
+def in_order(
+    before: EventCounts, spending: Callable[[int], EventCounts], releases: int, each: int = 0
+) -> Planned:
+    """The events of a run: those before its first round, then its releases, all alike; or `each`
+    round's in turn, where a schedule changes them."""
     found = list(before.items())
     if not each:
         return (*found, *spending(releases).items())
@@ -152,7 +173,12 @@ def _events(value: Any) -> Planned:
 
 
 def _event(value: Any) -> tuple[Event, int]:
-    if type(value) is not list or len(value) != 2 or type(value[0]) is not str or len(value[0]) > 1000:
+    if (
+        type(value) is not list
+        or len(value) != 2
+        or type(value[0]) is not str
+        or len(value[0]) > 1000
+    ):
         refuse()
     try:
         return decode(value[0]), whole(1, MOST)(value[1])
@@ -169,10 +195,23 @@ def _epsilon(value: Any) -> float:
 
 
 FORMS: Mapping[str, Form] = {
-    "client": whole(0, MOST_NODES), "system": text, "variant": text, "unit": text,
-    "neighbours": one_of(ADD_REMOVE, REPLACE, "none"), "model": text, "options": _options, "learning": learning_from_words,
-    "shape": listed(whole(1)), "schema": text, "epsilon": optional(_epsilon), "delta": _delta,
-    "rounds": optional(whole(1, MOST_ROUNDS)), "accountant": one_of("pld", "rdp", "rdp-classic", "none"),
-    "noise": one_of("secure", "floating-point", "shared", "none"), "federation": listed(text), "events": _events,
-    "sums": optional(part(SHARED)), "keys": listed(text),
-}  # fmt: skip
+    "client": whole(0, MOST_NODES),
+    "system": text,
+    "variant": text,
+    "unit": text,
+    "neighbours": one_of(ADD_REMOVE, REPLACE, "none"),
+    "model": text,
+    "options": _options,
+    "learning": learning_from_words,
+    "shape": listed(whole(1)),
+    "schema": text,
+    "epsilon": optional(_epsilon),
+    "delta": _delta,
+    "rounds": optional(whole(1, MOST_ROUNDS)),
+    "accountant": one_of("pld", "rdp", "rdp-classic", "none"),
+    "noise": one_of("secure", "floating-point", "shared", "none"),
+    "federation": listed(text),
+    "events": _events,
+    "sums": optional(part(SHARED)),
+    "keys": listed(text),
+}

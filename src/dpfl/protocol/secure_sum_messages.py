@@ -1,4 +1,5 @@
-"""What members of a secure sum and its server tell each other, as words and arrays of letters; odd ones are `Bad`.
+"""What members of a secure sum and its server tell each other, as words and arrays of letters; odd
+ones are `Bad`.
 
 Names are in the order of the alphabet throughout, so that rows of bytes need none.
 """
@@ -16,7 +17,14 @@ from dpfl.client.task import ClientTask
 from dpfl.codec import canonical, tag_of
 from dpfl.protocol.task_messages import MOST_MEMBERS, Form, listed, refuse, task_to_words, text
 from dpfl.refusals import ProtocolError, RefusalReason
-from dpfl.secagg import KeyAdvertisement, MaskedInput, SumId, SurvivorList, SurvivorVotes, UnmaskingShares
+from dpfl.secagg import (
+    KeyAdvertisement,
+    MaskedInput,
+    SumId,
+    SurvivorList,
+    SurvivorVotes,
+    UnmaskingShares,
+)
 from dpfl.secagg.masks import DIGEST, SEED
 from dpfl.secagg.shares import SHARE, envelope_bytes
 
@@ -29,11 +37,15 @@ names = listed(text, MOST_MEMBERS)
 
 
 def at_of(task: ClientTask, session: str, model: np.ndarray) -> SumId:
-    """The sum that a task is for: of its round, its turn there, and all that it says to every member alike, the model too."""
+    """The sum that a task is for: of its round, its turn there, and all that it says to every
+    member alike, the model too.
+    """
     assert task.secure_sum is not None
     turn = TURNS.index(tag_of(task.query) if task.query else "train")
     alike = replace(task, client=0, horizon=0, secure_sum=replace(task.secure_sum, weight=1.0))
-    told = canonical(task_to_words(alike)) + hashlib.sha256(np.ascontiguousarray(model).data).digest()
+    told = (
+        canonical(task_to_words(alike)) + hashlib.sha256(np.ascontiguousarray(model).data).digest()
+    )
     return SumId(session, task.round, turn, hashlib.sha256(told).hexdigest())
 
 
@@ -51,7 +63,9 @@ def _bytes(length: int) -> Form:
 
 def _rows(parts: Sequence[bytes], length: int) -> np.ndarray:
     """Shorter ones, which are nothing, as zeros."""
-    return np.frombuffer(b"".join(part.ljust(length, b"\0") for part in parts), np.uint8).reshape(len(parts), length)
+    return np.frombuffer(b"".join(part.ljust(length, b"\0") for part in parts), np.uint8).reshape(
+        len(parts), length
+    )
 
 
 def _of_rows(array: np.ndarray | None, count: int, length: int) -> list[bytes]:
@@ -60,11 +74,21 @@ def _of_rows(array: np.ndarray | None, count: int, length: int) -> list[bytes]:
     return [row.tobytes() for row in array]
 
 
-CARD: Mapping[str, Form] = {"name": text, "mask": _bytes(KEY), "envelope": _bytes(KEY), "signature": _bytes(SIGNATURE)}
+CARD: Mapping[str, Form] = {
+    "name": text,
+    "mask": _bytes(KEY),
+    "envelope": _bytes(KEY),
+    "signature": _bytes(SIGNATURE),
+}
 
 
 def card_to_words(card: KeyAdvertisement) -> Words:
-    return {"name": card.name, "mask": card.mask.hex(), "envelope": card.envelope.hex(), "signature": card.signature.hex()}
+    return {
+        "name": card.name,
+        "mask": card.mask.hex(),
+        "envelope": card.envelope.hex(),
+        "signature": card.signature.hex(),
+    }
 
 
 def card_from_words(words: Any) -> KeyAdvertisement:
@@ -88,24 +112,34 @@ def masked_arrays(masked: MaskedInput) -> Arrays:
     }
 
 
-def masked_from(arrays: Mapping[str, np.ndarray], at: SumId, sender: str, members: Sequence[str]) -> MaskedInput:
+def masked_from(
+    arrays: Mapping[str, np.ndarray], at: SumId, sender: str, members: Sequence[str]
+) -> MaskedInput:
     if arrays.keys() != {"numbers", "envelopes", "digests"} or arrays["numbers"].dtype.kind != "u":
         raise ProtocolError(RefusalReason.BAD_ARRAYS)
     others, count = [name for name in members if name != sender], len(members)
     envelopes = _of_rows(arrays["envelopes"], len(others), envelope_bytes(count))
     digests = _of_rows(arrays["digests"], count, DIGEST)
     return MaskedInput(
-        at, sender, arrays["numbers"], dict(zip(others, envelopes, strict=True)), dict(zip(members, digests, strict=True))
+        at,
+        sender,
+        arrays["numbers"],
+        dict(zip(others, envelopes, strict=True)),
+        dict(zip(members, digests, strict=True)),
     )
 
 
 def shown_to(shown: SurvivorList, members: int) -> tuple[Words, Arrays]:
     """Exchange 2, to a member."""
     envelopes = [shown.envelopes[name] for name in sorted(shown.envelopes)]
-    return {"survivors": list(shown.survivors)}, {"envelopes": _rows(envelopes, envelope_bytes(members))}
+    return {"survivors": list(shown.survivors)}, {
+        "envelopes": _rows(envelopes, envelope_bytes(members))
+    }
 
 
-def shown_from(words: Any, arrays: Mapping[str, np.ndarray], at: SumId, name: str, members: int) -> SurvivorList:
+def shown_from(
+    words: Any, arrays: Mapping[str, np.ndarray], at: SumId, name: str, members: int
+) -> SurvivorList:
     survivors = names(words)
     others = sorted(other for other in survivors if other != name)
     if arrays.keys() != {"envelopes"}:
@@ -129,19 +163,26 @@ def votes_from_words(words: Any, at: SumId) -> SurvivorVotes:
 
 
 def opened_to(opened: UnmaskingShares) -> tuple[Words, Arrays]:
-    """The last of a member: its own seeds with the missing, and of each owner whose envelope it could open a share of the
-    owner's own seed and of its seeds with the missing."""
+    """The last of a member: its own seeds with the missing, and of each owner whose envelope it
+    could open a share of the owner's own seed and of its seeds with the missing."""
     missing, owners = sorted(opened.seeds), sorted({owner for owner, _ in opened.shares})
     shares = [opened.shares[owner, other] for owner in owners for other in (owner, *missing)]
-    arrays = {"seeds": _rows([opened.seeds[name] for name in missing], SEED), "shares": _rows(shares, SHARE)}
+    arrays = {
+        "seeds": _rows([opened.seeds[name] for name in missing], SEED),
+        "shares": _rows(shares, SHARE),
+    }
     return {"kind": "opened", "owners": owners, "missing": missing}, arrays
 
 
-def opened_from(head: Mapping[str, Any], arrays: Mapping[str, np.ndarray], at: SumId, sender: str) -> UnmaskingShares:
+def opened_from(
+    head: Mapping[str, Any], arrays: Mapping[str, np.ndarray], at: SumId, sender: str
+) -> UnmaskingShares:
     owners, missing = names(head.get("owners")), names(head.get("missing"))
     if arrays.keys() != {"seeds", "shares"}:
         raise ProtocolError(RefusalReason.BAD_ARRAYS)
     seeds = _of_rows(arrays["seeds"], len(missing), SEED)
     shares = _of_rows(arrays["shares"], len(owners) * (1 + len(missing)), SHARE)
     pairs = [(owner, other) for owner in owners for other in (owner, *missing)]
-    return UnmaskingShares(at, sender, dict(zip(missing, seeds, strict=True)), dict(zip(pairs, shares, strict=True)))
+    return UnmaskingShares(
+        at, sender, dict(zip(missing, seeds, strict=True)), dict(zip(pairs, shares, strict=True))
+    )

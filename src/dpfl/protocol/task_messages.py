@@ -1,9 +1,10 @@
-"""Tasks and replies as words and numbers, and back: a list of the parts that may come over a wire, and of every field of each.
+"""Tasks and replies as words and numbers, and back: a list of the parts that may come over a wire,
+and of every field of each.
 
-A part is written as the codec writes it (`dpfl.codec`); this list holds the bounds of each field. What is not listed is
-refused: another part, a field too many or too few, another type, a number that is not finite or out of range.
-Numbers stay as they are written, whole or not, so that a task is the same, and has the same
-name, on both sides.
+A part is written as the codec writes it (`dpfl.codec`); this list holds the bounds of each field.
+What is not listed is refused: another part, a field too many or too few, another type, a number
+that is not finite or out of range. Numbers stay as they are written, whole or not, so that a task
+is the same, and has the same name, on both sides.
 """
 
 from __future__ import annotations
@@ -26,7 +27,14 @@ from dpfl.privacy.mechanisms.matrix_release import BandedNoise
 from dpfl.privacy.mechanisms.noise import FlooredGaussian, Gaussian
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.privacy.mechanisms.release import Release, UpdateRelease
-from dpfl.privacy.mechanisms.sampling import All, Cyclic, FixedCohort, FixedSize, Poisson, PoissonSize
+from dpfl.privacy.mechanisms.sampling import (
+    All,
+    Cyclic,
+    FixedCohort,
+    FixedSize,
+    Poisson,
+    PoissonSize,
+)
 from dpfl.privacy.mechanisms.secure_noise import SecureGaussian
 from dpfl.privacy.queries.columns import ColumnQuery
 from dpfl.privacy.queries.histogram import LabelQuery
@@ -35,9 +43,17 @@ from dpfl.privacy.queries.metric import MetricQuery
 from dpfl.refusals import SENTENCES, ProtocolError, RefusalReason
 
 __all__ = [
-    "REASONS", "ProtocolError", "learning_from_words", "learning_to_words", "order_of", "reply_from_words", "reply_to_words",
-    "shared_to_words", "task_from_words", "task_to_words",
-]  # fmt: skip
+    "REASONS",
+    "ProtocolError",
+    "learning_from_words",
+    "learning_to_words",
+    "order_of",
+    "reply_from_words",
+    "reply_to_words",
+    "shared_to_words",
+    "task_from_words",
+    "task_to_words",
+]
 
 REASONS = {str(reason): sentence for reason, sentence in SENTENCES.items()}
 """Every word that a node refuses by, with its sentence."""
@@ -75,7 +91,9 @@ def number(value: Any) -> float:
 
 
 def share(value: Any) -> float:
-    """Of what an optimiser keeps from step to step: with all of it or more, steps grow without bound."""
+    """Of what an optimiser keeps from step to step: with all of it or more, steps grow without
+    bound.
+    """
     return value if 0 <= number(value) < 1 else refuse()
 
 
@@ -84,7 +102,11 @@ def positive(value: Any) -> float:
 
 
 def text(value: Any) -> str:
-    return value if type(value) is str and len(value) <= MOST_TEXT and value.isprintable() else refuse()
+    return (
+        value
+        if type(value) is str and len(value) <= MOST_TEXT and value.isprintable()
+        else refuse()
+    )
 
 
 def one_of(*words: str) -> Form:
@@ -164,7 +186,10 @@ NOISES = _parts(
     (SecureGaussian, {"multiplier": number}),
     (FlooredGaussian, {"multiplier": number, "floor": number}),
     (HaarNoise, {"multiplier": number, **HAAR, "lemma": truth, "portion": optional(number)}),
-    (BandedNoise, {"multiplier": number, "bands": optional(whole(1)), "rounds": whole(), "turns": whole(1)}),
+    (
+        BandedNoise,
+        {"multiplier": number, "bands": optional(whole(1)), "rounds": whole(), "turns": whole(1)},
+    ),
 )
 SURVEYS = _parts(
     (LabelQuery, {"multiplier": optional(number), "trusted": truth, "secure": truth}),
@@ -172,39 +197,76 @@ SURVEYS = _parts(
     (
         ColumnQuery,
         {
-            "multiplier": number, "numbers": whole(0, MOST_PLACES), "places": listed(whole(0, MOST_PLACES), MOST_PLACES),
-            "binned": listed(_binned, MOST_PLACES), "secure": truth,
+            "multiplier": number,
+            "numbers": whole(0, MOST_PLACES),
+            "places": listed(whole(0, MOST_PLACES), MOST_PLACES),
+            "binned": listed(_binned, MOST_PLACES),
+            "secure": truth,
         },
     ),
     (
         MetricQuery,
         {
-            "multiplier": number, "numbers": whole(0, MOST_PLACES), "cells": whole(0, MOST_PLACES), "most": number,
-            "held_out": number, "secure": truth,
+            "multiplier": number,
+            "numbers": whole(0, MOST_PLACES),
+            "cells": whole(0, MOST_PLACES),
+            "most": number,
+            "held_out": number,
+            "secure": truth,
         },
     ),
-)  # fmt: skip
-SHARED = _parts((NoiseShares, {"survivors": whole(1, MOST_MEMBERS), "colluders": whole(0, MOST_MEMBERS)}))
-SUMMED = _parts((SecureSumTerms, {"weight": number, "bound": number, "clients": whole(1, MOST_MEMBERS)}))
+)
+SHARED = _parts(
+    (NoiseShares, {"survivors": whole(1, MOST_MEMBERS), "colluders": whole(0, MOST_MEMBERS)})
+)
+SUMMED = _parts(
+    (SecureSumTerms, {"weight": number, "bound": number, "clients": whole(1, MOST_MEMBERS)})
+)
 RELEASE: Mapping[str, Form] = {
-    "sampling": part(SAMPLINGS), "clip": part(CLIPS), "noise": optional(part(NOISES)), "shared_by": optional(whole(2)),
-    "divide_by_drawn": truth, "noise_shares": optional(part(SHARED)),
-}  # fmt: skip
+    "sampling": part(SAMPLINGS),
+    "clip": part(CLIPS),
+    "noise": optional(part(NOISES)),
+    "shared_by": optional(whole(2)),
+    "divide_by_drawn": truth,
+    "noise_shares": optional(part(SHARED)),
+}
 RELEASES = _parts((Release, RELEASE))
-UPLOADS = _parts((UpdateRelease, {**RELEASE, "sensitivity_bound": number, "protects": one_of("sample", "client")}))
+UPLOADS = _parts(
+    (
+        UpdateRelease,
+        {**RELEASE, "sensitivity_bound": number, "protects": one_of("sample", "client")},
+    )
+)
 LOCALS = _parts(
-    (LocalTraining, {"optimiser": part(OPTIMISERS), "batch_size": whole(1), "prox": number, "objective": part(OBJECTIVES)}),
+    (
+        LocalTraining,
+        {
+            "optimiser": part(OPTIMISERS),
+            "batch_size": whole(1),
+            "prox": number,
+            "objective": part(OBJECTIVES),
+        },
+    ),
 )
 TASKS = _parts(
     (
         ClientTask,
         {
-            "round": whole(), "client": whole(), "steps": whole(), "local": part(LOCALS), "clients": part(RELEASES),
-            "samples": optional(part(RELEASES)), "horizon": whole(), "raw": truth, "update": optional(part(UPLOADS)),
-            "query": optional(part(SURVEYS)), "slope": truth, "secure_sum": optional(part(SUMMED)),
+            "round": whole(),
+            "client": whole(),
+            "steps": whole(),
+            "local": part(LOCALS),
+            "clients": part(RELEASES),
+            "samples": optional(part(RELEASES)),
+            "horizon": whole(),
+            "raw": truth,
+            "update": optional(part(UPLOADS)),
+            "query": optional(part(SURVEYS)),
+            "slope": truth,
+            "secure_sum": optional(part(SUMMED)),
         },
     ),
-)  # fmt: skip
+)
 LEARNING = _parts(
     (tasks.MultiClass, {"classes": whole(1), "weights": listed(number)}),
     (tasks.Binary, {"weights": listed(number)}),
@@ -217,10 +279,22 @@ LEARNING = _parts(
 KNOWN: Parts = {
     name: kind
     for group in (
-        OPTIMISERS, OBJECTIVES, SAMPLINGS, CLIPS, NOISES, SURVEYS, SHARED, SUMMED, RELEASES, UPLOADS, LOCALS, TASKS, LEARNING
+        OPTIMISERS,
+        OBJECTIVES,
+        SAMPLINGS,
+        CLIPS,
+        NOISES,
+        SURVEYS,
+        SHARED,
+        SUMMED,
+        RELEASES,
+        UPLOADS,
+        LOCALS,
+        TASKS,
+        LEARNING,
     )
     for name, kind in group.items()
-}  # fmt: skip
+}
 """All that may travel."""
 
 
@@ -257,14 +331,16 @@ def learning_from_words(words: Any) -> tasks.Task:
 
 
 def order_of(task: ClientTask, session: str = "") -> str:
-    """What an order is known by, with its run: a round is trained once, and a survey is asked once in a run. For a secure sum
-    that is once in a session: with new keys it is another release."""
+    """What an order is known by, with its run: a round is trained once, and a survey is asked once
+    in a run. For a secure sum that is once in a session: with new keys it is another release."""
     name = f"0/{tag_of(task.query)}" if task.query else f"{task.round}/train"
     return f"{name}/{session[:32]}" if task.noise_shares else name
 
 
 def reply_to_words(reply: ClientReply) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """A release, as words and arrays; a refusal or a failure has none, and is a letter of another kind."""
+    """A release, as words and arrays; a refusal or a failure has none, and is a letter of another
+    kind.
+    """
     if reply.refused or reply.failed or (reply.update is None and not reply.raw):
         refuse()
     arrays = {f"raw_{name}": np.asarray(value) for name, value in (reply.raw or {}).items()}
@@ -273,21 +349,34 @@ def reply_to_words(reply: ClientReply) -> tuple[dict[str, Any], dict[str, np.nda
     return {"client": reply.client, "inside": bool(reply.inside)}, arrays
 
 
-def reply_from_words(words: Any, arrays: Mapping[str, np.ndarray], size: int | None = None) -> ClientReply:
-    """An update is a row of float32 (of `size` numbers, where that is said), and what is beside it no longer than a model."""
+def reply_from_words(
+    words: Any, arrays: Mapping[str, np.ndarray], size: int | None = None
+) -> ClientReply:
+    """An update is a row of float32 (of `size` numbers, where that is said), and what is beside it
+    no longer than a model.
+    """
     if type(words) is not dict or words.keys() != {"client", "inside"}:
         refuse()
     client, inside = whole()(words["client"]), truth(words["inside"])
     raw = {name.removeprefix("raw_"): array for name, array in arrays.items() if name != "update"}
-    if any(f"raw_{name}" not in arrays or name not in RAW or array.ndim > 1 for name, array in raw.items()):
+    if any(
+        f"raw_{name}" not in arrays or name not in RAW or array.ndim > 1
+        for name, array in raw.items()
+    ):
         refuse(RefusalReason.BAD_ARRAYS)
     if any(array.dtype.kind != "f" for array in raw.values()):
         refuse(RefusalReason.BAD_ARRAYS)
     update = arrays.get("update")
     if update is None:
-        return ClientReply(client, inside=inside, raw=raw) if raw else refuse(RefusalReason.BAD_ARRAYS)
+        return (
+            ClientReply(client, inside=inside, raw=raw) if raw else refuse(RefusalReason.BAD_ARRAYS)
+        )
     longest = max([array.size for array in raw.values()], default=0)
-    if update.dtype != np.float32 or update.ndim != 1 or update.size != (update.size if size is None else size):
+    if (
+        update.dtype != np.float32
+        or update.ndim != 1
+        or update.size != (update.size if size is None else size)
+    ):
         refuse(RefusalReason.BAD_ARRAYS)
     if longest > max(update.size, 1):
         refuse(RefusalReason.BAD_ARRAYS)

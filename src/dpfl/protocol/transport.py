@@ -1,4 +1,6 @@
-"""Letters to nodes that are elsewhere, whoever carries them: a carrier sees bytes, and is trusted with nothing."""
+"""Letters to nodes that are elsewhere, whoever carries them: a carrier sees bytes, and is trusted
+with nothing.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ class Delivery:
 
 class Transport(Protocol):
     most: int
-    """Bytes of the largest answer that is taken; a longer one counts as lost, and little of it is ever in memory."""
+    """Bytes of the largest answer that is taken; a longer one counts as lost, and little of it is
+    ever in memory.
+    """
 
     def nodes(self) -> Sequence[str]:
         """The addresses of nodes that are connected now: the carrier's own words, not names."""
@@ -27,6 +31,8 @@ class Transport(Protocol):
         """Does not wait; returns the ticket that an answer will have."""
 
     def receive(self, seconds: float) -> list[Delivery]:
-        """What has come back since the last call; waits that long at most, and not where something is there."""
+        """What has come back since the last call; waits that long at most, and not where something
+        is there.
+        """
 
     def close(self) -> None: ...

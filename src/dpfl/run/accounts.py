@@ -1,4 +1,6 @@
-"""The ledgers of a federation, read together: what is left, what was spent, and the statement that follows."""
+"""The ledgers of a federation, read together: what is left, what was spent, and the statement that
+follows.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,15 @@ from dpfl.errors import DpflError
 from dpfl.privacy import Keyed, Ledger, Limit, PrivacyStatement, Randomness, accountant
 from dpfl.privacy.accounting.accountant import HUGE, Accountant, rough_epsilon
 from dpfl.privacy.accounting.calibration import MOST, affordable, largest
-from dpfl.privacy.accounting.events import Event, EventCounts, add_all, describe, encode, less, neighbours_of
+from dpfl.privacy.accounting.events import (
+    Event,
+    EventCounts,
+    add_all,
+    describe,
+    encode,
+    less,
+    neighbours_of,
+)
 from dpfl.privacy.ledger.client_ledgers import FEDERATION, ClientLedgers
 from dpfl.privacy.ledger.ledger import END
 from dpfl.privacy.ledger.plans import bound, spent_until
@@ -24,13 +34,17 @@ from dpfl.privacy.ledger.plans import bound, spent_until
 Answer = TypeVar("Answer")
 
 GRID = 20
-"""While a run goes on its epsilon is shown at the next of this many marks: an upper bound, and quick."""
+"""While a run goes on its epsilon is shown at the next of this many marks: an upper bound, and
+quick.
+"""
 
 ADVERSARY = {
     "step": "the server, other clients and the public, who may see every update",
     "upload": "the server, other clients and the public, who may see every upload",
-    "round": "other clients and the public, who see the models; the server is trusted with single updates",
-    "shared": "any one other client, which can subtract its own share of the noise, and the public; the server, which knows "
+    "round": "other clients and the public, who see the models; the server is trusted with single "
+    "updates",
+    "shared": "any one other client, which can subtract its own share of the noise, and the "
+    "public; the server, which knows "
     "who was drawn and what noise it adds for missing shares, is trusted",
     "none": "nobody is kept out",
 }
@@ -38,7 +52,9 @@ ADVERSARY = {
 
 @dataclass(frozen=True)
 class Accounts:
-    """One ledger a client at sample level, one for the federation at client level, none without noise."""
+    """One ledger a client at sample level, one for the federation at client level, none without
+    noise.
+    """
 
     run: str
     algorithm: Algorithm
@@ -59,7 +75,9 @@ class Accounts:
     arithmetic: str = ""
     """How the units of private steps are computed, in words for the statement."""
     ordered: bool = False
-    """Whether these are the server's own ledgers, of what it ordered; the nodes that paid have theirs."""
+    """Whether these are the server's own ledgers, of what it ordered; the nodes that paid have
+    theirs.
+    """
 
     @property
     def event(self) -> Event:
@@ -83,13 +101,17 @@ class Accounts:
     @cached_property
     def ledgers(self) -> ClientLedgers:
         neighbours = self._neighbours if self.owners else "none"
-        return ClientLedgers(self.folder, self.owners, self.algorithm.unit, neighbours, self.limit, self.data)
+        return ClientLedgers(
+            self.folder, self.owners, self.algorithm.unit, neighbours, self.limit, self.data
+        )
 
     def paths(self) -> list[Path]:
         return [self.ledgers.path(number) for number in range(len(self.ledgers))]
 
     def remaining(self, horizon: int) -> list[int]:
-        """How many releases of this run each owner allows; more than anyone makes where nothing limits them."""
+        """How many releases of this run each owner allows; more than anyone makes where nothing
+        limits them.
+        """
         if self.algorithm.unit == "none":
             return []
         allowed = self._ask(lambda ledger: self._allowed(ledger, horizon))
@@ -105,7 +127,9 @@ class Accounts:
         if self.published:
             return MOST
         if self.algorithm.schedule:
-            return self._scheduled_remaining(ledger, add_all(others, self.algorithm.before), horizon)
+            return self._scheduled_remaining(
+                ledger, add_all(others, self.algorithm.before), horizon
+            )
         return ledger.remaining(self.event, self.limit, horizon, self.run, self.algorithm.before)
 
     def _scheduled_remaining(self, ledger: Ledger, others: EventCounts, horizon: int) -> int:
@@ -132,25 +156,37 @@ class Accounts:
         return {id(own): own for own in self._own}.values()
 
     def _claimed_remaining(self, own: Algorithm, horizon: int) -> int:
-        """A published system stops where its paper says; its ledger holds the truth, which no limit would allow."""
+        """A published system stops where its paper says; its ledger holds the truth, which no limit
+        would allow.
+        """
         epsilon, claim = self.epsilon, own.claim
         if epsilon is None:
             return horizon or MOST
         if claim.accountant:
             return self._claimed_affordable(accountant(claim.accountant), epsilon, horizon)
         if claim.formula is None:
-            raise DpflError("This published system claims no epsilon, so none can end it; leave budget.epsilon out.")
-        return next((count for count in range(horizon or MOST) if claim.formula(count + 1) > epsilon), horizon or MOST)
+            raise DpflError(
+                "This published system claims no epsilon, so none can end it; leave budget.epsilon "
+                "out."
+            )
+        return next(
+            (count for count in range(horizon or MOST) if claim.formula(count + 1) > epsilon),
+            horizon or MOST,
+        )
 
     def _claimed_affordable(self, by: Accountant, epsilon: float, horizon: int) -> int:
         if self.algorithm.schedule is None:
-            return affordable({}, self.algorithm.stated_event(self._population), epsilon, self.delta, by, horizon)
+            return affordable(
+                {}, self.algorithm.stated_event(self._population), epsilon, self.delta, by, horizon
+            )
         stated = partial(self.algorithm.stated, population=self._population)
-        return largest(lambda releases: by.epsilon(stated(releases), self.delta) <= epsilon, horizon)
+        return largest(
+            lambda releases: by.epsilon(stated(releases), self.delta) <= epsilon, horizon
+        )
 
     def meter(self, remaining: Sequence[int], horizon: int, kept: int | None = None) -> Meter:
-        """Where noise cannot be repeated, `kept` says how many releases a checkpoint holds: what ledgers hold beyond them was
-        released as well, and is made again with other noise."""
+        """Where noise cannot be repeated, `kept` says how many releases a checkpoint holds: what
+        ledgers hold beyond them was released as well, and is made again with other noise."""
         end, before = min(max(remaining), horizon or MOST), self.algorithm.before
         spending = partial(self.algorithm.spending, population=self._population)
         known = add_all(before, spending(kept)) if kept else {}
@@ -162,47 +198,64 @@ class Accounts:
         return Meter(tuple(starts), spending, self.delta, self.accountant, end, alike)
 
     def plan(self, remaining: Sequence[int]) -> list[int]:
-        """Where tau follows what is released, the most that this run can release is written down before its first release, and
-        proven is for that; once written it stays, so a resumed run may have less left than `remaining`."""
+        """Where tau follows what is released, the most that this run can release is written down
+        before its first release, and proven is for that; once written it stays, so a resumed run
+        may have less left than `remaining`."""
         if self.algorithm.unit == "none" or not self.algorithm.steps.adaptive:
             return list(remaining)
         left = iter(remaining)
         return self._ask(lambda ledger: self._planned(ledger, next(left)))
 
     def _planned(self, ledger: Ledger, left: int) -> int:
-        for event, most in add_all(self.algorithm.before, self.algorithm.spending(left, self._population)).items():
+        for event, most in add_all(
+            self.algorithm.before, self.algorithm.spending(left, self._population)
+        ).items():
             if most and event not in ledger.plans().get(self.run, {}):
                 ledger.plan(self.run, event, most)
         planned = ledger.plans().get(self.run, {}).get(self.event, 0)
         return min(left, planned - self.algorithm.before.get(self.event, 0))
 
-    def _held(self, ledger: Ledger, own: bool = False) -> tuple[dict[Event, int], dict[Event, int], float]:
-        """What was released, the most that could have been, and the epsilon that no debit can pass; with `own`, as they stood
-        at this run's last row."""
+    def _held(
+        self, ledger: Ledger, own: bool = False
+    ) -> tuple[dict[Event, int], dict[Event, int], float]:
+        """What was released, the most that could have been, and the epsilon that no debit can pass;
+        with `own`, as they stood at this run's last row."""
         until = ledger.last_link(self.run) if own else END
         return spent_until(ledger, until), bound(ledger, until), self._ceiling(ledger, until)
 
     def _ceiling(self, ledger: Ledger, until: int) -> float:
-        """By the largest limit that the owner had: one set later, or that of a later run, held nothing that came before it."""
+        """By the largest limit that the owner had: one set later, or that of a later run, held
+        nothing that came before it.
+        """
         limits = ledger.limits_since_the_first_debit(until)
-        return max(limit.epsilon if limit and limit.delta <= self.delta else math.inf for limit in limits)
+        return max(
+            limit.epsilon if limit and limit.delta <= self.delta else math.inf for limit in limits
+        )
 
     def check_kept(self, paid: Sequence[int]) -> None:
-        """A resumed run finds at least its own debits of before, or its ledgers are not those that it had.
+        """A resumed run finds at least its own debits of before, or its ledgers are not those that
+        it had.
 
-        What was asked before the first round is not counted among `paid`, and stands for none of them.
+        What was asked before the first round is not counted among `paid`, and stands for none of
+        them.
         """
-        for path, count, (everything, others) in zip(self.paths(), paid, self._debits(), strict=True):
+        for path, count, (everything, others) in zip(
+            self.paths(), paid, self._debits(), strict=True
+        ):
             if sum(less(everything, add_all(others, self.algorithm.before)).values()) < count:
                 raise DpflError(
-                    f"The ledger {path} has lost debits of this run; bring back the one it had, or start a new run."
+                    f"The ledger {path} has lost debits of this run; bring back the one it had, or "
+                    "start a new run."
                 )
 
     def check_made(self) -> None:
-        """A run that has ended left debits under its name, which is a digest of its record: another record has none."""
+        """A run that has ended left debits under its name, which is a digest of its record: another
+        record has none.
+        """
         if not any(less(everything, others) for everything, others in self._debits()):
             raise DpflError(
-                f"The ledgers in {self.folder} hold no debit of the run {self.run}: it released nothing, or record or ledgers "
+                f"The ledgers in {self.folder} hold no debit of the run {self.run}: it released "
+                "nothing, or record or ledgers "
                 "are not its own; restore them from a copy."
             )
 
@@ -214,12 +267,15 @@ class Accounts:
         """Of every ledger in turn."""
         answers = []
         for number in range(len(self.ledgers)):
-            with closing(self.ledgers.read(number) if self.reading else self.ledgers.open(number)) as ledger:
+            with closing(
+                self.ledgers.read(number) if self.reading else self.ledgers.open(number)
+            ) as ledger:
                 answers.append(question(ledger))
         return answers
 
     def statement(self, randomness: Randomness, own: bool = False) -> PrivacyStatement:
-        """Proven is what was fixed beforehand: the most that could have been released, inside the limits that hold.
+        """Proven is what was fixed beforehand: the most that could have been released, inside the
+        limits that hold.
 
         Args:
             randomness: Where the noise came from.
@@ -228,13 +284,20 @@ class Accounts:
         if self.algorithm.unit == "none":
             return self._nothing()
         held, epsilon = self._ask(partial(self._held, own=own)), accountant(self.accountant).epsilon
-        spent, used = [events for events, *_ in held], [epsilon(events, self.delta) for events, *_ in held]
+        spent, used = (
+            [events for events, *_ in held],
+            [epsilon(events, self.delta) for events, *_ in held],
+        )
         figures = [
-            max(made, min(epsilon(most, self.delta), ceiling)) for made, (_, most, ceiling) in zip(used, held, strict=True)
+            max(made, min(epsilon(most, self.delta), ceiling))
+            for made, (_, most, ceiling) in zip(used, held, strict=True)
         ]
         claim = self.algorithm.claim
         stated = [self._stated(own, events) for own, events in zip(self._own, spent, strict=True)]
-        claimed = [own.claim.epsilon(events, self.delta) for own, events in zip(self._own, stated, strict=True)]
+        claimed = [
+            own.claim.epsilon(events, self.delta)
+            for own, events in zip(self._own, stated, strict=True)
+        ]
         names = self.owners if self.algorithm.ledger_per_client else ["every client"]
         return PrivacyStatement(
             unit=self.algorithm.unit,
@@ -244,11 +307,15 @@ class Accounts:
             accountant=self.accountant,
             proven=max(figures),
             unaccounted=self.algorithm.leaks,
-            claimed=None if None in claimed else max(figure for figure in claimed if figure is not None),
+            claimed=None
+            if None in claimed
+            else max(figure for figure in claimed if figure is not None),
             claim=claim.text,
             per_client=dict(zip(names, figures, strict=True)),
             releases=_releases(spent),
-            stated={encode(event): count for event, count in max(stated, key=_releases_made).items()},
+            stated={
+                encode(event): count for event, count in max(stated, key=_releases_made).items()
+            },
             assumptions=self._assumptions(randomness),
             used=max(used),
             most=_releases([most for _, most, _ in held]),
@@ -271,7 +338,10 @@ class Accounts:
     def _unlimited(self) -> tuple[str, ...]:
         if not self.algorithm.steps.adaptive or self.published or self.epsilon is not None:
             return ()
-        return ("tau follows what is released, so proven is for all steps that could have been made; set budget.epsilon.",)
+        return (
+            "tau follows what is released, so proven is for all steps that could have been made; "
+            "set budget.epsilon.",
+        )
 
     def _stated(self, own: Algorithm, spent: EventCounts) -> EventCounts:
         """The releases as the paper counts them; what it leaves out costs nothing there."""
@@ -297,31 +367,52 @@ class Accounts:
     def _assumptions(self, randomness: Randomness) -> tuple[str, ...]:
         facts = ["the sizes of the clients, the settings and the test set are public"]
         if self.ordered:
-            facts.append("every release that was ordered is counted once; what a node spent, its own signed statement says")
-        if self.algorithm.scale == "round" and self.algorithm.clients.sampling.hidden and not self.algorithm.noise_shares:
             facts.append(
-                "a client knows whether it was drawn into a cohort itself; only the server learns who else was, and how many"
+                "every release that was ordered is counted once; what a node spent, its own signed "
+                "statement says"
+            )
+        if (
+            self.algorithm.scale == "round"
+            and self.algorithm.clients.sampling.hidden
+            and not self.algorithm.noise_shares
+        ):
+            facts.append(
+                "a client knows whether it was drawn into a cohort itself; only the server learns "
+                "who else was, and how many"
             )
         if (shares := self.algorithm.clients.shared_by) and (noise := self.algorithm.clients.noise):
-            facts.append("clients do not add up what they know: of t together, only the other shares of the noise are unknown")
+            facts.append(
+                "clients do not add up what they know: of t together, only the other shares of the "
+                "noise are unknown"
+            )
             alone = noise.multiplier / math.sqrt(shares)
-            facts.append(f"secure aggregation: a single upload has a noise multiplier of {alone:.3g} only")
+            facts.append(
+                f"secure aggregation: a single upload has a noise multiplier of {alone:.3g} only"
+            )
         if self.algorithm.noise_shares:
             facts.append(
-                "secure aggregation: more colluders, or a server that sees single clients, find a share of the noise only"
+                "secure aggregation: more colluders, or a server that sees single clients, find a "
+                "share of the noise only"
             )
             facts.append("who answers, and how fast, does not depend on the data")
             if self.ordered:
-                facts.append("each node's owner has the keys of those whom it sums with from their owners, not from the server")
+                facts.append(
+                    "each node's owner has the keys of those whom it sums with from their owners, "
+                    "not from the server"
+                )
             if self.algorithm.weights.query:
-                facts.append("the label shares that weights are made of are each client's own, seen with all of their noise")
+                facts.append(
+                    "the label shares that weights are made of are each client's own, seen with "
+                    "all of their noise"
+                )
         if self.arithmetic:
             facts.append(f"float arithmetic is {self.arithmetic}")
         if self.timed and not self.algorithm.steps.adaptive:
             facts.append("when the clock ends the run does not depend on the data")
         if isinstance(randomness, Keyed):
             facts.append(
-                "nobody knows the seed that the noise came from: whoever does can take the noise away; with real data set "
+                "nobody knows the seed that the noise came from: whoever does can take the noise "
+                "away; with real data set "
                 "privacy.entropy = 'system'"
             )
         return tuple(facts)
@@ -329,7 +420,9 @@ class Accounts:
 
 @dataclass(frozen=True)
 class Meter:
-    """Epsilon of a run under way, for its fullest account: the figure at the next mark, never below the truth."""
+    """Epsilon of a run under way, for its fullest account: the figure at the next mark, never below
+    the truth.
+    """
 
     starts: tuple[frozenset[tuple[Event, int]], ...]
     spending: Callable[[int], EventCounts]
@@ -344,14 +437,18 @@ class Meter:
         return max(self._figure(start, mark) for start in self.starts)
 
     def _figure(self, start: frozenset[tuple[Event, int]], mark: int) -> float:
-        """Between even marks by a rough PLD that grows from mark to mark, and never above the figure at the end."""
+        """Between even marks by a rough PLD that grows from mark to mark, and never above the
+        figure at the end.
+        """
         by, total = accountant(self.accountant), partial(add_all, dict(start))
         if by.quick is None or self.event is None or mark >= self.end or not self._even:
             return (by.quick or by).epsilon(total(self.spending(mark)), self.delta)
         end = by.quick.epsilon(total(self.spending(self.end)), self.delta)
         if end > HUGE:
             return by.quick.epsilon(total(self.spending(mark)), self.delta)
-        return min(end, rough_epsilon(start, self.event, self._stride, mark // self._stride, self.delta))
+        return min(
+            end, rough_epsilon(start, self.event, self._stride, mark // self._stride, self.delta)
+        )
 
     @property
     def _even(self) -> bool:
@@ -370,10 +467,15 @@ class Meter:
 
 def warnings_for(unit: str, clients: int, largest: int, delta: float) -> tuple[str, ...]:
     """Of a delta that is too large for as many units as the largest account has."""
-    units, whose = (clients, "clients") if unit == "client" else (largest, f"the largest client's {unit}s")
+    units, whose = (
+        (clients, "clients") if unit == "client" else (largest, f"the largest client's {unit}s")
+    )
     if unit == "none" or delta < 1 / units:
         return ()
-    return (f"delta {delta:g} is not below 1/{units} ({whose}): it allows giving one of them away; lower it.",)
+    return (
+        f"delta {delta:g} is not below 1/{units} ({whose}): it allows giving one of them away; "
+        "lower it.",
+    )
 
 
 def _releases_made(spent: EventCounts) -> int:

@@ -1,4 +1,6 @@
-"""Parts in the record of a run: written by the codec, and read back from any format that a dpfl has written."""
+"""Parts in the record of a run: written by the codec, and read back from any format that a dpfl has
+written.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +20,30 @@ from dpfl.server.algorithm import Algorithm
 from dpfl.server.steps import adaptive
 
 MODULES = (
-    adaptive, budget, haar_release, matrix_release, metric, objectives, optimisers, published_claims, schedules, secure_noise,
-    noise_shares, update, weights,
-)  # fmt: skip
-"""Modules whose parts a record may name: a part is known to the codec once its module is imported."""
+    adaptive,
+    budget,
+    haar_release,
+    matrix_release,
+    metric,
+    objectives,
+    optimisers,
+    published_claims,
+    schedules,
+    secure_noise,
+    noise_shares,
+    update,
+    weights,
+)
+"""Modules whose parts a record may name: a part is known to the codec once its module is
+imported.
+"""
 
 
 def describe(algorithm: Algorithm) -> dict[str, Any]:
     """Returns an algorithm for the record of a run.
 
-    A claim that a user's own function computes is recorded by its text alone: a function has no written form.
+    A claim that a user's own function computes is recorded by its text alone: a function has no
+    written form.
     """
     claim = algorithm.claim
     if not isinstance(claim.formula, MethodType):
@@ -36,7 +52,9 @@ def describe(algorithm: Algorithm) -> dict[str, Any]:
 
 
 def describe_options(options: Iterable[tuple[str, object]]) -> dict[str, Any]:
-    """Returns a model's options for the record of a run; an object of the user's own is named by its class."""
+    """Returns a model's options for the record of a run; an object of the user's own is named by
+    its class.
+    """
     return {name: _option(value) for name, value in options}
 
 
@@ -53,9 +71,12 @@ def algorithm_of(words: Any) -> Algorithm:
     """Returns the algorithm that the record of a run describes.
 
     Raises:
-        DpflError: The record describes no algorithm, or one with parts that this package does not have.
+        DpflError: The record describes no algorithm, or one with parts that this package does not
+        have.
     """
     value = codec.decode(words)
     if not isinstance(value, Algorithm):
-        raise DpflError("The record of the run describes no algorithm; restore experiment.toml from a copy.")
+        raise DpflError(
+            "The record of the run describes no algorithm; restore experiment.toml from a copy."
+        )
     return value

@@ -1,4 +1,6 @@
-"""Whoever is told of a run as it goes, beside the terminal: what was released and what is public, and nothing else."""
+"""Whoever is told of a run as it goes, beside the terminal: what was released and what is public,
+and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,20 @@ if TYPE_CHECKING:
     from dpfl.run.prepare import PreparedRun
     from dpfl.run.train import Result
 
-PUBLIC = ("algorithm", "model", "model_options", "budget", "clients", "partition", "accountant", "noise", "entropy")
-"""Of the experiment as it came to be. Neither the seed, by which noise can be drawn again, nor names of clients."""
+PUBLIC = (
+    "algorithm",
+    "model",
+    "model_options",
+    "budget",
+    "clients",
+    "partition",
+    "accountant",
+    "noise",
+    "entropy",
+)
+"""Of the experiment as it came to be. Neither the seed, by which noise can be drawn again, nor
+names of clients.
+"""
 
 
 @dataclass(frozen=True)
@@ -36,13 +50,17 @@ class RunStart:
 
 
 class Callback:
-    """To be overridden where something is to be done; a method that raises is not called again, and the run goes on."""
+    """To be overridden where something is to be done; a method that raises is not called again, and
+    the run goes on.
+    """
 
     def started(self, run: RunStart) -> None:
         """Before the first round."""
 
     def round(self, row: RoundRow) -> None:
-        """After every round, when it is kept; none is told twice, and a crash just then may cost the telling of one."""
+        """After every round, when it is kept; none is told twice, and a crash just then may cost
+        the telling of one.
+        """
 
     def ended(self, result: Result) -> None:
         """With everything that is in the run's folder by then."""
@@ -77,7 +95,9 @@ class CallbackProgress:
         self._tell("ended", lambda callback: callback.ended(result))
 
     def closing(self, kind: type[BaseException] | None, *_: object) -> None:
-        """At the end of the run, with the error that broke it off; of a run that was refused at its start nobody was told."""
+        """At the end of the run, with the error that broke it off; of a run that was refused at its
+        start nobody was told.
+        """
         if kind and self._begun:
             self._tell("broken_off", lambda callback: callback.broken_off())
 
@@ -89,4 +109,6 @@ class CallbackProgress:
                 self._callbacks.remove(callback)
                 cause = str(error).splitlines()[0][:200] if str(error) else ""
                 name = f"{type(callback).__name__}.{what}"
-                self.faults.append(f"{name} failed ({type(error).__name__}: {cause}) and was told nothing more.")
+                self.faults.append(
+                    f"{name} failed ({type(error).__name__}: {cause}) and was told nothing more."
+                )

@@ -1,4 +1,6 @@
-"""One client's round on samples of zeros, before ledgers are made: what can fail without private data fails here, for free."""
+"""One client's round on samples of zeros, before ledgers are made: what can fail without private
+data fails here, for free.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ def rehearse(
     task: tasks.Task,
     arithmetic: str = "exact",
 ) -> str:  # fmt: skip
-    """Forward and backward pass, clip, noise and step with every declared label; refused with the cause of what fails.
+    """Forward and backward pass, clip, noise and step with every declared label; refused with the
+    cause of what fails.
 
     Returns:
         How the units of private steps are computed on this machine, or "" where there are none.
@@ -50,18 +53,24 @@ def rehearse(
             if reply.update is not None and torch.isfinite(reply.update).all():
                 return path
     raise DpflError(
-        f"One step of {algorithm.name} at learning rate {algorithm.local.optimiser.rate:g}, on samples of zeros, leaves all "
+        f"One step of {algorithm.name} at learning rate {algorithm.local.optimiser.rate:g}, on "
+        "samples of zeros, leaves all "
         "bounds: lower the rate, or give the model other weights."
     )
 
 
 def check_arithmetic(arithmetic: str, entropy: str, nodes: bool) -> None:
-    """Refuses what is neither exact nor fast, and fast arithmetic where somebody's data are at stake."""
+    """Refuses what is neither exact nor fast, and fast arithmetic where somebody's data are at
+    stake.
+    """
     if arithmetic not in ARITHMETIC:
-        raise DpflError(f"privacy.arithmetic is 'exact' or 'fast' (for simulations alone), not {arithmetic!r}.")
+        raise DpflError(
+            f"privacy.arithmetic is 'exact' or 'fast' (for simulations alone), not {arithmetic!r}."
+        )
     if arithmetic == "fast" and (entropy == "system" or nodes):
         raise DpflError(
-            "Fast arithmetic is for simulations: with real nodes, or privacy.entropy = 'system', leave privacy.arithmetic out."
+            "Fast arithmetic is for simulations: with real nodes, or privacy.entropy = 'system', "
+            "leave privacy.arithmetic out."
         )
 
 
@@ -85,19 +94,45 @@ def _check_scores(model: FlatModel, x: Tensor, y: Tensor, task: tasks.Task) -> N
 
 
 def _reply(
-    described: Buildable, model: FlatModel, algorithm: Algorithm, x: Tensor, y: Tensor, task: tasks.Task, arithmetic: str
+    described: Buildable,
+    model: FlatModel,
+    algorithm: Algorithm,
+    x: Tensor,
+    y: Tensor,
+    task: tasks.Task,
+    arithmetic: str,
 ) -> tuple[ClientReply, str]:
     """By a node without ledgers, from the model's own weights."""
     everyone = torch.arange(len(y))
     persons = everyone // 2 if algorithm.unit == "person" else None
     site = ClientContext(
-        "rehearsal", described, task, x, y, (everyone,), (len(y),), Keyed(0), unit_ids=persons, arithmetic=arithmetic
+        "rehearsal",
+        described,
+        task,
+        x,
+        y,
+        (everyone,),
+        (len(y),),
+        Keyed(0),
+        unit_ids=persons,
+        arithmetic=arithmetic,
     )
-    samples = replace(algorithm.samples, sampling=All(), noise_shares=None) if algorithm.samples else None
+    samples = (
+        replace(algorithm.samples, sampling=All(), noise_shares=None) if algorithm.samples else None
+    )
     clients = replace(algorithm.clients, noise_shares=None)
     raw, slope = algorithm.steps.asks_raw, algorithm.steps.extra > 0
     asked = ClientTask(
-        0, 0, 1, algorithm.local, clients, samples, raw=raw, update=algorithm.updates, slope=slope, raw_values=RAW_VALUES
+        0,
+        0,
+        1,
+        algorithm.local,
+        clients,
+        samples,
+        raw=raw,
+        update=algorithm.updates,
+        slope=slope,
+        raw_values=RAW_VALUES,
     )
     node = ClientRunner(site)
     try:
@@ -112,4 +147,6 @@ def _reply(
 
 def _refusal(error: Exception, shape: tuple[int, ...]) -> DpflError:
     cause = f"{type(error).__name__}: {error}".splitlines()[0]
-    return DpflError(f"The model fails on samples of the shape {shape} ({cause}): correct it, or give it others.")
+    return DpflError(
+        f"The model fails on samples of the shape {shape} ({cause}): correct it, or give it others."
+    )

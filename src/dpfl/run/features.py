@@ -12,9 +12,10 @@ from dpfl.models import Buildable, feature_map
 
 
 def with_features(model: Buildable, federation: Federation) -> Federation:
-    """Every sample replaced, once, by the fixed features that the model is trained on: a function of that sample alone, so that
-    neighbours stay neighbours and no guarantee changes."""
-    with one_thread():  # small pieces of work, which a second thread would only wait for; and sums that it could change
+    """Every sample replaced, once, by the fixed features that the model is trained on: a function
+    of that sample alone, so that neighbours stay neighbours and no guarantee changes."""
+    # small pieces of work, which a second thread would only wait for; and sums that it could change
+    with one_thread():
         features = feature_map(model, federation.shape)
         if features is None:
             return federation
@@ -22,14 +23,18 @@ def with_features(model: Buildable, federation: Federation) -> Federation:
         key = (model.name, model.options, train.sha256, test.sha256 if test else "")
         if key not in _FEATURES:
             _FEATURES.clear()
-            _FEATURES[key] = tuple(replace(one, x=_finite(features(one.x))) if one else None for one in (train, test))
+            _FEATURES[key] = tuple(
+                replace(one, x=_finite(features(one.x))) if one else None for one in (train, test)
+            )
     made, measured = _FEATURES[key]
     assert made is not None
     return replace(federation, train=made, test=measured)
 
 
 def _finite(features: torch.Tensor) -> torch.Tensor:
-    """A sample too large for its features counts as nothing: that it is there must not end a run."""
+    """A sample too large for its features counts as nothing: that it is there must not end a
+    run.
+    """
     return features.nan_to_num(0.0, 0.0, 0.0)
 
 

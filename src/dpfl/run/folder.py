@@ -1,4 +1,6 @@
-"""A run's folder: the experiment as run, metrics, checkpoint, weights, ledgers, statement. Open formats, no pickle."""
+"""A run's folder: the experiment as run, metrics, checkpoint, weights, ledgers, statement. Open
+formats, no pickle.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ if TYPE_CHECKING:
 
 
 def write_atomically(path: Path, content: bytes, private: bool = False) -> None:
-    """The whole new file or the whole old one, whatever happens in between; a private one is for its owner only."""
+    """The whole new file or the whole old one, whatever happens in between; a private one is for
+    its owner only.
+    """
     temporary = path.with_name(path.name + ".new")
     with temporary.open("wb") as file:
         if private:
@@ -56,7 +60,9 @@ def new_path(name: str) -> Path:
 
 
 def _is_shared(file: BinaryIO) -> bool:
-    """Whether all who hold the lock of this file share it: they ask whether a run is under way, and none of them is at it."""
+    """Whether all who hold the lock of this file share it: they ask whether a run is under way, and
+    none of them is at it.
+    """
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
@@ -69,8 +75,8 @@ METRICS = "metrics.sqlite"
 STATEMENTS = "nodes"
 """Where the signed statements of nodes are kept."""
 ASKED, LOOK = 30.0, 0.02
-"""Seconds that a run waits for those who ask whether it is under way, and from one look to the next: they share its lock for a
-moment, which is long on a busy machine."""
+"""Seconds that a run waits for those who ask whether it is under way, and from one look to the
+next: they share its lock for a moment, which is long on a busy machine."""
 MEMORY = "memory."
 """Before the names of what a step policy remembers."""
 
@@ -92,19 +98,23 @@ class RunFolder:
             folder.ledgers.mkdir(exist_ok=True)
         except OSError as error:
             raise DpflError(
-                f"The run's folder {path} cannot be written ({error.strerror}); choose another with --out."
+                f"The run's folder {path} cannot be written ({error.strerror}); choose another "
+                "with --out."
             ) from error
         return folder
 
     def refuse_held(self) -> None:
         if self.begun():
             raise DpflError(
-                f"{self.path} holds a run already; choose another folder, or go on with it: dpfl run --resume {self.path}"
+                f"{self.path} holds a run already; choose another folder, or go on with it: dpfl "
+                f"run --resume {self.path}"
             )
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """For the life of a run: of two processes at one run, both would spend. The file says which process it is."""
+        """For the life of a run: of two processes at one run, both would spend. The file says which
+        process it is.
+        """
         with self.file("run.lock").open("ab") as file:
             self._lock(file)
             file.truncate(0)
@@ -124,14 +134,15 @@ class RunFolder:
             except OSError as error:
                 if not _is_shared(file) or time.monotonic() >= until:
                     raise DpflError(
-                        f"Another process is at the run in {self.path} ({error.strerror}); wait until it has ended, then "
+                        f"Another process is at the run in {self.path} ({error.strerror}); wait "
+                        "until it has ended, then "
                         "resume it."
                     ) from error
             time.sleep(LOOK)
 
     def process(self) -> int | None:
-        """The process that is at the run; None where it is at rest. Who holds the lock cannot have ended, so the number is
-        nobody else's."""
+        """The process that is at the run; None where it is at rest. Who holds the lock cannot have
+        ended, so the number is nobody else's."""
         try:
             with self.file("run.lock").open("rb") as file:
                 try:
@@ -157,34 +168,47 @@ class RunFolder:
         self._write("experiment.toml", tomli_w.dumps(without_none(experiment)).encode())
 
     def experiment(self) -> dict[str, Any]:
-        """Returns the record of the run, with its parts as this version writes them, whichever version wrote it."""
+        """Returns the record of the run, with its parts as this version writes them, whichever
+        version wrote it.
+        """
         held = self._as_written()
         if held.get("format", 1) == 1:
             return translate(held) | {"format": 1}  # type: ignore[no-any-return]
         if held["format"] != FORMAT:
-            raise DpflError(f"{self.path} was written by a newer dpfl (format {held['format']!r}): update dpfl to read it.")
+            raise DpflError(
+                f"{self.path} was written by a newer dpfl (format {held['format']!r}): update dpfl "
+                "to read it."
+            )
         return held
 
     def _as_written(self) -> dict[str, Any]:
         try:
             held = tomllib.loads(self.file("experiment.toml").read_text())
         except (OSError, ValueError, RecursionError) as error:
-            raise DpflError(f"{self.file('experiment.toml')} cannot be read ({error}); restore it from a copy.") from error
+            raise DpflError(
+                f"{self.file('experiment.toml')} cannot be read ({error}); restore it from a copy."
+            ) from error
         if not all(isinstance(held.get(part), dict) for part in ("run", "resolved", "hashes")):
-            raise DpflError(f"{self.file('experiment.toml')} is not the record of a run; restore it from a copy.")
+            raise DpflError(
+                f"{self.file('experiment.toml')} is not the record of a run; restore it from a "
+                "copy."
+            )
         return held
 
     def refuse_other_format(self) -> None:
         """Refuses to resume a run of an earlier version.
 
         Raises:
-            DpflError: The run's releases were named by an earlier format, so a round that is made again would be another
+            DpflError: The run's releases were named by an earlier format, so a round that is made
+            again would be another
                 release, with other noise.
         """
         if self.experiment()["format"] != FORMAT:
             raise DpflError(
-                f"The run in {self.path} was made by dpfl 0.1, and this version cannot resume it. It can still read, compare, "
-                "report and verify the run. Start a new run; give privacy.ledger the old ledgers to count what was spent."
+                f"The run in {self.path} was made by dpfl 0.1, and this version cannot resume it. "
+                "It can still read, compare, "
+                "report and verify the run. Start a new run; give privacy.ledger the old ledgers "
+                "to count what was spent."
             )
 
     def record(self) -> dict[str, Any]:
@@ -192,11 +216,13 @@ class RunFolder:
         found = self._as_written()
         if "nonce" not in found.get("run", {}):
             raise DpflError(
-                f"The run in {self.path} is of an older version, whose record is not sealed: it cannot be certified."
+                f"The run in {self.path} is of an older version, whose record is not sealed: it "
+                "cannot be certified."
             )
         if record_id(found) != found.get("run", {}).get("id"):
             raise DpflError(
-                f"{self.file('experiment.toml')} is not as its run wrote it: the run's debits are under another record; "
+                f"{self.file('experiment.toml')} is not as its run wrote it: the run's debits are "
+                "under another record; "
                 "restore it from a copy."
             )
         return self.experiment()
@@ -211,14 +237,21 @@ class RunFolder:
         self._write(name, json.dumps(value, indent=2).encode(), private=True)
 
     def json(self, name: str) -> Any:
-        """A part that was written as JSON, None where it was not; it may have been written by anybody since."""
+        """A part that was written as JSON, None where it was not; it may have been written by
+        anybody since.
+        """
         path = self.file(name)
         try:
             held = json.loads(path.read_text()) if path.exists() else None
         except (OSError, ValueError, RecursionError) as error:
-            raise DpflError(f"{path} cannot be read ({error}); restore it from a copy, or remove it.") from error
+            raise DpflError(
+                f"{path} cannot be read ({error}); restore it from a copy, or remove it."
+            ) from error
         if held is not None and not _is_what_a_run_writes(name, held):
-            raise DpflError(f"{path} does not hold what a run writes there; restore it from a copy, or remove it.")
+            raise DpflError(
+                f"{path} does not hold what a run writes there; restore it from a copy, or remove "
+                "it."
+            )
         return held
 
     def _write(self, name: str, content: bytes, private: bool = False) -> None:
@@ -226,7 +259,8 @@ class RunFolder:
             write_atomically(self.file(name), content, private)
         except OSError as error:
             raise DpflError(
-                f"{self.file(name)} cannot be written ({error.strerror}); mend the disk, then resume the run."
+                f"{self.file(name)} cannot be written ({error.strerror}); mend the disk, then "
+                "resume the run."
             ) from error
 
     def save_checkpoint(self, state: RunState) -> None:
@@ -238,7 +272,10 @@ class RunFolder:
         from safetensors.torch import save
 
         seals = json.dumps({name: vector_sha256(tensor) for name, tensor in tensors.items()})
-        self._write("checkpoint.safetensors", save(tensors, {"state": json.dumps(_numbers(state)), "sha256": seals}))
+        self._write(
+            "checkpoint.safetensors",
+            save(tensors, {"state": json.dumps(_numbers(state)), "sha256": seals}),
+        )
 
     def came_to(self) -> dict[str, Any]:
         """The numbers of the last checkpoint, and the digest of its model."""
@@ -251,7 +288,9 @@ class RunFolder:
                 raise ValueError("its numbers have changed since it was written")
             return {**numbers, "model_sha256": seals.get("average", seals["vector"])}
         except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
-            raise DpflError(f"The checkpoint {path} cannot be read ({error}); restore it from a copy.") from error
+            raise DpflError(
+                f"The checkpoint {path} cannot be read ({error}); restore it from a copy."
+            ) from error
 
     def has_checkpoint(self) -> bool:
         return self.file("checkpoint.safetensors").exists()
@@ -270,17 +309,24 @@ class RunFolder:
             vector, velocity = tensors["vector"], tensors["velocity"]
             if vector.shape != fresh.vector.shape or velocity.shape != fresh.vector.shape:
                 raise ValueError("it belongs to another model")
-            memory = {name.removeprefix(MEMORY): t for name, t in tensors.items() if name.startswith(MEMORY)}
+            memory = {
+                name.removeprefix(MEMORY): t
+                for name, t in tensors.items()
+                if name.startswith(MEMORY)
+            }
             state = _state(fresh, vector, velocity, numbers)
             weights, kept, average = (tensors.get(name) for name in ("weights", "kept", "average"))
             return replace(state, memory=memory, weights=weights, kept=kept, average=average)
         except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
             raise DpflError(
-                f"The checkpoint {path} is damaged ({error}); restore it from a copy, or start a new run."
+                f"The checkpoint {path} is damaged ({error}); restore it from a copy, or start a "
+                "new run."
             ) from error
 
     def save_model(self, vector: Tensor, layout: Layout, schema: Schema | None = None) -> None:
-        """The weights by their names; of a model on a table, with all that turns a raw row into what it takes."""
+        """The weights by their names; of a model on a table, with all that turns a raw row into
+        what it takes.
+        """
         from safetensors.torch import save_file
 
         tensors = {
@@ -288,17 +334,23 @@ class RunFolder:
             for entry, (name, shape) in enumerate(zip(layout.names, layout.shapes, strict=True))
         }
         table = {"schema": schema.to_json()} if schema else {}
-        save_file(tensors, self.file("model.safetensors"), {"names": json.dumps(layout.names)} | table)
+        save_file(
+            tensors, self.file("model.safetensors"), {"names": json.dumps(layout.names)} | table
+        )
 
     def weights_sha256(self) -> str:
-        """Of the model's weights as they lie in the file, one after another in the order of the model."""
+        """Of the model's weights as they lie in the file, one after another in the order of the
+        model.
+        """
         path = self.file("model.safetensors")
         try:
             with safe_open(path, "np") as file:
                 names = json.loads(file.metadata()["names"])
                 weights = [file.get_tensor(name).astype(np.float32).tobytes() for name in names]
         except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
-            raise DpflError(f"The model {path} is damaged ({error}); restore it from a copy.") from error
+            raise DpflError(
+                f"The model {path} is damaged ({error}); restore it from a copy."
+            ) from error
         return hashlib.sha256(b"".join(weights)).hexdigest()
 
     def metrics(self) -> Metrics:
@@ -307,24 +359,37 @@ class RunFolder:
 
 WRITTEN: dict[str, dict[str, tuple[type, ...]]] = {
     "result.json": {
-        "rounds": (int,), "iterations": (int,), "accuracy": (int, float, NoneType), "stopped_by": (str,),
-        "model_sha256": (str,), "privacy": (dict,),
+        "rounds": (int,),
+        "iterations": (int,),
+        "accuracy": (int, float, NoneType),
+        "stopped_by": (str,),
+        "model_sha256": (str,),
+        "privacy": (dict,),
     },
-    "statement.json": {"unit": (str,), "delta": (int, float), "accountant": (str,), "proven": (int, float, str, NoneType)},
-}  # fmt: skip
+    "statement.json": {
+        "unit": (str,),
+        "delta": (int, float),
+        "accountant": (str,),
+        "proven": (int, float, str, NoneType),
+    },
+}
 """What others read of a file, and of what kind it is."""
 
 
 def _is_what_a_run_writes(name: str, held: object) -> bool:
     kinds = WRITTEN.get(name, {})
-    return isinstance(held, dict) and all(key in held and isinstance(held[key], kind) for key, kind in kinds.items())
+    return isinstance(held, dict) and all(
+        key in held and isinstance(held[key], kind) for key, kind in kinds.items()
+    )
 
 
 def _there(path: Path) -> bool:
     try:
         return path.exists()
     except (OSError, ValueError) as error:
-        raise DpflError(f"{str(path)[:80]!r} cannot be a run's folder ({error}); choose another.") from None
+        raise DpflError(
+            f"{str(path)[:80]!r} cannot be a run's folder ({error}); choose another."
+        ) from None
 
 
 def _numbers(state: RunState) -> dict[str, Any]:
@@ -342,14 +407,25 @@ def _numbers(state: RunState) -> dict[str, Any]:
     }
 
 
-def _state(fresh: RunState, vector: Tensor, velocity: Tensor, numbers: Mapping[str, Any]) -> RunState:
+def _state(
+    fresh: RunState, vector: Tensor, velocity: Tensor, numbers: Mapping[str, Any]
+) -> RunState:
     samples, clients = numbers["clips"]
     return RunState(
-        vector, velocity, _with_level(fresh.samples, samples), _with_level(fresh.clients, clients),
-        [int(left) for left in numbers["remaining"]], int(numbers["round"]), int(numbers["tau"]), int(numbers["iterations"]),
-        int(numbers["shown"]), int(numbers["bytes"]), float(numbers["seconds"]), paid=[int(count) for count in numbers["paid"]],
+        vector,
+        velocity,
+        _with_level(fresh.samples, samples),
+        _with_level(fresh.clients, clients),
+        [int(left) for left in numbers["remaining"]],
+        int(numbers["round"]),
+        int(numbers["tau"]),
+        int(numbers["iterations"]),
+        int(numbers["shown"]),
+        int(numbers["bytes"]),
+        float(numbers["seconds"]),
+        paid=[int(count) for count in numbers["paid"]],
         lost=[str(line) for line in numbers.get("lost", [])],
-    )  # fmt: skip
+    )
 
 
 def _level(release: Release | None) -> float | None:
@@ -357,7 +433,10 @@ def _level(release: Release | None) -> float | None:
 
 
 def _with_level(release: Release | None, level: float | None) -> Any:
-    return release if release is None or level is None else replace(release, clip=replace(release.clip, clip_norm=level))  # type: ignore[type-var]
+    if release is None or level is None:
+        return release
+    clip = replace(release.clip, clip_norm=level)  # type: ignore[type-var]
+    return replace(release, clip=clip)
 
 
 def without_none(value: Any) -> Any:
@@ -370,12 +449,16 @@ def without_none(value: Any) -> Any:
 
 
 def record_id(record: Mapping[str, Any]) -> str:
-    """The name of a run in its ledgers: a digest of the experiment as run, so that debits tell what they were made under.
+    """The name of a run in its ledgers: a digest of the experiment as run, so that debits tell what
+    they were made under.
 
-    A nonce that stays in the run's folder keeps whoever sees the name from trying out what the record may hold.
+    A nonce that stays in the run's folder keeps whoever sees the name from trying out what the
+    record may hold.
     """
     run = {key: value for key, value in record.get("run", {}).items() if key != "id"}
-    return hashlib.sha256(tomli_w.dumps(without_none({**record, "run": run})).encode()).hexdigest()[:32]
+    return hashlib.sha256(tomli_w.dumps(without_none({**record, "run": run})).encode()).hexdigest()[
+        :32
+    ]
 
 
 def _digest(array: np.ndarray) -> str:
@@ -384,7 +467,9 @@ def _digest(array: np.ndarray) -> str:
 
 @cache
 def code_sha256() -> str:
-    """Of the package as it is installed: every Python file with its path; once a process, which runs what it has read."""
+    """Of the package as it is installed: every Python file with its path; once a process, which
+    runs what it has read.
+    """
     root, digest = Path(__file__).parent.parent, hashlib.sha256()
     for path in sorted(root.rglob("*.py"), key=lambda path: path.relative_to(root).as_posix()):
         content = path.read_bytes()
@@ -393,4 +478,6 @@ def code_sha256() -> str:
 
 
 def vector_sha256(vector: Tensor) -> str:
-    return hashlib.sha256(vector.detach().to(torch.float32).contiguous().numpy().tobytes()).hexdigest()
+    return hashlib.sha256(
+        vector.detach().to(torch.float32).contiguous().numpy().tobytes()
+    ).hexdigest()

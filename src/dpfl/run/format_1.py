@@ -1,7 +1,7 @@
 """Records of dpfl 0.1 (format 1), which wrote parts by the names of their classes and attributes.
 
-A run of that version can be read, compared, reported and verified. It cannot be resumed: its releases were named by other
-digests, so a round that is made again would be paid for twice.
+A run of that version can be read, compared, reported and verified. It cannot be resumed: its
+releases were named by other digests, so a round that is made again would be paid for twice.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ PARTS: dict[str, tuple[str, dict[str, str]]] = {
     "PerLayer": ("clip.per-layer", {"level": "clip_norm"}),
     "PublicMedian": ("clip.public-median", {"level": "clip_norm"}),
     "Model": ("clip.model", {"level": "clip_norm"}),
-    "Quantile": ("clip.quantile", {"level": "clip_norm", "rate": "learning_rate", "count_noise": "count_stddev"}),
+    "Quantile": (
+        "clip.quantile",
+        {"level": "clip_norm", "rate": "learning_rate", "count_noise": "count_stddev"},
+    ),
     "ShareOfMean": ("clip.share-of-mean", {"level": "clip_norm"}),
     "HaarClip": ("clip.haar", {"level": "clip_norm"}),
     "HaarLevels": ("clip.haar-levels", {"level": "clip_norm"}),
@@ -37,7 +40,10 @@ PARTS: dict[str, tuple[str, dict[str, str]]] = {
     "HellingerNoise": ("claim.hw-dpfl", {}),
     "TwoWayNoise": ("claim.nbafl", {}),
     "Release": ("release", {"realised": "divide_by_drawn", "sums": "noise_shares"}),
-    "Upload": ("update-release", {"realised": "divide_by_drawn", "sums": "noise_shares", "moves": "sensitivity_bound"}),
+    "Upload": (
+        "update-release",
+        {"realised": "divide_by_drawn", "sums": "noise_shares", "moves": "sensitivity_bound"},
+    ),
     "Survey": ("query.histogram", {"multiplier": "noise_multiplier"}),
     "MeanSurvey": ("query.mean", {"multiplier": "noise_multiplier"}),
     "ColumnSurvey": ("query.columns", {"multiplier": "noise_multiplier"}),
@@ -64,7 +70,9 @@ PARTS: dict[str, tuple[str, dict[str, str]]] = {
     "Decay": ("schedule.decay", {}),
     "Following": ("schedule.following", {}),
 }
-"""The tag of each class of that version, and the written names of the attributes that have another name now."""
+"""The tag of each class of that version, and the written names of the attributes that have another
+name now.
+"""
 
 
 def translate(value: Any) -> Any:

@@ -20,7 +20,9 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class RoundRow:
-    """One round, as the metrics hold it. `epsilon` is that of what was used so far, an upper bound while the run goes on."""
+    """One round, as the metrics hold it. `epsilon` is that of what was used so far, an upper bound
+    while the run goes on.
+    """
 
     round: int
     steps: int
@@ -52,9 +54,11 @@ class RunHistory(tuple[RoundRow, ...], ColumnTable, NotebookView, shown_by="hist
 
 @dataclass(frozen=True)
 class UpdateRow:
-    """How far a round moved the model, or, with a name, how long one update was: an L2 norm, and the angle to the step before.
+    """How far a round moved the model, or, with a name, how long one update was: an L2 norm, and
+    the angle to the step before.
 
-    `noise` is the norm that the noise alone would have, `clip` the level that an update was to be inside of.
+    `noise` is the norm that the noise alone would have, `clip` the level that an update was to be
+    inside of.
     """
 
     round: int
@@ -74,7 +78,10 @@ LESS_IS_BETTER = frozenset({"RMSE", "deviance", "mean distance", "perplexity", "
 
 def figure(name: str, value: float | None) -> str:
     """A metric as people read it."""
-    return f"{name} {'-' if value is None else f'{value:.2%}' if name == 'accuracy' else f'{value:.4f}'}"
+    return (
+        f"{name} "
+        f"{'-' if value is None else f'{value:.2%}' if name == 'accuracy' else f'{value:.4f}'}"
+    )
 
 
 class Metrics:
@@ -86,27 +93,44 @@ class Metrics:
             self._connection = sqlite3.connect(path, isolation_level=None)
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = OFF")
-            columns = ", ".join(f"{name} {'INTEGER PRIMARY KEY' if name == 'round' else ''}" for name in COLUMNS)
+            columns = ", ".join(
+                f"{name} {'INTEGER PRIMARY KEY' if name == 'round' else ''}" for name in COLUMNS
+            )
             self._connection.execute(f"CREATE TABLE IF NOT EXISTS rounds ({columns})")
-            self._connection.execute(f"CREATE TABLE IF NOT EXISTS updates ({', '.join(UPDATES)}, PRIMARY KEY (round, whose))")
+            self._connection.execute(
+                f"CREATE TABLE IF NOT EXISTS updates ({', '.join(UPDATES)}, PRIMARY KEY (round, "
+                "whose))"
+            )
             self._connection.execute("CREATE TABLE IF NOT EXISTS lost (line TEXT PRIMARY KEY)")
         except sqlite3.Error as error:
-            raise DpflError(f"The metrics {path} cannot be opened ({error}); move the file away, then resume.") from error
+            raise DpflError(
+                f"The metrics {path} cannot be opened ({error}); move the file away, then resume."
+            ) from error
 
-    def add(self, row: RoundRow, updates: Sequence[UpdateRow] = (), lost: Sequence[str] = ()) -> None:
+    def add(
+        self, row: RoundRow, updates: Sequence[UpdateRow] = (), lost: Sequence[str] = ()
+    ) -> None:
         """A round, all of it or nothing; of all that were `lost` so far, those that are new."""
         new = [(line,) for line in lost[self._told :]]
-        lines = {"rounds": [astuple(row)], "updates": [astuple(one) for one in updates], "lost": new}
+        lines = {
+            "rounds": [astuple(row)],
+            "updates": [astuple(one) for one in updates],
+            "lost": new,
+        }
         try:
             self._connection.execute("BEGIN")
             for table, values in lines.items():
                 for value in values:
                     marks = ", ".join("?" * len(value))
-                    self._connection.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", value)
+                    self._connection.execute(
+                        f"INSERT OR REPLACE INTO {table} VALUES ({marks})", value
+                    )
             self._connection.execute("COMMIT")
             self._told += len(new)
         except sqlite3.Error as error:
-            raise DpflError(f"The metrics {self._path} cannot be written ({error}); mend the disk, then resume.") from error
+            raise DpflError(
+                f"The metrics {self._path} cannot be written ({error}); mend the disk, then resume."
+            ) from error
 
     def forget_after(self, round: int) -> None:
         """Rounds that were begun before a crash and are made again."""
@@ -115,7 +139,9 @@ class Metrics:
 
     def last_round(self) -> int:
         """0 where there is none."""
-        return int(self._connection.execute("SELECT COALESCE(MAX(round), 0) FROM rounds").fetchone()[0])
+        return int(
+            self._connection.execute("SELECT COALESCE(MAX(round), 0) FROM rounds").fetchone()[0]
+        )
 
     def rows(self) -> list[RoundRow]:
         return _rows(self._connection)
@@ -130,28 +156,41 @@ class Metrics:
 
 
 def read_rows(path: Path) -> list[RoundRow]:
-    """Of any run, under way, ended or on media that cannot be written; nothing is written. None where there is no table yet."""
+    """Of any run, under way, ended or on media that cannot be written; nothing is written. None
+    where there is no table yet.
+    """
     return reading(path, _rows)
 
 
 THIN = """
 SELECT MAX(round), AVG(steps), MAX(iterations), AVG(clients), AVG(accuracy), AVG(loss), MAX(epsilon), AVG(clip), MAX(bytes),
 MAX(seconds), AVG(headline) FROM rounds WHERE round > ? AND round <= ?
+"""  # noqa: E501
+"""Of some rounds. Asked for one piece after another, which takes a third of the time that GROUP BY
+takes to sort them.
 """
-"""Of some rounds. Asked for one piece after another, which takes a third of the time that GROUP BY takes to sort them."""
 
 
 def read_thinned(path: Path, most: int, after: int = 0) -> list[RoundRow]:
-    """At most so many rows of the rounds after one: of more, means over as many rounds each, and the last as it is."""
+    """At most so many rows of the rounds after one: of more, means over as many rounds each, and
+    the last as it is.
+    """
 
     def rows(connection: sqlite3.Connection) -> list[RoundRow]:
-        first, last = connection.execute("SELECT MIN(round), MAX(round) FROM rounds WHERE round > ?", (after,)).fetchone()
+        first, last = connection.execute(
+            "SELECT MIN(round), MAX(round) FROM rounds WHERE round > ?", (after,)
+        ).fetchone()
         if last is None or last - first < most:
             return _rows(connection, after)
         stride = -(-(last - first) // max(most - 2, 1))
         ends = [*range(first - 1 - (first - 1) % stride, last - 1, stride), last - 1]
-        pieces = (connection.execute(THIN, (max(low, after), high)).fetchone() for low, high in pairwise(ends))
-        return [RoundRow(*piece) for piece in pieces if piece[0] is not None] + _rows(connection, last - 1)
+        pieces = (
+            connection.execute(THIN, (max(low, after), high)).fetchone()
+            for low, high in pairwise(ends)
+        )
+        return [RoundRow(*piece) for piece in pieces if piece[0] is not None] + _rows(
+            connection, last - 1
+        )
 
     return reading(path, rows)
 
@@ -175,7 +214,11 @@ def read_lost(path: Path, most: int = -1) -> list[str]:
 
     def lines(connection: sqlite3.Connection) -> list[str]:
         query = "SELECT line FROM lost ORDER BY rowid DESC LIMIT ?"
-        return [line for (line,) in connection.execute(query, (most,))][::-1] if _has(connection, "lost") else []
+        return (
+            [line for (line,) in connection.execute(query, (most,))][::-1]
+            if _has(connection, "lost")
+            else []
+        )
 
     return reading(path, lines)
 
@@ -188,12 +231,18 @@ def reading(path: Path, question: Callable[[sqlite3.Connection], list[Answer]]) 
         with closing(connect_to_read(path)) as connection:
             return question(connection)
     except (sqlite3.Error, DpflError) as error:
-        raise DpflError(f"The metrics {path} cannot be read ({error.__cause__ or error}); restore them from a copy.") from error
+        raise DpflError(
+            f"The metrics {path} cannot be read ({error.__cause__ or error}); restore them from a "
+            "copy."
+        ) from error
 
 
 def _has(connection: sqlite3.Connection, table: str) -> bool:
     """A run of before there was such a table has none."""
-    return connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone() is not None
+    return (
+        connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+        is not None
+    )
 
 
 def _rows(connection: sqlite3.Connection, after: int = 0) -> list[RoundRow]:

@@ -1,6 +1,8 @@
-"""The model card of a run: what the model was trained on, what that cost in privacy, and how to load it without dpfl.
+"""The model card of a run: what the model was trained on, what that cost in privacy, and how to
+load it without dpfl.
 
-It is passed on with the model, so it holds what was released or declared: no seed, no name of a client, no path.
+It is passed on with the model, so it holds what was released or declared: no seed, no name of a
+client, no path.
 """
 
 from __future__ import annotations
@@ -21,7 +23,11 @@ if TYPE_CHECKING:
 
 NAME = "README.md"
 TITLE = "# Model card"
-PRIVACY, LOADING, CLOSING = "## What it cost in privacy", "## How to load it", "## Before you use it"
+PRIVACY, LOADING, CLOSING = (
+    "## What it cost in privacy",
+    "## How to load it",
+    "## Before you use it",
+)
 MOST_WORD = 200
 
 
@@ -34,7 +40,12 @@ def write_card(job: PreparedRun, result: Result) -> None:
 
 def card(job: PreparedRun, result: Result) -> str:
     """Markdown; words that came from elsewhere stand in code, where they are nothing but words."""
-    parts = (_facts(job, result), privacy_lines(result.privacy), _loading(job), closing_lines(result.warnings))
+    parts = (
+        _facts(job, result),
+        privacy_lines(result.privacy),
+        _loading(job),
+        closing_lines(result.warnings),
+    )
     return "\n".join([TITLE, "", *(line for part in parts for line in part)]) + "\n"
 
 
@@ -43,8 +54,14 @@ def _facts(job: PreparedRun, result: Result) -> Iterator[str]:
     yield "| | |"
     yield "|---|---|"
     yield f"| model | {word(_model(job))}, {layout.trainable:,} trained parameters |"
-    yield f"| task | {word(source.task.name)}; a sample has the shape {word(str(tuple(source.shape)))} |"
-    yield f"| data | {word(source.train.name)}, {len(source.sizes):,} clients, dealt by {word(_dealt(source.how))} |"
+    yield (
+        f"| task | {word(source.task.name)}; a sample has the shape "
+        f"{word(str(tuple(source.shape)))} |"
+    )
+    yield (
+        f"| data | {word(source.train.name)}, {len(source.sizes):,} clients, dealt by "
+        f"{word(_dealt(source.how))} |"
+    )
     yield from rows_of_outcome(job.algorithm, job.budget, result.to_dict())
     yield ""
 
@@ -57,8 +74,14 @@ def rows_of_outcome(algorithm: Algorithm, budget: Budget, outcome: Mapping[str, 
         budget: What it was given.
         outcome: What `result.json` holds.
     """
-    values = {name: math.nan if value is None else float(value) for name, value in outcome["metrics"].items()}
-    measured = ", ".join(figure(name, value) for name, value in values.items()) or "nothing: no public test set"
+    values = {
+        name: math.nan if value is None else float(value)
+        for name, value in outcome["metrics"].items()
+    }
+    measured = (
+        ", ".join(figure(name, value) for name, value in values.items())
+        or "nothing: no public test set"
+    )
     noisy = f" ({outcome['noisy']})" if outcome.get("noisy") else ""
     return [
         f"| system | {word(algorithm.name)}, {algorithm.variant} |",
@@ -84,7 +107,10 @@ def privacy_lines(statement: PrivacyStatement) -> Iterator[str]:
     for line in str(statement).splitlines():
         yield f"    {_plain(line)}"
     yield ""
-    yield "The glossary of dpfl's documentation explains the words; `statement.json` has the same for programs, and"
+    yield (
+        "The glossary of dpfl's documentation explains the words; `statement.json` has the same "
+        "for programs, and"
+    )
     yield "`dpfl certify` signs it. What is done with the model from here on costs nothing more."
     yield ""
 
@@ -93,21 +119,26 @@ def _loading(job: PreparedRun) -> Iterator[str]:
     from dpfl.models.code import as_code
 
     module = job.recorder.model.module
-    code, partial = as_code(module), set(module.state_dict()) != set(job.recorder.model.layout.names)
+    code, partial = (
+        as_code(module),
+        set(module.state_dict()) != set(job.recorder.model.layout.names),
+    )
     yield LOADING
     yield ""
     yield (
         "With PyTorch and safetensors; dpfl is not needed."
         if code
         else (
-            f"With PyTorch and safetensors, and the class of the model, {word(type(module).__qualname__)}, as it was brought."
+            "With PyTorch and safetensors, and the class of the model, "
+            f"{word(type(module).__qualname__)}, as it was brought."
         )
     )
     yield ""
     yield "```python"
     yield "from safetensors.torch import load_file"
     yield from (code or "model = ...  # built as for training").splitlines()
-    yield f'model.load_state_dict(load_file("model.safetensors"){", strict=False" if partial else ""})'
+    strict = ", strict=False" if partial else ""
+    yield f'model.load_state_dict(load_file("model.safetensors"){strict})'
     yield "model.eval()"
     yield "```"
     yield ""
@@ -121,17 +152,33 @@ def _inputs(job: PreparedRun) -> Iterator[str]:
     """What a sample must look like."""
     source, scale = job.source, SCALES.get(job.source.train.name)
     if tuple(source.shape) != tuple(job.shape):
-        yield f"It takes fixed features of a sample, of shape {word(str((-1, *job.shape)))}, which dpfl makes:"
+        yield (
+            f"It takes fixed features of a sample, of shape {word(str((-1, *job.shape)))}, "
+            "which "
+            "dpfl makes:"
+        )
         yield f"{word(_features(job))}."
     elif job.schema:
-        yield "It takes a row as numbers, then a code a category. The file's own metadata says under `schema` how a raw row"
-        yield "becomes one: what is clamped, filled in and scaled, and which levels there are, in the order of their codes;"
+        yield (
+            "It takes a row as numbers, then a code a category. The file's own metadata says "
+            "under `schema` how a raw row"
+        )
+        yield (
+            "becomes one: what is clamped, filled in and scaled, and which levels there are, in "
+            "the order of their codes;"
+        )
         yield "`examples/predict_without_dpfl.py` of dpfl reads raw rows by it."
     else:
-        yield f"It takes float32 samples of shape {word(str((-1, *source.shape)))}, in the scale that they had in training."
+        yield (
+            f"It takes float32 samples of shape {word(str((-1, *source.shape)))}, in the scale "
+            "that they had in training."
+        )
     if scale and not job.schema:
         mean, deviation = scale
-        yield f"Images of bytes are scaled as {word(f'(image / 255 - {list(mean)}) / {list(deviation)}')}, by channel."
+        yield (
+            "Images of bytes are scaled as "
+            f"{word(f'(image / 255 - {list(mean)}) / {list(deviation)}')}, by channel."
+        )
     yield ""
 
 
@@ -140,7 +187,10 @@ def closing_lines(warnings: Iterable[str]) -> Iterator[str]:
     yield CLOSING
     yield ""
     yield "- What was measured is of the test set named above. Measure again on data of your own."
-    yield "- The guarantee is for the unit in the statement, against the adversary in it, under what it assumes."
+    yield (
+        "- The guarantee is for the unit in the statement, against the adversary in it, under "
+        "what it assumes."
+    )
     for warning in warnings:
         yield f"- Warning: {_prose(warning)}"
 
@@ -157,8 +207,13 @@ def _model(job: PreparedRun) -> str:
 def _features(job: PreparedRun) -> str:
     """How they are made, as Python."""
     options = job.folder.experiment()["resolved"].get("model_options", {})
-    named = ", ".join([repr(_model(job)), *(f"{name}={value!r}" for name, value in options.items())])
-    return f"dpfl.models.feature_map(dpfl.models.from_name({named}), {tuple(job.source.shape)})(samples)"
+    named = ", ".join(
+        [repr(_model(job)), *(f"{name}={value!r}" for name, value in options.items())]
+    )
+    return (
+        f"dpfl.models.feature_map(dpfl.models.from_name({named}), "
+        f"{tuple(job.source.shape)})(samples)"
+    )
 
 
 def word(text: str) -> str:

@@ -1,4 +1,6 @@
-"""A run over nodes elsewhere: who joins, on what terms, and what each of them says at the end that it spent."""
+"""A run over nodes elsewhere: who joins, on what terms, and what each of them says at the end that
+it spent.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ MEMBERS = "nodes.json"
 
 @dataclass(frozen=True)
 class ServerTerms:
-    """Of the server: whose orders they are, whose answers count, how long they are waited for and how many are needed."""
+    """Of the server: whose orders they are, whose answers count, how long they are waited for and
+    how many are needed.
+    """
 
     key: Ed25519PrivateKey
     nodes: Mapping[str, Ed25519PublicKey]
@@ -45,7 +49,9 @@ class ServerTerms:
     joining: float = 120.0
     least: int = 1
     heads: Path | None = None
-    """Where the server remembers what nodes signed, from run to run; the run's folder, where nothing is said."""
+    """Where the server remembers what nodes signed, from run to run; the run's folder, where
+    nothing is said.
+    """
 
     @property
     def public(self) -> list[str]:
@@ -55,7 +61,9 @@ class ServerTerms:
 
 @dataclass(frozen=True)
 class JoinRequests:
-    """Asks nodes to join a run, and shows each what it signed, as far as this server and the other nodes remember."""
+    """Asks nodes to join a run, and shows each what it signed, as far as this server and the other
+    nodes remember.
+    """
 
     correspondence: NodeChannel
     memory: HeadMemory
@@ -63,7 +71,9 @@ class JoinRequests:
     seconds: float
 
     def __call__(self, names: Collection[str]) -> dict[str, SignedMessage | InvalidReply]:
-        """The answers of those that answered. A head of a node that only another node remembered is shown to it as well."""
+        """The answers of those that answered. A head of a node that only another node remembered is
+        shown to it as well.
+        """
         shown = {name: {one.signature for one in self.memory.of(name)} for name in names}
         answers = self._ask(names)
         late = [name for name, answer in answers.items() if self._more(name, shown[name], answer)]
@@ -73,7 +83,9 @@ class JoinRequests:
         places = list(self.memory.keys)
         asked, shown = {}, {name: self.memory.shown_to(name) for name in names}
         for name, heads in shown.items():
-            words = {"proposal": self.proposal(places.index(name)).to_words()} | ({"heads": heads} if heads else {})
+            words = {"proposal": self.proposal(places.index(name)).to_words()} | (
+                {"heads": heads} if heads else {}
+            )
             asked[name] = self.correspondence.letter(name, "join", "join", words)
         answers = self.correspondence.ask(asked, self.seconds)
         for name, answer in answers.items():
@@ -83,7 +95,9 @@ class JoinRequests:
         return answers
 
     def _more(self, name: str, shown: set[str], answer: SignedMessage | InvalidReply) -> bool:
-        """Whether there is a head that the node was not shown, and that is not the one that answered."""
+        """Whether there is a head that the node was not shown, and that is not the one that
+        answered.
+        """
         if not is_kind(answer, "joined") or not isinstance(answer, SignedMessage):
             return False
         with suppress(ProtocolError):
@@ -111,24 +125,47 @@ class JoinedNodes:
     def notes(self) -> tuple[str, ...]:
         return tuple(f"{name} takes no part: {why}" for name, why in self.away.items())
 
-    def engine(self, run: str, ledgers: ClientLedgers | None, folder: RunFolder, size: int) -> RemoteEngine:
+    def engine(
+        self, run: str, ledgers: ClientLedgers | None, folder: RunFolder, size: int
+    ) -> RemoteEngine:
         self.correspondence.most = self.correspondence.post.most = MOST_ANSWER + NUMBER * size
-        folder.write_json(MEMBERS, {member.name: {"place": member.place, "size": member.size} for member in self.members})
+        folder.write_json(
+            MEMBERS,
+            {member.name: {"place": member.place, "size": member.size} for member in self.members},
+        )
         deadline, joining = self.terms.deadline, self.terms.joining
-        sums = SecureSumServer(self.correspondence, self.group, deadline, joining) if self.group else None
+        sums = (
+            SecureSumServer(self.correspondence, self.group, deadline, joining)
+            if self.group
+            else None
+        )
         if (memory := self.correspondence.memory) and memory.path is None:
             memory.path = folder.file(HEADS)
         return RemoteEngine(
-            self.correspondence, self.members, run, ledgers, deadline, self.terms.least, size, sums, self.joining
+            self.correspondence,
+            self.members,
+            run,
+            ledgers,
+            deadline,
+            self.terms.least,
+            size,
+            sums,
+            self.joining,
         )
 
     def part(self, folder: RunFolder) -> None:
-        """Their signed statements, as they came: whoever has a node's public key can check them without this server."""
+        """Their signed statements, as they came: whoever has a node's public key can check them
+        without this server.
+        """
         letter, memory = self.correspondence.letter, self.correspondence.memory
         folder.file(STATEMENTS).mkdir(exist_ok=True)
-        shown = {member.name: memory.shown_to(member.name) if memory else [] for member in self.members}
+        shown = {
+            member.name: memory.shown_to(member.name) if memory else [] for member in self.members
+        }
         words = {name: {"heads": heads} if heads else {} for name, heads in shown.items()}
-        asked = {name: letter(name, "ask-statement", "end/statement", words[name]) for name in words}
+        asked = {
+            name: letter(name, "ask-statement", "end/statement", words[name]) for name in words
+        }
         for name, answer in self.correspondence.ask(asked, self.terms.joining).items():
             said = answer.head.get("statement") if isinstance(answer, SignedMessage) else None
             if isinstance(said, dict):
@@ -141,7 +178,11 @@ def gather(post: Transport, nonce: str, terms: ServerTerms, proposal: Propose) -
     correspondence, joining = _joining(post, nonce, terms, proposal, terms.heads)
     answers = joining(names)
     sizes = {name: _size(answers.get(name)) for name in names}
-    members = tuple(RemoteNode(name, names.index(name), size) for name, size in sizes.items() if isinstance(size, int))
+    members = tuple(
+        RemoteNode(name, names.index(name), size)
+        for name, size in sizes.items()
+        if isinstance(size, int)
+    )
     away = {name: why for name, why in sizes.items() if isinstance(why, str)}
     if len(members) < terms.least:
         raise DpflError(
@@ -151,7 +192,8 @@ def gather(post: Transport, nonce: str, terms: ServerTerms, proposal: Propose) -
     group = group_of(nonce, terms, proposal)
     if group and away:
         raise DpflError(
-            "Of those who sum together, some did not join: " + "; ".join(f"{name}: {why}" for name, why in away.items())
+            "Of those who sum together, some did not "
+                "join: " + "; ".join(f"{name}: {why}" for name, why in away.items())
             + ". Start again when they can, or take them off the list, here and in the policies."
         )  # fmt: skip
     return JoinedNodes(correspondence, terms, members, away, group, joining)
@@ -166,31 +208,54 @@ def _joining(
 
 
 def group_of(nonce: str, terms: ServerTerms, proposal: Propose) -> SumGroup | None:
-    """Who sums together, as every node of the run knows it; nobody, where the server gets updates."""
+    """Who sums together, as every node of the run knows it; nobody, where the server gets
+    updates.
+    """
     said = proposal(0)
     if said.sums is None:
         return None
     identities = dict(zip(terms.nodes, terms.public, strict=True))
-    return SumGroup(said.together(nonce, raw(terms.key.public_key())), identities, said.sums.survivors, said.sums.colluders)
+    return SumGroup(
+        said.together(nonce, raw(terms.key.public_key())),
+        identities,
+        said.sums.survivors,
+        said.sums.colluders,
+    )
 
 
-def gather_again(post: Transport, terms: ServerTerms, folder: RunFolder, proposal: Propose) -> JoinedNodes:
-    """Of a run that goes on: those that joined before; who is away may come back. Those who sum together by the `proposal`
-    agree on new keys."""
+def gather_again(
+    post: Transport, terms: ServerTerms, folder: RunFolder, proposal: Propose
+) -> JoinedNodes:
+    """Of a run that goes on: those that joined before; who is away may come back. Those who sum
+    together by the `proposal` agree on new keys."""
     nonce, told = folder.experiment().get("run", {}).get("nonce"), folder.json(MEMBERS) or {}
     if not isinstance(nonce, str) or not re.fullmatch("[0-9a-f]{32}", nonce):
-        raise DpflError(f"The record in {folder.path} does not say what nodes know its run by: start a new one.")
+        raise DpflError(
+            f"The record in {folder.path} does not say what nodes know its run by: start a new one."
+        )
     try:
-        members = tuple(RemoteNode(name, int(one["place"]), int(one["size"])) for name, one in told.items())
+        members = tuple(
+            RemoteNode(name, int(one["place"]), int(one["size"])) for name, one in told.items()
+        )
     except (KeyError, TypeError, ValueError):
         members = ()
     if not members:
-        raise DpflError(f"{folder.file(MEMBERS)} does not say who joined the run: bring it back, or start a new run.")
+        raise DpflError(
+            f"{folder.file(MEMBERS)} does not say who joined the run: bring it back, or start a "
+            "new run."
+        )
     if unknown := [member.name for member in members if member.name not in terms.nodes]:
-        raise DpflError(f"The experiment has no key of the node {unknown[0]}, which joined the run: list it again.")
+        raise DpflError(
+            f"The experiment has no key of the node {unknown[0]}, which joined the run: list it "
+            "again."
+        )
     away = {name: ABSENT for name in terms.nodes if name not in told}
-    correspondence, joining = _joining(post, nonce, terms, proposal, terms.heads or folder.file(HEADS))
-    return JoinedNodes(correspondence, terms, members, away, group_of(nonce, terms, proposal), joining)
+    correspondence, joining = _joining(
+        post, nonce, terms, proposal, terms.heads or folder.file(HEADS)
+    )
+    return JoinedNodes(
+        correspondence, terms, members, away, group_of(nonce, terms, proposal), joining
+    )
 
 
 def _size(answer: SignedMessage | InvalidReply | None) -> int | str:

@@ -58,7 +58,9 @@ class NodePool(Protocol):
     def nonce(self) -> str:
         """What they know the run by."""
 
-    def engine(self, run: str, ledgers: ClientLedgers | None, folder: RunFolder, size: int) -> RemoteEngine:
+    def engine(
+        self, run: str, ledgers: ClientLedgers | None, folder: RunFolder, size: int
+    ) -> RemoteEngine:
         """For a model of `size` numbers; `ledgers` are for the server's own count."""
 
     def part(self, folder: RunFolder) -> None:
@@ -114,11 +116,16 @@ def prepare(
     aggregation: Aggregation = Aggregation(),
     arithmetic: str = "exact",
 ) -> PreparedRun:
-    """A folder that is written to by one process alone `until_the_end`; clients on this machine, or where a `host` has them."""
+    """A folder that is written to by one process alone `until_the_end`; clients on this machine, or
+    where a `host` has them.
+    """
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
         raise DpflError(f"A seed is a whole number from 0 to 2^63 - 1, not {seed!r}.")
     if evaluate_every is not None and (isinstance(evaluate_every, bool) or evaluate_every < 1):
-        raise DpflError(f"evaluate.every must be at least 1 round, not {evaluate_every!r}; leave it out for some 25 a run.")
+        raise DpflError(
+            f"evaluate.every must be at least 1 round, not {evaluate_every!r}; leave it out for "
+            "some 25 a run."
+        )
     algorithm = algorithm if unit is None else algorithm.for_unit(unit)
     about = row_unit_notes(algorithm.unit, federation)
     model = on_columns(model, federation.train.features)
@@ -130,15 +137,24 @@ def prepare(
     algorithm = algorithm.for_model(flat.layout).for_rounds(budget.rounds, len(federation.sizes))
     algorithm = aggregation.of(algorithm, len(federation.sizes))
     if ledger and algorithm.unit == "none":
-        raise DpflError(f"{algorithm.name} adds no noise, which no ledger can pay for: leave privacy.ledger out.")
+        raise DpflError(
+            f"{algorithm.name} adds no noise, which no ledger can pay for: leave privacy.ledger "
+            "out."
+        )
     folder = _place(algorithm, out, resume)
     ledgers = Path(ledger) if ledger else folder.ledgers
     before = look(algorithm, source, ledgers, budget, accountant)
     if resume:
         before = PriorSpending.recorded(folder.experiment().get("resolved", {}))
-    algorithm = with_planned_noise(algorithm, budget, len(federation.sizes), accountant, before.spent)
+    algorithm = with_planned_noise(
+        algorithm, budget, len(federation.sizes), accountant, before.spent
+    )
     algorithm = with_planned_rate(
-        algorithm, budget, sizes, flat.layout.trainable, rows_of(federation.train.features, federation.task)
+        algorithm,
+        budget,
+        sizes,
+        flat.layout.trainable,
+        rows_of(federation.train.features, federation.task),
     )
     noise = noise or ("secure" if entropy == "system" and algorithm.unit != "none" else "plain")
     algorithm = _with_noise(algorithm, noise, entropy)
@@ -153,9 +169,29 @@ def prepare(
         RunFolder.create(folder.path)
     if until_the_end:
         until_the_end.enter_context(folder.locked())
-    record = _record(asked, algorithm, source, model, flat, budget, seed, entropy, noise, by, ledger, before, experiment)
-    record["resolved"] |= {"largest": max(sizes), "warnings": list(about) or None, "arithmetic": path or None}
-    record = {"run": {"nonce": host.nonce if host else secrets.token_hex(16), "started": utc_now()}} | record
+    record = _record(
+        asked,
+        algorithm,
+        source,
+        model,
+        flat,
+        budget,
+        seed,
+        entropy,
+        noise,
+        by,
+        ledger,
+        before,
+        experiment,
+    )
+    record["resolved"] |= {
+        "largest": max(sizes),
+        "warnings": list(about) or None,
+        "arithmetic": path or None,
+    }
+    record = {
+        "run": {"nonce": host.nonce if host else secrets.token_hex(16), "started": utc_now()}
+    } | record
     run = _run_id(folder, record) if resume else record_id(record)
 
     enforced = budget.epsilon and algorithm.unit != "none" and algorithm.variant == "sound"
@@ -163,14 +199,28 @@ def prepare(
     warnings = (*warnings_for(algorithm.unit, len(sizes), max(sizes), budget.delta), *about)
     names, data = owners(algorithm, source)
     accounts = Accounts(
-        run, algorithm, ledgers, sizes, budget.delta, by, limit, budget.epsilon, warnings, names=names, data=data
-    )  # fmt: skip
-    accounts = replace(accounts, timed=budget.seconds is not None, ordered=host is not None, arithmetic=path)
+        run,
+        algorithm,
+        ledgers,
+        sizes,
+        budget.delta,
+        by,
+        limit,
+        budget.epsilon,
+        warnings,
+        names=names,
+        data=data,
+    )
+    accounts = replace(
+        accounts, timed=budget.seconds is not None, ordered=host is not None, arithmetic=path
+    )
     fresh = _start(accounts, budget, flat)
     randomness = _randomness(entropy, seed, accounts)
     if not resume:
         folder.refuse_held()
-        folder.save_checkpoint(fresh)  # the first weights of a module of the user's own are nowhere else
+        folder.save_checkpoint(
+            fresh
+        )  # the first weights of a module of the user's own are nowhere else
         folder.write_experiment(record | {"run": {"id": run} | record["run"]})
     state = folder.load_checkpoint(fresh) if resume else fresh
     accounts.check_kept(state.paid)
@@ -183,46 +233,95 @@ def prepare(
         adding = remote.add
     else:
         site = ClientContext(
-            run, model, federation.task, federation.train.x, federation.train.y, _everyone(federation, held),
-            (*sizes, *federation.counted(algorithm.unit, federation.public), *held.kept_sizes), randomness,
-            own, record["hashes"]["model"], policy=algorithm.policy, public=public, held_out=public.stop if held.kept else None,
-            unit_ids=federation.persons if algorithm.unit == "person" else None, rows_per_person=federation.rows_per_person,
+            run,
+            model,
+            federation.task,
+            federation.train.x,
+            federation.train.y,
+            _everyone(federation, held),
+            (*sizes, *federation.counted(algorithm.unit, federation.public), *held.kept_sizes),
+            randomness,
+            own,
+            record["hashes"]["model"],
+            policy=algorithm.policy,
+            public=public,
+            held_out=public.stop if held.kept else None,
+            unit_ids=federation.persons if algorithm.unit == "person" else None,
+            rows_per_person=federation.rows_per_person,
             arithmetic=arithmetic,
-        )  # fmt: skip
+        )
         engine = local_engine(site, flat.layout.size, workers)
-    central = None if algorithm.ledger_per_client or algorithm.scale != "round" else accounts.ledgers.open(0)
+    central = (
+        None
+        if algorithm.ledger_per_client or algorithm.scale != "round"
+        else accounts.ledgers.open(0)
+    )
     federated = FederationFacts(run, sizes, flat.layout, public, central, limit, held.kept_sizes)
     metrics = folder.metrics()
     metrics.forget_after(state.round)
     every = evaluate_every or max(1, (budget.rounds or 25) // 25)
     meter = _meter(accounts, budget, fresh, state, randomness)
-    recorder = Recorder(folder, metrics, flat, federation.test, meter, every, progress, federation.test_persons)
+    recorder = Recorder(
+        folder, metrics, flat, federation.test, meter, every, progress, federation.test_persons
+    )
     movement = UpdateDiagnostics(engine.run, state, federation.names, public)
-    coordinator = Coordinator(algorithm, budget, federated, state, randomness, movement.ask, recorder.validate, adding)
+    coordinator = Coordinator(
+        algorithm, budget, federated, state, randomness, movement.ask, recorder.validate, adding
+    )
     untested = () if federation.test else (f"there is no public test set: {_instead(metric)}",)
-    notes = (*federation.notes, *before.notes, *untested, *(f"warning: {warning}" for warning in warnings))
+    notes = (
+        *federation.notes,
+        *before.notes,
+        *untested,
+        *(f"warning: {warning}" for warning in warnings),
+    )
     return PreparedRun(
-        run, algorithm, budget, folder, accounts, randomness, coordinator, engine, recorder, movement, source, notes,
-        federation.private, federation.train.schema, federation.shape,
-    )  # fmt: skip
+        run,
+        algorithm,
+        budget,
+        folder,
+        accounts,
+        randomness,
+        coordinator,
+        engine,
+        recorder,
+        movement,
+        source,
+        notes,
+        federation.private,
+        federation.train.schema,
+        federation.shape,
+    )
 
 
 def row_unit_notes(unit: str, federation: Federation) -> tuple[str, ...]:
     """What a statement for rows of a table has to say of the persons behind them."""
     if unit != "person" and federation.rows_per_person is not None:
-        raise DpflError("data.rows_per_person is for persons as the unit: set privacy.unit = 'person', or leave it out.")
+        raise DpflError(
+            "data.rows_per_person is for persons as the unit: set privacy.unit = 'person', or "
+            "leave it out."
+        )
     if unit == "person" or unit not in ONES:
         return ()
     if federation.persons is not None:
-        return ("the unit is one row, and a person may have several: for all of a person's set privacy.unit = 'person'.",)
+        return (
+            "the unit is one row, and a person may have several: for all of a person's set "
+            "privacy.unit = 'person'.",
+        )
     if federation.train.schema is None:
         return ()
     return ("the unit is one row; nothing is known of whose rows they are.", *federation.warnings)
 
 
 def _everyone(federation: Federation, held: HeldOutSplit) -> Sequence[torch.Tensor]:
-    """Clients, then public clients, then what each client keeps out of training; a population stays described."""
-    return federation.clients if federation.described else (*held.trained, *federation.public, *held.kept)
+    """Clients, then public clients, then what each client keeps out of training; a population stays
+    described.
+    """
+    return (
+        federation.clients
+        if federation.described
+        else (*held.trained, *federation.public, *held.kept)
+    )
 
 
 def _instead(metric: PrivateMetric | None) -> str:
@@ -237,15 +336,28 @@ def check(algorithm: Algorithm, federation: Federation, budget: Budget, model: F
         refuse_batch_statistics(model.module)
         if federation.described:
             raise DpflError(
-                "Clients that are drawn may share samples, so no guarantee for samples or persons holds; use another partition."
+                "Clients that are drawn may share samples, so no guarantee for samples or persons "
+                "holds; use another partition."
             )
     if algorithm.ledger_per_client and federation.described:
-        raise DpflError("Clients that are drawn keep no ledgers; put the noise on the sum of a round, or use other clients.")
-    if algorithm.unit == "none" and budget.rounds is None and budget.bytes is None and budget.seconds is None:
-        raise DpflError(f"{algorithm.name} spends no epsilon, so only rounds, bytes or seconds can end it; give one of them.")
+        raise DpflError(
+            "Clients that are drawn keep no ledgers; put the noise on the sum of a round, or use "
+            "other clients."
+        )
+    if (
+        algorithm.unit == "none"
+        and budget.rounds is None
+        and budget.bytes is None
+        and budget.seconds is None
+    ):
+        raise DpflError(
+            f"{algorithm.name} spends no epsilon, so only rounds, bytes or seconds can end it; "
+            "give one of them."
+        )
     if algorithm.weights.query and not federation.classes:
         raise DpflError(
-            f"{algorithm.name} asks how many samples of each class a client has, but labels of the task "
+            f"{algorithm.name} asks how many samples of each class a client has, but labels of the "
+            "task "
             f"{federation.task.name!r} are no classes: use another system, or other weights."
         )
     if algorithm.local.objective != CrossEntropy():
@@ -255,10 +367,15 @@ def check(algorithm: Algorithm, federation: Federation, budget: Budget, model: F
     algorithm.clients.sampling.draw(len(federation.sizes), Keyed(0).generator("check"))
     _check_batches(algorithm, federation)
     if algorithm.schedule and algorithm.schedule.follows and federation.test is None:
-        raise DpflError(f"{algorithm.name} follows the loss on a public test set: give the data one (x_test and y_test).")
+        raise DpflError(
+            f"{algorithm.name} follows the loss on a public test set: give the data one (x_test "
+            "and y_test)."
+        )
     _check_noise(algorithm, federation)
     if algorithm.asks_public_clips and not federation.public:
-        raise DpflError("Clipping by a public median needs public clients: set data.public_clients.")
+        raise DpflError(
+            "Clipping by a public median needs public clients: set data.public_clients."
+        )
     if algorithm.steps.asks_public and not federation.public:
         raise DpflError("Estimates from public data need public clients: set data.public_clients.")
 
@@ -266,28 +383,38 @@ def check(algorithm: Algorithm, federation: Federation, budget: Budget, model: F
 def _check_centre(algorithm: Algorithm, federation: Federation, model: FlatModel) -> None:
     span, size = model.layout.centre, torch.Size(federation.shape).numel()
     if algorithm.centre and span and (found := span.stop - span.start) != size:
-        raise DpflError(f"The model's {CENTRE} has {found} numbers, but a sample has {size}: rename it, or ask for no mean.")
+        raise DpflError(
+            f"The model's {CENTRE} has {found} numbers, but a sample has {size}: rename it, or ask "
+            "for no mean."
+        )
 
 
 def _check_batches(algorithm: Algorithm, federation: Federation) -> None:
     batches = algorithm.samples.sampling if algorithm.samples else None
     if batches and batches.least > (least := min(federation.counted(algorithm.unit))):
         raise DpflError(
-            f"Batches have {batches.least} {algorithm.sample_unit}s, but the smallest client has {least}; lower "
+            f"Batches have {batches.least} {algorithm.sample_unit}s, but the smallest client has "
+            f"{least}; lower "
             "algorithm.batch_size, "
             "or give clients more."
         )
 
 
 def _check_noise(algorithm: Algorithm, federation: Federation) -> None:
-    """Of every private release at its expected number of units: float32 must hold the noise beside the sum."""
+    """Of every private release at its expected number of units: float32 must hold the noise beside
+    the sum.
+    """
     sizes = federation.counted(algorithm.unit)
     if samples := algorithm.samples:
         try:
-            samples.check_not_absorbed(samples.sampling.expected(max(sizes)), samples.clip.clip_norm)
+            samples.check_not_absorbed(
+                samples.sampling.expected(max(sizes)), samples.clip.clip_norm
+            )
         except DpflError as error:
             largest = federation.names[sizes.index(max(sizes))]
-            raise DpflError(f"{error} The largest client, {largest}, has {max(sizes)} {algorithm.sample_unit}s.") from None
+            raise DpflError(
+                f"{error} The largest client, {largest}, has {max(sizes)} {algorithm.sample_unit}s."
+            ) from None
     for size in set(sizes) if algorithm.updates else ():
         if own := algorithm.for_client_size(size).updates:
             own.check_not_absorbed(1, own.clip.clip_norm)
@@ -315,10 +442,20 @@ def _place(algorithm: Algorithm, out: Path | str | None, resume: bool) -> RunFol
 
 
 def _record(
-    asked: Algorithm, algorithm: Algorithm, federation: Federation, model: Buildable, flat: FlatModel, budget: Budget,
-    seed: int, entropy: str, noise: str, by: str, ledger: Path | str | None, before: PriorSpending,
+    asked: Algorithm,
+    algorithm: Algorithm,
+    federation: Federation,
+    model: Buildable,
+    flat: FlatModel,
+    budget: Budget,
+    seed: int,
+    entropy: str,
+    noise: str,
+    by: str,
+    ledger: Path | str | None,
+    before: PriorSpending,
     experiment: Mapping[str, Any] | None,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """The experiment as run: what was asked, and what it came to be."""
     return {
         "format": FORMAT,
@@ -335,7 +472,9 @@ def _record(
             "budget": encode(budget),
             "algorithm": describe(algorithm),
             "clients": len(federation.sizes),
-            "names": None if federation.names == client_names(len(federation.names)) else list(federation.names),
+            "names": None
+            if federation.names == client_names(len(federation.names))
+            else list(federation.names),
             "beside": before.record(),
             "partition": federation.how,
         },
@@ -347,7 +486,8 @@ def _record(
             "model": flat.fingerprint,
             "initial": vector_sha256(flat.vector),
         },
-        "versions": {name: importlib.metadata.version(name) for name in VERSIONED} | {"python": platform.python_version()},
+        "versions": {name: importlib.metadata.version(name) for name in VERSIONED}
+        | {"python": platform.python_version()},
     }
 
 
@@ -358,14 +498,20 @@ def utc_now() -> str:
 def _run_id(folder: RunFolder, record: dict[str, Any]) -> str:
     """A resumed run must be the same experiment on the same data."""
     before = folder.experiment()
-    if _same_anywhere(before.get("resolved", {})) != _same_anywhere(without_none(record["resolved"])):
+    if _same_anywhere(before.get("resolved", {})) != _same_anywhere(
+        without_none(record["resolved"])
+    ):
         raise DpflError(
-            f"The experiment differs from that of the run in {folder.path}; resume it unchanged, or start a new one."
+            f"The experiment differs from that of the run in {folder.path}; resume it unchanged, "
+            "or start a new one."
         )
     for what in ("federation", "model"):
         if before.get("hashes", {}).get(what) != record["hashes"][what]:
             thing = "data" if what == "federation" else "model"
-            raise DpflError(f"The {thing} differs from that of the run in {folder.path}; bring the same, or start a new run.")
+            raise DpflError(
+                f"The {thing} differs from that of the run in {folder.path}; bring the same, or "
+                "start a new run."
+            )
     return str(before["run"]["id"])
 
 
@@ -376,15 +522,23 @@ def _same_anywhere(resolved: Mapping[str, Any]) -> dict[str, Any]:
 
 def _with_noise(algorithm: Algorithm, noise: str, entropy: str) -> Algorithm:
     if noise not in ("plain", "secure"):
-        raise DpflError(f"privacy.noise is 'plain' (float32) or 'secure' (on a grid, for real data), not {noise!r}.")
+        raise DpflError(
+            "privacy.noise is 'plain' (float32) or 'secure' (on a grid, for real data), not "
+            f"{noise!r}."
+        )
     if noise == "secure" and entropy != "system":
-        raise DpflError("Noise from a seed is not secure; with privacy.noise = 'secure' set privacy.entropy = 'system'.")
+        raise DpflError(
+            "Noise from a seed is not secure; with privacy.noise = 'secure' set privacy.entropy = "
+            "'system'."
+        )
     return algorithm.with_secure_noise() if noise == "secure" else algorithm
 
 
 def _randomness(entropy: str, seed: int, accounts: Accounts) -> Randomness:
     if entropy not in ("keyed", "system"):
-        raise DpflError(f"privacy.entropy is 'keyed' (repeatable) or 'system' (for real data), not {entropy!r}.")
+        raise DpflError(
+            f"privacy.entropy is 'keyed' (repeatable) or 'system' (for real data), not {entropy!r}."
+        )
     if entropy == "system":
         return SystemEntropy()
     if accounts.algorithm.scale != "round" or accounts.algorithm.ledger_per_client:
@@ -398,16 +552,27 @@ def _start(accounts: Accounts, budget: Budget, model: FlatModel) -> RunState:
     horizon = min(algorithm.releases_in(budget.rounds), MOST) if budget.rounds else 0
     remaining = accounts.plan(accounts.remaining(horizon))
     if remaining and not any(remaining):
-        raise DpflError(f"The ledgers in {accounts.folder} have no budget left for this run; nothing was released.")
+        raise DpflError(
+            f"The ledgers in {accounts.folder} have no budget left for this run; nothing was "
+            "released."
+        )
     vector = model.read()
-    return RunState(vector, torch.zeros_like(vector), algorithm.samples, algorithm.clients, remaining)
+    return RunState(
+        vector, torch.zeros_like(vector), algorithm.samples, algorithm.clients, remaining
+    )
 
 
-def _meter(accounts: Accounts, budget: Budget, fresh: RunState, state: RunState, randomness: Randomness) -> Meter | None:
+def _meter(
+    accounts: Accounts, budget: Budget, fresh: RunState, state: RunState, randomness: Randomness
+) -> Meter | None:
     """Epsilon of a run under way is shown where it is proven."""
     algorithm = accounts.algorithm
     if not fresh.remaining or algorithm.variant != "sound":
         return None
     horizon = min(algorithm.releases_in(budget.rounds), MOST) if budget.rounds else 0
     kept = algorithm.releases_made(state.round, state.iterations)
-    return accounts.meter(fresh.remaining, horizon, None if randomness.repeatable and not algorithm.noise_shares else kept)
+    return accounts.meter(
+        fresh.remaining,
+        horizon,
+        None if randomness.repeatable and not algorithm.noise_shares else kept,
+    )

@@ -1,4 +1,6 @@
-"""What the ledgers of a run hold before it starts: whether they are its own, and what they leave room for."""
+"""What the ledgers of a run hold before it starts: whether they are its own, and what they leave
+room for.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ class PriorSpending:
     notes: tuple[str, ...] = ()
 
     def record(self) -> dict[str, int] | None:
-        """For a run that goes on later: other runs may have spent by then, but its noise is what it was."""
+        """For a run that goes on later: other runs may have spent by then, but its noise is what it
+        was.
+        """
         return {encode(event): count for event, count in self.spent.items()} or None
 
     @classmethod
@@ -36,24 +40,40 @@ class PriorSpending:
 def owners(algorithm: Algorithm, federation: Federation) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Who pays, and the digest of the data that is paid for."""
     if algorithm.ledger_per_client and not federation.described:
-        held = federation.by_person(federation.clients) if algorithm.unit == "person" else federation.holdings
+        held = (
+            federation.by_person(federation.clients)
+            if algorithm.unit == "person"
+            else federation.holdings
+        )
         return federation.names, held
     return ((FEDERATION,), (federation.holding,)) if algorithm.scale == "round" else ((), ())
 
 
-def look(algorithm: Algorithm, federation: Federation, folder: Path, budget: Budget, by: str | None) -> PriorSpending:
+def look(
+    algorithm: Algorithm, federation: Federation, folder: Path, budget: Budget, by: str | None
+) -> PriorSpending:
     """Refused where the folder's ledgers are not this run's; nothing is written."""
     names, data = owners(algorithm, federation)
     release = algorithm.release
     if release is None or not names:
         return PriorSpending()
-    ledgers = ClientLedgers(folder, names, algorithm.unit, release.neighbours, data=data, public=_public(algorithm, federation))
+    ledgers = ClientLedgers(
+        folder,
+        names,
+        algorithm.unit,
+        release.neighbours,
+        data=data,
+        public=_public(algorithm, federation),
+    )
     ledgers.check()
     spent = ledgers.spent()
     if not any(spent) or budget.epsilon is None or algorithm.variant != "sound":
         return PriorSpending()
     chosen = proving(by or default_for(release.sampling.event(1.0, len(federation.sizes))))
-    figures = [(accountant(chosen.name).epsilon(events, budget.delta), number) for number, events in enumerate(spent)]
+    figures = [
+        (accountant(chosen.name).epsilon(events, budget.delta), number)
+        for number, events in enumerate(spent)
+    ]
     return _planned(names, spent, figures, budget.epsilon, isinstance(release.noise, Uncalibrated))
 
 
@@ -64,14 +84,22 @@ def _public(algorithm: Algorithm, federation: Federation) -> tuple[str, ...]:
 
 
 def _planned(
-    names: tuple[str, ...], spent: list[Any], figures: list[tuple[float, int]], epsilon: float, plans: bool
-) -> PriorSpending:  # fmt: skip
+    names: tuple[str, ...],
+    spent: list[Any],
+    figures: list[tuple[float, int]],
+    epsilon: float,
+    plans: bool,
+) -> PriorSpending:
     over = [names[number] for figure, number in figures if figure >= epsilon]
-    figure, fullest = max(((figure, number) for figure, number in figures if figure < epsilon), default=(0.0, -1))
+    figure, fullest = max(
+        ((figure, number) for figure, number in figures if figure < epsilon), default=(0.0, -1)
+    )
     notes = [f"the budget of {listed(over)} is used up: no part is taken"] if over else []
     if fullest < 0 or not spent[fullest]:
         return PriorSpending(notes=tuple(notes))
     said = f"{names[fullest]} has spent epsilon {rounded_up(figure):.4f} of {epsilon:g} before"
     if not plans:
-        return PriorSpending(notes=(*notes, f"{said}: this run may end by epsilon before its rounds do"))
+        return PriorSpending(
+            notes=(*notes, f"{said}: this run may end by epsilon before its rounds do")
+        )
     return PriorSpending(spent[fullest], (*notes, f"{said}: noise is planned for what that leaves"))

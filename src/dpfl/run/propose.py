@@ -1,4 +1,6 @@
-"""What a run is to be, worked out before any node has said anything: noise is planned from the budget, and from no data."""
+"""What a run is to be, worked out before any node has said anything: noise is planned from the
+budget, and from no data.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def build_proposal(
 ) -> Propose:
     """Refused where the releases would depend on what nodes have not yet declared."""
     if algorithm.steps.asks_raw:
-        raise DpflError("Nodes are asked for no raw values to choose tau by: set algorithm.variant = 'sound'.")
+        raise DpflError(
+            "Nodes are asked for no raw values to choose tau by: set algorithm.variant = 'sound'."
+        )
     wanted, nodes = model, len(names)
     model = on_columns(model, form.features)
     algorithm = algorithm if unit is None else algorithm.for_unit(unit)
@@ -52,7 +56,9 @@ def build_proposal(
     algorithm = with_questions(algorithm, here, metric, budget, accountant, True)
     federation = with_features(model, here)
     flat = FlatModel(built(model, federation.shape, federation.task.outputs, 0), federation.task)
-    algorithm = aggregation.of(algorithm.for_model(flat.layout).for_rounds(budget.rounds, nodes), nodes)
+    algorithm = aggregation.of(
+        algorithm.for_model(flat.layout).for_rounds(budget.rounds, nodes), nodes
+    )
     algorithm = with_planned_noise(algorithm, budget, nodes, accountant)
     if noise == "secure" or (noise is None and entropy == "system" and algorithm.unit != "none"):
         algorithm = algorithm.with_secure_noise()
@@ -66,7 +72,8 @@ def build_proposal(
     own = in_order(algorithm.before, spending, rounds, each) if algorithm.ledger_per_client else ()
     if len(own) > MOST_KINDS:
         raise DpflError(
-            f"A node plans {MOST_KINDS} kinds of releases for a run at most, and this has {len(own)}: lower algorithm.phases."
+            f"A node plans {MOST_KINDS} kinds of releases for a run at most, and this has "
+            f"{len(own)}: lower algorithm.phases."
         )
     return partial(
         Proposal,
@@ -99,7 +106,8 @@ def _refuse_shares_of_noise(algorithm: Algorithm) -> None:
     """Shares are counted as if everybody added theirs, and a node that lies adds none."""
     if algorithm.clients.shared_by:
         raise DpflError(
-            f"In {algorithm.name} with noise = 'clients' all are protected only if every node adds its share, which nobody can "
+            f"In {algorithm.name} with noise = 'clients' all are protected only if every node adds "
+            "its share, which nobody can "
             "see: set algorithm.noise = 'server'."
         )
 
@@ -107,10 +115,17 @@ def _refuse_shares_of_noise(algorithm: Algorithm) -> None:
 def _refuse_unknown_sizes(algorithm: Algorithm) -> None:
     """Batches of b of n samples cost by n, which only the node knows before it joins."""
     if algorithm.clients.clip.adapts_to == "raw":
-        raise DpflError("A clip from a run without privacy is for simulations: set algorithm.variant = 'sound'.")
-    by_size = algorithm.release is not None and algorithm.scale != "round" and algorithm.event(2) != algorithm.event(3)
+        raise DpflError(
+            "A clip from a run without privacy is for simulations: set algorithm.variant = 'sound'."
+        )
+    by_size = (
+        algorithm.release is not None
+        and algorithm.scale != "round"
+        and algorithm.event(2) != algorithm.event(3)
+    )
     if algorithm.ledger_per_client and (by_size or algorithm.for_client_size(2) is not algorithm):
         raise DpflError(
-            f"A release of {algorithm.name} costs by how many samples a node has, which is not known before it joins: draw "
+            f"A release of {algorithm.name} costs by how many samples a node has, which is not "
+            "known before it joins: draw "
             "batches by a sampling_rate."
         )

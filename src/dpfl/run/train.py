@@ -31,11 +31,13 @@ from dpfl.run.recorder import Progress, SilentProgress
 
 @dataclass(frozen=True)
 class Result(NotebookView, shown_by="run_view"):
-    """What a run came to; accuracy and loss are None where there is no test set, accuracy also where the task has none.
+    """What a run came to; accuracy and loss are None where there is no test set, accuracy also
+    where the task has none.
 
-    `metrics` are all that the task measures on the test set, `headline` the first of them; `intervals` hold the middle 95 %
-    over test sets drawn from it, by person where it has persons. Where clients were asked for them, `noisy` says so, and of
-    which samples; the intervals are then of the noise, too.
+    `metrics` are all that the task measures on the test set, `headline` the first of them;
+    `intervals` hold the middle 95 % over test sets drawn from it, by person where it has persons.
+    Where clients were asked for them, `noisy` says so, and of which samples; the intervals are then
+    of the noise, too.
     """
 
     run: str
@@ -58,12 +60,18 @@ class Result(NotebookView, shown_by="run_view"):
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     noisy: str = ""
     calibration: Sequence[tuple[float, float, int]] = ()
-    """By bins of chances: the mean that was said, the share that was so, and of how many test samples."""
+    """By bins of chances: the mean that was said, the share that was so, and of how many test
+    samples.
+    """
 
     @property
     def measured(self) -> str:
         """The headline in words."""
-        return figure(self.headline, self.metrics[self.headline]) if self.headline else "accuracy not measured"
+        return (
+            figure(self.headline, self.metrics[self.headline])
+            if self.headline
+            else "accuracy not measured"
+        )
 
     def __repr__(self) -> str:
         """The outcome in a line; the statement is in `privacy`, the rounds in `history`."""
@@ -80,15 +88,23 @@ class Result(NotebookView, shown_by="run_view"):
         numbers |= {
             "headline": self.headline or None,
             "metrics": {name: _finite(value) for name, value in self.metrics.items()},
-            "intervals": {name: [_finite(end) for end in ends] for name, ends in self.intervals.items()},
+            "intervals": {
+                name: [_finite(end) for end in ends] for name, ends in self.intervals.items()
+            },
             "noisy": self.noisy or None,
             "calibration": [list(point) for point in self.calibration],
         }
-        told = {"notes": list(self.notes), "warnings": list(self.warnings), "lost": self._lost_told()}
+        told = {
+            "notes": list(self.notes),
+            "warnings": list(self.warnings),
+            "lost": self._lost_told(),
+        }
         return numbers | {"privacy": self.privacy.to_dict()} | told | {"folder": str(self.folder)}
 
     def _lost_told(self) -> list[str]:
-        """At client level a name would say who was drawn, which stays with the server: only how many."""
+        """At client level a name would say who was drawn, which stays with the server: only how
+        many.
+        """
         if self.privacy.unit != "client" or not self.lost:
             return list(self.lost)
         return [f"{len(self.lost)} replies"]
@@ -123,20 +139,37 @@ def train(
 ) -> Result:
     """Train until the first budget ends, and say what it cost in privacy.
 
-    Everything that is kept lies in the run's folder (`out`, a new one under runs/ by default): metrics, weights, the ledgers of
-    the clients, the privacy statement, which is for one `unit`: a "sample" (a row), or a "person" (all rows at a client).
-    The same seed gives the same model, on any number of workers, resumed or never stopped. Callbacks are told of every round.
+    Everything that is kept lies in the run's folder (`out`, a new one under runs/ by default):
+    metrics, weights, the ledgers of the clients, the privacy statement, which is for one `unit`: a
+    "sample" (a row), or a "person" (all rows at a client). The same seed gives the same model, on
+    any number of workers, resumed or never stopped. Callbacks are told of every round.
     """
     telling = CallbackProgress(progress or SilentProgress(), callbacks)
     with ExitStack() as until_the_end:
         until_the_end.push(telling.closing)
         job = prepare(
-            models.described(model), federation, algorithms.described(algorithm), budget,
-            seed=seed, out=out, workers=workers, accountant=accountant, ledger=ledger,
-            entropy=entropy, noise=noise, arithmetic=arithmetic, evaluate_every=evaluate_every, progress=telling, resume=resume,
-            experiment=experiment, until_the_end=until_the_end, host=host, metric=metric, unit=unit,
+            models.described(model),
+            federation,
+            algorithms.described(algorithm),
+            budget,
+            seed=seed,
+            out=out,
+            workers=workers,
+            accountant=accountant,
+            ledger=ledger,
+            entropy=entropy,
+            noise=noise,
+            arithmetic=arithmetic,
+            evaluate_every=evaluate_every,
+            progress=telling,
+            resume=resume,
+            experiment=experiment,
+            until_the_end=until_the_end,
+            host=host,
+            metric=metric,
+            unit=unit,
             aggregation=Aggregation(aggregation, survivors, colluders, masks),
-        )  # fmt: skip
+        )
         try:
             with closing(job.engine):
                 job.recorder.progress.start(job)
@@ -147,14 +180,17 @@ def train(
             job.recorder.progress.stop()
         result = finish(job)
     telling.ended(result)
-    return replace(result, warnings=(*result.warnings, *telling.faults)) if telling.faults else result
+    return (
+        replace(result, warnings=(*result.warnings, *telling.faults)) if telling.faults else result
+    )
 
 
 def run_rounds(job: PreparedRun) -> None:
     coordinator, engine, recorder = job.coordinator, job.engine, job.recorder
     recorder.catch_up(coordinator)
     while (order := coordinator.next_order()) is not None:
-        # A second thread of this process would take its time from the workers, and wait for them in a loop.
+        # A second thread of this process would take its time from the workers, and wait for them in
+        # a loop.
         with one_thread():
             replies = engine.run(order)
             try:
@@ -170,7 +206,10 @@ def run_rounds(job: PreparedRun) -> None:
 def finish(job: PreparedRun) -> Result:
     """Weights, statement and figures, from the state and the ledgers as they are."""
     state, folder = job.coordinator.state, job.folder
-    figures, measured = job.recorder.evaluate(state.model), job.recorder.measure(state, job.algorithm)
+    figures, measured = (
+        job.recorder.evaluate(state.model),
+        job.recorder.measure(state, job.algorithm),
+    )
     privacy = job.accounts.statement(job.randomness)
     history = job.recorder.finish(job.coordinator, figures, _finite(privacy.used))
     model: FlatModel = job.recorder.model
@@ -189,9 +228,15 @@ def finish(job: PreparedRun) -> Result:
         folder=folder.path,
         module=model.module,
         **vars(measured),
-        warnings=(*privacy.warnings, *overdue(job.budget.seconds, state.seconds), *diverging(history, job.recorder.classes)),
+        warnings=(
+            *privacy.warnings,
+            *overdue(job.budget.seconds, state.seconds),
+            *diverging(history, job.recorder.classes),
+        ),
     )
-    folder.save_model(state.model, model.layout, job.schema and scale_model(job.schema, state.model, model.layout))
+    folder.save_model(
+        state.model, model.layout, job.schema and scale_model(job.schema, state.model, model.layout)
+    )
     folder.write_json("statement.json", privacy.to_dict())
     folder.write_json("result.json", result.to_dict() | {"ended": utc_now()})
     write_card(job, result)
@@ -199,7 +244,9 @@ def finish(job: PreparedRun) -> Result:
 
 
 def scale_model(schema: Schema, vector: Tensor, layout: Layout) -> Schema:
-    """The schema with the scales that were paid for, which the model's front applies: a raw row needs nothing else."""
+    """The schema with the scales that were paid for, which the model's front applies: a raw row
+    needs nothing else.
+    """
     if layout.paid is None:
         return schema
     means, variances = vector[layout.paid].chunk(2)
@@ -207,21 +254,36 @@ def scale_model(schema: Schema, vector: Tensor, layout: Layout) -> Schema:
 
 
 def overdue(allowed: float | None, seconds: float) -> tuple[str, ...]:
-    """A run stops where another round as long as its longest would pass the clock; how long the first takes nobody knows."""
+    """A run stops where another round as long as its longest would pass the clock; how long the
+    first takes nobody knows.
+    """
     if allowed is None or seconds <= allowed:
         return ()
-    return (f"the run took {seconds:.3g} seconds, above budget.seconds = {allowed:g}: a round was longer than those before.",)
+    return (
+        f"the run took {seconds:.3g} seconds, above budget.seconds = {allowed:g}: a round was "
+        "longer than those before.",
+    )
 
 
 def diverging(history: Sequence[RoundRow], classes: int) -> tuple[str, ...]:
-    """A test loss far above that of guessing, log(classes), or above it and grown since it was least; where labels are no
-    classes, nobody knows what guessing has."""
+    """A test loss far above that of guessing, log(classes), or above it and grown since it was
+    least; where labels are no classes, nobody knows what guessing has."""
     if not classes:
         return ()
-    losses, guessing = [row.loss for row in history if row.loss is not None], math.log(max(classes, 2))
-    if not losses or losses[-1] <= 2 * guessing or losses[-1] <= min(4 * guessing, 1.5 * min(losses)):
+    losses, guessing = (
+        [row.loss for row in history if row.loss is not None],
+        math.log(max(classes, 2)),
+    )
+    if (
+        not losses
+        or losses[-1] <= 2 * guessing
+        or losses[-1] <= min(4 * guessing, 1.5 * min(losses))
+    ):
         return ()
-    grew = f"the test loss was {losses[0]:.3g} when first measured and is {losses[-1]:.3g}, where guessing has {guessing:.3g}"
+    grew = (
+        f"the test loss was {losses[0]:.3g} when first measured and is {losses[-1]:.3g}, where "
+        f"guessing has {guessing:.3g}"
+    )
     return (f"training diverges: {grew}; lower the learning rate.",)
 
 

@@ -1,7 +1,9 @@
-"""How far each round moved the model, how far its noise alone would have, and, where nothing is private, single updates.
+"""How far each round moved the model, how far its noise alone would have, and, where nothing is
+private, single updates.
 
-The step of a round follows from what was released, and the size of its noise from the settings: both may be shown of any run.
-Single updates are looked at in runs without privacy, and of public clients; of nobody else.
+The step of a round follows from what was released, and the size of its noise from the settings:
+both may be shown of any run. Single updates are looked at in runs without privacy, and of public
+clients; of nobody else.
 """
 
 from __future__ import annotations
@@ -28,7 +30,11 @@ class UpdateDiagnostics:
     """Beside a run: it sees what the server gets, and changes nothing."""
 
     def __init__(
-        self, ask: Callable[[RoundRequest], list[ClientReply]], state: RunState, names: Sequence[str], public: range
+        self,
+        ask: Callable[[RoundRequest], list[ClientReply]],
+        state: RunState,
+        names: Sequence[str],
+        public: range,
     ) -> None:
         self._ask, self._last, self._names, self._public = ask, state.velocity, names, public
         self._seen: list[UpdateRow] = []
@@ -39,8 +45,12 @@ class UpdateDiagnostics:
         self._look([reply for reply in replies if reply.client in self._public], order)
         return replies
 
-    def of_round(self, coordinator: Coordinator, order: RoundRequest, replies: Sequence[ClientReply]) -> list[UpdateRow]:
-        """After the server's step: the round's own line first, whose noise is None where nothing is said of it."""
+    def of_round(
+        self, coordinator: Coordinator, order: RoundRequest, replies: Sequence[ClientReply]
+    ) -> list[UpdateRow]:
+        """After the server's step: the round's own line first, whose noise is None where nothing is
+        said of it.
+        """
         algorithm, state = coordinator.algorithm, coordinator.state
         if algorithm.unit == "none":
             self._look(replies, order)
@@ -52,13 +62,19 @@ class UpdateDiagnostics:
         return lines
 
     def _look(self, replies: Sequence[ClientReply], order: RoundRequest) -> None:
-        kept = [reply for reply in replies if reply.update is not None][: MOST_CLIENTS - len(self._seen)]
+        kept = [reply for reply in replies if reply.update is not None][
+            : MOST_CLIENTS - len(self._seen)
+        ]
         for reply in kept:
             assert reply.update is not None
             whose = self._whose(reply.client)
             clip = order.tasks[0].clients.clip.clip_norm
             norm, turned = length(reply.update), angle(reply.update, self._last)
-            self._seen.append(UpdateRow(order.round + 1, whose, norm, turned, clip=clip if math.isfinite(clip) else None))
+            self._seen.append(
+                UpdateRow(
+                    order.round + 1, whose, norm, turned, clip=clip if math.isfinite(clip) else None
+                )
+            )
 
     def _whose(self, client: int) -> str:
         """Clients that are drawn from many have no names."""
@@ -81,23 +97,39 @@ def angle(update: Tensor, last: Tensor) -> float | None:
     return round(math.degrees(math.acos(max(-1.0, min(1.0, cosine)))), 4)
 
 
-def noise_norm(algorithm: Algorithm, federated: FederationFacts, state: RunState, order: RoundRequest) -> float | None:
+def noise_norm(
+    algorithm: Algorithm, federated: FederationFacts, state: RunState, order: RoundRequest
+) -> float | None:
     """The root of E |noise|^2 in the mean update of a round, from settings alone.
 
-    None where there is no noise, where it is shared or taken back later, and where training does more than add steps up.
+    None where there is no noise, where it is shared or taken back later, and where training does
+    more than add steps up.
     """
     if not order.tasks or algorithm.noise_shares or algorithm.controls:
         return None
     task, size, declared = order.tasks[0], federated.layout.size, federated.declared
     if algorithm.scale == "round":
-        release, divisor = task.clients, task.clients.sampling.expected(len(declared)) * algorithm.weights.usual(declared)
-        return None if release.correlated else release.stddev() * math.sqrt(release.energy(size)) / divisor
-    weights = compute_weights(algorithm.weights, declared) if state.weights is None else state.weights
+        release, divisor = (
+            task.clients,
+            task.clients.sampling.expected(len(declared)) * algorithm.weights.usual(declared),
+        )
+        return (
+            None
+            if release.correlated
+            else release.stddev() * math.sqrt(release.energy(size)) / divisor
+        )
+    weights = (
+        compute_weights(algorithm.weights, declared) if state.weights is None else state.weights
+    )
     shares = {one.client: float(weights[one.client]) for one in order.tasks}
-    each = [_upload_norm(task, declared[client], federated.layout.trainable, size) for client in shares]
+    each = [
+        _upload_norm(task, declared[client], federated.layout.trainable, size) for client in shares
+    ]
     if None in each or not (whole := sum(shares.values())):
         return None
-    return math.hypot(*(share / whole * (norm or 0.0) for share, norm in zip(shares.values(), each, strict=True)))
+    return math.hypot(
+        *(share / whole * (norm or 0.0) for share, norm in zip(shares.values(), each, strict=True))
+    )
 
 
 def _upload_norm(task: ClientTask, declared: int, trainable: int, size: int) -> float | None:
@@ -107,5 +139,9 @@ def _upload_norm(task: ClientTask, declared: int, trainable: int, size: int) -> 
     samples, optimiser = task.samples, task.local.optimiser
     if samples is None or not samples.private or not optimiser.linear:
         return None
-    step = samples.stddev() * math.sqrt(samples.energy(trainable)) / samples.sampling.expected(declared)
+    step = (
+        samples.stddev()
+        * math.sqrt(samples.energy(trainable))
+        / samples.sampling.expected(declared)
+    )
     return optimiser.rate * step * math.sqrt(task.steps)

@@ -1,11 +1,13 @@
-"""Sums that show nothing but themselves: Bonawitz et al. 2017 over a complete graph, without I/O (docs/secagg.md).
+"""Sums that show nothing but themselves: Bonawitz et al. 2017 over a complete graph, without I/O
+(docs/secagg.md).
 
-`Group` says who sums together, `Member` is the side of the one who has something to hide, `Sum` that of the server.
+`Group` says who sums together, `Member` is the side of the one who has something to hide, `Sum`
+that of the server.
 """
 
 from typing import TYPE_CHECKING
 
-from dpfl.lazy_import import deprecated_names
+from dpfl.deprecation import deprecated_names
 from dpfl.secagg.group import SumGroup
 from dpfl.secagg.keys import check, present, session
 from dpfl.secagg.member import SumMember

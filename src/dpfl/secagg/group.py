@@ -12,32 +12,42 @@ FEWEST, MOST = 3, 100
 
 
 def threshold(members: int, colluders: int) -> int:
-    """The least h with 2 h > K + t. Two sets of h members then share more than t, so one honest member at least, who stands for
-    one list of survivors only: the server cannot have h voices for two lists, nor h shares of what only the other list opens.
+    """The least h with 2 h > K + t. Two sets of h members then share more than t, so one honest
+    member at least, who stands for one list of survivors only: the server cannot have h voices for
+    two lists, nor h shares of what only the other list opens.
     """
     return (members + colluders) // 2 + 1
 
 
 def check_sizes(members: int, survivors: int, colluders: int) -> None:
-    """Refuses what cannot be kept, in one sentence; also for those who plan a run and have no group yet."""
+    """Refuses what cannot be kept, in one sentence; also for those who plan a run and have no group
+    yet.
+    """
     if not FEWEST <= members <= MOST:
         raise DpflError(f"Secure aggregation is for {FEWEST} to {MOST} clients, not {members}.")
     if colluders < 0:
         raise DpflError(f"privacy.colluders must be at least 0, not {colluders}.")
     if survivors > members:
-        raise DpflError(f"privacy.survivors is {survivors}, but there are {members} clients; set it to {members} at most.")
+        raise DpflError(
+            f"privacy.survivors is {survivors}, but there are {members} clients; set it to "
+            f"{members} at most."
+        )
     if survivors < (needed := threshold(members, colluders)):
         raise DpflError(
-            f"With {members} clients, {colluders} of whom may collude with the server, {survivors} survivors could be shown as "
-            f"two different sets; set privacy.survivors to at least {needed}, or privacy.colluders lower."
+            f"With {members} clients, {colluders} of whom may collude with the server, {survivors} "
+            "survivors could be shown as "
+            f"two different sets; set privacy.survivors to at least {needed}, or privacy.colluders "
+            "lower."
         )
 
 
 @dataclass(frozen=True)
 class SumGroup:
-    """The members of a run by name, with their Ed25519 keys (hexadecimal) as each owner was given them, not as a server says.
+    """The members of a run by name, with their Ed25519 keys (hexadecimal) as each owner was given
+    them, not as a server says.
 
-    No sum is opened of fewer than `survivors`; up to `colluders` may tell the server all that they know.
+    No sum is opened of fewer than `survivors`; up to `colluders` may tell the server all that they
+    know.
     """
 
     run: str
@@ -48,7 +58,9 @@ class SumGroup:
     def __post_init__(self) -> None:
         check_sizes(len(self.identities), self.survivors, self.colluders)
         if len(set(self.identities.values())) < len(self.identities):
-            raise DpflError("Two members of a secure sum have the same key; every member needs one of its own.")
+            raise DpflError(
+                "Two members of a secure sum have the same key; every member needs one of its own."
+            )
 
     def among(self, names: Iterable[str]) -> SumGroup:
         """The same rules among those of its members who are there."""

@@ -27,13 +27,19 @@ def derive(secret: bytes, info: bytes, length: int) -> bytes:
 
 
 def pair_seed(agreed: bytes, at: SumId, one: str, other: str) -> bytes:
-    """The same for both, and another for every sum: what is opened of one round says nothing of any other."""
+    """The same for both, and another for every sum: what is opened of one round says nothing of any
+    other.
+    """
     return derive(agreed, at.words("pair", *sorted((one, other))), SEED)
 
 
 def mask(seed: bytes, at: SumId, size: int, bits: int) -> Whole:
     key = derive(seed, at.words("mask", str(bits)), 32)
-    stream = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor().update(bytes(size * bits // 8))
+    stream = (
+        Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None)
+        .encryptor()
+        .update(bytes(size * bits // 8))
+    )
     return np.frombuffer(stream, _unsigned(bits))
 
 
@@ -54,5 +60,7 @@ def _unsigned(bits: int) -> str:
 
 
 def digest(seed: bytes, at: SumId, owner: str, other: str) -> bytes:
-    """By which a seed that was put together again is known to be the right one; it betrays nothing of 128 random bits."""
+    """By which a seed that was put together again is known to be the right one; it betrays nothing
+    of 128 random bits.
+    """
     return hashlib.sha256(at.words("seed", owner, other) + seed).digest()

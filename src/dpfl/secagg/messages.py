@@ -1,4 +1,6 @@
-"""What members and server tell each other. Nothing here is trusted before a member has checked it."""
+"""What members and server tell each other. Nothing here is trusted before a member has checked
+it.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ class MemberRefusal(DpflError):
 
 
 class RepeatSum(DpflError):
-    """The sum cannot be opened: it is made again, with fresh masks and fresh noise, and paid for again, or not at all."""
+    """The sum cannot be opened: it is made again, with fresh masks and fresh noise, and paid for
+    again, or not at all.
+    """
 
 
 def words(*parts: str | int) -> bytes:
@@ -43,8 +47,8 @@ def words(*parts: str | int) -> bytes:
 
 @dataclass(frozen=True)
 class SumId:
-    """One sum: of a session (a run with its members and their keys), a round, an attempt at it, and what is summed on which
-    `terms`: members who were asked for other things are at other sums.
+    """One sum: of a session (a run with its members and their keys), a round, an attempt at it, and
+    what is summed on which `terms`: members who were asked for other things are at other sums.
     """
 
     session: str
@@ -54,7 +58,10 @@ class SumId:
 
     def __post_init__(self) -> None:
         if not all(type(number) is int and number >= 0 for number in self.place):
-            raise MemberRefusal("The round and the attempt of a sum are whole numbers, from 0; what is not has no order.")
+            raise MemberRefusal(
+                "The round and the attempt of a sum are whole numbers, from 0; what is not has no "
+                "order."
+            )
 
     @property
     def place(self) -> tuple[int, int]:
@@ -66,7 +73,9 @@ class SumId:
 
 @dataclass(frozen=True)
 class KeyAdvertisement:
-    """Set-up, member to all: its keys for masks and envelopes (X25519) in this run, signed by its identity."""
+    """Set-up, member to all: its keys for masks and envelopes (X25519) in this run, signed by its
+    identity.
+    """
 
     name: str
     mask: bytes
@@ -76,7 +85,9 @@ class KeyAdvertisement:
 
 @dataclass(frozen=True)
 class MaskedInput:
-    """Exchange 1, member to server: the masked numbers, an envelope for every other member, and a digest of every seed."""
+    """Exchange 1, member to server: the masked numbers, an envelope for every other member, and a
+    digest of every seed.
+    """
 
     at: SumId
     sender: str
@@ -87,7 +98,9 @@ class MaskedInput:
 
 @dataclass(frozen=True)
 class SurvivorList:
-    """Exchange 2, server to a survivor: whose numbers arrived (Bonawitz et al.: U3), and what they sent for it."""
+    """Exchange 2, server to a survivor: whose numbers arrived (Bonawitz et al.: U3), and what they
+    sent for it.
+    """
 
     at: SumId
     survivors: tuple[str, ...]
@@ -96,7 +109,9 @@ class SurvivorList:
 
 @dataclass(frozen=True)
 class SurvivorVote:
-    """Exchange 2, back, where somebody is missing: the one list of survivors that this member has seen, signed."""
+    """Exchange 2, back, where somebody is missing: the one list of survivors that this member has
+    seen, signed.
+    """
 
     at: SumId
     sender: str
@@ -113,8 +128,8 @@ class SurvivorVotes:
 
 @dataclass(frozen=True)
 class UnmaskingShares:
-    """The last answer of a member: its seeds with the missing, and its shares of others' seeds, by owner and by the other of
-    the pair (the owner again, for the owner's own mask).
+    """The last answer of a member: its seeds with the missing, and its shares of others' seeds, by
+    owner and by the other of the pair (the owner again, for the owner's own mask).
     """
 
     at: SumId

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 def weighted_sum(replies: Sequence[ClientReply], weights: Tensor, size: int) -> Tensor:
-    """Summed in float64 and in the order of the cohort, so that the result does not depend on who answered first."""
+    """Summed in float64 and in the order of the cohort, so that the result does not depend on who
+    answered first.
+    """
     total = torch.zeros(size, dtype=torch.float64)
     for reply in replies:
         if reply.update is not None:
@@ -28,7 +30,9 @@ def weighted_sum(replies: Sequence[ClientReply], weights: Tensor, size: int) -> 
 
 
 def mean(replies: Sequence[ClientReply], weights: Tensor, size: int) -> Tensor:
-    """The weighted mean over those who replied; where replies carry their own noise this is post-processing."""
+    """The weighted mean over those who replied; where replies carry their own noise this is
+    post-processing.
+    """
     share = sum(float(weights[reply.client]) for reply in replies)
     return weighted_sum(replies, weights, size).div_(share).float() if share else torch.zeros(size)
 
@@ -45,27 +49,39 @@ def noisy_sum(total: Tensor, replies: int, release: Release, rng: np.random.Gene
 def correlated_sum(
     total: Tensor, noise: BandedNoise, release: Release, past: Tensor, rng: np.random.Generator
 ) -> tuple[Tensor, Tensor]:
-    """The sum with noise that takes back part of the `past`, and the noise to remember, the latest first."""
+    """The sum with noise that takes back part of the `past`, and the noise to remember, the latest
+    first.
+    """
     found = noise.taking_back(release.add_noise(torch.zeros_like(total), rng), list(past))
     kept = noise.kept([found, *past])
     return release.add_given_noise(total, found), torch.stack(kept) if kept else past
 
 
-def noisy_inside_fraction(replies: Sequence[ClientReply], release: Release, expected: float, rng: np.random.Generator) -> float:
-    """The fraction of clients that were not clipped, from the noisy sum of b - 1/2 (Andrew et al. 2021)."""
-    return release.add_noise_to_count(sum(reply.inside - 0.5 for reply in replies), rng) / expected + 0.5
+def noisy_inside_fraction(
+    replies: Sequence[ClientReply], release: Release, expected: float, rng: np.random.Generator
+) -> float:
+    """The fraction of clients that were not clipped, from the noisy sum of b - 1/2 (Andrew et al.
+    2021).
+    """
+    return (
+        release.add_noise_to_count(sum(reply.inside - 0.5 for reply in replies), rng) / expected
+        + 0.5
+    )
 
 
 def release_name(release: Release, vector: Tensor, total: Tensor, inside: int) -> str:
-    """Of the value and of how it is hidden: one draw, scaled for two releases of one sum, would give the sum away."""
-    return f"{digest_of(release, *(tensor.contiguous().numpy().data for tensor in (vector, total)))}-{inside}"
+    """Of the value and of how it is hidden: one draw, scaled for two releases of one sum, would
+    give the sum away.
+    """
+    numbers = (tensor.contiguous().numpy().data for tensor in (vector, total))
+    return f"{digest_of(release, *numbers)}-{inside}"
 
 
 def usable(
     replies: Sequence[ClientReply], round: int, faulty: Callable[[ClientReply], str]
 ) -> tuple[list[ClientReply], list[str]]:
-    """Those that count, and why the others do not; a client whose loss is not a number ends the run, and so does a round that
-    nobody answers."""
+    """Those that count, and why the others do not; a client whose loss is not a number ends the
+    run, and so does a round that nobody answers."""
     good, lost = list[ClientReply](), list[str]()
     for reply in replies:
         if reply.diverged:

@@ -1,4 +1,6 @@
-"""A vector for each client that the server keeps from round to round, so that clients keep nothing."""
+"""A vector for each client that the server keeps from round to round, so that clients keep
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ class ControlVariates:
 
 @dataclass(frozen=True)
 class LastModels:
-    """The model with which each client ended its last round, read off its upload; nan until it has replied once."""
+    """The model with which each client ended its last round, read off its upload; nan until it has
+    replied once.
+    """
 
     def fresh(self, clients: int, layout: Layout) -> Tensor:
         return torch.full((clients, layout.size), torch.nan)

@@ -24,7 +24,9 @@ class RunClock:
         return "seconds" if budget.seconds is not None and now + to_come >= budget.seconds else ""
 
     def _round_to_come(self, now: float, state: RunState) -> float:
-        """How long it may take: as the longest so far, of this process or on average; nothing is known before the first."""
+        """How long it may take: as the longest so far, of this process or on average; nothing is
+        known before the first.
+        """
         if state.round > self._made:
             self._longest = max(self._longest, now - state.seconds)
         self._made = state.round

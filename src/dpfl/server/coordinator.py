@@ -1,4 +1,6 @@
-"""The server's side of a round: an order inside every budget, and the step that the replies give."""
+"""The server's side of a round: an order inside every budget, and the step that the replies
+give.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +20,36 @@ from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.privacy.mechanisms.release import UpdateRelease
 from dpfl.privacy.queries.answers import AnyQuery, Mean
 from dpfl.privacy.queries.mean import MeanAnswer
-from dpfl.server.aggregate import correlated_sum, fault, mean, noisy_inside_fraction, noisy_sum, usable, weighted_sum
+from dpfl.server.aggregate import (
+    correlated_sum,
+    fault,
+    mean,
+    noisy_inside_fraction,
+    noisy_sum,
+    usable,
+    weighted_sum,
+)
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.client_state import ClientState
 from dpfl.server.clock import RunClock
 from dpfl.server.debits import debit_round
-from dpfl.server.public_clips import asking_norms, norms_without_privacy, of_public_samples, of_public_updates, rounds_of
+from dpfl.server.public_clips import (
+    asking_norms,
+    norms_without_privacy,
+    of_public_samples,
+    of_public_updates,
+    rounds_of,
+)
 from dpfl.server.round_sum import Add, AnswerSum, RoundSum, open_sum, plain
 from dpfl.server.schedules import followed_release, own_of
-from dpfl.server.state import METRIC, PAST_NOISE, FederationFacts, RunState, facts, keep_variances_positive
+from dpfl.server.state import (
+    METRIC,
+    PAST_NOISE,
+    FederationFacts,
+    RunState,
+    facts,
+    keep_variances_positive,
+)
 from dpfl.server.steps.policy import RoundObservation, StepContext, choose_steps
 from dpfl.server.weights import compute_weights
 
@@ -43,11 +66,20 @@ class Coordinator:
         validate: Callable[[Tensor], float],
         add: Add = plain,
     ) -> None:
-        self.algorithm, self.budget, self.federated, self.state = algorithm, budget, federated, state
+        self.algorithm, self.budget, self.federated, self.state = (
+            algorithm,
+            budget,
+            federated,
+            state,
+        )
         self.stopped_by = ""
         self.lost = list(state.lost)
         self._randomness, self._probe, self._validate, self._add = randomness, probe, validate, add
-        self._weights = compute_weights(algorithm.weights, federated.declared) if state.weights is None else state.weights
+        self._weights = (
+            compute_weights(algorithm.weights, federated.declared)
+            if state.weights is None
+            else state.weights
+        )
         self._facts = facts(algorithm, budget, federated, state, self._weights)
         self._clock = RunClock(state)
         self._cohort: tuple[int, ...] = ()
@@ -68,7 +100,10 @@ class Coordinator:
         self._follow_schedule()
         steps = self._steps()
         self._cohort = self._drawn(state.round)
-        if self.algorithm.noise_shares and len(self._cohort) < self.algorithm.noise_shares.survivors:
+        if (
+            self.algorithm.noise_shares
+            and len(self._cohort) < self.algorithm.noise_shares.survivors
+        ):
             self.stopped_by = "survivors"
             return None
         if not self._send(self.clients_shown):
@@ -80,30 +115,54 @@ class Coordinator:
     def _drawn(self, round: int) -> tuple[int, ...]:
         """Who is asked; in a secure sum of clients it is everybody, and each draws for itself."""
         everybody, rng = len(self.federated.declared), self._randomness.generator("cohort", round)
-        drawn = range(everybody) if self.algorithm.noise_shares else self.state.clients.sampling.draw(everybody, rng, round)
-        return tuple(int(client) for client in drawn if not self.algorithm.ledger_per_client or self._left(client) > 0)
+        drawn = (
+            range(everybody)
+            if self.algorithm.noise_shares
+            else self.state.clients.sampling.draw(everybody, rng, round)
+        )
+        return tuple(
+            int(client)
+            for client in drawn
+            if not self.algorithm.ledger_per_client or self._left(client) > 0
+        )
 
     @property
     def _sum(self) -> RoundSum:
         state, declared = self.state, self.federated.declared
         if self.algorithm.scale == "round" or state.samples is None:
             return RoundSum.of_updates(state.clients, len(declared))
-        return RoundSum.of_steps(state.samples, self._weights, declared, self.algorithm.local.optimiser.rate)
+        return RoundSum.of_steps(
+            state.samples, self._weights, declared, self.algorithm.local.optimiser.rate
+        )
 
-    def _order(self, clients: Sequence[int], steps: int, release: Release, survey: AnyQuery | None = None) -> RoundRequest:
+    def _order(
+        self, clients: Sequence[int], steps: int, release: Release, survey: AnyQuery | None = None
+    ) -> RoundRequest:
         state = self.state
         task = ClientTask(
-            state.round, 0, steps, self.algorithm.local, release, state.samples, self._left_to_plan,
-            raw=self.algorithm.steps.asks_raw, query=survey, slope=self._extra > 0, raw_values=self.algorithm.steps.raw_values,
-        )  # fmt: skip
+            state.round,
+            0,
+            steps,
+            self.algorithm.local,
+            release,
+            state.samples,
+            self._left_to_plan,
+            raw=self.algorithm.steps.asks_raw,
+            query=survey,
+            slope=self._extra > 0,
+            raw_values=self.algorithm.steps.raw_values,
+        )
         sums = self._sum if self.algorithm.noise_shares and not survey else None
         tasks = tuple(
             replace(
-                task, client=client, samples=own_of(self.algorithm.schedule, state.samples, client, state.memory),
-                secure_sum=sums.asked(client) if sums else None, update=self._upload(client),
+                task,
+                client=client,
+                samples=own_of(self.algorithm.schedule, state.samples, client, state.memory),
+                secure_sum=sums.asked(client) if sums else None,
+                update=self._upload(client),
             )
             for client in clients
-        )  # fmt: skip
+        )
         keeping = self.algorithm.kept
         sent = keeping.sent(self._kept(keeping), tuple(clients)) if keeping and not survey else {}
         return RoundRequest(state.round, steps, tasks, state.vector, sent)
@@ -111,7 +170,11 @@ class Coordinator:
     def _upload(self, client: int) -> UpdateRelease | None:
         """With the client's own noise, where that is by how many samples it declared."""
         declared = self.federated.declared
-        return self.algorithm.for_client_size(declared[client]).updates if client < len(declared) else self.algorithm.updates
+        return (
+            self.algorithm.for_client_size(declared[client]).updates
+            if client < len(declared)
+            else self.algorithm.updates
+        )
 
     @property
     def _left_to_plan(self) -> int:
@@ -140,7 +203,9 @@ class Coordinator:
 
     @property
     def clients_shown(self) -> int:
-        """The size of the cohort, for the record: at client level the expected one, since who was drawn stays secret."""
+        """The size of the cohort, for the record: at client level the expected one, since who was
+        drawn stays secret.
+        """
         if self.algorithm.scale == "round" and not self.algorithm.noise_shares:
             return round(self.state.clients.sampling.expected(len(self.federated.declared)))
         return len(self._cohort)
@@ -150,7 +215,9 @@ class Coordinator:
         state, each = self.state, self.algorithm.scale == "step"
         lefts = [self._left(client) for client in range(len(state.remaining))] if each else []
         left = min((left for left in lefts if left > 0), default=MOST)
-        now = StepContext(self._facts, state.iterations + left, left, state.tau, state.memory, state.round)
+        now = StepContext(
+            self._facts, state.iterations + left, left, state.tau, state.memory, state.round
+        )
         return min(choose_steps(self.algorithm.steps, now), left)
 
     def _out_of_time(self) -> bool:
@@ -158,14 +225,20 @@ class Coordinator:
         return bool(self.stopped_by)
 
     def _out_of_privacy(self) -> bool:
-        if self.algorithm.unit != "none" and not any(self._left(account) > 0 for account in range(len(self.state.remaining))):
+        if self.algorithm.unit != "none" and not any(
+            self._left(account) > 0 for account in range(len(self.state.remaining))
+        ):
             self.stopped_by = "epsilon"
         return bool(self.stopped_by)
 
     def _send(self, clients: int) -> bool:
-        """Count the model down and the update up, four bytes a number (a secure sum has more); no budget is exceeded."""
+        """Count the model down and the update up, four bytes a number (a secure sum has more); no
+        budget is exceeded.
+        """
         layout = self.federated.layout
-        traffic = clients * (self._sum.traffic(layout) if self.algorithm.noise_shares else 2 * 4 * layout.size)
+        traffic = clients * (
+            self._sum.traffic(layout) if self.algorithm.noise_shares else 2 * 4 * layout.size
+        )
         if self.budget.bytes is not None and self.state.bytes + traffic > self.budget.bytes:
             self.stopped_by = "bytes"
             return False
@@ -173,21 +246,33 @@ class Coordinator:
         return True
 
     def _find_weights(self) -> None:
-        """Once, before the first round: weights that clients are asked for, by a release that they pay for."""
+        """Once, before the first round: weights that clients are asked for, by a release that they
+        pay for.
+        """
         survey, declared = self.algorithm.weights.query, self.federated.declared
         if survey is None or self.state.weights is not None:
             return
         answers = self._answers(survey, range(len(declared)))
         if self.stopped_by:
             return
-        self.state.weights = self._weights = compute_weights(self.algorithm.weights, declared, answers)
+        self.state.weights = self._weights = compute_weights(
+            self.algorithm.weights, declared, answers
+        )
         self._facts = facts(self.algorithm, self.budget, self.federated, self.state, self._weights)
 
     def _find_centre_and_scales(self) -> None:
-        """Before the first round: the mean of all samples, or the scales of a table's columns, by a release that clients pay
-        for, into the model's own entries. Whoever has no room for a step after it is not asked to pay."""
-        layout, declared, own = self.federated.layout, self.federated.declared, self.algorithm.ledger_per_client
-        for asked, span in ((self.algorithm.centre, layout.centre), (self.algorithm.columns, layout.paid)):
+        """Before the first round: the mean of all samples, or the scales of a table's columns, by a
+        release that clients pay for, into the model's own entries. Whoever has no room for a step
+        after it is not asked to pay."""
+        layout, declared, own = (
+            self.federated.layout,
+            self.federated.declared,
+            self.algorithm.ledger_per_client,
+        )
+        for asked, span in (
+            (self.algorithm.centre, layout.centre),
+            (self.algorithm.columns, layout.paid),
+        ):
             if asked is None or span is None or self.state.round > 0 or self.stopped_by:
                 continue
             able = [client for client in range(len(declared)) if not own or self._left(client) > 0]
@@ -196,7 +281,9 @@ class Coordinator:
                 self.state.vector[span] = asked.combined(said)
 
     def measure(self) -> None:
-        """After the last round, once: how good the model is at the clients, by a release that they pay for."""
+        """After the last round, once: how good the model is at the clients, by a release that they
+        pay for.
+        """
         asked, state, ended = self.algorithm.metric, self.state, self.stopped_by
         if asked is None or METRIC in state.memory:
             return
@@ -204,54 +291,105 @@ class Coordinator:
         said = self._mean(asked, range(len(sizes)), sizes, asked.width)
         self.stopped_by = ended
         if said:
-            state.memory[METRIC] = torch.cat([torch.tensor([said.units, said.noise]).double(), said.mean])
+            state.memory[METRIC] = torch.cat(
+                [torch.tensor([said.units, said.noise]).double(), said.mean]
+            )
 
-    def _mean(self, survey: Mean, clients: Sequence[int], sizes: Sequence[int], width: int) -> MeanAnswer | None:
-        """What clients of these sizes say together, from the answer of each or from the sum of them, if anything."""
+    def _mean(
+        self, survey: Mean, clients: Sequence[int], sizes: Sequence[int], width: int
+    ) -> MeanAnswer | None:
+        """What clients of these sizes say together, from the answer of each or from the sum of
+        them, if anything.
+        """
         if self.algorithm.noise_shares is None:
-            answers = {client: torch.from_numpy(said) for client, said in self._answers(survey, clients).items()}
-            return MeanAnswer.of(answers, sizes, survey.multiplier * survey.longest(width)) if answers else None
+            answers = {
+                client: torch.from_numpy(said)
+                for client, said in self._answers(survey, clients).items()
+            }
+            return (
+                MeanAnswer.of(answers, sizes, survey.multiplier * survey.longest(width))
+                if answers
+                else None
+            )
         sums, round = AnswerSum(survey, self.algorithm.noise_shares, width, sizes), self.state.round
-        if len(clients) < sums.shared.survivors or not (replies := self._asked(survey, clients, sums)):
+        if len(clients) < sums.shared.survivors or not (
+            replies := self._asked(survey, clients, sums)
+        ):
             return None
-        sent = {reply.client: reply.numbers for reply in replies if reply.numbers is not None and not sums.fault(reply)}
-        return open_sum(sent, sums.shared, lambda: sums.answered(sent, self._add, round), self._when(survey), self.lost)
+        sent = {
+            reply.client: reply.numbers
+            for reply in replies
+            if reply.numbers is not None and not sums.fault(reply)
+        }
+        return open_sum(
+            sent,
+            sums.shared,
+            lambda: sums.answered(sent, self._add, round),
+            self._when(survey),
+            self.lost,
+        )
 
     def _answers(self, survey: AnyQuery, clients: Sequence[int]) -> dict[int, np.ndarray]:
-        return {reply.client: reply.raw["answer"] for reply in self._asked(survey, clients) if reply.raw is not None}
+        return {
+            reply.client: reply.raw["answer"]
+            for reply in self._asked(survey, clients)
+            if reply.raw is not None
+        }
 
-    def _asked(self, survey: AnyQuery, clients: Sequence[int], sums: AnswerSum | None = None) -> list[ClientReply]:
-        """Who refuses or fails is lost for this question only. An answer, no longer than a model, counts as one."""
+    def _asked(
+        self, survey: AnyQuery, clients: Sequence[int], sums: AnswerSum | None = None
+    ) -> list[ClientReply]:
+        """Who refuses or fails is lost for this question only. An answer, no longer than a model,
+        counts as one.
+        """
         if not self._send(len(clients)):
             return []
         order = self._order(clients, 0, self.state.clients, survey)
         if sums:
-            order = replace(order, tasks=tuple(replace(task, secure_sum=sums.asked) for task in order.tasks))
+            order = replace(
+                order, tasks=tuple(replace(task, secure_sum=sums.asked) for task in order.tasks)
+            )
         if survey is self.algorithm.metric:
             order = replace(order, vector=self.state.model)
         replies = self._probe(order)
         silent = [reply for reply in replies if reply.refused or reply.failed]
-        self.lost += [f"{self._when(survey)}, client {reply.client}: {reply.refused or reply.failed}" for reply in silent]
+        self.lost += [
+            f"{self._when(survey)}, client {reply.client}: {reply.refused or reply.failed}"
+            for reply in silent
+        ]
         return replies
 
     def _when(self, survey: AnyQuery) -> str:
         return "after the last round" if survey is self.algorithm.metric else "before round 1"
 
     def _ask_public(self, steps: int) -> None:
-        """The same steps at clients whose data is public, without noise: what they say of it may be said exactly."""
+        """The same steps at clients whose data is public, without noise: what they say of it may be
+        said exactly.
+        """
         if not self.algorithm.steps.asks_public or self.state.samples is None:
             return
         order = self._order(self.federated.public, steps, self.state.clients)
         bare = replace(self.state.samples, noise=None)
-        tasks = tuple(replace(task, samples=bare, raw=True, slope=False, raw_values=RAW_VALUES) for task in order.tasks)
+        tasks = tuple(
+            replace(task, samples=bare, raw=True, slope=False, raw_values=RAW_VALUES)
+            for task in order.tasks
+        )
         replies = self._probe(replace(order, tasks=tasks))
         self._public = reply_values(replies)
 
-    def _again(self, sent: Tensor, updates: Mapping[int, Tensor]) -> dict[int, Mapping[str, np.ndarray]]:
-        """Raw values once more, of the way from the new model to the one that each client had come to."""
+    def _again(
+        self, sent: Tensor, updates: Mapping[int, Tensor]
+    ) -> dict[int, Mapping[str, np.ndarray]]:
+        """Raw values once more, of the way from the new model to the one that each client had come
+        to.
+        """
         order = self._order(tuple(updates), 0, self.state.clients)
         return reply_values(
-            self._probe(replace(order, corrections={client: sent + update for client, update in updates.items()}))
+            self._probe(
+                replace(
+                    order, corrections={client: sent + update for client, update in updates.items()}
+                )
+            )
         )
 
     def _follow_schedule(self) -> None:
@@ -267,10 +405,14 @@ class Coordinator:
         self._facts = facts(self.algorithm, self.budget, self.federated, state, self._weights)
 
     def _find_clips(self) -> None:
-        """From clients whose data is public, who are never clipped nor counted; or, published, from a run without privacy."""
+        """From clients whose data is public, who are never clipped nor counted; or, published, from
+        a run without privacy.
+        """
         state, public = self.state, self.federated.public
         if state.clients.clip.adapts_to == "public":
-            state.clients = of_public_updates(state.clients, self._unclipped(public, state.round, state.vector))
+            state.clients = of_public_updates(
+                state.clients, self._unclipped(public, state.round, state.vector)
+            )
         if state.round == 0 and state.samples and state.samples.clip.adapts_to == "public":
             replies = self._probe(asking_norms(self._order(public, 1, state.clients)))
             state.samples, state.clients = of_public_samples(state.samples, state.clients, replies)
@@ -302,22 +444,31 @@ class Coordinator:
         elif self.algorithm.scale == "round":
             total = weighted_sum(good, self._weights, size)
             inside = sum(reply.inside for reply in good)
-            randomness = debit_round(self.federated, state, total, inside, self._left_to_plan, self._randomness)
+            randomness = debit_round(
+                self.federated, state, total, inside, self._left_to_plan, self._randomness
+            )
             update = self._noisy(total, len(good), randomness).div_(self._divisor)
             self._adapt_quantile(good, randomness)
         else:
             update = mean(good, self._weights, size)
         sent = state.vector
         rng = self._randomness.generator("noise on the way down", state.round)
-        state.vector, state.velocity = self.algorithm.server.step(state.vector, state.velocity, update, rng)
+        state.vector, state.velocity = self.algorithm.server.step(
+            state.vector, state.velocity, update, rng
+        )
         keep_variances_positive(state.vector, self.federated.layout)
         state.average = self.algorithm.server.averaged(state.average, state.vector, state.round + 1)
         if self.algorithm.scale != "round":
             self._learn(good, sent)
 
     def _opened(self, good: Sequence[ClientReply], shared: NoiseShares) -> Tensor | None:
-        """The mean update from a sum of whole numbers, if it is opened; else the round was paid for, and moves nothing."""
-        sent, round = {reply.client: reply.numbers for reply in good if reply.numbers is not None}, self.state.round
+        """The mean update from a sum of whole numbers, if it is opened; else the round was paid
+        for, and moves nothing.
+        """
+        sent, round = (
+            {reply.client: reply.numbers for reply in good if reply.numbers is not None},
+            self.state.round,
+        )
         update = partial(self._sum.update, sent, self._add, round, self.federated.layout)
         if (total := open_sum(sent, shared, update, f"round {round + 1}", self.lost)) is None:
             return None
@@ -325,15 +476,23 @@ class Coordinator:
         share = float(sum(self._weights[reply.client] for reply in good))
         found.div_(self._divisor if self.algorithm.scale == "round" else share or 1.0)
         if count is not None:
-            fraction = count / self.state.clients.sampling.expected(len(self.federated.declared)) + 0.5
-            self.state.clients = replace(self.state.clients, clip=adapt_clip(self.state.clients.clip, fraction))
+            fraction = (
+                count / self.state.clients.sampling.expected(len(self.federated.declared)) + 0.5
+            )
+            self.state.clients = replace(
+                self.state.clients, clip=adapt_clip(self.state.clients.clip, fraction)
+            )
         return found
 
     @property
     def _divisor(self) -> float:
-        """Fixed before the draw: the expected cohort, times the mean weight as far as it is public."""
+        """Fixed before the draw: the expected cohort, times the mean weight as far as it is
+        public.
+        """
         declared = self.federated.declared
-        return self.state.clients.sampling.expected(len(declared)) * self.algorithm.weights.usual(declared)
+        return self.state.clients.sampling.expected(len(declared)) * self.algorithm.weights.usual(
+            declared
+        )
 
     def _noisy(self, total: Tensor, replies: int, randomness: Randomness) -> Tensor:
         state, rng = self.state, randomness.generator("server noise", self.state.round)
@@ -344,13 +503,17 @@ class Coordinator:
         return noisy
 
     def _learn(self, good: Sequence[ClientReply], sent: Tensor) -> None:
-        """What is taken from the round for the next: released updates, and raw values where the step policy asks for them."""
+        """What is taken from the round for the next: released updates, and raw values where the
+        step policy asks for them.
+        """
         updates = {reply.client: reply.update for reply in good if reply.update is not None}
         if not updates:
             return
         raw, memory = reply_values(good), self.state.memory
         again = partial(self._again, sent, updates if raw else {})
-        seen = RoundObservation(self._facts, self.state.round, self._taken, sent, updates, raw, self._public, again)
+        seen = RoundObservation(
+            self._facts, self.state.round, self._taken, sent, updates, raw, self._public, again
+        )
         if keeping := self.algorithm.kept:
             self.state.kept = keeping.renewed(self._kept(keeping), seen)
         self.state.memory = self.algorithm.steps.learn(seen, memory)
@@ -363,7 +526,11 @@ class Coordinator:
             if reply.refused and self.algorithm.ledger_per_client:
                 self.state.remaining[reply.client] = 0
         layout = self.federated.layout
-        faulty = partial(self._sum.fault, layout=layout) if self.algorithm.noise_shares else partial(fault, size=layout.size)
+        faulty = (
+            partial(self._sum.fault, layout=layout)
+            if self.algorithm.noise_shares
+            else partial(fault, size=layout.size)
+        )
         good, lost = usable(replies, self.state.round + 1, faulty)
         self.lost += lost
         return good

@@ -15,12 +15,18 @@ if TYPE_CHECKING:
 
 
 def debit_round(
-    federated: FederationFacts, state: RunState, total: Tensor, inside: int, horizon: int, randomness: Randomness
+    federated: FederationFacts,
+    state: RunState,
+    total: Tensor,
+    inside: int,
+    horizon: int,
+    randomness: Randomness,
 ) -> Randomness:
-    """The whole federation pays, whoever was drawn; what is returned is for the noise of this sum alone.
+    """The whole federation pays, whoever was drawn; what is returned is for the noise of this sum
+    alone.
 
-    A round that is made again after a crash is the same release only if the same sum and count come out, to get the same
-    noise: these name it, and key its noise.
+    A round that is made again after a crash is the same release only if the same sum and count come
+    out, to get the same noise: these name it, and key its noise.
     """
     ledger = federated.ledger
     assert ledger is not None
@@ -28,7 +34,16 @@ def debit_round(
     fresh = "" if randomness.repeatable else secrets.token_hex(16)
     place = f"{federated.run}/{state.round}"
     entry = f"{place}/{name}{fresh}"
-    if state.clients.whole_run:  # rounds that are made again, and come out otherwise, are of another release of them all
+    if (
+        state.clients.whole_run
+    ):  # rounds that are made again, and come out otherwise, are of another release of them all
         entry = f"{federated.run}/all rounds/{ledger.made_before(place, name + fresh)}"
-    ledger.debit(federated.run, entry, state.clients.event(len(federated.declared)), 1, federated.limit, horizon)
+    ledger.debit(
+        federated.run,
+        entry,
+        state.clients.event(len(federated.declared)),
+        1,
+        federated.limit,
+        horizon,
+    )
     return scope(randomness, name)

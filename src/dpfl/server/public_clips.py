@@ -1,4 +1,6 @@
-"""Clip levels that nobody pays for: from clients whose data is public, or, as published, from a run without privacy."""
+"""Clip levels that nobody pays for: from clients whose data is public, or, as published, from a run
+without privacy.
+"""
 
 from __future__ import annotations
 
@@ -22,19 +24,33 @@ Trained = Callable[[int, Tensor], Sequence[ClientReply]]
 def of_public_updates(release: Release, replies: Sequence[ClientReply]) -> Release:
     """The median of what the clip bounds, over updates of public clients."""
     updates = [reply.update for reply in replies if reply.update is not None]
-    return replace(release, clip=adapt_clip(release.clip, [_measured(update, release.clip) for update in updates]))
+    return replace(
+        release,
+        clip=adapt_clip(release.clip, [_measured(update, release.clip) for update in updates]),
+    )
 
 
 def asking_norms(order: RoundRequest) -> RoundRequest:
-    """The order to say the norms of gradients, and nothing else; for clients whose data is public."""
+    """The order to say the norms of gradients, and nothing else; for clients whose data is
+    public.
+    """
     bare = [replace(task.samples, noise=None) if task.samples else None for task in order.tasks]
-    tasks = (replace(task, norms=True, samples=samples) for task, samples in zip(order.tasks, bare, strict=True))
+    tasks = (
+        replace(task, norms=True, samples=samples)
+        for task, samples in zip(order.tasks, bare, strict=True)
+    )
     return replace(order, tasks=tuple(tasks))
 
 
-def of_public_samples(samples: Release, clients: Release, replies: Sequence[ClientReply]) -> tuple[Release, Release]:
-    """The median over gradients of public samples; a private clip of updates is one of so many steps, and follows it."""
-    norms = [norm for reply in replies if reply.raw is not None for norm in reply.raw["norms"].tolist()]
+def of_public_samples(
+    samples: Release, clients: Release, replies: Sequence[ClientReply]
+) -> tuple[Release, Release]:
+    """The median over gradients of public samples; a private clip of updates is one of so many
+    steps, and follows it.
+    """
+    norms = [
+        norm for reply in replies if reply.raw is not None for norm in reply.raw["norms"].tolist()
+    ]
     found = replace(samples, clip=adapt_clip(samples.clip, norms))
     if not clients.private:
         return found, clients
@@ -45,11 +61,15 @@ def of_public_samples(samples: Release, clients: Release, replies: Sequence[Clie
 def norms_without_privacy(
     trained: Trained, rounds: int, start: Tensor, weights: Tensor, server: ServerUpdate
 ) -> list[float]:  # fmt: skip
-    """|x_i - x| of every update in so many rounds of FedAvg (clipping paper, section 2.2): raw values of all who were drawn."""
+    """|x_i - x| of every update in so many rounds of FedAvg (clipping paper, section 2.2): raw
+    values of all who were drawn.
+    """
     vector, velocity, norms = start.clone(), torch.zeros_like(start), list[float]()
     for round in range(rounds):
         replies = trained(round, vector)
-        norms += [float(reply.update.double().norm()) for reply in replies if reply.update is not None]
+        norms += [
+            float(reply.update.double().norm()) for reply in replies if reply.update is not None
+        ]
         vector, velocity = server.step(vector, velocity, mean(replies, weights, len(start)))
     return norms
 
@@ -57,7 +77,10 @@ def norms_without_privacy(
 def rounds_of(clip: Clip, budget: Budget) -> int:
     """As many as the run itself has, unless said otherwise."""
     if (rounds := getattr(clip, "rounds", None) or budget.rounds) is None:
-        raise DpflError("The published clip comes from a run without privacy of as many rounds: give budget.rounds.")
+        raise DpflError(
+            "The published clip comes from a run without privacy of as many rounds: give "
+            "budget.rounds."
+        )
     return rounds
 
 

@@ -1,4 +1,6 @@
-"""The sum of a round under secure aggregation: what each client is to send, and the step that the sum of them gives."""
+"""The sum of a round under secure aggregation: what each client is to send, and the step that the
+sum of them gives.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +40,17 @@ def plain(round: int, numbers: Mapping[int, Whole]) -> Whole:
 
 
 class SimulatedMaskedSum:
-    """The protocol with every member in this process, so that a simulation tests it: whoever has no numbers is missing."""
+    """The protocol with every member in this process, so that a simulation tests it: whoever has no
+    numbers is missing.
+    """
 
     def __init__(self, run: str, names: Sequence[str], shared: NoiseShares) -> None:
         keys = {name: Ed25519PrivateKey.generate() for name in names}
         identities = {name: key.public_key().public_bytes_raw().hex() for name, key in keys.items()}
-        self._names, self._group = names, SumGroup(run, identities, shared.survivors, shared.colluders)
+        self._names, self._group = (
+            names,
+            SumGroup(run, identities, shared.survivors, shared.colluders),
+        )
         self._members = {name: SumMember(self._group, name, key) for name, key in keys.items()}
         cards = [member.card for member in self._members.values()]
         for member in self._members.values():
@@ -52,8 +59,13 @@ class SimulatedMaskedSum:
         self._attempts: dict[int, int] = {}
 
     def __call__(self, round: int, numbers: Mapping[int, Whole]) -> Whole:
-        self._attempts[round] = self._attempts.get(round, -1) + 1  # a round may have sums of answers before its own
-        here, first = SumId(self._session, round, self._attempts[round]), next(iter(numbers.values()))
+        self._attempts[round] = (
+            self._attempts.get(round, -1) + 1
+        )  # a round may have sums of answers before its own
+        here, first = (
+            SumId(self._session, round, self._attempts[round]),
+            next(iter(numbers.values())),
+        )
         sum = MaskedSum(self._group, here, len(first), 8 * first.dtype.itemsize)
         for client, own in numbers.items():
             sum.take(self._members[self._names[client]].mask(here, own))
@@ -70,11 +82,19 @@ class SimulatedMaskedSum:
         return sum.total()
 
 
-def open_sum(sent: Mapping[int, Whole], shared: NoiseShares, summed: Callable[[], T], when: str, lost: list[str]) -> T | None:
+def open_sum(
+    sent: Mapping[int, Whole],
+    shared: NoiseShares,
+    summed: Callable[[], T],
+    when: str,
+    lost: list[str],
+) -> T | None:
     """What the sum gives; None where too few are left, or it could not be opened, which is said."""
     try:
         if len(sent) < shared.survivors:
-            raise RepeatSum(f"{len(sent)} clients are left of {shared.survivors}, so nothing was opened")
+            raise RepeatSum(
+                f"{len(sent)} clients are left of {shared.survivors}, so nothing was opened"
+            )
         return summed()
     except RepeatSum as why:
         lost.append(f"{when}: {why}")
@@ -83,10 +103,11 @@ def open_sum(sent: Mapping[int, Whole], shared: NoiseShares, summed: Callable[[]
 
 @dataclass(frozen=True)
 class RoundSum:
-    """Client i sends a_i <= 1 times its clipped sum; `factor` of the sum of these is the weighted sum of their updates.
+    """Client i sends a_i <= 1 times its clipped sum; `factor` of the sum of these is the weighted
+    sum of their updates.
 
-    In steps an update is -eta / (q n_i) of a clipped sum, so a_i is its weight over q n_i, in units of the largest such factor;
-    by size all are 1. On the sum of a round an update counts as it is.
+    In steps an update is -eta / (q n_i) of a clipped sum, so a_i is its weight over q n_i, in units
+    of the largest such factor; by size all are 1. On the sum of a round an update counts as it is.
     """
 
     release: Release
@@ -96,15 +117,27 @@ class RoundSum:
     steps: bool = False
 
     @classmethod
-    def of_steps(cls, release: Release, weights: Tensor, declared: Sequence[int], rate: float) -> RoundSum:
-        factors = [float(weight) / release.sampling.expected(size) for weight, size in zip(weights, declared, strict=True)]
+    def of_steps(
+        cls, release: Release, weights: Tensor, declared: Sequence[int], rate: float
+    ) -> RoundSum:
+        factors = [
+            float(weight) / release.sampling.expected(size)
+            for weight, size in zip(weights, declared, strict=True)
+        ]
         largest = max(factors)
         scales = tuple(min(1.0, factor / largest) if largest else 0.0 for factor in factors)
-        return cls(release, scales, -rate * largest, release.clip.clip_norm * max(declared), steps=True)
+        return cls(
+            release, scales, -rate * largest, release.clip.clip_norm * max(declared), steps=True
+        )
 
     @classmethod
     def of_updates(cls, release: Release, clients: int) -> RoundSum:
-        return cls(release, (1.0,) * clients, 1.0, max(release.clip.clip_norm, (release.count_unit or 0.0) / 2))
+        return cls(
+            release,
+            (1.0,) * clients,
+            1.0,
+            max(release.clip.clip_norm, (release.count_unit or 0.0) / 2),
+        )
 
     @property
     def whole(self) -> IntegerSum:
@@ -118,19 +151,34 @@ class RoundSum:
         return layout.trainable if self.steps else layout.size
 
     def sent(self, layout: Layout) -> int:
-        """How many numbers a client sends: an update, or its coefficients, and a count where the clip follows one."""
+        """How many numbers a client sends: an update, or its coefficients, and a count where the
+        clip follows one.
+        """
         return len(self.release.into_sum(torch.zeros(self.size(layout))))
 
     def traffic(self, layout: Layout) -> int:
-        """Bytes to and from a client, a round: the model, the numbers, and what the protocol adds where nobody is missing."""
-        return 4 * layout.size + self.whole.bits // 8 * self.sent(layout) + added_bytes(len(self.scales))
+        """Bytes to and from a client, a round: the model, the numbers, and what the protocol adds
+        where nobody is missing.
+        """
+        return (
+            4 * layout.size
+            + self.whole.bits // 8 * self.sent(layout)
+            + added_bytes(len(self.scales))
+        )
 
     def fault(self, reply: ClientReply, layout: Layout) -> str:
         return fault(reply, self.sent(layout), self.whole)
 
-    def update(self, sent: Mapping[int, Whole], add: Add, round: int, layout: Layout) -> tuple[Tensor, float | None]:
-        """The weighted sum of the updates, as a vector of the model, and the sum of b - 1/2 where the clip follows it."""
-        found, total = torch.zeros(layout.size), torch.from_numpy(self.whole.total(add(round, sent)))
+    def update(
+        self, sent: Mapping[int, Whole], add: Add, round: int, layout: Layout
+    ) -> tuple[Tensor, float | None]:
+        """The weighted sum of the updates, as a vector of the model, and the sum of b - 1/2 where
+        the clip follows it.
+        """
+        found, total = (
+            torch.zeros(layout.size),
+            torch.from_numpy(self.whole.total(add(round, sent))),
+        )
         unit, count = self.release.count_unit, None
         if unit is not None:
             total, count = total[:-1], float(total[-1]) / unit
@@ -140,7 +188,9 @@ class RoundSum:
 
 @dataclass(frozen=True)
 class AnswerSum:
-    """The sum, over clients with these declared sizes, of what their samples answer a question with, `width` numbers each."""
+    """The sum, over clients with these declared sizes, of what their samples answer a question
+    with, `width` numbers each.
+    """
 
     survey: Mean
     shared: NoiseShares
@@ -160,7 +210,9 @@ class AnswerSum:
         return fault(reply, self.width, self.whole)
 
     def answered(self, sent: Mapping[int, Whole], add: Add, round: int) -> MeanAnswer:
-        """The mean over the samples of all whose numbers arrived; what is in it of the noise is every one's share."""
+        """The mean over the samples of all whose numbers arrived; what is in it of the noise is
+        every one's share.
+        """
         known = sum(self.declared[client] for client in sent)
         mean = torch.from_numpy(self.whole.total(add(round, sent)) / known)
         return MeanAnswer(mean, known, self.whole.share * math.sqrt(len(sent)) / known)
@@ -169,5 +221,7 @@ class AnswerSum:
 def fault(reply: ClientReply, size: int, whole: IntegerSum) -> str:
     sent = reply.numbers
     if sent is None or sent.shape != (size,) or sent.dtype != np.dtype(whole.kind):
-        return "its numbers are not as many, or not of the kind, that were asked for, and were dropped"
+        return (
+            "its numbers are not as many, or not of the kind, that were asked for, and were dropped"
+        )
     return ""

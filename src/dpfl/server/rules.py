@@ -1,4 +1,5 @@
-"""What parts that are sound by themselves cannot be together: for each rule what breaks it, and the sentence that says so.
+"""What parts that are sound by themselves cannot be together: for each rule what breaks it, and the
+sentence that says so.
 
 What a part can know by itself it refuses itself, in its own file.
 """
@@ -37,10 +38,14 @@ def _releases(a: Algorithm) -> Iterable[Release]:
 
 
 def _unbounded(a: Algorithm) -> bool:
-    """An upload for one sample must bound that sample: by the clip of the upload, or by the clip of gradients before it."""
+    """An upload for one sample must bound that sample: by the clip of the upload, or by the clip of
+    gradients before it.
+    """
     if not a.updates or a.updates.protects != "sample":
         return False
-    return not a.updates.covers(min(a.updates.diameter, sample_sensitivity(a.local, a.samples, a.steps.total(1))))
+    return not a.updates.covers(
+        min(a.updates.diameter, sample_sensitivity(a.local, a.samples, a.steps.total(1)))
+    )
 
 
 def _asked_of_samples(a: Algorithm) -> bool:
@@ -51,14 +56,23 @@ def _asked_of_samples(a: Algorithm) -> bool:
 def _shown_exactly(a: Algorithm) -> bool:
     survey = a.weights.query
     asked = survey and survey.exact and not survey.trusted
-    return bool(a.steps.asks_raw or (a.samples and a.samples.divide_by_drawn) or asked or a.clients.clip.adapts_to == "raw")
+    return bool(
+        a.steps.asks_raw
+        or (a.samples and a.samples.divide_by_drawn)
+        or asked
+        or a.clients.clip.adapts_to == "raw"
+    )
 
 
 NOISE: tuple[Rule, ...] = (
-    (lambda a: a.sample_unit not in ("sample", "person"), "A unit inside a client is a sample or a person."),
+    (
+        lambda a: a.sample_unit not in ("sample", "person"),
+        "A unit inside a client is a sample or a person.",
+    ),
     (
         lambda a: any(not type(release).__module__.startswith("dpfl.") for release in _releases(a)),
-        "A release of a kind of its own may count other noise than it adds; compose it of a sampling, a clip and a noise.",
+        "A release of a kind of its own may count other noise than it adds; compose it of a "
+        "sampling, a clip and a noise.",
     ),
     (
         lambda a: sum(release.private for release in _releases(a)) > 1,
@@ -66,16 +80,22 @@ NOISE: tuple[Rule, ...] = (
     ),
     (
         _unbounded,
-        "Nothing bounds how far one sample moves this upload as its noise needs it: clip the gradients of plain SGD steps on "
+        "Nothing bounds how far one sample moves this upload as its noise needs it: clip the "
+        "gradients of plain SGD steps on "
         "batches of a fixed size, or give moves of twice the upload's clip.",
     ),
     (
         lambda a: a.clients.private and not a.clients.sampling.known,
-        "A client knows whether it was drawn, which a draw of samples does not count; draw clients by FixedCohort.",
+        "A client knows whether it was drawn, which a draw of samples does not count; draw clients "
+        "by FixedCohort.",
     ),
     (
-        lambda a: (a.updates and a.updates.clip.adapts_to) or (a.samples and a.samples.clip.adapts_to not in ("", "public")),
-        "A clip that adapts to clients, round by round, is for the sum of a round; give steps and uploads a fixed one.",
+        lambda a: (
+            (a.updates and a.updates.clip.adapts_to)
+            or (a.samples and a.samples.clip.adapts_to not in ("", "public"))
+        ),
+        "A clip that adapts to clients, round by round, is for the sum of a round; give steps and "
+        "uploads a fixed one.",
     ),
     (
         lambda a: any(release.whole_run or release.shared_by for release in _at_clients(a)),
@@ -83,15 +103,18 @@ NOISE: tuple[Rule, ...] = (
     ),
     (
         lambda a: a.samples and a.samples.sampling.counts,
-        "A rate that follows from how many samples a client has changes for all of them with one more; give batches a rate.",
+        "A rate that follows from how many samples a client has changes for all of them with one "
+        "more; give batches a rate.",
     ),
     (
         lambda a: a.clients.divide_by_drawn,
-        "The sum of a round is divided by the expected cohort; only batches can be divided as drawn.",
+        "The sum of a round is divided by the expected cohort; only batches can be divided as "
+        "drawn.",
     ),
     (
         lambda a: a.clients.shared_by and not a.weights.equal,
-        "Noise shared over clients needs uniform weights; weigh by size only with noise at the server.",
+        "Noise shared over clients needs uniform weights; weigh by size only with noise at the "
+        "server.",
     ),
 )
 
@@ -102,43 +125,54 @@ STEPS: tuple[Rule, ...] = (
     ),
     (
         lambda a: a.steps.adaptive and not a.local.optimiser.linear,
-        "Adaptive steps read gradients off the updates, which works for plain SGD only; set optimiser = 'sgd'.",
+        "Adaptive steps read gradients off the updates, which works for plain SGD only; set "
+        "optimiser = 'sgd'.",
     ),
-    (lambda a: a.steps.extra not in (0, 1), "A round has one paid slope beside its steps, or none; extra is 0 or 1."),
+    (
+        lambda a: a.steps.extra not in (0, 1),
+        "A round has one paid slope beside its steps, or none; extra is 0 or 1.",
+    ),
     (
         lambda a: a.steps.extra and not (a.samples and a.samples.clip.bounds in ("norm", "layers")),
         "A slope that is paid for has a proof for flat and per-layer clips; use one of them.",
     ),
     (
         lambda a: a.steps.adaptive and a.samples and a.samples.uncalibrated,
-        "Adaptive steps spend a budget that the noise determines; give a noise_multiplier, for example 1.1.",
+        "Adaptive steps spend a budget that the noise determines; give a noise_multiplier, for "
+        "example 1.1.",
     ),
 )
 
 SURVEYS: tuple[Rule, ...] = (
     (
         lambda a: a.weights.query and a.weights.query.trusted != (a.scale == "round"),
-        "Label histograms go to a trusted server where the sum of a round has the noise, and need their own elsewhere.",
+        "Label histograms go to a trusted server where the sum of a round has the noise, and need "
+        "their own elsewhere.",
     ),
     (
         lambda a: a.weights.query and not a.weights.query.trusted and a.unit == "client",
-        "The noise of a label histogram hides one sample and not a whole client; weigh clients by size or uniformly.",
+        "The noise of a label histogram hides one sample and not a whole client; weigh clients by "
+        "size or uniformly.",
     ),
     (
         lambda a: a.centre and a.scale != "step",
-        "The mean of the samples has noise for one sample; ask for it where steps have that noise, too.",
+        "The mean of the samples has noise for one sample; ask for it where steps have that noise, "
+        "too.",
     ),
     (
         lambda a: a.columns and a.scale not in ("step", "none"),
-        "Scales that are paid for have noise for one sample; ask for them where steps have that noise, too, or declare them.",
+        "Scales that are paid for have noise for one sample; ask for them where steps have that "
+        "noise, too, or declare them.",
     ),
     (
         lambda a: a.metric and a.unit == "client",
-        "A private metric has noise for one sample; ask for it where noise is for one sample, too, or give a public test set.",
+        "A private metric has noise for one sample; ask for it where noise is for one sample, too, "
+        "or give a public test set.",
     ),
     (
         lambda a: _asked_of_samples(a) and a.release and a.release.neighbours == REPLACE,
-        "What clients are asked once has noise for one sample more or less, and not for one replaced; draw batches by Poisson.",
+        "What clients are asked once has noise for one sample more or less, and not for one "
+        "replaced; draw batches by Poisson.",
     ),
 )
 
@@ -166,16 +200,19 @@ SCHEDULES: tuple[Rule, ...] = (
 LOCAL: tuple[Rule, ...] = (
     (
         lambda a: a.controls and (a.scale == "round" or not a.local.optimiser.linear),
-        "Control variates are read off single updates of plain SGD; use them with noise at the clients.",
+        "Control variates are read off single updates of plain SGD; use them with noise at the "
+        "clients.",
     ),
     (
         lambda a: a.samples and a.local.objective != CrossEntropy(),
-        "Private steps clip the gradients of plain cross-entropy; use another objective with noise on uploads, on the sum of a "
+        "Private steps clip the gradients of plain cross-entropy; use another objective with noise "
+        "on uploads, on the sum of a "
         "round, or nowhere.",
     ),
     (
         lambda a: a.local.objective.needs_last and (a.controls or a.scale == "round"),
-        "A client's last model is read off its single update, in the place of a control; use this objective without controls, "
+        "A client's last model is read off its single update, in the place of a control; use this "
+        "objective without controls, "
         "and with noise at the clients or nowhere.",
     ),
 )
@@ -183,12 +220,17 @@ LOCAL: tuple[Rule, ...] = (
 SUMS: tuple[Rule, ...] = (
     (
         lambda a: a.noise_shares and a.variant != "sound",
-        "A secure sum is for sound systems; set algorithm.variant = 'sound', or privacy.aggregation = 'plain'.",
+        "A secure sum is for sound systems; set algorithm.variant = 'sound', or "
+        "privacy.aggregation = 'plain'.",
     ),
     (
-        lambda a: a.noise_shares and a.scale == "step" and (a.steps.adaptive or a.steps.total(1) != 1),
-        "In a secure sum a client's noise is a share only, and a second local step would follow values that carry no more than "
-        "that, for which there is no proof here (Heikkila, TMLR 2025, arXiv 2407.19286, treats such steps): set algorithm.tau "
+        lambda a: (
+            a.noise_shares and a.scale == "step" and (a.steps.adaptive or a.steps.total(1) != 1)
+        ),
+        "In a secure sum a client's noise is a share only, and a second local step would follow "
+        "values that carry no more than "
+        "that, for which there is no proof here (Heikkila, TMLR 2025, arXiv 2407.19286, treats "
+        "such steps): set algorithm.tau "
         "= 1, or algorithm.most_tau = 1 where a system chooses tau itself.",
     ),
     (
@@ -196,26 +238,36 @@ SUMS: tuple[Rule, ...] = (
         "In a secure sum of steps all clients take part; leave the cohort out.",
     ),
     (
-        lambda a: a.noise_shares and a.scale == "step" and not isinstance(a.local.optimiser, (SGD, UncalibratedSGD)),
-        "In a secure sum the server sees the sum of all gradients only, so clients take a plain step: set optimiser = 'sgd'.",
+        lambda a: (
+            a.noise_shares
+            and a.scale == "step"
+            and not isinstance(a.local.optimiser, (SGD, UncalibratedSGD))
+        ),
+        "In a secure sum the server sees the sum of all gradients only, so clients take a plain "
+        "step: set optimiser = 'sgd'.",
     ),
     (
         lambda a: a.noise_shares and (a.kept or (a.schedule and a.schedule.follows)),
-        "Controls, last models and schedules that follow gradients are read off single updates, which a secure sum hides; set "
+        "Controls, last models and schedules that follow gradients are read off single updates, "
+        "which a secure sum hides; set "
         "privacy.aggregation = 'plain'.",
     ),
     (
         lambda a: (
             a.noise_shares
             and a.scale == "round"
-            and not (a.weights.equal and isinstance(a.clients.sampling, (All, Poisson, PoissonSize)))
+            and not (
+                a.weights.equal and isinstance(a.clients.sampling, (All, Poisson, PoissonSize))
+            )
         ),
-        "In a secure sum of updates clients count alike and draw themselves, each by its own chance: set weights = 'uniform', "
+        "In a secure sum of updates clients count alike and draw themselves, each by its own "
+        "chance: set weights = 'uniform', "
         "sampling = 'poisson' or no cohort.",
     ),
     (
         lambda a: a.noise_shares and a.scale == "round" and (a.weights.query or a.columns),
-        "What clients are asked beside a sum of their updates goes to a trusted server, of whom a secure sum has none: declare "
+        "What clients are asked beside a sum of their updates goes to a trusted server, of whom a "
+        "secure sum has none: declare "
         "scales, weigh uniformly, or set privacy.aggregation = 'plain'.",
     ),
 )

@@ -1,7 +1,8 @@
 """Control variates of SCAFFOLD (Karimireddy et al. 2020, option II), kept by the server.
 
-A client's c_i follows from what it uploads, so the server can compute it: clients keep nothing from round to round, and where
-uploads carry noise (DP-SCAFFOLD, Noble et al. 2022) the controls are post-processing.
+A client's c_i follows from what it uploads, so the server can compute it: clients keep nothing from
+round to round, and where uploads carry noise (DP-SCAFFOLD, Noble et al. 2022) the controls are
+post-processing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Releases that change from round to round: by a plan made before training, or by what was released before."""
+"""Releases that change from round to round: by a plan made before training, or by what was released
+before.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ class Schedule(Protocol):
         """For a run of this many rounds."""
 
     def least(self, first: Release, round: int) -> Release:
-        """With the least noise that this round can have, whatever comes before it, which is what is accounted for."""
+        """With the least noise that this round can have, whatever comes before it, which is what is
+        accounted for.
+        """
 
     def now(self, first: Release, round: int, memory: Mapping[str, Tensor]) -> Release:
         """The release of this round; `first` is that of the first."""
@@ -38,19 +42,25 @@ class Schedule(Protocol):
     def own(self, release: Release, client: int, memory: Mapping[str, Tensor]) -> Release:
         """What one client makes of the release of the round."""
 
-    def learn(self, seen: RoundObservation, validate: Validate, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def learn(
+        self, seen: RoundObservation, validate: Validate, memory: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
         """What to remember after a round; `validate` is the loss of a model on public data."""
 
 
 Validate = Callable[["Tensor"], float]
 
 
-def followed_release(schedule: Schedule, first: Release, round: int, memory: Mapping[str, Tensor]) -> Release:
+def followed_release(
+    schedule: Schedule, first: Release, round: int, memory: Mapping[str, Tensor]
+) -> Release:
     """The release of this round; refused where it is not counted as was said beforehand."""
     return _counted(schedule, schedule.now(first, round, memory), schedule.least(first, round))
 
 
-def own_of(schedule: Schedule | None, release: Release | None, client: int, memory: Mapping[str, Tensor]) -> Release | None:
+def own_of(
+    schedule: Schedule | None, release: Release | None, client: int, memory: Mapping[str, Tensor]
+) -> Release | None:
     """What one client makes of it, which costs the same."""
     if schedule is None or release is None:
         return release
@@ -65,7 +75,8 @@ def _counted(schedule: Schedule, release: Release, said: Release) -> Release:
     )
     if not same:
         raise DpflError(
-            f"{type(schedule).__name__} must count a round as it said beforehand: give its noise a floor (AtLeast)."
+            f"{type(schedule).__name__} must count a round as it said beforehand: give its noise a "
+            "floor (AtLeast)."
         )
     return release
 
@@ -77,9 +88,11 @@ def with_level(release: Release, level: float) -> Release:
 @part("schedule.decay")
 @dataclass(frozen=True)
 class DecaySchedule:
-    """Dynamic DP-SGD (Du et al. 2021): C falls to `clip` times its start, and sigma to `noise` times, over the run.
+    """Dynamic DP-SGD (Du et al. 2021): C falls to `clip` times its start, and sigma to `noise`
+    times, over the run.
 
-    The level moves every round and costs nothing; the noise moves in `phases`, so that there are few kinds of events.
+    The level moves every round and costs nothing; the noise moves in `phases`, so that there are
+    few kinds of events.
     """
 
     clip: float = 0.3
@@ -111,20 +124,22 @@ class DecaySchedule:
     def own(self, release: Release, client: int, memory: Mapping[str, Tensor]) -> Release:
         return release
 
-    def learn(self, seen: RoundObservation, validate: Validate, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def learn(
+        self, seen: RoundObservation, validate: Validate, memory: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
         return {}
 
 
 @part("schedule.following")
 @dataclass(frozen=True)
 class AdaptiveSchedule:
-    """Adap DP-FL (Fu et al. 2022): a client's C is `alpha` times the norm of its own last noisy gradients, the energy of their
-    noise removed; its sigma falls by `beta` after each round in which the public loss of its own model has fallen `patience`
-    times running.
+    """Adap DP-FL (Fu et al. 2022): a client's C is `alpha` times the norm of its own last noisy
+    gradients, the energy of their noise removed; its sigma falls by `beta` after each round in
+    which the public loss of its own model has fallen `patience` times running.
 
-    The mean of clipped gradients is shorter than the clip, so C would follow itself to 0: it stays within a factor of `span`
-    of its start. Sigma is counted as the least that it could have by the end of `stride` rounds, so that there are few kinds
-    of events.
+    The mean of clipped gradients is shorter than the clip, so C would follow itself to 0: it stays
+    within a factor of `span` of its start. Sigma is counted as the least that it could have by the
+    end of `stride` rounds, so that there are few kinds of events.
     """
 
     alpha: float = 1.0
@@ -135,8 +150,17 @@ class AdaptiveSchedule:
     follows = True
 
     def __post_init__(self) -> None:
-        if not (self.alpha > 0 and 0 < self.beta <= 1 and self.patience >= 1 and self.span >= 1 and self.stride >= 1):
-            raise DpflError("An adaptive clip needs alpha above 0, beta up to 1, and patience, span and stride of at least 1.")
+        if not (
+            self.alpha > 0
+            and 0 < self.beta <= 1
+            and self.patience >= 1
+            and self.span >= 1
+            and self.stride >= 1
+        ):
+            raise DpflError(
+                "An adaptive clip needs alpha above 0, beta up to 1, and patience, span and stride "
+                "of at least 1."
+            )
 
     def for_rounds(self, rounds: int) -> AdaptiveSchedule:
         return self
@@ -150,35 +174,60 @@ class AdaptiveSchedule:
         """With the mean of the clients' levels and noises, for the record."""
         floor = self.least(first, round).multiplier
         if "levels" not in memory:
-            return first if floor == first.multiplier else replace(first, noise=FlooredGaussian(first.multiplier, floor))
+            return (
+                first
+                if floor == first.multiplier
+                else replace(first, noise=FlooredGaussian(first.multiplier, floor))
+            )
         known = [self._own(client, memory) for client in range(len(memory["levels"]))]
         level, multiplier = (sum(values) / len(known) for values in zip(*known, strict=True))
-        return replace(with_level(first, level), noise=FlooredGaussian(max(multiplier, floor), floor))
+        return replace(
+            with_level(first, level), noise=FlooredGaussian(max(multiplier, floor), floor)
+        )
 
     def own(self, release: Release, client: int, memory: Mapping[str, Tensor]) -> Release:
         if "levels" not in memory:
             return release
         level, multiplier = self._own(client, memory)
-        return replace(with_level(release, level), noise=FlooredGaussian(multiplier, release.multiplier))
+        return replace(
+            with_level(release, level), noise=FlooredGaussian(multiplier, release.multiplier)
+        )
 
     def _own(self, client: int, memory: Mapping[str, Tensor]) -> tuple[float, float]:
         """C and sigma of a client."""
         level, multiplier = memory["start"].tolist()
         wanted = self.alpha * float(memory["levels"][client])
-        bounded = level if math.isnan(wanted) else min(max(wanted, level / self.span), level * self.span)
+        bounded = (
+            level if math.isnan(wanted) else min(max(wanted, level / self.span), level * self.span)
+        )
         return bounded, multiplier * self.beta ** int(memory["falls"][client])
 
-    def learn(self, seen: RoundObservation, validate: Validate, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def learn(
+        self, seen: RoundObservation, validate: Validate, memory: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
         clients, facts = len(seen.facts.batches), seen.facts
-        start = memory.get("start", torch.tensor([facts.clip, facts.multiplier], dtype=torch.float64))
-        losses = memory.get("losses", torch.full((clients, self.patience + 1), math.nan, dtype=torch.float64)).clone()
-        falls, levels = memory.get("falls", torch.zeros(clients)).clone(), memory.get("levels", _unknown(clients)).clone()
+        start = memory.get(
+            "start", torch.tensor([facts.clip, facts.multiplier], dtype=torch.float64)
+        )
+        losses = memory.get(
+            "losses", torch.full((clients, self.patience + 1), math.nan, dtype=torch.float64)
+        ).clone()
+        falls, levels = (
+            memory.get("falls", torch.zeros(clients)).clone(),
+            memory.get("levels", _unknown(clients)).clone(),
+        )
         for client in seen.updates:
-            used = self._own(client, memory) if "levels" in memory else (facts.clip, facts.multiplier)
+            used = (
+                self._own(client, memory) if "levels" in memory else (facts.clip, facts.multiplier)
+            )
             levels[client] = _norm(seen, client, *used)
             own = validate(seen.vector + seen.updates[client])
-            losses[client] = torch.cat([losses[client, 1:], torch.tensor([own], dtype=torch.float64)])
-            falls[client] += all(later < sooner for sooner, later in pairwise(losses[client].tolist()))
+            losses[client] = torch.cat(
+                [losses[client, 1:], torch.tensor([own], dtype=torch.float64)]
+            )
+            falls[client] += all(
+                later < sooner for sooner, later in pairwise(losses[client].tolist())
+            )
         return {"levels": levels, "losses": losses, "falls": falls, "start": start}
 
 

@@ -19,7 +19,9 @@ PAST_NOISE = "past noise"
 """What the server remembers of the noise that later rounds take back; as secret as the seed."""
 
 METRIC = "metric"
-"""What clients answered of how good the model is, with noise: the mean, of how many samples, and the noise's deviation."""
+"""What clients answered of how good the model is, with noise: the mean, of how many samples, and
+the noise's deviation.
+"""
 
 
 @dataclass
@@ -42,7 +44,9 @@ class RunState:
     kept: Tensor | None = None
     average: Tensor | None = None
     paid: list[int] = field(default_factory=list)
-    """Releases that each account is known to have paid for: whoever failed may have paid, or not."""
+    """Releases that each account is known to have paid for: whoever failed may have paid, or
+    not.
+    """
     lost: list[str] = field(default_factory=list)
     """Replies that did not come to anything, a line each."""
 
@@ -66,10 +70,18 @@ class FederationFacts:
     ledger: Ledger | None = None
     limit: Limit | None = None
     held_out: Sequence[int] = ()
-    """How many samples each client keeps out of training, for a metric; none where it is of those of training."""
+    """How many samples each client keeps out of training, for a metric; none where it is of those
+    of training.
+    """
 
 
-def facts(algorithm: Algorithm, budget: Budget, federated: FederationFacts, state: RunState, weights: Tensor) -> StepFacts:
+def facts(
+    algorithm: Algorithm,
+    budget: Budget,
+    federated: FederationFacts,
+    state: RunState,
+    weights: Tensor,
+) -> StepFacts:
     """What a step policy may know of the run as it stands."""
     samples = state.samples
     batches = [samples.sampling.expected(size) for size in federated.declared] if samples else []
@@ -77,7 +89,9 @@ def facts(algorithm: Algorithm, budget: Budget, federated: FederationFacts, stat
     multiplier = samples.stddev() / clip if samples else 0.0
     rate, parameters = algorithm.local.optimiser.rate, federated.layout.trainable
     energy = samples.energy(parameters) if samples else 0.0
-    return StepFacts(budget.rounds, rate, multiplier, clip, parameters, batches, weights.tolist(), energy)
+    return StepFacts(
+        budget.rounds, rate, multiplier, clip, parameters, batches, weights.tolist(), energy
+    )
 
 
 def keep_variances_positive(vector: Tensor, layout: Layout) -> None:

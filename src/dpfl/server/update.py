@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 @part("server-update", learning_rate="rate")
 @dataclass(frozen=True)
 class ServerUpdate:
-    """x <- x + eta_g v, v = momentum v + mean update; NbAFL adds `noise` of this deviation to what it sends.
+    """x <- x + eta_g v, v = momentum v + mean update; NbAFL adds `noise` of this deviation to what
+    it sends.
 
-    With `averaging` p above 0 the model is a mean of the iterates in which x_t weighs about t^p (Shamir and Zhang 2013).
+    With `averaging` p above 0 the model is a mean of the iterates in which x_t weighs about t^p
+    (Shamir and Zhang 2013).
     """
 
     rate: float = 1.0
@@ -31,12 +33,21 @@ class ServerUpdate:
 
     def __post_init__(self) -> None:
         if not self.rate > 0 or not 0 <= self.momentum < 1:
-            raise DpflError("The server needs a rate above 0 and a momentum from 0 up to, but not including, 1.")
+            raise DpflError(
+                "The server needs a rate above 0 and a momentum from 0 up to, but not including, 1."
+            )
         if not 0 <= self.averaging < math.inf:
-            raise DpflError(f"The power of averaging must be a number of at least 0, not {self.averaging}; 0 is none.")
+            raise DpflError(
+                f"The power of averaging must be a number of at least 0, not {self.averaging}; 0 "
+                "is none."
+            )
 
     def step(
-        self, vector: Tensor, velocity: Tensor, update: Tensor, rng: np.random.Generator | None = None
+        self,
+        vector: Tensor,
+        velocity: Tensor,
+        update: Tensor,
+        rng: np.random.Generator | None = None,
     ) -> tuple[Tensor, Tensor]:
         velocity = update.add(velocity, alpha=self.momentum) if self.momentum else update
         moved = vector.add(velocity, alpha=self.rate)
@@ -48,4 +59,8 @@ class ServerUpdate:
         """After a round, counted from 1."""
         if not self.averaging:
             return None
-        return vector.clone() if average is None else average.lerp(vector, (self.averaging + 1) / (round + self.averaging))
+        return (
+            vector.clone()
+            if average is None
+            else average.lerp(vector, (self.averaging + 1) / (round + self.averaging))
+        )

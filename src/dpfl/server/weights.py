@@ -1,6 +1,7 @@
 """How much each client counts.
 
-Weights come from sizes that were declared before training, or from an answer that was paid for; never from fresh counts.
+Weights come from sizes that were declared before training, or from an answer that was paid for;
+never from fresh counts.
 """
 
 from __future__ import annotations
@@ -39,16 +40,28 @@ class Weights(Protocol):
         """A weight from 0 to 1 for every client of the population."""
 
     def usual(self, declared: Sequence[int]) -> float:
-        """The mean weight as far as it is public: what a private sum is divided by, whatever the weights are."""
+        """The mean weight as far as it is public: what a private sum is divided by, whatever the
+        weights are.
+        """
 
 
-def compute_weights(weights: Weights, declared: Sequence[int], answers: Answers | None = None) -> Tensor:
-    """The weights of a run, refused before anything is paid where noise for the largest of them, 1, would not cover them."""
+def compute_weights(
+    weights: Weights, declared: Sequence[int], answers: Answers | None = None
+) -> Tensor:
+    """The weights of a run, refused before anything is paid where noise for the largest of them, 1,
+    would not cover them.
+    """
     each = weights.of(declared, answers)
     if tuple(each.shape) != (len(declared),) or not bool(((each >= 0) & (each <= 1)).all()):
-        raise DpflError(f"{type(weights).__name__} must give every client a weight from 0 to 1: divide by the largest.")
+        raise DpflError(
+            f"{type(weights).__name__} must give every client a weight from 0 to 1: divide by the "
+            "largest."
+        )
     if not 0 < weights.usual(declared) <= 1:
-        raise DpflError(f"The usual weight of {type(weights).__name__} must lie above 0 and at most at 1: it is divided by.")
+        raise DpflError(
+            f"The usual weight of {type(weights).__name__} must lie above 0 and at most at 1: it "
+            "is divided by."
+        )
     return each
 
 
@@ -87,10 +100,12 @@ class SizeWeights:
 @part("weights.hellinger")
 @dataclass(frozen=True)
 class HellingerWeights:
-    """By the Hellinger distance h of a client's labels to balanced ones, or by similarity (1 - h); 0 for who gave no answer.
+    """By the Hellinger distance h of a client's labels to balanced ones, or by similarity (1 - h);
+    0 for who gave no answer.
 
-    Each weight comes from that client's labels alone, so a private sum of weighted updates is no more sensitive than one of
-    updates. Where the weights only divide among clients whose uploads carry noise, all zeros count as uniform.
+    Each weight comes from that client's labels alone, so a private sum of weighted updates is no
+    more sensitive than one of updates. Where the weights only divide among clients whose uploads
+    carry noise, all zeros count as uniform.
     """
 
     kind: str
@@ -103,8 +118,13 @@ class HellingerWeights:
     def of(self, declared: Sequence[int], answers: Answers | None = None) -> Tensor:
         if not answers:
             return torch.ones(len(declared))
-        weights, scores = torch.zeros(len(declared)), hellinger_scores if self.query.trusted else hellinger_weights
-        weights[list(answers)] = torch.from_numpy(scores(np.stack(list(answers.values())), self.kind)).float()
+        weights, scores = (
+            torch.zeros(len(declared)),
+            hellinger_scores if self.query.trusted else hellinger_weights,
+        )
+        weights[list(answers)] = torch.from_numpy(
+            scores(np.stack(list(answers.values())), self.kind)
+        ).float()
         return weights
 
     def usual(self, declared: Sequence[int]) -> float:

@@ -32,13 +32,18 @@ def from_name(name: str, **options: Any) -> Task:
     kind = TASKS[name]
     known = [field.name for field in fields(kind)]
     if unknown := next((option for option in options if option not in known), None):
-        raise DpflError(f"The task {name!r} has no option {unknown!r}; it has {', '.join(known) or 'none'}.")
+        raise DpflError(
+            f"The task {name!r} has no option {unknown!r}; it has {', '.join(known) or 'none'}."
+        )
     try:
         found: Task = TypeAdapter(kind).validate_python(options)
         return found
     except ValidationError as error:
         first = error.errors()[0]
-        raise DpflError(f"The task {name!r}: {first['loc'][0]}: {first['msg'].lower()} (it is {first['input']!r}).") from None
+        raise DpflError(
+            f"The task {name!r}: {first['loc'][0]}: {first['msg'].lower()} (it is "
+            f"{first['input']!r})."
+        ) from None
 
 
 __all__ = [

@@ -12,7 +12,16 @@ from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.lazy_import import functional, torch
 from dpfl.tasks import metrics as measured
-from dpfl.tasks.task import Array, Labels, TaskFigures, between, check_positive, check_scores, one_column, whole
+from dpfl.tasks.task import (
+    Array,
+    Labels,
+    TaskFigures,
+    between,
+    check_positive,
+    check_scores,
+    one_column,
+    whole,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -21,7 +30,9 @@ if TYPE_CHECKING:
 @part("target.multi-class")
 @dataclass(frozen=True)
 class MultiClass(TaskFigures):
-    """One of several classes, by cross-entropy: log sum exp(s) - s_y, times the weight of the class where one is declared."""
+    """One of several classes, by cross-entropy: log sum exp(s) - s_y, times the weight of the class
+    where one is declared.
+    """
 
     classes: int
     weights: tuple[float, ...] = ()
@@ -38,17 +49,23 @@ class MultiClass(TaskFigures):
         return self.classes
 
     def labels(self, given: Labels) -> Tensor:
-        return _one_each(between(whole(given, "Labels of classes"), 0, self.classes - 1, "Labels of classes"))
+        return _one_each(
+            between(whole(given, "Labels of classes"), 0, self.classes - 1, "Labels of classes")
+        )
 
     def examples(self, places: int) -> Tensor:
         return torch.arange(self.classes)
 
     def losses(self, scores: Tensor, y: Tensor) -> Tensor:
-        losses = functional.cross_entropy(check_scores(scores, (len(y), self.classes), self), y, reduction="none")
+        losses = functional.cross_entropy(
+            check_scores(scores, (len(y), self.classes), self), y, reduction="none"
+        )
         return losses * self._weight(y) if self.weights else losses
 
     def losses_and_slopes(self, scores: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        logs = torch.ops.aten._log_softmax(check_scores(scores, (len(y), self.classes), self), 1, False)
+        logs = torch.ops.aten._log_softmax(
+            check_scores(scores, (len(y), self.classes), self), 1, False
+        )
         losses, total = torch.ops.aten.nll_loss_forward(logs, y, None, 0, -100)
         weight = self._weight(y) if self.weights else torch.ones_like(losses)
         g = torch.ops.aten.nll_loss_backward(weight, logs, y, None, 0, -100, total)
@@ -67,17 +84,23 @@ class MultiClass(TaskFigures):
             "AUC": measured.auc_against_rest(chances, y, times),
             "log loss": measured.log_loss(chances, y, times),
             "Brier": measured.brier(chances, y, times),
-            "calibration error": measured.calibration_error(*measured.confidence(chances, y), times),
+            "calibration error": measured.calibration_error(
+                *measured.confidence(chances, y), times
+            ),
         }
 
     def shown(self, scores: Array, y: Array) -> Mapping[str, float]:
-        return measured.first({"accuracy": measured.accuracy(scores.argmax(1), y, measured.each_once(y))})
+        return measured.first(
+            {"accuracy": measured.accuracy(scores.argmax(1), y, measured.each_once(y))}
+        )
 
 
 @part("target.binary")
 @dataclass(frozen=True)
 class Binary(TaskFigures):
-    """Yes or no by one score: log(1 + exp(s)) - y s, times the weight of the label where weights are declared."""
+    """Yes or no by one score: log(1 + exp(s)) - y s, times the weight of the label where weights
+    are declared.
+    """
 
     weights: tuple[float, ...] = ()
     name = "binary"
@@ -90,13 +113,19 @@ class Binary(TaskFigures):
         _check_weights(self.weights, 2)
 
     def labels(self, given: Labels) -> Tensor:
-        return _one_each(between(whole(given, "Labels of a binary task"), 0, 1, "Labels of a binary task").float())
+        return _one_each(
+            between(
+                whole(given, "Labels of a binary task"), 0, 1, "Labels of a binary task"
+            ).float()
+        )
 
     def examples(self, places: int) -> Tensor:
         return torch.tensor([0.0, 1.0])
 
     def losses(self, scores: Tensor, y: Tensor) -> Tensor:
-        losses = functional.binary_cross_entropy_with_logits(one_column(scores, y, self), y, reduction="none")
+        losses = functional.binary_cross_entropy_with_logits(
+            one_column(scores, y, self), y, reduction="none"
+        )
         return losses * self._weight(y) if self.weights else losses
 
     def losses_and_slopes(self, scores: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -126,14 +155,19 @@ class Binary(TaskFigures):
 
     def shown(self, scores: Array, y: Array) -> Mapping[str, float]:
         score, label, times = scores.reshape(-1), y.astype(np.int64), measured.each_once(y)
-        found = {"AUC": measured.auc(score, label, times), "accuracy": measured.accuracy(score > 0, label == 1, times)}
+        found = {
+            "AUC": measured.auc(score, label, times),
+            "accuracy": measured.accuracy(score > 0, label == 1, times),
+        }
         return measured.first(found)
 
 
 @part("target.multi-label")
 @dataclass(frozen=True)
 class MultiLabel(TaskFigures):
-    """Several answers of yes or no to one sample: the mean of their binary losses. Labels are (n, labels) of 0 and 1."""
+    """Several answers of yes or no to one sample: the mean of their binary losses. Labels are (n,
+    labels) of 0 and 1.
+    """
 
     count: int
     name = "labels"
@@ -151,7 +185,10 @@ class MultiLabel(TaskFigures):
     def labels(self, given: Labels) -> Tensor:
         found = between(whole(given, "Several labels"), 0, 1, "Several labels").float()
         if found.dim() != 2 or found.shape[1] != self.count:
-            raise DpflError(f"Labels must be {self.count} of 0 or 1 for each sample, but have the shape {tuple(found.shape)}.")
+            raise DpflError(
+                f"Labels must be {self.count} of 0 or 1 for each sample, but have the shape "
+                f"{tuple(found.shape)}."
+            )
         return found
 
     def examples(self, places: int) -> Tensor:
@@ -163,14 +200,18 @@ class MultiLabel(TaskFigures):
 
     def losses_and_slopes(self, scores: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         check_scores(scores, (len(y), self.count), self)
-        return (functional.softplus(scores) - y * scores).mean(1), (torch.sigmoid(scores) - y) / self.count
+        return (functional.softplus(scores) - y * scores).mean(1), (
+            torch.sigmoid(scores) - y
+        ) / self.count
 
     def figures(self, scores: Array, y: Array, times: Array) -> Mapping[str, Array]:
         chances, label = measured.sigmoid(scores), y.astype(np.int64)
         said = (chances > 0.5).astype(np.int64)
 
         def over_labels(figure: Callable[[Array, Array, Array], Array], of: Array) -> Array:
-            return measured.mean_of(np.stack([figure(of[:, one], label[:, one], times) for one in range(self.count)]))
+            return measured.mean_of(
+                np.stack([figure(of[:, one], label[:, one], times) for one in range(self.count)])
+            )
 
         return {
             "AUC": over_labels(measured.auc, chances),
@@ -183,7 +224,9 @@ class MultiLabel(TaskFigures):
 @part("target.ordinal")
 @dataclass(frozen=True)
 class Ordinal(TaskFigures):
-    """One of several levels in order (Frank and Hall 2001): the questions "above k?", by the mean of their binary losses."""
+    """One of several levels in order (Frank and Hall 2001): the questions "above k?", by the mean
+    of their binary losses.
+    """
 
     levels: int
     name = "ordinal"
@@ -209,12 +252,16 @@ class Ordinal(TaskFigures):
 
     def losses(self, scores: Tensor, y: Tensor) -> Tensor:
         check_scores(scores, (len(y), self.outputs), self)
-        return functional.binary_cross_entropy_with_logits(scores, self._above(y), reduction="none").mean(1)
+        return functional.binary_cross_entropy_with_logits(
+            scores, self._above(y), reduction="none"
+        ).mean(1)
 
     def losses_and_slopes(self, scores: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         above = self._above(y)
         check_scores(scores, (len(y), self.outputs), self)
-        return (functional.softplus(scores) - above * scores).mean(1), (torch.sigmoid(scores) - above) / self.outputs
+        return (functional.softplus(scores) - above * scores).mean(1), (
+            torch.sigmoid(scores) - above
+        ) / self.outputs
 
     def _above(self, y: Tensor) -> Tensor:
         return (y.unsqueeze(1) > torch.arange(self.outputs)).float()
@@ -232,7 +279,9 @@ def _one_each(found: Tensor) -> Tensor:
     if found.dim() == 2 and found.shape[1] == 1:
         found = found.squeeze(1)
     if found.dim() != 1:
-        raise DpflError(f"There must be one label a sample, but the labels have the shape {tuple(found.shape)}.")
+        raise DpflError(
+            f"There must be one label a sample, but the labels have the shape {tuple(found.shape)}."
+        )
     return found
 
 
@@ -243,5 +292,8 @@ def _check_count(what: str, count: int, least: int) -> None:
 
 def _check_weights(weights: tuple[float, ...], classes: int) -> None:
     if weights and len(weights) != classes:
-        raise DpflError(f"There are {len(weights)} class weights for {classes} classes: give one for each, or none.")
+        raise DpflError(
+            f"There are {len(weights)} class weights for {classes} classes: give one for each, or "
+            "none."
+        )
     check_positive(weights, "Class weights")

@@ -1,6 +1,8 @@
-"""What is measured on a test set, in float64; a figure that is not defined (one class only, nothing said) is nan.
+"""What is measured on a test set, in float64; a figure that is not defined (one class only, nothing
+said) is nan.
 
-Figures are of several test sets at once, made of the same samples: `times` (samples, sets) says how often each is in which.
+Figures are of several test sets at once, made of the same samples: `times` (samples, sets) says how
+often each is in which.
 """
 
 from __future__ import annotations
@@ -63,7 +65,9 @@ def balanced_accuracy(said: Array, truth: Array, times: Array) -> Array:
 
 def f1(said: Array, truth: Array, times: Array) -> Array:
     """2 TP / (2 TP + FP + FN)."""
-    right, wrong = (these.astype(np.float64) @ times for these in ((said == 1) & (truth == 1), said != truth))
+    right, wrong = (
+        these.astype(np.float64) @ times for these in ((said == 1) & (truth == 1), said != truth)
+    )
     return over(2 * right, 2 * right + wrong)
 
 
@@ -80,8 +84,8 @@ def _by_class(said: Array, truth: Array, times: Array) -> tuple[Array, Array, Ar
 
 
 def auc(score: Array, truth: Array, times: Array) -> Array:
-    """The chance that a positive scores above a negative, ties by half: from the places of the positives among all, of which
-    their places among themselves come to P^2 / 2."""
+    """The chance that a positive scores above a negative, ties by half: from the places of the
+    positives among all, of which their places among themselves come to P^2 / 2."""
     positive = truth == 1
     order, below, through = _ranked(score)
     upto = np.zeros((len(score) + 1, times.shape[1]))
@@ -93,23 +97,29 @@ def auc(score: Array, truth: Array, times: Array) -> Array:
 
 
 def _ranked(score: Array) -> tuple[Array, Array, Array]:
-    """The order from the lowest on, and for each sample how many are below it, and below or equal."""
+    """The order from the lowest on, and for each sample how many are below it, and below or
+    equal.
+    """
     order = np.argsort(score, kind="stable")
     ranked = score[order]
     return order, np.searchsorted(ranked, score, "left"), np.searchsorted(ranked, score, "right")
 
 
 def auc_of_cells(negative: Array, positive: Array) -> Array:
-    """The same where scores lie in cells, from the lowest on: sum_b p_b (n_<b + n_b / 2) / (P N) over the last axis."""
+    """The same where scores lie in cells, from the lowest on: sum_b p_b (n_<b + n_b / 2) / (P N)
+    over the last axis.
+    """
     below = np.cumsum(negative, -1) - negative / 2
     positives, negatives = positive.sum(-1), negative.sum(-1)
     there = np.minimum(positives, negatives) > 0
-    return np.where(there, (positive * below).sum(-1) / np.where(there, positives * negatives, 1.0), np.nan)
+    return np.where(
+        there, (positive * below).sum(-1) / np.where(there, positives * negatives, 1.0), np.nan
+    )
 
 
 def average_precision(score: Array, truth: Array, times: Array) -> Array:
-    """sum_k (recall_k - recall_{k-1}) precision_k over the distinct thresholds: a positive counts with the precision among
-    those that score at least as high."""
+    """sum_k (recall_k - recall_{k-1}) precision_k over the distinct thresholds: a positive counts
+    with the precision among those that score at least as high."""
     positive = truth == 1
     order, _, through = _ranked(-score)
     said = np.cumsum(times[order], axis=0)[through[positive] - 1]
@@ -120,7 +130,9 @@ def average_precision(score: Array, truth: Array, times: Array) -> Array:
 
 def auc_against_rest(chances: Array, truth: Array, times: Array) -> Array:
     """The mean over classes of the AUC of one against all others."""
-    return mean_of(np.stack([auc(chances[:, one], truth == one, times) for one in range(chances.shape[1])]))
+    return mean_of(
+        np.stack([auc(chances[:, one], truth == one, times) for one in range(chances.shape[1])])
+    )
 
 
 def confidence(chances: Array, truth: Array) -> tuple[Array, Array]:
@@ -138,13 +150,21 @@ def brier(chances: Array, truth: Array, times: Array) -> Array:
     return mean(np.square(chances - np.eye(chances.shape[1])[truth]).sum(axis=1), times)
 
 
-def calibration_curve(chance: Array, truth: Array, bins: int = BINS) -> list[tuple[float, float, int]]:
-    """For each of the bins that has any: the mean chance said, the share that was so, and how many."""
+def calibration_curve(
+    chance: Array, truth: Array, bins: int = BINS
+) -> list[tuple[float, float, int]]:
+    """For each of the bins that has any: the mean chance said, the share that was so, and how
+    many.
+    """
     known = np.isfinite(chance)
     chance, truth = chance[known], truth[known]
     place = _place(chance, bins)
     held = [place == one for one in range(bins)]
-    return [(float(chance[these].mean()), float(truth[these].mean()), int(these.sum())) for these in held if these.any()]
+    return [
+        (float(chance[these].mean()), float(truth[these].mean()), int(these.sum()))
+        for these in held
+        if these.any()
+    ]
 
 
 def calibration_error(chance: Array, truth: Array, times: Array, bins: int = BINS) -> Array:
@@ -167,7 +187,9 @@ def explained(said: Array, truth: Array, times: Array) -> Array:
     """1 - squared errors over squared distances to the mean."""
     centred = truth - (truth.mean() if len(truth) else 0.0)
     spread = mean(np.square(centred), times) - np.square(mean(centred, times))
-    return np.where(_varies(truth, times), 1 - over(mean(np.square(said - truth), times), spread), np.nan)
+    return np.where(
+        _varies(truth, times), 1 - over(mean(np.square(said - truth), times), spread), np.nan
+    )
 
 
 def _varies(truth: Array, times: Array) -> Array:
@@ -190,4 +212,6 @@ def explained_deviance(rate: Array, truth: Array, times: Array) -> Array:
     """1 - deviance over that of one rate for all, 2 (mean(y log y) - m log m)."""
     usual = mean(truth, times)
     alone = 2 * (mean(_logs(truth), times) - usual * np.log(np.where(usual > 0, usual, 1.0)))
-    return np.where(_varies(truth, times), 1 - over(poisson_deviance(rate, truth, times), alone), np.nan)
+    return np.where(
+        _varies(truth, times), 1 - over(poisson_deviance(rate, truth, times), alone), np.nan
+    )

@@ -1,4 +1,6 @@
-"""Metrics from sums with noise: what each sample counts with, bounded, and the figures with intervals that follow."""
+"""Metrics from sums with noise: what each sample counts with, bounded, and the figures with
+intervals that follow.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ LOSS = "clipped loss"
 
 @dataclass(frozen=True)
 class NoisyFigures:
-    """Figures by name and the middle 95 % of where they may lie, by the noise and by who is among the samples."""
+    """Figures by name and the middle 95 % of where they may lie, by the noise and by who is among
+    the samples.
+    """
 
     headline: str
     metrics: Mapping[str, float]
@@ -32,13 +36,15 @@ class NoisyFigures:
 
 
 def numbers_and_cells(task: Task) -> tuple[int, int]:
-    """Of a sample: the loss and, where there is such a thing, whether the answer was right; of a binary one, where it lies."""
+    """Of a sample: the loss and, where there is such a thing, whether the answer was right; of a
+    binary one, where it lies.
+    """
     return 1 + _answers(task), 2 * BINS if task.name == "binary" else 0
 
 
 def count_outcomes(task: Task, scores: Tensor, y: Tensor, most: float) -> Tensor:
-    """What each sample counts with: its loss up to `most`, as a share of that; 1 if the answer was right; a 1 in the cell of
-    its label and chance."""
+    """What each sample counts with: its loss up to `most`, as a share of that; 1 if the answer was
+    right; a 1 in the cell of its label and chance."""
     parts = [(_loss(task, scores, y) / most).nan_to_num(1.0, 1.0, 0.0).clamp(0.0, 1.0).unsqueeze(1)]
     if _answers(task):
         parts.append(_right(task, scores, y).unsqueeze(1))
@@ -54,8 +60,8 @@ def _answers(task: Task) -> bool:
 
 
 def _loss(task: Task, scores: Tensor, y: Tensor) -> Tensor:
-    """None below 0: the loss of counts leaves out what does not depend on the score, which is put back (half a deviance, in
-    units of the declared mean)."""
+    """None below 0: the loss of counts leaves out what does not depend on the score, which is put
+    back (half a deviance, in units of the declared mean)."""
     losses = task.losses(scores, y)
     if not isinstance(task, Counts):
         return losses
@@ -74,7 +80,8 @@ def _right(task: Task, scores: Tensor, y: Tensor) -> Tensor:
 def figures(task: Task, mean: Array, units: int, noise: float, most: float) -> NoisyFigures:
     """From the noisy mean of what so many units counted with.
 
-    A number between 0 and 1 with the mean m varies by m (1 - m) at most, over persons as over samples.
+    A number between 0 and 1 with the mean m varies by m (1 - m) at most, over persons as over
+    samples.
     """
     numbers, _ = numbers_and_cells(task)
     names = (LOSS, "accuracy")[:numbers]
@@ -93,13 +100,18 @@ def figures(task: Task, mean: Array, units: int, noise: float, most: float) -> N
 
 
 def _auc_between(cells: Array, units: int, noise: float) -> tuple[float, tuple[float, float]]:
-    """The figure, and where it comes to lie with other samples of the same shares and other noise; all of 0 to 1 where noise
-    hides whether there are any of both labels."""
+    """The figure, and where it comes to lie with other samples of the same shares and other noise;
+    all of 0 to 1 where noise hides whether there are any of both labels."""
     rng, shares = np.random.default_rng(0), np.maximum(cells, 0.0)
     if not shares.sum() > 0:
         return float("nan"), (0.0, 1.0)
     shares = shares / shares.sum()
-    drawn = cells + rng.multinomial(units, shares, DRAWS) / units - shares + noise * rng.standard_normal((DRAWS, len(cells)))
+    drawn = (
+        cells
+        + rng.multinomial(units, shares, DRAWS) / units
+        - shares
+        + noise * rng.standard_normal((DRAWS, len(cells)))
+    )
     found, each = float(_auc(cells)), _auc(drawn)
     if np.isnan(each).mean() > 0.025:
         return found, (0.0, 1.0)

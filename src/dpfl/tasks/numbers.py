@@ -19,13 +19,17 @@ if TYPE_CHECKING:
 
 LOSSES = ("squared", "huber")
 STEEPEST = 15.0
-"""Beyond this score the exponential goes on as a straight line: a rate of three million is none, and must not overflow."""
+"""Beyond this score the exponential goes on as a straight line: a rate of three million is none,
+and must not overflow.
+"""
 
 
 @part("target.regression")
 @dataclass(frozen=True)
 class Regression(TaskFigures):
-    """A number, trained as t = (y - centre) / scale with both declared: (s - t)^2 / 2, or beyond `width` a line (Huber)."""
+    """A number, trained as t = (y - centre) / scale with both declared: (s - t)^2 / 2, or beyond
+    `width` a line (Huber).
+    """
 
     loss: str = "squared"
     centre: float = 0.0
@@ -78,8 +82,9 @@ class Regression(TaskFigures):
 @part("target.counts")
 @dataclass(frozen=True)
 class Counts(TaskFigures):
-    """A number of events, Poisson with rate m exp(s) for a declared mean m: exp(s) - (y / m) s, the part of -log p that depends
-    on the score, in units of m. A score of 0 is the mean, so that training need not find it."""
+    """A number of events, Poisson with rate m exp(s) for a declared mean m: exp(s) - (y / m) s, the
+    part of -log p that depends on the score, in units of m. A score of 0 is the mean, so that
+    training need not find it."""
 
     mean: float = 1.0
     name = "counts"
@@ -94,7 +99,10 @@ class Counts(TaskFigures):
     def labels(self, given: Labels) -> Tensor:
         found = whole(given, "Counts")
         if found.numel() and int(found.min()) < 0:
-            raise DpflError("Counts must be at least 0, but some are not: correct them, or declare the task 'number'.")
+            raise DpflError(
+                "Counts must be at least 0, but some are not: correct them, or declare the task "
+                "'number'."
+            )
         return finite(found, "Counts")
 
     def examples(self, places: int) -> Tensor:
@@ -106,7 +114,9 @@ class Counts(TaskFigures):
 
     def losses_and_slopes(self, scores: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         s = one_column(scores, y, self)
-        return _rate(s) - y / self.mean * s, (s.clamp(max=STEEPEST).exp() - y / self.mean).reshape(scores.shape)
+        return _rate(s) - y / self.mean * s, (s.clamp(max=STEEPEST).exp() - y / self.mean).reshape(
+            scores.shape
+        )
 
     def figures(self, scores: Array, y: Array, times: Array) -> Mapping[str, Array]:
         rate = self.mean * np.exp(np.minimum(scores.reshape(-1).astype(np.float64), STEEPEST))
@@ -134,7 +144,9 @@ def finite(given: Labels, what: str) -> Tensor:
     if found.dim() == 2 and found.shape[1] == 1:
         found = found.squeeze(1)
     if found.dim() != 1:
-        raise DpflError(f"There must be one label a sample, but the labels have the shape {tuple(found.shape)}.")
+        raise DpflError(
+            f"There must be one label a sample, but the labels have the shape {tuple(found.shape)}."
+        )
     if not bool(torch.isfinite(found).all()):
         raise DpflError(f"{what} must be finite, but some are not: remove or replace them.")
     return found.contiguous()

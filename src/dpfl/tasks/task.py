@@ -1,4 +1,6 @@
-"""What is to be predicted: the form of a label, the loss of a sample, and what is measured on a test set."""
+"""What is to be predicted: the form of a label, the loss of a sample, and what is measured on a
+test set.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ Labels: TypeAlias = "Tensor | Array"
 
 @runtime_checkable
 class Task(Protocol):
-    """A frozen part. Scores are what a model returns for a batch, a row a sample; labels are as `labels` made them."""
+    """A frozen part. Scores are what a model returns for a batch, a row a sample; labels are as
+    `labels` made them.
+    """
 
     @property
     def name(self) -> str: ...
@@ -35,7 +39,9 @@ class Task(Protocol):
 
     @property
     def outputs(self) -> int:
-        """How many numbers a model returns for a sample (for a place of it, where a sample is a sequence)."""
+        """How many numbers a model returns for a sample (for a place of it, where a sample is a
+        sequence).
+        """
 
     @property
     def headline(self) -> str:
@@ -45,7 +51,9 @@ class Task(Protocol):
         """Labels in the form that the loss takes; what does not fit is refused."""
 
     def examples(self, places: int) -> Tensor:
-        """One label of each kind that may occur, so that all of them can be tried before any data is."""
+        """One label of each kind that may occur, so that all of them can be tried before any data
+        is.
+        """
 
     def losses(self, scores: Tensor, y: Tensor) -> Tensor:
         """The loss of each sample (B,), with its graph."""
@@ -60,7 +68,9 @@ class Task(Protocol):
         """The same on the test set as it is."""
 
     def shown(self, scores: Array, y: Array) -> Mapping[str, float]:
-        """Those that are looked at while a run is under way: the headline, and accuracy where there is one."""
+        """Those that are looked at while a run is under way: the headline, and accuracy where there
+        is one.
+        """
 
 
 class TaskFigures:
@@ -80,17 +90,22 @@ def whole(given: Labels, what: str) -> Tensor:
     """Labels as int64; none of them may be anything else than a whole number."""
     found = torch.as_tensor(given).detach().cpu()
     if found.is_complex() or (found.is_floating_point() and not bool(torch.isfinite(found).all())):
-        raise DpflError(f"{what} must be whole numbers, but some are not finite or complex: correct them.")
+        raise DpflError(
+            f"{what} must be whole numbers, but some are not finite or complex: correct them."
+        )
     converted = found.to(torch.int64)
     if not torch.equal(converted.to(found.dtype), found):
-        raise DpflError(f"{what} must be whole numbers, but some are not: number the classes 0, 1, 2, ...")
+        raise DpflError(
+            f"{what} must be whole numbers, but some are not: number the classes 0, 1, 2, ..."
+        )
     return converted.contiguous()
 
 
 def between(found: Tensor, least: int, most: int, what: str) -> Tensor:
     if found.numel() and (int(found.min()) < least or int(found.max()) > most):
         raise DpflError(
-            f"{what} run from {int(found.min())} to {int(found.max())}: number them from {least} to {most}, or declare the "
+            f"{what} run from {int(found.min())} to {int(found.max())}: number them from {least} "
+            f"to {most}, or declare the "
             "task that they are for."
         )
     return found
@@ -100,7 +115,8 @@ def check_scores(scores: Tensor, shape: tuple[int, ...], task: Task) -> Tensor:
     """A model of another size than the task is a mistake that the first pass must show."""
     if tuple(scores.shape) != shape:
         raise DpflError(
-            f"The task {task.name!r} needs {task.outputs} outputs a sample, a tensor of shape {shape} here, but the model "
+            f"The task {task.name!r} needs {task.outputs} outputs a sample, a tensor of shape "
+            f"{shape} here, but the model "
             f"returns {tuple(scores.shape)}: give it as many outputs."
         )
     return scores

@@ -24,9 +24,11 @@ PADDING = -100
 @part("target.next-token")
 @dataclass(frozen=True)
 class NextToken(TaskFigures):
-    """Labels (n, places) are the tokens that follow, or -100 where nothing is to be predicted; scores (n, places, vocabulary).
+    """Labels (n, places) are the tokens that follow, or -100 where nothing is to be predicted;
+    scores (n, places, vocabulary).
 
-    A sequence of which no place counts has the loss 0: a mean over its own tokens, never over those of a batch.
+    A sequence of which no place counts has the loss 0: a mean over its own tokens, never over those
+    of a batch.
     """
 
     vocabulary: int
@@ -36,8 +38,14 @@ class NextToken(TaskFigures):
     headline = "perplexity"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.vocabulary, int) or isinstance(self.vocabulary, bool) or self.vocabulary < 2:
-            raise DpflError(f"A vocabulary needs a whole number of at least 2 tokens, not {self.vocabulary!r}.")
+        if (
+            not isinstance(self.vocabulary, int)
+            or isinstance(self.vocabulary, bool)
+            or self.vocabulary < 2
+        ):
+            raise DpflError(
+                f"A vocabulary needs a whole number of at least 2 tokens, not {self.vocabulary!r}."
+            )
 
     @property
     def outputs(self) -> int:
@@ -46,7 +54,10 @@ class NextToken(TaskFigures):
     def labels(self, given: Labels) -> Tensor:
         found = whole(given, "Tokens")
         if found.dim() != 2:
-            raise DpflError(f"Tokens must be a row a sequence, (n, places), but have the shape {tuple(found.shape)}.")
+            raise DpflError(
+                "Tokens must be a row a sequence, (n, places), but have the shape "
+                f"{tuple(found.shape)}."
+            )
         between(found[found != PADDING], 0, self.vocabulary - 1, "Tokens")
         return found
 
@@ -56,7 +67,9 @@ class NextToken(TaskFigures):
 
     def losses(self, scores: Tensor, y: Tensor) -> Tensor:
         check_scores(scores, (*y.shape, self.vocabulary), self)
-        losses = functional.cross_entropy(scores.transpose(1, 2), y, reduction="none", ignore_index=PADDING)
+        losses = functional.cross_entropy(
+            scores.transpose(1, 2), y, reduction="none", ignore_index=PADDING
+        )
         return (losses * _shares(y)).sum(1)
 
     def losses_and_slopes(self, scores: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -71,9 +84,16 @@ class NextToken(TaskFigures):
         counted, truth = y != PADDING, np.maximum(y, 0)[:, :, None]
         chances = np.take_along_axis(measured.softmax(scores), truth, axis=2)[:, :, 0]
         lost = (-np.log(np.maximum(chances, measured.SMALLEST)) * counted).sum(1) @ times
-        right, count = ((scores.argmax(axis=2) == y) & counted).sum(1) @ times, counted.sum(1) @ times
+        right, count = (
+            ((scores.argmax(axis=2) == y) & counted).sum(1) @ times,
+            counted.sum(1) @ times,
+        )
         loss = measured.over(lost, count)
-        return {"perplexity": np.exp(np.minimum(loss, 700.0)), "accuracy": measured.over(right, count), "log loss": loss}
+        return {
+            "perplexity": np.exp(np.minimum(loss, 700.0)),
+            "accuracy": measured.over(right, count),
+            "log loss": loss,
+        }
 
 
 def _shares(y: Tensor) -> Tensor:

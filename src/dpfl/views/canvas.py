@@ -1,4 +1,6 @@
-"""Pictures that look alike, on paper, on a light page and on a dark one: matplotlib, as SVG or PNG."""
+"""Pictures that look alike, on paper, on a light page and on a dark one: matplotlib, as SVG or
+PNG.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +15,34 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PALETTE = ("#3b6fd4", "#d9730d", "#2f9e6e", "#b8479e", "#7a5af0", "#0e9aa7", "#c2410c", "#64748b")
-"""Told apart by people who see colours otherwise, on white and on black; from the ninth line on dashes help."""
+"""Told apart by people who see colours otherwise, on white and on black; from the ninth line on
+dashes help.
+"""
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)))
 PROVEN, CLAIMED, AUDITED, NOTHING = "#2f9e6e", "#d9730d", "#3b6fd4", "#c2372e"
 
 INK, FAINT, PAPER = "#1b2430", "#c4ccd6", "#ffffff"
 """Of PNGs; on a page they follow its theme."""
 STYLE: Any = {
-    "text.color": INK, "axes.edgecolor": INK, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK,
-    "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": FAINT, "grid.linewidth": 0.6,
-    "axes.linewidth": 0.8, "font.size": 10, "axes.labelsize": 10, "legend.frameon": False, "legend.fontsize": 9,
-    "axes.axisbelow": True, "lines.linewidth": 1.8, "lines.solid_capstyle": "round",
-}  # fmt: skip
+    "text.color": INK,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": FAINT,
+    "grid.linewidth": 0.6,
+    "axes.linewidth": 0.8,
+    "font.size": 10,
+    "axes.labelsize": 10,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+    "axes.axisbelow": True,
+    "lines.linewidth": 1.8,
+    "lines.solid_capstyle": "round",
+}
 """The least ink that says what is there."""
 
 
@@ -43,10 +61,14 @@ class FigureFile:
 
         out = io.StringIO()
         with rc_context({"svg.fonttype": "none", "svg.hashsalt": self.name}):
-            self.figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+            self.figure.savefig(
+                out, format="svg", transparent=True, metadata={"Date": None, "Creator": None}
+            )
         text = out.getvalue()
         text = text[text.index("<svg") :]
-        text = re.sub(r'(<svg[^>]*?) width="[^"]*" height="[^"]*"', r"\1", text, count=1, flags=re.DOTALL)
+        text = re.sub(
+            r'(<svg[^>]*?) width="[^"]*" height="[^"]*"', r"\1", text, count=1, flags=re.DOTALL
+        )
         text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
         text = re.sub(r"font-family: [^;\"]*", "font-family: var(--font, sans-serif)", text)
         text = _apart(text, self.name)
@@ -73,7 +95,9 @@ def _apart(svg: str, name: str) -> str:
     return re.sub(r"(url\(#|href=\"#)", rf"\g<1>{name}-", svg)
 
 
-def canvas(rows: int = 1, width: float = 6.2, height: float = 3.5, **options: Any) -> tuple[Figure, list[Axes]]:
+def canvas(
+    rows: int = 1, width: float = 6.2, height: float = 3.5, **options: Any
+) -> tuple[Figure, list[Axes]]:
     """Axes one above another."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -94,7 +118,9 @@ def legend(figure: Figure, labels: Sequence[str], axis: Axes) -> None:
     if len(labels) > 1:
         handles, names = axis.get_legend_handles_labels()
         columns = 1 if max(map(len, labels)) > 30 else 2
-        figure.legend(handles, names, loc="outside lower left", ncols=columns, frameon=False, labelcolor=INK)
+        figure.legend(
+            handles, names, loc="outside lower left", ncols=columns, frameon=False, labelcolor=INK
+        )
 
 
 def as_text(name: str) -> str:

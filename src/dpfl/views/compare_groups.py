@@ -1,4 +1,5 @@
-"""Runs side by side: grouped by everything but the seed, each group with its mean and what the seeds leave open.
+"""Runs side by side: grouped by everything but the seed, each group with its mean and what the
+seeds leave open.
 
 `grouped` is pure: summaries in, groups out. Tables, pictures and JSON are made of groups.
 """
@@ -36,12 +37,26 @@ class SeedMean:
     @property
     def text(self) -> str:
         if self.name != "accuracy":
-            return f"{self.name} {self.value:.4f}" + ("" if self.half is None else f" ± {self.half:.4f}")
-        return f"{self.value:.2%}" if self.half is None else f"{100 * self.value:.2f} ± {100 * self.half:.2f} %"
+            return f"{self.name} {self.value:.4f}" + (
+                "" if self.half is None else f" ± {self.half:.4f}"
+            )
+        return (
+            f"{self.value:.2%}"
+            if self.half is None
+            else f"{100 * self.value:.2f} ± {100 * self.half:.2f} %"
+        )
 
     def to_dict(self) -> dict[str, Any]:
-        ends = (None, None) if self.half is None else (self.value - self.half, self.value + self.half)
-        return {"mean": self.value, "low": ends[0], "high": ends[1], "confidence": CONFIDENCE, "runs": self.count}
+        ends = (
+            (None, None) if self.half is None else (self.value - self.half, self.value + self.half)
+        )
+        return {
+            "mean": self.value,
+            "low": ends[0],
+            "high": ends[1],
+            "confidence": CONFIDENCE,
+            "runs": self.count,
+        }
 
 
 def mean_of(values: Sequence[float], name: str = "accuracy") -> SeedMean | None:
@@ -65,7 +80,9 @@ class RunGroup:
     @property
     def accuracy(self) -> SeedMean | None:
         """Over the models that were made: the same one twice is one."""
-        made = {run["model_sha256"]: run["accuracy"] for run in self.runs if run["accuracy"] is not None}
+        made = {
+            run["model_sha256"]: run["accuracy"] for run in self.runs if run["accuracy"] is not None
+        }
         return mean_of(list(made.values()))
 
     @property
@@ -74,7 +91,9 @@ class RunGroup:
         name = next((run["headline"] for run in self.runs if run.get("headline")), "accuracy")
         if name == "accuracy" and not self.noisy:
             return self.accuracy
-        made = {run["model_sha256"]: run["figure"] for run in self.runs if run.get("figure") is not None}
+        made = {
+            run["model_sha256"]: run["figure"] for run in self.runs if run.get("figure") is not None
+        }
         return mean_of(list(made.values()), name)
 
     @property
@@ -89,7 +108,9 @@ class RunGroup:
 
     def to_dict(self) -> dict[str, Any]:
         accuracy, figure = self.accuracy, self.figure
-        guarantee = {name: self.worst[name] for name in ("unit", "delta", "accountant", "proven", "claimed")}
+        guarantee = {
+            name: self.worst[name] for name in ("unit", "delta", "accountant", "proven", "claimed")
+        }
         return {
             "label": self.label,
             "seeds": [run["seed"] for run in self.runs],
@@ -118,14 +139,31 @@ def group_runs(summaries: Iterable[Mapping[str, Any]]) -> list[RunGroup]:
 
 def _flat(value: Any, place: str = "") -> dict[str, Any]:
     """Settings by dotted names; parts and lists are opened."""
-    items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else None
+    items = (
+        value.items()
+        if isinstance(value, Mapping)
+        else enumerate(value)
+        if isinstance(value, list)
+        else None
+    )
     if items is None:
         return {place: value}
-    return {name: inner for key, item in items for name, inner in _flat(item, f"{place}.{key}" if place else str(key)).items()}
+    return {
+        name: inner
+        for key, item in items
+        for name, inner in _flat(item, f"{place}.{key}" if place else str(key)).items()
+    }
 
 
-def _label(name: str, own: Mapping[str, Any], alike: Sequence[Mapping[str, Any]], every: Sequence[Mapping[str, Any]]) -> str:
-    """The system, then its options where the same system comes with others, then what is not the same for all."""
+def _label(
+    name: str,
+    own: Mapping[str, Any],
+    alike: Sequence[Mapping[str, Any]],
+    every: Sequence[Mapping[str, Any]],
+) -> str:
+    """The system, then its options where the same system comes with others, then what is not the
+    same for all.
+    """
     parts = [key for key in own if key.startswith("algorithm.") and _differs(key, alike)]
     rest = [key for key in own if not key.startswith("algorithm.") and _differs(key, every)]
     told = [f"{key.rpartition('.')[2]} {_short(own[key])}" for key in (*parts, *rest)]
@@ -147,17 +185,31 @@ def _size(proven: Any) -> float:
 
 
 def table(groups: Sequence[RunGroup]) -> Table:
-    """A row a group: over how many seeds, the headline with its interval, the largest epsilon that is proven."""
+    """A row a group: over how many seeds, the headline with its interval, the largest epsilon that
+    is proven.
+    """
     out = Table(box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False, caption_justify="left")
     out.add_column("system and what differs", overflow="fold", min_width=18)
     heading = measured_by({group.figure.name for group in groups if group.figure} or {"accuracy"})
     for name in ("seeds", "rounds", heading, "epsilon proven", "ended by"):
-        out.add_column(name, no_wrap=True, justify="right" if name in ("seeds", "rounds", heading) else "left")
+        out.add_column(
+            name, no_wrap=True, justify="right" if name in ("seeds", "rounds", heading) else "left"
+        )
     for group in groups:
         accuracy = group.figure
-        seeds = str(len(group.runs)) if accuracy and accuracy.count == len(group.runs) else _unfinished(group)
-        rounds, ended = (_each(run[name] for run in group.runs) for name in ("rounds", "stopped_by"))
-        named = f"{accuracy.name} {accuracy.text.removeprefix(accuracy.name).strip()}" if accuracy else "-"
+        seeds = (
+            str(len(group.runs))
+            if accuracy and accuracy.count == len(group.runs)
+            else _unfinished(group)
+        )
+        rounds, ended = (
+            _each(run[name] for run in group.runs) for name in ("rounds", "stopped_by")
+        )
+        named = (
+            f"{accuracy.name} {accuracy.text.removeprefix(accuracy.name).strip()}"
+            if accuracy
+            else "-"
+        )
         measured = named.removeprefix(heading).strip()
         out.add_row(group.label, seeds, rounds, measured, guarantee(group.worst), ended)
     out.caption = " ".join(notes(groups))
@@ -170,7 +222,10 @@ def _unfinished(group: RunGroup) -> str:
 
 def _each(values: Iterable[Any]) -> str:
     """One value, a range of numbers, or the words one under another."""
-    found = sorted({value for value in values if value is not None}, key=lambda value: (str(type(value)), value))
+    found = sorted(
+        {value for value in values if value is not None},
+        key=lambda value: (str(type(value)), value),
+    )
     if len(found) > 1 and all(isinstance(value, int) for value in found):
         return f"{found[0]}-{found[-1]}"
     return "\n".join(map(word, found)) or "-"
@@ -190,5 +245,8 @@ def notes(groups: Sequence[RunGroup]) -> list[str]:
     if figures and (len(figures) < len(proven) or max(figures) > (1 + ALIKE) * min(figures)):
         least, most = (f"{rounded_up(pick(figures)):.4f}" for pick in (min, max))
         high = most if len(figures) == len(proven) else "unbounded"
-        said.append(f"Epsilons are not equal ({least} to {high}): only rows of equal epsilon are a fair comparison.")
+        said.append(
+            f"Epsilons are not equal ({least} to {high}): only rows of equal epsilon are a fair "
+            "comparison."
+        )
     return said

@@ -28,12 +28,16 @@ HIDDEN = ("settings", "model_sha256")
 
 @dataclass(frozen=True)
 class RunList(ColumnTable, Sequence[Path]):
-    """The folders of runs; as a table, what each came to. A run that is under way has empty fields."""
+    """The folders of runs; as a table, what each came to. A run that is under way has empty
+    fields.
+    """
 
     summaries: tuple[Mapping[str, Any], ...]
 
     def columns(self) -> Mapping[str, Sequence[Any]]:
-        names = [name for name in (self.summaries[0] if self.summaries else ()) if name not in HIDDEN]
+        names = [
+            name for name in (self.summaries[0] if self.summaries else ()) if name not in HIDDEN
+        ]
         return {name: [_number(name, run[name]) for run in self.summaries] for name in names}
 
     def __len__(self) -> int:
@@ -48,7 +52,11 @@ class RunList(ColumnTable, Sequence[Path]):
         return (Path(run["run"]) for run in self.summaries)
 
     def __repr__(self) -> str:
-        return f"Runs({', '.join(path.name for path in self)})" if len(self) <= 5 else f"Runs({len(self)} runs)"
+        return (
+            f"Runs({', '.join(path.name for path in self)})"
+            if len(self) <= 5
+            else f"Runs({len(self)} runs)"
+        )
 
     def _repr_html_(self) -> str:
         return columns(self.columns()) if self.summaries else note("no runs")
@@ -56,7 +64,11 @@ class RunList(ColumnTable, Sequence[Path]):
 
 def _number(name: str, value: Any) -> Any:
     """Epsilons as numbers, infinity where none is proven, so that a column has one type."""
-    return (math.inf if isinstance(value, str) else value) if name in ("proven", "claimed", "used") else value
+    return (
+        (math.inf if isinstance(value, str) else value)
+        if name in ("proven", "claimed", "used")
+        else value
+    )
 
 
 @dataclass(frozen=True)
@@ -71,7 +83,9 @@ class Comparison(ColumnTable, NotebookView, shown_by="comparison"):
         return notes(self.groups)
 
     def columns(self) -> Mapping[str, Sequence[Any]]:
-        """A row a group: mean and ends of the interval (empty for one seed), the largest epsilon that is proven, its unit."""
+        """A row a group: mean and ends of the interval (empty for one seed), the largest epsilon
+        that is proven, its unit.
+        """
         rows = [_row(group) for group in self.groups]
         return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
 
@@ -80,16 +94,26 @@ class Comparison(ColumnTable, NotebookView, shown_by="comparison"):
         return [group.to_dict() for group in self.groups]
 
     def __repr__(self) -> str:
-        told = [f"{group.label}: {group.figure.text if group.figure else 'not measured'}" for group in self.groups]
+        told = [
+            f"{group.label}: {group.figure.text if group.figure else 'not measured'}"
+            for group in self.groups
+        ]
         return f"Comparison({'; '.join(told)})"
 
 
 def _row(group: RunGroup) -> dict[str, Any]:
     figure, worst = group.figure, group.worst
     ends = figure.to_dict() if figure else {"mean": None, "low": None, "high": None}
-    measured = {name: ends[name] for name in ("mean", "low", "high")} | {"metric": figure.name if figure else None}
+    measured = {name: ends[name] for name in ("mean", "low", "high")} | {
+        "metric": figure.name if figure else None
+    }
     bound = {name: worst[name] for name in ("unit", "delta", "accountant")}
-    return {"label": group.label, "runs": len(group.runs)} | measured | {"proven": _number("proven", worst["proven"])} | bound
+    return (
+        {"label": group.label, "runs": len(group.runs)}
+        | measured
+        | {"proven": _number("proven", worst["proven"])}
+        | bound
+    )
 
 
 def html(comparison: Comparison) -> str:
@@ -97,7 +121,11 @@ def html(comparison: Comparison) -> str:
     head = ("system and what differs", "seeds", measured_by(names), "epsilon proven", "ended by")
     rows = []
     for group in comparison.groups:
-        told = group.figure.text.removeprefix(group.figure.name if len(names) == 1 else "").strip() if group.figure else "-"
+        told = (
+            group.figure.text.removeprefix(group.figure.name if len(names) == 1 else "").strip()
+            if group.figure
+            else "-"
+        )
         ended = "\n".join(sorted({word(run["stopped_by"]) for run in group.runs}))
         rows.append((group.label, len(group.runs), told, guarantee(group.worst), ended))
     return card("runs side by side", table(head, rows, most=60), *map(note, comparison.notes))
@@ -112,13 +140,18 @@ def runs(root: PathLike[str] | str = "runs") -> RunList:
     place = Path(root)
     if not place.is_dir():
         raise DpflError(f"There is no folder {place} with runs; name the one that holds them.")
-    return RunList(tuple(summary(RunFolder(file.parent)) for file in sorted(place.glob("*/experiment.toml"))))
+    return RunList(
+        tuple(summary(RunFolder(file.parent)) for file in sorted(place.glob("*/experiment.toml")))
+    )
 
 
-def compare(*of: Result | PathLike[str] | str | Iterable[Result | PathLike[str] | str]) -> Comparison:
+def compare(
+    *of: Result | PathLike[str] | str | Iterable[Result | PathLike[str] | str],
+) -> Comparison:
     """Runs side by side, as results, as folders, or as `dpfl.runs(...)`.
 
-    Those that differ by their seed alone are one row, with the mean over seeds and its 95 % interval (Student's t).
+    Those that differ by their seed alone are one row, with the mean over seeds and its 95 %
+    interval (Student's t).
     """
     folders = list(_folders(of))
     if not folders:

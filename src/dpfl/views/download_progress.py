@@ -28,6 +28,11 @@ class ProgressBar:
 
 @contextmanager
 def watch(name: str) -> Iterator[ProgressBar]:
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+    )
     with Progress(*columns) as progress:
         yield ProgressBar(progress, name)

@@ -1,4 +1,6 @@
-"""Small pieces of HTML for notebooks: tables in the notebook's own colours, and every word escaped."""
+"""Small pieces of HTML for notebooks: tables in the notebook's own colours, and every word
+escaped.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,10 @@ SHOWN_ROWS = 20
 
 def card(title: str, *parts: str) -> str:
     """A title in bold, and what is below it."""
-    return f'<div style="max-width:60em"><p style="margin:.3em 0"><b>{escape(title)}</b></p>{"".join(parts)}</div>'
+    return (
+        '<div style="max-width:60em"><p style="margin:.3em '
+        f'0"><b>{escape(title)}</b></p>{"".join(parts)}</div>'
+    )
 
 
 def facts(rows: Iterable[tuple[str, str]], loud: Sequence[str] = ()) -> str:
@@ -20,7 +25,10 @@ def facts(rows: Iterable[tuple[str, str]], loud: Sequence[str] = ()) -> str:
     told = []
     for heading, text in rows:
         bar = ";border-left:3px solid #c05020;padding-left:.5em" if heading in loud else ""
-        told.append(f'<tr><th scope="row" style="{CELL}{bar};white-space:nowrap">{escape(heading)}</th>{_cell(text)}</tr>')
+        told.append(
+            '<tr><th scope="row" '
+            f'style="{CELL}{bar};white-space:nowrap">{escape(heading)}</th>{_cell(text)}</tr>'
+        )
     return f"<table>{''.join(told)}</table>"
 
 
@@ -36,7 +44,9 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Any]], most: int = SHOWN_
 
 def columns(held: Mapping[str, Sequence[Any]]) -> str:
     """A table by its columns; those that are empty are left out."""
-    full = {name: values for name, values in held.items() if any(value is not None for value in values)}
+    full = {
+        name: values for name, values in held.items() if any(value is not None for value in values)
+    }
     return table(list(full), list(zip(*full.values(), strict=True)))
 
 

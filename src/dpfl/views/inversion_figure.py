@@ -26,9 +26,15 @@ def draw(rebuilt: Reconstruction, path: Path, title: str) -> None:
     from matplotlib import pyplot
 
     without, released = rebuilt.likeness
-    names = ("the client's image", f"rebuilt without the release ({without:.2f})", f"with the release ({released:.2f})")
+    names = (
+        "the client's image",
+        f"rebuilt without the release ({without:.2f})",
+        f"with the release ({released:.2f})",
+    )
     figure, axes = pyplot.subplots(1, 3, figsize=(9, 3.4), constrained_layout=True)
-    for axis, picture, name in zip(axes, (rebuilt.image, rebuilt.without, rebuilt.released), names, strict=True):
+    for axis, picture, name in zip(
+        axes, (rebuilt.image, rebuilt.without, rebuilt.released), names, strict=True
+    ):
         axis.imshow(picture.numpy(), cmap="gray")
         axis.set_title(name, fontsize="medium")
         axis.set_axis_off()

@@ -1,4 +1,6 @@
-"""Runs as lines: those that differ by their seed alone are one, the mean over them with what the seeds leave open."""
+"""Runs as lines: those that differ by their seed alone are one, the mean over them with what the
+seeds leave open.
+"""
 
 from __future__ import annotations
 
@@ -42,32 +44,44 @@ class RunLines:
     runs: tuple[RunTables, ...]
 
     def points(self, x: str, y: str) -> list[LinePoint]:
-        """At the rounds at which all runs have both: of epsilon the largest, of all else the mean."""
+        """At the rounds at which all runs have both: of epsilon the largest, of all else the
+        mean.
+        """
         by_round = [found for run in self.runs if (found := _both(run.rows, x, y))]
         if not by_round:
             return []
         points = []
         for round in sorted(set.intersection(*map(set, by_round))):
             places, values = zip(*(found[round] for found in by_round), strict=True)
-            mean, place = mean_of(values), max(places) if x == "epsilon" else sum(places) / len(places)
+            mean, place = (
+                mean_of(values),
+                max(places) if x == "epsilon" else sum(places) / len(places),
+            )
             assert isinstance(mean, SeedMean)
             points.append(LinePoint(place, mean.value, mean.half))
         return points
 
 
 def _both(rows: Sequence[RoundRow], x: str, y: str) -> dict[int, tuple[float, float]]:
-    """By round. Epsilon under way is a bound from above, and what was used by the end is one for every round before it."""
+    """By round. Epsilon under way is a bound from above, and what was used by the end is one for
+    every round before it.
+    """
     most = rows[-1].epsilon if rows else None
     found = {}
     for row in rows:
         place, value = VALUES[x](row), VALUES[y](row)
         if place is not None and value is not None:
-            found[row.round] = min(place, most) if x == "epsilon" and most is not None else place, value
+            found[row.round] = (
+                min(place, most) if x == "epsilon" and most is not None else place,
+                value,
+            )
     return found
 
 
 def lines_of(runs: Sequence[RunTables]) -> list[RunLines]:
-    """One a group of runs that differ by their seed alone, in the order in which they were named."""
+    """One a group of runs that differ by their seed alone, in the order in which they were
+    named.
+    """
     if len(runs) == 1:
         return [RunLines(runs[0].name, tuple(runs))]
     by_path = {run.summary["run"]: run for run in runs}
@@ -80,8 +94,15 @@ def _label(runs: Sequence[RunTables]) -> str:
     """The name of a run; of several what their names begin with, or their system."""
     if len(runs) == 1:
         return shorten(runs[0].name)
-    alike = takewhile(lambda letters: len(set(letters)) == 1, zip(*(run.name for run in runs), strict=False))
-    common = "".join(letters[0] for letters in alike).rstrip("-_. 0123456789").removesuffix("seed").rstrip("-_. ")
+    alike = takewhile(
+        lambda letters: len(set(letters)) == 1, zip(*(run.name for run in runs), strict=False)
+    )
+    common = (
+        "".join(letters[0] for letters in alike)
+        .rstrip("-_. 0123456789")
+        .removesuffix("seed")
+        .rstrip("-_. ")
+    )
     return f"{shorten(common or str(runs[0].summary['algorithm']))} ({len(runs)} seeds)"
 
 

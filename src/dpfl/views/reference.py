@@ -1,4 +1,6 @@
-"""The reference: every key of an experiment, every option of every system, every column and file of a run, a line each."""
+"""The reference: every key of an experiment, every option of every system, every column and file of
+a run, a line each.
+"""
 
 from __future__ import annotations
 
@@ -12,51 +14,73 @@ from dpfl.run.metrics import COLUMNS, UPDATES
 
 KEYS: Mapping[str, str] = MappingProxyType(
     {
-        "seed": "the same seed gives the same run; also deals the samples to clients, unless data.seed does",
-        "data.name": "mnist-sample, mnist, fashion-mnist, emnist-..., cifar10, randhie, shakespeare, or the path of an .npz or "
+        "seed": "the same seed gives the same run; also deals the samples to clients, unless "
+        "data.seed does",
+        "data.name": "mnist-sample, mnist, fashion-mnist, emnist-..., cifar10, randhie, "
+        "shakespeare, or the path of an .npz or "
         "of a table",
         "data.data_dir": "where the data lies; else DPFL_DATA, else the user's cache",
         "data.partition": "how the samples are dealt to clients; its options follow below",
         "data.clients": "number of clients",
-        "data.public_clients": "clients more that are public: they help to choose, and are never trained on",
+        "data.public_clients": "clients more that are public: they help to choose, and are never "
+        "trained on",
         "data.classes": "number of classes, where no public test set tells",
         "data.test_share": "share of the records to make public as a test set, where there is none",
-        "data.seed": "deals the samples to clients, so that runs with other seeds can share ledgers",
-        "data.rows_per_person": "of each person the first so many rows count, where privacy.unit is person; by default all",
+        "data.seed": "deals the samples to clients, so that runs with other seeds can share "
+        "ledgers",
+        "data.rows_per_person": "of each person the first so many rows count, where privacy.unit "
+        "is person; by default all",
         "data.names": "the clients' names, in their order; ledgers are theirs by name",
-        "model.name": 'a network of the catalogue, or "package.module:factory"; its options beside it',
+        "model.name": 'a network of the catalogue, or "package.module:factory"; its options beside '
+        "it",
         "algorithm.name": 'a system, or "package.module:factory"; its options beside it',
-        "budget.epsilon": "training stops inside it; without a noise multiplier, noise is planned for it",
+        "budget.epsilon": "training stops inside it; without a noise multiplier, noise is planned "
+        "for it",
         "budget.delta": "of the guarantee; well below one over the units that are protected",
         "budget.rounds": "the most rounds",
-        "budget.bytes": "the most bytes sent both ways by a client's model and update, all clients together",
+        "budget.bytes": "the most bytes sent both ways by a client's model and update, all clients "
+        "together",
         "budget.seconds": "the most seconds of rounds",
-        "privacy.unit": "sample (one row) or person (all rows of one at a client; needs data.person)",
+        "privacy.unit": "sample (one row) or person (all rows of one at a client; needs "
+        "data.person)",
         "privacy.accountant": "pld or rdp; by default the tightest that is proven for the release",
         "privacy.ledger": "a folder of ledgers that runs share; else the run's own",
-        "privacy.entropy": "keyed (by the seed: repeatable) or system (the operating system's, for real data)",
-        "privacy.arithmetic": "exact (a unit's numbers are the same in every batch), or fast (for simulations alone)",
-        "privacy.noise": "plain (float32) or secure (on a grid); by default secure with entropy = 'system'",
-        "privacy.aggregation": "plain, or secure: the server sees sums only, and clients share the noise (privacy.md)",
-        "privacy.survivors": "of a secure sum: clients that must be in it, or it is not opened; by default all",
-        "privacy.colluders": "of a secure sum: clients that may be the server's; with 0 no client is guarded against",
+        "privacy.entropy": "keyed (by the seed: repeatable) or system (the operating system's, for "
+        "real data)",
+        "privacy.arithmetic": "exact (a unit's numbers are the same in every batch), or fast (for "
+        "simulations alone)",
+        "privacy.noise": "plain (float32) or secure (on a grid); by default secure with entropy = "
+        "'system'",
+        "privacy.aggregation": "plain, or secure: the server sees sums only, and clients share the "
+        "noise (privacy.md)",
+        "privacy.survivors": "of a secure sum: clients that must be in it, or it is not opened; by "
+        "default all",
+        "privacy.colluders": "of a secure sum: clients that may be the server's; with 0 no client "
+        "is guarded against",
         "engine.name": "local: all clients on this machine; dpfl up and dpfl server run over nodes",
         "engine.workers": "processes; the result is the same for any number",
-        "engine.masks": "run the protocol of a secure sum in the simulation; the result is the same",
+        "engine.masks": "run the protocol of a secure sum in the simulation; the result is the "
+        "same",
         "engine.deadline": "over nodes: seconds after which a round closes with those who answered",
         "engine.joining": "over nodes: seconds that they have to join",
         "engine.least_replies": "over nodes: how many must join, and answer a round",
         "server.folder": "the server's certificate, keys and log, as dpfl server init makes them",
         "server.address": "where nodes reach it: host and port",
-        "server.nodes": "the line of each node's public keys, by its name, as dpfl node init prints it",
+        "server.nodes": "the line of each node's public keys, by its name, as dpfl node init "
+        "prints it",
         "server.watch": "a port of the own machine for /health and /metrics; 0 for none",
-        "evaluate.every": "rounds from one evaluation on the test set to the next; by default a 25th of them",
-        "metrics.private": "without a public test set: ask the clients at the end, paid from their ledgers",
-        "metrics.noise": "the noise of that, in multiples of what one sample can move it; 10 by default",
+        "evaluate.every": "rounds from one evaluation on the test set to the next; by default a "
+        "25th of them",
+        "metrics.private": "without a public test set: ask the clients at the end, paid from their "
+        "ledgers",
+        "metrics.noise": "the noise of that, in multiples of what one sample can move it; 10 by "
+        "default",
         "metrics.share": "or the share of epsilon that it may take by itself",
-        "metrics.held_out": "the share of every client's samples that is kept out of training for it; 0: those of training",
+        "metrics.held_out": "the share of every client's samples that is kept out of training for "
+        "it; 0: those of training",
         "metrics.most": "the largest loss that one sample counts with; 4 by default",
-        "log": "loggers, each with where it writes: tensorboard = a folder, mlflow = an SQLite file; none by default",
+        "log": "loggers, each with where it writes: tensorboard = a folder, mlflow = an SQLite "
+        "file; none by default",
     }
 )
 MEASURES: Mapping[str, str] = MappingProxyType(
@@ -65,38 +89,53 @@ MEASURES: Mapping[str, str] = MappingProxyType(
         "steps": "local steps of a client in this round (tau)",
         "iterations": "local steps of a client so far",
         "clients": "clients in the round; the expected number where who was drawn is secret",
-        "accuracy": "share of the test set that is right, 0 to 1; empty where the round was not evaluated",
-        "loss": "mean cross-entropy on the test set, in nats; empty where the round was not evaluated",
-        "epsilon": "upper bound on the epsilon used so far, at the budget's delta; empty where none is proven",
+        "accuracy": "share of the test set that is right, 0 to 1; empty where the round was not "
+        "evaluated",
+        "loss": "mean cross-entropy on the test set, in nats; empty where the round was not "
+        "evaluated",
+        "epsilon": "upper bound on the epsilon used so far, at the budget's delta; empty where "
+        "none is proven",
         "clip": "the clip's level, an L2 norm, where it moves from round to round",
         "bytes": "bytes sent both ways so far, all clients together",
         "seconds": "seconds of rounds so far",
-        "headline": "the first metric of the task (accuracy for classes, AUC for binary, deviance for counts, ...), likewise",
+        "headline": "the first metric of the task (accuracy for classes, AUC for binary, deviance "
+        "for counts, ...), likewise",
     }
 )
 STEPS: Mapping[str, str] = MappingProxyType(
     {
         "round": "number of the round, from 1",
-        "whose": "empty for the step of the round; a client's name where nothing is private, or that of a public client",
-        "norm": "L2 norm of the mean update of the round, noise included, or of that client's update",
+        "whose": "empty for the step of the round; a client's name where nothing is private, or "
+        "that of a public client",
+        "norm": "L2 norm of the mean update of the round, noise included, or of that client's "
+        "update",
         "angle": "in degrees, to the step of the round before; empty for the first",
-        "noise": "the norm that noise alone would have, from the settings; empty where there is none, or nothing is said of it",
+        "noise": "the norm that noise alone would have, from the settings; empty where there is "
+        "none, or nothing is said of it",
         "clip": "the clip's level for that client's update, where there is one",
     }
 )
 FILES: Mapping[str, str] = MappingProxyType(
     {
-        "experiment.toml": "the experiment as it was asked for and as it came to be; hashes of data, model and code; versions",
-        "ledger/NAME.sqlite": "a client's ledger: every release of its data, debited before it left",
-        "ledger/federation.sqlite": "the federation's ledger instead, where the noise is on the sum of a round",
-        "checkpoint.safetensors": "the state after the last round that was finished; `dpfl run --resume` goes on from it",
-        "run.lock": "held while a process is at the run, so that no second one is; it has its number",
-        "metrics.sqlite": "a row a round, as it goes (table `rounds`), the step of each (`updates`) and whose replies did not "
+        "experiment.toml": "the experiment as it was asked for and as it came to be; hashes of "
+        "data, model and code; versions",
+        "ledger/NAME.sqlite": "a client's ledger: every release of its data, debited before it "
+        "left",
+        "ledger/federation.sqlite": "the federation's ledger instead, where the noise is on the "
+        "sum of a round",
+        "checkpoint.safetensors": "the state after the last round that was finished; `dpfl run "
+        "--resume` goes on from it",
+        "run.lock": "held while a process is at the run, so that no second one is; it has its "
+        "number",
+        "metrics.sqlite": "a row a round, as it goes (table `rounds`), the step of each "
+        "(`updates`) and whose replies did not "
         "count (`lost`); beside it -wal and -shm while it is open",
         "metrics.parquet": "the rounds, when the run is over",
         "model.safetensors": "the weights",
-        "README.md": "the model card: data, budget, statement, and how to load the model without dpfl; made to be passed on",
-        "statement.json": "the privacy statement: unit, neighbours, delta, adversary, accountant, proven, claimed",
+        "README.md": "the model card: data, budget, statement, and how to load the model without "
+        "dpfl; made to be passed on",
+        "statement.json": "the privacy statement: unit, neighbours, delta, adversary, accountant, "
+        "proven, claimed",
         "result.json": "what the run came to, with the statement",
         "audit.json": "what `dpfl audit RUN` measured",
         "audit-private.json": "what it showed of training samples: as private as they are",
@@ -113,7 +152,11 @@ def page(keys: Mapping[str, tuple[str, object]]) -> str:
 
 def _head() -> Iterator[str]:
     yield "# Reference"
-    yield "\nMade from the code by `python scripts/reference.py`. `dpfl algorithms NAME` shows the options of one system."
+    yield (
+        "\nMade from the code by `python scripts/reference.py`. `dpfl algorithms NAME` shows "
+        "the "
+        "options of one system."
+    )
 
 
 def _keys(keys: Mapping[str, tuple[str, object]]) -> Iterator[str]:
@@ -124,7 +167,10 @@ def _keys(keys: Mapping[str, tuple[str, object]]) -> Iterator[str]:
 
 def _partitions() -> Iterator[str]:
     yield "\n## Partitions\n"
-    yield from table(("`data.partition`", "options", "what it does"), (_partition(name, how) for name, how in NAMES.items()))
+    yield from table(
+        ("`data.partition`", "options", "what it does"),
+        (_partition(name, how) for name, how in NAMES.items()),
+    )
 
 
 def _partition(name: str, how: type) -> tuple[str, str, str]:
@@ -139,7 +185,9 @@ def _systems() -> Iterator[str]:
         system = describe_one(name)
         yield f"\n### `{name}`\n\n{system['paper']}. {_proven(system['proven'])}\n"
         options = system["options"].items()
-        rows = ((f"`{key}`", one["type"], shown(one["default"]), one["meaning"]) for key, one in options)
+        rows = (
+            (f"`{key}`", one["type"], shown(one["default"]), one["meaning"]) for key, one in options
+        )
         yield from table(("option", "type", "default", "meaning"), rows)
 
 
@@ -150,11 +198,20 @@ def _proven(by_variant: Mapping[str, str]) -> str:
 
 def _run() -> Iterator[str]:
     yield "\n## A run's folder\n"
-    yield from table(("file", "what it holds"), ((f"`{file}`", text) for file, text in FILES.items()))
+    yield from table(
+        ("file", "what it holds"), ((f"`{file}`", text) for file, text in FILES.items())
+    )
     yield "\n## Columns of the metrics\n"
-    yield from table(("column", "meaning and unit"), ((f"`{name}`", MEASURES[name]) for name in COLUMNS))
-    yield "\n## Columns of the steps\n\nIn the table `updates`; of private runs only what was released.\n"
-    yield from table(("column", "meaning and unit"), ((f"`{name}`", STEPS[name]) for name in UPDATES))
+    yield from table(
+        ("column", "meaning and unit"), ((f"`{name}`", MEASURES[name]) for name in COLUMNS)
+    )
+    yield (
+        "\n## Columns of the steps\n\nIn the table `updates`; of private runs only what was "
+        "released.\n"
+    )
+    yield from table(
+        ("column", "meaning and unit"), ((f"`{name}`", STEPS[name]) for name in UPDATES)
+    )
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

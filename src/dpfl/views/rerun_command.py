@@ -13,7 +13,8 @@ from dpfl.errors import DpflError
 
 
 def command(record: Mapping[str, Any]) -> str:
-    """With --set where that says all of it, else with the experiment itself; nothing for a run that Python started.
+    """With --set where that says all of it, else with the experiment itself; nothing for a run that
+    Python started.
 
     What a run over nodes needs beside it, its keys and nodes, is where it was.
     """

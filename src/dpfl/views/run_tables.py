@@ -1,4 +1,6 @@
-"""A run as tables: its rounds, its updates, its accounts, its statement. What is drawn or listed of a run is made of these."""
+"""A run as tables: its rounds, its updates, its accounts, its statement. What is drawn or listed of
+a run is made of these.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from dpfl.run.metrics import RoundRow, UpdateRow, read_lost, read_thinned, read_
 from dpfl.views.terminal import summary
 
 MOST_ROWS = 4000
-"""Of a longer run its rounds are shown as means over as many rounds each: a picture has no more places."""
+"""Of a longer run its rounds are shown as means over as many rounds each: a picture has no more
+places.
+"""
 MOST_UPDATES = 20_000
 MOST_ACCOUNTS = 200
 """Ledgers that are opened for their limits."""
@@ -29,7 +33,9 @@ _LOST = re.compile(r"round (\d+), client (\d+): (.*)", re.DOTALL)
 
 @dataclass(frozen=True)
 class LostReply:
-    """A reply that did not count: of which round (0 is before or after all of them), whose, and why."""
+    """A reply that did not count: of which round (0 is before or after all of them), whose, and
+    why.
+    """
 
     round: int
     client: str
@@ -82,7 +88,9 @@ class RunTables:
 
     @cached_property
     def lost(self) -> list[LostReply]:
-        lines = read_lost(self.folder.file(METRICS)) or [str(line) for line in self.result.get("lost", ())]
+        lines = read_lost(self.folder.file(METRICS)) or [
+            str(line) for line in self.result.get("lost", ())
+        ]
         return [self._lost(line) for line in lines]
 
     def _lost(self, line: str) -> LostReply:
@@ -90,7 +98,9 @@ class RunTables:
         if found is None:
             return LostReply(0, "", line)
         place, names = int(found[2]), self.clients
-        return LostReply(int(found[1]), names[place] if place < len(names) else f"client {place}", found[3])
+        return LostReply(
+            int(found[1]), names[place] if place < len(names) else f"client {place}", found[3]
+        )
 
     @property
     def clients(self) -> Sequence[str]:
@@ -120,7 +130,9 @@ class RunTables:
 
     @property
     def keyed(self) -> bool:
-        """Whether the noise came from a seed, so that a guarantee holds only while nobody knows it."""
+        """Whether the noise came from a seed, so that a guarantee holds only while nobody knows
+        it.
+        """
         return bool(self.experiment["resolved"].get("entropy") != "system")
 
     @property
@@ -129,7 +141,9 @@ class RunTables:
 
     @cached_property
     def limits(self) -> Mapping[str, float]:
-        """What each account allows in all, by its owner; none where it has no limit, or its ledger is not here."""
+        """What each account allows in all, by its owner; none where it has no limit, or its ledger
+        is not here.
+        """
         found = {}
         for name in list(self.statement.get("per_client", {}))[:MOST_ACCOUNTS]:
             path = ledger_path(self.ledgers, FEDERATION if name == "every client" else name)
@@ -146,11 +160,16 @@ class RunTables:
 
 
 def read_all(paths: Sequence[Path]) -> list[RunTables]:
-    """Several runs, each by a name of its own: by as much of its path as tells it from the others."""
+    """Several runs, each by a name of its own: by as much of its path as tells it from the
+    others.
+    """
     resolved = [path.resolve() for path in paths]
     if twice := next((path for path in resolved if resolved.count(path) > 1), None):
         raise DpflError(f"The run in {twice} is named twice; name it once.")
     depth = 1
     while len({path.parts[-depth:] for path in resolved}) < len(resolved):
         depth += 1
-    return [RunTables.read(path, "/".join(real.parts[-depth:])) for path, real in zip(paths, resolved, strict=True)]
+    return [
+        RunTables.read(path, "/".join(real.parts[-depth:]))
+        for path, real in zip(paths, resolved, strict=True)
+    ]

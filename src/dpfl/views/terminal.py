@@ -29,12 +29,28 @@ def stated_lines(stated: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The statement as it lies in the folder, in the words of a terminal."""
     proven, claimed = stated.get("proven"), stated.get("claimed")
     by = f" at delta {stated['delta']:g} by {stated['accountant']}"
-    yield "proven", f"epsilon {word(float(proven))}{by}" if isinstance(proven, int | float) else "unbounded: no epsilon holds"
-    yield "claimed", f"{'nothing' if claimed is None else word(claimed)} ({stated.get('claim') or 'the paper says nothing'})"
+    yield (
+        "proven",
+        f"epsilon {word(float(proven))}{by}"
+        if isinstance(proven, int | float)
+        else "unbounded: no epsilon holds",
+    )
+    yield (
+        "claimed",
+        f"{'nothing' if claimed is None else word(claimed)} "
+        f"({stated.get('claim') or 'the paper says nothing'})",
+    )
     if isinstance(stated.get("used"), int | float) and stated["used"] != proven:
-        yield "used", f"epsilon {word(float(stated['used']))} of it; that follows what came out, and is no guarantee"
+        yield (
+            "used",
+            f"epsilon {word(float(stated['used']))} of it; that follows what came out, and is no "
+            "guarantee",
+        )
     if stated["unit"] != "none":
-        yield "unit", f"{unit_in_words(str(stated['unit']))}; neighbours: {stated.get('neighbours')}"
+        yield (
+            "unit",
+            f"{unit_in_words(str(stated['unit']))}; neighbours: {stated.get('neighbours')}",
+        )
     for warning in stated.get("warnings", ()):
         yield "warning", str(warning)
     yield "adversary", str(stated.get("adversary"))
@@ -43,7 +59,11 @@ def stated_lines(stated: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for event, count in stated.get("releases", {}).items():
         most = stated.get("most", {}).get(event, count)
         yield "releases", f"{count}{f' (at most {most})' if most != count else ''} x {event}"
-    for name, key in (("asked", "asked"), ("not accounted for", "unaccounted"), ("assumes", "assumptions")):
+    for name, key in (
+        ("asked", "asked"),
+        ("not accounted for", "unaccounted"),
+        ("assumes", "assumptions"),
+    ):
         for line in stated.get(key, ()):
             yield name, str(line)
 
@@ -80,12 +100,18 @@ def summary(folder: RunFolder) -> dict[str, Any]:
 
 
 def settings(experiment: dict[str, Any]) -> dict[str, Any]:
-    """Everything that makes a run what it is, but its seed and where its ledgers lie: as asked, before noise and rates were
-    planned for the clients that the seed made."""
+    """Everything that makes a run what it is, but its seed and where its ledgers lie: as asked,
+    before noise and rates were planned for the clients that the seed made."""
     resolved, hashes = experiment.get("resolved", {}), experiment.get("hashes", {})
-    kept = {name: value for name, value in resolved.items() if name not in ("seed", "ledger", "largest")}
+    kept = {
+        name: value for name, value in resolved.items() if name not in ("seed", "ledger", "largest")
+    }
     data = {name: hashes.get(name) for name in ("train", "test")}
-    return kept | {"algorithm": experiment.get("asked", resolved.get("algorithm")), "data": data, "module": hashes.get("model")}
+    return kept | {
+        "algorithm": experiment.get("asked", resolved.get("algorithm")),
+        "data": data,
+        "module": hashes.get("model"),
+    }
 
 
 def runs_table(summaries: Sequence[dict[str, Any]]) -> Table:
@@ -94,12 +120,21 @@ def runs_table(summaries: Sequence[dict[str, Any]]) -> Table:
     names = {row.get("headline") or "accuracy" for row in summaries}
     for heading in ("rounds", measured_by(names), "epsilon proven", "claimed", "ended by"):
         table.add_column(
-            heading, no_wrap=True, justify="left" if heading in ("epsilon proven", "claimed", "ended by") else "right"
+            heading,
+            no_wrap=True,
+            justify="left" if heading in ("epsilon proven", "claimed", "ended by") else "right",
         )
     for row in summaries:
         name = f"{Path(row['run']).name}\n{word(row['algorithm'])}"
         measured = _measured(row, named=len(names) > 1)
-        table.add_row(name, word(row["rounds"]), measured, guarantee(row), word(row["claimed"]), row["stopped_by"])
+        table.add_row(
+            name,
+            word(row["rounds"]),
+            measured,
+            guarantee(row),
+            word(row["claimed"]),
+            row["stopped_by"],
+        )
     return table
 
 
@@ -124,9 +159,20 @@ def guarantee(row: Mapping[str, Any]) -> str:
     if not isinstance(row["proven"], float):
         return word(row["proven"])
     used = row.get("used")
-    less = f"\nused {rounded_up(used):.4f}" if isinstance(used, float) and used < row["proven"] else ""
-    return f"{rounded_up(row['proven']):.4f} a {row['unit']}\n{row['delta']:g}, {row['accountant']}{less}"
+    less = (
+        f"\nused {rounded_up(used):.4f}" if isinstance(used, float) and used < row["proven"] else ""
+    )
+    return (
+        f"{rounded_up(row['proven']):.4f} a {row['unit']}\n{row['delta']:g}, "
+        f"{row['accountant']}{less}"
+    )
 
 
 def word(value: Any) -> str:
-    return "-" if value is None else f"{rounded_up(value):.4f}" if isinstance(value, float) else str(value)
+    return (
+        "-"
+        if value is None
+        else f"{rounded_up(value):.4f}"
+        if isinstance(value, float)
+        else str(value)
+    )

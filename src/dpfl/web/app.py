@@ -1,4 +1,6 @@
-"""Every address of the web app, and what is answered there. Files of the page itself are in static/."""
+"""Every address of the web app, and what is answered there. Files of the page itself are in
+static/.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,14 @@ from typing import Annotated, Any
 import tomli_w
 from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
+from fastapi.responses import (
+    FileResponse,
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    Response,
+    StreamingResponse,
+)
 from fastapi.staticfiles import StaticFiles
 
 from dpfl import __version__
@@ -65,7 +74,9 @@ def make_app(root: Path, keys: AccessKeys) -> FastAPI:
     def act(what: str, name: Name) -> dict[str, str]:
         actions = {"pause": control.pause, "stop": control.stop, "resume": control.resume}
         if what not in actions:
-            raise DpflError(f"A run can be paused, stopped and resumed, but not be given {what[:20]!r}.")
+            raise DpflError(
+                f"A run can be paused, stopped and resumed, but not be given {what[:20]!r}."
+            )
         actions[what](name)
         return {"done": what}
 
@@ -82,7 +93,9 @@ def make_app(root: Path, keys: AccessKeys) -> FastAPI:
         with drawing, as_runs_write(", ".join(name)):
             tables = read(name)
             text = page(tables, pictures(tables))
-        return HTMLResponse(text, headers={"content-security-policy": f"{policy()}; frame-ancestors 'none'"})
+        return HTMLResponse(
+            text, headers={"content-security-policy": f"{policy()}; frame-ancestors 'none'"}
+        )
 
     @app.get("/api/plan")
     def plan(wanted: Wanted) -> dict[str, Any]:
@@ -91,11 +104,16 @@ def make_app(root: Path, keys: AccessKeys) -> FastAPI:
     @app.get("/api/experiment")
     def experiment(wanted: Wanted) -> PlainTextResponse:
         said = {"content-disposition": 'attachment; filename="experiment.toml"'}
-        return PlainTextResponse(tomli_w.dumps(planner.experiment(wanted)), headers=said, media_type="application/toml")
+        return PlainTextResponse(
+            tomli_w.dumps(planner.experiment(wanted)), headers=said, media_type="application/toml"
+        )
 
     @app.post("/api/start")
     def start(wanted: planner.StartRequest) -> dict[str, str]:
-        control.start(wanted.name, planner.experiment(planner.PlanRequest(**wanted.model_dump(exclude={"name"}))))
+        control.start(
+            wanted.name,
+            planner.experiment(planner.PlanRequest(**wanted.model_dump(exclude={"name"}))),
+        )
         return {"name": wanted.name}
 
     @app.get("/api/planner")
@@ -128,9 +146,13 @@ def make_app(root: Path, keys: AccessKeys) -> FastAPI:
     def certificate(name: Name) -> FileResponse:
         path = shelf.open(name).file("certificate.html")
         if not path.is_file():
-            raise DpflError(f"The run {name!r} has no certificate to print; make one with: dpfl certify RUN")
+            raise DpflError(
+                f"The run {name!r} has no certificate to print; make one with: dpfl certify RUN"
+            )
         policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
-        return FileResponse(path, media_type="text/html", headers={"content-security-policy": policy})
+        return FileResponse(
+            path, media_type="text/html", headers={"content-security-policy": policy}
+        )
 
     @app.get("/favicon.ico")
     def icon() -> FileResponse:
@@ -151,12 +173,16 @@ def make_app(root: Path, keys: AccessKeys) -> FastAPI:
 
 @asynccontextmanager
 async def _warm(app: FastAPI) -> AsyncIterator[None]:
-    """The first plan waits for no import: torch and the accountants are read while the first page is looked at."""
+    """The first plan waits for no import: torch and the accountants are read while the first page
+    is looked at.
+    """
 
     def warm() -> None:
         planner.answer(planner.PlanRequest(epsilon=4.0, rounds=80, exact=True))
 
-    threading.Thread(target=warm).start()  # one that is cut off inside of torch takes the process down with an abort
+    threading.Thread(
+        target=warm
+    ).start()  # one that is cut off inside of torch takes the process down with an abort
     yield
 
 
@@ -173,8 +199,12 @@ def _errors(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     async def unfit(request: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
-        return sentence(422, f"{'.'.join(str(part) for part in first['loc'][1:])}: {first['msg'].lower()}.")
+        return sentence(
+            422, f"{'.'.join(str(part) for part in first['loc'][1:])}: {first['msg'].lower()}."
+        )
 
     @app.exception_handler(OSError)
     async def unread(request: Request, error: OSError) -> JSONResponse:
-        return sentence(410, f"A file could not be read ({error.strerror or error}); the run may be gone.")
+        return sentence(
+            410, f"A file could not be read ({error.strerror or error}); the run may be gone."
+        )

@@ -1,8 +1,9 @@
 """Who may ask what: checked before anything is looked up, for every request alike.
 
-The page is for one person at their own machine, but every web site that they visit can send requests there. So the name that
-was asked for must be the machine's own (else another site's name could be pointed here), what changes anything needs a secret
-that only our own page can read, and an address that others can reach needs a token for everything.
+The page is for one person at their own machine, but every web site that they visit can send
+requests there. So the name that was asked for must be the machine's own (else another site's name
+could be pointed here), what changes anything needs a secret that only our own page can read, and an
+address that others can reach needs a token for everything.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ WRITE = "x-dpfl-write"
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
 
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src "
+    "'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'"
 )
 HEADERS = {
@@ -41,7 +43,9 @@ HEADERS = {
 
 @dataclass(frozen=True)
 class AccessKeys:
-    """`hosts` are the names by which it may be asked for, none for any; `token` is asked of everybody, where there is one."""
+    """`hosts` are the names by which it may be asked for, none for any; `token` is asked of
+    everybody, where there is one.
+    """
 
     hosts: frozenset[str]
     token: str = ""
@@ -49,7 +53,9 @@ class AccessKeys:
 
     @property
     def cookie(self) -> str:
-        """A browser sends the cookies of a machine to all of its ports: those of two pages must not have one name."""
+        """A browser sends the cookies of a machine to all of its ports: those of two pages must not
+        have one name.
+        """
         return f"dpfl-{hashlib.sha256(self.token.encode()).hexdigest()[:12]}"
 
 
@@ -57,7 +63,11 @@ def own_names(host: str, port: int) -> frozenset[str]:
     """Of an address on this machine alone; an address for all has as many names as the machine."""
     if host in ("0.0.0.0", "::"):
         return frozenset()
-    names = LOCAL if host in ("127.0.0.1", "localhost", "::1") else (f"[{host}]" if ":" in host else host,)
+    names = (
+        LOCAL
+        if host in ("127.0.0.1", "localhost", "::1")
+        else (f"[{host}]" if ":" in host else host,)
+    )
     return frozenset(f"{name}:{port}" for name in names)
 
 
@@ -70,7 +80,9 @@ class AuthMiddleware:
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = {
+            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
+        }
         if (place := self._entering(scope)) is not None:
             await _answer(send, 303, "", {"location": place, "set-cookie": self._cookie})
         elif refused := self.refusal(scope, headers):
@@ -81,14 +93,20 @@ class AuthMiddleware:
     def refusal(self, scope: Scope, headers: Mapping[str, str]) -> tuple[int, str] | None:
         """A status and a sentence, where a request is not answered."""
         if self._keys.hosts and headers.get("host", "") not in self._keys.hosts:
-            return 421, "This is not the name of this machine: open the address that dpfl ui printed."
+            return (
+                421,
+                "This is not the name of this machine: open the address that dpfl ui printed.",
+            )
         if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > MOST_QUERY:
             return 414, "That is too long an address."
         if scope["method"] not in ("GET", "HEAD", "POST"):
             return 405, "Only GET and POST are answered."
         if self._keys.token and not self._known(headers):
             return 401, "Open the address with the token that dpfl ui printed."
-        if not headers.get("content-length", "0").isdigit() or int(headers.get("content-length", "0")) > MOST_BODY:
+        if (
+            not headers.get("content-length", "0").isdigit()
+            or int(headers.get("content-length", "0")) > MOST_BODY
+        ):
             return 413, "That is more than any page here sends."
         elsewhere = headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
         followed = scope["method"] != "POST" and headers.get("sec-fetch-mode") == "navigate"
@@ -98,7 +116,10 @@ class AuthMiddleware:
 
     def _unwritable(self, scope: Scope, headers: Mapping[str, str]) -> tuple[int, str] | None:
         origin = headers.get("origin")
-        if origin is not None and origin != f"{scope.get('scheme', 'http')}://{headers.get('host', '')}":
+        if (
+            origin is not None
+            and origin != f"{scope.get('scheme', 'http')}://{headers.get('host', '')}"
+        ):
             return 403, "Another site sent this; open the page itself."
         if not secrets.compare_digest(headers.get(WRITE, "").encode(), self._keys.write.encode()):
             return 403, "What changes anything is asked for by the page itself: load it again."
@@ -113,8 +134,14 @@ class AuthMiddleware:
         return any(secrets.compare_digest(one.encode(), self._keys.token.encode()) for one in given)
 
     def _entering(self, scope: Scope) -> str | None:
-        """Who comes with the token in the address gets it as a cookie, and an address without it."""
-        if not self._keys.token or scope["method"] != "GET" or len(scope["query_string"]) > MOST_QUERY:
+        """Who comes with the token in the address gets it as a cookie, and an address without
+        it.
+        """
+        if (
+            not self._keys.token
+            or scope["method"] != "GET"
+            or len(scope["query_string"]) > MOST_QUERY
+        ):
             return None
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         given = dict(query).get("token")
@@ -129,7 +156,9 @@ class AuthMiddleware:
         return f"{self._keys.cookie}={self._keys.token}; HttpOnly; SameSite=Strict; Path=/"
 
 
-async def _answer(send: Send, status: int, sentence: str, more: Mapping[str, str] | None = None) -> None:
+async def _answer(
+    send: Send, status: int, sentence: str, more: Mapping[str, str] | None = None
+) -> None:
     headers = HEADERS | {"content-type": "text/plain; charset=utf-8"} | dict(more or {})
     listed = [(name.encode(), value.encode()) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": status, "headers": listed})
@@ -150,12 +179,18 @@ def _bounded(receive: Receive) -> Receive:
 
 
 def _with_headers(send: Send) -> Send:
-    """What an answer says itself stays; of files, browsers may ask whether they are still the same."""
+    """What an answer says itself stays; of files, browsers may ask whether they are still the
+    same.
+    """
 
     async def with_headers(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             said = {name.lower() for name, _ in message["headers"]}
-            more = [(name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in said]
+            more = [
+                (name.encode(), value.encode())
+                for name, value in HEADERS.items()
+                if name.encode() not in said
+            ]
             message = {**message, "headers": [*message["headers"], *more]}
         await send(message)
 

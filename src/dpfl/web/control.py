@@ -1,7 +1,8 @@
-"""Runs as processes: started as a terminal would, stopped, held and let go on by signals. Nothing is lost by any of them.
+"""Runs as processes: started as a terminal would, stopped, held and let go on by signals. Nothing
+is lost by any of them.
 
-A run that the page starts is a process of its own, which goes on when the page is closed; and one that a terminal started can
-be stopped here, since a run says which process it is.
+A run that the page starts is a process of its own, which goes on when the page is closed; and one
+that a terminal started can be stopped here, since a run says which process it is.
 """
 
 from __future__ import annotations
@@ -23,20 +24,31 @@ from dpfl.run.folder import RunFolder, write_atomically
 from dpfl.web.run_index import RunIndex, state_of
 
 STARTING = ".starting"
-"""Within the folder of runs: experiments as they were asked for here, and what their processes said."""
+"""Within the folder of runs: experiments as they were asked for here, and what their processes
+said.
+"""
 MOST = 8
 """Processes that may run at once: each takes a core and more."""
 LAST = 4000
 PATIENCE, LEAVING = 3.0, 60.0
-"""Seconds that a name is waited for whose process has not ended, and where that process was told to stop."""
+"""Seconds that a name is waited for whose process has not ended, and where that process was told to
+stop.
+"""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
 
-PROGRAM = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from dpfl.cli import main; main()"
-"""Ctrl-C must reach it, also where the page itself was started in the background, which takes that away."""
+PROGRAM = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from dpfl.cli "
+    "import main; main()"
+)
+"""Ctrl-C must reach it, also where the page itself was started in the background, which takes that
+away.
+"""
 
 
 def _ended(process: subprocess.Popen[bytes], seconds: float) -> bool:
-    """One that was stopped lets go of its run a moment before it is gone, which is long on a busy machine."""
+    """One that was stopped lets go of its run a moment before it is gone, which is long on a busy
+    machine.
+    """
     try:
         process.wait(seconds)
     except subprocess.TimeoutExpired:
@@ -52,7 +64,8 @@ def _send(process: int, *signals: signal.Signals) -> None:
         return  # it has ended meanwhile
     except OSError as error:
         raise DpflError(
-            f"The process {process} of this run cannot be reached ({error.strerror}); it may be another user's."
+            f"The process {process} of this run cannot be reached ({error.strerror}); it may be "
+            "another user's."
         ) from None
 
 
@@ -65,10 +78,21 @@ class RunControl:
 
     def start(self, name: str, experiment: Mapping[str, Any]) -> None:
         if not NAME.fullmatch(name):
-            raise DpflError("A run's name has letters, digits, dots, dashes and underscores, 80 at most, and begins with one.")
+            raise DpflError(
+                "A run's name has letters, digits, dots, dashes and underscores, 80 at most, and "
+                "begins with one."
+            )
         out, notes = self._shelf.free(name), self._shelf.root / STARTING
         file, text = notes / f"{name}.toml", tomli_w.dumps(dict(experiment))
-        self._run(name, "run", str(file), "--out", str(out), "--quiet", before=lambda: write_atomically(file, text.encode()))
+        self._run(
+            name,
+            "run",
+            str(file),
+            "--out",
+            str(out),
+            "--quiet",
+            before=lambda: write_atomically(file, text.encode()),
+        )
 
     def resume(self, name: str) -> None:
         """What is held goes on at once; what was stopped from its last round that was finished."""
@@ -79,11 +103,15 @@ class RunControl:
         if state_of(folder) == "finished":
             raise DpflError(f"The run {name!r} has ended; there is nothing to go on with.")
         if folder.experiment().get("experiment", {}).get("server", {}).get("nodes"):
-            raise DpflError(f"A run over nodes goes on where its keys are: dpfl server --resume {folder.path}")
+            raise DpflError(
+                f"A run over nodes goes on where its keys are: dpfl server --resume {folder.path}"
+            )
         self._run(name, "run", "--resume", str(folder.path), "--quiet")
 
     def pause(self, name: str) -> None:
-        """The process is held where it is: its clients end what they are at, and wait for the next round."""
+        """The process is held where it is: its clients end what they are at, and wait for the next
+        round.
+        """
         _send(self._at(self._shelf.open(name), name), signal.SIGSTOP)
 
     def stop(self, name: str) -> None:
@@ -95,36 +123,51 @@ class RunControl:
     def failed(self) -> dict[str, str]:
         """Runs that were started here and ended without a result, with what they said last."""
         with self._lock:
-            ended = {name: process.returncode for name, process in self._processes.items() if process.poll() is not None}
+            ended = {
+                name: process.returncode
+                for name, process in self._processes.items()
+                if process.poll() is not None
+            }
         return {name: self._said(name) for name, code in ended.items() if code not in (0, 130)}
 
     def starting(self) -> list[str]:
         """Runs of which there is a process, and no folder yet."""
         with self._lock:
-            under_way = [name for name, process in self._processes.items() if process.poll() is None]
+            under_way = [
+                name for name, process in self._processes.items() if process.poll() is None
+            ]
         return [name for name in under_way if not RunFolder(self._shelf.root / name).begun()]
 
     def is_starting(self, name: str) -> bool:
-        """Whether a process was started for it here that is not at the run yet: it takes seconds to begin."""
+        """Whether a process was started for it here that is not at the run yet: it takes seconds to
+        begin.
+        """
         with self._lock:
             process = self._processes.get(name)
             return process is not None and process.poll() is None
 
     def _run(self, name: str, *words: str, before: Callable[[], None] = lambda: None) -> None:
-        """What comes `before` is done for a process that begins alone: one that was begun may still read its experiment."""
+        """What comes `before` is done for a process that begins alone: one that was begun may still
+        read its experiment.
+        """
         with self._lock:
             if sum(process.poll() is None for process in self._processes.values()) >= MOST:
                 raise DpflError(f"{MOST} runs are under way already; wait for one, or stop it.")
             earlier = self._processes.get(name)
-            if earlier and not _ended(earlier, LEAVING if earlier.pid in self._stopped else PATIENCE):
+            if earlier and not _ended(
+                earlier, LEAVING if earlier.pid in self._stopped else PATIENCE
+            ):
                 raise DpflError(f"The run {name!r} is being started already.")
             (self._shelf.root / STARTING).mkdir(parents=True, exist_ok=True)
             before()
             with self._log(name).open("wb") as file:
                 self._processes[name] = subprocess.Popen(
                     [sys.executable, "-c", PROGRAM, *words],
-                    stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
-                )  # fmt: skip
+                    stdin=subprocess.DEVNULL,
+                    stdout=file,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
             self._stopped.discard(self._processes[name].pid)
 
     def _at(self, folder: RunFolder, name: str) -> int:
@@ -141,5 +184,13 @@ class RunControl:
             text = self._log(name).read_bytes()[-LAST:].decode(errors="replace")
         except OSError:
             text = ""
-        lines = [line for line in text.splitlines() if line.startswith("dpfl: ") and "warning:" not in line]
-        return lines[-1].removeprefix("dpfl: ") if lines else "it ended without a word; start it from a terminal to see why."
+        lines = [
+            line
+            for line in text.splitlines()
+            if line.startswith("dpfl: ") and "warning:" not in line
+        ]
+        return (
+            lines[-1].removeprefix("dpfl: ")
+            if lines
+            else "it ended without a word; start it from a terminal to see why."
+        )

@@ -1,4 +1,6 @@
-"""A run as it goes, to all who watch: looked at once for all of them, and only while somebody watches."""
+"""A run as it goes, to all who watch: looked at once for all of them, and only while somebody
+watches.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from dpfl.web.run_views import now
 EVERY = 0.7
 """Seconds from one look to the next."""
 SILENCE = 15.0
-"""Seconds after which a line is sent all the same, so that a connection that was lost is noticed."""
+"""Seconds after which a line is sent all the same, so that a connection that was lost is
+noticed.
+"""
 MOST_WAITING = 64
 """Events that a page may be behind; it is sent all that it lacks when it asks again."""
 MOST_WATCHERS = 200
@@ -43,7 +47,10 @@ class EventStream:
 
     async def watch(self, name: str, after: int) -> AsyncIterator[str]:
         """Server-sent events from the round `after` on, until the run ends or is gone."""
-        watched, queue = self._watched.setdefault(name, WatchedRun()), asyncio.Queue[str | None](MOST_WAITING)
+        watched, queue = (
+            self._watched.setdefault(name, WatchedRun()),
+            asyncio.Queue[str | None](MOST_WAITING),
+        )
         watched.queues.add(queue)
         try:
             first = await asyncio.to_thread(self._look, name, after)
@@ -87,7 +94,9 @@ class EventStream:
 
     def _tell(self, watched: WatchedRun, event: str | None) -> None:
         for queue in list(watched.queues):
-            late = queue.full()  # whoever does not read is let go, and asks again for all that it lacks
+            late = (
+                queue.full()
+            )  # whoever does not read is let go, and asks again for all that it lacks
             if late:
                 queue.get_nowait()
             queue.put_nowait(None if late else event)
@@ -96,7 +105,13 @@ class EventStream:
         """What changes when a run does: the ages of its files, and whose process it is."""
         path = self._shelf.root / name
         ages = []
-        for file in ("result.json", METRICS, f"{METRICS}-wal", "checkpoint.safetensors", "experiment.toml"):
+        for file in (
+            "result.json",
+            METRICS,
+            f"{METRICS}-wal",
+            "checkpoint.safetensors",
+            "experiment.toml",
+        ):
             try:
                 ages.append((path / file).stat().st_mtime_ns)
             except OSError:

@@ -1,4 +1,6 @@
-"""For whoever signs for the privacy of runs: ledgers, to be read and no more; certificates, and whether they hold."""
+"""For whoever signs for the privacy of runs: ledgers, to be read and no more; certificates, and
+whether they hold.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def _place(shelf: RunIndex, folder: RunFolder) -> Path | str:
 
 
 def ledger_view(shelf: RunIndex, folder: RunFolder, owner: str) -> dict[str, Any]:
-    """One account, checked link by link: what it spent, what it allows, what is left, and its last debits."""
+    """One account, checked link by link: what it spent, what it allows, what is left, and its last
+    debits.
+    """
     place = _place(shelf, folder)
     if isinstance(place, str) or owner not in ledgers_of(shelf, folder)["owners"]:
         raise DpflError(f"There is no ledger of {owner[:80]!r} here.")
@@ -73,16 +77,25 @@ def ledger_view(shelf: RunIndex, folder: RunFolder, owner: str) -> dict[str, Any
 
 
 def _delta(folder: RunFolder) -> float:
-    budget = heads(folder.file("experiment.toml"), ("resolved", "resolved.budget"))["resolved"].get("budget", {})
+    budget = heads(folder.file("experiment.toml"), ("resolved", "resolved.budget"))["resolved"].get(
+        "budget", {}
+    )
     return budget.get("delta", 1e-5)
 
 
 def verdict(shelf: RunIndex, folder: RunFolder) -> dict[str, Any]:
-    """The same that `dpfl verify` says: signature, every epsilon computed again, the run that it is of, what nodes signed."""
+    """The same that `dpfl verify` says: signature, every epsilon computed again, the run that it is
+    of, what nodes signed.
+    """
     if isinstance(_place(shelf, folder), str):
-        raise DpflError("The ledgers of this run lie elsewhere; check its certificate with: dpfl verify")
+        raise DpflError(
+            "The ledgers of this run lie elsewhere; check its certificate with: dpfl verify"
+        )
     said = sorted(folder.file(STATEMENTS).glob("*.json"))[:MOST_LEDGERS]
     found = verify(folder.file("certificate.json"), folder.path, nodes=said)
     certificate = found.certificate
     signer = certificate.signer.fingerprint if certificate else None
-    return found.to_dict() | {"signer": signer, "issued": certificate.issued if certificate else None}
+    return found.to_dict() | {
+        "signer": signer,
+        "issued": certificate.issued if certificate else None,
+    }

@@ -1,7 +1,8 @@
-"""The planner's page: what a budget buys, while somebody moves it; and the run, or the file, that follows.
+"""The planner's page: what a budget buys, while somebody moves it; and the run, or the file, that
+follows.
 
-While it moves the table is a sketch by the limit theorem, and what is recommended is by the accountant that guards a run. Where
-it rests, every cell is computed, and kept.
+While it moves the table is a sketch by the limit theorem, and what is recommended is by the
+accountant that guards a run. Where it rests, every cell is computed, and kept.
 """
 
 from __future__ import annotations
@@ -51,14 +52,20 @@ class StartRequest(PlanRequest):
 def question(wanted: PlanRequest) -> PlanningQuestion:
     sizes = (wanted.size,) * wanted.clients
     return PlanningQuestion(
-        wanted.epsilon, wanted.rounds, wanted.delta, sizes, parameters=parameters(wanted.model, wanted.data)
+        wanted.epsilon,
+        wanted.rounds,
+        wanted.delta,
+        sizes,
+        parameters=parameters(wanted.model, wanted.data),
     )
 
 
 @lru_cache(64)
 def parameters(model: str, data: str) -> int:
     if model not in MODELS:
-        raise DpflError(f"The planner knows the models {', '.join(MODELS)}; name others in the experiment file.")
+        raise DpflError(
+            f"The planner knows the models {', '.join(MODELS)}; name others in the experiment file."
+        )
     return ClientWork(from_name(model), *SHAPES[data]).parameters
 
 
@@ -80,27 +87,45 @@ def answer(wanted: PlanRequest) -> dict[str, Any]:
     return {
         "exact": wanted.exact,
         "recommended": {
-            "sampling_rate": chosen.sampling_rate, "tau": chosen.tau, "noise_multiplier": chosen.noise_multiplier,
-            "iterations": chosen.iterations, "rate": plan.rate, "total": chosen.total,
-            "samples": chosen.samples(wanted.size), "parameters": asked.parameters,
+            "sampling_rate": chosen.sampling_rate,
+            "tau": chosen.tau,
+            "noise_multiplier": chosen.noise_multiplier,
+            "iterations": chosen.iterations,
+            "rate": plan.rate,
+            "total": chosen.total,
+            "samples": chosen.samples(wanted.size),
+            "parameters": asked.parameters,
         },
         "bought": bought(asked, wanted.exact),
         "cells": [
-            {"q": cell.sampling_rate, "tau": cell.tau, "noise": cell.noise_multiplier, "per_step": cell.per_step,
-             "total": cell.total, "chosen": cell is chosen}
+            {
+                "q": cell.sampling_rate,
+                "tau": cell.tau,
+                "noise": cell.noise_multiplier,
+                "per_step": cell.per_step,
+                "total": cell.total,
+                "chosen": cell is chosen,
+            }
             for cell in plan.choices
         ],
-        "curve": {"q": [*CURVE, 1.0], "total": {tau: [one.total for one in curve if one.tau == tau] for tau in taus}},
+        "curve": {
+            "q": [*CURVE, 1.0],
+            "total": {tau: [one.total for one in curve if one.tau == tau] for tau in taus},
+        },
         "assumptions": list(plan.assumptions),
         "warning": f"Lower delta: {wanted.delta:g} is not below one over a client's samples."
-        if wanted.delta * wanted.size >= 1 else None,
-    }  # fmt: skip
+        if wanted.delta * wanted.size >= 1
+        else None,
+    }
 
 
 def experiment(wanted: PlanRequest) -> dict[str, Any]:
     """The experiment that makes the recommended run, as an experiment file has it."""
     planned = find_choice(question(wanted), True).experiment()
-    own = {"data": {"name": wanted.data, "partition": "dirichlet", "clients": wanted.clients}, "model": {"name": wanted.model}}
+    own = {
+        "data": {"name": wanted.data, "partition": "dirichlet", "clients": wanted.clients},
+        "model": {"name": wanted.model},
+    }
     content = {"seed": wanted.seed} | planned | own
     parse(content)
     return content

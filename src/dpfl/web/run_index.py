@@ -1,4 +1,6 @@
-"""The folder of runs: what lies in it, read again where it changed, and never anything outside of it."""
+"""The folder of runs: what lies in it, read again where it changed, and never anything outside of
+it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,14 @@ from dpfl.run.metrics import LESS_IS_BETTER, RoundRow, reading
 HEADS = ("run", "experiment.data", "resolved", "resolved.algorithm", "resolved.budget")
 NESTED = "run"
 """Where `dpfl up` has its run, within a folder for all of it."""
-KEPT = ("experiment.toml", "result.json", METRICS, f"{METRICS}-wal", "certificate.json", "audit.json")
+KEPT = (
+    "experiment.toml",
+    "result.json",
+    METRICS,
+    f"{METRICS}-wal",
+    "certificate.json",
+    "audit.json",
+)
 """Files whose age tells whether a run is as it was."""
 
 
@@ -28,7 +37,9 @@ def as_runs_write(name: str) -> Iterator[None]:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         told = f"{type(error).__name__}: {error}"
-        raise DpflError(f"The run {name!r} holds what no run writes ({told[:200]}); restore it from a copy.") from error
+        raise DpflError(
+            f"The run {name!r} holds what no run writes ({told[:200]}); restore it from a copy."
+        ) from error
 
 
 class RunIndex:
@@ -45,14 +56,19 @@ class RunIndex:
             raise DpflError(f"There is no run {name!r} here, or not any more.")
         for place in (path, path / "ledger", path / "nodes"):
             if place.is_dir() and (odd := next(self._leading_out(place), None)):
-                raise DpflError(f"{odd} of the run {name!r} lies outside of the folder of runs: it is not read here.")
+                raise DpflError(
+                    f"{odd} of the run {name!r} lies outside of the folder of runs: it is not read "
+                    "here."
+                )
         return folder
 
     def free(self, name: str) -> Path:
         """A place for a new run of this name."""
         path = self._inside(name)
         if path.exists():
-            raise DpflError(f"There is something called {name!r} here already; choose another name.")
+            raise DpflError(
+                f"There is something called {name!r} here already; choose another name."
+            )
         return path
 
     def _inside(self, name: str) -> Path:
@@ -66,7 +82,9 @@ class RunIndex:
         except (OSError, RuntimeError) as error:
             raise DpflError(f"{name[:80]!r} cannot be read ({error}).") from None
         if found != path:
-            raise DpflError(f"The run {name[:80]!r} lies outside of the folder of runs: it is not read here.")
+            raise DpflError(
+                f"The run {name[:80]!r} lies outside of the folder of runs: it is not read here."
+            )
         return path
 
     def _leading_out(self, folder: Path) -> Iterator[str]:
@@ -76,7 +94,9 @@ class RunIndex:
                     yield entry.name
 
     def names(self) -> list[str]:
-        """Of all runs, also of those inside of a federation's folder; what is not there any more is left out."""
+        """Of all runs, also of those inside of a federation's folder; what is not there any more is
+        left out.
+        """
         found = []
         try:
             with os.scandir(self.root) as entries:
@@ -96,11 +116,16 @@ class RunIndex:
         with self._lock:
             lines = {name: line for name in self.names() if (line := self._line(name))}
             self._known = {name: known for name, known in self._known.items() if name in lines}
-        return sorted(lines.values(), key=lambda line: (line["started"] or "", line["name"]), reverse=True)
+        return sorted(
+            lines.values(), key=lambda line: (line["started"] or "", line["name"]), reverse=True
+        )
 
     def _line(self, name: str) -> dict[str, Any] | None:
         if not _is_text(name):
-            return _unreadable(os.fsencode(name).decode(errors="replace"), "The name of its folder is no text; rename it.")
+            return _unreadable(
+                os.fsencode(name).decode(errors="replace"),
+                "The name of its folder is no text; rename it.",
+            )
         path = self.root / name
         marks = tuple(_mark(path / file) for file in KEPT)
         known = self._known.get(name)
@@ -151,11 +176,15 @@ def is_paused(process: int) -> bool:
 
 
 def line_of(folder: RunFolder, name: str) -> dict[str, Any]:
-    """What a list says of a run: of the experiment only the tables that it needs, which is five times as quick as all."""
+    """What a list says of a run: of the experiment only the tables that it needs, which is five
+    times as quick as all.
+    """
     record, result = heads(folder.file("experiment.toml")), folder.json("result.json") or {}
     resolved, privacy = record.get("resolved", {}), result.get("privacy", {})
     started = record.get("run", {}).get("started")
-    last = None if result else last_row(folder)  # to look into a table leaves marks beside it, and takes time
+    last = (
+        None if result else last_row(folder)
+    )  # to look into a table leaves marks beside it, and takes time
     named = result.get("headline") or "accuracy"
     measured = result.get("metrics", {}).get(named, result.get("accuracy"))
     if not result and last:
@@ -172,7 +201,10 @@ def line_of(folder: RunFolder, name: str) -> dict[str, Any]:
         "clients": resolved.get("clients"),
         "seed": resolved.get("seed"),
         "rounds": result.get("rounds", last.round if last else 0),
-        "budget": {key: resolved.get("budget", {}).get(key) for key in ("epsilon", "delta", "rounds", "bytes", "seconds")},
+        "budget": {
+            key: resolved.get("budget", {}).get(key)
+            for key in ("epsilon", "delta", "rounds", "bytes", "seconds")
+        },
         "headline": named,
         "less_is_better": named in LESS_IS_BETTER,
         "measured": measured,
@@ -190,9 +222,28 @@ def line_of(folder: RunFolder, name: str) -> dict[str, Any]:
 
 
 def _unreadable(name: str, error: str) -> dict[str, Any]:
-    words = ("system", "variant", "data", "model", "clients", "seed", "measured", "epsilon", "proven", "claimed", "unit")
+    words = (
+        "system",
+        "variant",
+        "data",
+        "model",
+        "clients",
+        "seed",
+        "measured",
+        "epsilon",
+        "proven",
+        "claimed",
+        "unit",
+    )
     empty = dict.fromkeys((*words, "delta", "stopped_by", "started", "ended"))
-    fixed = {"budget": {}, "rounds": 0, "headline": "", "noisy": False, "certificate": False, "audited": False}
+    fixed = {
+        "budget": {},
+        "rounds": 0,
+        "headline": "",
+        "noisy": False,
+        "certificate": False,
+        "audited": False,
+    }
     return {"name": name, "state": "unreadable", **empty, **fixed, "error": error}
 
 
@@ -218,7 +269,10 @@ def last_row(folder: RunFolder) -> RoundRow | None:
     try:
         names = ", ".join(RoundRow.__dataclass_fields__)
         query = f"SELECT {names} FROM rounds ORDER BY round DESC LIMIT 1"
-        found = reading(folder.file(METRICS), lambda connection: [RoundRow(*row) for row in connection.execute(query)])
+        found = reading(
+            folder.file(METRICS),
+            lambda connection: [RoundRow(*row) for row in connection.execute(query)],
+        )
     except DpflError:
         return None
     return found[0] if found else None

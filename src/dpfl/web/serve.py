@@ -26,7 +26,9 @@ def bound(host: str, port: int) -> socket.socket:
         listening.listen(128)
     except (OSError, OverflowError) as error:
         listening.close()
-        raise DpflError(f"{host}:{port} cannot be used ({error}); choose another with --port.") from None
+        raise DpflError(
+            f"{host}:{port} cannot be used ({error}); choose another with --port."
+        ) from None
     return listening
 
 
@@ -38,10 +40,15 @@ def serve(root: Path, host: str, port: int, token: str, ready: Callable[[str], N
         shown = f"[{host}]" if ":" in host else host
         ready(f"http://{shown}:{number}/" + (f"?token={token}" if token else ""))
         config = uvicorn.Config(
-            AuthMiddleware(make_app(root, keys), keys), log_level="warning", access_log=False, server_header=False,
-            limit_concurrency=MOST_CONNECTIONS, timeout_keep_alive=10, timeout_graceful_shutdown=1,
+            AuthMiddleware(make_app(root, keys), keys),
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            limit_concurrency=MOST_CONNECTIONS,
+            timeout_keep_alive=10,
+            timeout_graceful_shutdown=1,
             h11_max_incomplete_event_size=1 << 15,
-        )  # fmt: skip
+        )
         uvicorn.Server(config).run(sockets=[listening])
 
 

@@ -1,4 +1,6 @@
-"""Models that were chosen to amplify the last bit of a layer: large weights, and what cancels them."""
+"""Models that were chosen to amplify the last bit of a layer: large weights, and what cancels
+them.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +22,17 @@ _NONE_LIKELY = -40.0
 
 @dataclass(frozen=True)
 class Amplifier:
-    """A classifier whose loss is about 0 or large by the sign of one value, which is 0 at the base but for rounding.
+    """A classifier whose loss is about 0 or large by the sign of one value, which is 0 at the base
+    but for rounding.
 
     Attributes:
-        module: The whole model, which gives scores (rows, classes).
-        gate: The part of it from the input to the values that are gated. It shares the model's parameters.
-        unit: The place of the value among the flattened results of `gate`.
-        base: One row, without the batch dimension.
-        markers: How many of the last numbers of a row have no weight. Without any, the sign of the value shows in the loss.
-            With some, it is a slope that has the sign: it shows in the gradient of the first row of the first parameter, at
-            the markers that are not 0.
+        module: The whole model, which gives scores (rows, classes). gate: The part of it from the
+        input to the values that are gated. It shares the model's parameters. unit: The place of the
+        value among the flattened results of `gate`. base: One row, without the batch dimension.
+        markers: How many of the last numbers of a row have no weight. Without any, the sign of the
+        value shows in the loss.
+            With some, it is a slope that has the sign: it shows in the gradient of the first row of
+            the first parameter, at the markers that are not 0.
     """
 
     module: nn.Module
@@ -40,7 +43,8 @@ class Amplifier:
 
 
 def linear(inputs: int, classes: int, seed: int = 0) -> Amplifier:
-    """Softmax regression: the score of class 0 is the value, that of the label is 0, and no other class is likely.
+    """Softmax regression: the score of class 0 is the value, that of the label is 0, and no other
+    class is likely.
 
     Args:
         inputs: How many numbers a row has.
@@ -74,8 +78,11 @@ def mlp(inputs: int, hidden: int, classes: int, seed: int = 0) -> Amplifier:
     return Amplifier(nn.Sequential(module, nn.ReLU(), _head(hidden, 0, classes)), module, 0, base)
 
 
-def convolution(shape: tuple[int, int, int], filters: int, kernel: int, classes: int, seed: int = 0) -> Amplifier:
-    """A convolution, ReLU and a linear layer: the value is that of the first filter at one place in the middle.
+def convolution(
+    shape: tuple[int, int, int], filters: int, kernel: int, classes: int, seed: int = 0
+) -> Amplifier:
+    """A convolution, ReLU and a linear layer: the value is that of the first filter at one place in
+    the middle.
 
     Args:
         shape: Channels, height and width of an image.
@@ -108,11 +115,15 @@ class _Slope(nn.Module):
         return wrong @ self.head.weight[:, :1]
 
 
-def backward(features: int, hidden: int, classes: int, markers: int = 41, seed: int = 0) -> Amplifier:
-    """Two linear layers: the value is the slope at the first hidden unit, where the weights of the second layer cancel.
+def backward(
+    features: int, hidden: int, classes: int, markers: int = 41, seed: int = 0
+) -> Amplifier:
+    """Two linear layers: the value is the slope at the first hidden unit, where the weights of the
+    second layer cancel.
 
-    Nothing shows in the forward pass, since that unit is 2^-60 for every row. The clipped gradient of a row is the clip norm
-    along its markers, in the direction of the slope: a sign that changes moves it by two clip norms.
+    Nothing shows in the forward pass, since that unit is 2^-60 for every row. The clipped gradient
+    of a row is the clip norm along its markers, in the direction of the slope: a sign that changes
+    moves it by two clip norms.
 
     Args:
         features: How many numbers of a row have weight.
@@ -147,7 +158,9 @@ def _base(shape: tuple[int, ...], seed: int) -> Tensor:
 
 @torch.no_grad()
 def _amplify(module: nn.Linear | nn.Conv2d, base: Tensor, seed: int, unit: int = 0) -> None:
-    """Large weights for the first output, the bias that cancels them at the base, and nothing for the other outputs."""
+    """Large weights for the first output, the bias that cancels them at the base, and nothing for
+    the other outputs.
+    """
     assert module.bias is not None
     weights = torch.randn(module.weight[0].shape, generator=torch.Generator().manual_seed(seed + 1))
     module.weight.zero_()

@@ -1,4 +1,6 @@
-"""The amplification game on real nodes: records are searched on our clipped sums, and what the node releases is compared."""
+"""The amplification game on real nodes: records are searched on our clipped sums, and what the node
+releases is compared.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,12 @@ from torch import Tensor
 
 from dpfl.algorithms import Algorithm
 from dpfl.audit.amplification.amplifiers import LABEL, Amplifier, backward, linear, mlp
-from dpfl.audit.amplification.search import AmplificationResult, AmplificationTrial, Sums, furthest_movement
+from dpfl.audit.amplification.search import (
+    AmplificationResult,
+    AmplificationTrial,
+    Sums,
+    furthest_movement,
+)
 from dpfl.audit.canaries import CanarySite
 from dpfl.audit.noise_check import plain
 from dpfl.audit.randomness_checks import RandomnessCheck
@@ -28,7 +35,9 @@ TRIES, DECLARED = 20, 64
 """How often records are searched anew, and the declared size of both clients."""
 
 RATE = 2.0**50
-"""A learning rate by which a step is larger than the weights, so that it is not lost in their rounding."""
+"""A learning rate by which a step is larger than the weights, so that it is not lost in their
+rounding.
+"""
 
 
 def play_amplified(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
@@ -39,15 +48,21 @@ def play_amplified(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
         seed: Of the models and of the search.
 
     Returns:
-        How far one unit moved what is released, relative to what its noise is for, at the worst of several models.
+        How far one unit moved what is released, relative to what its noise is for, at the worst of
+        several models.
     """
-    made = replace(plain(algorithm), local=LocalTraining(SGD(RATE)), steps=FixedSteps(1), schedule=None)
+    made = replace(
+        plain(algorithm), local=LocalTraining(SGD(RATE)), steps=FixedSteps(1), schedule=None
+    )
     persons = made.unit == "person"
     with one_thread():
-        shares = {name: _share(made, amplifier, persons, seed) for name, amplifier in _amplifiers(seed)}
+        shares = {
+            name: _share(made, amplifier, persons, seed) for name, amplifier in _amplifiers(seed)
+        }
     name = max(shares, key=lambda name: shares[name])
     seen = (
-        f"one {made.unit} moves what is released by {shares[name]:.2%} of what its noise is for, where a server chose weights "
+        f"one {made.unit} moves what is released by {shares[name]:.2%} of what its noise is for, "
+        "where a server chose weights "
         f"that amplify rounding errors ({name}, the worst of {len(shares)} models)"
     )
     return RandomnessCheck(seen, (seen,) if shares[name] > ROUNDING else ())
@@ -61,7 +76,9 @@ def _amplifiers(seed: int) -> Iterator[tuple[str, Amplifier]]:
 
 
 def _share(algorithm: Algorithm, amplifier: Amplifier, persons: bool, seed: int) -> float:
-    """Of what the noise is for, by the node's updates for the records that moved a sum of clipped gradients the furthest."""
+    """Of what the noise is for, by the node's updates for the records that moved a sum of clipped
+    gradients the furthest.
+    """
     found = furthest_movement(_clipped_sum(amplifier, persons), amplifier, tries=TRIES, seed=seed)
     return apart(CanarySite.on(_ground(amplifier, found), algorithm)) / RATE
 
@@ -85,4 +102,11 @@ def _ground(amplifier: Amplifier, found: AmplificationResult) -> TestBed:
     rows = torch.arange(len(x))
     classes = amplifier.module(x[:1]).shape[1]
     clients = (rows, rows[rows != found.place])
-    return TestBed(from_module(amplifier.module), x, torch.full((len(x),), LABEL), classes, clients, (DECLARED,) * 2)
+    return TestBed(
+        from_module(amplifier.module),
+        x,
+        torch.full((len(x),), LABEL),
+        classes,
+        clients,
+        (DECLARED,) * 2,
+    )

@@ -1,14 +1,18 @@
-"""A model that amplifies the last bit: how far one unit moves a sum of clipped gradients through the results of the others.
+"""A model that amplifies the last bit: how far one unit moves a sum of clipped gradients through
+the results of the others.
 
-Clipping bounds each unit's own vector. It bounds the sum only if that vector is a function of the unit alone, bit for bit.
-Matrix products in float32 may add in another order when the batch has another size or when a row is at another place. Whoever
-chooses the model can make that visible: weights of 1e9 and a bias that cancels leave a value whose sign is its rounding error.
-The sign opens or closes a gate (a ReLU, a softmax), and the clipped gradient of that unit goes from 0 to the clip norm.
+Clipping bounds each unit's own vector. It bounds the sum only if that vector is a function of the
+unit alone, bit for bit. Matrix products in float32 may add in another order when the batch has
+another size or when a row is at another place. Whoever chooses the model can make that visible:
+weights of 1e9 and a bias that cancels leave a value whose sign is its rounding error. The sign
+opens or closes a gate (a ReLU, a softmax), and the clipped gradient of that unit goes from 0 to the
+clip norm.
 
-The same holds for a slope of the backward pass, whose sign is the direction of the clipped gradient.
+The same holds for a slope of the backward pass, whose sign is the direction of the clipped
+gradient.
 
-The game searches records for which this happens when one unit is added. It reads the code under test through its losses and
-its sums only, so it plays on any implementation.
+The game searches records for which this happens when one unit is added. It reads the code under
+test through its losses and its sums only, so it plays on any implementation.
 """
 
 from __future__ import annotations
@@ -24,10 +28,14 @@ from torch import Tensor, nn
 from dpfl.audit.amplification.amplifiers import LABEL, SCALE, Amplifier
 
 TRIES, NEAR = 60, 1e-2
-"""How often rows are searched anew, and how far rows lie from their base, relative to its length."""
+"""How often rows are searched anew, and how far rows lie from their base, relative to its
+length.
+"""
 
 SIZES, USUAL, MOST_PLACES = (*range(1, 10), 15, 16, 17, 18, 31, 32), 15, 3
-"""Numbers of other units that are looked at, the one that is played in any case, and how many of them are played."""
+"""Numbers of other units that are looked at, the one that is played in any case, and how many of
+them are played.
+"""
 
 SLOPE_SIZES = (1, 2, 3, 7, 15)
 """Numbers of other units that are played where nothing shows in losses."""
@@ -39,15 +47,17 @@ SLIGHTLY = 2.0**-8
 """How far a gate is open, relative to the weights, where rounding errors are to show."""
 
 OPEN, CLOSED = 0.1, 1e-3
-"""A unit's loss is above the first where its gate is open, and below the second where it is closed."""
+"""A unit's loss is above the first where its gate is open, and below the second where it is
+closed.
+"""
 
 
 class AmplificationTrial(NamedTuple):
     """What the code under test returns.
 
     Attributes:
-        total: The sum of clipped gradients, in clip norms, flat, in the order of the module's parameters.
-        losses: The loss of each unit.
+        total: The sum of clipped gradients, in clip norms, flat, in the order of the module's
+        parameters. losses: The loss of each unit.
     """
 
     total: Tensor
@@ -55,7 +65,9 @@ class AmplificationTrial(NamedTuple):
 
 
 Sums = Callable[[Tensor, Tensor, "Tensor | None"], AmplificationTrial]
-"""From rows, labels and unit numbers (0, 1, 2, ..., one per row, ascending; None if each row is a unit) to what was played."""
+"""From rows, labels and unit numbers (0, 1, 2, ..., one per row, ascending; None if each row is a
+unit) to what was played.
+"""
 
 
 @dataclass(frozen=True)
@@ -63,12 +75,11 @@ class AmplificationResult:
     """The furthest that one unit moved the sum.
 
     Attributes:
-        moved: The length of the difference of the two sums, in clip norms. A correct mechanism has at most 1.
-        opened: How many of the other units had a closed gate (or a falling slope) without the unit, and not with it.
-        others: How many other units there are.
-        place: Where among them the unit was inserted.
-        units: Their records (others, rows, ...).
-        one: The records of the unit (1, rows, ...).
+        moved: The length of the difference of the two sums, in clip norms. A correct mechanism has
+        at most 1. opened: How many of the other units had a closed gate (or a falling slope)
+        without the unit, and not with it. others: How many other units there are. place: Where
+        among them the unit was inserted. units: Their records (others, rows, ...). one: The records
+        of the unit (1, rows, ...).
     """
 
     moved: float
@@ -85,9 +96,17 @@ class AmplificationResult:
 
 
 def amplified_movement(
-    clipped_sum: Sums, amplifier: Amplifier, others: int, *, place: int = 0, rows: int = 1, tries: int = TRIES, seed: int = 0
+    clipped_sum: Sums,
+    amplifier: Amplifier,
+    others: int,
+    *,
+    place: int = 0,
+    rows: int = 1,
+    tries: int = TRIES,
+    seed: int = 0,
 ) -> AmplificationResult:
-    """Searches the records of other units so that adding one unit moves the sum of clipped gradients the furthest.
+    """Searches the records of other units so that adding one unit moves the sum of clipped
+    gradients the furthest.
 
     Args:
         clipped_sum: The code under test, on the amplifier's module.
@@ -122,9 +141,16 @@ def amplified_movement(
 
 
 def furthest_movement(
-    clipped_sum: Sums, amplifier: Amplifier, *, sizes: Iterable[int] = SIZES, rows: int = 1, tries: int = TRIES, seed: int = 0
+    clipped_sum: Sums,
+    amplifier: Amplifier,
+    *,
+    sizes: Iterable[int] = SIZES,
+    rows: int = 1,
+    tries: int = TRIES,
+    seed: int = 0,
 ) -> AmplificationResult:
-    """Searches where results depend on the batch, and then plays there: the other units, and first or last among them.
+    """Searches where results depend on the batch, and then plays there: the other units, and first
+    or last among them.
 
     Args:
         clipped_sum: The code under test, on the amplifier's module.
@@ -135,22 +161,37 @@ def furthest_movement(
         seed: Of the search.
 
     Returns:
-        The furthest that was found. Where no result depends on the batch, a usual size is played all the same.
+        The furthest that was found. Where no result depends on the batch, a usual size is played
+        all the same.
     """
     if amplifier.markers:  # the losses of its units show nothing
-        chosen = [(others, place) for others in SLOPE_SIZES for place in (0, others) if others <= amplifier.markers]
+        chosen = [
+            (others, place)
+            for others in SLOPE_SIZES
+            for place in (0, others)
+            if others <= amplifier.markers
+        ]
     else:
         dependent = dependent_units(clipped_sum, amplifier, sizes=sizes, rows=rows, seed=seed)
-        chosen = sorted(dependent, key=lambda key: dependent[key], reverse=True)[:MOST_PLACES] or [(USUAL, 0)]
+        chosen = sorted(dependent, key=lambda key: dependent[key], reverse=True)[:MOST_PLACES] or [
+            (USUAL, 0)
+        ]
     found = (
-        amplified_movement(clipped_sum, amplifier, others, place=place, rows=rows, tries=tries, seed=seed)
+        amplified_movement(
+            clipped_sum, amplifier, others, place=place, rows=rows, tries=tries, seed=seed
+        )
         for others, place in chosen
     )
     return max(found, key=lambda amplified: amplified.moved)
 
 
 def dependent_units(
-    clipped_sum: Sums, amplifier: Amplifier, *, sizes: Iterable[int] = SIZES, rows: int = 1, seed: int = 0
+    clipped_sum: Sums,
+    amplifier: Amplifier,
+    *,
+    sizes: Iterable[int] = SIZES,
+    rows: int = 1,
+    seed: int = 0,
 ) -> dict[tuple[int, int], int]:
     """Where other units' losses change in any bit when one unit is added.
 
@@ -162,7 +203,8 @@ def dependent_units(
         seed: Of the records.
 
     Returns:
-        From (other units, units before the one that is added) to how many of them changed; empty in exact arithmetic.
+        From (other units, units before the one that is added) to how many of them changed; empty in
+        exact arithmetic.
     """
     search = _searching(amplifier, rows, seed)
     counts = {}
@@ -176,13 +218,17 @@ def dependent_units(
 
 
 def _searching(amplifier: Amplifier, rows: int, seed: int) -> _Search:
-    return _Search(amplifier, copy.deepcopy(amplifier.gate).double(), rows, torch.Generator().manual_seed(seed))
+    return _Search(
+        amplifier, copy.deepcopy(amplifier.gate).double(), rows, torch.Generator().manual_seed(seed)
+    )
 
 
 def _neighbours(
     clipped_sum: Sums, units: Tensor, one: Tensor, place: int, rows: int
 ) -> tuple[AmplificationTrial, AmplificationTrial, Tensor]:
-    """What is played without one unit and with it at this place, and which of all units are the others."""
+    """What is played without one unit and with it at this place, and which of all units are the
+    others.
+    """
     without = _play(clipped_sum, units, rows)
     within = _play(clipped_sum, torch.cat([units[:place], one, units[place:]]), rows)
     return without, within, torch.arange(len(units) + 1) != place
@@ -202,7 +248,9 @@ class _Search:
     rng: torch.Generator
 
     def closing(self, count: int) -> Tensor:
-        """Units (count, rows, ...) whose first row is at the gate, and whose other rows are where it is surely closed."""
+        """Units (count, rows, ...) whose first row is at the gate, and whose other rows are where
+        it is surely closed.
+        """
         values = torch.zeros(count, self.rows, dtype=torch.float64)
         if not self.amplifier.markers:
             values[:, 1:] = -SCALE
@@ -218,11 +266,16 @@ class _Search:
         return units
 
     def rising(self, clipped_sum: Sums, units: Tensor, one: Tensor, place: int) -> Tensor:
-        """Whose slope falls without one unit, and rises with it: each by a marker of its own, which changes no slope."""
+        """Whose slope falls without one unit, and rises with it: each by a marker of its own, which
+        changes no slope.
+        """
         units = self.marked(units, each=True)
         without, within, _ = _neighbours(clipped_sum, units, one, place, self.rows)
         own = slice(self.amplifier.base.numel() - self.amplifier.markers, None)
-        falls, rises = (played.total[: self.amplifier.base.numel()][own][: len(units)] for played in (without, within))
+        falls, rises = (
+            played.total[: self.amplifier.base.numel()][own][: len(units)]
+            for played in (without, within)
+        )
         return (falls < 0) & (rises > 0)
 
     def near(self, count: int) -> Tensor:
@@ -230,11 +283,15 @@ class _Search:
         return self._settled(torch.full((count, self.rows), SLIGHTLY * SCALE, dtype=torch.float64))
 
     def opening(self) -> Tensor:
-        """A unit whose rows all have an open gate: its own gradient has the direction of those that open with it."""
+        """A unit whose rows all have an open gate: its own gradient has the direction of those that
+        open with it.
+        """
         return self._settled(torch.full((1, self.rows), SCALE, dtype=torch.float64))
 
     def _settled(self, values: Tensor) -> Tensor:
-        """Rows near the base with these values before the gate, as nearly as float32 rows can have them."""
+        """Rows near the base with these values before the gate, as nearly as float32 rows can have
+        them.
+        """
         base = self.amplifier.base
         shape = (values.numel(), base.numel())
         jitter = torch.randn(shape, generator=self.rng) * NEAR * base.norm() / base.numel() ** 0.5
@@ -242,16 +299,26 @@ class _Search:
         x = base.flatten() + jitter
         for step in range(4):
             reached, slopes = self._at_gate(x)
-            if step:  # one number of the row at a time: a step along all of them is lost in their rounding
+            # one number of the row at a time: a step along all of them is lost in their rounding
+            if step:
                 odds = slopes.abs() * (slopes.abs() >= slopes.abs().amax(1, keepdim=True) / 4)
-                slopes *= nn.functional.one_hot(torch.multinomial(odds, 1, generator=self.rng)[:, 0], shape[1])
-            x = (x + (values.flatten() - reached)[:, None] * slopes / slopes.square().sum(1, keepdim=True)).float()
+                slopes *= nn.functional.one_hot(
+                    torch.multinomial(odds, 1, generator=self.rng)[:, 0], shape[1]
+                )
+            x = (
+                x
+                + (values.flatten() - reached)[:, None]
+                * slopes
+                / slopes.square().sum(1, keepdim=True)
+            ).float()
         return x.view(*values.shape, *base.shape)
 
     def _at_gate(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The value of each row before the gate in float64, and its slopes."""
         with torch.enable_grad():
             exact = x.double().requires_grad_()
-            reached = self.exact(exact.view(-1, *self.amplifier.base.shape)).flatten(1)[:, self.amplifier.unit]
+            reached = self.exact(exact.view(-1, *self.amplifier.base.shape)).flatten(1)[
+                :, self.amplifier.unit
+            ]
             (slopes,) = torch.autograd.grad(reached.sum(), exact)
         return reached.detach(), slopes

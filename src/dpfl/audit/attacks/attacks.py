@@ -26,36 +26,64 @@ MODEL = models.mlp(hidden=32)
 
 
 def membership(algorithm: Algorithm, delta: float, seed: int = 0) -> list[RocCurve]:
-    """Trains on some of the embedded images, and shadow models on others; asks which of these and as many more were used."""
+    """Trains on some of the embedded images, and shadow models on others; asks which of these and
+    as many more were used.
+    """
     source = data.sample()
     x, y = source.train.x, source.train.y
     order = torch.from_numpy(np.random.default_rng(seed).permutation(len(x)))
     members, others, *shadows = order.split(MEMBERS)[: 2 + SHADOWS]
     with tempfile.TemporaryDirectory(prefix="dpfl-audit-") as name:
-        target, epsilon = _trained(algorithm, x[members], y[members], delta, seed, Path(name) / "target")
+        target, epsilon = _trained(
+            algorithm, x[members], y[members], delta, seed, Path(name) / "target"
+        )
         trained = [
-            _trained(algorithm, x[rows], y[rows], delta, seed + 1 + number, Path(name) / f"shadow-{number}")[0]
+            _trained(
+                algorithm,
+                x[rows],
+                y[rows],
+                delta,
+                seed + 1 + number,
+                Path(name) / f"shadow-{number}",
+            )[0]
             for number, rows in enumerate(shadows)
         ]
     asked = (x[members], y[members]), (x[others], y[others])
-    return [loss_threshold(target, *asked, epsilon, delta), likelihood_ratio(target, trained, *asked, epsilon, delta)]
+    return [
+        loss_threshold(target, *asked, epsilon, delta),
+        likelihood_ratio(target, trained, *asked, epsilon, delta),
+    ]
 
 
-def _trained(algorithm: Algorithm, x: Tensor, y: Tensor, delta: float, seed: int, out: Path) -> tuple[nn.Module, float]:
+def _trained(
+    algorithm: Algorithm, x: Tensor, y: Tensor, delta: float, seed: int, out: Path
+) -> tuple[nn.Module, float]:
     public = MEMBERS // 8
     source = data.tensors(x, y, x[:public], y[:public], name="audit", classes=10)
     clients = max(CLIENTS, algorithm.noise_shares.survivors if algorithm.noise_shares else 0)
     split = source.split(clients=clients, how=IID(), seed=seed, public_clients=1)
     # RDP is quick however little noise a published system has.
     by = "rdp" if algorithm.variant == "published" else None
-    result = train(MODEL, split, algorithm, Budget(delta=delta, rounds=ROUNDS), seed=seed, out=out, accountant=by)
+    result = train(
+        MODEL,
+        split,
+        algorithm,
+        Budget(delta=delta, rounds=ROUNDS),
+        seed=seed,
+        out=out,
+        accountant=by,
+    )
     return result.module, result.privacy.proven
 
 
-def membership_of(module: nn.Module, federation: Federation, epsilon: float, delta: float, most: int = 2000) -> RocCurve | None:
-    """For a model that was trained before: its training samples against its test samples, by the loss of the task; None
-    without a test set, where none are known that were not trained on."""
-    rows = torch.cat([federation.clients[client] for client in range(min(len(federation.clients), 50))])[:most]
+def membership_of(
+    module: nn.Module, federation: Federation, epsilon: float, delta: float, most: int = 2000
+) -> RocCurve | None:
+    """For a model that was trained before: its training samples against its test samples, by the
+    loss of the task; None without a test set, where none are known that were not trained on."""
+    rows = torch.cat(
+        [federation.clients[client] for client in range(min(len(federation.clients), 50))]
+    )[:most]
     train_set, test = federation.train, federation.test
     if test is None:
         return None
@@ -66,11 +94,17 @@ def membership_of(module: nn.Module, federation: Federation, epsilon: float, del
 
 def loaded(model: models.Model, federation: Federation, path: Path) -> nn.Module:
     """The module of a finished run, from its weights."""
-    flat = FlatModel(on_columns(model, federation.train.features).build(federation.shape, federation.task.outputs, 0))
+    flat = FlatModel(
+        on_columns(model, federation.train.features).build(
+            federation.shape, federation.task.outputs, 0
+        )
+    )
     try:
         tensors = load_file(path)
         vector = torch.cat([tensors[name].reshape(-1) for name in flat.layout.names])
     except (SafetensorError, OSError, KeyError) as error:
-        raise DpflError(f"The model {path} is missing or damaged ({error}); restore it from a copy.") from error
+        raise DpflError(
+            f"The model {path} is missing or damaged ({error}); restore it from a copy."
+        ) from error
     flat.load(vector)
     return flat.module

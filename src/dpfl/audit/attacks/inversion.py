@@ -1,7 +1,9 @@
-"""Gradient inversion: the image that a curious server rebuilds from one client's update, without and with the release.
+"""Gradient inversion: the image that a curious server rebuilds from one client's update, without
+and with the release.
 
-In a layer W x + b every row of the gradient of W is x times an entry of the gradient of b. So an update from one sample shows
-the sample exactly (Zhu et al. 2019 search for it; here it can be read off); noise, once larger, hides it.
+In a layer W x + b every row of the gradient of W is x times an entry of the gradient of b. So an
+update from one sample shows the sample exactly (Zhu et al. 2019 search for it; here it can be read
+off); noise, once larger, hides it.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ MODEL = models.mlp(hidden=64)
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """The image, and what was made of the update without and with the release; likeness is the correlation with the image."""
+    """The image, and what was made of the update without and with the release; likeness is the
+    correlation with the image.
+    """
 
     image: Tensor
     without: Tensor
@@ -38,7 +42,9 @@ class Reconstruction:
     @property
     def text(self) -> str:
         without, released = self.likeness
-        return f"correlation with the image {without:.3f} without the release, {released:.3f} with it"
+        return (
+            f"correlation with the image {without:.3f} without the release, {released:.3f} with it"
+        )
 
 
 Draw = Callable[[Reconstruction, str], str]
@@ -46,7 +52,9 @@ Draw = Callable[[Reconstruction, str], str]
 
 
 def invert(algorithm: Algorithm, seed: int = 0, image: int = 3) -> Reconstruction:
-    """One client with one image, blank ones where a batch has to be filled, and one round: what its update says."""
+    """One client with one image, blank ones where a batch has to be filled, and one round: what its
+    update says.
+    """
     source = data.sample().train
     x = torch.stack([source.x[image], torch.zeros_like(source.x[image])])
     y = source.y[[image, image]]
@@ -56,10 +64,14 @@ def invert(algorithm: Algorithm, seed: int = 0, image: int = 3) -> Reconstructio
         algorithm.noise_shares.survivors - 1 if algorithm.noise_shares else 0
     )  # others in a secure sum
     clients = (rows, *blank)
-    ground = TestBed(MODEL, x, y, source.classes, clients, (held,) * len(clients), (torch.tensor([0]),))
+    ground = TestBed(
+        MODEL, x, y, source.classes, clients, (held,) * len(clients), (torch.tensor([0]),)
+    )
     sampled = algorithm if held > 1 else with_everyone(algorithm)
     pictures = [_rebuilt(ground, _seen(made, ground, seed)) for made in (_bare(algorithm), sampled)]
-    return Reconstruction(x[0].squeeze(), *(picture.reshape(x[0].shape).squeeze() for picture in pictures))
+    return Reconstruction(
+        x[0].squeeze(), *(picture.reshape(x[0].shape).squeeze() for picture in pictures)
+    )
 
 
 def _batch(algorithm: Algorithm) -> int:
@@ -80,7 +92,9 @@ def _seen(algorithm: Algorithm, ground: TestBed, seed: int) -> Tensor:
 
 
 def _rebuilt(ground: TestBed, update: Tensor) -> Tensor:
-    """The rows of the first layer's update, each over its entry of the bias, weighted by how much these say."""
+    """The rows of the first layer's update, each over its entry of the bias, weighted by how much
+    these say.
+    """
     flat = ground.flat()
     weight, bias = (update[flat.layout.span(entry)] for entry in (0, 1))
     rows = weight.reshape(len(bias), -1)

@@ -1,6 +1,8 @@
-"""Membership inference on a final model: who was in the training set, by the loss, or by a likelihood ratio with shadow models.
+"""Membership inference on a final model: who was in the training set, by the loss, or by a
+likelihood ratio with shadow models.
 
-The samples share one model, so these rates are no independent trials: they show what an attack achieves, and bound nothing.
+The samples share one model, so these rates are no independent trials: they show what an attack
+achieves, and bound nothing.
 """
 
 from __future__ import annotations
@@ -24,8 +26,9 @@ CERTAIN = 0.9999
 
 @dataclass(frozen=True)
 class RocCurve:
-    """True positives at low false positive rates, and the most that (epsilon, delta) allows there; `beyond` are rates at which
-    there are more than that, and more than so few samples could show by chance."""
+    """True positives at low false positive rates, and the most that (epsilon, delta) allows there;
+    `beyond` are rates at which there are more than that, and more than so few samples could show by
+    chance."""
 
     attack: str
     members: int
@@ -36,7 +39,10 @@ class RocCurve:
 
     @property
     def text(self) -> str:
-        pairs = (f"{self.rates[rate]:.2%} at {rate:.1%} (ceiling {self.ceilings[rate]:.2%})" for rate in self.rates)
+        pairs = (
+            f"{self.rates[rate]:.2%} at {rate:.1%} (ceiling {self.ceilings[rate]:.2%})"
+            for rate in self.rates
+        )
         return f"{self.attack}: true positives {', '.join(pairs)}{self._above}"
 
     @property
@@ -44,29 +50,51 @@ class RocCurve:
         """What it means that a rate is above its ceiling."""
         if self.beyond:
             return (
-                f"; at {_listed(self.beyond)} above the ceiling by more than chance: either members and others differ in more "
-                "than membership (other sources, copies), or the epsilon does not hold; the games that bound it tell which"
+                f"; at {_listed(self.beyond)} above the ceiling by more than chance: either "
+                "members and others differ in more "
+                "than membership (other sources, copies), or the epsilon does not hold; the games "
+                "that bound it tell which"
             )
         above = [rate for rate in self.rates if self.rates[rate] > self.ceilings[rate]]
         if not above:
             return ""
         few = f"{self.members} members and {self.others} others"
-        return f"; at {_listed(above)} above the ceiling, as chance allows with {few}: this refutes nothing"
+        return (
+            f"; at {_listed(above)} above the ceiling, as chance allows with {few}: this "
+            "refutes nothing"
+        )
 
 
 def ceiling(rate: float, epsilon: float, delta: float) -> float:
-    """The largest true positive rate at a false positive rate: e^eps FPR + delta, and 1 - e^-eps (1 - delta - FPR)."""
+    """The largest true positive rate at a false positive rate: e^eps FPR + delta, and 1 - e^-eps (1
+    - delta - FPR).
+    """
     if math.isinf(epsilon):
         return 1.0
     grown = math.exp(min(epsilon + math.log(rate), 0.0)) + delta if rate else delta
     return min(1.0, grown, 1 - math.exp(-epsilon) * (1 - delta - rate))
 
 
-def roc(attack: str, members: np.ndarray, others: np.ndarray, epsilon: float, delta: float) -> RocCurve:
-    """Scores are high for who looks like a member; the threshold lets so many of the others through."""
+def roc(
+    attack: str, members: np.ndarray, others: np.ndarray, epsilon: float, delta: float
+) -> RocCurve:
+    """Scores are high for who looks like a member; the threshold lets so many of the others
+    through.
+    """
     rates = {rate: float((members > _threshold(others, rate)).mean()) for rate in RATES}
-    beyond = tuple(rate for rate in RATES if _least(rates[rate], members) > ceiling(_most(rate, others), epsilon, delta))
-    return RocCurve(attack, len(members), len(others), rates, {rate: ceiling(rate, epsilon, delta) for rate in RATES}, beyond)
+    beyond = tuple(
+        rate
+        for rate in RATES
+        if _least(rates[rate], members) > ceiling(_most(rate, others), epsilon, delta)
+    )
+    return RocCurve(
+        attack,
+        len(members),
+        len(others),
+        rates,
+        {rate: ceiling(rate, epsilon, delta) for rate in RATES},
+        beyond,
+    )
 
 
 def _least(rate: float, members: np.ndarray) -> float:
@@ -76,7 +104,9 @@ def _least(rate: float, members: np.ndarray) -> float:
 
 def _most(rate: float, others: np.ndarray) -> float:
     """Of the false positive rate at a threshold that lets `rate` of these others through."""
-    return rate_at_most(int(rate * len(others)) + 1, len(others), CERTAIN) if len(others) > 1 else 1.0
+    return (
+        rate_at_most(int(rate * len(others)) + 1, len(others), CERTAIN) if len(others) > 1 else 1.0
+    )
 
 
 def _listed(rates: Sequence[float]) -> str:
@@ -92,7 +122,9 @@ def _threshold(others: np.ndarray, rate: float) -> float:
 def confidences(module: nn.Module, x: Tensor, y: Tensor) -> np.ndarray:
     """log(p / (1 - p)) of the right label: near normal over models (Carlini et al. 2022)."""
     with evaluating(module):
-        logs = functional.log_softmax(torch.cat([module(part) for part in x.split(500)]).double(), dim=1)
+        logs = functional.log_softmax(
+            torch.cat([module(part) for part in x.split(500)]).double(), dim=1
+        )
     right = logs.gather(1, y[:, None]).squeeze(1)
     wrong = logs.scatter(1, y[:, None], -math.inf).logsumexp(1)
     return (right - wrong).numpy()
@@ -103,14 +135,28 @@ def losses(module: nn.Module, task: Task, x: Tensor, y: Tensor) -> np.ndarray:
     """Of each sample, by its task."""
     with evaluating(module):
         parts = zip(x.split(500), y.split(500), strict=True)
-        return torch.cat([task.losses(module(some), labels) for some, labels in parts]).double().numpy()
+        return (
+            torch.cat([task.losses(module(some), labels) for some, labels in parts])
+            .double()
+            .numpy()
+        )
 
 
 def loss_threshold(
-    module: nn.Module, members: tuple[Tensor, Tensor], others: tuple[Tensor, Tensor], epsilon: float, delta: float
+    module: nn.Module,
+    members: tuple[Tensor, Tensor],
+    others: tuple[Tensor, Tensor],
+    epsilon: float,
+    delta: float,
 ) -> RocCurve:
     """A low loss speaks for membership; the confidence orders samples as the loss does."""
-    return roc("loss threshold", confidences(module, *members), confidences(module, *others), epsilon, delta)
+    return roc(
+        "loss threshold",
+        confidences(module, *members),
+        confidences(module, *others),
+        epsilon,
+        delta,
+    )
 
 
 def likelihood_ratio(
@@ -121,9 +167,13 @@ def likelihood_ratio(
     epsilon: float,
     delta: float,
 ) -> RocCurve:
-    """The confidence against that of shadow models, which saw none of these samples (offline LiRA)."""
+    """The confidence against that of shadow models, which saw none of these samples (offline
+    LiRA).
+    """
     scores = []
     for x, y in (members, others):
         without = np.stack([confidences(shadow, x, y) for shadow in shadows])
         scores.append((confidences(module, x, y) - without.mean(0)) / (without.std() + 1e-9))
-    return roc(f"likelihood ratio, {len(shadows)} shadow models", scores[0], scores[1], epsilon, delta)
+    return roc(
+        f"likelihood ratio, {len(shadows)} shadow models", scores[0], scores[1], epsilon, delta
+    )

@@ -38,7 +38,9 @@ Watch = Callable[[str], AbstractContextManager[DownloadProgress]]
 
 @dataclass(frozen=True)
 class DownloadSource:
-    """The files of a data set at their origin: names and hashes; of an archive, also what must come out of it."""
+    """The files of a data set at their origin: names and hashes; of an archive, also what must come
+    out of it.
+    """
 
     base_url: str
     hashes: tuple[tuple[str, str], ...]
@@ -77,7 +79,12 @@ REMOTES: Mapping[str, DownloadSource] = MappingProxyType(
         ),
         "cifar10": DownloadSource(
             "https://www.cs.toronto.edu/~kriz/",
-            (("cifar-10-binary.tar.gz", "sha256:c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"),),
+            (
+                (
+                    "cifar-10-binary.tar.gz",
+                    "sha256:c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+                ),
+            ),
             tuple(f"cifar-10-batches-bin/{file}" for file in (*CIFAR10_TRAIN, *CIFAR10_TEST)),
         ),
     }
@@ -91,40 +98,55 @@ def get(
     watch: Watch | None = None,
     remotes: Mapping[str, DownloadSource] = REMOTES,
 ) -> Path:
-    """Download a data set into its own folder within the data folder, unless it is there; return its folder."""
+    """Download a data set into its own folder within the data folder, unless it is there; return
+    its folder.
+    """
     data_set = "emnist" if name.startswith("emnist-") else name
     if data_set == "mnist-sample":
-        raise DpflError("mnist-sample comes with the package: there is nothing to get, use it by its name.")
+        raise DpflError(
+            "mnist-sample comes with the package: there is nothing to get, use it by its name."
+        )
     if data_set not in remotes:
         raise DpflError(f"There is no data set {name!r} to get: {suggest(name, list(remotes))}.")
     remote, target = remotes[data_set], data_folder(folder) / data_set
     if remote.unpacked and all((target / file).is_file() for file in remote.unpacked):
         return target
     for file, known_hash in remote.hashes:
-        path = _fetch((base_url or remote.base_url).rstrip("/") + "/" + file, known_hash, target / file, watch)
+        path = _fetch(
+            (base_url or remote.base_url).rstrip("/") + "/" + file, known_hash, target / file, watch
+        )
         if remote.unpacked:
             unpack(path, target)
             path.unlink()
     if lost := next((file for file in remote.unpacked if not (target / file).is_file()), None):
-        raise DpflError(f"The archive of {data_set} did not hold {lost}: report it, or get the files by hand.")
+        raise DpflError(
+            f"The archive of {data_set} did not hold {lost}: report it, or get the files by hand."
+        )
     return target
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Write the regular files of a .zip or .tar.gz under the folder, and refuse names that lead out of it."""
+    """Write the regular files of a .zip or .tar.gz under the folder, and refuse names that lead out
+    of it.
+    """
     root = folder.resolve()
     try:
         for name, stream in _members(archive):
             path = (root / name).resolve()
             if not path.is_relative_to(root):
-                raise DpflError(f"The archive {archive} wants to write outside its folder ({name}): do not use it.")
+                raise DpflError(
+                    f"The archive {archive} wants to write outside its folder ({name}): do not use "
+                    "it."
+                )
             path.parent.mkdir(parents=True, exist_ok=True)
             unfinished = path.with_name(path.name + ".part")
             with unfinished.open("wb") as out:
                 shutil.copyfileobj(stream, out)
             unfinished.replace(path)
     except (tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
-        raise DpflError(f"The archive {archive} is damaged ({error}): delete it and get it again.") from error
+        raise DpflError(
+            f"The archive {archive} is damaged ({error}): delete it and get it again."
+        ) from error
 
 
 def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
@@ -147,11 +169,16 @@ def _fetch(url: str, known_hash: str, path: Path, watch: Watch | None) -> Path:
     try:
         with watch(path.name) if watch else nullcontext(False) as bar:
             downloader = pooch.HTTPDownloader(progressbar=bar, timeout=60)
-            return Path(pooch.retrieve(url, known_hash, path.name, path.parent, downloader=downloader))
+            return Path(
+                pooch.retrieve(url, known_hash, path.name, path.parent, downloader=downloader)
+            )
     except ValueError as error:
-        raise DpflError(f"What came from {url} does not have the published hash: try again, or tell its host.") from error
+        raise DpflError(
+            f"What came from {url} does not have the published hash: try again, or tell its host."
+        ) from error
     except OSError as error:
         raise DpflError(
-            f"{url} could not be downloaded to {path.parent} ({type(error).__name__}): check the network and "
+            f"{url} could not be downloaded to {path.parent} ({type(error).__name__}): check the "
+            "network and "
             "the folder, or put the file there by hand."
         ) from error

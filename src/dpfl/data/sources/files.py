@@ -32,7 +32,9 @@ class Arrays:
 
 @dataclass(frozen=True)
 class UserArrays:
-    """What was read of a user's own file: there may be no test set, and the number of classes may be declared."""
+    """What was read of a user's own file: there may be no test set, and the number of classes may
+    be declared.
+    """
 
     x: np.ndarray
     y: np.ndarray
@@ -45,7 +47,9 @@ def read_idx(path: Path, dimensions: int) -> np.ndarray:
     content = _read_bytes(path)
     start = 4 + 4 * dimensions
     if content[:4] != bytes((0, 0, UNSIGNED_BYTE, dimensions)) or len(content) < start:
-        raise _corrupt(path, f"its first bytes are not those of an IDX file of {dimensions} dimensions")
+        raise _corrupt(
+            path, f"its first bytes are not those of an IDX file of {dimensions} dimensions"
+        )
     shape = struct.unpack(f">{dimensions}I", content[4:start])
     expected = start + int(np.prod(shape, dtype=object))
     if len(content) != expected:
@@ -68,26 +72,51 @@ def read_cifar10(folder: Path) -> Arrays:
     return Arrays(x, y, x_test, y_test)
 
 
-def read_npz(path: Path, test_share: float = 0.0, seed: int = 0, stratify: bool = True) -> UserArrays:
-    """Arrays x and y; x_test and y_test, or else, where that is asked for, a share of x and y (a stratified one, where labels
-    are classes); and classes."""
+def read_npz(
+    path: Path, test_share: float = 0.0, seed: int = 0, stratify: bool = True
+) -> UserArrays:
+    """Arrays x and y; x_test and y_test, or else, where that is asked for, a share of x and y (a
+    stratified one, where labels are classes); and classes."""
     try:
         with np.load(path, allow_pickle=False) as held:
-            found = {key: held[key] for key in ("x", "y", "x_test", "y_test", "classes") if key in held.files}
+            found = {
+                key: held[key]
+                for key in ("x", "y", "x_test", "y_test", "classes")
+                if key in held.files
+            }
     except FileNotFoundError as error:
-        raise DpflError(f"There is no file {path}: give the path of an .npz file with arrays x and y.") from error
-    except (OSError, ValueError, EOFError, AttributeError, TypeError, zipfile.BadZipFile, zlib.error) as error:
-        raise DpflError(f"{path} is no readable .npz file of plain arrays ({error}): save it with numpy.savez.") from error
+        raise DpflError(
+            f"There is no file {path}: give the path of an .npz file with arrays x and y."
+        ) from error
+    except (
+        OSError,
+        ValueError,
+        EOFError,
+        AttributeError,
+        TypeError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
+        raise DpflError(
+            f"{path} is no readable .npz file of plain arrays ({error}): save it with numpy.savez."
+        ) from error
     classes = _declared(path, found.pop("classes", None))
     if not {"x", "y"} <= set(found) or len(found) == 3:
-        raise DpflError(f"{path} holds {sorted(found)}: give x and y, and both or none of x_test and y_test.")
+        raise DpflError(
+            f"{path} holds {sorted(found)}: give x and y, and both or none of x_test and y_test."
+        )
     x, y = found["x"], found["y"]
     if len(found) == 4:
         if test_share:
-            raise DpflError(f"{path} has a test set of its own, x_test and y_test: leave test_share out.")
+            raise DpflError(
+                f"{path} has a test set of its own, x_test and y_test: leave test_share out."
+            )
         return UserArrays(x, y, (found["x_test"], found["y_test"]), classes)
     if (y.ndim != 1 and stratify) or x.ndim < 2 or x.shape[:1] != y.shape[:1] or len(y) < 2:
-        raise DpflError(f"{path} has x of shape {x.shape} and y of shape {y.shape}: give (n, ...) and (n,), n above 1.")
+        raise DpflError(
+            f"{path} has x of shape {x.shape} and y of shape {y.shape}: give (n, ...) and (n,), n "
+            "above 1."
+        )
     if not test_share:
         return UserArrays(x, y, None, classes)
     return _split_off(x, y, y if stratify else np.zeros(len(y)), test_share, classes, seed)
@@ -97,11 +126,16 @@ def _declared(path: Path, classes: np.ndarray | None) -> int | None:
     if classes is None:
         return None
     if classes.shape != () or not np.issubdtype(classes.dtype, np.integer):
-        raise DpflError(f"{path} holds an array classes that is not one whole number: give the number of classes.")
+        raise DpflError(
+            f"{path} holds an array classes that is not one whole number: give the number of "
+            "classes."
+        )
     return int(classes)
 
 
-def _split_off(x: np.ndarray, y: np.ndarray, strata: np.ndarray, share: float, classes: int | None, seed: int) -> UserArrays:
+def _split_off(
+    x: np.ndarray, y: np.ndarray, strata: np.ndarray, share: float, classes: int | None, seed: int
+) -> UserArrays:
     """These records become public, by the wish of whoever asked for it."""
     held_out = np.zeros(len(y), dtype=bool)
     count = min(max(1, round(len(y) * share)), len(y) - 1)
@@ -114,7 +148,9 @@ def _read_records(folder: Path, names: tuple[str, ...]) -> tuple[np.ndarray, np.
     for name in names:
         content = _read_bytes(folder / name)
         if not content or len(content) % CIFAR10_RECORD:
-            raise _corrupt(folder / name, f"its {len(content)} bytes are no multiple of {CIFAR10_RECORD}")
+            raise _corrupt(
+                folder / name, f"its {len(content)} bytes are no multiple of {CIFAR10_RECORD}"
+            )
         batches.append(np.frombuffer(content, dtype=np.uint8).reshape(-1, CIFAR10_RECORD))
         if batches[-1][:, 0].max() > 9:
             raise _corrupt(folder / name, "it has labels above 9")
@@ -129,7 +165,9 @@ def _read_bytes(path: Path) -> bytes:
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise _corrupt(path, str(error)) from error
     except OSError as error:
-        raise DpflError(f"{path} cannot be read ({error.strerror}): check that it is there and readable.") from error
+        raise DpflError(
+            f"{path} cannot be read ({error.strerror}): check that it is there and readable."
+        ) from error
 
 
 def _corrupt(path: Path, why: str) -> DpflError:

@@ -19,14 +19,17 @@ def data_folder(data_dir: str | Path | None = None) -> Path:
 
 
 def find(data_set: str, file: str, data_dir: str | Path | None = None, within: str = "") -> Path:
-    """A file of a data set, gzipped or not: in the data set's own folder, or directly in the data folder."""
+    """A file of a data set, gzipped or not: in the data set's own folder, or directly in the data
+    folder.
+    """
     base = data_folder(data_dir)
     for folder in _places(data_set, base, within):
         for path in (folder / file, folder / f"{file}.gz"):
             if path.is_file():
                 return path
     raise DpflError(
-        f"The file {file} of {data_set} is not in {base / data_set}: run `dpfl data get {data_set}`, or set DPFL_DATA "
+        f"The file {file} of {data_set} is not in {base / data_set}: run `dpfl data get "
+        f"{data_set}`, or set DPFL_DATA "
         f"to the folder that holds {data_set}/, or use the embedded mnist-sample."
     )
 

@@ -1,4 +1,6 @@
-"""Data in the JSON of LEAF (Caldas et al. 2018): users, and the samples x and y of each; texts are numbered by its letters."""
+"""Data in the JSON of LEAF (Caldas et al. 2018): users, and the samples x and y of each; texts are
+numbered by its letters.
+"""
 
 from __future__ import annotations
 
@@ -20,28 +22,45 @@ Samples = dict[str, tuple[np.ndarray, np.ndarray]]
 
 
 def read_leaf(place: Path, shape: Sequence[int] | None, classes: int | None) -> DataSource:
-    """The samples of all users, each their owner; those in test/, if there are any, are one public test set."""
+    """The samples of all users, each their owner; those in test/, if there are any, are one public
+    test set.
+    """
     train = _read(place / "train" if (place / "train").is_dir() else place, shape)
     tested = _read(place / "test", shape) if (place / "test").is_dir() else {}
     test = (
-        (np.concatenate([x for x, _ in tested.values()]), np.concatenate([y for _, y in tested.values()])) if tested else None
+        (
+            np.concatenate([x for x, _ in tested.values()]),
+            np.concatenate([y for _, y in tested.values()]),
+        )
+        if tested
+        else None
     )
-    if classes is None and all(y.dtype == np.uint8 for _, y in train.values()):  # letters, which JSON has no other bytes than
+    if classes is None and all(
+        y.dtype == np.uint8 for _, y in train.values()
+    ):  # letters, which JSON has no other bytes than
         classes = len(LETTERS)
     federation = Federation.from_tensors(list(train.values()), test, place.stem, classes)
-    return DataSource(federation.train, federation.test, tuple(federation.clients), owners=tuple(train))
+    return DataSource(
+        federation.train, federation.test, tuple(federation.clients), owners=tuple(train)
+    )
 
 
 def _read(place: Path, shape: Sequence[int] | None) -> Samples:
     """The samples of each user, over all files of a folder."""
     paths = sorted(place.glob("*.json")) if place.is_dir() else [place]
     if not paths:
-        raise DpflError(f"The folder {place} holds no .json files: give LEAF's data folder, with train/ and test/.")
+        raise DpflError(
+            f"The folder {place} holds no .json files: give LEAF's data folder, with train/ and "
+            "test/."
+        )
     found: Samples = {}
     for path in paths:
         for user, held in _users(path).items():
             if user in found:
-                raise DpflError(f"{path} holds the user {user!r} again, who is in another file too: give each user once.")
+                raise DpflError(
+                    f"{path} holds the user {user!r} again, who is in another file too: give each "
+                    "user once."
+                )
             found[user] = _samples(path, user, held, shape)
     return found
 
@@ -50,12 +69,16 @@ def _users(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text())
     except OSError as error:
-        raise DpflError(f"{path} cannot be read ({error.strerror}): check that it is there and readable.") from None
+        raise DpflError(
+            f"{path} cannot be read ({error.strerror}): check that it is there and readable."
+        ) from None
     except (ValueError, RecursionError) as error:
         raise DpflError(f"{path} is not valid JSON ({error}): correct or replace it.") from None
     users = content.get("user_data") if isinstance(content, dict) else None
     if not isinstance(users, dict) or not users:
-        raise DpflError(f"{path} has no user_data: LEAF's files hold users, num_samples and user_data.")
+        raise DpflError(
+            f"{path} has no user_data: LEAF's files hold users, num_samples and user_data."
+        )
     return users
 
 
@@ -63,29 +86,39 @@ def _numbered(values: Any, kind: type[np.generic]) -> np.ndarray:
     """Texts of one length as rows of the numbers of their letters; anything else as it is."""
     if not all(isinstance(value, str) for value in values) or len(set(map(len, values))) != 1:
         return np.asarray(values)
-    return np.array([[_NUMBERS.get(letter, _NUMBERS[" "]) for letter in value] for value in values], dtype=kind)
+    return np.array(
+        [[_NUMBERS.get(letter, _NUMBERS[" "]) for letter in value] for value in values], dtype=kind
+    )
 
 
 _NUMBERS = {letter: number for number, letter in enumerate(LETTERS)}
 
 
-def _samples(path: Path, user: str, held: Any, shape: Sequence[int] | None) -> tuple[np.ndarray, np.ndarray]:
+def _samples(
+    path: Path, user: str, held: Any, shape: Sequence[int] | None
+) -> tuple[np.ndarray, np.ndarray]:
     try:
         x, y = _numbered(held["x"], np.float32), _numbered(held["y"], np.uint8)
         y = y[:, 0] if y.dtype == np.uint8 and y.shape[1:] == (1,) else y
     except (KeyError, TypeError, ValueError):
-        raise DpflError(f"{path}, user {user!r}: x and y are not one list of samples and one of labels.") from None
+        raise DpflError(
+            f"{path}, user {user!r}: x and y are not one list of samples and one of labels."
+        ) from None
     if x.dtype.kind not in "biuf" or y.dtype.kind not in "biuf":
         raise DpflError(
-            f"{path}, user {user!r}: samples or labels are texts or of unequal length; encode them as numbers first."
+            f"{path}, user {user!r}: samples or labels are texts or of unequal length; encode them "
+            "as numbers first."
         )
     if len(x) != len(y) or y.ndim != 1:
-        raise DpflError(f"{path}, user {user!r}: {len(x)} samples and {y.size} labels; give one label a sample.")
+        raise DpflError(
+            f"{path}, user {user!r}: {len(x)} samples and {y.size} labels; give one label a sample."
+        )
     if shape is None:
         return (x if x.ndim > 1 else x[:, None]), y
     try:
         return x.reshape(len(x), *shape), y
     except (ValueError, TypeError):
         raise DpflError(
-            f"{path}, user {user!r}: samples of {x.shape[1:]} numbers cannot have the shape {tuple(shape)}."
+            f"{path}, user {user!r}: samples of {x.shape[1:]} numbers cannot have the shape "
+            f"{tuple(shape)}."
         ) from None

@@ -1,4 +1,6 @@
-"""The .npz files of MedMNIST (Yang et al. 2023): images and labels to train, to validate and to test on."""
+"""The .npz files of MedMNIST (Yang et al. 2023): images and labels to train, to validate and to
+test on.
+"""
 
 from __future__ import annotations
 
@@ -22,23 +24,36 @@ def is_medmnist(path: Path) -> bool:
 
 
 def read_medmnist(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Images as bytes (n, channels, ...) and labels (n,), or (n, labels) where there are several; to train and to test on.
+    """Images as bytes (n, channels, ...) and labels (n,), or (n, labels) where there are several;
+    to train and to test on.
 
     The images to validate on are left out."""
     try:
         with np.load(path, allow_pickle=False) as held:
             if lost := next((name for name in NAMES if name not in held.files), None):
-                raise DpflError(f"{path} has no {lost}: a file of MedMNIST holds {', '.join(NAMES)}.")
+                raise DpflError(
+                    f"{path} has no {lost}: a file of MedMNIST holds {', '.join(NAMES)}."
+                )
             x, y, x_test, y_test = (held[name] for name in NAMES)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise DpflError(f"{path} is no readable .npz file of plain arrays ({error}): get it again.") from None
-    return _channels_first(path, x), _labels(path, y), _channels_first(path, x_test), _labels(path, y_test)
+        raise DpflError(
+            f"{path} is no readable .npz file of plain arrays ({error}): get it again."
+        ) from None
+    return (
+        _channels_first(path, x),
+        _labels(path, y),
+        _channels_first(path, x_test),
+        _labels(path, y_test),
+    )
 
 
 def _channels_first(path: Path, images: np.ndarray) -> np.ndarray:
     """Grey images get a channel; colours, which lie last, come first."""
     if images.ndim not in (3, 4):
-        raise DpflError(f"{path} has images of shape {images.shape}: give (n, height, width), with colours or depth last.")
+        raise DpflError(
+            f"{path} has images of shape {images.shape}: give (n, height, width), with colours or "
+            "depth last."
+        )
     colours = images.ndim == 4 and images.shape[-1] == 3
     return np.ascontiguousarray(np.moveaxis(images, -1, 1) if colours else images[:, None])
 

@@ -1,4 +1,6 @@
-"""The RAND Health Insurance Experiment, which comes with the package: visits to a doctor, some years of each person."""
+"""The RAND Health Insurance Experiment, which comes with the package: visits to a doctor, some
+years of each person.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ LABELS: dict[str, dict[str, Any]] = {
     "any-visit": {"label": {"column": "mdvis", "above": 0}, "task": "binary"},
     "visits": {"label": {"column": "mdvis", "high": 100, "mean": 2.9}, "task": "counts"},
 }
-"""What can be learned: whether a person saw a doctor that year, or how often. The mean is rounded from the published data."""
+"""What can be learned: whether a person saw a doctor that year, or how often. The mean is rounded
+from the published data.
+"""
 
 
 def declared(label: str = "any-visit", test: Mapping[str, Any] | None = None) -> TableDeclaration:
@@ -29,4 +33,9 @@ def declared(label: str = "any-visit", test: Mapping[str, Any] | None = None) ->
 
 
 def read(said: TableDeclaration) -> Table:
-    return read_table(DECLARED.with_suffix(".parquet"), said.schema, seed=said.test.seed if said.test else 0, sites=said.sites)
+    return read_table(
+        DECLARED.with_suffix(".parquet"),
+        said.schema,
+        seed=said.test.seed if said.test else 0,
+        sites=said.sites,
+    )

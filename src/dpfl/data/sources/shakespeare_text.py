@@ -1,8 +1,10 @@
-"""Speeches of Shakespeare's largest roles, which come with the package: a role is a client, a passage of its text a sample.
+"""Speeches of Shakespeare's largest roles, which come with the package: a role is a client, a
+passage of its text a sample.
 
-Source: the Python package `shakespeare` 0.6 (Open Shakespeare, Open Knowledge Foundation), which has the plays from Project
-Gutenberg; made by scripts/make_shakespeare.py. Licence: the plays are in the public domain; the package's collection of them is
-under CC BY 2.5, with this as its attribution.
+Source: the Python package `shakespeare` 0.6 (Open Shakespeare, Open Knowledge Foundation), which
+has the plays from Project Gutenberg; made by scripts/make_shakespeare.py. Licence: the plays are in
+the public domain; the package's collection of them is under CC BY 2.5, with this as its
+attribution.
 """
 
 from __future__ import annotations
@@ -25,23 +27,31 @@ from dpfl.tasks import NextToken
 TEXTS = Path(__file__).with_name("shakespeare.parquet")
 
 ALPHABET = "\n !\"&'(),-.:;?ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-"""What a character may be; any other counts as a blank. Declared, and so the same whatever the texts are."""
+"""What a character may be; any other counts as a blank. Declared, and so the same whatever the
+texts are.
+"""
 
 
 def read(length: int, test: Mapping[str, Any] | None = None) -> DataSource:
-    """Passages of `length` characters and the one that follows each: the task is the next character.
+    """Passages of `length` characters and the one that follows each: the task is the next
+    character.
 
-    A role's speeches, one after another, are cut into passages that share no character. A `share` of them (0.1) is declared
-    public to test on, each drawn by itself from role, place and `seed`.
+    A role's speeches, one after another, are cut into passages that share no character. A `share`
+    of them (0.1) is declared public to test on, each drawn by itself from role, place and `seed`.
     """
     require_whole(length, "length", least=2)
     share, seed = _tested(test)
     train, tested = list[np.ndarray](), list[np.ndarray]()
     for role, text in roles().items():
         rows = passages(text, length)
-        public = np.array([_is_public(role, place, share, seed) for place in range(len(rows))], dtype=bool)
+        public = np.array(
+            [_is_public(role, place, share, seed) for place in range(len(rows))], dtype=bool
+        )
         if public.all():
-            raise DpflError(f"No passage of {role} is left to train on: shorten data.length, or lower the share of data.test.")
+            raise DpflError(
+                f"No passage of {role} is left to train on: shorten data.length, or lower the "
+                "share of data.test."
+            )
         train.append(rows[~public])
         tested.append(rows[public])
     ends = np.cumsum([0, *map(len, train)])
@@ -52,7 +62,9 @@ def read(length: int, test: Mapping[str, Any] | None = None) -> DataSource:
 
 def passages(text: str, length: int) -> np.ndarray:
     """(n, length + 1) numbers of characters; what is left over at the end is no passage."""
-    numbers = np.array([_NUMBERS.get(character, _NUMBERS[" "]) for character in text], dtype=np.int64)
+    numbers = np.array(
+        [_NUMBERS.get(character, _NUMBERS[" "]) for character in text], dtype=np.int64
+    )
     count = len(numbers) // (length + 1)
     return numbers[: count * (length + 1)].reshape(count, length + 1)
 
@@ -74,13 +86,20 @@ def roles() -> dict[str, str]:
 
 def _dataset(rows: np.ndarray) -> Dataset:
     places = torch.from_numpy(rows)
-    return Dataset("shakespeare", places[:, :-1].contiguous(), places[:, 1:].contiguous(), NextToken(len(ALPHABET)))
+    return Dataset(
+        "shakespeare",
+        places[:, :-1].contiguous(),
+        places[:, 1:].contiguous(),
+        NextToken(len(ALPHABET)),
+    )
 
 
 def _tested(test: Mapping[str, Any] | None) -> tuple[float, int]:
     said = {"share": 0.1, "seed": 0} | dict(test or {})
     if set(said) != {"share", "seed"} or not is_number(said["share"]) or not 0 <= said["share"] < 1:
-        raise DpflError("data.test of shakespeare is { share = 0.1, seed = 0 }, with a share from 0 to below 1.")
+        raise DpflError(
+            "data.test of shakespeare is { share = 0.1, seed = 0 }, with a share from 0 to below 1."
+        )
     require_whole(said["seed"], "test.seed", least=0)
     return float(said["share"]), said["seed"]
 

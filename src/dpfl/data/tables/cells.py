@@ -1,4 +1,6 @@
-"""From the cells of a column to numbers, by the column's declared rule; cell by cell, so that a row depends on itself alone."""
+"""From the cells of a column to numbers, by the column's declared rule; cell by cell, so that a row
+depends on itself alone.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ NOT_A_NUMBER = "not a number"
 
 
 class InvalidCell(Exception):
-    """A cell that breaks its column's rule: its row within the batch, why, and (once it is known) the column."""
+    """A cell that breaks its column's rule: its row within the batch, why, and (once it is known)
+    the column.
+    """
 
     def __init__(self, row: int, why: str, column: str = "") -> None:
         super().__init__(why)
@@ -37,7 +41,9 @@ class CellFormat:
         try:
             texts = pc.utf8_trim_whitespace(_plain(array).cast(pa.string()))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError):
-            raise InvalidCell(0, f"holds {array.type}, where texts or numbers are declared") from None
+            raise InvalidCell(
+                0, f"holds {array.type}, where texts or numbers are declared"
+            ) from None
         return pc.if_else(pc.is_in(texts, pa.array(self.absent, pa.string())), None, texts)
 
     def numbers(self, array: pa.Array) -> Array:
@@ -47,24 +53,38 @@ class CellFormat:
             return self._parsed(self.texts(array))
         if pa.types.is_boolean(array.type):
             array = array.cast(pa.int8())
-        if not (pa.types.is_integer(array.type) or pa.types.is_floating(array.type) or pa.types.is_decimal(array.type)):
+        if not (
+            pa.types.is_integer(array.type)
+            or pa.types.is_floating(array.type)
+            or pa.types.is_decimal(array.type)
+        ):
             raise InvalidCell(0, f"holds {array.type}, where numbers are declared")
-        return np.asarray(array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
+        return np.asarray(
+            array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64
+        )
 
     def _parsed(self, texts: pa.Array) -> Array:
         if self.decimal == ",":
-            grouped = pc.fill_null(pc.match_substring(texts, "."), False).to_numpy(zero_copy_only=False)
-            refuse(grouped, "a point in a number with decimal comma; remove marks between thousands")
+            grouped = pc.fill_null(pc.match_substring(texts, "."), False).to_numpy(
+                zero_copy_only=False
+            )
+            refuse(
+                grouped, "a point in a number with decimal comma; remove marks between thousands"
+            )
             texts = pc.replace_substring(texts, ",", ".")
         try:
-            return np.array(texts.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
+            return np.array(
+                texts.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64
+            )
         except pa.ArrowInvalid:
             raise InvalidCell(_first_text(texts), NOT_A_NUMBER) from None
 
 
 @dataclass(frozen=True)
 class EncodedColumn:
-    """What a column became: a row of values each, which rows it drops, and how many cells were clamped."""
+    """What a column became: a row of values each, which rows it drops, and how many cells were
+    clamped.
+    """
 
     values: Array
     dropped: Array
@@ -82,7 +102,11 @@ def numeric(column: NumericColumn, array: pa.Array, cells: CellFormat) -> Encode
     mean, scale = column.centre_and_scale
     values = ((np.log1p(inside - column.low) if column.log else inside) - mean) / scale
     held = np.stack([values, absent], axis=1) if column.width == 2 else values[:, None]
-    return EncodedColumn(held.astype(np.float32), absent if column.missing == DROP else np.zeros_like(absent), clamped)
+    return EncodedColumn(
+        held.astype(np.float32),
+        absent if column.missing == DROP else np.zeros_like(absent),
+        clamped,
+    )
 
 
 def categorical(column: CategoricalColumn, array: pa.Array, cells: CellFormat) -> EncodedColumn:
@@ -96,7 +120,9 @@ def categorical(column: CategoricalColumn, array: pa.Array, cells: CellFormat) -
     if column.missing == REFUSE:
         refuse(absent, "no value; declare what to do as `missing`")
     dropped = absent if column.missing == DROP else np.zeros_like(absent)
-    codes[absent] = 0 if column.missing in (DROP, REFUSE) else column.all_levels.index(column.missing)
+    codes[absent] = (
+        0 if column.missing in (DROP, REFUSE) else column.all_levels.index(column.missing)
+    )
     return EncodedColumn(codes.astype(np.float32)[:, None], dropped)
 
 
@@ -104,7 +130,10 @@ def label(column: LabelColumn, array: pa.Array, cells: CellFormat) -> EncodedCol
     """The class, count or number of each row, (n,)."""
     if column.levels or column.task == "labels":
         codes, absent = _codes(column.levels or (0, 1), array, cells)
-        refuse((codes < 0) & ~absent, f"a label other than {', '.join(map(str, column.levels or (0, 1)))}")
+        refuse(
+            (codes < 0) & ~absent,
+            f"a label other than {', '.join(map(str, column.levels or (0, 1)))}",
+        )
         values, clamped = np.maximum(codes, 0), 0
     else:
         found = cells.numbers(array)
@@ -119,10 +148,17 @@ def label(column: LabelColumn, array: pa.Array, cells: CellFormat) -> EncodedCol
 def _number(column: LabelColumn, found: Array, absent: Array) -> tuple[Array, int]:
     if column.above is not None:
         return (found > column.above).astype(np.int64), 0
-    inside = np.clip(found, column.low, column.high) if (column.low, column.high) != (None, None) else found
+    inside = (
+        np.clip(found, column.low, column.high)
+        if (column.low, column.high) != (None, None)
+        else found
+    )
     clamped = int(np.count_nonzero((inside != found) & ~absent))
     if column.task == "counts":
-        refuse((inside < 0) | (inside != np.floor(inside)), "a label that is no count, a whole number from 0 on")
+        refuse(
+            (inside < 0) | (inside != np.floor(inside)),
+            "a label that is no count, a whole number from 0 on",
+        )
         return inside.astype(np.int64), clamped
     return inside.astype(np.float32), clamped
 
@@ -139,7 +175,9 @@ def time(array: pa.Array, cells: CellFormat) -> Array:
     try:
         moments = (cells.texts(array) if texts else array).cast(pa.timestamp("s"), safe=False)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise InvalidCell(0, "neither numbers nor dates, written as year-month-day, in the rows from here on") from None
+        raise InvalidCell(
+            0, "neither numbers nor dates, written as year-month-day, in the rows from here on"
+        ) from None
     seconds = moments.cast(pa.int64()).cast(pa.float64()).to_numpy(zero_copy_only=False)
     return _present(np.array(seconds, dtype=np.float64), "no time; every row needs one") / 86400
 
@@ -149,11 +187,17 @@ def _present(found: Array, why: str) -> Array:
     return found
 
 
-def _codes(levels: tuple[str | float, ...], array: pa.Array, cells: CellFormat) -> tuple[Array, Array]:
-    """The place of each cell among the levels, -1 where it is none of them, and which cells hold no value."""
+def _codes(
+    levels: tuple[str | float, ...], array: pa.Array, cells: CellFormat
+) -> tuple[Array, Array]:
+    """The place of each cell among the levels, -1 where it is none of them, and which cells hold no
+    value.
+    """
     if isinstance(levels[0], str):
         texts = CellFormat((), cells.decimal).texts(array)
-        codes = pc.fill_null(pc.index_in(texts, pa.array(levels, pa.string())), -1).to_numpy(zero_copy_only=False)
+        codes = pc.fill_null(pc.index_in(texts, pa.array(levels, pa.string())), -1).to_numpy(
+            zero_copy_only=False
+        )
         absent = cells.texts(array).is_null().to_numpy(zero_copy_only=False) & (codes < 0)
         return codes.astype(np.int64), absent
     found, absent = _lenient(array, cells)
@@ -164,7 +208,9 @@ def _codes(levels: tuple[str | float, ...], array: pa.Array, cells: CellFormat) 
 
 
 def _lenient(array: pa.Array, cells: CellFormat) -> tuple[Array, Array]:
-    """Cells as numbers, NaN where a cell is none, and which hold no value: a text among numbers is a level not declared."""
+    """Cells as numbers, NaN where a cell is none, and which hold no value: a text among numbers is
+    a level not declared.
+    """
     array = _plain(array)
     if not pa.types.is_string(array.type):
         found = cells.numbers(array)

@@ -1,4 +1,6 @@
-"""A table as it is declared in an experiment: the words of [data] and [data.columns.NAME], checked."""
+"""A table as it is declared in an experiment: the words of [data] and [data.columns.NAME],
+checked.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,14 @@ from typing import Any
 from dpfl.data.checks import is_number, require_whole, suggest
 from dpfl.data.special_names import ROLES, TABLE_WORDS
 from dpfl.data.tables.label import LabelColumn
-from dpfl.data.tables.schema import ABSENT, CategoricalColumn, Column, NumericColumn, PaidScales, Schema
+from dpfl.data.tables.schema import (
+    ABSENT,
+    CategoricalColumn,
+    Column,
+    NumericColumn,
+    PaidScales,
+    Schema,
+)
 from dpfl.data.tables.table_files import TextFormat
 from dpfl.errors import DpflError
 from dpfl.tasks import Task
@@ -18,7 +27,9 @@ from dpfl.tasks import Task
 
 @dataclass(frozen=True)
 class DeclaredTestSet:
-    """What is declared public to measure on: a share of the persons (or rows), another table, or nothing."""
+    """What is declared public to measure on: a share of the persons (or rows), another table, or
+    nothing.
+    """
 
     __test__ = False  # not one of pytest's
 
@@ -28,7 +39,10 @@ class DeclaredTestSet:
 
     def __post_init__(self) -> None:
         if (self.share is None) == (self.file is None):
-            raise DpflError("data.test is { share = 0.2, seed = 0 }, or { file = 'test.csv' }: give one of share and file.")
+            raise DpflError(
+                "data.test is { share = 0.2, seed = 0 }, or { file = 'test.csv' }: give one of "
+                "share and file."
+            )
         if self.share is not None and (not is_number(self.share) or not 0 < self.share < 1):
             raise DpflError(f"data.test.share is {self.share!r}: give a number between 0 and 1.")
         require_whole(self.seed, "data.test.seed", least=0)
@@ -53,11 +67,16 @@ def declare(words: Mapping[str, Any]) -> TableDeclaration:
     """The words of [data], as TOML gives them."""
     _known("data", words, TABLE_WORDS)
     if "label" not in words:
-        raise DpflError("The table has no label: set data.label to the column that is to be learned.")
+        raise DpflError(
+            "The table has no label: set data.label to the column that is to be learned."
+        )
     roles = {role: _column_name(f"data.{role}", words[role]) for role in ROLES if role in words}
     columns = words.get("columns", {})
     if not isinstance(columns, Mapping):
-        raise DpflError("data.columns is no table: declare each column as [data.columns.NAME], with bounds or levels.")
+        raise DpflError(
+            "data.columns is no table: declare each column as [data.columns.NAME], with bounds or "
+            "levels."
+        )
     schema = Schema(
         tuple(parse_column(name, said) for name, said in columns.items()),
         parse_label(words["label"], words.get("task"), words.get("classes")),
@@ -66,14 +85,27 @@ def declare(words: Mapping[str, Any]) -> TableDeclaration:
         paid=_of(PaidScales, "data.paid", words.get("paid", {})),
     )
     if "paid" in words and not schema.features.paid:
-        raise DpflError("data.paid says what scales may cost, but no column has scale = 'paid': set one, or leave it out.")
+        raise DpflError(
+            "data.paid says what scales may cost, but no column has scale = 'paid': set one, or "
+            "leave it out."
+        )
     sites = _texts("data.sites", words.get("sites", ()))
     if sites and not schema.site:
-        raise DpflError("data.sites names sites, but data.site no column that says which row is whose: set it.")
-    text = TextFormat(**{word: words[word] for word in ("delimiter", "decimal", "encoding") if word in words})
+        raise DpflError(
+            "data.sites names sites, but data.site no column that says which row is whose: set it."
+        )
+    text = TextFormat(
+        **{word: words[word] for word in ("delimiter", "decimal", "encoding") if word in words}
+    )
     test = words.get("test")
     weights = _list("data.class_weights", words.get("class_weights", ()))
-    said = TableDeclaration(schema, text, None if test is None else _of(DeclaredTestSet, "data.test", test), sites, weights)
+    said = TableDeclaration(
+        schema,
+        text,
+        None if test is None else _of(DeclaredTestSet, "data.test", test),
+        sites,
+        weights,
+    )
     said.task  # noqa: B018  what does not fit is refused before a row is read
     return said
 
@@ -82,14 +114,23 @@ def parse_column(name: str, said: Any) -> Column:
     """[data.columns.NAME]: numeric by its bounds, or categorical by its levels."""
     where = f"data.columns.{name}"
     if not isinstance(said, Mapping) or ("levels" in said) == ("low" in said or "high" in said):
-        raise DpflError(f"{where} needs either low and high (a numeric column), or levels (a categorical one).")
+        raise DpflError(
+            f"{where} needs either low and high (a numeric column), or levels (a categorical one)."
+        )
     if "levels" in said:
-        return _of(CategoricalColumn, where, {**said, "levels": _list(f"{where}.levels", said["levels"])}, name=name)
+        return _of(
+            CategoricalColumn,
+            where,
+            {**said, "levels": _list(f"{where}.levels", said["levels"])},
+            name=name,
+        )
     return _of(NumericColumn, where, said, name=name)
 
 
 def parse_label(said: Any, task: Any = None, classes: Any = None) -> LabelColumn:
-    """A column's name, a list of them (several labels), or { column = ..., levels, above, low, high, mean, missing }."""
+    """A column's name, a list of them (several labels), or { column = ..., levels, above, low,
+    high, mean, missing }.
+    """
     options = dict(said) if isinstance(said, Mapping) else {"column": said}
     named = options.pop("column", None)
     names = named if isinstance(named, list | tuple) else [named]
@@ -113,7 +154,10 @@ def _task(columns: Sequence[str], options: Mapping[str, Any]) -> str:
         return "binary"
     if "levels" in options:
         return "classes"
-    raise DpflError(f"What {columns[0]!r} is to be is not said: set data.task to binary, classes, ordinal, number or counts.")
+    raise DpflError(
+        f"What {columns[0]!r} is to be is not said: set data.task to binary, classes, ordinal, "
+        "number or counts."
+    )
 
 
 def _of(kind: type[Any], where: str, said: Any, **known: Any) -> Any:

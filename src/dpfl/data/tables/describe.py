@@ -1,4 +1,6 @@
-"""A schema to begin with, from a table's header and the types of its columns; ranges and levels only of a public table."""
+"""A schema to begin with, from a table's header and the types of its columns; ranges and levels
+only of a public table.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,8 @@ class ColumnSummary:
 def describe(path: Path, public: bool = False, text: TextFormat = TextFormat()) -> str:
     """The [data] section that a table could have, as TOML to be finished by hand.
 
-    Of a table that is not said to be public, the header and the types that its first rows have, and no value."""
+    Of a table that is not said to be public, the header and the types that its first rows have, and
+    no value."""
     file = open_table(path, text)
     read = CellFormat(ABSENT, file.text.decimal if file.text else ".")
     columns = [ColumnSummary(name) for name in file.header]
@@ -65,12 +68,26 @@ def describe(path: Path, public: bool = False, text: TextFormat = TextFormat()) 
             column.add(batch.column(column.name), read)
     if public and all(not column.levels for column in columns):
         raise DpflError(f"{path} has no rows below its header, so there is nothing to describe.")
-    return "\n".join((*_head(path, file, public), *(line for column in columns for line in _column(column, public)), ""))
+    return "\n".join(
+        (
+            *_head(path, file, public),
+            *(line for column in columns for line in _column(column, public)),
+            "",
+        )
+    )
 
 
 def _head(path: Path, file: TableFile, public: bool) -> list[str]:
-    what = "its ranges and levels" if public else "no value: fill in bounds and levels that are known without the data"
-    lines = [f"# Proposed from the header and types of {path.name}, and {what}.", "[data]", f"name = {json.dumps(str(path))}"]
+    what = (
+        "its ranges and levels"
+        if public
+        else "no value: fill in bounds and levels that are known without the data"
+    )
+    lines = [
+        f"# Proposed from the header and types of {path.name}, and {what}.",
+        "[data]",
+        f"name = {json.dumps(str(path))}",
+    ]
     if file.text and file.text.delimiter != ",":
         lines.append(f"delimiter = {json.dumps(file.text.delimiter)}")
     if file.text and file.text.decimal != ".":
@@ -78,35 +95,59 @@ def _head(path: Path, file: TableFile, public: bool) -> list[str]:
     person = next((name for name in file.header if IDENTIFIER.search(name)), None)
     return [
         *lines,
-        '# label = "..."   # the column to learn, and its kind as task: binary, classes, ordinal, number or counts',
+        '# label = "..."   # the column to learn, and its kind as task: binary, classes, ordinal, '
+        "number or counts",
         '# task = "..."',
-        '# site = "..."    # the column that says whose a row is; none for a folder with one file a site',
-        f"{'' if person else '# '}person = {json.dumps(person or '...')}   # one of the data's people, with all of their rows",
+        '# site = "..."    # the column that says whose a row is; none for a folder with one file '
+        "a site",
+        f"{'' if person else '# '}person = {json.dumps(person or '...')}   # one of the data's "
+        "people, with all of their rows",
         '# time = "..."',
-        "# test = { share = 0.2, seed = 0 }   # persons (or rows) that are declared public, to measure on",
-        "# Remove what is no feature: the columns above, names, and whatever is known only after the label.",
+        "# test = { share = 0.2, seed = 0 }   # persons (or rows) that are declared public, to "
+        "measure on",
+        "# Remove what is no feature: the columns above, names, and whatever is known only after "
+        "the label.",
     ]
 
 
 def _column(seen: ColumnSummary, public: bool) -> list[str]:
     if IDENTIFIER.search(seen.name):
         return []
-    name = seen.name if re.fullmatch(r"[A-Za-z0-9_-]+", seen.name) else json.dumps(seen.name, ensure_ascii=False)
+    name = (
+        seen.name
+        if re.fullmatch(r"[A-Za-z0-9_-]+", seen.name)
+        else json.dumps(seen.name, ensure_ascii=False)
+    )
     if seen.unfit:
         return ["", f"# {name} holds neither numbers nor texts, and can be no feature"]
     lines = ["", f"[data.columns.{name}]"]
     kind = "numbers" if seen.numbers else "texts"
     if not public:
-        return [*lines, f"# {kind}", *(("# low =", "# high =") if seen.numbers else ("# levels = []", "# other = true"))]
+        return [
+            *lines,
+            f"# {kind}",
+            *(("# low =", "# high =") if seen.numbers else ("# levels = []", "# other = true")),
+        ]
     if seen.numbers and seen.low < seen.high:
         lines += [f"low = {_number(seen.low)}", f"high = {_number(seen.high)}"]
         return [*lines, *(['missing = "indicate"'] if seen.missing else [])]
     if len(seen.levels) > MOST_LEVELS:
-        many = f"# more than {MOST_LEVELS} different texts: declare the levels that matter, or remove the column"
+        many = (
+            f"# more than {MOST_LEVELS} different texts: declare the levels that matter, or "
+            "remove the column"
+        )
         return [*lines, many, "# levels = []"]
     levels: list[Any] = sorted(map(float, seen.levels)) if seen.numbers else sorted(seen.levels)
-    shown = ", ".join(_number(level) if seen.numbers else json.dumps(level, ensure_ascii=False) for level in levels)
-    return [*lines, f"levels = [{shown}]", "other = true", *(['missing = "missing"'] if seen.missing else [])]
+    shown = ", ".join(
+        _number(level) if seen.numbers else json.dumps(level, ensure_ascii=False)
+        for level in levels
+    )
+    return [
+        *lines,
+        f"levels = [{shown}]",
+        "other = true",
+        *(['missing = "missing"'] if seen.missing else []),
+    ]
 
 
 def _number(value: float) -> str:

@@ -20,9 +20,9 @@ CODED = ("binary", "classes", "ordinal")
 class LabelColumn:
     """The column that is learned (several of 0 and 1 for the task labels).
 
-    `levels` are the classes in their order, texts or numbers (0 and 1 for binary); `above` makes a number binary; numbers
-    beyond `low` and `high` are clamped. Counts are trained in units of their declared `mean`. A missing label is
-    refused, or drops its row.
+    `levels` are the classes in their order, texts or numbers (0 and 1 for binary); `above` makes a
+    number binary; numbers beyond `low` and `high` are clamped. Counts are trained in units of their
+    declared `mean`. A missing label is refused, or drops its row.
     """
 
     columns: tuple[str, ...]
@@ -36,9 +36,14 @@ class LabelColumn:
 
     def __post_init__(self) -> None:
         if self.task not in TASKS:
-            raise DpflError(f"There is no task {self.task!r} for a table: {suggest(str(self.task), TASKS)}.")
+            raise DpflError(
+                f"There is no task {self.task!r} for a table: {suggest(str(self.task), TASKS)}."
+            )
         if not self.columns or (len(self.columns) > 1) != (self.task == "labels"):
-            raise DpflError(f"The task {self.task} cannot have {len(self.columns)} label columns: several are for 'labels'.")
+            raise DpflError(
+                f"The task {self.task} cannot have {len(self.columns)} label columns: several are "
+                "for 'labels'."
+            )
         if self.missing not in ("refuse", "drop"):
             raise DpflError(f"data.label.missing is {self.missing!r}: give 'refuse' or 'drop'.")
         self._check_levels()
@@ -46,39 +51,67 @@ class LabelColumn:
 
     def _check_levels(self) -> None:
         if self.task not in CODED and self.levels:
-            raise DpflError(f"data.label has levels, but the task is {self.task}: remove them, or set task = 'classes'.")
+            raise DpflError(
+                f"data.label has levels, but the task is {self.task}: remove them, or set task = "
+                "'classes'."
+            )
         if self.task in CODED and self.above is None:
             if not self.levels:
                 raise DpflError(
-                    f"The task {self.task} needs data.label.levels: list the values of {self.columns[0]!r} in the order of "
+                    f"The task {self.task} needs data.label.levels: list the values of "
+                    f"{self.columns[0]!r} in the order of "
                     "the classes."
                 )
             check_levels("data.label", self.levels)
             if len(self.levels) < 2 or (self.task == "binary" and len(self.levels) > 2):
-                raise DpflError(f"data.label has {len(self.levels)} levels: give 2 for binary, at least 2 for other tasks.")
+                raise DpflError(
+                    f"data.label has {len(self.levels)} levels: give 2 for binary, at least 2 for "
+                    "other tasks."
+                )
 
     def _check_numbers(self) -> None:
-        if self.above is not None and (self.task != "binary" or self.levels or not is_number(self.above)):
-            raise DpflError("data.label.above is a number that makes a binary label, without levels: give one or the other.")
+        if self.above is not None and (
+            self.task != "binary" or self.levels or not is_number(self.above)
+        ):
+            raise DpflError(
+                "data.label.above is a number that makes a binary label, without levels: give one "
+                "or the other."
+            )
         bounds = [bound for bound in (self.low, self.high) if bound is not None]
-        if bounds and (self.task not in ("number", "counts") or not all(map(is_number, bounds)) or bounds != sorted(bounds)):
-            raise DpflError("data.label.low and high are two numbers, for numbers and counts: correct or remove them.")
-        if self.mean is not None and (self.task != "counts" or not is_number(self.mean) or self.mean <= 0):
-            raise DpflError("data.label.mean is a number above 0, for counts: correct or remove it.")
+        if bounds and (
+            self.task not in ("number", "counts")
+            or not all(map(is_number, bounds))
+            or bounds != sorted(bounds)
+        ):
+            raise DpflError(
+                "data.label.low and high are two numbers, for numbers and counts: correct or "
+                "remove them."
+            )
+        if self.mean is not None and (
+            self.task != "counts" or not is_number(self.mean) or self.mean <= 0
+        ):
+            raise DpflError(
+                "data.label.mean is a number above 0, for counts: correct or remove it."
+            )
 
     @property
     def classes(self) -> int | None:
         return (2 if self.above is not None else len(self.levels)) if self.task in CODED else None
 
     def as_task(self, class_weights: tuple[float, ...] = ()) -> Task:
-        """What is trained. A number with bounds is trained in a unit of half their distance, around their middle; counts in
-        units of their mean."""
+        """What is trained. A number with bounds is trained in a unit of half their distance, around
+        their middle; counts in units of their mean."""
         options: dict[str, Any] = {"weights": class_weights} if class_weights else {}
         if self.task == "labels":
             options["count"] = len(self.columns)
         elif self.task in ("classes", "ordinal"):
             options["classes" if self.task == "classes" else "levels"] = len(self.levels)
-        elif self.task == "number" and self.low is not None and self.high is not None and self.low < self.high:
+        elif (
+            self.task == "number"
+            and self.low is not None
+            and self.high is not None
+            and self.low < self.high
+        ):
             options |= {"centre": (self.low + self.high) / 2, "scale": (self.high - self.low) / 2}
         elif self.task == "counts" and self.mean is not None:
             options["mean"] = float(self.mean)
@@ -88,7 +121,9 @@ class LabelColumn:
 def check_levels(where: str, levels: tuple[Any, ...]) -> None:
     if not levels:
         raise DpflError(f"{where}.levels is empty: list the values that the column may have.")
-    if not (all(isinstance(level, str) for level in levels) or all(is_number(level) for level in levels)):
+    if not (
+        all(isinstance(level, str) for level in levels) or all(is_number(level) for level in levels)
+    ):
         raise DpflError(f"{where}.levels holds {list(levels)!r}: give texts only, or numbers only.")
     if len(set(levels)) < len(levels):
         raise DpflError(f"{where}.levels names a value twice: list each once.")

@@ -20,8 +20,9 @@ from dpfl.data.tables.table_files import TableFile
 
 @dataclass(frozen=True)
 class EncodedRows:
-    """Features, labels, and whose each row is; `draw` is a number from 0 to 1 that depends on the row's person, or else on the
-    row itself, and a seed alone: a test set drawn by it takes nobody else along."""
+    """Features, labels, and whose each row is; `draw` is a number from 0 to 1 that depends on the
+    row's person, or else on the row itself, and a seed alone: a test set drawn by it takes nobody
+    else along."""
 
     x: Array
     y: Array
@@ -34,12 +35,18 @@ class EncodedRows:
         return len(self.x)
 
     def where(self, keep: Array) -> EncodedRows:
-        return self if keep.all() else EncodedRows(*(getattr(self, one.name)[keep] for one in fields(self)))
+        return (
+            self
+            if keep.all()
+            else EncodedRows(*(getattr(self, one.name)[keep] for one in fields(self)))
+        )
 
 
 @dataclass
 class KeyIndex:
-    """Whole numbers for the values of a column, in the order of their appearance, and each one's draw."""
+    """Whole numbers for the values of a column, in the order of their appearance, and each one's
+    draw.
+    """
 
     seed: int
     codes: dict[str, int] = field(default_factory=dict)
@@ -47,7 +54,9 @@ class KeyIndex:
 
     def of(self, array: pa.Array, read: CellFormat, what: str) -> Array:
         texts = read.texts(array).dictionary_encode()
-        rules.refuse(texts.is_null().to_numpy(zero_copy_only=False), f"no {what}; every row needs one")
+        rules.refuse(
+            texts.is_null().to_numpy(zero_copy_only=False), f"no {what}; every row needs one"
+        )
         known = [self._code(value) for value in texts.dictionary.to_pylist()]
         return np.array(known, dtype=np.int64)[texts.indices.to_numpy(zero_copy_only=False)]
 
@@ -59,7 +68,9 @@ class KeyIndex:
 
 
 class RowReader:
-    """Reads files of one schema one after another; the numbers of sites and persons go on from file to file."""
+    """Reads files of one schema one after another; the numbers of sites and persons go on from file
+    to file.
+    """
 
     def __init__(self, schema: Schema, seed: int) -> None:
         self.schema, self.seed = schema, seed
@@ -67,7 +78,9 @@ class RowReader:
         self.clamped: Counter[str] = Counter()
 
     def rows(self, file: TableFile, site: int | None = None) -> Iterator[EncodedRows]:
-        """What is kept of each batch; all rows are the given site's, where there is no column for it."""
+        """What is kept of each batch; all rows are the given site's, where there is no column for
+        it.
+        """
         read = CellFormat(self.schema.absent, file.text.decimal if file.text else ".")
         start = 0
         for batch in file.batches(self.schema.read):
@@ -79,18 +92,31 @@ class RowReader:
 
     def _rows(self, batch: pa.RecordBatch, read: CellFormat, site: int | None) -> EncodedRows:
         schema, size = self.schema, len(batch)
-        found = [_by(batch, column.name, partial(_encode, column, read)) for column in schema.ordered]
-        labels = [_by(batch, name, lambda cells: rules.label(schema.label, cells, read)) for name in schema.label.columns]
+        found = [
+            _by(batch, column.name, partial(_encode, column, read)) for column in schema.ordered
+        ]
+        labels = [
+            _by(batch, name, lambda cells: rules.label(schema.label, cells, read))
+            for name in schema.label.columns
+        ]
         names = (*(column.name for column in schema.ordered), *schema.label.columns)
-        self.clamped.update({name: one.clamped for name, one in zip(names, (*found, *labels), strict=True)})
+        self.clamped.update(
+            {name: one.clamped for name, one in zip(names, (*found, *labels), strict=True)}
+        )
         x = np.concatenate([one.values for one in found], axis=1)
-        y = np.stack([one.values for one in labels], axis=1) if schema.label.task == "labels" else labels[0].values
+        y = (
+            np.stack([one.values for one in labels], axis=1)
+            if schema.label.task == "labels"
+            else labels[0].values
+        )
         sites = np.full(size, site or 0, dtype=np.int64)
         if schema.site:
             sites = _by(batch, schema.site, lambda cells: self.sites.of(cells, read, "site"))
         persons, times = np.zeros(size, dtype=np.int64), np.zeros(size)
         if schema.person:
-            persons = _by(batch, schema.person, lambda cells: self.persons.of(cells, read, "person"))
+            persons = _by(
+                batch, schema.person, lambda cells: self.persons.of(cells, read, "person")
+            )
         if schema.time:
             times = _by(batch, schema.time, lambda cells: rules.time(cells, read))
         draw = np.array(self.persons.draws)[persons] if schema.person else _draws(self.seed, x, y)
@@ -106,11 +132,18 @@ def _by(batch: pa.RecordBatch, name: str, rule: Callable[[pa.Array], Any]) -> An
 
 
 def _encode(column: Column, read: CellFormat, cells: pa.Array) -> EncodedColumn:
-    return rules.numeric(column, cells, read) if isinstance(column, NumericColumn) else rules.categorical(column, cells, read)
+    return (
+        rules.numeric(column, cells, read)
+        if isinstance(column, NumericColumn)
+        else rules.categorical(column, cells, read)
+    )
 
 
 def _draws(seed: int, x: Array, y: Array) -> Array:
-    return np.array([_draw(seed, row.tobytes() + label.tobytes()) for row, label in zip(x, y, strict=True)], dtype=np.float64)
+    return np.array(
+        [_draw(seed, row.tobytes() + label.tobytes()) for row, label in zip(x, y, strict=True)],
+        dtype=np.float64,
+    )
 
 
 def _draw(seed: int, content: bytes) -> float:

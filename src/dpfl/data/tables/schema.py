@@ -1,7 +1,9 @@
-"""The declared schema of a table: what each column means, in constants that were not read off private data.
+"""The declared schema of a table: what each column means, in constants that were not read off
+private data.
 
-What a row becomes depends on that row and on the schema alone, so rows that are neighbours stay neighbours and no guarantee
-changes. `to_json` says all that is needed to do the same to a raw row elsewhere.
+What a row becomes depends on that row and on the schema alone, so rows that are neighbours stay
+neighbours and no guarantee changes. `to_json` says all that is needed to do the same to a raw row
+elsewhere.
 """
 
 from __future__ import annotations
@@ -28,14 +30,15 @@ BINS, MOST_BINS = 20, 1000
 
 @dataclass(frozen=True)
 class NumericColumn:
-    """A number between declared bounds, beyond which it is clamped, then (if `log`) log(1 + x - low), then (x - mean) / scale;
-    without mean and scale, so that the bounds become -1 and 1.
+    """A number between declared bounds, beyond which it is clamped, then (if `log`) log(1 + x -
+    low), then (x - mean) / scale; without mean and scale, so that the bounds become -1 and 1.
 
-    A scale that is "paid" is found before training: the mean and the deviation of the column at all clients, or, as "paid
-    quartiles", its median and the distance of its quartiles, off a histogram of so many `bins` between the bounds.
+    A scale that is "paid" is found before training: the mean and the deviation of the column at all
+    clients, or, as "paid quartiles", its median and the distance of its quartiles, off a histogram
+    of so many `bins` between the bounds.
 
-    A missing value is refused, drops its row, is filled in by a declared number, or is the middle of the bounds and indicated
-    by one more feature.
+    A missing value is refused, drops its row, is filled in by a declared number, or is the middle
+    of the bounds and indicated by one more feature.
     """
 
     name: str
@@ -50,31 +53,55 @@ class NumericColumn:
     def __post_init__(self) -> None:
         where = f"data.columns.{self.name}"
         if not is_number(self.low) or not is_number(self.high) or self.low >= self.high:
-            raise DpflError(f"{where} has low = {self.low!r} and high = {self.high!r}: give two numbers, the lower one first.")
+            raise DpflError(
+                f"{where} has low = {self.low!r} and high = {self.high!r}: give two numbers, the "
+                "lower one first."
+            )
         self._check_scale(where)
         if not isinstance(self.log, bool):
             raise DpflError(f"{where}.log is {self.log!r}: give true or false.")
         if self.missing not in (REFUSE, DROP, INDICATE) and not is_number(self.missing):
             raise DpflError(
-                f"{where}.missing is {self.missing!r}: give 'refuse', 'drop', 'indicate' or the number to put there."
+                f"{where}.missing is {self.missing!r}: give 'refuse', 'drop', 'indicate' or the "
+                "number to put there."
             )
 
     def _check_scale(self, where: str) -> None:
         if self.scale in (PAID, QUARTILES):
             if self.mean is not None:
-                raise DpflError(f"{where} has a mean, but its scale is {self.scale!r}, which finds both: leave the mean out.")
+                raise DpflError(
+                    f"{where} has a mean, but its scale is {self.scale!r}, which finds both: leave "
+                    "the mean out."
+                )
         elif isinstance(self.scale, str):
-            raise DpflError(f"{where}.scale is {self.scale!r}: give a number above 0, {PAID!r} or {QUARTILES!r}.")
+            raise DpflError(
+                f"{where}.scale is {self.scale!r}: give a number above 0, {PAID!r} or "
+                f"{QUARTILES!r}."
+            )
         elif (self.mean is None) != (self.scale is None):
-            raise DpflError(f"{where} has one of mean and scale: give both, or none to map the bounds to -1 and 1.")
-        elif self.scale is not None and (not is_number(self.mean) or not is_number(self.scale) or self.scale <= 0):
-            raise DpflError(f"{where} has mean = {self.mean!r} and scale = {self.scale!r}: give a number, and one above 0.")
+            raise DpflError(
+                f"{where} has one of mean and scale: give both, or none to map the bounds to -1 "
+                "and 1."
+            )
+        elif self.scale is not None and (
+            not is_number(self.mean) or not is_number(self.scale) or self.scale <= 0
+        ):
+            raise DpflError(
+                f"{where} has mean = {self.mean!r} and scale = {self.scale!r}: give a number, and "
+                "one above 0."
+            )
         if self.bins is not None:
             if self.scale != QUARTILES:
-                raise DpflError(f"{where} has bins, which are those of scale = {QUARTILES!r}: set it, or leave bins out.")
+                raise DpflError(
+                    f"{where} has bins, which are those of scale = {QUARTILES!r}: set it, or leave "
+                    "bins out."
+                )
             require_whole(self.bins, f"{where}.bins", least=4)
             if self.bins > MOST_BINS:
-                raise DpflError(f"{where}.bins is {self.bins}: give {MOST_BINS} at most, each of which has noise.")
+                raise DpflError(
+                    f"{where}.bins is {self.bins}: give {MOST_BINS} at most, each of which has "
+                    "noise."
+                )
 
     @property
     def paid(self) -> bool:
@@ -91,7 +118,9 @@ class NumericColumn:
 
     @property
     def centre_and_scale(self) -> tuple[float, float]:
-        """Of the values before training; those of a paid scale come on top, in the model's front."""
+        """Of the values before training; those of a paid scale come on top, in the model's
+        front.
+        """
         if self.mean is not None and self.scale is not None and not isinstance(self.scale, str):
             return self.mean, self.scale
         low, high = (0.0, math.log1p(self.high - self.low)) if self.log else (self.low, self.high)
@@ -100,9 +129,11 @@ class NumericColumn:
 
 @dataclass(frozen=True)
 class CategoricalColumn:
-    """One of the declared levels, which are all texts or all numbers; with `other`, any value that is not declared is "other".
+    """One of the declared levels, which are all texts or all numbers; with `other`, any value that
+    is not declared is "other".
 
-    A missing value is refused, drops its row, or is one of the levels: a declared one, "other", or "missing" of its own.
+    A missing value is refused, drops its row, or is one of the levels: a declared one, "other", or
+    "missing" of its own.
     """
 
     name: str
@@ -117,14 +148,20 @@ class CategoricalColumn:
             raise DpflError(f"{where}.other is {self.other!r}: give true or false.")
         if self.missing not in (REFUSE, DROP, *self.all_levels):
             raise DpflError(
-                f"{where}.missing is {self.missing!r}: give 'refuse', 'drop', 'missing', 'other' with other = true, or a level."
+                f"{where}.missing is {self.missing!r}: give 'refuse', 'drop', 'missing', 'other' "
+                "with other = true, or a level."
             )
 
     @cached_property
     def all_levels(self) -> tuple[Level, ...]:
-        """The declared levels, and those that `other` and `missing` add: a level's code is its place here."""
+        """The declared levels, and those that `other` and `missing` add: a level's code is its
+        place here.
+        """
         asked = ((OTHER, self.other), (MISSING, self.missing == MISSING))
-        return (*self.levels, *(name for name, wanted in asked if wanted and name not in self.levels))
+        return (
+            *self.levels,
+            *(name for name, wanted in asked if wanted and name not in self.levels),
+        )
 
     @property
     def numbers(self) -> bool:
@@ -136,24 +173,32 @@ Column = NumericColumn | CategoricalColumn
 
 @dataclass(frozen=True)
 class PaidScales:
-    """What the scales that are paid for may cost, all together: noise of so many times their sensitivity, or a share of
-    epsilon, as if nothing else were released."""
+    """What the scales that are paid for may cost, all together: noise of so many times their
+    sensitivity, or a share of epsilon, as if nothing else were released."""
 
     noise: float | None = None
     share: float | None = None
 
     def __post_init__(self) -> None:
         if self.noise is not None and self.share is not None:
-            raise DpflError("data.paid is { noise = 20 } or { share = 0.1 }: give one of noise and share.")
+            raise DpflError(
+                "data.paid is { noise = 20 } or { share = 0.1 }: give one of noise and share."
+            )
         if self.noise is not None and (not is_number(self.noise) or self.noise <= 0):
-            raise DpflError(f"data.paid.noise is {self.noise!r}: give a noise multiplier above 0, such as 20.")
+            raise DpflError(
+                f"data.paid.noise is {self.noise!r}: give a noise multiplier above 0, such as 20."
+            )
         if self.share is not None and (not is_number(self.share) or not 0 < self.share < 1):
-            raise DpflError(f"data.paid.share is {self.share!r}: give a share of epsilon between 0 and 1.")
+            raise DpflError(
+                f"data.paid.share is {self.share!r}: give a share of epsilon between 0 and 1."
+            )
 
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns that are features, the label, and the columns that say whose a row is: site, person and time."""
+    """The columns that are features, the label, and the columns that say whose a row is: site,
+    person and time.
+    """
 
     columns: tuple[Column, ...]
     label: LabelColumn
@@ -166,12 +211,20 @@ class Schema:
     def __post_init__(self) -> None:
         if not self.columns:
             raise DpflError(
-                "The table has no columns to learn from: declare them as [data.columns.NAME], with bounds or levels."
+                "The table has no columns to learn from: declare them as [data.columns.NAME], with "
+                "bounds or levels."
             )
         declared = [column.name for column in self.columns]
-        for role, name in (("site", self.site), ("person", self.person), *(("label", name) for name in self.label.columns)):
+        for role, name in (
+            ("site", self.site),
+            ("person", self.person),
+            *(("label", name) for name in self.label.columns),
+        ):
             if name in declared:
-                raise DpflError(f"The column {name!r} is the {role} and also one of data.columns: it can be one of them only.")
+                raise DpflError(
+                    f"The column {name!r} is the {role} and also one of data.columns: it can be "
+                    "one of them only."
+                )
 
     @cached_property
     def numeric(self) -> tuple[NumericColumn, ...]:
@@ -201,42 +254,63 @@ class Schema:
         return zip(starts, self.numeric, strict=False)
 
     def scaled(self, means: Sequence[float], scales: Sequence[float]) -> Schema:
-        """With the scales that were paid for, given for every number of a row in units of what it is without them."""
+        """With the scales that were paid for, given for every number of a row in units of what it
+        is without them.
+        """
         found = {}
         for place, column in self.places:
             if column.paid:
                 centre, unit = column.centre_and_scale
                 mean, scale = centre + unit * means[place], unit * scales[place]
                 found[column.name] = replace(column, mean=mean, scale=scale, bins=None)
-        return replace(self, columns=tuple(found.get(column.name, column) for column in self.columns))
+        return replace(
+            self, columns=tuple(found.get(column.name, column) for column in self.columns)
+        )
 
     @property
     def read(self) -> tuple[str, ...]:
         """The names of the columns that are read, each once."""
         keys = (name for name in (self.site, self.person, self.time) if name is not None)
-        return tuple(dict.fromkeys((*(column.name for column in self.columns), *self.label.columns, *keys)))
+        return tuple(
+            dict.fromkeys((*(column.name for column in self.columns), *self.label.columns, *keys))
+        )
 
     def to_json(self) -> str:
-        """All that turns a raw row into what a model takes: the numbers, then each categorical column one-hot."""
+        """All that turns a raw row into what a model takes: the numbers, then each categorical
+        column one-hot.
+        """
         numeric = [
             {"name": column.name, "low": column.low, "high": column.high, "log": column.log}
             | dict(zip(("mean", "scale"), column.centre_and_scale, strict=True))
             | {"missing": column.missing, "fill": column.fill}
             for column in self.numeric
         ]
-        categorical = [asdict(column) | {"levels": column.all_levels} for column in self.categorical]
+        categorical = [
+            asdict(column) | {"levels": column.all_levels} for column in self.categorical
+        ]
         return json.dumps(
-            {"format": "dpfl table 1", "numeric": numeric, "categorical": categorical, "absent": self.absent}
-            | {"label": asdict(self.label), "site": self.site, "person": self.person, "time": self.time}
+            {
+                "format": "dpfl table 1",
+                "numeric": numeric,
+                "categorical": categorical,
+                "absent": self.absent,
+            }
+            | {
+                "label": asdict(self.label),
+                "site": self.site,
+                "person": self.person,
+                "time": self.time,
+            }
         )
 
 
 @dataclass(frozen=True)
 class FeatureLayout:
-    """How a row of x is laid out: `numbers` values, then one whole-number code a categorical column, of so many levels.
+    """How a row of x is laid out: `numbers` values, then one whole-number code a categorical
+    column, of so many levels.
 
-    A row of codes is short however many levels there are. A model asks for what it takes: dense (one-hot, made a batch at a
-    time), or the codes, for embeddings.
+    A row of codes is short however many levels there are. A model asks for what it takes: dense
+    (one-hot, made a batch at a time), or the codes, for embeddings.
     """
 
     numbers: int

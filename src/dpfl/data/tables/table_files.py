@@ -1,6 +1,8 @@
-"""Tables on disk: CSV (gzipped or not) and Parquet, read in pieces, so that a file may be larger than memory.
+"""Tables on disk: CSV (gzipped or not) and Parquet, read in pieces, so that a file may be larger
+than memory.
 
-Errors name the file, the line and the column, and never the cell: what a log keeps of private data should be nothing.
+Errors name the file, the line and the column, and never the cell: what a log keeps of private data
+should be nothing.
 """
 
 from __future__ import annotations
@@ -33,21 +35,30 @@ ROWS = 1 << 16
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How a CSV file is written; without a delimiter, the one that cuts its header into most names."""
+    """How a CSV file is written; without a delimiter, the one that cuts its header into most
+    names.
+    """
 
     delimiter: str | None = None
     decimal: str = "."
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
-        if self.delimiter is not None and (not isinstance(self.delimiter, str) or len(self.delimiter) != 1):
-            raise DpflError(f"data.delimiter is {self.delimiter!r}: give one character, such as ';'.")
+        if self.delimiter is not None and (
+            not isinstance(self.delimiter, str) or len(self.delimiter) != 1
+        ):
+            raise DpflError(
+                f"data.delimiter is {self.delimiter!r}: give one character, such as ';'."
+            )
         if self.decimal not in (".", ","):
             raise DpflError(f"data.decimal is {self.decimal!r}: give '.' or ','.")
         try:
             codecs.lookup(self.encoding)
         except (LookupError, TypeError):
-            raise DpflError(f"data.encoding is {self.encoding!r}: give a known one, such as 'utf-8' or 'latin-1'.") from None
+            raise DpflError(
+                f"data.encoding is {self.encoding!r}: give a known one, such as 'utf-8' or "
+                "'latin-1'."
+            ) from None
 
 
 @dataclass(frozen=True)
@@ -76,15 +87,27 @@ class TableFile:
         names = {name: pa.string() for name in columns}
         options = {
             "read_options": arrow_csv.ReadOptions(
-                use_threads=False, block_size=BLOCK, encoding=text.encoding, column_names=self.header
+                use_threads=False,
+                block_size=BLOCK,
+                encoding=text.encoding,
+                column_names=self.header,
             ),
-            "parse_options": arrow_csv.ParseOptions(delimiter=text.delimiter, newlines_in_values=True),
-            "convert_options": arrow_csv.ConvertOptions(column_types=names, include_columns=list(names)),
+            "parse_options": arrow_csv.ParseOptions(
+                delimiter=text.delimiter, newlines_in_values=True
+            ),
+            "convert_options": arrow_csv.ConvertOptions(
+                column_types=names, include_columns=list(names)
+            ),
         }
         try:
-            with _arrow_stream(self.path) as stream, arrow_csv.open_csv(stream, **options) as reader:
+            with (
+                _arrow_stream(self.path) as stream,
+                arrow_csv.open_csv(stream, **options) as reader,
+            ):
                 for number, batch in enumerate(reader):
-                    yield batch if number else batch.slice(1)  # the header, whatever lines came before it
+                    yield (
+                        batch if number else batch.slice(1)
+                    )  # the header, whatever lines came before it
         except (pa.ArrowException, OSError, UnicodeError) as error:
             raise self._csv_error(error) from None
 
@@ -94,14 +117,18 @@ class TableFile:
             for line, row in _lines(self.path, self.text or TextFormat()):
                 if row and len(row) != len(self.header):
                     return DpflError(
-                        f"{self.path}, line {line}: {len(row)} fields, where the header names {len(self.header)}: correct it, "
+                        f"{self.path}, line {line}: {len(row)} fields, where the header names "
+                        f"{len(self.header)}: correct it, "
                         "or set data.delimiter."
                     )
         except UnicodeError:
             return self._encoding_error()
         except (csv.Error, OSError, EOFError) as found:
             return DpflError(f"{self.path} cannot be read ({found}): correct or replace it.")
-        return DpflError(f"{self.path} cannot be read ({type(error).__name__}): a row may be longer than {BLOCK >> 20} MB.")
+        return DpflError(
+            f"{self.path} cannot be read ({type(error).__name__}): a row may be longer than "
+            f"{BLOCK >> 20} MB."
+        )
 
     def _encoding_error(self) -> DpflError:
         encoding = self.text.encoding if self.text else "utf-8"
@@ -110,7 +137,10 @@ class TableFile:
                 try:
                     content.decode(encoding)
                 except UnicodeError:
-                    return DpflError(f"{self.path}, line {line}: this is not {encoding}; set data.encoding, such as 'latin-1'.")
+                    return DpflError(
+                        f"{self.path}, line {line}: this is not {encoding}; set data.encoding, "
+                        "such as 'latin-1'."
+                    )
         return DpflError(f"{self.path} is not {encoding}: set data.encoding, such as 'latin-1'.")
 
     def _parquet(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -129,7 +159,8 @@ def open_table(path: Path, text: TextFormat = TextFormat()) -> TableFile:
     """A table with its header read and checked."""
     if not path.is_file():
         raise DpflError(
-            f"There is no table {path}: give the path of a file ending in {', '.join(TABLES)}, or of a folder of them."
+            f"There is no table {path}: give the path of a file ending in {', '.join(TABLES)}, or "
+            "of a folder of them."
         )
     if not is_table(path):
         raise DpflError(f"{path} is no table: it must end in {', '.join(TABLES)}.")
@@ -137,9 +168,13 @@ def open_table(path: Path, text: TextFormat = TextFormat()) -> TableFile:
         raise DpflError(f"{path} is empty: give a file with a header and rows.")
     is_parquet = path.name.lower().endswith(".parquet")
     file = _open_parquet(path) if is_parquet else _open_csv(path, text)
-    if blank := next((number for number, name in enumerate(file.header, start=1) if not name), None):
+    if blank := next(
+        (number for number, name in enumerate(file.header, start=1) if not name), None
+    ):
         raise DpflError(f"{path}: column {blank} of the header has no name: give it one.")
-    if twice := next((name for number, name in enumerate(file.header) if name in file.header[:number]), None):
+    if twice := next(
+        (name for number, name in enumerate(file.header) if name in file.header[:number]), None
+    ):
         raise DpflError(f"{path} has two columns named {twice!r}: rename one of them.")
     return file
 
@@ -165,7 +200,14 @@ def _open_parquet(path: Path) -> TableFile:
 def _open_csv(path: Path, text: TextFormat) -> TableFile:
     try:
         cuts = {
-            mark: next((row for _, row in _lines(path, TextFormat(mark, text.decimal, text.encoding)) if row), [])
+            mark: next(
+                (
+                    row
+                    for _, row in _lines(path, TextFormat(mark, text.decimal, text.encoding))
+                    if row
+                ),
+                [],
+            )
             for mark in ((text.delimiter,) if text.delimiter else DELIMITERS)
         }
     except UnicodeError:
@@ -175,12 +217,20 @@ def _open_csv(path: Path, text: TextFormat) -> TableFile:
     mark, header = max(cuts.items(), key=lambda item: len(item[1]))
     if not header:
         raise DpflError(f"{path} is empty: give a file with a header and rows.")
-    return TableFile(path, tuple(name.strip() for name in header), TextFormat(mark, text.decimal, text.encoding))
+    return TableFile(
+        path, tuple(name.strip() for name in header), TextFormat(mark, text.decimal, text.encoding)
+    )
 
 
 def _lines(path: Path, text: TextFormat) -> Iterator[tuple[int, list[str]]]:
-    """Each row's first line, counted from 1, and its fields; slow, so only for headers and errors."""
-    encoding = "utf-8-sig" if text.encoding.lower().replace("_", "-") in ("utf-8", "utf8") else text.encoding
+    """Each row's first line, counted from 1, and its fields; slow, so only for headers and
+    errors.
+    """
+    encoding = (
+        "utf-8-sig"
+        if text.encoding.lower().replace("_", "-") in ("utf-8", "utf8")
+        else text.encoding
+    )
     with _bytes(path) as raw, io.TextIOWrapper(raw, encoding, newline="") as stream:
         reader = csv.reader(stream, delimiter=text.delimiter or ",")
         first = 1
@@ -205,4 +255,6 @@ def _gzipped(path: Path) -> bool:
 
 
 def _unreadable(path: Path, error: Exception) -> DpflError:
-    return DpflError(f"{path} cannot be read ({str(error).splitlines()[0]}): correct or replace it.")
+    return DpflError(
+        f"{path} cannot be read ({str(error).splitlines()[0]}): correct or replace it."
+    )

@@ -1,4 +1,6 @@
-"""Tables as sources of a federation: training rows and their owners, and the rows that are declared public to test on."""
+"""Tables as sources of a federation: training rows and their owners, and the rows that are declared
+public to test on.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,16 @@ from dpfl.tasks import Task
 def own_table(place: Path, words: Mapping[str, Any]) -> DataSource:
     said = declare(words)
     if said.schema.site and not said.sites:
-        raise DpflError("data.site names a column, but who takes part is not read off private data: list data.sites, too.")
+        raise DpflError(
+            "data.site names a column, but who takes part is not read off private data: list "
+            "data.sites, too."
+        )
     seed = said.test.seed if said.test else 0
-    return _source(read_table(place, said.schema, said.text, seed, said.sites), said, place.is_dir() or bool(said.schema.site))
+    return _source(
+        read_table(place, said.schema, said.text, seed, said.sites),
+        said,
+        place.is_dir() or bool(said.schema.site),
+    )
 
 
 def study(label: str, test: Mapping[str, Any] | None) -> DataSource:

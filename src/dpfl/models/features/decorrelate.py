@@ -1,8 +1,9 @@
-"""A fixed mixing of feature channels that makes them less alike, from images that are noise: no data is needed.
+"""A fixed mixing of feature channels that makes them less alike, from images that are noise: no
+data is needed.
 
-Natural images have spectra that fall like 1 / f. Channels of their features are correlated, and noise of equal size in every
-direction hurts most where a feature hardly varies; A^(-1/4), with A the channels' covariance on random images of that
-spectrum, evens them out half way.
+Natural images have spectra that fall like 1 / f. Channels of their features are correlated, and
+noise of equal size in every direction hurts most where a feature hardly varies; A^(-1/4), with A
+the channels' covariance on random images of that spectrum, evens them out half way.
 """
 
 from __future__ import annotations
@@ -21,10 +22,16 @@ COLOUR = 0.3
 
 
 def pink_images(shape: tuple[int, ...], count: int = IMAGES) -> Tensor:
-    """Random images (count, channels, height, width) with a spectrum of 1 / f, each of mean 0 and variance 1."""
+    """Random images (count, channels, height, width) with a spectrum of 1 / f, each of mean 0 and
+    variance 1.
+    """
     channels, height, width = shape
-    white = torch.randn(count, channels, 2 * height, 2 * width, generator=torch.Generator().manual_seed(0))
-    y, x = torch.meshgrid(torch.fft.fftfreq(2 * height), torch.fft.fftfreq(2 * width), indexing="ij")
+    white = torch.randn(
+        count, channels, 2 * height, 2 * width, generator=torch.Generator().manual_seed(0)
+    )
+    y, x = torch.meshgrid(
+        torch.fft.fftfreq(2 * height), torch.fft.fftfreq(2 * width), indexing="ij"
+    )
     frequency = (y.square() + x.square()).sqrt()
     frequency[0, 0] = frequency[0, 1]
     images = torch.fft.ifft2(torch.fft.fft2(white) / frequency).real[..., :height, :width]
@@ -33,7 +40,9 @@ def pink_images(shape: tuple[int, ...], count: int = IMAGES) -> Tensor:
 
 
 def decorrelating(features: Callable[[Tensor], Tensor], shape: tuple[int, ...]) -> Tensor:
-    """The matrix (channels, channels) to multiply features (n, channels, height, width) of such images with."""
+    """The matrix (channels, channels) to multiply features (n, channels, height, width) of such
+    images with.
+    """
     found = features(pink_images(shape)).flatten(2).double()
     found -= found.mean(0)
     covariance = torch.einsum("ncp,ndp->cd", found, found) / (len(found) * found.shape[2])

@@ -1,4 +1,5 @@
-"""Images of dead leaves: shapes of all sizes that fall on each other, which have the edges and the spectrum of photographs.
+"""Images of dead leaves: shapes of all sizes that fall on each other, which have the edges and the
+spectrum of photographs.
 
 They are drawn from a fixed seed, so that what is made of them needs no data.
 """
@@ -38,10 +39,16 @@ def leaf_images(shape: tuple[int, ...], count: int = IMAGES) -> Tensor:
     images = (normal() + COLOUR * normal(channels)).expand(count, channels, height, width)
     for _ in range(LEAVES):
         radius = (SMALLEST * uniform(1e-3, 1) ** (-1 / TAIL)).clamp(max=max(height, width))
-        down, across, angle = y - uniform(-4, height + 4), x - uniform(-4, width + 4), uniform(0, math.pi)
+        down, across, angle = (
+            y - uniform(-4, height + 4),
+            x - uniform(-4, width + 4),
+            uniform(0, math.pi),
+        )
         u = (across * angle.cos() + down * angle.sin()) / radius
         v = (down * angle.cos() - across * angle.sin()) / (radius * uniform(0.3, 1))
-        round_or_square = torch.where(uniform(0, 1) < 0.5, (u.square() + v.square()).sqrt(), torch.maximum(u.abs(), v.abs()))
+        round_or_square = torch.where(
+            uniform(0, 1) < 0.5, (u.square() + v.square()).sqrt(), torch.maximum(u.abs(), v.abs())
+        )
         covered = torch.sigmoid(SHARPNESS * radius * (1 - round_or_square))
         leaf = normal() + COLOUR * normal(channels) + SLOPE * (normal() * u + normal() * v)
         images = images + covered * (leaf - images)

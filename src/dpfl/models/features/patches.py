@@ -1,8 +1,10 @@
-"""Patch features (Coates, Lee and Ng 2011) without data: how much each part of an image is like patches of dead leaves.
+"""Patch features (Coates, Lee and Ng 2011) without data: how much each part of an image is like
+patches of dead leaves.
 
-Every patch of an image is brought to mean 0 and variance 1, whitened, and compared with whitened patches of images that
-are drawn from a fixed seed. What is beyond a threshold is averaged over the cells of a grid; its square root,
-normalised within the sample, is the feature. Every sample is transformed by itself.
+Every patch of an image is brought to mean 0 and variance 1, whitened, and compared with whitened
+patches of images that are drawn from a fixed seed. What is beyond a threshold is averaged over the
+cells of a grid; its square root, normalised within the sample, is the feature. Every sample is
+transformed by itself.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ STRIDE = 2
 GRID = 4
 """Cells a side that patches are averaged over."""
 FLAT = 0.05
-"""Of the image's variance: beside that a patch's own counts, so that one with less is nearly nothing."""
+"""Of the image's variance: beside that a patch's own counts, so that one with less is nearly
+nothing.
+"""
 TINY = 1e-9
 """So that an image of one colour is nothing."""
 RIDGE = 0.01
@@ -39,12 +43,15 @@ PIXELS = 51_200
 
 
 @lru_cache(maxsize=4)
-def patch_features(shape: tuple[int, ...], mirror: bool, filters: int) -> Callable[[Tensor], Tensor]:
-    """Images (n, channels, height, width) to (n, filters, GRID, GRID); with `mirror`, an image and its mirror image are alike,
-    and half of the columns say all."""
+def patch_features(
+    shape: tuple[int, ...], mirror: bool, filters: int
+) -> Callable[[Tensor], Tensor]:
+    """Images (n, channels, height, width) to (n, filters, GRID, GRID); with `mirror`, an image and
+    its mirror image are alike, and half of the columns say all."""
     if len(shape) != 3 or min(shape[1:]) < SIDE + GRID * STRIDE:
         raise DpflError(
-            f"Patch features take images of shape (channels, height, width) with sides of at least {SIDE + GRID * STRIDE}, "
+            "Patch features take images of shape (channels, height, width) with sides of at least "
+            f"{SIDE + GRID * STRIDE}, "
             f"but a sample has shape {shape}."
         )
     box = torch.full((1, shape[0], SIDE, SIDE), 1 / (shape[0] * SIDE**2))
@@ -56,7 +63,9 @@ def patch_features(shape: tuple[int, ...], mirror: bool, filters: int) -> Callab
         kernels = patch_filters(shape[0], filters)
         mean = functional.conv2d(images, box, stride=STRIDE)
         variance = functional.conv2d(images.square(), box, stride=STRIDE) - mean.square()
-        whole = (images - images.mean((1, 2, 3), keepdim=True)).square().mean((1, 2, 3), keepdim=True)
+        whole = (
+            (images - images.mean((1, 2, 3), keepdim=True)).square().mean((1, 2, 3), keepdim=True)
+        )
         scale = (variance.clamp(min=0) + FLAT * whole + TINY).rsqrt()
         found = _pooled(images, kernels, scale)
         if mirror:
@@ -79,12 +88,20 @@ def _pooled(images: Tensor, kernels: Tensor, scale: Tensor) -> Tensor:
 
 @lru_cache(maxsize=4)
 def patch_filters(channels: int, filters: int) -> Tensor:
-    """Kernels (filters, channels, SIDE, SIDE) of mean 0 that compare a patch, both whitened, with one of dead leaves."""
-    patches = functional.unfold(leaf_images((channels, DRAWN, DRAWN)), SIDE, stride=3).transpose(1, 2).flatten(0, 1)
+    """Kernels (filters, channels, SIDE, SIDE) of mean 0 that compare a patch, both whitened, with
+    one of dead leaves.
+    """
+    patches = (
+        functional.unfold(leaf_images((channels, DRAWN, DRAWN)), SIDE, stride=3)
+        .transpose(1, 2)
+        .flatten(0, 1)
+    )
     patches = patches - patches.mean(1, keepdim=True)
     patches = patches * (patches.square().mean(1, keepdim=True) + FLAT).rsqrt()
     values, vectors = torch.linalg.eigh((patches.T @ patches / len(patches)).double())
-    whitening = (vectors * (values.clamp(min=0) + RIDGE * values.mean()).rsqrt() @ vectors.T).float()
+    whitening = (
+        vectors * (values.clamp(min=0) + RIDGE * values.mean()).rsqrt() @ vectors.T
+    ).float()
     chosen = torch.randperm(len(patches), generator=torch.Generator().manual_seed(0))[:filters]
     found = functional.normalize(patches[chosen] @ whitening) @ whitening
     return (found - found.mean(1, keepdim=True)).unflatten(1, (channels, SIDE, SIDE))

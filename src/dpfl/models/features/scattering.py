@@ -1,9 +1,11 @@
-"""The scattering transform (Bruna and Mallat 2013): features of an image that need no training, and so no privacy.
+"""The scattering transform (Bruna and Mallat 2013): features of an image that need no training, and
+so no privacy.
 
-S x = (x * phi, |x * psi_j| * phi, ||x * psi_j| * psi_k| * phi) for scales j < k < J and L angles each, on a grid 2^J times as
-coarse. psi are Morlet wavelets, a wave under a Gaussian minus the Gaussian that makes its mean zero; phi is a Gaussian. Images
-are continued by reflection, then convolved on the torus by FFT; moduli are kept on the grid of their scale, which moves a value
-by a few per cent at most. Every sample is transformed by itself.
+S x = (x * phi, |x * psi_j| * phi, ||x * psi_j| * psi_k| * phi) for scales j < k < J and L angles
+each, on a grid 2^J times as coarse. psi are Morlet wavelets, a wave under a Gaussian minus the
+Gaussian that makes its mean zero; phi is a Gaussian. Images are continued by reflection, then
+convolved on the torus by FFT; moduli are kept on the grid of their scale, which moves a value by a
+few per cent at most. Every sample is transformed by itself.
 """
 
 from __future__ import annotations
@@ -32,12 +34,17 @@ BATCH = 16
 
 
 class Scattering:
-    """Images (n, channels, height, width) to (n, channels (1 + J L + L^2 J (J - 1) / 2), height / 2^J, width / 2^J)."""
+    """Images (n, channels, height, width) to (n, channels (1 + J L + L^2 J (J - 1) / 2), height /
+    2^J, width / 2^J).
+    """
 
     def __init__(self, J: int = 2, L: int = 8, shape: tuple[int, int] = (28, 28)) -> None:
         step = 2**J
         if J < 1 or L < 1 or any(side % step or side <= step for side in shape):
-            raise DpflError(f"Scattering at {J} scales takes images whose sides are multiples of {step}, not {shape}.")
+            raise DpflError(
+                f"Scattering at {J} scales takes images whose sides are multiples of {step}, not "
+                f"{shape}."
+            )
         self.J, self.L, self.shape, self.pad = J, L, tuple(shape), step
         padded = (shape[0] + 2 * step, shape[1] + 2 * step)
         self.psi, self.phi = _filters(J, L, padded)
@@ -48,7 +55,10 @@ class Scattering:
 
     def __call__(self, x: Tensor) -> Tensor:
         if x.dim() != 4 or tuple(x.shape[2:]) != self.shape:
-            raise DpflError(f"This scattering takes images of {self.shape}, but got a tensor of shape {tuple(x.shape)}.")
+            raise DpflError(
+                f"This scattering takes images of {self.shape}, but got a tensor of shape "
+                f"{tuple(x.shape)}."
+            )
         sides = [side // self.pad for side in self.shape]
         if not len(x):
             return x.new_zeros(0, x.shape[1] * self.channels, *sides)
@@ -56,12 +66,16 @@ class Scattering:
         return torch.cat(parts).reshape(len(x), -1, *sides)
 
     def mirrored(self, features: Tensor) -> Tensor:
-        """The features of the mirror images, but for the grid that they are read off at: columns and angles turned round."""
+        """The features of the mirror images, but for the grid that they are read off at: columns
+        and angles turned round.
+        """
         first = [0, *range(self.L - 1, 0, -1)]
         pairs = [self.L * a + b for a in first for b in first]
         orders = [[0], *[first] * self.J, *[pairs] * (self.J * (self.J - 1) // 2)]
         starts = accumulate([0, *(len(order) for order in orders)])
-        turned = [start + place for start, order in zip(starts, orders, strict=False) for place in order]
+        turned = [
+            start + place for start, order in zip(starts, orders, strict=False) for place in order
+        ]
         return features.unflatten(1, (-1, self.channels))[:, :, turned].flatten(1, 2).flip(-1)
 
     def _of(self, x: Tensor) -> Tensor:
@@ -71,11 +85,15 @@ class Scattering:
             first = self._waves(spectrum, j, 0)
             orders[1].append(self._smooth(first, j))
             for k in range(j + 1, self.J):
-                orders[2].append(self._smooth(self._waves(first[:, :, None], k, j).flatten(1, 2), k))
+                orders[2].append(
+                    self._smooth(self._waves(first[:, :, None], k, j).flatten(1, 2), k)
+                )
         return torch.cat([part for order in orders for part in order], dim=1)
 
     def _waves(self, spectrum: Tensor, j: int, at: int) -> Tensor:
-        """The spectrum of |x * psi_j| at all angles, on a grid 2^j times as coarse; x is given on one 2^at times as coarse."""
+        """The spectrum of |x * psi_j| at all angles, on a grid 2^j times as coarse; x is given on
+        one 2^at times as coarse.
+        """
         found = torch.fft.ifft2(_coarser(spectrum * self.psi[j][at], 2 ** (j - at)))
         return torch.fft.fft2(found.abs())
 
@@ -86,19 +104,30 @@ class Scattering:
 
 
 def normalised(features: Tensor) -> Tensor:
-    """Every three channels of a sample to mean 0 and variance 1 over their places: a GroupNorm without parameters."""
-    return functional.group_norm(features, features.shape[1] // GROUP) if len(features) else features
+    """Every three channels of a sample to mean 0 and variance 1 over their places: a GroupNorm
+    without parameters.
+    """
+    return (
+        functional.group_norm(features, features.shape[1] // GROUP) if len(features) else features
+    )
 
 
 @lru_cache(maxsize=4)
 def scattering_features(shape: tuple[int, ...], mirror: bool = False) -> Callable[[Tensor], Tensor]:
-    """Normalised and decorrelated features of images of this shape; with `mirror`, an image and its mirror image are alike."""
+    """Normalised and decorrelated features of images of this shape; with `mirror`, an image and its
+    mirror image are alike.
+    """
     if len(shape) != 3:
-        raise DpflError(f"Scattering takes images of shape (channels, height, width), but a sample has shape {shape}.")
+        raise DpflError(
+            "Scattering takes images of shape (channels, height, width), but a sample has shape "
+            f"{shape}."
+        )
     transform = Scattering(shape=shape[1:])
 
     def alike(images: Tensor) -> Tensor:
-        """The mean over an image and its mirror image is symmetric itself, so that half of the columns say all."""
+        """The mean over an image and its mirror image is symmetric itself, so that half of the
+        columns say all.
+        """
         found = transform(images)
         if mirror:
             found = ((found + transform.mirrored(found)) / 2)[..., : (found.shape[-1] + 1) // 2]
@@ -108,7 +137,9 @@ def scattering_features(shape: tuple[int, ...], mirror: bool = False) -> Callabl
 
     def mixed(images: Tensor) -> Tensor:
         """No images have a shape, too, for which nothing need be mixed."""
-        return torch.einsum("dc,nchw->ndhw", mixing(), alike(images)) if len(images) else alike(images)
+        return (
+            torch.einsum("dc,nchw->ndhw", mixing(), alike(images)) if len(images) else alike(images)
+        )
 
     return RowFunction(mixed, BATCH)
 
@@ -123,11 +154,16 @@ def _coarser(spectrum: Tensor, factor: int) -> Tensor:
 
 @lru_cache(maxsize=16)
 def _filters(J: int, L: int, shape: tuple[int, int]) -> tuple[list[list[Tensor]], list[Tensor]]:
-    """Spectra: psi[j][at] of shape (L, ...) and phi[at], on grids 2^at times as coarse as the padded image."""
+    """Spectra: psi[j][at] of shape (L, ...) and phi[at], on grids 2^at times as coarse as the
+    padded image.
+    """
     smooth = torch.fft.fft2(_gaussian(WIDTH * 2 ** (J - 1), 1.0, 0.0, shape))
     waves = [torch.stack([_morlet(j, L, turn, shape) for turn in range(L)]) for j in range(J)]
     scale = _largest_scale(smooth, waves)
-    psi = [[_coarser(scale * wave, 2**at) * 4**at for at in range(max(1, j))] for j, wave in enumerate(waves)]
+    psi = [
+        [_coarser(scale * wave, 2**at) * 4**at for at in range(max(1, j))]
+        for j, wave in enumerate(waves)
+    ]
     phi = [_coarser(smooth, 2**at) * 4**at for at in range(J)]
     return [[_single(wave) for wave in row] for row in psi], [_single(low) for low in phi]
 
@@ -138,7 +174,9 @@ def _single(spectrum: Tensor) -> Tensor:
 
 
 def _largest_scale(smooth: Tensor, waves: list[Tensor]) -> float:
-    """The largest factor on the wavelets with |phi|^2 + sum_psi (|psi(w)|^2 + |psi(-w)|^2) / 2 <= 1: no energy is added."""
+    """The largest factor on the wavelets with |phi|^2 + sum_psi (|psi(w)|^2 + |psi(-w)|^2) / 2 <=
+    1: no energy is added.
+    """
     energy = torch.cat(waves).abs().square().sum(0)
     mirrored = energy.flip((0, 1)).roll((1, 1), (0, 1))
     room = 1 - smooth.abs().square()
@@ -153,11 +191,17 @@ def _morlet(j: int, L: int, turn: int, shape: tuple[int, int]) -> Tensor:
     return torch.fft.fft2(wave - envelope * (wave.sum() / envelope.sum()))
 
 
-def _gaussian(width: float, slant: float, angle: float, shape: tuple[int, int], frequency: float = 0.0) -> Tensor:
-    """slant / (2 pi width^2) exp(-(u^2 + slant^2 v^2) / (2 width^2) + i frequency u) on the torus, u along the angle."""
+def _gaussian(
+    width: float, slant: float, angle: float, shape: tuple[int, int], frequency: float = 0.0
+) -> Tensor:
+    """slant / (2 pi width^2) exp(-(u^2 + slant^2 v^2) / (2 width^2) + i frequency u) on the torus,
+    u along the angle.
+    """
     sides = [torch.arange(-3 * side, 3 * side, dtype=torch.float64) for side in shape]
     y, x = torch.meshgrid(*sides, indexing="ij")
     u, v = x * math.cos(angle) + y * math.sin(angle), y * math.cos(angle) - x * math.sin(angle)
-    envelope = slant / (2 * math.pi * width**2) * torch.exp(-(u**2 + (slant * v) ** 2) / (2 * width**2))
+    envelope = (
+        slant / (2 * math.pi * width**2) * torch.exp(-(u**2 + (slant * v) ** 2) / (2 * width**2))
+    )
     whole = envelope * torch.exp(1j * frequency * u)
     return whole.unflatten(1, (6, shape[1])).unflatten(0, (6, shape[0])).sum((0, 2))

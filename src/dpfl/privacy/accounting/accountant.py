@@ -1,8 +1,9 @@
 """Epsilon for a multiset of events, by the accountants of the field.
 
-`pld` (privacy loss distributions) is tight and pessimistic, `rdp` uses the improved conversion, `rdp-classic` the one of the
-first papers (orders 2..63, 128, 256, 512). These three are proven upper bounds. `gdp-clt` is a limit theorem: it can lie below
-the truth, so it never guards a budget nor stands in a statement as proven.
+`pld` (privacy loss distributions) is tight and pessimistic, `rdp` uses the improved conversion,
+`rdp-classic` the one of the first papers (orders 2..63, 128, 256, 512). These three are proven
+upper bounds. `gdp-clt` is a limit theorem: it can lie below the truth, so it never guards a budget
+nor stands in a statement as proven.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ ROUGH = 4e-3
 """For figures that are shown in passing: some 2e-3 above."""
 
 HUGE = 200.0
-"""An epsilon that protects nobody, and whose losses need a grid that does not fit into memory: quick bounds will do."""
+"""An epsilon that protects nobody, and whose losses need a grid that does not fit into memory:
+quick bounds will do.
+"""
 
 Frozen = frozenset[tuple[Any, int]]
 
@@ -66,7 +69,8 @@ def _bounded(bound: Callable[[Frozen, float], float], events: Frozen, delta: flo
 
 
 def _in_order(events: Iterable[tuple[Any, int]]) -> list[tuple[Any, int]]:
-    """Events by their written form: the order of a set changes from process to process, and with it the last bits of a sum.
+    """Events by their written form: the order of a set changes from process to process, and with it
+    the last bits of a sum.
 
     Noise is planned from these sums, so without an order one seed would give several models.
     """
@@ -82,7 +86,9 @@ def _written(event: Any) -> str:
 
 def _relation(events: Frozen) -> dp.NeighboringRelation:
     replace = neighbours_of(event for event, _ in events) == REPLACE
-    return dp.NeighboringRelation.REPLACE_ONE if replace else dp.NeighboringRelation.ADD_OR_REMOVE_ONE
+    return (
+        dp.NeighboringRelation.REPLACE_ONE if replace else dp.NeighboringRelation.ADD_OR_REMOVE_ONE
+    )
 
 
 @lru_cache(maxsize=64)
@@ -95,7 +101,9 @@ def _pld_of(event: Event, interval: float) -> LossGridPair:
 
 @lru_cache(maxsize=4096)
 def _pld_epsilon(events: Frozen, delta: float, interval: float = DISCRETISATION) -> float:
-    """By privacy losses; exact where nothing is sampled, and by quick bounds where the losses are too large for a grid."""
+    """By privacy losses; exact where nothing is sampled, and by quick bounds where the losses are
+    too large for a grid.
+    """
     everyone = _everyone_epsilon(events, delta)
     if all(isinstance(event, dp.GaussianDpEvent) for event, _ in events):
         return everyone
@@ -107,8 +115,16 @@ def _pld_epsilon(events: Frozen, delta: float, interval: float = DISCRETISATION)
 
 def _composed(events: Frozen, interval: float) -> LossGridPair:
     ordered = _in_order(events)
-    plain = sum(count / event.noise_multiplier**2 for event, count in ordered if isinstance(event, dp.GaussianDpEvent))
-    parts = [_pld_of(event, interval).repeated(count) for event, count in ordered if not isinstance(event, dp.GaussianDpEvent)]
+    plain = sum(
+        count / event.noise_multiplier**2
+        for event, count in ordered
+        if isinstance(event, dp.GaussianDpEvent)
+    )
+    parts = [
+        _pld_of(event, interval).repeated(count)
+        for event, count in ordered
+        if not isinstance(event, dp.GaussianDpEvent)
+    ]
     if plain:  # Gaussians on the same data compose to one Gaussian
         parts.append(_pld_of(dp.GaussianDpEvent(1 / math.sqrt(plain)), interval))
     total = parts[0]
@@ -119,9 +135,13 @@ def _composed(events: Frozen, interval: float) -> LossGridPair:
 
 @lru_cache(maxsize=256)
 def _multiple(start: Frozen, event: Event, stride: int, multiple: int) -> LossGridPair:
-    """The start and a multiple of `stride` releases of the event: what was composed for the multiple before, once more."""
+    """The start and a multiple of `stride` releases of the event: what was composed for the
+    multiple before, once more.
+    """
     if multiple > 1:
-        return _multiple(start, event, stride, multiple - 1).beside(_multiple(frozenset(), event, stride, 1))
+        return _multiple(start, event, stride, multiple - 1).beside(
+            _multiple(frozenset(), event, stride, 1)
+        )
     if start:
         return _composed(start, ROUGH).beside(_multiple(frozenset(), event, stride, 1))
     return _composed(frozenset({(event, stride)}), ROUGH)
@@ -129,15 +149,21 @@ def _multiple(start: Frozen, event: Event, stride: int, multiple: int) -> LossGr
 
 @lru_cache(maxsize=256)
 def rough_epsilon(start: Frozen, event: Event, stride: int, multiple: int, delta: float) -> float:
-    """An upper bound for the start and a multiple of `stride` releases, quick where the multiples are asked for in turn."""
+    """An upper bound for the start and a multiple of `stride` releases, quick where the multiples
+    are asked for in turn.
+    """
     return _multiple(start, event, stride, multiple).epsilon(delta)
 
 
 @lru_cache(maxsize=256)
-def _rdp_of(event: Event, classic: bool, relation: dp.NeighboringRelation) -> tuple[np.ndarray, np.ndarray]:
+def _rdp_of(
+    event: Event, classic: bool, relation: dp.NeighboringRelation
+) -> tuple[np.ndarray, np.ndarray]:
     orders = CLASSIC_ORDERS if classic else dp.rdp.rdp_privacy_accountant.DEFAULT_RDP_ORDERS
     if isinstance(event, dp.PoissonSampledDpEvent) and 0 < event.sampling_probability < 1:
-        return np.array(orders), sampled_divergences(event.sampling_probability, _multiplier(event), orders)
+        return np.array(orders), sampled_divergences(
+            event.sampling_probability, _multiplier(event), orders
+        )
     accountant = dp.rdp.RdpAccountant(orders, relation)
     accountant.compose(event)
     return accountant.orders, accountant.rdp
@@ -160,18 +186,25 @@ def _rdp_classic_epsilon(events: Frozen, delta: float) -> float:
 
 
 def _second_order_epsilon(events: Frozen, delta: float) -> float:
-    """By the Renyi divergence of order 2 alone, log(1 + q^2 (exp(1/z^2) - 1)): never below what all orders say."""
+    """By the Renyi divergence of order 2 alone, log(1 + q^2 (exp(1/z^2) - 1)): never below what all
+    orders say.
+    """
     divergence = 0.0
     for event, count in _in_order(events):
         rate = event.sampling_probability if isinstance(event, dp.PoissonSampledDpEvent) else 1.0
         inverse = _multiplier(event) ** -2
-        divergence += count * math.log1p(rate**2 * (math.expm1(inverse) if inverse < 700 else math.inf))
+        divergence += count * math.log1p(
+            rate**2 * (math.expm1(inverse) if inverse < 700 else math.inf)
+        )
     return divergence + math.log(1 / delta)
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
     """The exact delta of a Gaussian mechanism with multiplier 1/mu (Balle and Wang 2018)."""
-    return float(special.ndtr(mu / 2 - epsilon / mu) - math.exp(epsilon + float(special.log_ndtr(-mu / 2 - epsilon / mu))))
+    return float(
+        special.ndtr(mu / 2 - epsilon / mu)
+        - math.exp(epsilon + float(special.log_ndtr(-mu / 2 - epsilon / mu)))
+    )
 
 
 def _gdp_clt_epsilon(events: Frozen, delta: float) -> float:
@@ -180,11 +213,15 @@ def _gdp_clt_epsilon(events: Frozen, delta: float) -> float:
     for event, count in _in_order(events):
         if isinstance(event, dp.PoissonSampledDpEvent):
             z = event.event.noise_multiplier
-            mu_squared += count * event.sampling_probability**2 * float(np.expm1(min(1 / z**2, 700.0)))
+            mu_squared += (
+                count * event.sampling_probability**2 * float(np.expm1(min(1 / z**2, 700.0)))
+            )
         elif isinstance(event, dp.GaussianDpEvent):
             mu_squared += count / event.noise_multiplier**2
         else:
-            raise DpflError("gdp-clt knows Poisson sampling only; use 'rdp' for fixed-size sampling.")
+            raise DpflError(
+                "gdp-clt knows Poisson sampling only; use 'rdp' for fixed-size sampling."
+            )
     return gaussian_epsilon(math.sqrt(mu_squared), delta)
 
 
@@ -201,13 +238,23 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 def _multiplier(event: Any) -> float:
     if isinstance(event, dp.SampledWithoutReplacementDpEvent):
-        raise DpflError("Fixed-size sampling has no tight accountant: set privacy.accountant to 'rdp'.")
-    return float(event.noise_multiplier if isinstance(event, dp.GaussianDpEvent) else _multiplier(event.event))
+        raise DpflError(
+            "Fixed-size sampling has no tight accountant: set privacy.accountant to 'rdp'."
+        )
+    return float(
+        event.noise_multiplier
+        if isinstance(event, dp.GaussianDpEvent)
+        else _multiplier(event.event)
+    )
 
 
 def _everyone_epsilon(events: Frozen, delta: float) -> float:
-    """As if everyone took part every time: exact for Gaussian events, an upper bound where units are sampled by coins."""
-    return gaussian_epsilon(math.sqrt(sum(count / _multiplier(event) ** 2 for event, count in _in_order(events))), delta)
+    """As if everyone took part every time: exact for Gaussian events, an upper bound where units
+    are sampled by coins.
+    """
+    return gaussian_epsilon(
+        math.sqrt(sum(count / _multiplier(event) ** 2 for event, count in _in_order(events))), delta
+    )
 
 
 _COARSE = Accountant("pld", True, (partial(_pld_epsilon, interval=COARSE), _rdp_epsilon))
@@ -224,7 +271,9 @@ ACCOUNTANTS = {
 
 
 def on_grid(interval: float) -> Accountant:
-    """Privacy losses alone, on a grid of this width: an upper bound whatever the width, and quicker the wider it is."""
+    """Privacy losses alone, on a grid of this width: an upper bound whatever the width, and quicker
+    the wider it is.
+    """
     return Accountant("pld", True, (partial(_pld_epsilon, interval=interval),))
 
 
@@ -238,7 +287,10 @@ def proving(name: str) -> Accountant:
     """An accountant that may guard a budget."""
     found = accountant(name)
     if not found.proven:
-        raise DpflError(f"{name} is an approximation and cannot guard a budget; use 'pld', 'rdp' or 'rdp-classic'.")
+        raise DpflError(
+            f"{name} is an approximation and cannot guard a budget; use 'pld', 'rdp' or "
+            "'rdp-classic'."
+        )
     return found
 
 

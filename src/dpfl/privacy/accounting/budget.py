@@ -1,4 +1,6 @@
-"""What a run may spend: privacy, and communication as rounds, bytes or seconds, whichever ends first."""
+"""What a run may spend: privacy, and communication as rounds, bytes or seconds, whichever ends
+first.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +25,27 @@ class Budget:
     def __post_init__(self) -> None:
         for name in ("epsilon", "delta", "rounds", "bytes", "seconds"):
             value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+            if value is not None and (
+                isinstance(value, bool) or not isinstance(value, int | float)
+            ):
                 raise DpflError(f"budget.{name} must be a number, not {value!r}.")
         check_target(1.0 if self.epsilon is None else self.epsilon, self.delta)
         for name in ("rounds", "bytes", "seconds"):
             value = getattr(self, name)
             if value is not None and not value > 0:
-                raise DpflError(f"budget.{name} must be above 0, not {value}; leave it out for no limit.")
+                raise DpflError(
+                    f"budget.{name} must be above 0, not {value}; leave it out for no limit."
+                )
         if self.rounds is not None and not isinstance(self.rounds, int):
             raise DpflError(f"budget.rounds must be a whole number, not {self.rounds}.")
         if self.rounds is not None and self.rounds > MOST_ROUNDS:
             raise DpflError(f"budget.rounds may be {MOST_ROUNDS:,} at most, not {self.rounds}.")
-        if self.epsilon is None and self.rounds is None and self.bytes is None and self.seconds is None:
-            raise DpflError("A run needs an end: give the budget an epsilon, rounds, bytes or seconds.")
+        if (
+            self.epsilon is None
+            and self.rounds is None
+            and self.bytes is None
+            and self.seconds is None
+        ):
+            raise DpflError(
+                "A run needs an end: give the budget an epsilon, rounds, bytes or seconds."
+            )

@@ -1,4 +1,6 @@
-"""Calibration both ways: how often an event may be released within epsilon, and how much noise a plan needs."""
+"""Calibration both ways: how often an event may be released within epsilon, and how much noise a
+plan needs.
+"""
 
 from __future__ import annotations
 
@@ -19,25 +21,43 @@ MOST = 1_000_000
 
 def check_target(epsilon: float, delta: float) -> None:
     if not (epsilon > 0 and math.isfinite(epsilon)):
-        raise DpflError(f"epsilon must be a positive number, not {epsilon}; typical budgets lie between 0.5 and 10.")
+        raise DpflError(
+            f"epsilon must be a positive number, not {epsilon}; typical budgets lie between 0.5 "
+            "and 10."
+        )
     if epsilon > MOST_EPSILON:
-        raise DpflError(f"epsilon may be {MOST_EPSILON:g} at most, not {epsilon}: far below that it protects nobody.")
+        raise DpflError(
+            f"epsilon may be {MOST_EPSILON:g} at most, not {epsilon}: far below that it protects "
+            "nobody."
+        )
     if not 0 < delta < 1:
-        raise DpflError(f"delta must lie between 0 and 1, not {delta}; choose it well below one over the records.")
+        raise DpflError(
+            f"delta must lie between 0 and 1, not {delta}; choose it well below one over the "
+            "records."
+        )
 
 
-def affordable(spent: EventCounts, event: Event, epsilon: float, delta: float, by: Accountant, horizon: int = 0) -> int:
-    """The largest number of further releases of `event` that keeps epsilon(spent + them) <= epsilon.
+def affordable(
+    spent: EventCounts, event: Event, epsilon: float, delta: float, by: Accountant, horizon: int = 0
+) -> int:
+    """The largest number of further releases of `event` that keeps epsilon(spent + them) <=
+    epsilon.
 
-    A caller that knows how many it wants says so as `horizon`: where that many are affordable, they are the answer, and one
-    evaluation is enough.
+    A caller that knows how many it wants says so as `horizon`: where that many are affordable, they
+    are the answer, and one evaluation is enough.
     """
     others = frozenset((other, count) for other, count in spent.items() if other != event)
     have = spent.get(event, 0)
-    return max(0, _largest_total(others, event, epsilon, delta, by.name, have + horizon if horizon else 0) - have)
+    return max(
+        0,
+        _largest_total(others, event, epsilon, delta, by.name, have + horizon if horizon else 0)
+        - have,
+    )
 
 
-def _largest_total(others: Frozen, event: Any, epsilon: float, delta: float, by: str, horizon: int) -> int:
+def _largest_total(
+    others: Frozen, event: Any, epsilon: float, delta: float, by: str, horizon: int
+) -> int:
     """The largest total count of `event` beside `others`, or `horizon` where that is affordable."""
     if horizon and _fits(others, event, horizon, epsilon, delta, by):
         return horizon
@@ -48,12 +68,17 @@ def _largest_total(others: Frozen, event: Any, epsilon: float, delta: float, by:
 def _fits(others: Frozen, event: Any, count: int, epsilon: float, delta: float, by: str) -> bool:
     spent = add(dict(others), event, count)
     quick = accountant(by).quick
-    return bool(quick and quick.epsilon(spent, delta) <= epsilon) or accountant(by).epsilon(spent, delta) <= epsilon
+    return (
+        bool(quick and quick.epsilon(spent, delta) <= epsilon)
+        or accountant(by).epsilon(spent, delta) <= epsilon
+    )
 
 
 def largest(fits: Callable[[int], bool], horizon: int) -> int:
     """The largest count up to a horizon that fits; one question where all of it does."""
-    return horizon if fits(horizon) else _largest(lambda count: count < horizon and fits(count), 1, 2)
+    return (
+        horizon if fits(horizon) else _largest(lambda count: count < horizon and fits(count), 1, 2)
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -69,7 +94,9 @@ def _most(others: Frozen, event: Any, epsilon: float, delta: float, by: str) -> 
 
 
 def _largest(fits: Callable[[int], bool], guess: int, factor: float) -> int:
-    """The largest count that fits: growing steps up from a guess that does, then integer bisection (`fits` is monotone)."""
+    """The largest count that fits: growing steps up from a guess that does, then integer bisection
+    (`fits` is monotone).
+    """
     low, high = (guess, math.ceil(guess * factor)) if fits(guess) else (0, guess)
     high = max(high, low + 1)
     while low and fits(high):
@@ -82,11 +109,13 @@ def _largest(fits: Callable[[int], bool], guess: int, factor: float) -> int:
     return low
 
 
-def noise_for(plan: Callable[[float], EventCounts], epsilon: float, delta: float, by: Accountant) -> float:
+def noise_for(
+    plan: Callable[[float], EventCounts], epsilon: float, delta: float, by: Accountant
+) -> float:
     """The smallest noise multiplier z with epsilon(plan(z)) <= epsilon, to a relative 3e-4.
 
-    By the accountant's quick bounds where it has them, which ask for some 1e-4 more noise. What one bound accepts is enough, so
-    that another is searched only where it accepts that as well.
+    By the accountant's quick bounds where it has them, which ask for some 1e-4 more noise. What one
+    bound accepts is enough, so that another is searched only where it accepts that as well.
     """
     check_target(epsilon, delta)
     quick, least = by.quick or by, math.inf
@@ -95,12 +124,18 @@ def noise_for(plan: Callable[[float], EventCounts], epsilon: float, delta: float
         if math.isinf(least) or single.epsilon(plan(least), delta) <= epsilon:
             least = min(least, _least(plan, epsilon, delta, single))
     if math.isinf(least):
-        raise DpflError("No amount of noise meets this epsilon and delta; raise epsilon or plan fewer steps.")
+        raise DpflError(
+            "No amount of noise meets this epsilon and delta; raise epsilon or plan fewer steps."
+        )
     return least
 
 
-def _least(plan: Callable[[float], EventCounts], epsilon: float, delta: float, by: Accountant) -> float:
-    """Bracketed by doubling, then bisection on log z with a secant guess, since log epsilon is almost linear in log z."""
+def _least(
+    plan: Callable[[float], EventCounts], epsilon: float, delta: float, by: Accountant
+) -> float:
+    """Bracketed by doubling, then bisection on log z with a secant guess, since log epsilon is
+    almost linear in log z.
+    """
 
     def excess(z: float) -> float:
         value = by.epsilon(plan(z), delta)
@@ -114,7 +149,9 @@ def _root(excess: Callable[[float], float], start: float, factor: float) -> floa
     while math.isfinite(high) and high / low > 1 + 1e-4:
         guess = _secant(low, high, above, below)
         value = excess(guess)
-        low, above, high, below = (guess, value, high, below) if value > 0 else (low, above, guess, value)
+        low, above, high, below = (
+            (guess, value, high, below) if value > 0 else (low, above, guess, value)
+        )
     return high
 
 
@@ -127,10 +164,12 @@ def noise_near(
     by: Accountant,
     within: float,
 ) -> tuple[float, float]:
-    """A noise multiplier whose epsilon lies at most a share `within` below epsilon, and the theory's error there.
+    """A noise multiplier whose epsilon lies at most a share `within` below epsilon, and the
+    theory's error there.
 
-    A quick theory says which noise an epsilon needs, and is asked for one that makes up for its error, log(epsilon / theory's
-    epsilon): one evaluation where that is known, few where it is not. Where they do not arrive, `noise_for`.
+    A quick theory says which noise an epsilon needs, and is asked for one that makes up for its
+    error, log(epsilon / theory's epsilon): one evaluation where that is known, few where it is not.
+    Where they do not arrive, `noise_for`.
     """
     check_target(epsilon, delta)
     asked, slope = -within / 2 - error, 1.0
@@ -147,8 +186,12 @@ def noise_near(
     return noise_for(plan, epsilon, delta, by), 0.0
 
 
-def _bracket(excess: Callable[[float], float], z: float, factor: float) -> tuple[float, float, float, float]:
-    """low and high with excess(low) > 0 >= excess(high); high is infinite where no noise is enough."""
+def _bracket(
+    excess: Callable[[float], float], z: float, factor: float
+) -> tuple[float, float, float, float]:
+    """low and high with excess(low) > 0 >= excess(high); high is infinite where no noise is
+    enough.
+    """
     value = excess(z)
     factor = factor if value > 0 else 1 / factor
     for _ in range(40):

@@ -1,4 +1,6 @@
-"""What was released, as dp-accounting events: a multiset of them, and their one-line written form."""
+"""What was released, as dp-accounting events: a multiset of them, and their one-line written
+form.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,11 @@ def _fields(event: Event) -> dict[str, Any]:
         case dp.GaussianDpEvent():
             return {"mechanism": "gaussian", "noise_multiplier": float(event.noise_multiplier)}
         case dp.PoissonSampledDpEvent():
-            return {"sampling": "poisson", "rate": float(event.sampling_probability), "of": _fields(event.event)}
+            return {
+                "sampling": "poisson",
+                "rate": float(event.sampling_probability),
+                "of": _fields(event.event),
+            }
         case dp.SampledWithoutReplacementDpEvent():
             return {
                 "sampling": "fixed-size",
@@ -45,7 +51,9 @@ def _fields(event: Event) -> dict[str, Any]:
                 "size": int(event.sample_size),
                 "of": _fields(event.event),
             }
-    raise DpflError(f"The event {event!r} has no written form in the ledger; release it as a Gaussian event.")
+    raise DpflError(
+        f"The event {event!r} has no written form in the ledger; release it as a Gaussian event."
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -57,7 +65,9 @@ def decode(line: str) -> Event:
             raise ValueError("it is not written as this software writes it")
         return event
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError, DpflError) as error:
-        raise DpflError(f"The ledger holds an event that cannot be read ({line!r}); restore it from a copy.") from error
+        raise DpflError(
+            f"The ledger holds an event that cannot be read ({line!r}); restore it from a copy."
+        ) from error
 
 
 def _event(fields: dict[str, Any]) -> Event:
@@ -65,7 +75,9 @@ def _event(fields: dict[str, Any]) -> Event:
         case "poisson" if 0 < fields["rate"] <= 1:
             return dp.PoissonSampledDpEvent(float(fields["rate"]), _noise(fields["of"]))
         case "fixed-size" if 1 <= fields["size"] <= fields["population"]:
-            return dp.SampledWithoutReplacementDpEvent(int(fields["population"]), int(fields["size"]), _noise(fields["of"]))
+            return dp.SampledWithoutReplacementDpEvent(
+                int(fields["population"]), int(fields["size"]), _noise(fields["of"])
+            )
         case None if fields["mechanism"] == "none":
             return dp.NonPrivateDpEvent()
         case None:
@@ -88,18 +100,27 @@ def describe(event: Event) -> str:
         case dp.GaussianDpEvent():
             return f"Gaussian noise, multiplier {event.noise_multiplier:.4g}"
         case dp.PoissonSampledDpEvent():
-            return f"{describe(event.event)}, Poisson sampling at rate {event.sampling_probability:.4g}"
+            return (
+                f"{describe(event.event)}, Poisson sampling at rate "
+                f"{event.sampling_probability:.4g}"
+            )
         case dp.SampledWithoutReplacementDpEvent():
-            return f"{describe(event.event)}, {event.sample_size} of {event.source_dataset_size} drawn each time"
+            return (
+                f"{describe(event.event)}, {event.sample_size} of {event.source_dataset_size} "
+                "drawn each time"
+            )
     return repr(event)
 
 
 def neighbours_of(events: Iterable[Event]) -> str:
-    """Fixed-size sampling is proven for replacing one record, everything else for adding or removing one."""
+    """Fixed-size sampling is proven for replacing one record, everything else for adding or
+    removing one.
+    """
     fixed = {isinstance(event, dp.SampledWithoutReplacementDpEvent) for event in events}
     if fixed == {True, False}:
         raise DpflError(
-            "Fixed-size and other sampling cannot share one ledger, since they are proven for different neighbours; "
+            "Fixed-size and other sampling cannot share one ledger, since they are proven for "
+            "different neighbours; "
             "use one kind of sampling, or a new ledger."
         )
     return REPLACE if fixed == {True} else ADD_REMOVE
@@ -114,7 +135,11 @@ def add_all(spent: EventCounts, more: EventCounts) -> dict[Event, int]:
 
 def less(spent: EventCounts, known: EventCounts) -> dict[Event, int]:
     """What was released beyond what is known."""
-    return {event: count - known.get(event, 0) for event, count in spent.items() if count > known.get(event, 0)}
+    return {
+        event: count - known.get(event, 0)
+        for event, count in spent.items()
+        if count > known.get(event, 0)
+    }
 
 
 def at_least(spent: EventCounts, floor: EventCounts) -> dict[Event, int]:

@@ -1,6 +1,8 @@
-"""What papers claim of their privacy by a formula of their own, and what the same noise is worth by an accountant.
+"""What papers claim of their privacy by a formula of their own, and what the same noise is worth by
+an accountant.
 
-Nothing here guards a budget. The formulas serve to run a system as it was published, and to set its claim beside the truth.
+Nothing here guards a budget. The formulas serve to run a system as it was published, and to set its
+claim beside the truth.
 """
 
 from __future__ import annotations
@@ -24,12 +26,16 @@ def gaussian_epsilon(multiplier: float, delta: float, releases: int = 1) -> floa
 
 
 def amplified(epsilon: float, rate: float) -> float:
-    """log(1 + rate (e^epsilon - 1)), at rate times the delta: a mechanism on a random share of records (HW-DPFL, Lemma 1)."""
+    """log(1 + rate (e^epsilon - 1)), at rate times the delta: a mechanism on a random share of
+    records (HW-DPFL, Lemma 1).
+    """
     return float(np.logaddexp(math.log1p(-rate), math.log(rate) + epsilon)) if rate < 1 else epsilon
 
 
 def classical_factor(delta: float) -> float:
-    """c = sqrt(2 ln(1.25 / delta)): the classical Gaussian mechanism has c / epsilon times the sensitivity, for epsilon < 1."""
+    """c = sqrt(2 ln(1.25 / delta)): the classical Gaussian mechanism has c / epsilon times the
+    sensitivity, for epsilon < 1.
+    """
     return math.sqrt(2 * math.log(1.25 / delta))
 
 
@@ -42,9 +48,11 @@ def _check_positive(**values: float) -> None:
 @part("claim.hw-dpfl")
 @dataclass(frozen=True)
 class HellingerNoise:
-    """HW-DPFL, Theorems 1 and 2: noise on a client's model after `steps` local steps (E) on batches of `batch_size` (b).
+    """HW-DPFL, Theorems 1 and 2: noise on a client's model after `steps` local steps (E) on batches
+    of `batch_size` (b).
 
-    `samples` is n_k, `rate` the learning rate, `norm` the bound G on the gradient of a batch. Neighbours replace one record.
+    `samples` is n_k, `rate` the learning rate, `norm` the bound G on the gradient of a batch.
+    Neighbours replace one record.
     """
 
     epsilon: float
@@ -57,10 +65,17 @@ class HellingerNoise:
 
     def __post_init__(self) -> None:
         check_target(self.epsilon, self.delta)
-        _check_positive(steps=self.steps, batch_size=self.batch_size, samples=self.samples, rate=self.rate, norm=self.norm)
+        _check_positive(
+            steps=self.steps,
+            batch_size=self.batch_size,
+            samples=self.samples,
+            rate=self.rate,
+            norm=self.norm,
+        )
         if 1.25 * self.gamma <= self.delta:
             raise DpflError(
-                f"Theorem 1 has no noise for delta {self.delta:g} above 1.25 gamma; draw more samples, or lower delta."
+                f"Theorem 1 has no noise for delta {self.delta:g} above 1.25 gamma; draw more "
+                "samples, or lower delta."
             )
 
     def for_size(self, samples: int) -> HellingerNoise:
@@ -95,18 +110,29 @@ class HellingerNoise:
         """Conditions of Theorem 1 that do not hold; it is proven where there are none."""
         found = []
         if self.epsilon >= 2 * self.gamma:
-            found.append(f"epsilon {self.epsilon:g} is not below 2 gamma = {2 * self.gamma:g}, as its Gaussian mechanism needs")
+            found.append(
+                f"epsilon {self.epsilon:g} is not below 2 gamma = {2 * self.gamma:g}, as its "
+                "Gaussian mechanism needs"
+            )
         if self.gamma > 1:
             found.append(f"gamma = E b / n = {self.gamma:g} is above 1 and so no sampling rate")
         return tuple(found)
 
     def event(self) -> Event:
-        """One round: E b of n records drawn without replacement; all of them where gamma is 1 or more."""
+        """One round: E b of n records drawn without replacement; all of them where gamma is 1 or
+        more.
+        """
         drawn = self.steps * self.batch_size
-        return FixedSize(drawn).event(2 * self.multiplier, self.samples) if drawn < self.samples else gaussian(self.multiplier)
+        return (
+            FixedSize(drawn).event(2 * self.multiplier, self.samples)
+            if drawn < self.samples
+            else gaussian(self.multiplier)
+        )
 
     def spent(self, rounds: int = 1) -> float:
-        """What the noise really costs at delta, at most: sampling never harms, but RDP does not always see its gain."""
+        """What the noise really costs at delta, at most: sampling never harms, but RDP does not
+        always see its gain.
+        """
         plain = gaussian_epsilon(self.multiplier, self.delta, rounds)
         if self.gamma >= 1:
             return plain
@@ -120,7 +146,9 @@ class HellingerNoise:
         return self.epsilon * math.sqrt(rounds * math.log(1 / self.delta) / (2 * self._log))
 
     def completed(self, rounds: int) -> float:
-        """Theorem 2 with the term that the step from (22) to (23) drops; still a formula of the paper, not a proof."""
+        """Theorem 2 with the term that the step from (22) to (23) drops; still a formula of the
+        paper, not a proof.
+        """
         share = rounds * self.epsilon**2 / (2 * self._log)
         return math.sqrt(share * (math.log(1 / self.delta) + share / 4))
 
@@ -128,9 +156,11 @@ class HellingerNoise:
 @part("claim.nbafl")
 @dataclass(frozen=True)
 class TwoWayNoise:
-    """NbAFL (Wei et al. 2020): noise on clipped models on the way up and, where that is not enough, on the way down.
+    """NbAFL (Wei et al. 2020): noise on clipped models on the way up and, where that is not enough,
+    on the way down.
 
-    `smallest` is m, the records of the smallest client; `exposures` L, how often a client's upload may be seen; `rounds` T.
+    `smallest` is m, the records of the smallest client; `exposures` L, how often a client's upload
+    may be seen; `rounds` T.
     """
 
     epsilon: float
@@ -144,19 +174,34 @@ class TwoWayNoise:
     def __post_init__(self) -> None:
         check_target(self.epsilon, self.delta)
         _check_positive(
-            clip=self.clip, smallest=self.smallest, exposures=self.exposures, rounds=self.rounds, clients=self.clients
+            clip=self.clip,
+            smallest=self.smallest,
+            exposures=self.exposures,
+            rounds=self.rounds,
+            clients=self.clients,
         )
 
     @property
     def uplink(self) -> float:
         """c L 2C / (m epsilon)."""
-        return classical_factor(self.delta) * self.exposures * 2 * self.clip / (self.smallest * self.epsilon)
+        return (
+            classical_factor(self.delta)
+            * self.exposures
+            * 2
+            * self.clip
+            / (self.smallest * self.epsilon)
+        )
 
     @property
     def downlink(self) -> float:
         """2 c C sqrt(T^2 - L^2 N) / (m N epsilon) where T > L sqrt(N), and none otherwise."""
         missing = self.rounds**2 - self.exposures**2 * self.clients
-        scale = 2 * classical_factor(self.delta) * self.clip / (self.smallest * self.clients * self.epsilon)
+        scale = (
+            2
+            * classical_factor(self.delta)
+            * self.clip
+            / (self.smallest * self.clients * self.epsilon)
+        )
         return scale * math.sqrt(max(missing, 0))
 
     def claimed(self, releases: int) -> float:
@@ -166,8 +211,8 @@ class TwoWayNoise:
     def spent(self, sensitivity: float | None = None) -> float:
         """What the L noisy uploads cost one record, replaced by another, at delta.
 
-        The paper puts the sensitivity at 2C / m, as if a model were a mean over records. One of which only |w| <= C is known
-        moves by up to 2C: the default here.
+        The paper puts the sensitivity at 2C / m, as if a model were a mean over records. One of
+        which only |w| <= C is known moves by up to 2C: the default here.
         """
         moved = 2 * self.clip if sensitivity is None else sensitivity
         _check_positive(sensitivity=moved)
@@ -180,14 +225,18 @@ def _check_size(size: int) -> None:
 
 
 def haar_sigma(multiplier: float, size: int) -> float:
-    """sigma_Haar that Lemma 2 of the wavelet paper says to be as private as plain noise of this multiplier, for m = size."""
+    """sigma_Haar that Lemma 2 of the wavelet paper says to be as private as plain noise of this
+    multiplier, for m = size.
+    """
     _check_positive(multiplier=multiplier)
     _check_size(size)
     return multiplier * math.sqrt(2 / (2 + math.log2(size)))
 
 
 def haar_claimed_multiplier(sigma: float, size: int) -> float:
-    """The inverse: the multiplier that Lemmas 1 and 2 claim for noise of deviation sigma C / W; `Haar` knows the true one."""
+    """The inverse: the multiplier that Lemmas 1 and 2 claim for noise of deviation sigma C / W;
+    `Haar` knows the true one.
+    """
     _check_positive(sigma=sigma)
     _check_size(size)
     return sigma * math.sqrt((2 + math.log2(size)) / 2)

@@ -1,6 +1,8 @@
-"""Renyi divergences of a Gaussian release whose units are drawn by coins (Mironov, Talwar and Zhang 2019), all orders at once.
+"""Renyi divergences of a Gaussian release whose units are drawn by coins (Mironov, Talwar and Zhang
+2019), all orders at once.
 
-The sums are those of dp-accounting, cut off where it cuts them, by whole arrays in the place of a loop for every order.
+The sums are those of dp-accounting, cut off where it cuts them, by whole arrays in the place of a
+loop for every order.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ SMALL = 30.0
 
 
 def sampled_divergences(rate: float, multiplier: float, orders: Sequence[float]) -> np.ndarray:
-    """log(A_alpha) / (alpha - 1) for 0 < rate < 1; infinite for an order whose series does not end."""
+    """log(A_alpha) / (alpha - 1) for 0 < rate < 1; infinite for an order whose series does not
+    end.
+    """
     given = np.asarray(orders, dtype=np.float64)
     whole, found = given == np.floor(given), np.empty(len(given))
     found[whole] = _of_whole_orders(rate, multiplier, given[whole])
@@ -35,19 +39,28 @@ def _of_whole_orders(rate: float, multiplier: float, orders: np.ndarray) -> np.n
     for place, order in enumerate(orders.astype(int)):
         k = np.arange(order + 1)
         chosen = factorials[order] - factorials[k] - factorials[order - k]
-        terms = chosen + k * math.log(rate) + (order - k) * math.log1p(-rate) + (k * k - k) / (2 * multiplier**2)
+        terms = (
+            chosen
+            + k * math.log(rate)
+            + (order - k) * math.log1p(-rate)
+            + (k * k - k) / (2 * multiplier**2)
+        )
         largest = terms.max()
         found[place] = largest + math.log(np.exp(terms - largest).sum())
     return found
 
 
 def _of_other_orders(rate: float, multiplier: float, orders: np.ndarray) -> np.ndarray:
-    """The integral below and above the point where both densities are equal, each as a series (section 3.3)."""
+    """The integral below and above the point where both densities are equal, each as a series
+    (section 3.3).
+    """
     found, left = np.full(len(orders), math.inf), np.arange(len(orders))
     sums, last = np.full((2, len(orders)), -math.inf), np.full((2, len(orders)), -math.inf)
     for start in range(0, MOST, BLOCK):
         terms = _terms(rate, multiplier, orders[left, None], np.arange(start, start + BLOCK))
-        upto = np.logaddexp.accumulate(np.concatenate([sums[..., None], terms], axis=2), axis=2)[..., 1:]
+        upto = np.logaddexp.accumulate(np.concatenate([sums[..., None], terms], axis=2), axis=2)[
+            ..., 1:
+        ]
         falling = (terms < np.concatenate([last[..., None], terms[..., :-1]], axis=2)).all(0)
         total = np.logaddexp(*upto)
         ended = falling & (terms.max(0) < total - SMALL)
@@ -64,6 +77,16 @@ def _terms(rate: float, multiplier: float, orders: np.ndarray, i: np.ndarray) ->
     equal, j = multiplier**2 * math.log(1 / rate - 1) + 0.5, orders - i
     chosen = special.gammaln(orders + 1) - special.gammaln(i + 1) - special.gammaln(j + 1)
     drawn, others = math.log(rate), math.log1p(-rate)
-    below = i * drawn + j * others + (i * i - i) / (2 * multiplier**2) + special.log_ndtr((equal - i) / multiplier)
-    above = j * drawn + i * others + (j * j - j) / (2 * multiplier**2) + special.log_ndtr((j - equal) / multiplier)
+    below = (
+        i * drawn
+        + j * others
+        + (i * i - i) / (2 * multiplier**2)
+        + special.log_ndtr((equal - i) / multiplier)
+    )
+    above = (
+        j * drawn
+        + i * others
+        + (j * j - j) / (2 * multiplier**2)
+        + special.log_ndtr((j - equal) / multiplier)
+    )
     return np.stack([chosen + below, chosen + above])

@@ -1,7 +1,8 @@
-"""The rows of a ledger as a chain: each is sealed together with the one before, so that none changes or goes unseen.
+"""The rows of a ledger as a chain: each is sealed together with the one before, so that none
+changes or goes unseen.
 
-seal = sha256(the seal before, in hexadecimal, and the table and the row's values as Python's ascii() writes them). The first
-row is the account.
+seal = sha256(the seal before, in hexadecimal, and the table and the row's values as Python's
+ascii() writes them). The first row is the account.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "plans": ("run", "event", "most", "at"),
     "debits": ("run", "release", "event", "count", "at"),
 }
-"""Every table, with the columns that are sealed; its `id` counts its rows, and `link` the rows of all tables."""
+"""Every table, with the columns that are sealed; its `id` counts its rows, and `link` the rows of
+all tables.
+"""
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,9 @@ class ChainTail:
     seal: str = ""
 
 
-def append(connection: sqlite3.Connection, tail: ChainTail, table: str, *values: Value) -> ChainTail:
+def append(
+    connection: sqlite3.Connection, tail: ChainTail, table: str, *values: Value
+) -> ChainTail:
     """One more row; call it inside a transaction, with the chain's present end."""
     link, seal = tail.links + 1, _seal(tail.seal, table, values)
     connection.execute(_INSERT[table], (*values, link, seal))
@@ -45,18 +50,23 @@ def _seal(before: str, table: str, values: tuple[Value, ...]) -> str:
 
 
 _INSERT = {
-    table: f"INSERT INTO {table} ({', '.join(columns)}, link, seal) VALUES ({', '.join('?' * (len(columns) + 2))})"
+    table: f"INSERT INTO {table} ({', '.join(columns)}, link, seal) VALUES "
+    f"({', '.join('?' * (len(columns) + 2))})"
     for table, columns in COLUMNS.items()
 }
 
 
 def check(connection: sqlite3.Connection) -> ChainTail:
-    """The end of a chain that is whole; anything else is an error that names the first row which is wrong."""
+    """The end of a chain that is whole; anything else is an error that names the first row which is
+    wrong.
+    """
     links, before, counts = 0, "", dict.fromkeys(COLUMNS, 0)
     for link, table, number, seal, values in _rows(connection):
         links, counts[table] = links + 1, counts[table] + 1
         if link != links or number != counts[table]:
-            raise sqlite3.DatabaseError(f"a row before row {number} of {table} is missing, or was added")
+            raise sqlite3.DatabaseError(
+                f"a row before row {number} of {table} is missing, or was added"
+            )
         if seal != _seal(before, table, values):
             raise sqlite3.DatabaseError(f"row {number} of {table} is not as it was written")
         before = seal
@@ -72,14 +82,19 @@ def check(connection: sqlite3.Connection) -> ChainTail:
 def passes(connection: sqlite3.Connection, tail: ChainTail) -> bool:
     """Whether the chain went through here."""
     tables = " UNION ALL ".join(f"SELECT link, seal FROM {table}" for table in COLUMNS)
-    found = connection.execute(f"SELECT seal FROM ({tables}) WHERE link = ?", (tail.links,)).fetchone()
+    found = connection.execute(
+        f"SELECT seal FROM ({tables}) WHERE link = ?", (tail.links,)
+    ).fetchone()
     return not tail.links or found == (tail.seal,)
 
 
 def tails_at(connection: sqlite3.Connection, links: Collection[int]) -> list[ChainTail]:
     """Where the chain went through, at these rows, in their order."""
     tables = " UNION ALL ".join(f"SELECT link, seal FROM {table}" for table in COLUMNS)
-    query = f"SELECT link, seal FROM ({tables}) WHERE link IN ({', '.join('?' * len(links))}) ORDER BY link"
+    query = (
+        f"SELECT link, seal FROM ({tables}) WHERE link IN ({', '.join('?' * len(links))}) "
+        "ORDER BY link"
+    )
     return [ChainTail(*row) for row in connection.execute(query, tuple(links))]
 
 

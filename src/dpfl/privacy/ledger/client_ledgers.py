@@ -1,4 +1,6 @@
-"""A folder of ledgers, each under its owner's name: one a client, or one for the whole federation."""
+"""A folder of ledgers, each under its owner's name: one a client, or one for the whole
+federation.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ SHOWN = 3
 
 @dataclass(frozen=True)
 class ClientLedgers:
-    """Those that a run uses: of one unit and one kind of neighbours, for `data` (a digest an owner) where that is said."""
+    """Those that a run uses: of one unit and one kind of neighbours, for `data` (a digest an owner)
+    where that is said.
+    """
 
     folder: Path
     names: Sequence[str]
@@ -42,7 +46,9 @@ class ClientLedgers:
 
     def open(self, number: int) -> Ledger:
         data = self.data[number] if self.data else ""
-        return Ledger.open(self.path(number), self.names[number], self.unit, self.neighbours, self.limit, data)
+        return Ledger.open(
+            self.path(number), self.names[number], self.unit, self.neighbours, self.limit, data
+        )
 
     def read(self, number: int) -> Ledger:
         """Of a run that has ended: nothing is written, and none is made."""
@@ -51,16 +57,24 @@ class ClientLedgers:
         return ledger
 
     def check(self) -> None:
-        """Before anything is written: the ledgers that lie here and those of this run add up, and none of them is lost."""
+        """Before anything is written: the ledgers that lie here and those of this run add up, and
+        none of them is lost.
+        """
         if not self.names:
             return
-        found = [(path, *_seen(path)) for path in sorted(self.folder.glob("*.sqlite")) if path.name != "metrics.sqlite"]
+        found = [
+            (path, *_seen(path))
+            for path in sorted(self.folder.glob("*.sqlite"))
+            if path.name != "metrics.sqlite"
+        ]
         federal = self.names[0] == FEDERATION
         for path, account, _ in found:
             if (account.owner == FEDERATION) != federal:
                 raise DpflError(
-                    f"The ledger {path} is {'one client' if federal else 'the federation'}'s where this run has "
-                    f"{'one for the federation' if federal else 'one a client'}; what it counts would be missing from the "
+                    f"The ledger {path} is {'one client' if federal else 'the federation'}'s where "
+                    "this run has "
+                    f"{'one for the federation' if federal else 'one a client'}; what it counts "
+                    "would be missing from the "
                     "statement: keep another folder of ledgers for this run (privacy.ledger)."
                 )
             refuse_kinds(path, account, LedgerAccount(account.owner, self.unit, self.neighbours))
@@ -69,13 +83,17 @@ class ClientLedgers:
         lost = [name for number, name in enumerate(self.names) if not self.path(number).exists()]
         if used and lost:
             raise DpflError(
-                f"There is no ledger of {listed(lost)} in {self.folder}, where {listed(used)} paid before. Bring it back if it "
-                f"is lost, since what it held was spent; for a client that never paid: dpfl ledger new {self.folder} {lost[0]}"
+                f"There is no ledger of {listed(lost)} in {self.folder}, where {listed(used)} paid "
+                "before. Bring it back if it "
+                "is lost, since what it held was spent; for a client that never paid: dpfl ledger "
+                f"new {self.folder} {lost[0]}"
             )
 
     def _refuse_twice(self, path: Path) -> None:
         """Data that one ledger counts is not another's to begin anew, and not public."""
-        known = path.stem in self.names  # whether its data is that client's own is asked where it is opened
+        known = (
+            path.stem in self.names
+        )  # whether its data is that client's own is asked where it is opened
         claims = [("a public client", data) for data in self.public]
         claims += [] if known else list(zip(self.names, self.data, strict=False))
         if not claims:
@@ -84,7 +102,8 @@ class ClientLedgers:
             whose = next((whose for whose, data in claims if ledger.counts(data)), None)
         if whose:
             raise DpflError(
-                f"The ledger {path} counts the data of {whose}: what it holds was spent. Call that client {path.stem} "
+                f"The ledger {path} counts the data of {whose}: what it holds was spent. Call that "
+                f"client {path.stem} "
                 "(data.names), or keep other ledgers for this run (privacy.ledger)."
             )
 
@@ -101,7 +120,9 @@ def _seen(path: Path) -> tuple[LedgerAccount, dict[Event, int]]:
 
 def listed(names: Sequence[str]) -> str:
     """The first few of them."""
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+    return ", ".join(names[:SHOWN]) + (
+        f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    )
 
 
 def ledger_path(folder: Path, name: str) -> Path:

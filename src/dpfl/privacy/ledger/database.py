@@ -1,4 +1,6 @@
-"""The file of a ledger: its tables, what keeps their rows, how a new one appears and how an old one is opened."""
+"""The file of a ledger: its tables, what keeps their rows, how a new one appears and how an old one
+is opened.
+"""
 
 from __future__ import annotations
 
@@ -50,14 +52,16 @@ CREATE TABLE debits (
     event INTEGER NOT NULL REFERENCES events(id), count INTEGER NOT NULL CHECK (typeof(count) = 'integer' AND count > 0),
     at REAL NOT NULL, link INTEGER NOT NULL, seal TEXT NOT NULL
 );
-"""
+"""  # noqa: E501
 UNIQUE = {**dict.fromkeys(COLUMNS, "rowid"), "runs": "run", "events": "event", "debits": "release"}
 """Every table, with the column that no two rows may share."""
 
 
 def connect(path: Path) -> sqlite3.Connection:
     try:
-        connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(
+            path, timeout=PATIENCE, isolation_level=None, check_same_thread=False
+        )
         connection.execute("PRAGMA synchronous = FULL")
         return connection
     except (sqlite3.Error, UnicodeDecodeError) as error:
@@ -76,13 +80,17 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
 
 def _reading(path: Path, mode: str) -> sqlite3.Connection:
     uri = f"{path.resolve().as_uri()}?{mode}"
-    connection = sqlite3.connect(uri, uri=True, timeout=QUICK, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(
+        uri, uri=True, timeout=QUICK, isolation_level=None, check_same_thread=False
+    )
     connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
     return connection
 
 
 def _read_apart(path: Path) -> sqlite3.Connection:
-    """Where nothing can be written beside the file: as it is, or from a copy if its last rows are still in the log."""
+    """Where nothing can be written beside the file: as it is, or from a copy if its last rows are
+    still in the log.
+    """
     log = path.with_name(f"{path.name}-wal")
     try:
         if not log.exists() or not log.stat().st_size:
@@ -90,7 +98,10 @@ def _read_apart(path: Path) -> sqlite3.Connection:
         with tempfile.TemporaryDirectory(prefix="dpfl-ledger-") as folder:
             for file in (path, log):
                 shutil.copyfile(file, Path(folder, file.name))
-            whole, memory = sqlite3.connect(Path(folder, path.name)), sqlite3.connect(":memory:", isolation_level=None)
+            whole, memory = (
+                sqlite3.connect(Path(folder, path.name)),
+                sqlite3.connect(":memory:", isolation_level=None),
+            )
             whole.backup(memory)
             whole.close()
             return memory
@@ -112,8 +123,10 @@ def check_form(path: Path, connection: sqlite3.Connection) -> None:
     form = _form(connection)
     if version != FORMAT and {"account", "debits"} <= {name for _, name, *_ in form}:
         raise DpflError(
-            f"The ledger {path} was written by another version of dpfl, and says nothing of whose data it counts; what it "
-            "holds was spent. Go on in another folder (privacy.ledger), with limits lower by that much."
+            f"The ledger {path} was written by another version of dpfl, and says nothing of whose "
+            "data it counts; what it "
+            "holds was spent. Go on in another folder (privacy.ledger), with limits lower by that "
+            "much."
         )
     if not form or version != FORMAT:
         raise sqlite3.DatabaseError("it holds no account, so it is not a ledger")
@@ -122,7 +135,9 @@ def check_form(path: Path, connection: sqlite3.Connection) -> None:
 
 
 def _form(connection: sqlite3.Connection) -> list[tuple[str, ...]]:
-    return connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name").fetchall()
+    return connection.execute(
+        "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"
+    ).fetchall()
 
 
 @cache
@@ -133,9 +148,11 @@ def _whole_form() -> list[tuple[str, ...]]:
 
 
 def create(path: Path, account: Sequence[str], limit: Sequence[float | str]) -> None:
-    """A whole ledger appears at once, or not at all; of two that create it together, one wins and both use it.
+    """A whole ledger appears at once, or not at all; of two that create it together, one wins and
+    both use it.
 
-    The account is its owner, unit and neighbours; a limit is epsilon, delta and the name of the accountant.
+    The account is its owner, unit and neighbours; a limit is epsilon, delta and the name of the
+    accountant.
     """
     unfinished = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
     try:
@@ -157,7 +174,8 @@ def create(path: Path, account: Sequence[str], limit: Sequence[float | str]) -> 
         pass
     except (OSError, sqlite3.Error) as error:
         raise DpflError(
-            f"The ledger {path} cannot be made ({error}); nothing was released. Give its folder space and permissions (or name "
+            f"The ledger {path} cannot be made ({error}); nothing was released. Give its folder "
+            "space and permissions (or name "
             "another by privacy.ledger), then give the same command again."
         ) from error
     finally:
@@ -176,9 +194,13 @@ def _guards() -> Iterator[str]:
 
 
 _PLACE = {
-    sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_NOMEM,
-}  # fmt: skip
+}
 """Errors of the disk and not of the file."""
 
 
@@ -188,16 +210,23 @@ def unusable(path: Path, error: Exception) -> DpflError:
     if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError):
         return DpflError(f"The ledger {path} refuses this entry ({error}); nothing was released.")
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return DpflError(f"The ledger {path} is held by another program ({error}); nothing was released. Try again after it.")
+        return DpflError(
+            f"The ledger {path} is held by another program ({error}); nothing was released. Try "
+            "again after it."
+        )
     if isinstance(error, OSError) or code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
-        return DpflError(f"The ledger {path} cannot be opened ({error}); check the folder and its permissions.")
+        return DpflError(
+            f"The ledger {path} cannot be opened ({error}); check the folder and its permissions."
+        )
     if code in _PLACE:
         return DpflError(
             f"The ledger {path} cannot be written ({error}); nothing was released. "
-            "Free some space or mend the folder, then resume the run, or give the same command again where there is none yet."
+            "Free some space or mend the folder, then resume the run, or give the same command "
+            "again where there is none yet."
         )
     return DpflError(
-        f"The ledger {path} is damaged ({error}); nothing was released. Restore it from a copy, since what it held was spent."
+        f"The ledger {path} is damaged ({error}); nothing was released. Restore it from a copy, "
+        "since what it held was spent."
     )
 
 

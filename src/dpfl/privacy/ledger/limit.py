@@ -29,11 +29,13 @@ class Limit:
         )
 
     def remaining(self, spent: EventCounts, event: Event, horizon: int = 0) -> int:
-        return affordable(spent, event, self.epsilon, self.delta, accountant(self.accountant), horizon)
+        return affordable(
+            spent, event, self.epsilon, self.delta, accountant(self.accountant), horizon
+        )
 
     def allows(self, spent: EventCounts, event: Event, count: int, horizon: int = 0) -> bool:
-        """By a bound that is found once where all events are alike; else by RDP, which is quick and never below the truth,
-        and by the stated accountant where RDP says no."""
+        """By a bound that is found once where all events are alike; else by RDP, which is quick and
+        never below the truth, and by the stated accountant where RDP says no."""
         if any(other != event for other in spent):
             quick = accountant("rdp-classic" if self.accountant == "rdp-classic" else "rdp")
             if quick.epsilon(add(spent, event, count), self.delta) <= self.epsilon:

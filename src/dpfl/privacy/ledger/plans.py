@@ -1,4 +1,6 @@
-"""What was fixed beforehand: the most that a run could release, where how much it did follows what came out."""
+"""What was fixed beforehand: the most that a run could release, where how much it did follows what
+came out.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,11 @@ from dpfl.privacy.ledger.ledger import END, Ledger
 
 
 def bound(ledger: Ledger, until: int = END) -> dict[Event, int]:
-    """Every event with the count that proven epsilons are for: of each run what it made, or its plan where that is more.
-    With `until`, as it stood at that link of the chain.
+    """Every event with the count that proven epsilons are for: of each run what it made, or its
+    plan where that is more. With `until`, as it stood at that link of the chain.
 
-    A run of T <= T_max releases is a function of the run that makes all T_max, whatever stopped it. One that debited nothing
-    here released nothing here, whatever it planned.
+    A run of T <= T_max releases is a function of the run that makes all T_max, whatever stopped it.
+    One that debited nothing here released nothing here, whatever it planned.
     """
     made: dict[str, dict[Event, int]] = {}
     for run, _, line, count, _ in ledger.debits(until):

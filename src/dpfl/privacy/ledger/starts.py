@@ -1,8 +1,10 @@
-"""Who wrote a ledger and when it was copied: every start of a node is a row of its chain, under a random name.
+"""Who wrote a ledger and when it was copied: every start of a node is a row of its chain, under a
+random name.
 
-Two copies of a ledger that share a start are equal up to the row of that start. Beyond it they are equal as far as seals of the
-same rows show: a machine whose memory is set back with its disk goes another way under the same start. An anchor is such a
-seal, shortened, of an earlier row. These rows lie in the table `runs`, under names that no run has.
+Two copies of a ledger that share a start are equal up to the row of that start. Beyond it they are
+equal as far as seals of the same rows show: a machine whose memory is set back with its disk goes
+another way under the same start. An anchor is such a seal, shortened, of an earlier row. These rows
+lie in the table `runs`, under names that no run has.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ Anchors = Mapping[int, str]
 
 @dataclass(frozen=True)
 class NodeStart:
-    """One start of a node: how many there were, its random name, and the last row of the chain that belongs to it."""
+    """One start of a node: how many there were, its random name, and the last row of the chain that
+    belongs to it.
+    """
 
     boot: int
     name: str
@@ -54,11 +58,16 @@ def anchored(seal: str, anchors: Anchors) -> str:
 
 
 def anchor_rows(rows: int, starts: Sequence[NodeStart]) -> list[int]:
-    """Rows that a head of so many names: the last ones, some of those before, and where the listed starts end."""
+    """Rows that a head of so many names: the last ones, some of those before, and where the listed
+    starts end.
+    """
     back, distance = set(range(1, DENSE + 1)), float(DENSE)
     while (distance := distance * SPREAD) < rows:
         back.add(int(distance))
-    return sorted({rows - one for one in back if one < rows} | {start.end for start in starts if start.end < rows})
+    return sorted(
+        {rows - one for one in back if one < rows}
+        | {start.end for start in starts if start.end < rows}
+    )
 
 
 def contradict(one: Anchors, other: Anchors) -> bool:
@@ -79,15 +88,21 @@ def read_starts(connection: sqlite3.Connection, rows: int) -> list[NodeStart]:
 
 def runs_before(connection: sqlite3.Connection, run: str) -> int:
     """How many runs were written down before this one, starts and what is like them left out."""
-    query = f"SELECT COUNT(*) FROM runs WHERE substr(run, 1, {len(OWN)}) != ? AND id < (SELECT id FROM runs WHERE run = ?)"
+    query = (
+        f"SELECT COUNT(*) FROM runs WHERE substr(run, 1, {len(OWN)}) != ? AND id < (SELECT id "
+        "FROM runs WHERE run = ?)"
+    )
     return int(connection.execute(query, (OWN, run)).fetchone()[0])
 
 
-def is_taken_over(connection: sqlite3.Connection, tail: ChainTail, start: str, anchors: Anchors) -> bool:
-    """Whether a chain up to here was reconciled: by its seal, or as an earlier part of one that was.
+def is_taken_over(
+    connection: sqlite3.Connection, tail: ChainTail, start: str, anchors: Anchors
+) -> bool:
+    """Whether a chain up to here was reconciled: by its seal, or as an earlier part of one that
+    was.
 
-    It is such a part if that chain went through its last row by one of its anchors. Where one of the two has no anchors, it
-    is one if both are of one start and no row shows that they differ.
+    It is such a part if that chain went through its last row by one of its anchors. Where one of
+    the two has no anchors, it is one if both are of one start and no row shows that they differ.
     """
     query = f"SELECT run FROM runs WHERE substr(run, 1, {len(OWN)}) = ?"
     rows = [run for (run,) in connection.execute(query, (OWN,))]
@@ -119,6 +134,8 @@ def common_rows(ledger: Sequence[NodeStart], head: Sequence[NodeStart]) -> int:
 
 
 def spread_starts(starts: Sequence[NodeStart]) -> tuple[NodeStart, ...]:
-    """The latest, those 1, 2, 4, ... before it, and no others: a few, of which a copy from any time shares a late one."""
+    """The latest, those 1, 2, 4, ... before it, and no others: a few, of which a copy from any time
+    shares a late one.
+    """
     places = [0, *(1 << power for power in range(max(len(starts) - 1, 0).bit_length()))]
     return tuple(starts[place] for place in places if place < len(starts))

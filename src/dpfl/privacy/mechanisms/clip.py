@@ -20,8 +20,8 @@ Groups = tuple[tuple[int, ...], ...]
 """Entries of the model's layout that are clipped together."""
 
 MARGIN = 2.0**-16
-"""The share of the clip norm that is left to rounding: units are clipped to C (1 - MARGIN), and the sum of all of them, as it
-is computed, moves by at most C (docs/privacy.md, "Float arithmetic")."""
+"""The share of the clip norm that is left to rounding: units are clipped to C (1 - MARGIN), and the
+sum of all of them, as it is computed, moves by at most C (docs/privacy.md, "Float arithmetic")."""
 
 
 SMALLEST = 1e-12
@@ -31,15 +31,21 @@ SMALLEST = 1e-12
 class Clip(Protocol):
     @property
     def clip_norm(self) -> float:
-        """The largest norm of one unit after clipping: the sensitivity of a sum of units to adding or removing one."""
+        """The largest norm of one unit after clipping: the sensitivity of a sum of units to adding
+        or removing one.
+        """
 
     @property
     def bounds(self) -> str:
-        """What has that norm: the vector ("norm"), its "layers" each, its "coefficients", the whole "model", or "nothing"."""
+        """What has that norm: the vector ("norm"), its "layers" each, its "coefficients", the whole
+        "model", or "nothing".
+        """
 
     @property
     def adapts_to(self) -> str:
-        """What the level follows: a paid "count", "public" clients, a run without privacy ("raw"), or nothing ("")."""
+        """What the level follows: a paid "count", "public" clients, a run without privacy ("raw"),
+        or nothing ("").
+        """
 
     def groups(self, names: Sequence[str]) -> Groups:
         """Which entries of the layout share a bound."""
@@ -78,7 +84,9 @@ def adapt_clip(clip: Clip, seen: Any) -> Clip:
 
 def check_clip_norm(level: float) -> None:
     if not (level >= SMALLEST and math.isfinite(level)):
-        raise DpflError(f"The clip level must be a positive number, not {level}; 1.0 is a common start.")
+        raise DpflError(
+            f"The clip level must be a positive number, not {level}; 1.0 is a common start."
+        )
 
 
 def shrink(norms: Tensor, bound: float) -> Tensor:
@@ -119,7 +127,9 @@ class Flat:
 @part("clip.per-layer")
 @dataclass(frozen=True)
 class PerLayer:
-    """The same bound for every layer, chosen so that the whole vector keeps the level: C / sqrt(layers) each."""
+    """The same bound for every layer, chosen so that the whole vector keeps the level: C /
+    sqrt(layers) each.
+    """
 
     clip_norm: float
     bounds = "layers"
@@ -141,11 +151,12 @@ class PerLayer:
 @part("clip.quantile", learning_rate="rate", count_stddev="count_noise")
 @dataclass(frozen=True)
 class Quantile:
-    """A level that follows a quantile of the norms (Andrew et al. 2021), by a noisy count that is paid for.
+    """A level that follows a quantile of the norms (Andrew et al. 2021), by a noisy count that is
+    paid for.
 
-    Each unit also sends b - 1/2, with b = 1 where it was not clipped; the sum of these gets noise of standard deviation
-    `count_noise`. Both sums are one Gaussian release of multiplier z, if the vector's noise has z_v with
-    z^-2 = z_v^-2 + (2 count_noise)^-2.
+    Each unit also sends b - 1/2, with b = 1 where it was not clipped; the sum of these gets noise
+    of standard deviation `count_noise`. Both sums are one Gaussian release of multiplier z, if the
+    vector's noise has z_v with z^-2 = z_v^-2 + (2 count_noise)^-2.
     """
 
     clip_norm: float
@@ -160,9 +171,15 @@ class Quantile:
         if not 0 < self.quantile < 1:
             raise DpflError(f"The quantile must lie between 0 and 1, not {self.quantile}.")
         if not 0 < self.count_noise < math.inf:
-            raise DpflError(f"count_noise must be above 0, not {self.count_noise}; a twentieth of the cohort is usual.")
+            raise DpflError(
+                f"count_noise must be above 0, not {self.count_noise}; a twentieth of the cohort "
+                "is usual."
+            )
         if not 0 < self.rate < math.inf:
-            raise DpflError(f"The rate of the quantile must be a positive number, not {self.rate}; 0.2 is usual.")
+            raise DpflError(
+                f"The rate of the quantile must be a positive number, not {self.rate}; 0.2 is "
+                "usual."
+            )
 
     def groups(self, names: Sequence[str]) -> Groups:
         return together(names)
@@ -175,21 +192,27 @@ class Quantile:
         left = noise_multiplier**-2 - (2 * self.count_noise) ** -2
         if left <= 0:
             raise DpflError(
-                f"count_noise = {self.count_noise} spends the whole release on the count of clipped units; "
-                f"raise it above {noise_multiplier / 2:.3g} (a twentieth of a large cohort is usual), or use a fixed clip."
+                f"count_noise = {self.count_noise} spends the whole release on the count of "
+                "clipped units; "
+                f"raise it above {noise_multiplier / 2:.3g} (a twentieth of a large cohort is "
+                "usual), or use a fixed clip."
             )
         return float(left**-0.5)
 
     def adapt(self, noisy_fraction: float) -> Quantile:
         """C <- C exp(-rate (b - quantile)), with b the noisy fraction that was not clipped."""
         fraction = min(max(noisy_fraction, 0.0), 1.0)
-        return replace(self, clip_norm=self.clip_norm * math.exp(-self.rate * (fraction - self.quantile)))
+        return replace(
+            self, clip_norm=self.clip_norm * math.exp(-self.rate * (fraction - self.quantile))
+        )
 
 
 @part("clip.public-median")
 @dataclass(frozen=True)
 class PublicMedian:
-    """A level equal to the median norm on public clients, found anew each round; costs no privacy."""
+    """A level equal to the median norm on public clients, found anew each round; costs no
+    privacy.
+    """
 
     clip_norm: float = 1.0
     bounds = "norm"
@@ -211,8 +234,8 @@ class PublicMedian:
 @part("clip.share-of-mean")
 @dataclass(frozen=True)
 class ShareOfMean(Flat):
-    """`share` of the mean norm of an update in a run without privacy, of `rounds` rounds or as many as the run (clipping paper,
-    section 2.2): the data decides it, and no noise covers that."""
+    """`share` of the mean norm of an update in a run without privacy, of `rounds` rounds or as many
+    as the run (clipping paper, section 2.2): the data decides it, and no noise covers that."""
 
     share: float = 0.5
     rounds: int | None = None
@@ -221,7 +244,10 @@ class ShareOfMean(Flat):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 < self.share < math.inf or (self.rounds is not None and self.rounds < 1):
-            raise DpflError("A clip from a run without privacy has a share above 0 of the mean, and 1 round of it or more.")
+            raise DpflError(
+                "A clip from a run without privacy has a share above 0 of the mean, and 1 round of "
+                "it or more."
+            )
 
     def adapt(self, norms: Sequence[float]) -> ShareOfMean:
         mean = math.fsum(norms) / len(norms) if norms else 0.0
@@ -231,7 +257,9 @@ class ShareOfMean(Flat):
 @part("clip.model")
 @dataclass(frozen=True)
 class ModelClip(Flat):
-    """A bound on the client's whole model instead of its update (clipping paper, section 2.1); known to bias FedAvg."""
+    """A bound on the client's whole model instead of its update (clipping paper, section 2.1);
+    known to bias FedAvg.
+    """
 
     bounds = "model"
 
@@ -274,13 +302,23 @@ def measure_norms(vector: Tensor, clip: Clip | None = None) -> float:
 
 def _norm(vector: Tensor, clip: Clip | None) -> Tensor:
     """By the clip's own measure, where it has one; an upper bound, in float64."""
-    return clip.norms(vector[None]) if isinstance(clip, MeasuringClip) else squared_norms(vector[None]).sqrt()
+    return (
+        clip.norms(vector[None])
+        if isinstance(clip, MeasuringClip)
+        else squared_norms(vector[None]).sqrt()
+    )
 
 
 def clip_vector(
-    vector: Tensor, clip: Clip, names: Sequence[str], offsets: Sequence[int], out: Tensor | None = None
+    vector: Tensor,
+    clip: Clip,
+    names: Sequence[str],
+    offsets: Sequence[int],
+    out: Tensor | None = None,
 ) -> tuple[Tensor, bool]:
-    """One unit's vector inside its bound, in new memory or in `out`, and whether it was inside before."""
+    """One unit's vector inside its bound, in new memory or in `out`, and whether it was inside
+    before.
+    """
     if isinstance(clip, ReshapingClip):
         shaped = clip.clipped(vector[None])[0]
         inside = torch.equal(shaped, vector)

@@ -1,9 +1,12 @@
-"""The Haar transform of a gradient (wavelet paper, section 4.3), its weights, and what they are worth.
+"""The Haar transform of a gradient (wavelet paper, section 4.3), its weights, and what they are
+worth.
 
-Coefficients are means and half-differences, unnormalised, in the paper's order: the mean of everything, then the finest level
-(pairs) up to the coarsest. A coefficient over s elements has *support* s, and sqrt(s) times it is the coefficient of the
-orthonormal transform. Noise of deviation sigma C / W on the coefficients H is noise of deviation sigma C on W H, so it is |W H|
-that has to stay within C. The paper bounds |H| or |g| instead, and adds far less noise than its guarantee needs.
+Coefficients are means and half-differences, unnormalised, in the paper's order: the mean of
+everything, then the finest level (pairs) up to the coarsest. A coefficient over s elements has
+*support* s, and sqrt(s) times it is the coefficient of the orthonormal transform. Noise of
+deviation sigma C / W on the coefficients H is noise of deviation sigma C on W H, so it is |W H|
+that has to stay within C. The paper bounds |H| or |g| instead, and adds far less noise than its
+guarantee needs.
 """
 
 from __future__ import annotations
@@ -25,7 +28,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 CLIPS = ("coefficients", "gradient", "levels")
-"""What the paper bounds: |H| in Algorithm 1, |g| in Algorithm 2, each level of H by itself in the text of section 4.3."""
+"""What the paper bounds: |H| in Algorithm 1, |g| in Algorithm 2, each level of H by itself in the
+text of section 4.3.
+"""
 
 FLOOR = 1e-6
 """A matched band counts at least this share of the mean energy, so that no weight is infinite."""
@@ -53,11 +58,14 @@ def transform(vectors: Tensor) -> Tensor:
 
 
 def inverse(coefficients: Tensor, length: int | None = None) -> Tensor:
-    """(..., m) coefficients to the first `length` of m elements: x = H_0 + sum of +-H over the chain of ancestors (6)."""
+    """(..., m) coefficients to the first `length` of m elements: x = H_0 + sum of +-H over the
+    chain of ancestors (6).
+    """
     size = coefficients.shape[-1] if coefficients.ndim else 0
     if size != padded(size) or not 1 <= (length or size) <= size:
         raise DpflError(
-            f"{size} Haar coefficients cannot give back {length or size} elements; m must be a power of two, at least n."
+            f"{size} Haar coefficients cannot give back {length or size} elements; m must be a "
+            "power of two, at least n."
         )
     means, end = coefficients[..., :1], size
     while (level := means.shape[-1]) < size:
@@ -75,9 +83,11 @@ def _bands(length: int) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Haar:
-    """The transform of a flat vector a layer at a time: `ends` holds where each layer ends; one end is the whole vector.
+    """The transform of a flat vector a layer at a time: `ends` holds where each layer ends; one end
+    is the whole vector.
 
-    Each layer is padded by itself. A *band* is one level of one layer; bands are counted in the order of the coefficients.
+    Each layer is padded by itself. A *band* is one level of one layer; bands are counted in the
+    order of the coefficients.
     """
 
     ends: tuple[int, ...]
@@ -113,19 +123,25 @@ class Haar:
     def transform(self, vectors: Tensor) -> Tensor:
         """(..., n) to (..., m)."""
         self._check(vectors, self.ends[-1], "elements")
-        return torch.cat([transform(layer) for layer in torch.split(vectors, list(self.lengths), dim=-1)], dim=-1)
+        return torch.cat(
+            [transform(layer) for layer in torch.split(vectors, list(self.lengths), dim=-1)], dim=-1
+        )
 
     def inverse(self, coefficients: Tensor) -> Tensor:
         """(..., m) to (..., n)."""
         self._check(coefficients, self.coefficients, "coefficients")
         layers = torch.split(coefficients, [padded(length) for length in self.lengths], dim=-1)
-        return torch.cat([inverse(layer, length) for layer, length in zip(layers, self.lengths, strict=True)], dim=-1)
+        return torch.cat(
+            [inverse(layer, length) for layer, length in zip(layers, self.lengths, strict=True)],
+            dim=-1,
+        )
 
     def weights(self, name: str, energies: Tensor | None = None) -> Tensor:
         """W for every coefficient (float64).
 
-        `paper` is the support itself: [m, then 2^level]. `orthonormal` is its square root: W H is an isometry, and the noise is
-        that of plain DP-SGD. `matched` needs `energies` a band, see `matched`.
+        `paper` is the support itself: [m, then 2^level]. `orthonormal` is its square root: W H is
+        an isometry, and the noise is that of plain DP-SGD. `matched` needs `energies` a band, see
+        `matched`.
         """
         match name:
             case "paper":
@@ -136,16 +152,21 @@ class Haar:
                 return self.matched(energies)
             case "matched":
                 raise DpflError(
-                    "Matched weights need the energy of each band, from public data or from what was already released."
+                    "Matched weights need the energy of each band, from public data or from what "
+                    "was already released."
                 )
-        raise DpflError(f"There are no Haar weights {name!r}; choose one of paper, orthonormal, matched.")
+        raise DpflError(
+            f"There are no Haar weights {name!r}; choose one of paper, orthonormal, matched."
+        )
 
     def matched(self, energies: Tensor) -> Tensor:
-        """W = sqrt(s_b) V_b with V_b^2 in proportion to sqrt(n_b / E_b): the least total noise for gradients of these energies.
+        """W = sqrt(s_b) V_b with V_b^2 in proportion to sqrt(n_b / E_b): the least total noise for
+        gradients of these energies.
 
-        Normalised by sum V_b^2 E_b = sum E_b: the typical gradient keeps its norm, so that a clip level means what it means for
-        plain DP-SGD, and the total noise variance is (sigma C)^2 (sum sqrt(n_b E_b))^2 / sum E_b, against (sigma C)^2 m there.
-        The energies choose the noise, so they must be public or already paid for. Without any, the weights are orthonormal.
+        Normalised by sum V_b^2 E_b = sum E_b: the typical gradient keeps its norm, so that a clip
+        level means what it means for plain DP-SGD, and the total noise variance is (sigma C)^2 (sum
+        sqrt(n_b E_b))^2 / sum E_b, against (sigma C)^2 m there. The energies choose the noise, so
+        they must be public or already paid for. Without any, the weights are orthonormal.
         """
         spread = self._spread(energies)
         squares = (self.band_sizes / spread).sqrt()
@@ -154,28 +175,46 @@ class Haar:
 
     def _spread(self, energies: Tensor) -> Tensor:
         given = torch.as_tensor(energies, dtype=torch.float64)
-        if given.shape != self.band_sizes.shape or not bool((given >= 0).all() and given.isfinite().all()):
-            raise DpflError(f"Energies must be {len(self.band_sizes)} finite numbers of at least 0, one a band.")
+        if given.shape != self.band_sizes.shape or not bool(
+            (given >= 0).all() and given.isfinite().all()
+        ):
+            raise DpflError(
+                f"Energies must be {len(self.band_sizes)} finite numbers of at least 0, one a band."
+            )
         total = float(given.sum())
         return (
-            torch.maximum(given, FLOOR * total / self.coefficients * self.band_sizes) if total > 0 else self.band_sizes.double()
+            torch.maximum(given, FLOOR * total / self.coefficients * self.band_sizes)
+            if total > 0
+            else self.band_sizes.double()
         )
 
     def energies(self, vectors: Tensor) -> Tensor:
-        """E_b: the mean energy of (..., n) vectors in each band of the orthonormal transform; they add up to the mean |g|^2."""
-        squares = (self.transform(vectors).double().square() * self.supports).reshape(-1, self.coefficients).mean(dim=0)
+        """E_b: the mean energy of (..., n) vectors in each band of the orthonormal transform; they
+        add up to the mean |g|^2.
+        """
+        squares = (
+            (self.transform(vectors).double().square() * self.supports)
+            .reshape(-1, self.coefficients)
+            .mean(dim=0)
+        )
         bands = torch.arange(len(self.band_sizes)).repeat_interleave(self.band_sizes)
         return torch.zeros(len(self.band_sizes), dtype=torch.float64).index_add_(0, bands, squares)
 
     def weighted_norm(self, vectors: Tensor, weights: Tensor) -> Tensor:
-        """|W H| of (..., n) vectors: what a sound clip bounds, with the multiplier then exactly sigma."""
-        return (self.transform(vectors) * self._fitting(weights).to(vectors.dtype)).square().sum(dim=-1).sqrt()
+        """|W H| of (..., n) vectors: what a sound clip bounds. The multiplier is then sigma."""
+        return (
+            (self.transform(vectors) * self._fitting(weights).to(vectors.dtype))
+            .square()
+            .sum(dim=-1)
+            .sqrt()
+        )
 
     def sensitivity(self, weights: Tensor, clip: str, level: float = 1.0) -> float:
-        """The largest |W H| that a published clip to `level` lets through: max W for |H|, max W / sqrt(s) for |g|.
+        """The largest |W H| that a published clip to `level` lets through: max W for |H|, max W /
+        sqrt(s) for |g|.
 
-        Exact where no layer is padded; with the paper's weights the constant vector reaches both. With padding there are fewer
-        gradients, and it is an upper bound.
+        Exact where no layer is padded; with the paper's weights the constant vector reaches both.
+        With padding there are fewer gradients, and it is an upper bound.
         """
         ratios = self._fitting(weights)
         match clip:
@@ -186,10 +225,14 @@ class Haar:
             case "levels":
                 bands = torch.split(ratios, self.band_sizes.tolist())
                 return level * math.sqrt(sum(float(band.max()) ** 2 for band in bands))
-        raise DpflError(f"There is no clip of {clip!r} for Haar noise; choose one of {', '.join(CLIPS)}.")
+        raise DpflError(
+            f"There is no clip of {clip!r} for Haar noise; choose one of {', '.join(CLIPS)}."
+        )
 
     def effective_multiplier(self, multiplier: float, weights: Tensor, clip: str) -> float:
-        """What is left of the noise multiplier that the paper accounts for, whatever the clip level is."""
+        """What is left of the noise multiplier that the paper accounts for, whatever the clip level
+        is.
+        """
         if not (multiplier > 0 and math.isfinite(multiplier)):
             raise DpflError(f"The noise multiplier must be a positive number, not {multiplier}.")
         return multiplier / self.sensitivity(weights, clip)
@@ -199,17 +242,25 @@ class Haar:
         return float((self.supports / self._fitting(weights).square()).sum())
 
     def relative_variance(self, weights: Tensor, energies: Tensor) -> float:
-        """Total noise variance against that of plain DP-SGD at the same multiplier and the same signal: below 1 is a gain.
+        """Total noise variance against that of plain DP-SGD at the same multiplier and the same
+        signal: below 1 is a gain.
 
-        The clip is on |W H|, set so that gradients of these energies lose as much as they would under a clip on |g|.
+        The clip is on |W H|, set so that gradients of these energies lose as much as they would
+        under a clip on |g|.
         """
         spread = self._spread(energies)
-        gains = torch.split(self._fitting(weights).square() / self.supports, self.band_sizes.tolist())
-        norm = sum(float(gain.mean() * energy) for gain, energy in zip(gains, spread, strict=True)) / float(spread.sum())
+        gains = torch.split(
+            self._fitting(weights).square() / self.supports, self.band_sizes.tolist()
+        )
+        norm = sum(
+            float(gain.mean() * energy) for gain, energy in zip(gains, spread, strict=True)
+        ) / float(spread.sum())
         return norm * self.noise_variance(weights) / self.coefficients
 
     def noise(self, weights: Tensor, deviation: float, rng: np.random.Generator) -> Tensor:
-        """Noise for one flat vector: N(0, (deviation / W)^2) on the coefficients, transformed back."""
+        """Noise for one flat vector: N(0, (deviation / W)^2) on the coefficients, transformed
+        back.
+        """
         vector = gaussian_vector(self.coefficients, deviation, rng)
         return self.inverse(vector / self._fitting(weights).to(vector.dtype))
 
@@ -222,7 +273,10 @@ class Haar:
     @staticmethod
     def _check(vectors: Tensor, size: int, what: str) -> None:
         if vectors.ndim == 0 or vectors.shape[-1] != size:
-            raise DpflError(f"This Haar transform has {size} {what}, but was given a tensor of shape {tuple(vectors.shape)}.")
+            raise DpflError(
+                f"This Haar transform has {size} {what}, but was given a tensor of shape "
+                f"{tuple(vectors.shape)}."
+            )
 
 
 def whole(length: int) -> Haar:

@@ -1,9 +1,11 @@
-"""DP-FTRL by a banded matrix: noise that later rounds take back, so that sums over rounds carry little of it.
+"""DP-FTRL by a banded matrix: noise that later rounds take back, so that sums over rounds carry
+little of it.
 
-Let A be the matrix of prefix sums over n rounds. Its square root is lower-triangular Toeplitz, with 1, 1/2, 3/8, ... down its
-first column; C is that root with all but the first `bands` diagonals set to zero. The mechanism releases C x + w for the sums x
-of the rounds and independent Gaussian w, and therefore x + C^-1 w, a round at a time. The whole run is one Gaussian release,
-and its sensitivity depends on the rounds in which a unit takes part. One band is ordinary independent noise.
+Let A be the matrix of prefix sums over n rounds. Its square root is lower-triangular Toeplitz, with
+1, 1/2, 3/8, ... down its first column; C is that root with all but the first `bands` diagonals set
+to zero. The mechanism releases C x + w for the sums x of the rounds and independent Gaussian w, and
+therefore x + C^-1 w, a round at a time. The whole run is one Gaussian release, and its sensitivity
+depends on the rounds in which a unit takes part. One band is ordinary independent noise.
 """
 
 from __future__ import annotations
@@ -32,7 +34,10 @@ class BandedRoot:
 
     def __post_init__(self) -> None:
         if not 1 <= self.bands <= self.rounds:
-            raise DpflError(f"The bands must be from 1 to the number of rounds, {self.rounds}, not {self.bands}.")
+            raise DpflError(
+                f"The bands must be from 1 to the number of rounds, {self.rounds}, not "
+                f"{self.bands}."
+            )
 
     @cached_property
     def coefficients(self) -> np.ndarray:
@@ -56,32 +61,52 @@ class BandedRoot:
         return float(np.linalg.norm(self.coefficients))
 
     def sensitivity(self, participations: int = 1, separation: int | None = None) -> float:
-        """How far C x moves, at most, when a unit of norm 1 is added or removed that takes part this often.
+        """How far C x moves, at most, when a unit of norm 1 is added or removed that takes part
+        this often.
 
-        Any two of its rounds must be at least `separation` apart. With no more bands than that, its columns do not overlap, so
-        that their squares add up: column norm x sqrt(participations), a little less where the last column is cut off.
+        Any two of its rounds must be at least `separation` apart. With no more bands than that, its
+        columns do not overlap, so that their squares add up: column norm x sqrt(participations), a
+        little less where the last column is cut off.
         """
         if participations < 1:
             raise DpflError(f"A unit must take part at least once, not {participations} times.")
         if participations == 1:
             return self.column_norm
         if separation is None or separation < self.bands:
-            raise DpflError(f"Participations must be at least {self.bands} rounds apart, as many as there are bands.")
-        starts = range(0, self.rounds, separation)[:participations]  # the earliest rounds have the longest columns
-        return math.sqrt(sum(float(np.sum(self.coefficients[: self.rounds - start] ** 2)) for start in starts))
+            raise DpflError(
+                f"Participations must be at least {self.bands} rounds apart, as many as there are "
+                "bands."
+            )
+        starts = range(0, self.rounds, separation)[
+            :participations
+        ]  # the earliest rounds have the longest columns
+        return math.sqrt(
+            sum(float(np.sum(self.coefficients[: self.rounds - start] ** 2)) for start in starts)
+        )
 
-    def noise(self, draw: Callable[[int], Tensor], start: int = 0, past: Iterable[Tensor] = ()) -> Iterator[Tensor]:
-        """C^-1 w for the rounds from `start` on, from independent vectors w_t = draw(t), best keyed by the round.
+    def noise(
+        self, draw: Callable[[int], Tensor], start: int = 0, past: Iterable[Tensor] = ()
+    ) -> Iterator[Tensor]:
+        """C^-1 w for the rounds from `start` on, from independent vectors w_t = draw(t), best keyed
+        by the round.
 
-        A resumed run gives the last bands - 1 vectors of noise as `past`, the latest last (all of them where there are fewer).
+        A resumed run gives the last bands - 1 vectors of noise as `past`, the latest last (all of
+        them where there are fewer).
         """
         kept = deque(past, maxlen=self.bands - 1)
         if not 0 <= start <= self.rounds or len(kept) != min(start, self.bands - 1):
-            raise DpflError(f"Noise cannot go on from round {start} with {len(kept)} earlier vectors; give the last bands - 1.")
+            raise DpflError(
+                f"Noise cannot go on from round {start} with {len(kept)} earlier vectors; give the "
+                "last bands - 1."
+            )
         return self._noise(draw, start, kept)
 
-    def _noise(self, draw: Callable[[int], Tensor], start: int, kept: deque[Tensor]) -> Iterator[Tensor]:
-        """z_t = w_t - sum_k c_k z_(t-k): C z = w solved from the top, with bands - 1 vectors kept."""
+    def _noise(
+        self, draw: Callable[[int], Tensor], start: int, kept: deque[Tensor]
+    ) -> Iterator[Tensor]:
+        """z_t = w_t - sum_k c_k z_(t-k): C z = w solved from the top, with bands - 1 vectors
+        kept.
+        """
         for t in range(start, self.rounds):
             vector = draw(t).clone()
             for coefficient, earlier in zip(self.coefficients[1:], reversed(kept), strict=False):

@@ -1,4 +1,6 @@
-"""Noise that later rounds take back: a part of a release, like Gaussian, for a run that is one release as a whole."""
+"""Noise that later rounds take back: a part of a release, like Gaussian, for a run that is one
+release as a whole.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,11 @@ def _root(rounds: int, bands: int) -> BandedRoot:
 @part("noise.banded", noise_multiplier="multiplier")
 @dataclass(frozen=True)
 class BandedNoise:
-    """z = C^-1 w: round t gets w_t less what it takes back of earlier noise; w is `multiplier` times the sensitivity of C x.
+    """z = C^-1 w: round t gets w_t less what it takes back of earlier noise; w is `multiplier`
+    times the sensitivity of C x.
 
-    A unit takes part once in every `turns` rounds, so `turns` is also the largest number of bands with a proof, and the
-    default.
+    A unit takes part once in every `turns` rounds, so `turns` is also the largest number of bands
+    with a proof, and the default.
     """
 
     multiplier: float
@@ -44,7 +47,8 @@ class BandedNoise:
             raise DpflError(f"Correlated noise needs at least 1 band, not {self.bands}.")
         if self.rounds and self.bands is not None and self.bands > self.turns:
             raise DpflError(
-                f"Clients take part every {self.turns} rounds, so noise can be taken back over as many bands, not {self.bands}."
+                f"Clients take part every {self.turns} rounds, so noise can be taken back over as "
+                f"many bands, not {self.bands}."
             )
 
     def for_rounds(self, rounds: int, turns: int) -> BandedNoise:
@@ -53,7 +57,9 @@ class BandedNoise:
     @property
     def root(self) -> BandedRoot:
         if not self.rounds:
-            raise DpflError("Correlated noise is planned for all rounds of a run; give budget.rounds.")
+            raise DpflError(
+                "Correlated noise is planned for all rounds of a run; give budget.rounds."
+            )
         return _root(self.rounds, min(self.bands or self.turns, self.rounds))
 
     @property
@@ -70,7 +76,9 @@ class BandedNoise:
         return list(past[: self.root.bands - 1])
 
     def taking_back(self, fresh: Tensor, past: Sequence[Tensor]) -> Tensor:
-        """z_t = w_t - sum_k c_k z_(t-k): of noise alone, so that no sum's last digits are ever remembered."""
+        """z_t = w_t - sum_k c_k z_(t-k): of noise alone, so that no sum's last digits are ever
+        remembered.
+        """
         found = fresh.clone()
         for coefficient, earlier in zip(self.root.coefficients[1:], past, strict=False):
             found.sub_(earlier, alpha=float(coefficient))

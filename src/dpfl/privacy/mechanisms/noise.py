@@ -22,20 +22,26 @@ SMALLEST_MULTIPLIER, LARGEST_MULTIPLIER = 1e-15, 1e15
 """Noise beyond protects nobody, or drowns everything; in between nothing overflows."""
 
 SMALLEST_DEVIATION, LARGEST_DEVIATION = 1e-30, 1e30
-"""Beyond, float32 rounds noise to 0 or to infinity: what is released would not be what is accounted for."""
+"""Beyond, float32 rounds noise to 0 or to infinity: what is released would not be what is accounted
+for.
+"""
 
 
 def check_multiplier(multiplier: float, of: str = "") -> None:
     if not (multiplier > 0 and math.isfinite(multiplier)):
         raise DpflError(f"The noise multiplier{of} must be a positive number, not {multiplier}.")
     if not SMALLEST_MULTIPLIER <= multiplier <= LARGEST_MULTIPLIER:
-        raise DpflError(f"The noise multiplier{of} must lie between 1e-15 and 1e15, not at {multiplier:g}; 1.0 is usual.")
+        raise DpflError(
+            f"The noise multiplier{of} must lie between 1e-15 and 1e15, not at {multiplier:g}; 1.0 "
+            "is usual."
+        )
 
 
 def check_deviation(deviation: float) -> None:
     if not SMALLEST_DEVIATION <= deviation <= LARGEST_DEVIATION:
         raise DpflError(
-            f"Noise of deviation {deviation:g} does not fit into float32, which would round it away; choose a clip and a noise "
+            f"Noise of deviation {deviation:g} does not fit into float32, which would round it "
+            "away; choose a clip and a noise "
             "whose product lies between 1e-30 and 1e30."
         )
 
@@ -57,7 +63,8 @@ class Gaussian:
 @part("noise.floored-gaussian", noise_multiplier="multiplier")
 @dataclass(frozen=True)
 class FlooredGaussian(Gaussian):
-    """Gaussian noise that follows what was released before, counted as the `floor` that it cannot fall below.
+    """Gaussian noise that follows what was released before, counted as the `floor` that it cannot
+    fall below.
 
     Composition theorems want events that are fixed beforehand: the floor is, the noise is not.
     """
@@ -67,18 +74,25 @@ class FlooredGaussian(Gaussian):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 < self.floor <= self.multiplier * (1 + 1e-9):
-            raise DpflError(f"Noise of multiplier {self.multiplier} cannot be counted as {self.floor}.")
+            raise DpflError(
+                f"Noise of multiplier {self.multiplier} cannot be counted as {self.floor}."
+            )
 
 
 class UncalibratedNoiseError(DpflError):
     def __init__(self) -> None:
-        super().__init__("The noise of this release is not planned yet; give a noise multiplier, or epsilon and rounds.")
+        super().__init__(
+            "The noise of this release is not planned yet; give a noise multiplier, or epsilon and "
+            "rounds."
+        )
 
 
 @part("noise.uncalibrated")
 @dataclass(frozen=True)
 class Uncalibrated:
-    """Noise whose multiplier is still to be found, from the budget, before the first round: Gaussian, or `like` another."""
+    """Noise whose multiplier is still to be found, from the budget, before the first round:
+    Gaussian, or `like` another.
+    """
 
     like: Any = None
 
@@ -100,11 +114,13 @@ class Noise(Protocol):
 
 
 def gaussian_vector(size: int, deviation: float, rng: np.random.Generator) -> Tensor:
-    """Independent normal numbers by the transform of Box and Muller, a block at a time so that it stays in the cache.
+    """Independent normal numbers by the transform of Box and Muller, a block at a time so that it
+    stays in the cache.
 
-    The squared radius comes from 63 bits, so that the tails reach 9.3 deviations: 24 bits, the width of a float32, would end
-    them at 5.8, and with T releases that alone would cost more than the usual delta. Near 0 the radius is made from the same
-    bits in float64, and no angle is 0: a number without any noise cannot come out.
+    The squared radius comes from 63 bits, so that the tails reach 9.3 deviations: 24 bits, the
+    width of a float32, would end them at 5.8, and with T releases that alone would cost more than
+    the usual delta. Near 0 the radius is made from the same bits in float64, and no angle is 0: a
+    number without any noise cannot come out.
     """
     check_deviation(deviation)
     numbers = np.empty(size + size % 2, np.float32)
@@ -113,10 +129,16 @@ def gaussian_vector(size: int, deviation: float, rng: np.random.Generator) -> Te
     return torch.from_numpy(numbers[:size])
 
 
-def _fill(pairs: np.ndarray[tuple[int, int], np.dtype[np.float32]], deviation: np.float32, rng: np.random.Generator) -> None:
+def _fill(
+    pairs: np.ndarray[tuple[int, int], np.dtype[np.float32]],
+    deviation: np.float32,
+    rng: np.random.Generator,
+) -> None:
     count = pairs.shape[1]
     bits = rng.bit_generator.random_raw(count + (count + 1) // 2)
-    angle = (bits[count:].view(np.int32)[:count] | 1).astype(np.float32) * np.float32(math.pi * 2.0**-31)
+    angle = (bits[count:].view(np.int32)[:count] | 1).astype(np.float32) * np.float32(
+        math.pi * 2.0**-31
+    )
     np.cos(angle, out=pairs[0])
     np.sin(angle, out=pairs[1])
     pairs *= radii(bits[:count]) * deviation
@@ -125,8 +147,8 @@ def _fill(pairs: np.ndarray[tuple[int, int], np.dtype[np.float32]], deviation: n
 def radii(bits: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtype[np.float32]]:
     """sqrt(-2 log u) for u = k / 2^63, k being 63 of the 64 bits and never 0.
 
-    float32 has 24 bits for u and rounds the last 2^-25 to 1, where the radius would be 0: from 1 - 2^-10 on, 1 - u is made
-    from what k lacks of 2^63 instead, which is a whole number.
+    float32 has 24 bits for u and rounds the last 2^-25 to 1, where the radius would be 0: from 1 -
+    2^-10 on, 1 - u is made from what k lacks of 2^63 instead, which is a whole number.
     """
     signed = bits.view(np.int64)
     uniform = np.abs(signed.astype(np.float32))

@@ -1,4 +1,6 @@
-"""Where randomness comes from: a key for experiments that can be repeated, the operating system for real deployments."""
+"""Where randomness comes from: a key for experiments that can be repeated, the operating system for
+real deployments.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,12 @@ class Randomness(Protocol):
 
 @dataclass(frozen=True)
 class Keyed:
-    """A generator per (seed, epoch, scope, purpose, round, client), each with a 128-bit key of its own.
+    """A generator per (seed, epoch, scope, purpose, round, client), each with a 128-bit key of its
+    own.
 
-    `epoch` counts the runs that used the same ledger before: two runs on the same data never share their noise. `scope` names
-    the value that the noise is for: other data or another model under the same round never share theirs either.
+    `epoch` counts the runs that used the same ledger before: two runs on the same data never share
+    their noise. `scope` names the value that the noise is for: other data or another model under
+    the same round never share theirs either.
     """
 
     seed: int
@@ -44,7 +48,9 @@ def scope(randomness: Randomness, scope: str) -> Randomness:
 
 @dataclass(frozen=True)
 class SystemEntropy:
-    """A fresh key from the operating system every time; nothing can be repeated, or predicted from a seed."""
+    """A fresh key from the operating system every time; nothing can be repeated, or predicted from
+    a seed.
+    """
 
     repeatable = False
 

@@ -1,4 +1,6 @@
-"""How far float arithmetic can be from the real numbers: the constants of docs/privacy.md, section "Float arithmetic"."""
+"""How far float arithmetic can be from the real numbers: the constants of docs/privacy.md, section
+"Float arithmetic".
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ DOUBLE = 2.0**-53
 """The unit roundoff u of float32 and of float64."""
 
 SMALLEST = 2.0**-149
-"""The smallest positive float32: a square is rounded by up to half of it, which is all of a smaller square."""
+"""The smallest positive float32: a square is rounded by up to half of it, which is all of a smaller
+square.
+"""
 
 LARGEST = float((2 - 2.0**-23) * 2.0**127)
 """The largest finite float32: rows whose squares sum to more count as not finite."""
@@ -33,7 +37,8 @@ TERMS = 512
 
 
 def gamma(terms: int, unit: float = SINGLE) -> float:
-    """The bound n u / (1 - n u) on the relative rounding error of a sum of n terms, in any order (Higham 2002, lemma 3.1).
+    """The bound n u / (1 - n u) on the relative rounding error of a sum of n terms, in any order
+    (Higham 2002, lemma 3.1).
 
     Args:
         terms: The number n of roundings.
@@ -46,8 +51,8 @@ def gamma(terms: int, unit: float = SINGLE) -> float:
 
 
 SQUARES = 1 + 2 * gamma(BLOCK + 4)
-"""A sum of squares in blocks is at most this factor below the truth: BLOCK additions, a square, a root and its square in
-float32; what float64 adds to that is within the factor 2."""
+"""A sum of squares in blocks is at most this factor below the truth: BLOCK additions, a square, a
+root and its square in float32; what float64 adds to that is within the factor 2."""
 
 
 def squared_norms(rows: Tensor) -> Tensor:
@@ -57,13 +62,19 @@ def squared_norms(rows: Tensor) -> Tensor:
         rows: A float32 tensor (B, n).
 
     Returns:
-        A float64 tensor (B,). It is at least the true squared norm less n times the smallest float32.
+        A float64 tensor (B,). It is at least the true squared norm less n times the smallest
+        float32.
     """
     if rows.shape[1] <= NARROW:
         narrow: Tensor = torch.linalg.vector_norm(rows.double(), dim=1).square_().mul_(SQUARES)
         return narrow.where(narrow <= LARGEST, torch.inf)  # as it is where float32 sums
     whole = rows.shape[1] // BLOCK * BLOCK
-    squares: Tensor = torch.linalg.vector_norm(rows[:, :whole].reshape(len(rows), -1, BLOCK), dim=2).double().square_().sum(1)
+    squares: Tensor = (
+        torch.linalg.vector_norm(rows[:, :whole].reshape(len(rows), -1, BLOCK), dim=2)
+        .double()
+        .square_()
+        .sum(1)
+    )
     if whole < rows.shape[1]:
         squares += torch.linalg.vector_norm(rows[:, whole:], dim=1).double().square_()
     return squares.mul_(SQUARES)
@@ -72,8 +83,9 @@ def squared_norms(rows: Tensor) -> Tensor:
 def cover_cancellation(squares: Tensor, lengths: Tensor, terms: int) -> Tensor:
     """Adds to norms what rounding can hide where terms cancel.
 
-    The norm becomes |sum| + k * sum of lengths, with k = max(COVER, 2 gamma_T) for T terms of float32 sums. So a clipped unit's
-    terms have a summed length of at most C / k, which bounds the rounding of the float64 sum over units.
+    The norm becomes |sum| + k * sum of lengths, with k = max(COVER, 2 gamma_T) for T terms of
+    float32 sums. So a clipped unit's terms have a summed length of at most C / k, which bounds the
+    rounding of the float64 sum over units.
 
     Args:
         squares: The squared norms of the sums, as computed.

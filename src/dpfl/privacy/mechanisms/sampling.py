@@ -25,7 +25,9 @@ class Sampling(Protocol):
 
     @property
     def known(self) -> bool:
-        """Whether the event still holds against a unit that knows of itself whether it was drawn."""
+        """Whether the event still holds against a unit that knows of itself whether it was
+        drawn.
+        """
 
     @property
     def counts(self) -> bool:
@@ -46,7 +48,9 @@ class Sampling(Protocol):
         """How many take part on average: the fixed divisor, whatever the draw."""
 
     def event(self, noise_multiplier: float, population: int) -> Event:
-        """The event of a release whose noise is `noise_multiplier` times the largest norm of one unit."""
+        """The event of a release whose noise is `noise_multiplier` times the largest norm of one
+        unit.
+        """
 
 
 RARELY = 2.0**-100
@@ -54,10 +58,11 @@ RARELY = 2.0**-100
 
 
 def largest_draw(sampling: Sampling, population: int) -> float:
-    """How many units a draw from a population of this declared size has, but for a chance of RARELY.
+    """How many units a draw from a population of this declared size has, but for a chance of
+    RARELY.
 
-    Coins that come up m times on average come up t times more often with a chance of exp(-t^2 / (2 m + 2 t / 3)) at most
-    (Bernstein's inequality).
+    Coins that come up m times on average come up t times more often with a chance of exp(-t^2 / (2
+    m + 2 t / 3)) at most (Bernstein's inequality).
     """
     mean = sampling.expected(population)
     if not isinstance(sampling, Poisson | PoissonSize):
@@ -80,7 +85,9 @@ class Poisson:
 
     def __post_init__(self) -> None:
         if not 0 < self.rate <= 1:
-            raise DpflError(f"The sampling rate must lie above 0 and at most at 1, not {self.rate}.")
+            raise DpflError(
+                f"The sampling rate must lie above 0 and at most at 1, not {self.rate}."
+            )
 
     def draw(self, population: int, rng: np.random.Generator, turn: int = 0) -> np.ndarray:
         return np.flatnonzero(rng.random(population) < self.rate)
@@ -114,7 +121,9 @@ class PoissonSize:
 
     def of(self, population: int) -> Poisson:
         if self.size > population:
-            raise DpflError(f"{self.size} units cannot be expected of {population}; lower the size of the draw.")
+            raise DpflError(
+                f"{self.size} units cannot be expected of {population}; lower the size of the draw."
+            )
         return Poisson(self.size / population)
 
     def draw(self, population: int, rng: np.random.Generator, turn: int = 0) -> np.ndarray:
@@ -130,7 +139,9 @@ class PoissonSize:
 @part("sampling.fixed-size")
 @dataclass(frozen=True)
 class FixedSize:
-    """As many as planned, without replacement; proven for replacing one, where the sum moves by two norms."""
+    """As many as planned, without replacement; proven for replacing one, where the sum moves by two
+    norms.
+    """
 
     size: int
     neighbours = REPLACE
@@ -151,7 +162,9 @@ class FixedSize:
 
     def draw(self, population: int, rng: np.random.Generator, turn: int = 0) -> np.ndarray:
         if self.size > population:
-            raise DpflError(f"{self.size} units cannot be drawn from {population}; lower the size of the draw.")
+            raise DpflError(
+                f"{self.size} units cannot be drawn from {population}; lower the size of the draw."
+            )
         return np.sort(rng.choice(population, self.size, replace=False))
 
     def expected(self, population: int) -> float:
@@ -159,9 +172,15 @@ class FixedSize:
 
     def event(self, noise_multiplier: float, population: int) -> Event:
         if self.size > population:
-            raise DpflError(f"{self.size} units cannot be drawn from {population}; lower the size of the draw.")
+            raise DpflError(
+                f"{self.size} units cannot be drawn from {population}; lower the size of the draw."
+            )
         noise = gaussian(noise_multiplier / 2)
-        return dp.SampledWithoutReplacementDpEvent(population, self.size, noise) if noise_multiplier > 0 else noise
+        return (
+            dp.SampledWithoutReplacementDpEvent(population, self.size, noise)
+            if noise_multiplier > 0
+            else noise
+        )
 
 
 @part("sampling.fixed-cohort")
@@ -169,14 +188,17 @@ class FixedSize:
 class FixedCohort(FixedSize):
     """A fixed-size draw of clients, each of whom knows whether it was drawn.
 
-    To one that was not, all of the draw are among the n - 1 others, at a rate of b / (n - 1); to one that was, b - 1 of them.
-    The event is that of the first, which holds in every round against either, and against whoever knows less.
+    To one that was not, all of the draw are among the n - 1 others, at a rate of b / (n - 1); to
+    one that was, b - 1 of them. The event is that of the first, which holds in every round against
+    either, and against whoever knows less.
     """
 
     known = True
 
     def event(self, noise_multiplier: float, population: int) -> Event:
-        return super().event(noise_multiplier, population - 1 if self.size < population else population)
+        return super().event(
+            noise_multiplier, population - 1 if self.size < population else population
+        )
 
 
 @part("sampling.all")
@@ -188,7 +210,9 @@ class All:
     hidden = counts = False
     known = True
     least = 1
-    largest_share = math.inf  # the divisor is declared: one sample more makes the mean longer than its clip
+    largest_share = (
+        math.inf
+    )  # the divisor is declared: one sample more makes the mean longer than its clip
 
     def draw(self, population: int, rng: np.random.Generator, turn: int = 0) -> np.ndarray:
         return np.arange(population)
@@ -203,7 +227,8 @@ class All:
 @part("sampling.cyclic")
 @dataclass(frozen=True)
 class Cyclic:
-    """Groups of at least this many units, one after another in fixed turns: no chance, and no gain by it.
+    """Groups of at least this many units, one after another in fixed turns: no chance, and no gain
+    by it.
 
     The event is that of all turns together, for noise over what a unit moves in all of them.
     """
@@ -224,7 +249,9 @@ class Cyclic:
 
     def turns(self, population: int) -> int:
         if self.size > population:
-            raise DpflError(f"A group of {self.size} cannot be made of {population} units; lower its size.")
+            raise DpflError(
+                f"A group of {self.size} cannot be made of {population} units; lower its size."
+            )
         return population // self.size
 
     def draw(self, population: int, rng: np.random.Generator, turn: int = 0) -> np.ndarray:

@@ -14,10 +14,12 @@ from dpfl.privacy.mechanisms.sampling import Poisson
 
 @dataclass(frozen=True)
 class DynamicPlan:
-    """C_t = C_0 rho_c^(t/T) and mu_t = mu_0 rho_mu^(-t/T), t = 0..T-1: the clip falls, and the noise C_t / mu_t falls faster.
+    """C_t = C_0 rho_c^(t/T) and mu_t = mu_0 rho_mu^(-t/T), t = 0..T-1: the clip falls, and the
+    noise C_t / mu_t falls faster.
 
-    `every` is the number of steps that share the values of the first of them. The paper changes them at each step, its code
-    once an epoch; fewer changes mean fewer kinds of events, and quicker accounting. Over rounds it is Dyn-DP-FedAvg.
+    `every` is the number of steps that share the values of the first of them. The paper changes
+    them at each step, its code once an epoch; fewer changes mean fewer kinds of events, and quicker
+    accounting. Over rounds it is Dyn-DP-FedAvg.
     """
 
     steps: int
@@ -29,13 +31,21 @@ class DynamicPlan:
 
     def __post_init__(self) -> None:
         if self.steps < 1 or self.every < 1:
-            raise DpflError(f"A schedule needs at least 1 step, and 1 between changes, not {self.steps} and {self.every}.")
+            raise DpflError(
+                f"A schedule needs at least 1 step, and 1 between changes, not {self.steps} and "
+                f"{self.every}."
+            )
         for name, value in (("mu", self.mu), ("clip", self.clip)):
             if not (value > 0 and math.isfinite(value)):
-                raise DpflError(f"The {name} that a schedule starts from must be a positive number, not {value}.")
+                raise DpflError(
+                    f"The {name} that a schedule starts from must be a positive number, not "
+                    f"{value}."
+                )
         for name, value in (("clip_decay", self.clip_decay), ("mu_decay", self.mu_decay)):
             if not 0 < value <= 1:
-                raise DpflError(f"{name} must lie above 0 and at most at 1 (no change), not {value}.")
+                raise DpflError(
+                    f"{name} must lie above 0 and at most at 1 (no change), not {value}."
+                )
 
     def clip_at(self, step: int) -> float:
         return self.clip * math.pow(self.clip_decay, self._progress(step))
@@ -46,11 +56,14 @@ class DynamicPlan:
 
     def _progress(self, step: int) -> float:
         if not 0 <= step < self.steps:
-            raise DpflError(f"The schedule has steps 0 to {self.steps - 1}, but none numbered {step}.")
+            raise DpflError(
+                f"The schedule has steps 0 to {self.steps - 1}, but none numbered {step}."
+            )
         return (step - step % self.every) / self.steps
 
     def events(self, rate: float, steps: int | None = None) -> dict[Event, int]:
-        """What the first `steps` (all) cost at this rate of Poisson sampling, as distinct events with their counts.
+        """What the first `steps` (all) cost at this rate of Poisson sampling, as distinct events
+        with their counts.
 
         The clip is no part of it: noise grows and falls with the clip.
         """
@@ -62,10 +75,14 @@ class DynamicPlan:
         return spent
 
     def claimed(self, rate: float, delta: float) -> float:
-        """The paper's epsilon, by the limit theorem over a change at each step; it can lie below the truth."""
+        """The paper's epsilon, by the limit theorem over a change at each step; it can lie below
+        the truth.
+        """
         return accountant("gdp-clt").epsilon(replace(self, every=1).events(rate), delta)
 
     def planned(self, epsilon: float, delta: float, rate: float, by: Accountant) -> DynamicPlan:
-        """The same schedule with mu_0 set to spend epsilon by this accountant: `gdp-clt` as published, or one that proves."""
+        """The same schedule with mu_0 set to spend epsilon by this accountant: `gdp-clt` as
+        published, or one that proves.
+        """
         multiplier = noise_for(lambda z: replace(self, mu=1 / z).events(rate), epsilon, delta, by)
         return replace(self, mu=1 / multiplier)

@@ -1,4 +1,6 @@
-"""Gaussian noise against attacks on floating-point arithmetic: whole numbers on a grid, from a stream cipher."""
+"""Gaussian noise against attacks on floating-point arithmetic: whole numbers on a grid, from a
+stream cipher.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 GRID_BITS = 18
-"""The grid is a power of two between 2^-18 and 2^-19 of the noise's deviation: finer costs less noise, coarser hides more."""
+"""The grid is a power of two between 2^-18 and 2^-19 of the noise's deviation: finer costs less
+noise, coarser hides more.
+"""
 
 _BLOCK = 1 << 14
 
@@ -27,29 +31,35 @@ _BLOCK = 1 << 14
 class SecureGaussian(Gaussian):
     """round(sum / g) + round(N / g), times g, for a grid g that depends on the deviation alone.
 
-    Floating-point noise on a floating-point sum gives numbers that some sums reach and others do not (Mironov 2012), and the
-    outputs of a generator that is no cipher may betray its state (Holohan and Braghin 2021). Here both terms are whole numbers
-    below 2^53, so their sum is exact and every sum reaches the same numbers: what is released is a function of the rounded sum
-    with Gaussian noise, so it is post-processing of the mechanism that is accounted for. Rounding moves a sum of d numbers by
-    g sqrt(d) / 2 at most, and the noise is for a sensitivity that is g sqrt(d) larger. The bits are those of ChaCha20, under a
-    key from the generator (128 bits of entropy) that nobody ever sees.
+    Floating-point noise on a floating-point sum gives numbers that some sums reach and others do
+    not (Mironov 2012), and the outputs of a generator that is no cipher may betray its state
+    (Holohan and Braghin 2021). Here both terms are whole numbers below 2^53, so their sum is exact
+    and every sum reaches the same numbers: what is released is a function of the rounded sum with
+    Gaussian noise, so it is post-processing of the mechanism that is accounted for. Rounding moves
+    a sum of d numbers by g sqrt(d) / 2 at most, and the noise is for a sensitivity that is g
+    sqrt(d) larger. The bits are those of ChaCha20, under a key from the generator (128 bits of
+    entropy) that nobody ever sees.
 
-    Guaranteed: no low bits to read, no state to recover. Not guaranteed: N is computed in float64 from 128 bits, so each whole
-    number has the chance that it has under the ideal noise to a factor of 1 +- 2^-24 only (2^-26 in the mean square), and but
-    for a distance of 2^-52. Over 1000 releases of 159,010 numbers that adds less than 0.003 to epsilon, by Bernstein's
-    inequality, and 3e-7 to a delta at epsilon 2 (docs/privacy.md, "The generator"). How long it takes is not hidden.
-    The rounding of the sum itself is part of the clip (docs/privacy.md, "Float arithmetic").
+    Guaranteed: no low bits to read, no state to recover. Not guaranteed: N is computed in float64
+    from 128 bits, so each whole number has the chance that it has under the ideal noise to a factor
+    of 1 +- 2^-24 only (2^-26 in the mean square), and but for a distance of 2^-52. Over 1000
+    releases of 159,010 numbers that adds less than 0.003 to epsilon, by Bernstein's inequality, and
+    3e-7 to a delta at epsilon 2 (docs/privacy.md, "The generator"). How long it takes is not
+    hidden. The rounding of the sum itself is part of the clip (docs/privacy.md, "Float
+    arithmetic").
     """
 
     def vector(self, size: int, deviation: float, rng: np.random.Generator) -> Tensor:
         return secure_sum(torch.zeros(size), deviation, self.multiplier, rng)
 
 
-def secure_sum(total: Tensor, deviation: float, multiplier: float, rng: np.random.Generator) -> Tensor:
+def secure_sum(
+    total: Tensor, deviation: float, multiplier: float, rng: np.random.Generator
+) -> Tensor:
     """The sum with its noise, in new memory; a block at a time so that it stays in the cache.
 
-    `deviation` over `multiplier` is the sensitivity of the sum before it is rounded; rounded, its d numbers can move by
-    g sqrt(d) more, and the noise grows by as much times the multiplier.
+    `deviation` over `multiplier` is the sensitivity of the sum before it is rounded; rounded, its d
+    numbers can move by g sqrt(d) more, and the noise grows by as much times the multiplier.
     """
     check_deviation(deviation)
     unit, size = grid(deviation), total.numel()
@@ -67,10 +77,14 @@ def secure_sum(total: Tensor, deviation: float, multiplier: float, rng: np.rando
     return torch.from_numpy(noisy).reshape(total.shape)
 
 
-def noisy_number(value: float, deviation: float, multiplier: float, rng: np.random.Generator, secure: bool) -> float:
+def noisy_number(
+    value: float, deviation: float, multiplier: float, rng: np.random.Generator, secure: bool
+) -> float:
     """One number with its noise, for a sensitivity of deviation / multiplier."""
     if secure:
-        return float(secure_sum(torch.tensor([value], dtype=torch.float64), deviation, multiplier, rng))
+        return float(
+            secure_sum(torch.tensor([value], dtype=torch.float64), deviation, multiplier, rng)
+        )
     return float(value + deviation * rng.standard_normal())
 
 
@@ -79,8 +93,11 @@ def grid(deviation: float) -> float:
     return math.ldexp(1.0, math.frexp(deviation)[1] - 1 - GRID_BITS)
 
 
-def standard_normal(bits: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """As many normal numbers as words, by Box and Muller in float64: 64 bits for a radius, 64 for its angle; the tails reach
+def standard_normal(
+    bits: np.ndarray[Any, np.dtype[np.uint64]],
+) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """As many normal numbers as words, by Box and Muller in float64: 64 bits for a radius, 64 for
+    its angle; the tails reach
     9.4 deviations."""
     words, angles = bits.reshape(2, -1)
     radius = words.astype(np.float64)
@@ -91,7 +108,9 @@ def standard_normal(bits: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[An
     np.sqrt(radius, out=radius)
     half = angles.view(np.int64).astype(np.float64)
     half *= math.pi * 2.0**-64
-    tangent = np.tan(half, out=half)  # cos = (1 - t^2) / (1 + t^2) and sin = 2 t / (1 + t^2): a third of the time of both
+    tangent = np.tan(
+        half, out=half
+    )  # cos = (1 - t^2) / (1 + t^2) and sin = 2 t / (1 + t^2): a third of the time of both
     square = tangent * tangent
     radius /= 1 + square
     return np.concatenate([(1 - square) * radius, 2 * tangent * radius])

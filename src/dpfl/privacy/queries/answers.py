@@ -18,13 +18,22 @@ Mean: TypeAlias = MeanQuery | ColumnQuery | MetricQuery
 AnyQuery: TypeAlias = LabelQuery | MeanQuery | ColumnQuery | MetricQuery
 
 
-def answers_of(survey: Mean, shared: NoiseShares, width: int, bound: float, clients: int) -> IntegerSum:
-    """How clients send what their samples answer with, `width` numbers, for a server that sees the sum over them only."""
+def answers_of(
+    survey: Mean, shared: NoiseShares, width: int, bound: float, clients: int
+) -> IntegerSum:
+    """How clients send what their samples answer with, `width` numbers, for a server that sees the
+    sum over them only.
+    """
     return IntegerSum(shared.share(survey.multiplier * survey.longest(width)), bound, clients)
 
 
 def shared_answer(
-    survey: Mean, shared: NoiseShares, data: QuerySubject, bound: float, clients: int, rng: np.random.Generator
+    survey: Mean,
+    shared: NoiseShares,
+    data: QuerySubject,
+    bound: float,
+    clients: int,
+    rng: np.random.Generator,
 ) -> Whole:
     """A client's part of that sum: over its samples, with its share of the noise."""
     total = survey.exact_sum(data)

@@ -1,4 +1,6 @@
-"""The scales of a table's columns as one release: means, second moments and histograms, with noise that is paid for."""
+"""The scales of a table's columns as one release: means, second moments and histograms, with noise
+that is paid for.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,13 @@ NORMAL = 1.349
 @part("query.columns", noise_multiplier="multiplier")
 @dataclass(frozen=True)
 class ColumnQuery:
-    """The question for the mean over samples of all that the scales need; the noise protects one sample, added or removed.
+    """The question for the mean over samples of all that the scales need; the noise protects one
+    sample, added or removed.
 
-    A row begins with so many `numbers`, each between -1 and 1 by declared bounds. One whose moments are asked for (`places`)
-    counts with v and 2 v^2 - 1, both between -1 and 1; one whose quartiles are (`binned`, with so many bins) with a 1 in its
-    bin. So a sample's vector over all k and h of them has a norm of sqrt(2 k + h) at most, and the noise `multiplier` times
-    that deviation.
+    A row begins with so many `numbers`, each between -1 and 1 by declared bounds. One whose moments
+    are asked for (`places`) counts with v and 2 v^2 - 1, both between -1 and 1; one whose quartiles
+    are (`binned`, with so many bins) with a 1 in its bin. So a sample's vector over all k and h of
+    them has a norm of sqrt(2 k + h) at most, and the noise `multiplier` times that deviation.
     """
 
     multiplier: float
@@ -85,18 +88,28 @@ class ColumnQuery:
         values = rows[:, list(self.places)].clamp(-1.0, 1.0)
         parts = [values, 2 * values.square() - 1]
         for place, bins in self.binned:
-            code = ((rows[:, place].nan_to_num(0.0).clamp(-1.0, 1.0) + 1) * (bins / 2)).long().clamp(max=bins - 1)
+            code = (
+                ((rows[:, place].nan_to_num(0.0).clamp(-1.0, 1.0) + 1) * (bins / 2))
+                .long()
+                .clamp(max=bins - 1)
+            )
             parts.append((code.unsqueeze(1) == torch.arange(bins)).to(rows.dtype))
         return scaled_down(torch.cat(parts, dim=1), self.bound)
 
     def combined(self, said: MeanAnswer) -> Tensor:
-        """The means, then the variances of all numbers, 0 and 1 where none were asked for: post-processing, and so free."""
+        """The means, then the variances of all numbers, 0 and 1 where none were asked for:
+        post-processing, and so free.
+        """
         mean, noise, count = said.mean, said.noise, len(self.places)
-        moments = zip(self.places, mean[:count].tolist(), mean[count : 2 * count].tolist(), strict=True)
+        moments = zip(
+            self.places, mean[:count].tolist(), mean[count : 2 * count].tolist(), strict=True
+        )
         found = torch.stack([torch.zeros(self.numbers), torch.ones(self.numbers)])
         for place, first, second in moments:
             found[:, place] = torch.tensor(standard(first, second, noise))
-        for (place, bins), shares in zip(self.binned, torch.split(mean[2 * count :], [b for _, b in self.binned]), strict=True):
+        for (place, bins), shares in zip(
+            self.binned, torch.split(mean[2 * count :], [b for _, b in self.binned]), strict=True
+        ):
             found[:, place] = torch.tensor(by_quartiles(shares.numpy().reshape(bins)))
         return found.flatten()
 
@@ -104,8 +117,9 @@ class ColumnQuery:
 def standard(first: float, second: float, noise: float) -> tuple[float, float]:
     """Mean and variance from the noisy means of v and 2 v^2 - 1.
 
-    The noise is in m^2, too, on average by its variance, which is taken off. A variance that is not above its own deviation is
-    not known, and that deviation stands for it: a column is never blown up by noise.
+    The noise is in m^2, too, on average by its variance, which is taken off. A variance that is not
+    above its own deviation is not known, and that deviation stands for it: a column is never blown
+    up by noise.
     """
     mean = min(max(first, -1.0), 1.0)
     variance = (second + 1) / 2 - (mean**2 - noise**2)
@@ -114,10 +128,15 @@ def standard(first: float, second: float, noise: float) -> tuple[float, float]:
 
 
 def by_quartiles(shares: np.ndarray) -> tuple[float, float]:
-    """The median, and the variance of the normal distribution with these quartiles, which are at least a bin apart."""
+    """The median, and the variance of the normal distribution with these quartiles, which are at
+    least a bin apart.
+    """
     held = np.maximum(shares, 0.0)
     if not held.sum() > 0:
         return 0.0, 1.0
-    ends, edges = np.concatenate([[0.0], np.cumsum(held) / held.sum()]), np.linspace(-1.0, 1.0, len(held) + 1)
+    ends, edges = (
+        np.concatenate([[0.0], np.cumsum(held) / held.sum()]),
+        np.linspace(-1.0, 1.0, len(held) + 1),
+    )
     low, median, high = np.interp((0.25, 0.5, 0.75), ends, edges)
     return float(median), max((max(high - low, 2 / len(held)) / NORMAL) ** 2, LEAST)

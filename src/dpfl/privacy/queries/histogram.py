@@ -1,4 +1,6 @@
-"""A client's label counts as a release: asked for once, with noise that is paid for, or (as published) as they are."""
+"""A client's label counts as a release: asked for once, with noise that is paid for, or (as
+published) as they are.
+"""
 
 from __future__ import annotations
 
@@ -25,29 +27,41 @@ SENSITIVITY = {ADD_REMOVE: 1.0, REPLACE: math.sqrt(2)}
 
 
 def distribution(counts: ArrayLike) -> np.ndarray:
-    """Counts over the last axis as shares; a client of whom nothing is known (all zero) is taken as balanced."""
+    """Counts over the last axis as shares; a client of whom nothing is known (all zero) is taken as
+    balanced.
+    """
     values = np.asarray(counts, dtype=np.float64)
     if values.ndim == 0 or values.shape[-1] == 0:
         raise DpflError("A label histogram needs at least one class.")
     if not (np.isfinite(values).all() and (values >= 0).all()):
         raise DpflError("A label histogram needs finite counts of at least 0.")
     largest = values.max(axis=-1, keepdims=True)
-    filled = np.where(largest > 0, values / np.where(largest > 0, largest, 1.0), 1.0)  # so that the sum cannot overflow
+    filled = np.where(
+        largest > 0, values / np.where(largest > 0, largest, 1.0), 1.0
+    )  # so that the sum cannot overflow
     shares: np.ndarray = filled / filled.sum(axis=-1, keepdims=True)
     return shares
 
 
 def private_histogram(
-    counts: ArrayLike, multiplier: float, rng: np.random.Generator, neighbours: str = ADD_REMOVE, secure: bool = False
+    counts: ArrayLike,
+    multiplier: float,
+    rng: np.random.Generator,
+    neighbours: str = ADD_REMOVE,
+    secure: bool = False,
 ) -> np.ndarray:
-    """Shares from noisy counts: Gaussian noise for the sensitivity, then clamp and normalise, which is free.
+    """Shares from noisy counts: Gaussian noise for the sensitivity, then clamp and normalise, which
+    is free.
 
-    It costs one `gaussian(multiplier)` event, to be debited before it leaves the client. `secure` noise is on a grid, and
-    larger by what rounding the counts to the grid can move them (`secure_sum`).
+    It costs one `gaussian(multiplier)` event, to be debited before it leaves the client. `secure`
+    noise is on a grid, and larger by what rounding the counts to the grid can move them
+    (`secure_sum`).
     """
     check_multiplier(multiplier, " of the histogram")
     if neighbours not in SENSITIVITY:
-        raise DpflError(f"There are no neighbours {neighbours!r}; choose one of {', '.join(SENSITIVITY)}.")
+        raise DpflError(
+            f"There are no neighbours {neighbours!r}; choose one of {', '.join(SENSITIVITY)}."
+        )
     exact = np.asarray(counts, dtype=np.float64)
     if exact.ndim != 1 or not exact.size or not np.isfinite(exact).all():
         raise DpflError("A private histogram needs one finite count a class.")
@@ -60,9 +74,11 @@ def private_histogram(
 
 
 class QuerySubject(Protocol):
-    """A client that is asked about its units: how many of each class, each as a row, some at a time, and what is public.
+    """A client that is asked about its units: how many of each class, each as a row, some at a
+    time, and what is public.
 
-    A unit is a sample, or a person by the mean of their rows: one of either adds at most 1 to the norm of the counts.
+    A unit is a sample, or a person by the mean of their rows: one of either adds at most 1 to the
+    norm of the counts.
     """
 
     @property
@@ -87,9 +103,11 @@ class QuerySubject(Protocol):
 @part("query.histogram", noise_multiplier="multiplier")
 @dataclass(frozen=True)
 class LabelQuery:
-    """The question for label shares; the noise protects one sample, added or removed. Without a multiplier there is none.
+    """The question for label shares; the noise protects one sample, added or removed. Without a
+    multiplier there is none.
 
-    A `trusted` server may have them exactly where it only ever shows sums with noise for whole clients.
+    A `trusted` server may have them exactly where it only ever shows sums with noise for whole
+    clients.
     """
 
     multiplier: float | None

@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 @part("query.mean", noise_multiplier="multiplier")
 @dataclass(frozen=True)
 class MeanQuery:
-    """The question for sum_j x_j / n, n as declared; the noise protects one sample, added or removed.
+    """The question for sum_j x_j / n, n as declared; the noise protects one sample, added or
+    removed.
 
-    A sample of d numbers counts with a norm of sqrt(d) at most, which is that of normalised features: longer ones are scaled
-    down, so that the sum moves by no more, and its noise has `multiplier` times that deviation.
+    A sample of d numbers counts with a norm of sqrt(d) at most, which is that of normalised
+    features: longer ones are scaled down, so that the sum moves by no more, and its noise has
+    `multiplier` times that deviation.
     """
 
     multiplier: float
@@ -59,34 +61,48 @@ class MeanQuery:
     def exact_sum(self, data: QuerySubject) -> Tensor:
         return bounded_sum(data.blocks, data.features, self.longest(data.features))
 
-    def answer(self, blocks: Iterable[Tensor], features: int, size: int, rng: np.random.Generator) -> np.ndarray:
+    def answer(
+        self, blocks: Iterable[Tensor], features: int, size: int, rng: np.random.Generator
+    ) -> np.ndarray:
         """From the client's samples, some rows (n, features) at a time."""
         return noisy_mean(blocks, features, self.longest(features), self, size, rng)
 
     def combined(self, said: MeanAnswer) -> Tensor:
-        """The mean over all who answered, shrunk by what is noise in it (James and Stein): free, and 0 where all of it is."""
+        """The mean over all who answered, shrunk by what is noise in it (James and Stein): free,
+        and 0 where all of it is.
+        """
         noise, energy = len(said.mean) * said.noise**2, float(said.mean.square().sum())
         return said.mean.float() * max(0.0, 1.0 - noise / max(energy, 1e-30))
 
 
 @dataclass(frozen=True)
 class MeanAnswer:
-    """What clients said together: the mean over their samples, of how many, and the deviation of the noise in each number."""
+    """What clients said together: the mean over their samples, of how many, and the deviation of
+    the noise in each number.
+    """
 
     mean: Tensor
     units: int
     noise: float
 
     @classmethod
-    def of(cls, answers: Mapping[int, Tensor], declared: Sequence[int], deviation: float) -> MeanAnswer:
-        """From the mean of each client, whose sum has noise of this deviation: sum_i (n_i / n) a_i."""
+    def of(
+        cls, answers: Mapping[int, Tensor], declared: Sequence[int], deviation: float
+    ) -> MeanAnswer:
+        """From the mean of each client, whose sum has noise of this deviation: sum_i (n_i / n)
+        a_i.
+        """
         known = sum(declared[client] for client in answers)
-        mean = torch.stack([answer.double() * (declared[client] / known) for client, answer in answers.items()]).sum(0)
+        mean = torch.stack(
+            [answer.double() * (declared[client] / known) for client, answer in answers.items()]
+        ).sum(0)
         return cls(mean, known, deviation * math.sqrt(len(answers)) / known)
 
 
 class NoisyQuery(Protocol):
-    """What a question says of its noise: in multiples of what one sample can move a sum, and whether it is on a grid."""
+    """What a question says of its noise: in multiples of what one sample can move a sum, and
+    whether it is on a grid.
+    """
 
     @property
     def multiplier(self) -> float: ...
@@ -95,15 +111,23 @@ class NoisyQuery(Protocol):
 
 
 def noisy_mean(
-    vectors: Iterable[Tensor], width: int, bound: float, noise: NoisyQuery, size: int, rng: np.random.Generator
-) -> np.ndarray:  # fmt: skip
-    """The sum, over a declared size, of what each sample counts with (n, width), some at a time, each scaled down to the bound.
+    vectors: Iterable[Tensor],
+    width: int,
+    bound: float,
+    noise: NoisyQuery,
+    size: int,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """The sum, over a declared size, of what each sample counts with (n, width), some at a time,
+    each scaled down to the bound.
 
     The noise is for one of them; on a grid it is larger by what rounding the sum can move it.
     """
     total, deviation = bounded_sum(vectors, width, bound), noise.multiplier * bound
     noisy = (
-        secure_sum(total, deviation, noise.multiplier, rng) if noise.secure else total + gaussian_vector(width, deviation, rng)
+        secure_sum(total, deviation, noise.multiplier, rng)
+        if noise.secure
+        else total + gaussian_vector(width, deviation, rng)
     )
     return (noisy / size).float().numpy()
 
@@ -112,16 +136,22 @@ def bounded_sum(vectors: Iterable[Tensor], width: int, bound: float) -> Tensor:
     """The float64 sum of what each sample counts with, each scaled down to the bound."""
     total = torch.zeros(width, dtype=torch.float64)
     for some in vectors:
-        if some.shape[1:] != total.shape:  # a sum would repeat them, and the noise is for each of them once
-            raise DpflError(f"A sample counts with {some[:1].numel()} numbers here, not with {width}.")
+        if (
+            some.shape[1:] != total.shape
+        ):  # a sum would repeat them, and the noise is for each of them once
+            raise DpflError(
+                f"A sample counts with {some[:1].numel()} numbers here, not with {width}."
+            )
         total += scaled_down(some, bound).sum(0)
     return total
 
 
 def scaled_down(rows: Tensor, bound: float) -> Tensor:
-    """Rows whose norm is at most the bound less the margin, in float64; what is not finite counts as nothing.
+    """Rows whose norm is at most the bound less the margin, in float64; what is not finite counts
+    as nothing.
 
-    In float64, so that a row's result differs by some 1e-16 at most from one batch to another, which the margin covers.
+    In float64, so that a row's result differs by some 1e-16 at most from one batch to another,
+    which the margin covers.
     """
     rows = rows.double()
     norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)

@@ -1,4 +1,6 @@
-"""What a metric needs of a client's samples as a release: asked for once, with noise that is paid for."""
+"""What a metric needs of a client's samples as a release: asked for once, with noise that is paid
+for.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +24,13 @@ if TYPE_CHECKING:
 @part("query.metric", noise_multiplier="multiplier")
 @dataclass(frozen=True)
 class MetricQuery:
-    """The question for the mean over samples of `numbers` between 0 and 1, and of a 1 in one of so many `cells`, if any.
+    """The question for the mean over samples of `numbers` between 0 and 1, and of a 1 in one of so
+    many `cells`, if any.
 
-    So a sample's vector has a norm of sqrt(numbers + 1) at most (without cells, sqrt(numbers)), and the noise, which protects
-    one sample, added or removed, `multiplier` times that deviation. A loss counts up to `most`. A share of the samples may be
-    `held_out` of training for it; where none is, they are those of training.
+    So a sample's vector has a norm of sqrt(numbers + 1) at most (without cells, sqrt(numbers)), and
+    the noise, which protects one sample, added or removed, `multiplier` times that deviation. A
+    loss counts up to `most`. A share of the samples may be `held_out` of training for it; where
+    none is, they are those of training.
     """
 
     multiplier: float

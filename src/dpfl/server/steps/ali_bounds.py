@@ -1,11 +1,15 @@
-"""ALI-DPFL (Ling et al. 2024): the bound on convergence, the number of local iterations that minimises it, and its inputs.
+"""ALI-DPFL (Ling et al. 2024): the bound on convergence, the number of local iterations that
+minimises it, and its inputs.
 
-Four readings of the optimum are kept apart by `formula`. They differ in the step size that they put into (11):
+Four readings of the optimum are kept apart by `formula`. They differ in the step size that they put
+into (11):
 
 - "printed": (9), which is (11) at eta = 1 / (mu T);
-- "code": what the authors ran, 1 / (mu T) in the term of Gamma and 2 / (mu T) in the other, and 1e-6 on the denominator;
+- "code": what the authors ran, 1 / (mu T) in the term of Gamma and 2 / (mu T) in the other, and
+  1e-6 on the denominator;
 - "consistent": (11) at eta = 2 / (mu T), the step size of the proof;
-- "corrected": (11) at the learning rate in use, without 4 / mu^2, which is beta^2 added where the proof has to multiply by it.
+- "corrected": (11) at the learning rate in use, without 4 / mu^2, which is beta^2 added where the
+  proof has to multiply by it.
 """
 
 from __future__ import annotations
@@ -27,12 +31,15 @@ Values: TypeAlias = Sequence[float] | FloatArray
 
 MOST_ITERATIONS = 100
 
-# Section V: Gamma by how the data is split, None standing for IID and a number for the beta of the Dirichlet distribution.
+# Section V: Gamma by how the data is split, None standing for IID and a number for the beta of the
+# Dirichlet distribution.
 GAMMA_OF_SPLIT: dict[float | None, float] = {None: 0.0, 0.05: 10.0, 0.5: 5.0, 1.0: 1.0}
 
 
 def check_range(name: str, value: float, least: float = -math.inf, strict: bool = False) -> None:
-    """Refuse what is not a finite number, or lies below its range; `strict` leaves the lower end out."""
+    """Refuse what is not a finite number, or lies below its range; `strict` leaves the lower end
+    out.
+    """
     if not math.isfinite(value) or value < least or (strict and value == least):
         end = "" if least == -math.inf else f" {'above' if strict else 'of at least'} {least:g}"
         raise DpflError(f"{name} must be a finite number{end}, not {value}.")
@@ -40,7 +47,9 @@ def check_range(name: str, value: float, least: float = -math.inf, strict: bool 
 
 @dataclass(frozen=True)
 class AliInputs:
-    """What the bound is made of. L and Delta (the squared distance of the first model to the optimum) leave tau* as it is."""
+    """What the bound is made of. L and Delta (the squared distance of the first model to the
+    optimum) leave tau* as it is.
+    """
 
     mu: float
     C: float
@@ -65,12 +74,16 @@ class AliInputs:
 
 
 def noise_energy(sigma: float, C: float, d: int, B: float, steps: int = 1) -> float:
-    """E |noise|^2 in a released gradient, or in the mean of this many of them: sigma^2 C^2 d / (B^2 steps)."""
+    """E |noise|^2 in a released gradient, or in the mean of this many of them: sigma^2 C^2 d / (B^2
+    steps).
+    """
     return (sigma * C / B) ** 2 * d / steps
 
 
 def smallest_batch(q: float, sizes: Sequence[int]) -> float:
-    """B = min_i q |D_i|, from declared sizes. With the fixed divisor q |D_i|, 1 / B = max E 1 / |B_i| is exact."""
+    """B = min_i q |D_i|, from declared sizes. With the fixed divisor q |D_i|, 1 / B = max E 1 /
+    |B_i| is exact.
+    """
     return q * min(sizes)
 
 
@@ -98,7 +111,9 @@ def tau_star(inputs: AliInputs, formula: Formula = "corrected") -> float:
 
 
 def _terms(inputs: AliInputs, formula: Formula) -> tuple[float, float]:
-    """(2 + eta mu)(C^2 + n), which grows with (tau - 1)^2 in (8), and what does not change with tau."""
+    """(2 + eta mu)(C^2 + n), which grows with (tau - 1)^2 in (8), and what does not change with
+    tau.
+    """
     mu, T, square = inputs.mu, inputs.T, inputs.C**2
     inverse_rate, rate_times_mu = {
         "printed": (mu * T, 1 / T),
@@ -114,7 +129,9 @@ def _terms(inputs: AliInputs, formula: Formula) -> tuple[float, float]:
 
 def _known(formula: Formula) -> Formula:
     if formula not in FORMULAS:
-        raise DpflError(f"There is no formula {formula!r} for tau*; choose one of {', '.join(FORMULAS)}.")
+        raise DpflError(
+            f"There is no formula {formula!r} for tau*; choose one of {', '.join(FORMULAS)}."
+        )
     return formula
 
 
@@ -126,24 +143,40 @@ def whole_tau(tau: float, left: int, most: int = MOST_ITERATIONS) -> int:
     return min(math.floor(min(max(tau, 1.0), most) + 0.5), left)
 
 
-def next_tau(inputs: AliInputs, R_s: int, R_c: int, left: int, formula: Formula = "corrected") -> int:
-    """Algorithm 2, lines 15 to 18: one iteration where rounds are no constraint (Lemma 1), else tau* (Lemma 2)."""
+def next_tau(
+    inputs: AliInputs, R_s: int, R_c: int, left: int, formula: Formula = "corrected"
+) -> int:
+    """Algorithm 2, lines 15 to 18: one iteration where rounds are no constraint (Lemma 1), else
+    tau* (Lemma 2).
+    """
     return 1 if R_s >= R_c else whole_tau(tau_star(inputs, formula), left)
 
 
 def heterogeneity(optimum: float, optima: Values, weights: Values) -> float:
-    """Gamma = F* - sum_i p_i F_i*. Optima that are only estimated can put it below 0, its least possible value."""
+    """Gamma = F* - sum_i p_i F_i*. Optima that are only estimated can put it below 0, its least
+    possible value.
+    """
     check_range("F*", optimum)
-    return max(0.0, optimum - float(shares(weights) @ per_client("F_i*", optima, len(weights), least=None)))
+    return max(
+        0.0, optimum - float(shares(weights) @ per_client("F_i*", optima, len(weights), least=None))
+    )
 
 
 def raw_gamma(loss_differences: Values, weights: Values) -> float:
-    """Gamma as the authors' code has it: |sum_i p_i (F_i(w_i) - F_i(w))|, from losses, which no noise covers either."""
-    return abs(float(shares(weights) @ per_client("A loss difference", loss_differences, len(weights), least=None)))
+    """Gamma as the authors' code has it: |sum_i p_i (F_i(w_i) - F_i(w))|, from losses, which no
+    noise covers either.
+    """
+    return abs(
+        float(
+            shares(weights)
+            @ per_client("A loss difference", loss_differences, len(weights), least=None)
+        )
+    )
 
 
 def raw_slope(differences: Values, distances: Values, weights: Values) -> float:
-    """The published mu: sum_i p_i |grad F_i(w_i) - grad F_i(w)| / |w_i - w|, over the clients whose model moved.
+    """The published mu: sum_i p_i |grad F_i(w_i) - grad F_i(w)| / |w_i - w|, over the clients whose
+    model moved.
 
     It depends on the data directly: whoever learns tau learns something that no noise covers.
     """
@@ -152,24 +185,31 @@ def raw_slope(differences: Values, distances: Values, weights: Values) -> float:
     return float(shares(np.asarray(weights)[moved]) @ (rises[moved] / runs[moved]))
 
 
-def released_slope(differences: Values, distances: Values, weights: Values, noises: Values, d: int) -> float:
+def released_slope(
+    differences: Values, distances: Values, weights: Values, noises: Values, d: int
+) -> float:
     """The sound mu, from gradients g that were released anyway, at models w and w'.
 
-    sqrt(sum_i p_i (|g_i - g_i'|^2 - noise_i) / sum_i p_i |w_i - w_i'|^2), where `noises` are the energies of the noise in each
-    difference, 2 sigma^2 C^2 d / B^2 for two single gradients. Squares are pooled before the root, because the root of one
-    small noisy square is biased. Two effects are left in: batches that differ add up to 2 C^2 / B to a square, and a second
-    model that was reached along the first noisy gradient adds eta noise_i tr(H) / d. Several rounds between the two models
-    make both small against the distance.
+    sqrt(sum_i p_i (|g_i - g_i'|^2 - noise_i) / sum_i p_i |w_i - w_i'|^2), where `noises` are the
+    energies of the noise in each difference, 2 sigma^2 C^2 d / B^2 for two single gradients.
+    Squares are pooled before the root, because the root of one small noisy square is biased. Two
+    effects are left in: batches that differ add up to 2 C^2 / B to a square, and a second model
+    that was reached along the first noisy gradient adds eta noise_i tr(H) / d. Several rounds
+    between the two models make both small against the distance.
     """
     squares = per_client("A difference", differences, len(weights)) ** 2
-    return math.sqrt(denoised(squares, weights, noises, d) / float(shares(weights) @ _runs(distances, weights) ** 2))
+    return math.sqrt(
+        denoised(squares, weights, noises, d)
+        / float(shares(weights) @ _runs(distances, weights) ** 2)
+    )
 
 
 def denoised(squares: Values, weights: Values, noises: Values, d: int) -> float:
     """The weighted mean of squared norms without the energy of their noise.
 
-    Never below one standard deviation of the noise's own energy, sqrt(2 / d) of its mean: a smaller square cannot be told from
-    noise. This floor is above 0, so that tau* stays defined, and made of public numbers alone.
+    Never below one standard deviation of the noise's own energy, sqrt(2 / d) of its mean: a smaller
+    square cannot be told from noise. This floor is above 0, so that tau* stays defined, and made of
+    public numbers alone.
     """
     p = shares(weights)
     noise = per_client("A noise energy", noises, len(p))
@@ -190,14 +230,22 @@ def per_client(name: str, values: Values, clients: int, least: float | None = 0.
     """One finite number for each client."""
     found = np.asarray(values, dtype=np.float64)
     if found.shape != (clients,):
-        raise DpflError(f"{name} is needed for each of {clients} clients, but the shape given is {found.shape}.")
+        raise DpflError(
+            f"{name} is needed for each of {clients} clients, but the shape given is {found.shape}."
+        )
     if not np.isfinite(found).all() or (least is not None and (found < least).any()):
-        raise DpflError(f"{name} of a client is not a finite number{'' if least is None else f' of at least {least:g}'}.")
+        raise DpflError(
+            f"{name} of a client is not a finite "
+            f"number{'' if least is None else f' of at least {least:g}'}."
+        )
     return found
 
 
 def _runs(distances: Values, weights: Values) -> FloatArray:
     runs = per_client("A distance", distances, len(weights))
     if not runs @ shares(weights) > 0:
-        raise DpflError("No client's model has moved, so a slope cannot be estimated; noise alone should have moved them.")
+        raise DpflError(
+            "No client's model has moved, so a slope cannot be estimated; noise alone should have "
+            "moved them."
+        )
     return runs

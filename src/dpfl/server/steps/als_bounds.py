@@ -1,4 +1,6 @@
-"""ALS-DPFL (Ling et al. 2023): the gap between federated and central descent, the bounds made of it, and the search for tau."""
+"""ALS-DPFL (Ling et al. 2023): the gap between federated and central descent, the bounds made of
+it, and the search for tau.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +24,20 @@ from dpfl.server.steps.ali_bounds import (
     total_iterations,
 )
 
-# Wang et al. 2019 control their bound by a number that is chosen, not derived: this for convex models, 5e-5 for CNNs.
+# Wang et al. 2019 control their bound by a number that is chosen, not derived: this for convex
+# models, 5e-5 for CNNs.
 PHI = 0.025
 
-# Beyond e^600 the bound has lost all meaning; its logarithm is held there so that no product becomes infinite.
+# Beyond e^600 the bound has lost all meaning; its logarithm is held there so that no product
+# becomes infinite.
 _LARGEST_EXPONENT = 600.0
 
 
 @dataclass(frozen=True)
 class AlsEstimates:
-    """rho (Lipschitz), beta (smoothness) and xi (divergence of gradients), weighted over the clients."""
+    """rho (Lipschitz), beta (smoothness) and xi (divergence of gradients), weighted over the
+    clients.
+    """
 
     rho: float
     beta: float
@@ -83,7 +89,9 @@ class TauChoice:
 
 
 def h(x: npt.ArrayLike, inputs: AlsInputs) -> FloatArray:
-    """(11) with the sign and the bracket of its proof: A / beta ((eta beta + 1)^x - 1) - eta A x, so h(0) = h(1) = 0."""
+    """(11) with the sign and the bracket of its proof: A / beta ((eta beta + 1)^x - 1) - eta A x,
+    so h(0) = h(1) = 0.
+    """
     x = np.asarray(x, dtype=np.float64)
     if not inputs.beta:
         return np.zeros_like(x)
@@ -92,7 +100,9 @@ def h(x: npt.ArrayLike, inputs: AlsInputs) -> FloatArray:
 
 
 def phi_of_theorem(omega: float, lam: float, inputs: AlsInputs) -> float:
-    """Theorem 2: phi = omega (1 - beta eta / 2) - sigma^2 d / lambda^2. Far below 0 for any network."""
+    """Theorem 2: phi = omega (1 - beta eta / 2) - sigma^2 d / lambda^2. Far below 0 for any
+    network.
+    """
     return omega * (1 - inputs.beta * inputs.eta / 2) - inputs.sigma**2 * inputs.d / lam**2
 
 
@@ -102,16 +112,24 @@ def margin(tau: npt.ArrayLike, inputs: AlsInputs, theorem: Theorem2) -> FloatArr
     return inputs.eta * theorem.phi - inputs.rho * h(tau, inputs) / (tau * theorem.lam**2)
 
 
-def theorem_gap(tau: npt.ArrayLike, T: npt.ArrayLike, inputs: AlsInputs, theorem: Theorem2) -> FloatArray:
-    """(13): 1 / (T margin) + sqrt(3) / 3, and infinite where it is undefined, so that no search ends there."""
+def theorem_gap(
+    tau: npt.ArrayLike, T: npt.ArrayLike, inputs: AlsInputs, theorem: Theorem2
+) -> FloatArray:
+    """(13): 1 / (T margin) + sqrt(3) / 3, and infinite where it is undefined, so that no search
+    ends there.
+    """
     room = margin(tau, inputs, theorem)
     gap = np.full(np.broadcast_shapes(room.shape, np.shape(T)), np.inf)
     np.divide(1.0, np.asarray(T) * room, out=gap, where=np.broadcast_to(room > 0, gap.shape))
     return gap + math.sqrt(3) / 3
 
 
-def wang_gap(tau: npt.ArrayLike, T: npt.ArrayLike, inputs: AlsInputs, phi: float = PHI) -> FloatArray:
-    """Wang et al. 2019: (1 + sqrt(1 + 4 T^2 phi rho eta h / tau)) / (2 T eta phi) + rho h, defined everywhere."""
+def wang_gap(
+    tau: npt.ArrayLike, T: npt.ArrayLike, inputs: AlsInputs, phi: float = PHI
+) -> FloatArray:
+    """Wang et al. 2019: (1 + sqrt(1 + 4 T^2 phi rho eta h / tau)) / (2 T eta phi) + rho h, defined
+    everywhere.
+    """
     check_range("phi", phi, 0, strict=True)
     tau, T = np.asarray(tau, dtype=np.float64), np.asarray(T, dtype=np.float64)
     gap = inputs.rho * h(tau, inputs)
@@ -120,13 +138,26 @@ def wang_gap(tau: npt.ArrayLike, T: npt.ArrayLike, inputs: AlsInputs, phi: float
 
 
 def best_tau(
-    inputs: AlsInputs, previous: int, R_s: int, R_c: int, left: int, theorem: Theorem2 | None = None, phi: float = PHI
+    inputs: AlsInputs,
+    previous: int,
+    R_s: int,
+    R_c: int,
+    left: int,
+    theorem: Theorem2 | None = None,
+    phi: float = PHI,
 ) -> TauChoice:
-    """Algorithm 2, line 19: the tau in [1, min(2 previous, 100)] with the least bound, and of equal ones the smallest.
+    """Algorithm 2, line 19: the tau in [1, min(2 previous, 100)] with the least bound, and of equal
+    ones the smallest.
 
-    T follows the candidate. With the T of the last round, as printed, more local steps would only ever cost.
+    T follows the candidate. With the T of the last round, as printed, more local steps would only
+    ever cost.
     """
-    for name, count in (("The last tau", previous), ("R_s", R_s), ("R_c", R_c), ("The number of iterations left", left)):
+    for name, count in (
+        ("The last tau", previous),
+        ("R_s", R_s),
+        ("R_c", R_c),
+        ("The number of iterations left", left),
+    ):
         check_range(name, count, 1)
     tau = np.arange(1, min(2 * previous, MOST_ITERATIONS, left) + 1)
     T = total_iterations(tau, R_s, R_c)
@@ -136,9 +167,14 @@ def best_tau(
 
 
 def raw_estimates(
-    loss_differences: Values, gradient_differences: Values, distances: Values, divergences: Values, weights: Values
+    loss_differences: Values,
+    gradient_differences: Values,
+    distances: Values,
+    divergences: Values,
+    weights: Values,
 ) -> AlsEstimates:
-    """As published: |F_i(w_i) - F_i(w)| and |grad F_i(w_i) - grad F_i(w)| over |w_i - w|, and |grad F_i(w) - grad F(w)|.
+    """As published: |F_i(w_i) - F_i(w)| and |grad F_i(w_i) - grad F_i(w)| over |w_i - w|, and |grad
+    F_i(w) - grad F(w)|.
 
     Every one of them depends on the data directly, and no noise covers it.
     """
@@ -159,11 +195,13 @@ def released_estimates(
     d: int,
     C: float,
 ) -> AlsEstimates:
-    """The same from released gradients g_i only; `noises` are the energies of the noise in each, sigma^2 C^2 d / B^2.
+    """The same from released gradients g_i only; `noises` are the energies of the noise in each,
+    sigma^2 C^2 d / B^2.
 
-    Losses are never released: rho is the size |g_i| of the gradient, at most C by clipping. beta is the slope from |g_i - g_i'|
-    at two models. xi is |g_i - sum_j p_j g_j| at one model, where a client's noise meets its own share in the mean again.
-    Squares are averaged before the root, which errs on the safe side: a larger rho or xi raises the bound.
+    Losses are never released: rho is the size |g_i| of the gradient, at most C by clipping. beta is
+    the slope from |g_i - g_i'| at two models. xi is |g_i - sum_j p_j g_j| at one model, where a
+    client's noise meets its own share in the mean again. Squares are averaged before the root,
+    which errs on the safe side: a larger rho or xi raises the bound.
     """
     check_range("C", C, 0, strict=True)
     p, noise = shares(weights), per_client("A noise energy", noises, len(weights))

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StepFacts:
-    """What is settled before training: R_s, the learning rate, sigma, C, d, and for each client q n_i and its weight.
+    """What is settled before training: R_s, the learning rate, sigma, C, d, and for each client q
+    n_i and its weight.
 
     `energy` is E |noise|^2 over (sigma C)^2 in one release: d for plain Gaussian noise.
     """
@@ -34,7 +35,9 @@ class StepFacts:
 
 @dataclass(frozen=True)
 class StepContext:
-    """What a policy chooses by: R_c, what is left of it, the last tau (0 before the first), what it remembers, rounds made."""
+    """What a policy chooses by: R_c, what is left of it, the last tau (0 before the first), what it
+    remembers, rounds made.
+    """
 
     facts: StepFacts
     iterations: int
@@ -46,8 +49,9 @@ class StepContext:
 
 @dataclass(frozen=True)
 class RoundObservation:
-    """A round as the server saw it: the model that it sent, what each client released and said beside it, and what public
-    clients said. `again` asks the clients of a policy that asks for raw values once more, at the new model.
+    """A round as the server saw it: the model that it sent, what each client released and said
+    beside it, and what public clients said. `again` asks the clients of a policy that asks for raw
+    values once more, at the new model.
     """
 
     facts: StepFacts
@@ -79,7 +83,9 @@ class StepPolicy(Protocol):
 
     @property
     def extra(self) -> int:
-        """How many releases a round has beside its steps: a noisy slope that is paid for, or none."""
+        """How many releases a round has beside its steps: a noisy slope that is paid for, or
+        none.
+        """
 
     def next(self, now: StepContext) -> int:
         """tau for this round, before it is capped at what the budgets leave."""
@@ -109,7 +115,10 @@ class FixedSteps:
 
     def __post_init__(self) -> None:
         if not isinstance(self.tau, int) or not 1 <= self.tau <= MOST_STEPS:
-            raise DpflError(f"tau must be at least 1 local step a round (and {MOST_STEPS:,} at most), not {self.tau}.")
+            raise DpflError(
+                f"tau must be at least 1 local step a round (and {MOST_STEPS:,} at most), not "
+                f"{self.tau}."
+            )
 
     def next(self, now: StepContext) -> int:
         return self.tau
@@ -125,13 +134,18 @@ class FixedSteps:
 
 
 def choose_steps(policy: StepPolicy, now: StepContext) -> int:
-    """tau of a round; fixed beforehand it is what the policy says of all rounds, so that T is no output."""
+    """tau of a round; fixed beforehand it is what the policy says of all rounds, so that T is no
+    output.
+    """
     tau = policy.next(now)
     if tau != int(tau) or tau < 1:
         raise DpflError(f"{type(policy).__name__} must give at least 1 step a round, not {tau}.")
-    if not policy.adaptive and tau != (said := policy.total(now.round + 1) - policy.total(now.round)):
+    if not policy.adaptive and tau != (
+        said := policy.total(now.round + 1) - policy.total(now.round)
+    ):
         raise DpflError(
-            f"{type(policy).__name__} gives {tau} steps, but said beforehand (total) it would be {said}; "
+            f"{type(policy).__name__} gives {tau} steps, but said beforehand (total) it would be "
+            f"{said}; "
             "steps that follow from the run are adaptive."
         )
     return int(tau)

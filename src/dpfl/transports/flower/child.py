@@ -1,8 +1,10 @@
-"""`python -m dpfl.transports.flower.child superlink|supernode ...`: Flower's own process, with what a federation needs changed.
+"""`python -m dpfl.transports.flower.child superlink|supernode ...`: Flower's own process, with what
+a federation needs changed.
 
-It ends when its parent does, however that ended. A SuperLink answers to other machines on the paths of the fleet only: what
-starts runs and registers nodes is for its own machine. A SuperNode sleeps for tenths of a second where Flower's sleeps
-for three seconds, and takes no answer of the SuperLink that is larger than a piece of a letter can be.
+It ends when its parent does, however that ended. A SuperLink answers to other machines on the paths
+of the fleet only: what starts runs and registers nodes is for its own machine. A SuperNode sleeps
+for tenths of a second where Flower's sleeps for three seconds, and takes no answer of the SuperLink
+that is larger than a piece of a letter can be.
 """
 
 from __future__ import annotations
@@ -20,9 +22,13 @@ from dpfl.transports.flower.parent import end_with_parent
 FIRST_NAP, LAST_NAP = 0.04, 0.4
 IDLE_SECONDS = 3.0
 IDLE_PARTS = {"ControlEventLogMiddleware", "FleetEventLogMiddleware"}
-"""Of a SuperLink, that write no event log where there is none, and take their time for it on every call."""
+"""Of a SuperLink, that write no event log where there is none, and take their time for it on every
+call.
+"""
 HEARTBEAT_SECONDS = 10
-"""The least that a SuperLink takes: a node that was killed is missed, and let in again, after at most twice that."""
+"""The least that a SuperLink takes: a node that was killed is missed, and let in again, after at
+most twice that.
+"""
 
 Scope = MutableMapping[str, Any]
 Asgi = Callable[[Scope, Any, Any], Awaitable[None]]
@@ -38,7 +44,9 @@ class LoopbackFilter:
         if scope["type"] != "http" or _is_fleet(scope["path"]) or _is_near(scope.get("client")):
             await self.app(scope, receive, send)
             return
-        await send({"type": "http.response.start", "status": 404, "headers": [(b"content-length", b"0")]})
+        await send(
+            {"type": "http.response.start", "status": 404, "headers": [(b"content-length", b"0")]}
+        )
         await send({"type": "http.response.body", "body": b""})
 
 
@@ -54,7 +62,9 @@ def _is_near(client: tuple[str, int] | None) -> bool:
 
 
 class BackoffTime:
-    """The module `time` where a SuperNode waits: shortly for its own executor, longer each time for the SuperLink."""
+    """The module `time` where a SuperNode waits: shortly for its own executor, longer each time for
+    the SuperLink.
+    """
 
     def __init__(self) -> None:
         self._next = FIRST_NAP
@@ -76,7 +86,9 @@ def superlink() -> None:
 
     def create_app(*args: Any, **options: Any) -> Any:
         app = make(*args, **options)
-        app.user_middleware[:] = [part for part in app.user_middleware if part.cls.__name__ not in IDLE_PARTS]
+        app.user_middleware[:] = [
+            part for part in app.user_middleware if part.cls.__name__ not in IDLE_PARTS
+        ]
         app.add_middleware(LoopbackFilter)
         return app
 
@@ -97,9 +109,13 @@ def supernode() -> None:
         return client
 
     fleet_http_connection.FleetHttpClient.from_server_address = bounded
-    fleet_http_connection.HEARTBEAT_DEFAULT_INTERVAL = heartbeat.HEARTBEAT_DEFAULT_INTERVAL = HEARTBEAT_SECONDS
+    fleet_http_connection.HEARTBEAT_DEFAULT_INTERVAL = heartbeat.HEARTBEAT_DEFAULT_INTERVAL = (
+        HEARTBEAT_SECONDS
+    )
     start_client_internal.time = BackoffTime()
-    start_client_internal.pull_objects = functools.partial(start_client_internal.pull_objects, initial_backoff=FIRST_NAP)
+    start_client_internal.pull_objects = functools.partial(
+        start_client_internal.pull_objects, initial_backoff=FIRST_NAP
+    )
     flower_supernode()
 
 

@@ -1,7 +1,9 @@
-"""A node as its owner starts it (`dpfl node run POLICY`): a SuperNode, and the service that answers what it gets.
+"""A node as its owner starts it (`dpfl node run POLICY`): a SuperNode, and the service that answers
+what it gets.
 
-On SIGTERM or Ctrl-C the letter at hand is answered first. What happens goes to the node's log, and to whoever watches, where
-its policy names a port for that (`watch.py`): counts, times and epsilon, and nothing of the data.
+On SIGTERM or Ctrl-C the letter at hand is answered first. What happens goes to the node's log, and
+to whoever watches, where its policy names a port for that (`watch.py`): counts, times and epsilon,
+and nothing of the data.
 """
 
 from __future__ import annotations
@@ -37,16 +39,23 @@ def run(policy: Path) -> None:
         def say(event: str, words: str) -> None:
             service.note(f"supernode {event}", words=words)
             if words:
-                print(f"{charter.name}: the SuperNode ended, and is started again: {words}", file=sys.stderr, flush=True)
+                print(
+                    f"{charter.name}: the SuperNode ended, and is started again: {words}",
+                    file=sys.stderr,
+                    flush=True,
+                )
 
         port = charter.server.watch
         with (
-            MetricsEndpoint(port, traffic.figures, lambda: "" if node.alive() else "the SuperNode is away")
+            MetricsEndpoint(
+                port, traffic.figures, lambda: "" if node.alive() else "the SuperNode is away"
+            )
             if port
             else nullcontext()
         ):
             print(
-                f"{charter.name}: letters of {charter.server.address} are answered; log: {charter.folder / 'node.log'}",
+                f"{charter.name}: letters of {charter.server.address} are answered; log: "
+                f"{charter.folder / 'node.log'}",
                 flush=True,
             )
             serve(node, traffic.answer, charter.allow.most_bytes, stop, say)
@@ -56,7 +65,9 @@ def connected(charter: NodePolicy) -> FlowerProcess:
     """The SuperNode of a policy, not yet started."""
     authority, key = charter.folder / charter.server.ca, charter.folder / charter.server.key
     if not key.exists():
-        raise DpflError(f"There is no key {key} for Flower to let this node in by; `dpfl node init` makes one.")
+        raise DpflError(
+            f"There is no key {key} for Flower to let this node in by; `dpfl node init` makes one."
+        )
     trusting(authority)
     return supernode(charter.folder / "supernode", charter.server.address, authority, key)
 
@@ -65,7 +76,10 @@ def connected(charter: NodePolicy) -> FlowerProcess:
 def stopping() -> Iterator[threading.Event]:
     """Set by SIGTERM and Ctrl-C."""
     stop = threading.Event()
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {
+        number: signal.signal(number, lambda *_: stop.set())
+        for number in (signal.SIGTERM, signal.SIGINT)
+    }
     try:
         yield stop
     finally:
@@ -90,19 +104,38 @@ class Traffic:
 
     def figures(self) -> list[MetricSample]:
         counts = dict(self._service.counts)
-        refused = {f'reason="{name.removeprefix("refused ")}"': n for name, n in counts.items() if name.startswith("refused ")}
+        refused = {
+            f'reason="{name.removeprefix("refused ")}"': n
+            for name, n in counts.items()
+            if name.startswith("refused ")
+        }
         limit = self._charter.limit
-        guarantee = f'delta="{limit.delta:g}",unit="{self._charter.limits.unit}",accountant="{limit.accountant}"'
+        guarantee = (
+            f'delta="{limit.delta:g}",unit="{self._charter.limits.unit}",'
+            f'accountant="{limit.accountant}"'
+        )
         spent = self._spent()
         return [
             alone("dpfl_letters_total", "counter", "Letters that came.", counts.get("letters", 0)),
-            alone("dpfl_releases_total", "counter", "Releases paid for since the start.", counts.get("releases", 0)),
+            alone(
+                "dpfl_releases_total",
+                "counter",
+                "Releases paid for since the start.",
+                counts.get("releases", 0),
+            ),
             MetricSample("dpfl_refusals_total", "counter", "Letters that were refused.", refused),
             MetricSample("dpfl_bytes_total", "counter", "Bytes of letters.", dict(self._bytes)),
-            alone("dpfl_answering_seconds_total", "counter", "Time spent on answers.", self._seconds),
-            MetricSample("dpfl_epsilon_spent", "gauge", "By the ledger, of all runs.", {guarantee: spent}),
+            alone(
+                "dpfl_answering_seconds_total", "counter", "Time spent on answers.", self._seconds
+            ),
             MetricSample(
-                "dpfl_epsilon_left", "gauge", "Of the policy's epsilon in all.", {guarantee: max(0.0, limit.epsilon - spent)}
+                "dpfl_epsilon_spent", "gauge", "By the ledger, of all runs.", {guarantee: spent}
+            ),
+            MetricSample(
+                "dpfl_epsilon_left",
+                "gauge",
+                "Of the policy's epsilon in all.",
+                {guarantee: max(0.0, limit.epsilon - spent)},
             ),
         ]
 

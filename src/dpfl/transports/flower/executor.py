@@ -1,6 +1,8 @@
-"""At a node, in the place of Flower's own executor: takes what the SuperNode got, and has it answered by code that is here.
+"""At a node, in the place of Flower's own executor: takes what the SuperNode got, and has it
+answered by code that is here.
 
-The app of a run is never looked at, let alone installed or run. A message that is not ours is answered with a fixed error.
+The app of a run is never looked at, let alone installed or run. A message that is not ours is
+answered with a fixed error.
 """
 
 from __future__ import annotations
@@ -34,14 +36,22 @@ Answer = Callable[[bytes], bytes]
 
 
 class Executor:
-    """Answers letters one after another, for the SuperNode at an address of this machine; `most` is the size of the largest.
-    Once it is `ending`, a letter that has not come whole is not waited for: its run may be over, and the rest never come."""
+    """Answers letters one after another, for the SuperNode at an address of this machine; `most` is
+    the size of the largest. Once it is `ending`, a letter that has not come whole is not waited
+    for: its run may be over, and the rest never come."""
 
     def __init__(
-        self, address: str, secret: bytes, answer: Answer, most: int, ending: Callable[[], bool] = lambda: False
+        self,
+        address: str,
+        secret: bytes,
+        answer: Answer,
+        most: int,
+        ending: Callable[[], bool] = lambda: False,
     ) -> None:
         self._token = TaskToken()
-        self._client = flower_messages.runtime(f"http://{address}", secret, self._token, "SuperExec")
+        self._client = flower_messages.runtime(
+            f"http://{address}", secret, self._token, "SuperExec"
+        )
         self._answer = answer
         self._most = most
         self._ending = ending
@@ -56,7 +66,9 @@ class Executor:
         with self._alive():
             self._client.PullTaskInput(PullTaskInputRequest())
             self._work()
-            self._client.PushTaskOutput(PushTaskOutputRequest(sub_status=SubStatus.COMPLETED, details=""))
+            self._client.PushTaskOutput(
+                PushTaskOutputRequest(sub_status=SubStatus.COMPLETED, details="")
+            )
         return True
 
     def _work(self) -> None:
@@ -75,7 +87,9 @@ class Executor:
                 flower_messages.pull(self._client, tree, node, run, 0, self._ending)
         flower_messages.push(self._client, flower_messages.reply(message, letter, reason), node)
 
-    def _reply(self, tree: flower_messages.ObjectTree, node: int, run: int) -> tuple[bytes | None, str]:
+    def _reply(
+        self, tree: flower_messages.ObjectTree, node: int, run: int
+    ) -> tuple[bytes | None, str]:
         try:
             message = flower_messages.pull(self._client, tree, node, run, self._most, self._ending)
             letter = flower_messages.unpack(message.content, self._most)
@@ -88,7 +102,9 @@ class Executor:
 
     @contextmanager
     def _alive(self) -> Iterator[None]:
-        """A task without a sign of life for a minute is taken for crashed, and training may take longer."""
+        """A task without a sign of life for a minute is taken for crashed, and training may take
+        longer.
+        """
         done = threading.Event()
 
         def beat() -> None:

@@ -1,7 +1,9 @@
-"""A letter as a Flower message: its bytes in pieces, each an object that one end pushes and the other pulls by its hash.
+"""A letter as a Flower message: its bytes in pieces, each an object that one end pushes and the
+other pulls by its hash.
 
-A reader says how much it takes before it pulls anything, and asks for one piece after another, so that no answer is larger than
-`LARGEST_ANSWER` and no letter larger than its `most`. Nothing is inflated before all of it is there and of that size.
+A reader says how much it takes before it pulls anything, and asks for one piece after another, so
+that no answer is larger than `LARGEST_ANSWER` and no letter larger than its `most`. Nothing is
+inflated before all of it is there and of that size.
 """
 
 from __future__ import annotations
@@ -14,7 +16,12 @@ import httpx
 from flwr.app import ConfigRecord, Error, Message, Metadata, RecordDict
 from flwr.app.message import make_message, remove_content_from_message
 from flwr.common.serde import message_to_proto
-from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest, ObjectTree, PullObjectRequest, PushObjectRequest
+from flwr.proto.message_pb2 import (
+    ConfirmMessageReceivedRequest,
+    ObjectTree,
+    PullObjectRequest,
+    PushObjectRequest,
+)
 from flwr.proto.node_pb2 import Node
 from flwr.proto.runtime_pb2 import PushAppMessagesRequest
 from flwr.supercore.constant import TASK_TOKEN_HEADER
@@ -55,8 +62,12 @@ class TaskToken:
         return call_next(context)
 
 
-def runtime(url: str, secret: bytes, token: TaskToken, component: str, verify: Any = True) -> RuntimeHttpClient:
-    """A client that takes tasks by the secret. Unlike Flower's own it never retries by itself nor ends its process."""
+def runtime(
+    url: str, secret: bytes, token: TaskToken, component: str, verify: Any = True
+) -> RuntimeHttpClient:
+    """A client that takes tasks by the secret. Unlike Flower's own it never retries by itself nor
+    ends its process.
+    """
     client = RuntimeHttpClient(
         url,
         interceptors=[
@@ -88,13 +99,19 @@ def refuse_large(client: _Holder, most: int) -> None:
 
 def pack(letter: bytes) -> RecordDict:
     pieces = [letter[start : start + PIECE] for start in range(0, len(letter), PIECE)]
-    return RecordDict({f"{index:06d}": ConfigRecord({"piece": piece}) for index, piece in enumerate(pieces)})
+    return RecordDict(
+        {f"{index:06d}": ConfigRecord({"piece": piece}) for index, piece in enumerate(pieces)}
+    )
 
 
 def unpack(content: RecordDict, most: int) -> bytes:
     pieces: list[bytes] = []
     for index, (name, record) in enumerate(sorted(content.items())):
-        if name != f"{index:06d}" or not isinstance(record, ConfigRecord) or set(record) != {"piece"}:
+        if (
+            name != f"{index:06d}"
+            or not isinstance(record, ConfigRecord)
+            or set(record) != {"piece"}
+        ):
             raise UnreadableMessage
         if not isinstance(piece := record["piece"], bytes):
             raise UnreadableMessage
@@ -120,12 +137,18 @@ def instruction(letter: bytes, address: int, server: int, run: int, seconds: flo
 
 
 def reply(to: Message, letter: bytes | None, reason: str = "") -> Message:
-    """An error with a fixed reason where there is no letter: what went wrong is the node's own affair."""
-    return Message(pack(letter) if letter is not None else Error(code=2, reason=reason), reply_to=to)
+    """An error with a fixed reason where there is no letter: what went wrong is the node's own
+    affair.
+    """
+    return Message(
+        pack(letter) if letter is not None else Error(code=2, reason=reason), reply_to=to
+    )
 
 
 def push(client: RuntimeHttpClient, message: Message, node: int) -> str:
-    """Returns its id. The message is known first, then its pieces follow; one to nobody is not taken."""
+    """Returns its id. The message is known first, then its pieces follow; one to nobody is not
+    taken.
+    """
     with no_object_id_recompute():
         message.metadata.__dict__["_message_id"] = message.object_id
         answer = client.PushMessages(
@@ -152,13 +175,20 @@ def push(client: RuntimeHttpClient, message: Message, node: int) -> str:
 
 
 def pull(
-    client: RuntimeHttpClient, tree: ObjectTree, node: int, run: int, most: int, ending: Callable[[], bool] = lambda: False
+    client: RuntimeHttpClient,
+    tree: ObjectTree,
+    node: int,
+    run: int,
+    most: int,
+    ending: Callable[[], bool] = lambda: False,
 ) -> Message:
-    """The message of these objects; whoever kept them drops them, be they read or not. What is not there is not waited for by
-    one who is `ending`."""
+    """The message of these objects; whoever kept them drops them, be they read or not. What is not
+    there is not waited for by one who is `ending`."""
     contents = _contents(client, tree, node, run, most, ending)
     client.ConfirmMessageReceived(
-        ConfirmMessageReceivedRequest(node=Node(node_id=node), run_id=run, message_object_id=tree.object_id)
+        ConfirmMessageReceivedRequest(
+            node=Node(node_id=node), run_id=run, message_object_id=tree.object_id
+        )
     )
     try:
         message = inflate_object_from_contents(tree.object_id, contents)
@@ -171,10 +201,15 @@ def pull(
 
 
 def _contents(
-    client: RuntimeHttpClient, tree: ObjectTree, node: int, run: int, most: int, ending: Callable[[], bool]
+    client: RuntimeHttpClient,
+    tree: ObjectTree,
+    node: int,
+    run: int,
+    most: int,
+    ending: Callable[[], bool],
 ) -> dict[str, bytes]:
-    """Nothing where they are too many or too large. They are waited for all the same: whoever drops what is still under way
-    spoils it for the one who brings it."""
+    """Nothing where they are too many or too large. They are waited for all the same: whoever drops
+    what is still under way spoils it for the one who brings it."""
     names = list(dict.fromkeys(part.object_id for part in iterate_object_tree(tree)))
     left = most + (len(names) << 10) if len(names) <= 2 + -(-most // PIECE) else -1
     contents: dict[str, bytes] = {}
@@ -186,10 +221,14 @@ def _contents(
     return contents
 
 
-def _object(client: RuntimeHttpClient, name: str, node: int, run: int, ending: Callable[[], bool]) -> bytes:
+def _object(
+    client: RuntimeHttpClient, name: str, node: int, run: int, ending: Callable[[], bool]
+) -> bytes:
     until = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < until:
-        answer = client.PullObject(PullObjectRequest(node=Node(node_id=node), run_id=run, object_id=name))
+        answer = client.PullObject(
+            PullObjectRequest(node=Node(node_id=node), run_id=run, object_id=name)
+        )
         if answer.object_available:
             return bytes(answer.object_content)
         if not answer.object_found or ending():

@@ -1,4 +1,6 @@
-"""Letters from inside a server app, for those who have a Flower deployment already: over the `Grid` that Flower gives it."""
+"""Letters from inside a server app, for those who have a Flower deployment already: over the `Grid`
+that Flower gives it.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,13 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from dpfl.protocol.transport import Delivery
-from dpfl.transports.flower.flower_messages import KIND, LIFE_SECONDS, UnreadableMessage, pack, unpack
+from dpfl.transports.flower.flower_messages import (
+    KIND,
+    LIFE_SECONDS,
+    UnreadableMessage,
+    pack,
+    unpack,
+)
 
 FIRST_NAP, LAST_NAP = 0.05, 0.5
 
@@ -33,7 +41,11 @@ class GridTransport:
     def receive(self, seconds: float) -> list[Delivery]:
         until, nap = time.monotonic() + seconds, FIRST_NAP
         while True:
-            come = [self._delivery(message) for message in self._grid.pull_messages(list(self._sent))] if self._sent else []
+            come = (
+                [self._delivery(message) for message in self._grid.pull_messages(list(self._sent))]
+                if self._sent
+                else []
+            )
             if come or time.monotonic() >= until:
                 return [delivery for delivery in come if delivery.ticket]
             time.sleep(max(0.0, min(nap, until - time.monotonic())))

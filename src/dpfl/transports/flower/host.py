@@ -1,10 +1,11 @@
-"""A node as one process: the executor with what answers letters, and a SuperNode as its child, started again when it ends.
+"""A node as one process: the executor with what answers letters, and a SuperNode as its child,
+started again when it ends.
 
-    stop = threading.Event()
-    serve(supernode(folder, server, authority, key), service.answer, most, stop)      # returns after the letter at hand
+    stop = threading.Event() serve(supernode(folder, server, authority, key), service.answer, most,
+    stop)      # returns after the letter at hand
 
-If this process is killed its SuperNode leaves the federation a second or so later, and the server learns it: a letter that was
-at hand is lost, and answered again when it is sent again.
+If this process is killed its SuperNode leaves the federation a second or so later, and the server
+learns it: a letter that was at hand is lost, and answered again when it is sent again.
 """
 
 from __future__ import annotations
@@ -23,12 +24,20 @@ FIRST_NAP, LAST_NAP = 0.02, 0.2
 FIRST_PAUSE, LAST_PAUSE = 0.5, 10.0
 SETTLED_SECONDS = 30.0
 LINGER_SECONDS = 3.0
-"""After an answer, for its way out: what a SuperLink has not handed over when a node leaves, it never does."""
+"""After an answer, for its way out: what a SuperLink has not handed over when a node leaves, it
+never does.
+"""
 
 Say = Callable[[str, str], None]
 
 
-def serve(node: FlowerProcess, answer: Answer, most: int, stop: threading.Event, say: Say = lambda event, words: None) -> None:
+def serve(
+    node: FlowerProcess,
+    answer: Answer,
+    most: int,
+    stop: threading.Event,
+    say: Say = lambda event, words: None,
+) -> None:
     """`say` is told in a word what happened to the SuperNode, and its last words."""
     executor = Executor(node.address, node.secret, answer, most, stop.is_set)
     try:
@@ -46,7 +55,11 @@ def _serve(node: FlowerProcess, executor: Executor, stop: threading.Event, say: 
     say("started", "")
     while not stop.is_set():
         if not node.alive():
-            pause = FIRST_PAUSE if time.monotonic() - started > SETTLED_SECONDS else min(LAST_PAUSE, 2 * pause)
+            pause = (
+                FIRST_PAUSE
+                if time.monotonic() - started > SETTLED_SECONDS
+                else min(LAST_PAUSE, 2 * pause)
+            )
             say("ended", node.words())
             if stop.wait(pause):
                 break

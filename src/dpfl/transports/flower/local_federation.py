@@ -1,4 +1,6 @@
-"""A whole federation on this machine, for a first try: a server, nodes with data dealt to them, keys made on the spot."""
+"""A whole federation on this machine, for a first try: a server, nodes with data dealt to them,
+keys made on the spot.
+"""
 
 from __future__ import annotations
 
@@ -25,17 +27,26 @@ ALLOWED = 3
 """A node's epsilon in all, as many times that of the run: room for two more."""
 
 
-def write_layout(folder: Path, dealt: Mapping[str, Mapping[str, Any]], limits: Mapping[str, Any], allow: Mapping[str, Any],
-             tell: Mapping[str, Any], secure: Mapping[str, Any] | None = None) -> tuple[str, dict[str, str]]:  # fmt: skip
-    """A server and its nodes, each with a folder of its own: the server's address, and the line of each node's keys. With
-    `secure` the nodes sum with each other."""
+def write_layout(
+    folder: Path,
+    dealt: Mapping[str, Mapping[str, Any]],
+    limits: Mapping[str, Any],
+    allow: Mapping[str, Any],
+    tell: Mapping[str, Any],
+    secure: Mapping[str, Any] | None = None,
+) -> tuple[str, dict[str, str]]:
+    """A server and its nodes, each with a folder of its own: the server's address, and the line of
+    each node's keys. With `secure` the nodes sum with each other."""
     authority, owner = new_server(folder / "server", ("localhost", "127.0.0.1"))
     address, lines = f"127.0.0.1:{free_port()}", {}
     for name in dealt:
         place = folder / "nodes" / name
         place.mkdir(parents=True)
         keys.new_key(place / "node.pem")
-        lines[name] = f"{keys.load_public(keys.public_file(place / 'node.pem'))} {node_key(place / 'carrier.key')}"
+        lines[name] = (
+            f"{keys.load_public(keys.public_file(place / 'node.pem'))} "
+            f"{node_key(place / 'carrier.key')}"
+        )
     for name, sections in dealt.items():
         place = folder / "nodes" / name
         policy = {
@@ -47,12 +58,16 @@ def write_layout(folder: Path, dealt: Mapping[str, Mapping[str, Any]], limits: M
             "tell": dict(tell),
             "server": {"address": address, "ca": str(authority.authority.resolve())},
         }
-        (place / "policy.toml").write_text(tomli_w.dumps(policy | ({"secure": {"members": lines, **secure}} if secure else {})))
+        (place / "policy.toml").write_text(
+            tomli_w.dumps(policy | ({"secure": {"members": lines, **secure}} if secure else {}))
+        )
     return address, lines
 
 
 @contextmanager
-def run_federation(folder: Path, names: Mapping[str, str]) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
+def run_federation(
+    folder: Path, names: Mapping[str, str]
+) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
     """Every node as a process of its own."""
     started: dict[str, subprocess.Popen[bytes]] = {}
     try:
@@ -65,7 +80,9 @@ def run_federation(folder: Path, names: Mapping[str, str]) -> Iterator[dict[str,
 
 @contextmanager
 def leaving(nodes: Mapping[str, subprocess.Popen[bytes]]) -> Iterator[None]:
-    """They end with what is inside: before their server does, without which the letter at hand has nowhere to go."""
+    """They end with what is inside: before their server does, without which the letter at hand has
+    nowhere to go.
+    """
     try:
         yield
     finally:
@@ -94,10 +111,19 @@ def _node(place: Path) -> subprocess.Popen[bytes]:
         )  # fmt: skip
 
 
-def refuse_ended(folder: Path, nodes: Mapping[str, subprocess.Popen[bytes]], seconds: float = 0.5) -> None:
+def refuse_ended(
+    folder: Path, nodes: Mapping[str, subprocess.Popen[bytes]], seconds: float = 0.5
+) -> None:
     """A node that ends at once says why."""
     time.sleep(seconds)
     for name, process in nodes.items():
         if process.poll() is not None:
-            said = (folder / "nodes" / name / "output.log").read_text(errors="replace").strip().splitlines()
-            raise DpflError(f"The node {name} ended at once: {said[-1] if said else 'nothing was said'}")
+            said = (
+                (folder / "nodes" / name / "output.log")
+                .read_text(errors="replace")
+                .strip()
+                .splitlines()
+            )
+            raise DpflError(
+                f"The node {name} ended at once: {said[-1] if said else 'nothing was said'}"
+            )

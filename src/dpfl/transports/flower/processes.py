@@ -1,13 +1,16 @@
-"""Flower's own processes as children that never outlive us: a SuperLink at the server, a SuperNode at a node.
+"""Flower's own processes as children that never outlive us: a SuperLink at the server, a SuperNode
+at a node.
 
-    keys = server_keys(folder / "keys", hosts)
-    with superlink(folder, "0.0.0.0", 9443, keys) as link:                    # TLS, node authentication, state in sqlite
-        register(link.address, keys.authority, node_key(path), "hospital")    # by the node's public line; twice is once
-        with supernode(elsewhere, link.address, keys.authority, path) as node:
-            Executor(node.address, node.secret, answer, most).step()          # answers what the SuperNode got (see host.py)
+    keys = server_keys(folder / "keys", hosts) with superlink(folder, "0.0.0.0", 9443, keys) as
+    link:                    # TLS, node authentication, state in sqlite
+        register(link.address, keys.authority, node_key(path), "hospital")    # by the node's public
+        line; twice is once with supernode(elsewhere, link.address, keys.authority, path) as node:
+            Executor(node.address, node.secret, answer, most).step()          # answers what the
+            SuperNode got (see host.py)
 
-Logs are files in the folder. `start` returns when the process answers, and raises with its last words if it ends before. A
-SuperNode answers before the SuperLink has let it in: one that is refused ends a moment later (`alive`, `words`).
+Logs are files in the folder. `start` returns when the process answers, and raises with its last
+words if it ends before. A SuperNode answers before the SuperLink has let it in: one that is refused
+ends a moment later (`alive`, `words`).
 """
 
 from __future__ import annotations
@@ -47,13 +50,17 @@ PASSED = re.compile(
     "PATH|HOME|LANG|LC_.*|TZ|TMPDIR|VIRTUAL_ENV|PYTHON.*|LD_LIBRARY_PATH|OMP_NUM_THREADS|SSL_CERT_.*|(https?|no|all)_proxy",
     re.I,
 )
-"""What of our own environment is theirs too; what an owner keeps there beside it, such as passwords, is not."""
+"""What of our own environment is theirs too; what an owner keeps there beside it, such as
+passwords, is not.
+"""
 
 
 class FlowerProcess:
     """One of Flower's processes, and where it is reached from this machine."""
 
-    def __init__(self, kind: str, folder: Path, host: str, port: int, arguments: Sequence[str], secret: Path) -> None:
+    def __init__(
+        self, kind: str, folder: Path, host: str, port: int, arguments: Sequence[str], secret: Path
+    ) -> None:
         self.kind, self.folder, self.arguments = kind, folder, arguments
         self.host, self.port = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port
         self.log = folder / f"{kind}.log"
@@ -79,10 +86,20 @@ class FlowerProcess:
     def launch(self) -> None:
         """Without waiting for it."""
         command = [sys.executable, "-m", "dpfl.transports.flower.child", self.kind, *self.arguments]
-        environment = {**passed(os.environ), **QUIET, **named(), "FLWR_HOME": str(self.folder / "flwr")}
+        environment = {
+            **passed(os.environ),
+            **QUIET,
+            **named(),
+            "FLWR_HOME": str(self.folder / "flwr"),
+        }
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
             )
 
     def ready(self) -> Self:
@@ -97,18 +114,30 @@ class FlowerProcess:
         until = time.monotonic() + START_SECONDS
         while time.monotonic() < until:
             if not self.alive():
-                raise DpflError(f"Flower's {self.kind} ended at once: {self.words()} (all of it is in {self.log})")
+                raise DpflError(
+                    f"Flower's {self.kind} ended at once: {self.words()} (all of it is in "
+                    f"{self.log})"
+                )
             try:
                 socket.create_connection((self.host, self.port), 1.0).close()
                 return
             except OSError:
                 time.sleep(0.05)
-        raise DpflError(f"Flower's {self.kind} does not answer on {self.address} after {START_SECONDS:g} s; see {self.log}.")
+        raise DpflError(
+            f"Flower's {self.kind} does not answer on {self.address} after {START_SECONDS:g} s; "
+            f"see {self.log}."
+        )
 
     def words(self) -> str:
         """Why it ended, or the last that it said, in one line."""
-        _, found, reason = self.log.read_bytes()[-8000:].decode(errors="replace").rpartition("Exit Code:")
-        lines = [line.strip() for line in reason.split("For more information")[0].splitlines() if line.strip()]
+        _, found, reason = (
+            self.log.read_bytes()[-8000:].decode(errors="replace").rpartition("Exit Code:")
+        )
+        lines = [
+            line.strip()
+            for line in reason.split("For more information")[0].splitlines()
+            if line.strip()
+        ]
         return " ".join(lines[1:] if found else lines[-3:])[:300] or "nothing was said"
 
     def stop(self) -> None:
@@ -135,25 +164,45 @@ def passed(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def superlink(folder: Path, host: str, port: int, keys: ServerKeys) -> FlowerProcess:
-    """What it knows of nodes, runs and messages is in the folder, and there again when it is started again."""
+    """What it knows of nodes, runs and messages is in the folder, and there again when it is
+    started again.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     arguments = [
         *("--host", host, "--port", str(port)),
-        *("--ssl-ca-certfile", str(keys.authority), "--ssl-certfile", str(keys.certificate), "--ssl-keyfile", str(keys.key)),
+        *(
+            "--ssl-ca-certfile",
+            str(keys.authority),
+            "--ssl-certfile",
+            str(keys.certificate),
+            "--ssl-keyfile",
+            str(keys.key),
+        ),
         *("--enable-supernode-auth", "--database", str(folder / "superlink.sqlite")),
         *("--isolation", "process", "--superexec-auth-secret-file", str(keys.secret)),
     ]
     return FlowerProcess("superlink", folder, host, port, arguments, keys.secret)
 
 
-def supernode(folder: Path, server: str, authority: Path, key: Path, port: int = 0) -> FlowerProcess:
-    """Connects to the server's address by the node's key; its executor finds it on loopback, by a secret of the folder."""
+def supernode(
+    folder: Path, server: str, authority: Path, key: Path, port: int = 0
+) -> FlowerProcess:
+    """Connects to the server's address by the node's key; its executor finds it on loopback, by a
+    secret of the folder.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     secret = folder / "runtime.secret"
     made.secret(secret)
     port = port or free_port()
     arguments = [
-        *("--superlink", server, "--root-certificates", str(authority), "--auth-supernode-private-key", str(key)),
+        *(
+            "--superlink",
+            server,
+            "--root-certificates",
+            str(authority),
+            "--auth-supernode-private-key",
+            str(key),
+        ),
         *("--host", "127.0.0.1", "--port", str(port)),
         *("--isolation", "process", "--superexec-auth-secret-file", str(secret)),
     ]
@@ -162,13 +211,17 @@ def supernode(folder: Path, server: str, authority: Path, key: Path, port: int =
 
 def register(server: str, authority: Path, public_line: str, name: str) -> None:
     """Let the node of that carrier key in. From the SuperLink's own machine only."""
-    key = load_ssh_public_key(public_line.encode()).public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    key = load_ssh_public_key(public_line.encode()).public_bytes(
+        Encoding.PEM, PublicFormat.SubjectPublicKeyInfo
+    )
     with control(server, authority) as client:
         try:
             client.RegisterNode(RegisterNodeRequest(public_key=key, name=name))
         except httpx.HTTPStatusError as error:
             if "already in use" not in error.response.text:
-                raise DpflError(f"The SuperLink {server} does not let {name} in: {error.response.text[:200]}") from error
+                raise DpflError(
+                    f"The SuperLink {server} does not let {name} in: {error.response.text[:200]}"
+                ) from error
         except httpx.HTTPError as error:
             raise DpflError(f"The SuperLink {server} cannot be reached ({error}).") from error
 
@@ -189,7 +242,9 @@ def trusting(authority: Path) -> ssl.SSLContext:
     try:
         context.load_verify_locations(cafile=str(authority))
     except OSError as error:
-        raise DpflError(f"The certificate {authority} cannot be read ({error}); it is the server's ca.crt.") from error
+        raise DpflError(
+            f"The certificate {authority} cannot be read ({error}); it is the server's ca.crt."
+        ) from error
     return context
 
 

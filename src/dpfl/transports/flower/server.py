@@ -1,4 +1,6 @@
-"""The server's machine: a SuperLink that is kept alive, the nodes that it lets in, and the post of a run over it."""
+"""The server's machine: a SuperLink that is kept alive, the nodes that it lets in, and the post of
+a run over it.
+"""
 
 from __future__ import annotations
 
@@ -27,26 +29,37 @@ MOST_STARTS = 20
 
 @dataclass(frozen=True)
 class NodeKeys:
-    """A node by its two public keys: the one that its letters are signed with, and the one that Flower lets it in by."""
+    """A node by its two public keys: the one that its letters are signed with, and the one that
+    Flower lets it in by.
+    """
 
     letters: Ed25519PublicKey
     carrier: str
 
     @classmethod
     def parse(cls, name: str, line: str) -> NodeKeys:
-        """The line that `dpfl node init` prints: the first key in hexadecimal digits, then Flower's as OpenSSH writes it."""
+        """The line that `dpfl node init` prints: the first key in hexadecimal digits, then Flower's
+        as OpenSSH writes it.
+        """
         own, _, carrier = line.strip().partition(" ")
         try:
             letters = Ed25519PublicKey.from_public_bytes(bytes.fromhex(own))
         except ValueError:
-            raise DpflError(f"server.nodes.{name} is not the line that `dpfl node init` printed: copy it whole.") from None
+            raise DpflError(
+                f"server.nodes.{name} is not the line that `dpfl node init` printed: copy it whole."
+            ) from None
         if not carrier.startswith("ecdsa-sha2-"):
-            raise DpflError(f"server.nodes.{name} lacks the second key of what `dpfl node init` printed: copy it whole.")
+            raise DpflError(
+                f"server.nodes.{name} lacks the second key of what `dpfl node init` printed: copy "
+                "it whole."
+            )
         return cls(letters, carrier)
 
 
 def new_server(folder: Path, hosts: tuple[str, ...]) -> tuple[ServerKeys, str]:
-    """Its certificate, for the names that nodes reach it by, and the key that signs orders; says the public half of it."""
+    """Its certificate, for the names that nodes reach it by, and the key that signs orders; says
+    the public half of it.
+    """
     made = server_keys(folder, hosts)
     owner = folder / OWNER
     if not owner.exists():
@@ -58,10 +71,14 @@ def new_server(folder: Path, hosts: tuple[str, ...]) -> tuple[ServerKeys, str]:
 def carried(
     folder: Path, address: str, nodes: Mapping[str, NodeKeys], most: int, life: float = LIFE_SECONDS
 ) -> Iterator[FlowerTransport]:
-    """The post of a run, over a SuperLink that lets these nodes in and is started again where it ends."""
+    """The post of a run, over a SuperLink that lets these nodes in and is started again where it
+    ends.
+    """
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 2**16:
-        raise DpflError(f"server.address is {address!r}: give a host and a port, such as 0.0.0.0:9092.")
+        raise DpflError(
+            f"server.address is {address!r}: give a host and a port, such as 0.0.0.0:9092."
+        )
     made = ServerKeys(folder)
     if not made.certificate.exists():
         raise DpflError(f"There is no server in {folder}; make one with: dpfl server init {folder}")

@@ -1,7 +1,8 @@
-"""What Flower's processes know each other by: an authority, a certificate of the server, a key a node, and a shared secret.
+"""What Flower's processes know each other by: an authority, a certificate of the server, a key a
+node, and a shared secret.
 
-They keep strangers off the wire and decide nothing about data: letters are signed with keys of their own (`dpfl key new`).
-A file that is there is never written again.
+They keep strangers off the wire and decide nothing about data: letters are signed with keys of
+their own (`dpfl key new`). A file that is there is never written again.
 """
 
 from __future__ import annotations
@@ -56,14 +57,18 @@ class ServerKeys:
 
 
 def server_keys(folder: Path, hosts: Sequence[str] = ("localhost", "127.0.0.1")) -> ServerKeys:
-    """Those of the folder; made where there are none, for a server that nodes reach by these names or addresses."""
+    """Those of the folder; made where there are none, for a server that nodes reach by these names
+    or addresses.
+    """
     keys = ServerKeys(folder)
     if not keys.certificate.exists():
         authority = ec.generate_private_key(ec.SECP256R1())
         issuer = _name("dpfl federation")
         root = _certificate(issuer, issuer, authority, authority, ()).public_bytes(Encoding.PEM)
         private = ec.generate_private_key(ec.SECP256R1())
-        signed = _certificate(_name("dpfl server"), issuer, private, authority, hosts).public_bytes(Encoding.PEM)
+        signed = _certificate(_name("dpfl server"), issuer, private, authority, hosts).public_bytes(
+            Encoding.PEM
+        )
         _write(folder / "ca.key", _pem(authority), 0o600)
         _write(keys.authority, root, 0o644)
         _write(keys.key, _pem(private), 0o600)
@@ -73,7 +78,9 @@ def server_keys(folder: Path, hosts: Sequence[str] = ("localhost", "127.0.0.1"))
 
 
 def node_key(path: Path) -> str:
-    """The private key (P-384) that a SuperNode shows itself with, made where there is none; returns its public line."""
+    """The private key (P-384) that a SuperNode shows itself with, made where there is none; returns
+    its public line.
+    """
     if not path.exists():
         made = ec.generate_private_key(ec.SECP384R1())
         _write(path, made.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()), 0o600)
@@ -81,7 +88,8 @@ def node_key(path: Path) -> str:
         key = load_ssh_private_key(path.read_bytes(), None)
     except (OSError, ValueError) as error:
         raise DpflError(
-            f"The key {path} of this node cannot be read ({error}); move it away, and a new one is made."
+            f"The key {path} of this node cannot be read ({error}); move it away, and a new one is "
+            "made."
         ) from error
     return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
 
@@ -113,7 +121,9 @@ def _certificate(
         .add_extension(x509.BasicConstraints(ca=not hosts, path_length=None), critical=True)
     )
     if hosts:
-        builder = builder.add_extension(x509.SubjectAlternativeName([_alternative(host) for host in hosts]), critical=False)
+        builder = builder.add_extension(
+            x509.SubjectAlternativeName([_alternative(host) for host in hosts]), critical=False
+        )
     return builder.sign(signer, hashes.SHA256())
 
 
@@ -138,4 +148,6 @@ def _write(path: Path, content: bytes, mode: int) -> None:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as opened:
             opened.write(content)
     except OSError as error:
-        raise DpflError(f"The key {path} cannot be written ({error.strerror}); choose another folder.") from error
+        raise DpflError(
+            f"The key {path} cannot be written ({error.strerror}); choose another folder."
+        ) from error

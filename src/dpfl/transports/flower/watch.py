@@ -2,7 +2,8 @@
 
     with Watch(9100, figures, healthy): ...
 
-Both are asked for when somebody looks, in a thread of their own: they read what another thread counts, and change nothing.
+Both are asked for when somebody looks, in a thread of their own: they read what another thread
+counts, and change nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from dpfl.errors import DpflError
 
 @dataclass(frozen=True)
 class MetricSample:
-    """A number by its name, or one a label: `Figure("dpfl_refusals_total", "counter", "...", {'reason="over-budget"': 2})`."""
+    """A number by its name, or one a label: `Figure("dpfl_refusals_total", "counter", "...",
+    {'reason="over-budget"': 2})`.
+    """
 
     name: str
     kind: Literal["counter", "gauge"]
@@ -44,7 +47,9 @@ def text(figures: Sequence[MetricSample]) -> str:
 class MetricsEndpoint:
     """`healthy` is asked for words; without any, all is well."""
 
-    def __init__(self, port: int, figures: Callable[[], Sequence[MetricSample]], healthy: Callable[[], str]) -> None:
+    def __init__(
+        self, port: int, figures: Callable[[], Sequence[MetricSample]], healthy: Callable[[], str]
+    ) -> None:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 if self.path == "/metrics":
@@ -52,7 +57,9 @@ class MetricsEndpoint:
                 elif self.path == "/health":
                     trouble = healthy()
                     self._say(
-                        503 if trouble else 200, "application/json", json.dumps({"healthy": not trouble, "trouble": trouble})
+                        503 if trouble else 200,
+                        "application/json",
+                        json.dumps({"healthy": not trouble, "trouble": trouble}),
                     )
                 else:
                     self._say(404, "text/plain", "")
@@ -72,7 +79,8 @@ class MetricsEndpoint:
             self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         except OSError as error:
             raise DpflError(
-                f"Nothing can be shown on port {port} ({error.strerror}); choose another, or 0 for none."
+                f"Nothing can be shown on port {port} ({error.strerror}); choose another, or 0 for "
+                "none."
             ) from error
         self._server.daemon_threads = True
 
