@@ -54,7 +54,7 @@ class CanarySite:
         release = self.algorithm.samples
         if self.algorithm.scale != "step" or release is None or isinstance(release.sampling, All):
             return 1.0
-        return release.sampling.expected(len(self.ground.clients[WITH])) / len(
+        return release.sampling.expected_size(len(self.ground.clients[WITH])) / len(
             self.ground.clients[WITH]
         )
 
@@ -110,7 +110,9 @@ class CanarySite:
             self.ground.declared[task.client],
         )
         update = np.zeros(len(self.vector))
-        update[: len(moved)] = -task.local.optimiser.rate * moved / release.sampling.expected(size)
+        update[: len(moved)] = (
+            -task.local.optimiser.rate * moved / release.sampling.expected_size(size)
+        )
         return update
 
     def played(self, node: ClientRunner, client: int, first: int, rounds: int) -> np.ndarray:

@@ -20,7 +20,7 @@ from dpfl.data import partition
 from dpfl.data.dataset import MOST_CLASSES, names_classes
 from dpfl.errors import DpflError
 from dpfl.privacy import Budget
-from dpfl.privacy.accounting.budget import MOST_ROUNDS
+from dpfl.privacy.accounting.budget import MAX_ROUNDS
 
 if TYPE_CHECKING:
     from dpfl.planning.paid_queries import PrivateMetric
@@ -135,7 +135,7 @@ class ServerSection(StrictSection):
 
 
 class EvaluateSection(StrictSection):
-    every: int | None = Field(default=None, ge=1, le=MOST_ROUNDS)
+    every: int | None = Field(default=None, ge=1, le=MAX_ROUNDS)
 
 
 class MetricsSection(StrictSection):

@@ -111,7 +111,7 @@ def noise_norm(
     if algorithm.scale == "round":
         release, divisor = (
             task.clients,
-            task.clients.sampling.expected(len(declared)) * algorithm.weights.usual(declared),
+            task.clients.sampling.expected_size(len(declared)) * algorithm.weights.usual(declared),
         )
         return (
             None
@@ -142,6 +142,6 @@ def _upload_norm(task: ClientTask, declared: int, trainable: int, size: int) -> 
     step = (
         samples.stddev()
         * math.sqrt(samples.energy(trainable))
-        / samples.sampling.expected(declared)
+        / samples.sampling.expected_size(declared)
     )
     return optimiser.rate * step * math.sqrt(task.steps)
