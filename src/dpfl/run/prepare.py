@@ -393,8 +393,8 @@ def _check_batches(algorithm: Algorithm, federation: Federation) -> None:
     batches = algorithm.samples.sampling if algorithm.samples else None
     if batches and batches.min_population > (least := min(federation.counted(algorithm.unit))):
         raise DpflError(
-            f"Batches have {batches.min_population} {algorithm.sample_unit}s, but the smallest client "
-            f"has {least}; lower "
+            f"Batches have {batches.min_population} {algorithm.sample_unit}s, but the smallest "
+            f"client has {least}; lower "
             "algorithm.batch_size, "
             "or give clients more."
         )

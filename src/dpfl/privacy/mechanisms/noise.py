@@ -34,8 +34,8 @@ def check_noise_multiplier(noise_multiplier: float, of: str = "") -> None:
         )
     if not MIN_MULTIPLIER <= noise_multiplier <= MAX_MULTIPLIER:
         raise DpflError(
-            f"The noise multiplier{of} must lie between 1e-15 and 1e15, not at {noise_multiplier:g}; "
-            "1.0 is usual."
+            f"The noise multiplier{of} must lie between 1e-15 and 1e15, not at "
+            f"{noise_multiplier:g}; 1.0 is usual."
         )
 
 

@@ -404,8 +404,8 @@ class Release:
         check_stddev(self.local_stddev)
         if self.local_stddev < ABSORBED * units * longest:
             raise DpflError(
-                f"Noise of multiplier {self.noise_multiplier:g} is lost in the rounding of a float32 "
-                f"sum of {units:g} clipped units; "
+                f"Noise of multiplier {self.noise_multiplier:g} is lost in the rounding of a "
+                f"float32 sum of {units:g} clipped units; "
                 "raise it above "
                 f"{ABSORBED * units * longest * self.noise_multiplier / self.local_stddev:.2g}, or "
                 "draw "
