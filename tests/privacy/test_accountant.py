@@ -119,7 +119,7 @@ def test_the_tight_accountant_lies_just_below_the_error_bar_of_opacus_prv():
     assert 6.7773957 - 0.011 < epsilon("pld", poisson(0.04, 1.5), 2250) <= 6.7773957
 
 
-@given(rate=st.floats(0.005, 0.9), noise_multiplier=st.floats(0.5, 4.0))
+@given(rate=st.floats(0.005, 0.9), multiplier=st.floats(0.5, 4.0))
 @settings(max_examples=5, deadline=None)
 def test_one_step_never_costs_less_than_the_definition_says(rate, multiplier):
     exact = one_poisson_step(rate, multiplier, DELTA)

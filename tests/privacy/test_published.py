@@ -216,7 +216,7 @@ def test_the_wavelet_claim_and_the_truth():
     assert haar_sigma(1.0, 1) == 1
 
 
-@given(noise_multiplier=st.floats(0.01, 100), level=st.integers(0, 30))
+@given(multiplier=st.floats(0.01, 100), level=st.integers(0, 30))
 def test_the_two_wavelet_formulas_are_inverse(multiplier, level):
     assert haar_claimed_multiplier(haar_sigma(multiplier, 2**level), 2**level) == pytest.approx(
         multiplier

@@ -51,7 +51,7 @@ def test_a_bad_decay_is_refused(wrong: dict[str, float]) -> None:
 FACTS = StepFacts(
     None,
     rate=0.5,
-    noise_multiplier=2.0,
+    multiplier=2.0,
     clip=1.5,
     parameters=1000,
     batches=[10.0, 10.0],
