@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from dpfl import algorithms, loggers, models
 from dpfl import data as datasets
-from dpfl.algorithms.options import nearest
+from dpfl.bad_values import invalid, read_toml, too_deep, unknown_name
 from dpfl.data import partition
 from dpfl.data.dataset import MOST_CLASSES, names_classes
 from dpfl.errors import DpflError
@@ -38,6 +38,9 @@ DEMO: dict[str, Any] = {
     "budget": {"epsilon": 4.0, "delta": 1e-5, "rounds": 80},
 }
 """What `dpfl run` runs without a file."""
+
+
+MISSING = "without a file, `dpfl run` runs the demo."
 
 
 class StrictSection(BaseModel):
@@ -258,7 +261,7 @@ class Experiment(StrictSection):
         budget = Budget(**self.budget.model_dump())
         model = models.from_name(self.model.name, **self.model.options())
         if self.engine.name != "local":
-            raise DpflError(f"There is no engine {self.engine.name!r}; engine.name is 'local'.")
+            raise unknown_name("engine", self.engine.name, ("local",))
         federation = self.federation(data_dir)
         return train(
             model=model,
@@ -387,7 +390,11 @@ def load(path: Path | None, settings: Sequence[str] = ()) -> Experiment:
     """The experiment of a file (the demo's without one), with `section.key=value` settings on
     top.
     """
-    return parse(with_settings(_read(path) if path else _demo(settings), settings))
+    return parse(
+        with_settings(
+            read_toml(path, "experiment file", MISSING) if path else _demo(settings), settings
+        )
+    )
 
 
 def with_settings(content: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
@@ -395,7 +402,7 @@ def with_settings(content: Mapping[str, Any], settings: Sequence[str]) -> dict[s
     try:
         changed = copy.deepcopy(dict(content))
     except RecursionError:
-        raise DpflError("The experiment is nested too deeply; it has sections of keys.") from None
+        raise too_deep("the experiment") from None
     for setting in settings:
         _set(changed, setting)
     return changed
@@ -413,26 +420,9 @@ def parse(content: Mapping[str, Any]) -> Experiment:
     try:
         return Experiment.model_validate(content)
     except ValidationError as error:
-        raise DpflError(_sentence(error)) from None
+        raise invalid(error, "the experiment", Experiment) from None
     except RecursionError:
-        raise DpflError("The experiment is nested too deeply; it has sections of keys.") from None
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text())
-    except FileNotFoundError:
-        raise DpflError(
-            f"There is no experiment file {path}; without a file, `dpfl run` runs the demo."
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise DpflError(f"The experiment file {path} cannot be read ({error}).") from None
-    except tomllib.TOMLDecodeError as error:
-        raise DpflError(f"The experiment file {path} is not valid TOML: {error}.") from None
-    except RecursionError:
-        raise DpflError(
-            f"The experiment file {path} is nested too deeply; an experiment has sections of keys."
-        ) from None
+        raise too_deep("the experiment") from None
 
 
 def _set(content: dict[str, Any], setting: str) -> None:
@@ -451,22 +441,5 @@ def _value(text: str) -> Any:
     """Numbers, truth values and lists as in TOML; any other word as it stands."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return text
-
-
-def _sentence(error: ValidationError) -> str:
-    """The first thing that is wrong, and the nearest key where one is not known."""
-    first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"])
-    if first["type"] != "extra_forbidden":
-        return (
-            f"{place} in the experiment: {first['msg'].lower()} (it is "
-            f"{str(first['input'])[:80]!r})."
-        )
-    model: Any = Experiment
-    for part in first["loc"][:-1]:
-        model = model.model_fields[str(part)].annotation
-    return (
-        f"The experiment has no key {place!r}; {nearest(str(first['loc'][-1]), model.model_fields)}"
-    )
