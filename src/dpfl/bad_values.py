@@ -25,16 +25,23 @@ class ValidationProblems(Protocol):
     """What pydantic and FastAPI raise where a document does not fit its schema."""
 
     def errors(self) -> Sequence[Any]:
-        """Returns one mapping per problem, with `loc`, `msg`, `type` and `input`."""
+        """Lists the problems.
+
+        Returns:
+            One mapping per problem, with `loc`, `msg`, `type` and `input`.
+        """
         ...
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """Returns half a sentence that leads from a mistyped word to the right one.
+    """Suggests the name that a user may have meant.
 
     Args:
         word: The word as the user wrote it.
         known: The words that exist here.
+
+    Returns:
+        The second half of a sentence, such as "did you mean 'dirichlet'?".
     """
     names = [str(name) for name in known]
     if near := difflib.get_close_matches(str(word), names, n=1, cutoff=0.5):
@@ -43,12 +50,15 @@ def suggest(word: str, known: Iterable[str]) -> str:
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> DpflError:
-    """Returns the sentence on a name that does not exist.
+    """Describes a name that does not exist.
 
     Args:
         kind: What the name names, such as "partition".
         name: The name as the user wrote it.
         known: The names that exist.
+
+    Returns:
+        An error to raise, which suggests the nearest name.
     """
     return DpflError(f"There is no {kind} {name!r}; {suggest(name, known)}")
 
@@ -74,12 +84,15 @@ def require_name(kind: str, name: str, known: Iterable[str]) -> str:
 
 
 def choose(kind: str, name: str, parts: Mapping[str, Part]) -> Part:
-    """Returns the part of a name.
+    """Looks up a part by its name.
 
     Args:
         kind: What the name names, such as "clipping".
         name: The name as the user wrote it.
         parts: Every part by its name.
+
+    Returns:
+        The part of that name.
 
     Raises:
         DpflError: There is no such name.
@@ -108,9 +121,16 @@ def refuse_unknown_options(
 
 
 def is_number(value: object) -> bool:
-    """Returns whether a value is a finite number; truth values are not numbers."""
+    """Tells numbers from other values; truth values, infinity and NaN are not numbers here.
+
+    Args:
+        value: The value as the user wrote it.
+
+    Returns:
+        True for a finite int or float.
+    """
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and -math.inf < cast(float, value) < math.inf
+    return number and bool(-math.inf < cast(float, value) < math.inf)
 
 
 def require_above(value: object, name: str, bound: float) -> None:
@@ -151,12 +171,15 @@ def require_whole(value: object, name: str, least: int, most: int | None = None)
 
 
 def invalid(error: ValidationProblems, document: str, schema: type[Any] | None = None) -> DpflError:
-    """Returns the sentence on the first problem that pydantic found.
+    """Describes the first problem that pydantic reports.
 
     Args:
         error: What pydantic raised.
         document: What was validated, within a sentence, such as "the experiment".
         schema: The pydantic model that was validated, for the keys that exist.
+
+    Returns:
+        An error to raise, which names the place, the value and what it should be.
 
     Example:
         >>> raise invalid(error, "the experiment", Experiment) from None
@@ -164,7 +187,7 @@ def invalid(error: ValidationProblems, document: str, schema: type[Any] | None =
     """
     first = error.errors()[0]
     location = [str(part) for part in first["loc"]]
-    place, problem = ".".join(location), problem_of(first["msg"])
+    place, problem = ".".join(location), _problem(first["msg"])
     start = document[0].upper() + document[1:]
     if first["type"] == "missing":
         return DpflError(f"{start} has no {place}: add it.")
@@ -176,8 +199,8 @@ def invalid(error: ValidationProblems, document: str, schema: type[Any] | None =
     return DpflError(f"{subject} is {_quoted(first['input'])}: {problem}.")
 
 
-def problem_of(message: str) -> str:
-    """Returns a message of pydantic as half a sentence: "it should be a valid number"."""
+def _problem(message: str) -> str:
+    """A message of pydantic as half a sentence, such as "it should be a valid number"."""
     words = message.removeprefix("Value error, ").rstrip(".")
     if words.startswith("Input should"):
         return "it" + words.removeprefix("Input")
@@ -211,10 +234,13 @@ def read_toml(path: Path, kind: str, advice: str) -> dict[str, Any]:
 
 
 def too_deep(document: str) -> DpflError:
-    """Returns the sentence on a document whose tables are nested beyond all use.
+    """Describes a document whose tables are nested too deeply to read.
 
     Args:
         document: What was read, within a sentence, such as "the experiment".
+
+    Returns:
+        An error to raise.
     """
     start = document[0].upper() + document[1:]
     return DpflError(f"{start} is nested too deeply: write sections of keys.")

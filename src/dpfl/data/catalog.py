@@ -91,7 +91,7 @@ def fashion_mnist(data_dir: str | Path | None = None, merged: bool = False) -> D
 
 def emnist(split: str = "digits", data_dir: str | Path | None = None) -> DataSource:
     """EMNIST, whose files hold the images transposed, and whose letters are labelled from 1."""
-    require_name("split of EMNIST", split, EMNIST_CLASSES)
+    require_name("EMNIST split", split, EMNIST_CLASSES)
     held = _read_idx(
         "emnist", f"emnist-{split}-train", f"emnist-{split}-test", data_dir, within="gzip"
     )

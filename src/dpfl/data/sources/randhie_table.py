@@ -25,7 +25,7 @@ from the published data.
 
 
 def declared(label: str = "any-visit", test: Mapping[str, Any] | None = None) -> TableDeclaration:
-    require_name("label of randhie", label, LABELS)
+    require_name("randhie label", label, LABELS)
     words = tomllib.loads(DECLARED.read_text()) | LABELS[label]
     return declare(words if test is None else words | {"test": dict(test)})
 

@@ -35,7 +35,7 @@ class LabelColumn:
     mean: float | None = None
 
     def __post_init__(self) -> None:
-        require_name("task of a table", self.task, TASKS)
+        require_name("table task", self.task, TASKS)
         if not self.columns or (len(self.columns) > 1) != (self.task == "labels"):
             raise DpflError(
                 f"The task {self.task} cannot have {len(self.columns)} label columns: several are "
