@@ -18,7 +18,7 @@ from dpfl.planning.planner import afford
 from dpfl.planning.tradeoff import Tradeoff
 from dpfl.planning.tradeoff import plan as make_plan
 from dpfl.privacy.statement import rounded_up
-from dpfl.server.algorithm import ONES
+from dpfl.server.algorithm import SAMPLE_UNITS
 from dpfl.views import plan_view as report
 from dpfl.views.output_path import check_place
 
@@ -109,7 +109,7 @@ def plan(
     """
     check_place(png, "--png", ".png")
     check_place(write, "--write")
-    if unit not in ONES:
+    if unit not in SAMPLE_UNITS:
         raise DpflError(f"--unit is sample or person, not {unit!r}.")
     if rounds is None:
         only = {
