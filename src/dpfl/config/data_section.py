@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from dpfl import data as datasets
 from dpfl.bad_values import refuse_unknown_options
 from dpfl.config.sections import OpenSection
-from dpfl.data import partition
+from dpfl.data import partition as partitions
 from dpfl.data.dataset import MOST_CLASSES, names_classes
 from dpfl.errors import DpflError
 
@@ -158,8 +158,8 @@ class DataSection(OpenSection):
             refuse_unknown_options(f"The data set {self.name!r}", options, known)
         return options
 
-    def _partition(self) -> partition.Partition | datasets.RandomClients | None:
+    def _partition(self) -> partitions.Partition | datasets.RandomClients | None:
         options = self.partition_options()
         if self.partition == "site":
             return None
-        return partition.parse(self.partition, **options)
+        return partitions.parse(self.partition, **options)
