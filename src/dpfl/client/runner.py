@@ -58,7 +58,6 @@ from dpfl.privacy.mechanisms.clip import Clip, Groups, clip_vector
 from dpfl.privacy.mechanisms.randomness import with_scope
 from dpfl.privacy.mechanisms.rounding import COVER
 from dpfl.privacy.mechanisms.sampling import largest_draw
-from dpfl.privacy.queries.answers import Mean, shared_answer
 from dpfl.tasks.noisy import count_outcomes
 
 _log = logging.getLogger("dpfl")
@@ -197,12 +196,12 @@ class ClientRunner:
                 task.secure_sum,
             )
             with drawing_from(_keyed(randomness, task, "survey module")):
-                if task.noise_shares and room and isinstance(task.query, Mean):
-                    numbers = shared_answer(
-                        task.query, task.noise_shares, asked, room.bound, room.clients, rng
+                if task.noise_shares and room and task.query.summable:
+                    numbers = task.query.shared_answer(
+                        asked, task.noise_shares, room.bound, room.clients, rng
                     )
                     return ClientReply(task.client, numbers=numbers)
-                return ClientReply(task.client, raw={"answer": task.query.ask(asked, rng)})
+                return ClientReply(task.client, raw={"answer": task.query.answer(asked, rng)})
         if task.only_raw_values and correction is not None:
             return ClientReply(
                 task.client, raw=self._differences(task, vector, correction, randomness)
