@@ -36,7 +36,7 @@ class Randomness(Protocol):
 
 
 @dataclass(frozen=True)
-class Keyed:
+class Keyed(Randomness):
     """Generators that are keyed by (seed, epoch, scope, purpose, round, client), 128 bits each.
 
     Attributes:
@@ -72,7 +72,7 @@ def with_scope(randomness: Randomness, scope: str) -> Randomness:
 
 
 @dataclass(frozen=True)
-class SystemEntropy:
+class SystemEntropy(Randomness):
     """A fresh key from the operating system every time, so nothing can be repeated or predicted."""
 
     repeatable = False
