@@ -1,4 +1,17 @@
-"""What a run cost in privacy, said in full: no bare epsilon anywhere."""
+"""The privacy statement: what a run cost in privacy, said in full.
+
+A bare epsilon says nothing. A guarantee names its unit, its neighbours, delta, the adversary and
+the accountant. `PrivacyStatement` holds all of them, and tells apart three epsilons:
+
+- *proven*: an upper bound by a proven accountant, for the most releases that the run could make. It
+  was fixed before the run.
+- *used*: the epsilon of the releases that were made. If their number depends on private data, it is
+  no guarantee.
+- *claimed*: what the paper says of its system, by its own formula. It can lie below the truth.
+
+Figures are rounded up: a figure with fewer digits must not say less than the figure. `to_dict`
+fixes the words that files and certificates hold.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +25,14 @@ from dpfl.notebook_repr import NotebookView
 
 
 def figure(epsilon: float | None) -> float | str | None:
-    """Epsilon as JSON holds it: infinity is the word "unbounded"."""
+    """Writes an epsilon as JSON holds it.
+
+    Args:
+        epsilon: The epsilon; None for none.
+
+    Returns:
+        The epsilon, rounded up to 6 digits; infinity is the word "unbounded".
+    """
     if epsilon is None:
         return None
     return rounded_up(epsilon, 6) if math.isfinite(epsilon) else "unbounded"
@@ -25,7 +45,15 @@ def _number(figure: float | str | None) -> float | None:
 
 
 def rounded_up(epsilon: float, digits: int = 4) -> float:
-    """A figure with fewer digits must not say less than the figure."""
+    """Rounds up, so that fewer digits do not say less.
+
+    Args:
+        epsilon: The epsilon.
+        digits: The digits after the point.
+
+    Returns:
+        The rounded epsilon.
+    """
     scale = 10.0**digits
     return math.ceil(epsilon * scale - 1e-9) / scale
 
@@ -39,6 +67,14 @@ NOISE = {
 
 
 def unit_in_words(unit: str) -> str:
+    """Describes the unit of a guarantee.
+
+    Args:
+        unit: The unit.
+
+    Returns:
+        A phrase such as "one sample".
+    """
     if unit == "person":
         return (
             "one person, everything that they have at one client; a person at two clients "
@@ -49,7 +85,31 @@ def unit_in_words(unit: str) -> str:
 
 @dataclass(frozen=True)
 class PrivacyStatement(NotebookView, shown_by="statement_view"):
-    """The guarantee of a run: for whom, against whom, and how much of it is proven."""
+    """The guarantee of a run: for whom, against whom, and how much of it is proven.
+
+    Attributes:
+        unit: The unit of privacy: a sample, a person, a client, or "none".
+        neighbours: The neighbouring relation.
+        delta: The delta of every epsilon.
+        adversary: Who may try to learn about a unit, in words.
+        accountant: The accountant of the proven figures.
+        proven: The proven epsilon.
+        claimed: The epsilon that a paper claims; None for none.
+        claim: How the paper arrives at it.
+        unaccounted: Releases that no figure covers.
+        per_client: The proven epsilon of each client.
+        releases: How often each kind of release was made.
+        stated: The releases as the paper counts them, in the ledger's words; `claimed` is computed
+            from them.
+        assumptions: What the guarantee assumes.
+        noise: The kind of noise: "floating-point", "shared", "secure", or "none".
+        warnings: What makes the guarantee weaker than its figures look. They are part of the
+            statement, so nothing can leave them out.
+        used: The epsilon of what was released. If that depends on what came out, it is no
+            guarantee.
+        most: The most releases of each kind that `proven` covers.
+        asked: What clients were asked beside their updates, each a release of its own.
+    """
 
     unit: str
     neighbours: str
@@ -63,26 +123,19 @@ class PrivacyStatement(NotebookView, shown_by="statement_view"):
     per_client: Mapping[str, float] = field(default_factory=dict)
     releases: Mapping[str, int] = field(default_factory=dict)
     stated: Mapping[str, int] = field(default_factory=dict)
-    """The releases as the paper counts them, in the ledger's words: what `claimed` is computed
-    from.
-    """
     assumptions: tuple[str, ...] = ()
     noise: str = "floating-point"
-    """Of what kind: "floating-point", "shared", "secure", or "none"."""
     warnings: tuple[str, ...] = ()
-    """What makes the guarantee weaker than its figures look; part of the statement, so that nothing
-    can leave it out.
-    """
     used: float | None = None
-    """Epsilon of what was released. Where that depends on what came out it is no guarantee:
-    `proven` was fixed beforehand.
-    """
     most: Mapping[str, int] = field(default_factory=dict)
-    """The most releases of each kind that `proven` covers."""
     asked: tuple[str, ...] = ()
-    """What clients were asked beside their updates, each a release of its own."""
 
     def to_dict(self) -> dict[str, object]:
+        """Writes the statement as JSON values.
+
+        Returns:
+            One value per field.
+        """
         fields = asdict(self)
         fields["proven"] = figure(self.proven)
         fields["claimed"] = figure(self.claimed)
@@ -93,29 +146,43 @@ class PrivacyStatement(NotebookView, shown_by="statement_view"):
         return fields
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> PrivacyStatement:
-        """A statement from what `to_dict` wrote; words that this version does not know are left
-        out.
+    def from_dict(cls, record: Mapping[str, Any]) -> PrivacyStatement:
+        """Reads a statement that `to_dict` wrote.
+
+        Args:
+            record: The values. Names that this version does not know are left out.
+
+        Returns:
+            The statement.
 
         Raises:
-            TypeError: If a word is missing that every version wrote.
+            TypeError: If a value is missing that every version wrote.
             ValueError: If an epsilon is none.
         """
-        known = {field.name for field in fields(cls)}
-        given: dict[str, Any] = {name: value for name, value in told.items() if name in known}
-        given |= {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
+        names = {field.name for field in fields(cls)}
+        values: dict[str, Any] = {name: value for name, value in record.items() if name in names}
+        values |= {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
         for name in ("proven", "claimed", "used"):
-            given[name] = _number(given.get(name))
-        given["per_client"] = {
-            client: _number(epsilon) for client, epsilon in given.get("per_client", {}).items()
+            values[name] = _number(values.get(name))
+        values["per_client"] = {
+            client: _number(epsilon) for client, epsilon in values.get("per_client", {}).items()
         }
-        return cls(**given)
+        return cls(**values)
 
     def to_json(self) -> str:
+        """Writes the statement as JSON.
+
+        Returns:
+            The text.
+        """
         return json.dumps(self.to_dict(), indent=2)
 
     def lines(self) -> list[tuple[str, str]]:
-        """Heading and text, for the terminal and for pages."""
+        """Lays the statement out in lines, for the terminal and for pages.
+
+        Returns:
+            Heading and text of each line.
+        """
         rows = [("proven", self._proven()), ("claimed", self._claimed())]
         if self.used is not None and self.used < self.proven < math.inf:
             rows += [
@@ -152,9 +219,9 @@ class PrivacyStatement(NotebookView, shown_by="statement_view"):
         )
 
     def _count(self, event: str) -> str:
-        made = self.releases.get(event, 0)
-        most = self.most.get(event, made)
-        return f"{made} (at most {most})" if most > made else str(made)
+        count = self.releases.get(event, 0)
+        most = self.most.get(event, count)
+        return f"{count} (at most {most})" if most > count else str(count)
 
     def _claimed(self) -> str:
         if self.claimed is None:
