@@ -20,7 +20,7 @@ from dpfl.privacy.accounting.accountant import accountant
 from dpfl.privacy.accounting.events import gaussian
 from dpfl.privacy.queries.columns import ColumnQuery
 from dpfl.run.folder import RunFolder
-from dpfl.run.train import Result
+from dpfl.run.result import Result
 from tests.conftest import StopsAfter, example, ledger_of
 from tests.run.test_tables import content, write
 

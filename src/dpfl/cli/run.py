@@ -12,7 +12,7 @@ from rich.console import Console
 from dpfl.config.experiment import Experiment, load, parse
 from dpfl.errors import DpflError
 from dpfl.run.folder import RunFolder, new_path
-from dpfl.run.train import Result
+from dpfl.run.result import Result
 from dpfl.views.progress import LiveProgress
 from dpfl.views.run_view import figures
 from dpfl.views.terminal import statement_panel

@@ -21,6 +21,7 @@ from dpfl.data.dataset import MOST_CLASSES, names_classes
 from dpfl.errors import DpflError
 from dpfl.privacy import Budget
 from dpfl.privacy.accounting.budget import MOST_ROUNDS
+from dpfl.run.options import Aggregation, Evaluation, Execution, Privacy
 
 if TYPE_CHECKING:
     from dpfl.planning.paid_queries import PrivateMetric
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from dpfl.run.nodes import ServerTerms
     from dpfl.run.propose import Propose
     from dpfl.run.recorder import Progress
-    from dpfl.run.train import Result
+    from dpfl.run.result import Result
 
 DEMO: dict[str, Any] = {
     "seed": 0,
@@ -260,41 +261,61 @@ class Experiment(StrictSection):
         if self.engine.name != "local":
             raise DpflError(f"There is no engine {self.engine.name!r}; engine.name is 'local'.")
         federation = self.federation(data_dir)
+        usual_workers = min(os.cpu_count() or 1, len(federation.sizes))
         return train(
-            model=model,
-            federation=federation,
-            algorithm=algorithm,
-            budget=budget,
-            seed=self.seed,
-            out=out,
-            workers=workers
-            if workers is not None
-            else self.engine.workers or min(os.cpu_count() or 1, len(federation.sizes)),
-            unit=self.privacy.unit,
-            accountant=self.privacy.accountant,
-            ledger=self.privacy.ledger,
-            entropy=self.privacy.entropy,
-            noise=self.privacy.noise,
-            arithmetic=self.privacy.arithmetic,
-            aggregation=self.privacy.aggregation,
-            survivors=self.privacy.survivors,
-            colluders=self.privacy.colluders,
-            masks=self.engine.masks,
-            evaluate_every=self.evaluate.every,
-            metric=self.metrics.part(),
-            progress=progress,
-            callbacks=loggers.from_words(self.log),
-            resume=resume,
-            experiment=self.model_dump(exclude_none=True),
+            model,
+            federation,
+            algorithm,
+            budget,
+            privacy=self.privacy_options(),
+            aggregation=self.aggregation_options(self.engine.masks),
+            evaluation=self.evaluation_options(),
+            execution=Execution(
+                seed=self.seed,
+                workers=self.engine.workers or usual_workers if workers is None else workers,
+                out=out,
+                resume=resume,
+                progress=progress,
+                callbacks=loggers.from_words(self.log),
+                experiment=self.model_dump(exclude_none=True),
+            ),
         )
+
+    def privacy_options(self, entropy: str | None = None) -> Privacy:
+        """Returns the options of [privacy] for `dpfl.train`.
+
+        Args:
+            entropy: The entropy of a run over nodes; None takes that of the file.
+        """
+        section = self.privacy
+        return Privacy(
+            section.unit,
+            section.accountant,
+            section.ledger,
+            entropy or section.entropy,
+            section.noise,
+            section.arithmetic,
+        )
+
+    def aggregation_options(self, masks: bool = False) -> Aggregation:
+        """Returns how the server gets the sum of a round.
+
+        Args:
+            masks: Whether a simulation runs the masking protocol.
+        """
+        section = self.privacy
+        return Aggregation(section.aggregation, section.survivors, section.colluders, masks)
+
+    def evaluation_options(self) -> Evaluation:
+        """Returns what is measured, and how often."""
+        return Evaluation(self.evaluate.every, self.metrics.part())
 
     def proposal(self, names: Sequence[str], keys: Sequence[str] = ()) -> Propose:
         """What nodes of these names are asked to join; what cannot be over nodes is refused here,
         before any is asked.
         """
         from dpfl.node.policy import SEED
-        from dpfl.run.aggregation import Aggregation
-        from dpfl.run.propose import build_proposal
+        from dpfl.run.propose import ProposalSpec, build_proposal
 
         if self.data.public_clients:
             raise DpflError("Over nodes no client is public: leave data.public_clients out.")
@@ -308,22 +329,20 @@ class Experiment(StrictSection):
             models.from_name(self.model.name, **self.model.options()),
             Budget(**self.budget.model_dump()),
         )
-        source, privacy = self._source(None)[0], self.privacy
-        return build_proposal(
-            algorithm,
+        source = self._source(None)[0]
+        spec = ProposalSpec(
             model,
+            algorithm,
             budget,
             source.train,
             source.test,
             names,
-            privacy.accountant,
-            privacy.noise,
-            self._entropy,
-            privacy.unit,
-            self.metrics.part(),
-            Aggregation(privacy.aggregation, privacy.survivors, privacy.colluders),
             keys,
+            self.privacy_options(self._entropy),
+            self.aggregation_options(),
+            self.metrics.part(),
         )
+        return build_proposal(spec)
 
     @property
     def _entropy(self) -> str:
@@ -360,26 +379,22 @@ class Experiment(StrictSection):
             self.model_dump(exclude_none=True),
         )
         return train(
-            model=models.from_name(self.model.name, **self.model.options()),
-            federation=replace(federation, notes=gathering.notes, test_persons=source.test_persons),
-            algorithm=algorithms.from_name(self.algorithm.name, **self.algorithm.options()),
-            budget=Budget(**self.budget.model_dump()),
-            seed=self.seed,
-            out=out,
-            unit=self.privacy.unit,
-            accountant=self.privacy.accountant,
-            entropy=self._entropy,
-            noise=self.privacy.noise,
-            aggregation=self.privacy.aggregation,
-            survivors=self.privacy.survivors,
-            colluders=self.privacy.colluders,
-            evaluate_every=self.evaluate.every,
-            progress=progress,
-            callbacks=loggers.from_words(self.log),
-            resume=resume,
-            experiment=said | {"privacy": said["privacy"] | {"entropy": self._entropy}},
-            host=gathering,
-            metric=self.metrics.part(),
+            models.from_name(self.model.name, **self.model.options()),
+            replace(federation, notes=gathering.notes, test_persons=source.test_persons),
+            algorithms.from_name(self.algorithm.name, **self.algorithm.options()),
+            Budget(**self.budget.model_dump()),
+            privacy=replace(self.privacy_options(self._entropy), ledger=None, arithmetic="exact"),
+            aggregation=self.aggregation_options(),
+            evaluation=self.evaluation_options(),
+            execution=Execution(
+                seed=self.seed,
+                out=out,
+                resume=resume,
+                progress=progress,
+                callbacks=loggers.from_words(self.log),
+                nodes=gathering,
+                experiment=said | {"privacy": said["privacy"] | {"entropy": self._entropy}},
+            ),
         )
 
 

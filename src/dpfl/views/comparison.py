@@ -19,7 +19,7 @@ from dpfl.views.html import card, columns, note, table
 from dpfl.views.terminal import guarantee, measured_by, summary, word
 
 if TYPE_CHECKING:
-    from dpfl.run.train import Result
+    from dpfl.run.result import Result
     from dpfl.views.notebook import NotebookFigure
 
 HIDDEN = ("settings", "model_sha256")

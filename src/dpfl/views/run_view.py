@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dpfl.run.metrics import figure
-from dpfl.run.train import Result
+from dpfl.run.result import Result
 from dpfl.views import history_view, statement_view
 from dpfl.views.html import card, facts, note
 

@@ -15,9 +15,9 @@ from dpfl.client.task import LocalTraining
 from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel, cnn
-from dpfl.run.dry_run import rehearse
-from dpfl.run.prepare import check
-from dpfl.tasks import MultiClass
+from dpfl.run.checks import check_run
+from dpfl.run.dry_run import dry_run
+from dpfl.run.fitted_model import fit_model
 
 SOUND = fedavg_dp(sampling_rate=0.1, noise_multiplier=1.0)
 Train = Callable[..., dpfl.Result]
@@ -114,14 +114,14 @@ def test_a_model_that_no_machine_holds_is_refused(
     assert not (tmp_path / "run").exists()
 
 
-def test_weights_and_randomness_are_as_before_and_it_is_quick() -> None:
-    model = FlatModel(cnn().build((1, 28, 28), 10, 0))
-    vector, drawn = model.read(), torch.get_rng_state()
-    begun = time.process_time()
-    rehearse(cnn(), model, SOUND, (1, 28, 28), MultiClass(10))
-    assert time.process_time() - begun < 1.0
-    assert torch.equal(model.read(), vector)
-    assert torch.equal(torch.get_rng_state(), drawn)
+def test_weights_and_randomness_are_as_before_and_it_is_quick(federation: Federation) -> None:
+    model = fit_model(cnn(), federation, seed=0)
+    vector, state = model.flat.read(), torch.get_rng_state()
+    start = time.process_time()
+    dry_run(model, SOUND)
+    assert time.process_time() - start < 1.0
+    assert torch.equal(model.flat.read(), vector)
+    assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_a_model_that_divides_by_the_norm_of_its_samples_is_not_refused(
@@ -157,6 +157,6 @@ def test_a_model_whose_last_layer_counts_is_tried_on_no_sample(
     seen = []
     module = nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
     module[0].register_forward_hook(lambda layer, given, made: seen.append(given[0].clone()))
-    check(system, federation, dpfl.Budget(rounds=1), FlatModel(module, federation.task))
+    check_run(system, federation, dpfl.Budget(rounds=1), FlatModel(module, federation.task))
     assert seen
     assert not any(x.any() for x in seen)
