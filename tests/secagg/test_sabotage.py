@@ -128,7 +128,7 @@ def reuse_all_masks(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(member.secrets, "token_bytes", lambda length: bytes(length))
     honest = masking.derive
     patch.setattr(
-        masking, "derived", lambda secret, info, length: honest(secret, b"always", length)
+        masking, "derive", lambda secret, info, length: honest(secret, b"always", length)
     )
 
 
