@@ -145,7 +145,7 @@ def recorded_algorithm(record: Mapping[str, Any]) -> Algorithm:
     experiment = parse(record["experiment"])
     section = experiment.algorithm
     asked = with_unit(from_name(section.name, **section.options()), experiment.privacy.unit)
-    for word in ("name", "variant", "leaks", "unit", "scale"):
+    for word in ("name", "variant", "leaks", "unit", "placement"):
         if getattr(asked, word) != getattr(made, word):
             raise DpflError(
                 f"experiment.toml asks for a system whose {word} is {getattr(asked, word)!r} and "

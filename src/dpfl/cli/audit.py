@@ -16,12 +16,12 @@ from rich.table import Table
 
 from dpfl import models
 from dpfl.algorithms import ALGORITHMS, Algorithm, from_name, options_of
-from dpfl.algorithms.options import nearest
 from dpfl.audit import AuditFinding, AuditReport
 from dpfl.audit import audit as play
 from dpfl.audit.attacks.attacks import loaded, membership_of
 from dpfl.audit.audit import ready, with_finding
 from dpfl.audit.report import BROKEN, ESTIMATE, INAPPLICABLE, TOO_LITTLE, UNTESTABLE
+from dpfl.bad_values import suggest
 from dpfl.certificate.finished_run import recorded_algorithm
 from dpfl.config.experiment import Experiment, load, parse
 from dpfl.data.catalog import is_table
@@ -152,7 +152,7 @@ def _target(word: str, variant: str | None) -> AuditTarget:
     if path.suffix != ".toml":
         raise DpflError(
             f"There is no system, experiment file or run {word!r}; of the systems, "
-            f"{nearest(word, ALGORITHMS)}"
+            f"{suggest(word, ALGORITHMS)}"
         )
     return _experiment(load(path), variant)
 
@@ -166,9 +166,9 @@ def _made(name: str, options: dict[str, Any], variant: str | None) -> Algorithm:
 def _experiment(experiment: Experiment, variant: str | None) -> AuditTarget:
     """The system of an experiment, by the stages of `resolve` that need neither model nor sizes."""
     system = _made(experiment.algorithm.name, experiment.algorithm.options(), variant)
-    budget, privacy, clients = experiment.budget, experiment.privacy_options(), experiment.clients()
+    budget, privacy, clients = experiment.budget, experiment.privacy.options(), experiment.clients()
     requested = _requested(system, experiment)
-    aggregation = experiment.aggregation_options()
+    aggregation = experiment.privacy.aggregation_options()
     fitted = fit_algorithm(requested, None, budget.rounds, clients, aggregation)
     if budget.epsilon and budget.rounds:
         whole = Budget(**budget.model_dump())
@@ -182,7 +182,7 @@ def _requested(system: Algorithm, experiment: Experiment) -> Algorithm:
     """With what its clients are asked once: the scales of a table, a metric. Only these need the
     data.
     """
-    privacy, metric = experiment.privacy_options(), experiment.metrics.part()
+    privacy, metric = experiment.privacy.options(), experiment.metrics.part()
     if metric is None and not is_table(experiment.data.name):
         return with_unit(system, privacy.unit)
     budget, federation = Budget(**experiment.budget.model_dump()), experiment.federation()

@@ -8,11 +8,12 @@ from typing import Any
 
 from dpfl import codec
 from dpfl.algorithms import Algorithm
+from dpfl.client.noise_placement import NoisePlacement
 from dpfl.data.names import client_names
 from dpfl.data.remote_federation import NODES
 from dpfl.errors import DpflError
 from dpfl.privacy import Budget, Limit
-from dpfl.privacy.accounting.calibration import MOST
+from dpfl.privacy.accounting.calibration import MAX_RELEASES
 from dpfl.privacy.ledger.client_ledgers import FEDERATION
 
 
@@ -91,7 +92,7 @@ class AccountingTerms:
     @property
     def population(self) -> int:
         """The number of clients that a release samples from; 0 where it samples inside a client."""
-        return len(self.declared) if self.algorithm.scale == "round" else 0
+        return len(self.declared) if self.algorithm.placement is NoisePlacement.ROUND_SUM else 0
 
     @property
     def horizon(self) -> int:
@@ -99,14 +100,14 @@ class AccountingTerms:
         unlimited.
         """
         rounds = self.budget.rounds
-        return min(self.algorithm.releases_in(rounds), MOST) if rounds else 0
+        return min(self.algorithm.releases_in(rounds), MAX_RELEASES) if rounds else 0
 
     @property
     def owners(self) -> Sequence[str]:
         """The names of the ledgers that pay."""
         if self.algorithm.ledger_per_client:
             return self.names or client_names(len(self.declared))
-        return (FEDERATION,) if self.algorithm.scale == "round" else ()
+        return (FEDERATION,) if self.algorithm.placement is NoisePlacement.ROUND_SUM else ()
 
     @property
     def warnings(self) -> tuple[str, ...]:

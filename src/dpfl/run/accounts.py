@@ -33,11 +33,17 @@ from dpfl.algorithms import Algorithm
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger, Limit, accountant
 from dpfl.privacy.accounting.accountant import Accountant
-from dpfl.privacy.accounting.calibration import MOST, affordable, largest
-from dpfl.privacy.accounting.events import Event, EventCounts, add_all, less, neighbours_of
+from dpfl.privacy.accounting.calibration import MAX_RELEASES, affordable, largest_count
+from dpfl.privacy.accounting.events import (
+    Event,
+    EventCounts,
+    add_all,
+    neighbours_of,
+    subtract_events,
+)
 from dpfl.privacy.ledger.client_ledgers import ClientLedgers
-from dpfl.privacy.ledger.ledger import END
-from dpfl.privacy.ledger.plans import bound, spent_until
+from dpfl.privacy.ledger.ledger import LAST_LINK
+from dpfl.privacy.ledger.plans import events_until, proven_events
 from dpfl.run.accounting_terms import AccountingTerms
 from dpfl.run.meter import Meter
 
@@ -144,10 +150,10 @@ class Accounts:
         """The releases that one owner allows beside other runs, which are for the same
         neighbours.
         """
-        others = ledger.spent(besides=self.run)
+        others = ledger.spending(besides=self.run)
         neighbours_of([*others, self.event])
         if self.algorithm.variant == "published":
-            return MOST
+            return MAX_RELEASES
         if self.algorithm.schedule:
             queries = self.algorithm.before
             return self._scheduled_remaining(ledger, add_all(others, queries), horizon)
@@ -161,7 +167,7 @@ class Accounts:
             total = add_all(others, self._spending(releases))
             return all(limit.covers(total) for limit in limits)
 
-        return largest(fits, horizon)
+        return largest_count(fits, horizon)
 
     def _spending(self, releases: int) -> EventCounts:
         return self.algorithm.spending(releases, self.terms.population)
@@ -172,7 +178,7 @@ class Accounts:
         """
         epsilon, claim = self.terms.budget.epsilon, algorithm.claim
         if epsilon is None:
-            return horizon or MOST
+            return horizon or MAX_RELEASES
         if claim.accountant:
             return self._claimed_affordable(accountant(claim.accountant), epsilon, horizon)
         if claim.formula is None:
@@ -180,10 +186,10 @@ class Accounts:
                 "This published system claims no epsilon, so none can end it; leave budget.epsilon "
                 "out."
             )
-        for count in range(horizon or MOST):
+        for count in range(horizon or MAX_RELEASES):
             if claim.formula(count + 1) > epsilon:
                 return count
-        return horizon or MOST
+        return horizon or MAX_RELEASES
 
     def _claimed_affordable(self, by: Accountant, epsilon: float, horizon: int) -> int:
         population, delta = self.terms.population, self.terms.budget.delta
@@ -191,7 +197,9 @@ class Accounts:
             event = self.algorithm.stated_event(population)
             return affordable({}, event, epsilon, delta, by, horizon)
         stated = partial(self.algorithm.stated, population=population)
-        return largest(lambda releases: by.epsilon(stated(releases), delta) <= epsilon, horizon)
+        return largest_count(
+            lambda releases: by.epsilon(stated(releases), delta) <= epsilon, horizon
+        )
 
     def meter(
         self, remaining: Sequence[int], horizon: int, checkpoint_releases: int | None = None
@@ -208,14 +216,14 @@ class Accounts:
         Returns:
             A meter whose figure is never below the true epsilon.
         """
-        end, queries = min(max(remaining), horizon or MOST), self.algorithm.before
+        end, queries = min(max(remaining), horizon or MAX_RELEASES), self.algorithm.before
         kept = self._spending(checkpoint_releases) if checkpoint_releases else {}
         in_checkpoint = add_all(queries, kept) if checkpoint_releases else {}
         starts = set()
         for everything, others in self._debits():
             repeated: EventCounts = {}
             if checkpoint_releases is not None:
-                repeated = less(everything, add_all(others, in_checkpoint))
+                repeated = subtract_events(everything, add_all(others, in_checkpoint))
             start = add_all(add_all(others, queries), repeated)
             starts.add(frozenset(start.items()))
         alike = None if self.algorithm.schedule else self.event
@@ -259,9 +267,9 @@ class Accounts:
         return self._for_each_ledger(partial(self._totals_of, at_own_last_row=at_own_last_row))
 
     def _totals_of(self, ledger: Ledger, at_own_last_row: bool) -> LedgerTotals:
-        until = ledger.last_link(self.run) if at_own_last_row else END
+        until = ledger.last_link(self.run) if at_own_last_row else LAST_LINK
         return LedgerTotals(
-            spent_until(ledger, until), bound(ledger, until), self._ceiling(ledger, until)
+            events_until(ledger, until), proven_events(ledger, until), self._ceiling(ledger, until)
         )
 
     def _ceiling(self, ledger: Ledger, until: int) -> float:
@@ -269,7 +277,7 @@ class Accounts:
         released before it.
         """
         delta = self.terms.budget.delta
-        limits = ledger.limits_since_the_first_debit(until)
+        limits = ledger.limits_since_first_debit(until)
         return max(
             limit.epsilon if limit and limit.delta <= delta else math.inf for limit in limits
         )
@@ -287,7 +295,7 @@ class Accounts:
         for path, count, (everything, others) in zip(
             self.paths(), paid, self._debits(), strict=True
         ):
-            own = less(everything, add_all(others, self.algorithm.before))
+            own = subtract_events(everything, add_all(others, self.algorithm.before))
             if sum(own.values()) < count:
                 raise DpflError(
                     f"The ledger {path} has lost debits of this run; bring back the one it had, or "
@@ -302,7 +310,7 @@ class Accounts:
         Raises:
             DpflError: No ledger holds a debit under the run's name.
         """
-        if not any(less(everything, others) for everything, others in self._debits()):
+        if not any(subtract_events(everything, others) for everything, others in self._debits()):
             raise DpflError(
                 f"The ledgers in {self.folder} hold no debit of the run {self.run}: it released "
                 "nothing, or record or ledgers "
@@ -311,7 +319,7 @@ class Accounts:
 
     def _debits(self) -> list[tuple[EventCounts, EventCounts]]:
         """For each account all that it holds, and the part of other runs."""
-        return self._for_each_ledger(lambda ledger: ledger.spent_and_besides(self.run))
+        return self._for_each_ledger(lambda ledger: ledger.spending_with_others(self.run))
 
     def _for_each_ledger(self, question: Callable[[Ledger], Answer]) -> list[Answer]:
         answers = []

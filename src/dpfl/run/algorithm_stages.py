@@ -16,7 +16,7 @@ from dpfl.data import Federation
 from dpfl.models import Layout
 from dpfl.planning.paid_queries import PrivateMetric, with_questions
 from dpfl.privacy import Budget
-from dpfl.privacy.accounting.accountant import default_for, proving
+from dpfl.privacy.accounting.accountant import default_accountant, proven_accountant
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.run.options import Aggregation, Privacy
 from dpfl.secagg.group import check_sizes
@@ -122,4 +122,4 @@ def accountant_for(algorithm: Algorithm, clients: int, name: str | None) -> str:
     """
     if algorithm.release is None:
         return "none"
-    return proving(name or default_for(algorithm.release.event(clients))).name
+    return proven_accountant(name or default_accountant(algorithm.release.event(clients))).name

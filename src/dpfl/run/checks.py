@@ -15,7 +15,7 @@ from dpfl.errors import DpflError
 from dpfl.models import FlatModel, refuse_batch_statistics
 from dpfl.models.flat import CENTRE, evaluating
 from dpfl.privacy import Budget, Keyed
-from dpfl.server.algorithm import ONES
+from dpfl.server.algorithm import SAMPLE_UNITS
 
 
 def row_unit_notes(unit: str, federation: Federation) -> tuple[str, ...]:
@@ -36,7 +36,7 @@ def row_unit_notes(unit: str, federation: Federation) -> tuple[str, ...]:
             "data.rows_per_person is for persons as the unit: set privacy.unit = 'person', or "
             "leave it out."
         )
-    if unit == "person" or unit not in ONES:
+    if unit == "person" or unit not in SAMPLE_UNITS:
         return ()
     if federation.persons is not None:
         return (
@@ -74,7 +74,7 @@ def check_run(
 def _check_described_clients(
     algorithm: Algorithm, federation: Federation, model: FlatModel
 ) -> None:
-    if algorithm.unit in ONES:
+    if algorithm.unit in SAMPLE_UNITS:
         refuse_batch_statistics(model.module)
         if federation.described:
             raise DpflError(
@@ -117,7 +117,10 @@ def _check_model(algorithm: Algorithm, federation: Federation, model: FlatModel)
 def _check_batches(algorithm: Algorithm, federation: Federation) -> None:
     if algorithm.samples is None:
         return
-    batch, smallest = algorithm.samples.sampling.least, min(federation.counted(algorithm.unit))
+    batch, smallest = (
+        algorithm.samples.sampling.min_population,
+        min(federation.counted(algorithm.unit)),
+    )
     if batch > smallest:
         raise DpflError(
             f"Batches have {batch} {algorithm.sample_unit}s, but the smallest client has "
@@ -143,7 +146,7 @@ def _check_noise(algorithm: Algorithm, federation: Federation) -> None:
     """Float32 must hold the noise of every private release beside the sum of its expected units."""
     sizes = federation.counted(algorithm.unit)
     if samples := algorithm.samples:
-        expected = samples.sampling.expected(max(sizes))
+        expected = samples.sampling.expected_size(max(sizes))
         try:
             samples.check_not_absorbed(expected, samples.clip.clip_norm)
         except DpflError as error:
@@ -154,5 +157,5 @@ def _check_noise(algorithm: Algorithm, federation: Federation) -> None:
     for size in set(sizes) if algorithm.updates else ():
         if update := algorithm.for_client_size(size).updates:
             update.check_not_absorbed(1, update.clip.clip_norm)
-    cohort = algorithm.clients.sampling.expected(len(federation.sizes))
+    cohort = algorithm.clients.sampling.expected_size(len(federation.sizes))
     algorithm.clients.check_not_absorbed(cohort, algorithm.clients.clip.clip_norm)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from dpfl.privacy import accountant
-from dpfl.privacy.accounting.accountant import HUGE, rough_epsilon
-from dpfl.privacy.accounting.calibration import MOST
+from dpfl.privacy.accounting.accountant import HUGE_EPSILON, rough_epsilon
+from dpfl.privacy.accounting.calibration import MAX_RELEASES
 from dpfl.privacy.accounting.events import Event, EventCounts, add_all
 
 GRID = 20
@@ -53,14 +53,14 @@ class Meter:
         if by.quick is None or self.event is None or mark >= self.end or not self._even:
             return (by.quick or by).epsilon(total(self.spending(mark)), self.delta)
         end = by.quick.epsilon(total(self.spending(self.end)), self.delta)
-        if end > HUGE:
+        if end > HUGE_EPSILON:
             return by.quick.epsilon(total(self.spending(mark)), self.delta)
         marks = mark // self._stride
         return min(end, rough_epsilon(start, self.event, self._stride, marks, self.delta))
 
     @property
     def _even(self) -> bool:
-        return self.end < MOST
+        return self.end < MAX_RELEASES
 
     @property
     def _stride(self) -> int:

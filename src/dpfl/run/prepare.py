@@ -201,7 +201,7 @@ def _randomness(spec: RunSpec, accounts: Accounts) -> Randomness:
     if spec.privacy.entropy == "system":
         return SystemEntropy()
     seed, algorithm = spec.execution.seed, accounts.algorithm
-    if algorithm.scale != "round" or algorithm.ledger_per_client:
+    if not algorithm.trusts_server:
         return Keyed(seed)
     with closing(accounts.ledgers.open(0)) as ledger:
         return Keyed(seed, ledger.epoch(accounts.run))
@@ -276,14 +276,12 @@ def _public_clients(resolved: ResolvedRun) -> range:
 
 
 def _federation_facts(accounts: Accounts, resolved: ResolvedRun) -> FederationFacts:
-    algorithm = resolved.algorithm
-    federal = algorithm.scale == "round" and not algorithm.ledger_per_client
     return FederationFacts(
         accounts.run,
         resolved.sizes,
         resolved.fitted.flat.layout,
         _public_clients(resolved),
-        accounts.ledgers.open(0) if federal else None,
+        accounts.ledgers.open(0) if resolved.algorithm.trusts_server else None,
         accounts.limit,
         resolved.split.kept_sizes,
     )

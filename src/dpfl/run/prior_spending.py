@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from dpfl.algorithms import Algorithm
+from dpfl.client.noise_placement import NoisePlacement
 from dpfl.data import Federation
 from dpfl.privacy import Budget
-from dpfl.privacy.accounting.accountant import accountant, default_for, proving
+from dpfl.privacy.accounting.accountant import accountant, default_accountant, proven_accountant
 from dpfl.privacy.accounting.events import EventCounts, decode, encode
-from dpfl.privacy.ledger.client_ledgers import FEDERATION, ClientLedgers, listed
+from dpfl.privacy.ledger.client_ledgers import FEDERATION, ClientLedgers, list_names
 from dpfl.privacy.mechanisms.noise import Uncalibrated
 from dpfl.privacy.statement import rounded_up
 
@@ -60,7 +61,11 @@ def ledger_owners(
         if algorithm.unit == "person":
             return federation.names, federation.by_person(federation.clients)
         return federation.names, federation.holdings
-    return ((FEDERATION,), (federation.holding,)) if algorithm.scale == "round" else ((), ())
+    return (
+        ((FEDERATION,), (federation.holding,))
+        if algorithm.placement is NoisePlacement.ROUND_SUM
+        else ((), ())
+    )
 
 
 def read_prior_spending(
@@ -98,11 +103,11 @@ def read_prior_spending(
         public=_public_data(algorithm, federation),
     )
     ledgers.check()
-    totals = ledgers.spent()
+    totals = ledgers.spending()
     if not any(totals) or budget.epsilon is None or algorithm.variant != "sound":
         return PriorSpending()
     event = release.sampling.event(1.0, len(federation.sizes))
-    by = accountant(proving(accountant_name or default_for(event)).name)
+    by = accountant(proven_accountant(accountant_name or default_accountant(event)).name)
     epsilons = [by.epsilon(events, budget.delta) for events in totals]
     to_plan = isinstance(release.noise, Uncalibrated)
     return _beside_fullest(names, totals, epsilons, budget.epsilon, to_plan)
@@ -123,7 +128,7 @@ def _beside_fullest(
 ) -> PriorSpending:
     """Beside the fullest ledger with budget left; ledgers over budget take no part."""
     over = [name for name, epsilon in zip(names, epsilons, strict=True) if epsilon >= limit]
-    notes = [f"the budget of {listed(over)} is used up: no part is taken"] if over else []
+    notes = [f"the budget of {list_names(over)} is used up: no part is taken"] if over else []
     numbers = [number for number, epsilon in enumerate(epsilons) if epsilon < limit]
     fullest = max(numbers, key=lambda number: (epsilons[number], number), default=None)
     if fullest is None or not totals[fullest]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from dpfl.algorithms import Algorithm
+from dpfl.client.noise_placement import NoisePlacement
 from dpfl.data import Dataset
 from dpfl.data.remote_federation import RemoteFederation
 from dpfl.data.tables.schema import Schema
@@ -20,7 +21,7 @@ from dpfl.models import Buildable
 from dpfl.planning.paid_queries import PrivateMetric
 from dpfl.planning.planner import with_planned_noise
 from dpfl.privacy import Budget
-from dpfl.privacy.accounting.calibration import MOST
+from dpfl.privacy.accounting.calibration import MAX_RELEASES
 from dpfl.privacy.accounting.events import EventCounts
 from dpfl.protocol.proposal import MOST_KINDS, Planned, Proposal, in_order
 from dpfl.run.algorithm_stages import (
@@ -125,9 +126,11 @@ def _events(algorithm: Algorithm, budget_rounds: int | None, nodes: int) -> Plan
     """The releases that a node's own ledger would pay for, in order."""
     if not algorithm.ledger_per_client:
         return ()
-    releases = min(algorithm.releases_in(budget_rounds), MOST) if budget_rounds else MOST
+    releases = (
+        min(algorithm.releases_in(budget_rounds), MAX_RELEASES) if budget_rounds else MAX_RELEASES
+    )
     per_round = algorithm.releases_in(1) if algorithm.schedule else 0
-    population = nodes if algorithm.scale == "round" else 0
+    population = nodes if algorithm.placement is NoisePlacement.ROUND_SUM else 0
 
     def spending(count: int) -> EventCounts:
         return algorithm.spending(count, population)
@@ -167,7 +170,9 @@ def _refuse_unknown_sizes(algorithm: Algorithm) -> None:
         )
     if not algorithm.ledger_per_client:
         return
-    in_clients = algorithm.release is not None and algorithm.scale != "round"
+    in_clients = (
+        algorithm.release is not None and algorithm.placement is not NoisePlacement.ROUND_SUM
+    )
     by_size = in_clients and algorithm.event(2) != algorithm.event(3)
     if by_size or algorithm.for_client_size(2) is not algorithm:
         raise DpflError(

@@ -6,19 +6,27 @@ import math
 from collections.abc import Iterator, Sequence
 
 from dpfl.algorithms import Algorithm
+from dpfl.client.noise_placement import NoisePlacement
 from dpfl.privacy import Keyed, PrivacyStatement, Randomness, accountant
-from dpfl.privacy.accounting.events import EventCounts, describe, encode, less
+from dpfl.privacy.accounting.events import EventCounts, describe, encode, subtract_events
 from dpfl.run.accounts import Accounts
 
+SHARED_NOISE_ADVERSARY = (
+    "any one other client, which can subtract its own share of the noise, and the public; the "
+    "server, which knows who was drawn and what noise it adds for missing shares, is trusted"
+)
 ADVERSARY = {
-    "step": "the server, other clients and the public, who may see every update",
-    "upload": "the server, other clients and the public, who may see every upload",
-    "round": "other clients and the public, who see the models; the server is trusted with single "
-    "updates",
-    "shared": "any one other client, which can subtract its own share of the noise, and the "
-    "public; the server, which knows "
-    "who was drawn and what noise it adds for missing shares, is trusted",
-    "none": "nobody is kept out",
+    NoisePlacement.EVERY_STEP: (
+        "the server, other clients and the public, who may see every update"
+    ),
+    NoisePlacement.CLIENT_UPDATE: (
+        "the server, other clients and the public, who may see every upload"
+    ),
+    NoisePlacement.ROUND_SUM: (
+        "other clients and the public, who see the models; the server is trusted with single "
+        "updates"
+    ),
+    NoisePlacement.NONE: "nobody is kept out",
 }
 
 
@@ -83,7 +91,7 @@ def _statement_without_noise(accounts: Accounts) -> PrivacyStatement:
         unit="none",
         neighbours="none",
         delta=accounts.terms.budget.delta,
-        adversary=ADVERSARY["none"],
+        adversary=ADVERSARY[NoisePlacement.NONE],
         accountant="none",
         proven=math.inf,
         claimed=None,
@@ -96,7 +104,8 @@ def _statement_without_noise(accounts: Accounts) -> PrivacyStatement:
 def _adversary(algorithm: Algorithm) -> str:
     if algorithm.noise_shares is not None:
         return algorithm.noise_shares.adversary
-    return ADVERSARY["shared" if algorithm.clients.shared_by else algorithm.scale]
+    shared = algorithm.clients.shared_by
+    return SHARED_NOISE_ADVERSARY if shared else ADVERSARY[algorithm.placement]
 
 
 def _no_limit(accounts: Accounts) -> tuple[str, ...]:
@@ -112,7 +121,7 @@ def _no_limit(accounts: Accounts) -> tuple[str, ...]:
 
 def _stated(accounts: Accounts, algorithm: Algorithm, released: EventCounts) -> EventCounts:
     """The releases as the paper counts them. What the paper leaves out costs nothing there."""
-    in_rounds = less(released, accounts.algorithm.before)
+    in_rounds = subtract_events(released, accounts.algorithm.before)
     if accounts.algorithm.schedule is not None:
         return in_rounds
     population = accounts.terms.population
@@ -128,8 +137,7 @@ def _assumptions(accounts: Accounts, randomness: Randomness) -> Iterator[str]:
             "every release that was ordered is counted once; what a node spent, its own signed "
             "statement says"
         )
-    hidden = algorithm.scale == "round" and algorithm.clients.sampling.hidden
-    if hidden and not algorithm.noise_shares:
+    if algorithm.trusts_server and algorithm.clients.sampling.needs_secrecy:
         yield (
             "a client knows whether it was drawn into a cohort itself; only the server learns "
             "who else was, and how many"
@@ -155,7 +163,7 @@ def _sharing_assumptions(algorithm: Algorithm, over_nodes: bool) -> Iterator[str
             "clients do not add up what they know: of t together, only the other shares of the "
             "noise are unknown"
         )
-        alone = noise.multiplier / math.sqrt(shares)
+        alone = noise.noise_multiplier / math.sqrt(shares)
         yield f"secure aggregation: a single upload has a noise multiplier of {alone:.3g} only"
     if not algorithm.noise_shares:
         return
