@@ -6,7 +6,7 @@ import datetime
 import importlib.metadata
 import platform
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,10 +16,11 @@ import torch
 
 from dpfl.algorithms import Algorithm
 from dpfl.client.context import ClientContext
+from dpfl.client.dataset import ClientDatasets
 from dpfl.client.objectives import CrossEntropy, final_layer
 from dpfl.codec import FORMAT, encode
 from dpfl.data import Federation
-from dpfl.data.held_out import HeldOutSplit, held_out
+from dpfl.data.held_out import held_out
 from dpfl.data.names import client_names
 from dpfl.data.tables.schema import Schema
 from dpfl.engines import Engine, local_engine
@@ -236,18 +237,12 @@ def prepare(
             run,
             model,
             federation.task,
-            federation.train.x,
-            federation.train.y,
-            _everyone(federation, held),
-            (*sizes, *federation.counted(algorithm.unit, federation.public), *held.kept_sizes),
+            ClientDatasets.of(federation, held, algorithm.unit),
             randomness,
             own,
             record["hashes"]["model"],
             policy=algorithm.policy,
             public=public,
-            held_out=public.stop if held.kept else None,
-            unit_ids=federation.persons if algorithm.unit == "person" else None,
-            rows_per_person=federation.rows_per_person,
             arithmetic=arithmetic,
         )
         engine = local_engine(site, flat.layout.size, workers)
@@ -307,17 +302,6 @@ def row_unit_notes(unit: str, federation: Federation) -> tuple[str, ...]:
     if federation.train.schema is None:
         return ()
     return ("the unit is one row; nothing is known of whose rows they are.", *federation.warnings)
-
-
-def _everyone(federation: Federation, held: HeldOutSplit) -> Sequence[torch.Tensor]:
-    """Clients, then public clients, then what each client keeps out of training; a population stays
-    described.
-    """
-    return (
-        federation.clients
-        if federation.described
-        else (*held.trained, *federation.public, *held.kept)
-    )
 
 
 def _instead(metric: PrivateMetric | None) -> str:
