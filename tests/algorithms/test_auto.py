@@ -111,7 +111,7 @@ def test_planned_noise_leaves_room_for_the_mean(few):
     )
     accountant = dp.pld.PLDAccountant(dp.NeighboringRelation.ADD_OR_REMOVE_ONE)
     accountant.compose(dp.GaussianDpEvent(2.0))
-    step = dp.PoissonSampledDpEvent(0.1, dp.GaussianDpEvent(planned.samples.noise.multiplier))
+    step = dp.PoissonSampledDpEvent(0.1, dp.GaussianDpEvent(planned.samples.noise.noise_multiplier))
     accountant.compose(dp.SelfComposedDpEvent(step, 50))
     assert 3.98 < accountant.get_epsilon(1e-5) <= 4.0
 
@@ -186,7 +186,7 @@ def spent(folder: Path) -> list[list[int]]:
     found = []
     for path in sorted(folder.glob("client-*.sqlite")):
         ledger = Ledger.read(path)
-        found.append(list(ledger.spent().values()))
+        found.append(list(ledger.spending().values()))
         ledger.close()
     return found
 
@@ -219,7 +219,7 @@ def test_under_system_entropy_what_is_shown_counts_a_mean_and_steps_that_were_ma
     assert spent(tmp_path / "run" / "ledger") == [[2, 2]] * 3
     result = train(tiny, OWN, model=centred(), resume=True, **options)
     ledger = Ledger.read(result.folder / "ledger" / "client-00000.sqlite")
-    mean, step = ledger.spent()
+    mean, step = ledger.spending()
     ledger.close()
     assert mean == gaussian(1.0)
     truth = [

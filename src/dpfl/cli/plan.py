@@ -11,8 +11,8 @@ import typer
 from rich.console import Console
 
 from dpfl import models
+from dpfl.bad_values import suggest
 from dpfl.data.catalog import SHAPES
-from dpfl.data.checks import suggest
 from dpfl.errors import DpflError
 from dpfl.planning.planner import afford
 from dpfl.planning.tradeoff import Tradeoff
@@ -201,8 +201,8 @@ def _shape(data: str | None, shape: str | None, classes: int | None) -> tuple[tu
     _refuse("goes without --data, which has its own", shape=shape, classes=classes)
     if data not in SHAPES:
         raise DpflError(
-            f"The shape of {data!r} is not known without reading it: {suggest(data, SHAPES)}, or "
-            "give --shape."
+            f"The shape of {data!r} is not known without reading it; {suggest(data, SHAPES)} "
+            "Or give --shape."
         )
     return SHAPES[data]
 

@@ -69,7 +69,7 @@ class ClientDebits:
         Args:
             client: The client's number.
         """
-        return gaussian(0.0) in self.ledger(client).spent()
+        return gaussian(0.0) in self.ledger(client).spending()
 
     def begin(self, task: ClientTask, name: str, event: Event, count: int) -> Callable[[], None]:
         """Asks for the owner's consent.
@@ -111,7 +111,7 @@ class ClientDebits:
             name: The name of the released value.
         """
         ledger, repetition = self.ledger(task.client), 0
-        while ledger.paid_for(self._entry(task, _repeated(name, repetition))):
+        while ledger.has_release(self._entry(task, _repeated(name, repetition))):
             repetition += 1
         return _repeated(name, repetition)
 

@@ -56,7 +56,7 @@ def noisy_slope(
         generator: Random generators of the released value.
     """
     assert task.samples is not None
-    model, release = workspace.model, task.samples.of_slopes
+    model, release = workspace.model, task.samples.for_slopes
     data = workspace.context.data.training(task.client)
     drawn = release.sampling.draw(len(data), generator("slope batch"))
     batch = data.units(torch.from_numpy(drawn))

@@ -35,7 +35,7 @@ from dpfl.errors import DpflError
 from dpfl.gradients.clipped import NonFinite, most_units
 from dpfl.models import FlatModel
 from dpfl.privacy import BudgetRefusal, Ledger, Randomness
-from dpfl.privacy.mechanisms.randomness import scope
+from dpfl.privacy.mechanisms.randomness import with_scope
 from dpfl.privacy.mechanisms.rounding import COVER
 from dpfl.privacy.mechanisms.sampling import largest_draw
 
@@ -140,7 +140,7 @@ class ClientRunner:
         if cost is None:
             if task.clients.shared_by:
                 name = self._names.name(task, vector, correction)
-                randomness = scope(randomness, name)
+                randomness = with_scope(randomness, name)
             return self._release(task, vector, randomness, correction)
         name = self._names.name(task, vector, correction)
         if task.noise_shares:
@@ -152,7 +152,7 @@ class ClientRunner:
         except BudgetRefusal as budget_refusal:
             return ClientReply(task.client, refused=str(budget_refusal))
         return self._while_writing(
-            write, lambda: self._release(task, vector, scope(randomness, name), correction)
+            write, lambda: self._release(task, vector, with_scope(randomness, name), correction)
         )
 
     def _while_writing(

@@ -85,7 +85,7 @@ class ClientTraining:
                 gradients = self.workspace.gradients(release)
                 part = release.into_sum(clipped_batch(gradients, data, release, self.generator))
         else:
-            chance = release.sampling.expected(terms.clients) / terms.clients
+            chance = release.sampling.expected_size(terms.clients) / terms.clients
             takes_part = self.generator("drawn").random() < chance
             if takes_part:
                 part = release.into_sum(*self.update())
