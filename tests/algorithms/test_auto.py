@@ -23,7 +23,8 @@ from dpfl.models.architectures import Centre, build_centred_linear
 from dpfl.planning.planner import with_planned_rate
 from dpfl.privacy import Budget, Flat, Gaussian, Ledger, Limit, Poisson, Release, accountant
 from dpfl.privacy.accounting.events import ADD_REMOVE, gaussian
-from dpfl.privacy.queries.mean import MeanQuery, scaled_down
+from dpfl.privacy.queries.bounded_sum import scale_down
+from dpfl.privacy.queries.mean import MeanQuery
 from dpfl.server.coordinator import Coordinator
 from tests.conftest import MODEL, StopsAfter
 from tests.privacy.forging import forge
@@ -257,7 +258,7 @@ def test_who_does_not_questioned_is_named_and_the_others_have_the_mean(train, ti
     assert list(result.lost) == [
         "before round 1, client 1: it failed (OSError), its own log says why"
     ]
-    truth = scaled_down(tiny.train.x[torch.cat([tiny.clients[0], tiny.clients[2]])], 4.0).mean(0)
+    truth = scale_down(tiny.train.x[torch.cat([tiny.clients[0], tiny.clients[2]])], 4.0).mean(0)
     assert (result.module.centre.running_mean - truth).norm() < 0.02
     assert spent(result.folder / "ledger") == [[1, 1]] * 3, "it was debited before it failed"
 

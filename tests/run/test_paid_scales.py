@@ -141,7 +141,7 @@ def test_a_person_counts_once_however_many_rows_they_have() -> None:
         x, y = torch.cat([torch.zeros(20, 2), torch.ones(rows, 2)]), torch.zeros(20 + rows)
         persons = torch.cat([torch.arange(20) // 2, torch.full((rows,), 99)])
         with_, without = (
-            survey.ask(
+            survey.answer(
                 ClientDataset(x, y, held, 1, UnitGroups.of(held, persons), 2),
                 np.random.default_rng(0),
             )

@@ -36,7 +36,7 @@ from dpfl.models import Layout
 from dpfl.privacy import FixedSize, Keyed, Randomness, Release, accountant
 from dpfl.privacy.accounting.accountant import default_accountant
 from dpfl.privacy.accounting.events import EventCounts, add_all
-from dpfl.privacy.queries.answers import AnyQuery
+from dpfl.privacy.queries.query import PrivateQuery
 from dpfl.server.steps.policy import FixedSteps
 
 SMALL = Layout(
@@ -150,7 +150,7 @@ def play_one_release(setting: AuditSettings) -> AuditFinding:
 def play_survey(setting: AuditSettings) -> AuditFinding | str:
     """Of several the one of which the most was measured, for what is proven of it."""
     made = setting.algorithm
-    surveys: tuple[AnyQuery | None, ...] = (
+    surveys: tuple[PrivateQuery | None, ...] = (
         made.centre,
         made.columns,
         made.metric,

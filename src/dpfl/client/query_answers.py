@@ -18,7 +18,6 @@ from dpfl.gradients.mixing import refuse_mixing
 from dpfl.gradients.unit_rows import UnitRows
 from dpfl.models.flat import evaluating
 from dpfl.models.row_sizes import InvariantSizes, padded_chunks
-from dpfl.privacy.queries.answers import Mean, shared_answer
 from dpfl.tasks.noisy import count_outcomes
 
 
@@ -38,10 +37,10 @@ def answer_query(
     assert query is not None
     data, rng = _queried_data(workspace, task, vector), generator("survey")
     with drawing_from(generator("survey module")):
-        if shares and terms and isinstance(query, Mean):
-            numbers = shared_answer(query, shares, data, terms.bound, terms.clients, rng)
+        if shares and terms and query.summable:
+            numbers = query.shared_answer(data, shares, terms.bound, terms.clients, rng)
             return ClientReply(task.client, numbers=numbers)
-        return ClientReply(task.client, raw={"answer": query.ask(data, rng)})
+        return ClientReply(task.client, raw={"answer": query.answer(data, rng)})
 
 
 def _queried_data(workspace: Workspace, task: ClientTask, vector: Tensor) -> ClientDataset:

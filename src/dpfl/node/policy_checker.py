@@ -7,6 +7,7 @@ release costs what its parts cost, here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -33,10 +34,7 @@ from dpfl.privacy.accounting.events import (
 from dpfl.privacy.ledger.limit import Limit, SubLimit
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.privacy.mechanisms.sampling import All, FixedSize, Poisson, PoissonSize
-from dpfl.privacy.queries.answers import Mean, answers_of
-from dpfl.privacy.queries.columns import MIN_VARIANCE, ColumnQuery
-from dpfl.privacy.queries.histogram import LabelQuery
-from dpfl.privacy.queries.metric import MetricQuery
+from dpfl.privacy.queries.columns import MIN_VARIANCE
 from dpfl.protocol.proposal import Proposal
 from dpfl.refusals import ProtocolError, RefusalReason
 from dpfl.secagg.group import SumGroup, check_sizes
@@ -246,9 +244,9 @@ class PolicyChecker:
             task.summed_release.integer_sum(
                 task.secure_sum.bound, task.secure_sum.clients
             )  # refused where no number can hold it
-        if isinstance(task.query, Mean) and task.noise_shares and task.secure_sum:
-            answers_of(
-                task.query, task.noise_shares, 1, task.secure_sum.bound, task.secure_sum.clients
+        if task.query and task.query.summable and task.noise_shares and task.secure_sum:
+            task.query.integer_sum(
+                task.noise_shares, 1, task.secure_sum.bound, task.secure_sum.clients
             )  # so too, with the least noise
 
     def _protected(self, task: ClientTask) -> str:
@@ -301,18 +299,12 @@ class PolicyChecker:
     def _survey(self, task: ClientTask) -> Broken:
         survey = task.query
         assert survey is not None
-        yield isinstance(survey, LabelQuery) and not self.held.classes, RefusalReason.OTHER_SCHEMA
-        if isinstance(survey, ColumnQuery):
-            width = self.held.train.x[0].numel()
-            places = (*survey.places, *(place for place, _ in survey.binned))
+        features = math.prod(self.held.train.x.shape[1:])
+        yield not survey.matches_data(features, self.held.classes), RefusalReason.OTHER_SCHEMA
+        if survey.asks_metric:
+            yield survey.held_out_share, RefusalReason.OTHER_SCHEMA  # a node trains on all it has
             yield (
-                not places or max(places) >= width or survey.numbers > width,
-                RefusalReason.OTHER_SCHEMA,
-            )
-        if isinstance(survey, MetricQuery):
-            yield survey.held_out, RefusalReason.OTHER_SCHEMA  # a node trains on all that it has
-            yield (
-                (survey.numbers, survey.cells) != numbers_and_cells(self.held.task),
+                not survey.matches_metric(*numbers_and_cells(self.held.task)),
                 RefusalReason.UNCOVERED,
             )
         if survey.trusted or survey.noise_multiplier is None:

@@ -15,14 +15,20 @@ from hypothesis import strategies as st
 
 from dpfl.errors import DpflError
 from dpfl.privacy.accounting.events import gaussian
-from dpfl.privacy.queries.columns import MIN_VARIANCE, ColumnQuery, by_quartiles, standard
+from dpfl.privacy.queries.columns import (
+    MIN_VARIANCE,
+    ColumnQuery,
+    scale_from_bins,
+    scale_from_moments,
+)
 from dpfl.privacy.queries.mean import MeanAnswer
+from tests.privacy.queries.subject import RowSubject
 
 SURVEY = ColumnQuery(1e-9, 4, (0, 2), ((1, 5),))
 
 
 def answer(rows: torch.Tensor, survey: ColumnQuery, seed: int = 0, size: int = 50) -> np.ndarray:
-    return survey.answer(map(survey.bounded, rows.split(7)), size, np.random.default_rng(seed))
+    return survey.answer(RowSubject(rows, size), np.random.default_rng(seed))
 
 
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True, width=32)
@@ -84,20 +90,22 @@ def test_a_variance_is_no_less_than_noise_lets_it_be_known_and_never_negative(no
     """Of a column that never changes: its noise is not taken for values to be blown up."""
     rng = np.random.default_rng(0)
     for _ in range(200):
-        mean, variance = standard(0.5 + noise * rng.normal(), -0.5 + noise * rng.normal(), noise)
+        mean, variance = scale_from_moments(
+            0.5 + noise * rng.normal(), -0.5 + noise * rng.normal(), noise
+        )
         assert -1 <= mean <= 1
         assert max(MIN_VARIANCE, noise / 2) <= variance <= 1
 
 
 @pytest.mark.parametrize("shares", [np.zeros(8), -np.ones(8), np.full(8, math.nan)])
 def test_a_histogram_of_noise_alone_leaves_the_bounds(shares):
-    assert by_quartiles(shares) == (0.0, 1.0)
+    assert scale_from_bins(shares) == (0.0, 1.0)
 
 
 def test_quartiles_in_one_bin_are_a_bin_apart():
     shares = np.zeros(10)
     shares[3] = 1.0
-    median, variance = by_quartiles(shares)
+    median, variance = scale_from_bins(shares)
     assert median == pytest.approx(-0.3)
     assert math.sqrt(variance) == pytest.approx(0.2 / 1.349)
 
