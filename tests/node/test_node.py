@@ -363,7 +363,7 @@ def test_the_noise_of_an_upload_covers_what_float32_makes_of_one_sample(tmp_path
         where = site(tmp_path / name, nn.Linear(FEATURES, CLASSES))
         where.data.x.fill_(1)
         where.data.y.fill_(0)
-        where.y[where.data.rows[1][7]] = odd
+        where.data.y[where.data.rows[1][7]] = odd
         reply = work(where, task, torch.full((CLASSES * (FEATURES + 1),), length))
         assert reply.update is not None
         return reply.update.clone()
@@ -471,9 +471,9 @@ def test_a_changed_data_set_under_the_same_run_and_round_is_debited_again(
     work(site(tmp_path))
     changed = site(tmp_path)
     if part == "x":
-        changed.x[40] += 1
+        changed.data.x[40] += 1
     else:
-        changed.y[40] = (changed.y[40] + 1) % CLASSES
+        changed.data.y[40] = (changed.data.y[40] + 1) % CLASSES
     work(changed)
     assert spent(tmp_path) == {EVENT: 4}
 
@@ -481,7 +481,7 @@ def test_a_changed_data_set_under_the_same_run_and_round_is_debited_again(
 def test_another_client_s_images_do_not_make_it_another_release(tmp_path: Path) -> None:
     work(site(tmp_path))
     changed = site(tmp_path)
-    changed.x[0] += 1
+    changed.data.x[0] += 1
     work(changed)
     assert spent(tmp_path) == {EVENT: 2}
 
@@ -504,7 +504,7 @@ def test_a_second_release_under_the_same_run_and_round_has_noise_of_its_own(
     """
     first = noise_only(site(tmp_path))
     other = site(tmp_path)
-    other.x[40] += 1 if what == "data" else 0
+    other.data.x[40] += 1 if what == "data" else 0
     second = noise_only(other, start() + (1e-3 if what == "model" else 0.0))
     assert sum(spent(tmp_path).values()) == 2
     assert abs(float(torch.corrcoef(torch.stack([first, second]))[0, 1])) < 0.5
