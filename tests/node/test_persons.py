@@ -42,14 +42,21 @@ def module() -> nn.Module:
 MODEL = from_module(module())
 
 
-def site(x: Tensor, y: Tensor, persons: Tensor | None, **options: Any) -> ClientContext:
+def site(
+    x: Tensor,
+    y: Tensor,
+    persons: Tensor | None,
+    rows_per_person: int | None = None,
+    **options: Any,
+) -> ClientContext:
     held = (torch.arange(len(x)),)
     return ClientContext(
         "test",
         MODEL,
         MultiClass(CLASSES),
-        ClientDatasets(x, y, held, (DECLARED,), persons, **options),
+        ClientDatasets(x, y, held, (DECLARED,), persons, rows_per_person),
         Keyed(0),
+        **options,
     )
 
 
