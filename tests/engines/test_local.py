@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from dpfl.client.context import ClientContext
+from dpfl.client.dataset import ClientDatasets
 from dpfl.client.optimisers import SGD
 from dpfl.client.task import ClientReply, ClientTask, LocalTraining, RoundRequest
 from dpfl.data.names import client_names
@@ -60,10 +61,7 @@ def site(folder: Path) -> ClientContext:
         "run",
         from_module(Mortal()),
         MultiClass(CLASSES),
-        x,
-        y,
-        clients,
-        (*SIZES, 5, 5),
+        ClientDatasets(x, y, clients, (*SIZES, 5, 5)),
         Keyed(0),
         ledgers,
     )
@@ -118,9 +116,8 @@ def crowd() -> Iterator[tuple[PoolEngine, SerialEngine]]:
     y = torch.randint(CLASSES, (200,), generator=generator)
     x[23 * 5] = 666.0
     clients = torch.arange(200).split(5)
-    place = ClientContext(
-        "run", from_module(Mortal()), MultiClass(CLASSES), x, y, clients, (5,) * 40, Keyed(0)
-    )
+    data = ClientDatasets(x, y, clients, (5,) * 40)
+    place = ClientContext("run", from_module(Mortal()), MultiClass(CLASSES), data, Keyed(0))
     engines = PoolEngine(place, FlatModel(Mortal()).layout.size, 2), SerialEngine(place)
     yield engines
     for engine in engines:

@@ -20,7 +20,8 @@ from torch import Tensor
 from dpfl.client.context import ClientContext
 from dpfl.client.runner import ClientRunner
 from dpfl.client.task import ClientReply, ClientTask, RoundRequest
-from dpfl.engines.shared_memory import MappedTensor, PackedRows, SharedFolder
+from dpfl.engines.shared_datasets import SharedDatasets
+from dpfl.engines.shared_memory import MappedTensor, SharedFolder
 from dpfl.errors import DpflError
 
 
@@ -82,20 +83,13 @@ class _Station:
     read.
     """
 
-    site: ClientContext
-    x: MappedTensor
-    y: MappedTensor
-    persons: MappedTensor | None
-    rows: PackedRows | None
+    context: ClientContext
+    data: SharedDatasets
     vector: MappedTensor
     slots: tuple[MappedTensor, ...]
 
-    def node(self) -> ClientRunner:
-        clients = self.rows.open() if self.rows else self.site.clients
-        persons = self.persons.open() if self.persons else None
-        return ClientRunner(
-            replace(self.site, x=self.x.open(), y=self.y.open(), clients=clients, unit_ids=persons)
-        )
+    def runner(self) -> ClientRunner:
+        return ClientRunner(replace(self.context, data=self.data.open()))
 
 
 def _serve(station: _Station, connection: Connection) -> None:
@@ -103,7 +97,7 @@ def _serve(station: _Station, connection: Connection) -> None:
     torch.set_num_threads(1)
     vector, slots = station.vector.open(), cycle([slot.open() for slot in station.slots])
     try:
-        node = station.node()
+        node = station.runner()
         while True:
             task, correction = connection.recv()
             added = None if correction is None else torch.from_numpy(correction)
@@ -193,29 +187,18 @@ class PoolEngine:
     """
 
     def __init__(self, site: ClientContext, size: int, workers: int) -> None:
-        self._sizes = site.declared_sizes
+        self._sizes = site.data.declared
         self._updates = torch.empty(0, size)
-        held = isinstance(site.clients, (tuple, list))
-        shared = [tensor for tensor in (site.x, site.y, site.unit_ids) if tensor is not None]
-        needed = sum(t.numel() * t.element_size() for t in shared) + 4 * size * (2 * workers + 1)
-        self._shared = SharedFolder(needed + (8 * len(site.x) if held else 0))
-        x, y, vector = (self._shared.put(t) for t in (site.x, site.y, torch.zeros(size)))
-        rows = PackedRows.put(self._shared, site.clients) if held else None
+        needed = SharedDatasets.bytes_of(site.data) + 4 * size * (2 * workers + 1)
+        self._shared = SharedFolder(needed)
+        shared = SharedDatasets.put(self._shared, site.data)
+        vector = self._shared.put(torch.zeros(size))
         self._vector = vector.open()
-        persons = None if site.unit_ids is None else self._shared.put(site.unit_ids)
-        bare = replace(
-            site,
-            x=torch.empty(0),
-            y=torch.empty(0),
-            unit_ids=None,
-            clients=() if held else site.clients,
-        )
+        bare = replace(site, data=shared.data)
         slots = [
             tuple(self._shared.put(torch.zeros(size)) for _ in range(2)) for _ in range(workers)
         ]
-        self._workers = [
-            _Worker(_Station(bare, x, y, persons, rows, vector, pair)) for pair in slots
-        ]
+        self._workers = [_Worker(_Station(bare, shared, vector, pair)) for pair in slots]
 
     def run(self, order: RoundRequest) -> list[ClientReply]:
         """Updates are valid until the next call: the room for them is used again."""

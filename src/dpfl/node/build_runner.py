@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
 import torch
 
 from dpfl import models
 from dpfl.client.context import ClientContext
+from dpfl.client.dataset import ClientDatasets
 from dpfl.client.runner import ClientRunner
 from dpfl.data import Federation
 from dpfl.errors import DpflError
@@ -146,21 +147,23 @@ def build_runner(
         SingleEntry(place, digest(held, charter.limits.unit)),
         shares=shares_of(charter, run, proposal),
     )
-    site = ClientContext(
-        run,
-        model,
-        proposal.learning,
+    data = ClientDatasets(
         x,
         held.train.y,
         SingleEntry(place, held.clients[0]),
         SingleEntry(place, size),
+        held.persons if charter.limits.unit == "person" else None,
+        held.rows_per_person,
+    )
+    context = ClientContext(
+        run,
+        model,
+        proposal.learning,
+        data,
         charter.randomness,
         ledgers,
+        fingerprint=None,
         policy=charter.policy,
-        unit_ids=held.persons if charter.limits.unit == "person" else None,
-        rows_per_person=held.rows_per_person,
         timed=True,
     )
-    node = ClientRunner(site)
-    node.site = replace(site, fingerprint=node.model.fingerprint)
-    return node
+    return ClientRunner(context)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dpfl import tasks
 from dpfl.client.context import ClientContext
+from dpfl.client.dataset import ClientDatasets
 from dpfl.client.runner import ClientRunner
 from dpfl.client.task import RAW_VALUES, ClientReply, ClientTask
 from dpfl.engines import one_thread
@@ -88,12 +89,8 @@ def _reply(
         "dry run",
         model.description,
         model.federation.task,
-        x,
-        y,
-        (everyone,),
-        (len(y),),
+        ClientDatasets(x, y, (everyone,), (len(y),), persons),
         Keyed(0),
-        unit_ids=persons,
         arithmetic=arithmetic,
     )
     samples = (

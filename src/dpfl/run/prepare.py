@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ import torch
 
 from dpfl.algorithms import Algorithm
 from dpfl.client.context import ClientContext
+from dpfl.client.dataset import ClientDatasets
 from dpfl.data import Federation
 from dpfl.engines import Engine, local_engine
 from dpfl.errors import DpflError
@@ -236,37 +237,19 @@ def _client_context(
     resolved: ResolvedRun, accounts: Accounts, randomness: Randomness
 ) -> ClientContext:
     spec, algorithm = resolved.spec, resolved.algorithm
-    federation, split = resolved.fitted.federation, resolved.split
-    public = _public_clients(resolved)
-    public_sizes = federation.counted(algorithm.unit, federation.public)
+    federation = resolved.fitted.federation
     return ClientContext(
         accounts.run,
         resolved.fitted.description,
         federation.task,
-        federation.train.x,
-        federation.train.y,
-        _rows_of_clients(resolved),
-        (*split.sizes, *public_sizes, *split.kept_sizes),
+        ClientDatasets.of(federation, resolved.split, algorithm.unit),
         randomness,
         accounts.ledgers if algorithm.ledger_per_client else None,
         resolved.fitted.flat.fingerprint,
         policy=algorithm.policy,
-        public=public,
-        held_out=public.stop if split.kept else None,
-        unit_ids=federation.persons if algorithm.unit == "person" else None,
-        rows_per_person=federation.rows_per_person,
+        public=_public_clients(resolved),
         arithmetic=spec.privacy.arithmetic,
     )
-
-
-def _rows_of_clients(resolved: ResolvedRun) -> Sequence[torch.Tensor]:
-    """Clients, then public clients, then what each client holds out of training. A population
-    stays described.
-    """
-    federation, split = resolved.fitted.federation, resolved.split
-    if federation.described:
-        return federation.clients
-    return (*split.trained, *federation.public, *split.kept)
 
 
 def _public_clients(resolved: ResolvedRun) -> range:
