@@ -11,7 +11,8 @@ from rich.panel import Panel
 from rich.table import Table
 
 from dpfl.privacy import PrivacyStatement
-from dpfl.privacy.statement import NOISE, rounded_up, unit_in_words
+from dpfl.privacy.figures import rounded_up
+from dpfl.privacy.statement_view import NOISE, unit_in_words
 from dpfl.run.folder import RunFolder
 from dpfl.run.metrics import figure
 
