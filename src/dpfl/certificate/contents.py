@@ -20,8 +20,8 @@ from dpfl.codec import canonical
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger, PrivacyStatement, accountant
 from dpfl.privacy.accounting.events import REPLACE, decode, describe, encode, neighbours_of
-from dpfl.privacy.ledger.plans import bound
 from dpfl.privacy.figures import epsilon_text
+from dpfl.privacy.ledger.plans import bound
 from dpfl.privacy.statement_view import PrivacyVerdict, verdict
 from dpfl.protocol.keys import fingerprint, load_private, raw, sign
 from dpfl.run.accounts import Accounts

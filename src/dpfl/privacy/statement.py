@@ -98,8 +98,7 @@ class PrivacyStatement(NotebookView, shown_by="statement_view"):
         for name in ("proven", "claimed", "used"):
             values[name] = from_figure(values.get(name))
         values["per_client"] = {
-            client: from_figure(epsilon)
-            for client, epsilon in values.get("per_client", {}).items()
+            client: from_figure(epsilon) for client, epsilon in values.get("per_client", {}).items()
         }
         return cls(**values)
 

@@ -110,9 +110,7 @@ def metric_text(name: str, value: float | None) -> str:
     return figure(name, value).removeprefix(name).strip()
 
 
-def metrics_in_words(
-    metrics: Mapping[str, float], intervals: Mapping[str, Sequence[float]]
-) -> str:
+def metrics_in_words(metrics: Mapping[str, float], intervals: Mapping[str, Sequence[float]]) -> str:
     """Lists every metric with its interval where it has one.
 
     Args:
