@@ -33,7 +33,7 @@ from dpfl.privacy.mechanisms.noise import Uncalibrated
 from dpfl.privacy.statement import rounded_up
 from dpfl.run.aggregation import Aggregation
 from dpfl.run.folder import RunFolder
-from dpfl.views.inversion_figure import into
+from dpfl.views.figures.inversion_figure import into
 from dpfl.views.output_path import check_folder
 
 PRIVATE_FILE = "audit-private.json"

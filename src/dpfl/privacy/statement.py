@@ -17,7 +17,7 @@ from dpfl.privacy.statement_view import StatementView
 
 
 @dataclass(frozen=True)
-class PrivacyStatement(NotebookView, shown_by="statement_view"):
+class PrivacyStatement(NotebookView, shown_by="statement_page"):
     """The guarantee of a run: for whom, against whom, and how much of it is proven."""
 
     unit: str

@@ -30,7 +30,7 @@ from dpfl.run.recorder import Progress, SilentProgress
 
 
 @dataclass(frozen=True)
-class Result(NotebookView, shown_by="run_view"):
+class Result(NotebookView, shown_by="result_page"):
     """What a run came to; accuracy and loss are None where there is no test set, accuracy also
     where the task has none.
 
