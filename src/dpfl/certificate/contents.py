@@ -21,7 +21,7 @@ from dpfl.errors import DpflError
 from dpfl.privacy import Ledger, PrivacyStatement, accountant
 from dpfl.privacy.accounting.events import REPLACE, decode, describe, encode, neighbours_of
 from dpfl.privacy.figures import epsilon_text
-from dpfl.privacy.ledger.plans import bound
+from dpfl.privacy.ledger.plans import proven_events
 from dpfl.privacy.statement_view import PrivacyVerdict, verdict
 from dpfl.protocol.keys import fingerprint, load_private, raw, sign
 from dpfl.run.accounts import Accounts
@@ -275,7 +275,7 @@ def read_account(folder: RunFolder, path: Path, accounts: Accounts) -> AccountSe
     included.
     """
     with closing(Ledger.read(path)) as ledger:
-        debits, spent, unit = ledger.debits(), bound(ledger), ledger.unit
+        debits, spent, unit = ledger.debits(), proven_events(ledger), ledger.unit
     counts = sorted((encode(event), describe(event), count) for event, count in spent.items())
     return AccountSection(
         name=path.stem,

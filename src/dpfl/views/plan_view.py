@@ -125,7 +125,7 @@ def _sentences(plan: Tradeoff) -> Iterator[str]:
                 "the largest client."
             )
     if question.shared and plan.on_the_mean:
-        alone = plan.on_the_mean * question.shared.unknown**0.5
+        alone = plan.on_the_mean * question.shared.unknown_shares**0.5
         yield (
             "Noise per step on the mean over all clients, under secure aggregation: "
             f"{plan.on_the_mean:.3g} for clip 1. If every client added all of the noise, it would "

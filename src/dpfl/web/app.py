@@ -25,6 +25,7 @@ from fastapi.staticfiles import StaticFiles
 
 from dpfl import __version__
 from dpfl.algorithms.catalog import describe_all, describe_one
+from dpfl.bad_values import invalid
 from dpfl.errors import DpflError
 from dpfl.views.run_tables import RunTables
 from dpfl.web import ledger_views, planner, run_views
@@ -252,9 +253,7 @@ def _answer_errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def malformed(request: Request, error: RequestValidationError) -> JSONResponse:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"][1:])
-        return sentence(422, f"{place}: {first['msg'].lower()}.")
+        return sentence(422, str(invalid(error, "the request")))
 
     @app.exception_handler(OSError)
     async def unreadable(request: Request, error: OSError) -> JSONResponse:
