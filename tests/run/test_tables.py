@@ -17,8 +17,8 @@ from dpfl.errors import DpflError
 from dpfl.run.folder import RunFolder
 from dpfl.run.result import Result
 from dpfl.views.compare_groups import group_runs
-from dpfl.views.curves import draw_calibration, draw_groups
-from dpfl.views.terminal import summary
+from dpfl.views.figures.curves import draw_calibration, draw_groups
+from dpfl.views.run_summary import summary
 from tests.conftest import PATIENCE
 
 

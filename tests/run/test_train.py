@@ -22,7 +22,6 @@ from torch import Tensor, nn
 
 import dpfl
 from dpfl.algorithms import Algorithm, adap_dp_fl, dp_fedavg, fedavg, fedavg_dp
-from dpfl.cli.run import show
 from dpfl.client.debits import ClientDebits
 from dpfl.client.optimisers import SGD
 from dpfl.client.task import ClientTask, LocalTraining
@@ -34,9 +33,11 @@ from dpfl.run.folder import RunFolder
 from dpfl.run.metrics import RoundRow
 from dpfl.run.train import diverging
 from dpfl.views.compare_groups import group_runs
-from dpfl.views.curves import draw_groups
-from dpfl.views.progress import LiveProgress
-from dpfl.views.terminal import runs_table, summary
+from dpfl.views.comparison_view import ComparisonView
+from dpfl.views.figures.curves import draw_groups
+from dpfl.views.run_summary import summary
+from dpfl.views.terminal.progress import LiveProgress
+from dpfl.views.terminal.tables import print_outcome, runs_table
 from tests.conftest import MODEL, PATIENCE, StopsAfter, Ticking, small_federation
 from tests.privacy.forging import debit_elsewhere
 
@@ -747,12 +748,12 @@ def test_a_run_without_a_test_set_says_that_nothing_was_measured(
     assert result.accuracy is None
     assert result.loss is None
     assert "accuracy is not measured" in " ".join(result.notes)
-    show(result, Console(width=120))
+    print_outcome(result, Console(width=120))
     shown = capsys.readouterr().out
     assert "accuracy not measured (no test set)" in shown
     assert "round 2/2  tau 3" in shown
     folder = RunFolder(tmp_path / "run")
-    Console().print(runs_table([summary(folder)]))
+    Console().print(runs_table(ComparisonView.of_runs([summary(folder)])))
     draw_groups(group_runs([summary(folder)])).save(tmp_path / "runs.png")
     assert train(untested, SOUND, rounds=2, out="again").model_sha256 == result.model_sha256
     with pytest.raises(DpflError, match="follows the loss on a public test set"):

@@ -108,10 +108,13 @@ def privacy_lines(statement: PrivacyStatement) -> Iterator[str]:
         yield f"    {_plain(line)}"
     yield ""
     yield (
-        "The glossary of dpfl's documentation explains the words; `statement.json` has the same "
-        "for programs, and"
+        "The glossary in dpfl's documentation explains these terms. `statement.json` holds the "
+        "same for programs."
     )
-    yield "`dpfl certify` signs it. What is done with the model from here on costs nothing more."
+    yield (
+        "`dpfl certify` signs it. Whatever is done with the model from now on costs no more "
+        "privacy."
+    )
     yield ""
 
 
@@ -186,10 +189,10 @@ def closing_lines(warnings: Iterable[str]) -> Iterator[str]:
     """The last section, with the warnings of the run."""
     yield CLOSING
     yield ""
-    yield "- What was measured is of the test set named above. Measure again on data of your own."
+    yield "- The metrics are for the test set named above. Measure again on your own data."
     yield (
-        "- The guarantee is for the unit in the statement, against the adversary in it, under "
-        "what it assumes."
+        "- The guarantee protects the unit in the statement against the adversary in it, under "
+        "the assumptions in it."
     )
     for warning in warnings:
         yield f"- Warning: {_prose(warning)}"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Result(NotebookView, shown_by="run_view"):
+class Result(NotebookView, shown_by="result_page"):
     """What a run came to.
 
     Attributes:

@@ -21,7 +21,7 @@ from dpfl.data import Federation
 from dpfl.data.remote_federation import RemoteFederation
 from dpfl.errors import DpflError
 from dpfl.run.metrics import COLUMNS, RoundRow, RunHistory
-from dpfl.views.html import card, facts, table
+from dpfl.views.notebook.html import card, facts, table
 from tests.conftest import MODEL, PATIENCE, small_federation
 
 HOSTILE = "<script>alert(1)</script>&\"'"

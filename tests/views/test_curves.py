@@ -12,7 +12,7 @@ from dpfl.errors import DpflError
 from dpfl.run.folder import RunFolder
 from dpfl.run.metrics import COLUMNS, RoundRow
 from dpfl.views.compare_groups import RunGroup
-from dpfl.views.curves import curve
+from dpfl.views.figures.curves import curve
 
 
 def group(*folders: Path) -> RunGroup:

@@ -1,6 +1,4 @@
-"""How training went, drawn: what was measured against rounds, epsilon and bytes; tau; the steps of
-rounds and their noise.
-"""
+"""Figures of training: metrics against rounds, epsilon and bytes; tau; steps and their noise."""
 
 from __future__ import annotations
 
@@ -10,10 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dpfl.privacy.statement import rounded_up
-from dpfl.run.metrics import LESS_IS_BETTER
-from dpfl.run.metrics import figure as figure_in_words
-from dpfl.views.canvas import (
+from dpfl.views.curve_sentences import metric_of, metric_sentence
+from dpfl.views.figures.canvas import (
     FAINT,
     INK,
     PALETTE,
@@ -24,62 +20,59 @@ from dpfl.views.canvas import (
     line_style,
     whole_ticks,
 )
-from dpfl.views.lines import LinePoint, RunLines
+from dpfl.views.run_lines import LinePoint, RunLines
 from dpfl.views.run_tables import RunTables
 
 BANDS = 6
-"""Of more lines than this the bands would hide each other."""
+"""With more lines than this, bands would hide each other."""
 AXES = {
     "rounds": "round",
     "epsilon": "epsilon used, an upper bound",
     "bytes": "megabytes sent, all clients together",
 }
-MIXED = "each task's own metric"
 SCALES = {"bytes": 1e-6}
+TITLES = {
+    "rounds": "by round",
+    "epsilon": "by epsilon used",
+    "bytes": "by bytes sent",
+}
 
 
 def measured(lines: Sequence[RunLines], against: str) -> FigureFile | None:
-    """The headline of the task above the loss, against rounds, epsilon or bytes."""
+    """Draws the first metric above the loss.
+
+    Args:
+        lines: One per group of runs that differ only by their seed.
+        against: What the horizontal axis shows: "rounds", "epsilon" or "bytes".
+
+    Returns:
+        The figure; None if nothing was measured.
+    """
     drawn = [
         line for line in lines if line.points(against, "headline") or line.points(against, "loss")
     ]
     if not drawn:
         return None
-    names = {run.headline for line in drawn for run in line.runs}
-    name = next(iter(names)) if len(names) == 1 else MIXED
+    metric = metric_of(drawn)
+    percent = 100 if metric == "accuracy" else 1
     figure, (top, bottom) = canvas(2, height=4.6, sharex=True)
     for number, line in enumerate(lines):
         many = len(line.points(against, "headline")) > 40
         style = line_style(number) | {"marker": "" if many else "o", "markersize": 3.5}
-        for axis, value, scale in (
-            (top, "headline", 100 if name == "accuracy" else 1),
-            (bottom, "loss", 1),
-        ):
-            _draw(
-                axis,
-                line.points(against, value),
-                SCALES.get(against, 1),
-                scale,
-                len(drawn) <= BANDS,
-                label=as_text(line.label),
-                **style,
-            )
+        style["label"] = as_text(line.label)
+        for axis, value, scale in ((top, "headline", percent), (bottom, "loss", 1)):
+            points, wide = line.points(against, value), SCALES.get(against, 1)
+            _draw(axis, points, wide, scale, len(drawn) <= BANDS, **style)
     for axis in (top, bottom):
         _focus(axis)
-    top.set_ylabel("test accuracy, %" if name == "accuracy" else f"{name}, test set")
+    top.set_ylabel("test accuracy, %" if metric == "accuracy" else f"{metric}, test set")
     bottom.set(xlabel=_axis(against, drawn), ylabel="test loss, nats")
     if against == "rounds":
         whole_ticks(bottom.xaxis)
     legend(figure, [line.label for line in drawn], top)
-    title = {
-        "rounds": "by round",
-        "epsilon": "for the epsilon spent",
-        "bytes": "for the bytes sent",
-    }[against]
-    sentence = _measured_sentence(drawn, against, name)
-    return FigureFile(
-        f"measured-by-{against}", f"{name.capitalize()} and loss {title}", sentence, figure
-    )
+    title = f"{metric.capitalize()} and loss {TITLES[against]}"
+    sentence = metric_sentence(drawn, against, metric)
+    return FigureFile(f"measured-by-{against}", title, sentence, figure)
 
 
 def _draw(
@@ -97,7 +90,7 @@ def _draw(
 
 
 def _focus(axis: Any) -> None:
-    """On the lines, all of them: a band of few seeds may be wider than any of them is high."""
+    """Fits the axis to all lines. A band of few seeds may be far wider than any of them."""
     values = [
         float(value) for line in axis.lines for value in line.get_ydata() if math.isfinite(value)
     ]
@@ -117,50 +110,15 @@ def _axis(against: str, lines: Sequence[RunLines]) -> str:
     )
 
 
-def _measured_sentence(lines: Sequence[RunLines], against: str, name: str) -> str:
-    less = name in LESS_IS_BETTER
-    ends = {
-        line.label: points[-1] for line in lines if (points := line.points(against, "headline"))
-    }
-    if not ends:
-        return (
-            "Nothing was measured but the loss: the task has no headline, or there was no "
-            "public test set."
-        )
-    if len(ends) == 1:
-        end = next(iter(ends.values()))
-        where = {
-            "rounds": f"round {end.x:.0f}",
-            "epsilon": f"epsilon {rounded_up(end.x):.4f}",
-            "bytes": f"{end.x * 1e-6:.3g} MB",
-        }[against]
-        still = f"a curve still {'falling' if less else 'rising'} there would use more budget"
-        return f"The run ends with {figure_in_words(name, end.y)} at {where}; {still}."
-    side = "lower" if less else "higher"
-    best = (min if less else max)(ends, key=lambda label: ends[label].y)
-    fair = {
-        "rounds": "Read it at equal rounds; privacy may differ between the lines.",
-        "epsilon": f"At the same epsilon the {side} line is the better trade; only this comparison "
-        "is a fair one.",
-        "bytes": f"At the same bytes the {side} line is the better use of the network.",
-    }[against]
-    band = (
-        " Bands are 95 % intervals of the mean over seeds."
-        if any(point.half for point in ends.values())
-        else ""
-    )
-    if name == MIXED:
-        return (
-            f"Tasks differ, and so do their metrics: lines of two tasks cannot be compared.{band}"
-        )
-    return (
-        f"{best} ends {'lowest' if less else 'highest'}, with "
-        f"{figure_in_words(name, ends[best].y)}. {fair}{band}"
-    )
-
-
 def taus(lines: Sequence[RunLines]) -> FigureFile | None:
-    """Local steps of each round (ALI-DPFL, Figures 4 to 6)."""
+    """Draws the local steps of each round, as in Figures 4 to 6 of the ALI-DPFL paper.
+
+    Args:
+        lines: One per group of runs that differ only by their seed.
+
+    Returns:
+        The figure; None before the first round has ended.
+    """
     drawn = {
         number: points
         for number, line in enumerate(lines)
@@ -172,35 +130,32 @@ def taus(lines: Sequence[RunLines]) -> FigureFile | None:
     for number, points in drawn.items():
         x, y = [point.x for point in points], [point.y for point in points]
         axis.step(x, y, where="mid", label=as_text(lines[number].label), **line_style(number))
-    axis.set(xlabel="round", ylabel="local steps of a client, tau")
+    axis.set(xlabel="round", ylabel="local steps per client, tau")
     axis.set_ylim(bottom=0)
     whole_ticks(axis.xaxis)
     whole_ticks(axis.yaxis)
     legend(figure, [lines[number].label for number in drawn], axis)
-    low, high = (
-        pick(point.y for points in drawn.values() for point in points) for pick in (min, max)
-    )
-    follows = any(len({point.y for point in points}) > 1 for points in drawn.values())
-    said = (
-        f"Every round has tau = {low:g}." if low == high else f"Tau runs from {low:g} to {high:g}"
-    )
-    said += (
-        ""
-        if low == high
-        else ": it follows what was released."
-        if follows
-        else ", the same in all rounds of a run."
-    )
-    return FigureFile(
-        "tau",
-        "Local steps by round",
-        f"{said} More steps a round save rounds; each step is paid for.",
-        figure,
-    )
+    values = [point.y for points in drawn.values() for point in points]
+    low, high = min(values), max(values)
+    if low == high:
+        sentence = f"Every round has tau = {low:g}."
+    elif any(len({point.y for point in points}) > 1 for points in drawn.values()):
+        sentence = f"Tau ranges from {low:g} to {high:g}: it adapts to what was released."
+    else:
+        sentence = f"Tau ranges from {low:g} to {high:g}, and is constant within each run."
+    cost = "More steps per round save rounds, but every private step costs privacy."
+    return FigureFile("tau", "Local steps by round", f"{sentence} {cost}", figure)
 
 
 def signals(lines: Sequence[RunLines]) -> FigureFile | None:
-    """The step of every round over what its noise alone would have: 1 is noise."""
+    """Draws the length of each round's step over the length that its noise alone would have.
+
+    Args:
+        lines: One per group of runs that differ only by their seed.
+
+    Returns:
+        The figure; None if the noise of no step is known.
+    """
     drawn = {number: ratios for number, line in enumerate(lines) if (ratios := _ratios(line.runs))}
     if not drawn:
         return None
@@ -231,31 +186,38 @@ def signals(lines: Sequence[RunLines]) -> FigureFile | None:
 
 
 def _signal_sentence(lines: Sequence[RunLines], drawn: Mapping[int, Mapping[int, float]]) -> str:
-    """Of the line with the least signal."""
+    """About the line with the least signal. A step s + n with independent noise n has the squared
+    norm |s|^2 + |n|^2, so the signal to noise is sqrt(ratio^2 - 1).
+    """
     medians = {number: float(np.median(list(ratios.values()))) for number, ratios in drawn.items()}
     worst = min(medians, key=lambda number: medians[number])
     signal = math.sqrt(max(0.0, medians[worst] ** 2 - 1))
-    whose = f" of {lines[worst].label}" if len(drawn) > 1 else ""
-    length = f"{medians[worst]:.3g} times as long as noise alone"
-    said = f"In the median round{whose} the step is {length}: signal to noise {signal:.2g}."
+    line = f" of {lines[worst].label}" if len(drawn) > 1 else ""
     return (
-        f"{said} At 1 a round tells nothing by itself, and only the mean of many moves the "
-        "model; far above, it learns fast."
+        f"In the median round{line} the step is {medians[worst]:.3g} times as long as its noise "
+        f"alone: signal to noise {signal:.2g}. At a ratio of 1 a single round carries no "
+        "information, and only the mean of many rounds moves the model."
     )
 
 
 def _ratios(runs: Sequence[RunTables]) -> dict[int, float]:
-    """By round, where all of the runs have it."""
-    found = [
+    """The mean ratio by round, at the rounds that all of the runs have."""
+    by_run = [
         {step.round: step.norm / step.noise for step in run.steps if step.noise} for run in runs
     ]
-    common = set.intersection(*map(set, found)) if found else set()
-    return {round: sum(one[round] for one in found) / len(found) for round in sorted(common)}
+    common = set.intersection(*map(set, by_run)) if by_run else set()
+    return {round: sum(one[round] for one in by_run) / len(by_run) for round in sorted(common)}
 
 
 def updates(run: RunTables) -> FigureFile | None:
-    """Single updates where nothing is private: their norms, with the clip, and their angles to the
-    last global step.
+    """Draws single updates, which are kept only where nothing is private.
+
+    Args:
+        run: A run without privacy, or one with public clients.
+
+    Returns:
+        Their norms, with the clip, and their angles to the last global step; None if there are
+        none.
     """
     if not run.single:
         return None
@@ -273,8 +235,8 @@ def updates(run: RunTables) -> FigureFile | None:
     if clips:
         norms.plot(list(clips), list(clips.values()), color=PALETTE[1], label="clip")
         norms.legend(loc="best")
-    turned = [(update.round, update.angle) for update in run.single if update.angle is not None]
-    places, degrees = [round for round, _ in turned], [degree for _, degree in turned]
+    angled = {update: update.angle for update in run.single if update.angle is not None}
+    places, degrees = [update.round for update in angled], list(angled.values())
     angles.scatter(places, degrees, s=10, color=PALETTE[0], alpha=0.5, linewidths=0)
     angles.axhline(90, color=FAINT, linewidth=1.2)
     angles.set(
@@ -286,17 +248,13 @@ def updates(run: RunTables) -> FigureFile | None:
     norms.set(ylabel="L2 norm of an update")
     norms.set_ylim(bottom=0)
     whole_ticks(angles.xaxis)
-    whose = (
-        "public clients"
-        if any(update.whose.startswith("public ") for update in run.single)
-        else "clients"
-    )
+    public = any(update.whose.startswith("public ") for update in run.single)
     lengths = [update.norm for update in run.single]
     over = sum(update.norm > 0.999 * update.clip for update in run.single if update.clip)
-    cut = f" {over / len(lengths):.0%} reach the clip." if clips else " Nothing is clipped."
-    said = (
-        f"A point is an update of one of the {whose}: norms {min(lengths):.3g} to "
-        f"{max(lengths):.3g}.{cut}"
+    clipped = f"{over / len(lengths):.0%} reach the clip." if clips else "Nothing is clipped."
+    sentence = (
+        f"Each point is an update of a {'public ' if public else ''}client. Norms range from "
+        f"{min(lengths):.3g} to {max(lengths):.3g}. {clipped} Below 90 degrees an update continues "
+        "in the direction of the last step; above, it turns back."
     )
-    how = "Below 90 degrees an update goes on where the last step went, above it back."
-    return FigureFile("updates", "Single updates, which nobody hides here", f"{said} {how}", figure)
+    return FigureFile("updates", "Single updates, which are not private here", sentence, figure)

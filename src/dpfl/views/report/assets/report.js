@@ -11,8 +11,8 @@ for (const button of document.querySelectorAll("button[data-copies]")) {
       getSelection().addRange(range);
       document.execCommand("copy");
     }
-    const said = button.textContent;
+    const label = button.textContent;
     button.textContent = "Copied";
-    setTimeout(() => { button.textContent = said; }, 1500);
+    setTimeout(() => { button.textContent = label; }, 1500);
   });
 }

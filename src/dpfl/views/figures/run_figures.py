@@ -8,11 +8,11 @@ from dpfl.config.experiment import parse
 from dpfl.data.catalog import SHAPES
 from dpfl.data.remote_federation import NODES
 from dpfl.errors import DpflError
-from dpfl.views.canvas import FigureFile
-from dpfl.views.lines import lines_of
-from dpfl.views.privacy_figures import accounts, losses, partition, three_epsilons
+from dpfl.views.figures.canvas import FigureFile
+from dpfl.views.figures.privacy_figures import accounts, losses, partition, three_epsilons
+from dpfl.views.figures.training_figures import measured, signals, taus, updates
+from dpfl.views.run_lines import lines_of
 from dpfl.views.run_tables import RunTables
-from dpfl.views.training_figures import measured, signals, taus, updates
 
 EMBEDDED = ("mnist-sample", "randhie", "shakespeare")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dpfl.run.metrics import RunHistory
-from dpfl.views.canvas import PALETTE
-from dpfl.views.html import columns
+from dpfl.views.figures.canvas import PALETTE
+from dpfl.views.notebook.html import columns
 
 if TYPE_CHECKING:
-    from dpfl.views.notebook import NotebookFigure
+    from dpfl.views.notebook.figure import NotebookFigure
 
 
 def html(history: RunHistory) -> str:
@@ -20,7 +20,7 @@ def plot(history: RunHistory, headline: str = "") -> NotebookFigure:
     """The headline against rounds and against epsilon, and the steps of every round; what was not
     measured is left out.
     """
-    from dpfl.views.notebook import NotebookFigure
+    from dpfl.views.notebook.figure import NotebookFigure
 
     panels = [panel for panel in _panels(history, headline) if panel[2]]
     picture = NotebookFigure(4 * max(1, len(panels)), 3.6)

@@ -19,12 +19,12 @@ from dpfl.config.experiment import load, parse
 from dpfl.errors import DpflError
 from dpfl.run.folder import METRICS, RunFolder
 from dpfl.run.metrics import COLUMNS, RoundRow, read_thinned
-from dpfl.views.figures import pictures
-from dpfl.views.lines import RunLines, lines_of
+from dpfl.views.curve_sentences import metric_sentence
+from dpfl.views.figures.run_figures import pictures
+from dpfl.views.report.page import page, policy
 from dpfl.views.rerun_command import command
-from dpfl.views.run_report import page, policy
+from dpfl.views.run_lines import RunLines, lines_of
 from dpfl.views.run_tables import RunTables, read_all
-from dpfl.views.training_figures import _measured_sentence
 from tests.conftest import MODEL, small_crowd, small_federation
 
 HOSTILE = "<script>alert(1)</script>"
@@ -221,11 +221,9 @@ def test_better_is_where_the_metric_says(runs: Path, name: str, way: str) -> Non
     )
     ends = {line.label: line.points("rounds", "headline")[-1].y for line in both}
     best = (min if less else max)(ends, key=lambda label: ends[label])
-    assert f"still {way} there" in _measured_sentence(both[:1], "rounds", name)
-    assert f"{best} ends {'lowest' if less else 'highest'}" in _measured_sentence(
-        both, "rounds", name
-    )
-    assert f"the {'lower' if less else 'higher'} line is the better trade" in _measured_sentence(
+    assert f"still {way} there" in metric_sentence(both[:1], "rounds", name)
+    assert f"{best} ends {'lowest' if less else 'highest'}" in metric_sentence(both, "rounds", name)
+    assert f"the {'lower' if less else 'higher'} line is the better trade" in metric_sentence(
         both, "epsilon", name
     )
 

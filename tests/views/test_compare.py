@@ -10,9 +10,10 @@ from rich.console import Console
 from scipy import stats
 
 from dpfl.errors import DpflError
-from dpfl.views.compare_groups import SeedMean, group_runs, mean_of, notes, table
-from dpfl.views.curves import colours, draw_groups
-from dpfl.views.terminal import runs_table
+from dpfl.views.compare_groups import SeedMean, group_runs, mean_of
+from dpfl.views.comparison_view import ComparisonView, notes
+from dpfl.views.figures.curves import colours, draw_groups
+from dpfl.views.terminal.tables import comparison_table, runs_table
 
 
 def run(
@@ -43,7 +44,7 @@ def run(
 def shown(groups: Any, width: int = 80) -> str:
     console = Console(width=width, record=True, force_terminal=False)
     with console.capture() as captured:
-        console.print(table(groups))
+        console.print(comparison_table(ComparisonView.of_groups(groups)))
     return captured.get()
 
 
@@ -99,7 +100,7 @@ def test_epsilons_that_are_not_equal_are_said() -> None:
         in notes(group_runs([run(0, proven=1.189), run(0, proven="unbounded", tau=3)]))[0]
     )
     other = run(0, name="dp-fedavg") | {"unit": "client"}
-    assert "Units differ" in notes(group_runs([run(0), other]))[0]
+    assert "units of privacy differ" in notes(group_runs([run(0), other]))[0]
 
 
 def test_eighty_columns_cut_nothing() -> None:
@@ -110,7 +111,7 @@ def test_eighty_columns_cut_nothing() -> None:
     assert "…" not in text
     for words in (
         "91.00 ± 2.48 %",
-        "2.0000 a sample",
+        "2.0000 per sample",
         "1e-05, pld",
         "tau 3",
         "rounds",
@@ -133,7 +134,10 @@ def measured(seed: int, metric: str, value: float, **options: Any) -> dict[str, 
 
 def printed(runs: list[dict[str, Any]]) -> str:
     console = Console(width=120, file=io.StringIO())
-    console.print(table(group_runs(runs)), runs_table(runs))
+    console.print(
+        comparison_table(ComparisonView.of_groups(group_runs(runs))),
+        runs_table(ComparisonView.of_runs(runs)),
+    )
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -152,7 +156,7 @@ def test_figures_stand_under_the_metric_of_their_task():
 def test_what_clients_answered_is_shown_as_noisy():
     told = printed([measured(0, "AUC", 0.7) | {"noisy": True}])
     assert "0.7000 noisy" in told
-    assert "has noise in it" in told
+    assert "contain noise" in told
 
 
 def test_two_metrics_have_no_axis_together():

@@ -10,7 +10,7 @@ from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from dpfl.views.canvas import STYLE
+from dpfl.views.figures.canvas import STYLE
 
 DPI = 130
 
