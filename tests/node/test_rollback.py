@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from dpfl.cli.app import app
 from dpfl.errors import DpflError
-from dpfl.node.rollback import _add_all
+from dpfl.node.reconciliation import _add_all
 from dpfl.node.service import Service
 from dpfl.node.statement import check, statement
 from dpfl.privacy import Ledger, Limit, accountant
@@ -508,7 +508,7 @@ def test_a_statement_of_an_earlier_version_is_valid_and_is_evidence(
     node, _ = set_back(opened, tmp_path)
     with closing(Ledger.read(tmp_path / "b" / "ledger" / "b.sqlite")) as ledger:
         words = statement(
-            ledger, node.service.charter.limit, "", load_private(node.folder / "node.pem")
+            ledger, node.service.policy.limit, "", load_private(node.folder / "node.pem")
         )["statement"]
     del words["ledger_head"]
     words |= {"ledger": {"rows": 99, "seal": "0" * 64}, "releases": {encode(EVENT): 5}}
@@ -557,7 +557,7 @@ def test_shares_of_noise_stay_what_they_are_when_they_are_reconciled(tmp_path: P
         signed = sign_head(ledger, key)
     assert set(signed.head.spent) == {(EVENT, "shared 3-1", 2), (EVENT, "", 1)}
     with closing(Ledger.open(tmp_path / "new.sqlite", "b", "sample", "add/remove one")) as ledger:
-        _add_all(ledger, [signed], {})
+        _add_all(ledger, [signed], tmp_path)
         assert ledger.spent() == {EVENT: 3}
         assert (
             "sums over at least 3"

@@ -33,7 +33,7 @@ def run(policy: Path) -> None:
     """Until it is told to stop."""
     end_with_parent()
     with closing(Service.open(policy)) as service, stopping() as stop:
-        charter = service.charter
+        charter = service.policy
         node, traffic = connected(charter), Traffic(service)
 
         def say(event: str, words: str) -> None:
@@ -91,7 +91,7 @@ class Traffic:
     """What a service does, counted on the way."""
 
     def __init__(self, service: Service) -> None:
-        self._service, self._charter = service, service.charter
+        self._service, self._charter = service, service.policy
         self._bytes: Counter[str] = Counter()
         self._seconds = 0.0
 
