@@ -25,6 +25,7 @@ from dpfl.algorithms import (
     options_of,
 )
 from dpfl.client.context import ClientContext
+from dpfl.client.noise_placement import NoisePlacement
 from dpfl.client.runner import ClientRunner
 from dpfl.client.task import RAW_VALUES, ClientTask
 from dpfl.data import Federation
@@ -412,7 +413,7 @@ def test_the_published_wavelet_systems_have_far_less_noise_than_they_state(
     fitted = made.for_model(model.layout)
     size = 2 ** math.ceil(math.log2(model.layout.size))
     assert fitted.release.multiplier == pytest.approx(
-        1 / size if made.scale == "step" else 1 / math.sqrt(size)
+        1 / size if made.placement is NoisePlacement.EVERY_STEP else 1 / math.sqrt(size)
     )
     assert fitted.release.stated_event(20) != fitted.release.event(20)
 

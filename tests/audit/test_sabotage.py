@@ -391,7 +391,7 @@ CAUGHT: list[tuple[Sabotage, Algorithm, str]] = [
     (account_rows_for_persons, auto().for_unit("person"), "survey"),
 ]
 HARD = {"trials": 2000, "runs": 150}
-NAMES = [f"{sabotage.__name__} of {made.scale} in {game}" for sabotage, made, game in CAUGHT]
+NAMES = [f"{sabotage.__name__} of {made.placement} in {game}" for sabotage, made, game in CAUGHT]
 
 
 def before(case: int) -> str:

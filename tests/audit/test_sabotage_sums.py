@@ -141,7 +141,7 @@ CAUGHT: list[tuple[Sabotage, Algorithm, str]] = [
     (open_below_the_least, STEPS, "masks"),
     (leave_the_masks_of_the_missing, STEPS, "masks"),
 ]
-NAMES = [f"{sabotage.__name__} of {made.scale} in {game}" for sabotage, made, game in CAUGHT]
+NAMES = [f"{sabotage.__name__} of {made.placement} in {game}" for sabotage, made, game in CAUGHT]
 
 
 @cache

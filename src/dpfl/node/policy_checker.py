@@ -28,7 +28,6 @@ from dpfl.node.policy import NodePolicy
 from dpfl.node.run_checks import refuse_first, run_violations, secure_sum_violations
 from dpfl.node.task_checks import (
     batch_violations,
-    own_release,
     query_violations,
     release_violations,
     task_violations,
@@ -80,7 +79,7 @@ class PolicyChecker:
         try:
             refuse_first(task_violations(self.policy, task, proposal, layout))
             refuse_first(batch_violations(self.policy, self.data, task, size))
-            if release := own_release(task):
+            if release := task.own_release:
                 refuse_first(release_violations(self.policy, task, release, size))
             if task.query:
                 refuse_first(query_violations(self.policy, self.data, task))

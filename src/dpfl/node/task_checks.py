@@ -98,11 +98,7 @@ def _protected_unit(policy: NodePolicy, task: ClientTask) -> str:
     one = "person" if policy.limits.unit == "person" else "sample"
     if task.query:
         return "" if task.query.trusted else one
-    if task.update and task.update.private:
-        return one if task.update.protects == "sample" else "client"
-    if task.summed_release and task.summed_release is task.clients:
-        return "client"
-    return one if task.samples and task.samples.private else ""
+    return task.placed.unit(one) if task.own_release else ""
 
 
 def batch_violations(
@@ -131,24 +127,6 @@ def batch_violations(
     exact = policy.tell.size == "exact" and size == data.counted(policy.limits.unit)[0]
     yield not exact, RefusalReason.SIZE_NOT_EXACT
     yield sampling.least > size, RefusalReason.RATE_TOO_HIGH
-
-
-def own_release(task: ClientTask) -> Release | None:
-    """Finds the release that this node's ledger pays for.
-
-    Args:
-        task: The task.
-
-    Returns:
-        The release; None for a query, and where the server adds the noise.
-    """
-    if task.query:
-        return None
-    if task.update and task.update.private:
-        return task.update
-    if task.summed_release:
-        return task.summed_release
-    return task.samples if task.samples and task.samples.private else None
 
 
 def release_violations(

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from dpfl.client.runner import ClientRunner
-from dpfl.client.task import ClientReply, ClientTask, cost
+from dpfl.client.task import ClientReply, ClientTask
 from dpfl.errors import DpflError
 from dpfl.node.budget_checks import affordable_releases, is_affordable
 from dpfl.node.build_runner import build_runner, run_sub_limits
@@ -120,10 +120,10 @@ class TaskExecution:
 
     def _plan(self, checked: _CheckedTask, proposal: Proposal, size: int) -> _CheckedTask:
         """Refuses a release that the run did not announce, or that the budget has no room for."""
-        cost_of_task = cost(checked.task, size)
-        if cost_of_task is None:
+        cost = checked.task.cost(size)
+        if cost is None:
             return checked
-        event, count = cost_of_task
+        event, count = cost
         record = replace(checked.record, event=event, count=count)
         ledger = checked.runner.ledger(proposal.client)
         horizon = self._horizon(ledger, record, event, proposal)
