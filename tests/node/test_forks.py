@@ -24,8 +24,9 @@ from dpfl.node.reconciliation import _add_all
 from dpfl.node.task_log import TaskLog
 from dpfl.privacy import Ledger
 from dpfl.privacy.ledger.starts import anchor_rows
+from dpfl.protocol.head_words import head_from_words
 from dpfl.protocol.keys import load_private, raw, sign
-from dpfl.protocol.ledger_head import SignedHead, head_from_words, sign_head
+from dpfl.protocol.ledger_head import SignedHead, sign_head
 from dpfl.protocol.messages import SignedMessage
 from tests.node.loopback import EVENT, PROPOSAL, RUN, STEPS, Asked, join, round_of, work
 from tests.node.test_rollback import Open, copied, opened, reconciled, set_back, worked

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from dpfl.errors import DpflError
+from dpfl.protocol.head_words import fitting, head_from_words
 from dpfl.protocol.known_heads import write_whole
-from dpfl.protocol.ledger_head import HeadSet, SignedHead, fitting, head_from_words
+from dpfl.protocol.ledger_head import HeadSet, SignedHead
 from dpfl.protocol.messages import SignedMessage
 from dpfl.refusals import ProtocolError
 

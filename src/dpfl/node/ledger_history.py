@@ -20,9 +20,10 @@ from dpfl.node.rollback import missing, refuse_missing
 from dpfl.node.signed_heads import own_heads
 from dpfl.node.witness import NOTE, Witness
 from dpfl.privacy import Ledger
+from dpfl.protocol.head_words import heads_from_words
 from dpfl.protocol.keys import raw
 from dpfl.protocol.known_heads import KnownHeads
-from dpfl.protocol.ledger_head import SignedHead, heads_from_words, sign_head
+from dpfl.protocol.ledger_head import SignedHead, sign_head
 from dpfl.refusals import ProtocolError, RefusalReason
 
 

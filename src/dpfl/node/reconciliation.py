@@ -142,7 +142,7 @@ def _add_head(ledger: Ledger, head: LedgerHead) -> None:
     _refuse_other_kind(ledger, head)
     shared = ledger.spent_until(_shared_rows(ledger, head))
     rest: dict[tuple[Event, str], int] = {}
-    for event, mark, count in sorted(head.spent, key=lambda kind: bool(kind[1])):
+    for event, mark, count in sorted(head.releases, key=lambda kind: bool(kind[1])):
         in_both = min(shared.get(event, 0), count)
         shared = add(shared, event, -in_both)
         if count > in_both:

@@ -16,8 +16,9 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpfl.node.policy import NodePolicy
-from dpfl.protocol import messages, task_messages
+from dpfl.protocol import messages
 from dpfl.protocol.messages import SignedMessage
+from dpfl.protocol.value_forms import text
 from dpfl.refusals import SENTENCES, ProtocolError, RefusalReason
 
 ROUTING_FIELDS = ("kind", "run", "to", "order")
@@ -93,7 +94,7 @@ class RequestReader:
         raise ProtocolError(RefusalReason.BAD_SIGNATURE)
 
     def _routing(self, fields: Mapping[str, Any]) -> dict[str, str]:
-        routing = {name: task_messages.text(fields.get(name)) for name in ROUTING_FIELDS}
+        routing = {name: text(fields.get(name)) for name in ROUTING_FIELDS}
         is_greeting = routing["kind"] == "ping" and routing["to"] == EVERYONE
         if routing["to"] != self._policy.name and not is_greeting:
             raise ProtocolError(RefusalReason.WRONG_NODE)

@@ -17,7 +17,7 @@ from dpfl.client.task import ClientTask
 from dpfl.node.requests import Request
 from dpfl.protocol import secure_sum_messages
 from dpfl.protocol.secure_sum_messages import Arrays, Words
-from dpfl.protocol.task_messages import whole
+from dpfl.protocol.value_forms import whole
 from dpfl.refusals import ProtocolError, RefusalReason
 from dpfl.secagg import MemberRefusal, SumGroup, SumId, SumMember, UnmaskingShares
 

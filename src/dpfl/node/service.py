@@ -73,8 +73,8 @@ from dpfl.privacy import Ledger, accountant
 from dpfl.privacy.ledger.client_ledgers import ledger_path
 from dpfl.privacy.ledger.limit import SubLimit
 from dpfl.protocol import messages
+from dpfl.protocol.head_words import fitting
 from dpfl.protocol.keys import load_private, raw
-from dpfl.protocol.ledger_head import fitting
 from dpfl.protocol.proposal import Proposal, proposal_from_words
 from dpfl.refusals import ProtocolError, RefusalReason
 

@@ -19,9 +19,10 @@ from dpfl.node.policy import NodePolicy
 from dpfl.node.witness import Witness
 from dpfl.privacy.accounting.events import decode
 from dpfl.protocol import messages
+from dpfl.protocol.head_words import head_from_words
 from dpfl.protocol.keys import is_signed
 from dpfl.protocol.known_heads import KnownHeads
-from dpfl.protocol.ledger_head import MOST_OWN, HeadSet, LedgerHead, SignedHead, head_from_words
+from dpfl.protocol.ledger_head import MOST_OWN, HeadSet, LedgerHead, SignedHead
 from dpfl.refusals import ProtocolError
 
 DEEPEST = 6
@@ -107,7 +108,7 @@ def _of_statement(value: dict[str, Any], public_key: str) -> SignedHead | None:
         rows=words["ledger"]["rows"],
         seal=words["ledger"]["seal"],
         starts=(),
-        spent=tuple((decode(line), "", int(count)) for line, count in words["releases"].items()),
+        releases=tuple((decode(line), "", int(count)) for line, count in words["releases"].items()),
         planned=(),
     )
     return SignedHead(head, signature)

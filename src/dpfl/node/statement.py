@@ -23,8 +23,9 @@ from dpfl.privacy.ledger.limit import Limit, SubLimit
 from dpfl.privacy.ledger.plans import bound
 from dpfl.privacy.mechanisms.noise_shares import least_shared
 from dpfl.privacy.statement import figure
+from dpfl.protocol.head_words import check_in_statement
 from dpfl.protocol.keys import is_signed, raw, sign
-from dpfl.protocol.ledger_head import LedgerHead, check_in_statement, sign_head
+from dpfl.protocol.ledger_head import LedgerHead, sign_head
 
 FORMAT = 1
 WORDS = {
@@ -166,7 +167,7 @@ def _check_by_head(words: Mapping[str, Any], head: LedgerHead, by: Accountant) -
     proven, up to the owner's limit, and shares of noise protect against fewer adversaries.
     """
     planned: EventCounts = {}
-    for event, count in (*((event, count) for event, _, count in head.spent), *head.planned):
+    for event, count in (*((event, count) for event, _, count in head.releases), *head.planned):
         planned = add(planned, event, count)
     if _number(words["proven"]) + LAST_DIGIT < min(
         by.epsilon(planned, words["delta"]), float(words["limit"])
@@ -174,7 +175,7 @@ def _check_by_head(words: Mapping[str, Any], head: LedgerHead, by: Accountant) -
         raise DpflError(
             f"The statement of {words['node']!r} proves less than its runs fixed beforehand."
         )
-    if words["adversary"] != _against(mark for _, mark, _ in head.spent):
+    if words["adversary"] != _against(mark for _, mark, _ in head.releases):
         raise DpflError(
             f"The statement of {words['node']!r} holds against others than it says: "
             f"{words['adversary']}."

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from dpfl.codec import canonical
 from dpfl.errors import DpflError
-from dpfl.protocol.ledger_head import MOST_OWN, HeadSet, SignedHead, head_from_words
+from dpfl.protocol.head_words import head_from_words
+from dpfl.protocol.ledger_head import MOST_OWN, HeadSet, SignedHead
 from dpfl.refusals import ProtocolError, RefusalReason
 
 NOTE = "node/witness"

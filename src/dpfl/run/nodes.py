@@ -19,8 +19,8 @@ from dpfl.engines.remote import SILENT, RemoteEngine, RemoteNode, is_kind
 from dpfl.engines.secure_sum import SecureSumServer
 from dpfl.errors import DpflError
 from dpfl.privacy.ledger.client_ledgers import ClientLedgers
+from dpfl.protocol.head_words import head_from_words
 from dpfl.protocol.keys import raw
-from dpfl.protocol.ledger_head import head_from_words
 from dpfl.protocol.messages import SignedMessage
 from dpfl.protocol.transport import Transport
 from dpfl.refusals import ProtocolError
