@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dpfl.privacy import Ledger
-from dpfl.privacy.accounting.calibration import MOST, largest
+from dpfl.privacy.accounting.calibration import MAX_RELEASES, largest_count
 from dpfl.privacy.accounting.events import Event, EventCounts, add_all
 from dpfl.privacy.ledger.limit import Limit, SubLimit
 from dpfl.protocol.proposal import Proposal
@@ -30,14 +30,14 @@ def affordable_releases(
     Returns:
         The count, at most that of the proposal.
     """
-    bounds: list[tuple[Limit, EventCounts]] = [(limit, ledger.spent(besides=run))]
+    bounds: list[tuple[Limit, EventCounts]] = [(limit, ledger.spending(besides=run))]
     bounds += [
-        (share.limit, {} if share.run else ledger.spent_of(share, besides=run))
+        (share.limit, {} if share.run else ledger.spending_within(share, besides=run))
         for share in sub_limits
     ]
-    kinds, count = {event for event, _ in proposal.events}, min(proposal.most, MOST)
+    kinds, count = {event for event, _ in proposal.events}, min(proposal.most, MAX_RELEASES)
     if len(kinds) > 1:
-        return largest(
+        return largest_count(
             lambda releases: all(
                 bound.covers(add_all(others, proposal.spending(releases)))
                 for bound, others in bounds
@@ -72,6 +72,6 @@ def is_affordable(
     Returns:
         Whether every limit allows the debit.
     """
-    bounds = [(limit, ledger.spent())]
-    bounds += [(share.limit, ledger.spent_of(share)) for share in sub_limits]
+    bounds = [(limit, ledger.spending())]
+    bounds += [(share.limit, ledger.spending_within(share)) for share in sub_limits]
     return all(bound.allows(spending, event, count, horizon) for bound, spending in bounds)

@@ -58,7 +58,7 @@ def open_ledger(policy: NodePolicy, data: Federation, tail: ChainTail) -> Ledger
             f"dpfl ledger reconcile {policy_file}"
         )
     ledger = open_ledger_at(policy, data, path)
-    if not ledger.holds(tail):
+    if not ledger.contains(tail):
         ledger.close()
         raise DpflError(
             f"The ledger {path} is older than what was spent since: bring back the one that this "

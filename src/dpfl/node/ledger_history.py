@@ -44,7 +44,7 @@ def begin_start(policy: NodePolicy, ledger: Ledger, key: Ed25519PrivateKey) -> W
     public_key = raw(key.public_key())
     refuse_missing(policy, ledger, own_heads(policy, public_key))
     witness = Witness(policy.witness, public_key) if policy.witness else None
-    if witness and ledger.note(NOTE) and not witness.path.exists():
+    if witness and ledger.write_once(NOTE) and not witness.path.exists():
         raise DpflError(
             f"The witness {witness.path} is gone: mount its storage. If it is lost, make it anew "
             "with: dpfl ledger reconcile "

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from dpfl.privacy.accounting.budget import MOST_ROUNDS
+from dpfl.privacy.accounting.budget import MAX_ROUNDS
 from dpfl.privacy.accounting.events import ADD_REMOVE
 from dpfl.secagg.group import FEWEST, MOST
 
@@ -90,7 +90,7 @@ class AllowedRuns(_Section):
     """The largest share of the units in one step."""
     most_steps: int = Field(default=1000, ge=1, le=1_000_000)
     """Steps per round."""
-    most_rounds: int = Field(default=1000, ge=1, le=MOST_ROUNDS)
+    most_rounds: int = Field(default=1000, ge=1, le=MAX_ROUNDS)
     """Rounds per run."""
     most_bytes: int = Field(default=256 << 20, ge=1 << 16, le=1 << 34)
     """Bytes of a message, in either direction."""

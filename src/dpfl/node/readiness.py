@@ -158,8 +158,8 @@ def _ledger(policy: NodePolicy, data: Federation) -> str:
     if not path.exists():
         return f"none yet; it is made when the node starts, {kind}"
     with closing(Ledger.read(path)) as ledger:
-        ledger.refuse_other(LedgerAccount(policy.name, limits.unit, limits.neighbours))
-        if ledger.debits() and not ledger.counts(digest(data, limits.unit)):
+        ledger.check_account(LedgerAccount(policy.name, limits.unit, limits.neighbours))
+        if ledger.debits() and not ledger.counts_data(digest(data, limits.unit)):
             raise DpflError(
                 f"The ledger {path} counts other data than the policy names; bring back the data "
                 "that it counts."
@@ -167,7 +167,7 @@ def _ledger(policy: NodePolicy, data: Federation) -> str:
         refuse_missing(
             policy, ledger, own_heads(policy, raw(load_private(policy.key).public_key()))
         )
-        epsilon = figure(accountant(limits.accountant).epsilon(ledger.spent(), limits.delta))
+        epsilon = figure(accountant(limits.accountant).epsilon(ledger.spending(), limits.delta))
         return (
             f"whole, {len(ledger.debits())} debits; epsilon {epsilon} of {limits.epsilon:g} "
             "spent "

@@ -25,17 +25,17 @@ from dpfl.node.signed_heads import own_heads
 from dpfl.node.task_log import TaskLog
 from dpfl.node.witness import Witness
 from dpfl.privacy import Ledger
-from dpfl.privacy.accounting.events import Event, EventCounts, add, at_least, less
+from dpfl.privacy.accounting.events import Event, EventCounts, add, max_events, subtract_events
 from dpfl.privacy.ledger.client_ledgers import ledger_path
 from dpfl.privacy.ledger.database import remove_database
-from dpfl.privacy.ledger.ledger import LedgerAccount, refuse_kinds
+from dpfl.privacy.ledger.ledger import LedgerAccount, check_same_kind
 from dpfl.privacy.ledger.starts import (
     ANCHOR_DIGITS,
-    OWN,
+    NODE_PREFIX,
     NodeStart,
-    anchored,
+    anchors_row,
     common_rows,
-    taken_over,
+    reconciliation_row,
 )
 from dpfl.protocol.keys import raw
 from dpfl.protocol.known_heads import KnownHeads
@@ -89,11 +89,11 @@ def reconcile(
     if is_gone:
         remove_database(unfinished)
     with closing(open_ledger_at(policy, data, unfinished)) as ledger:
-        before, lacking = ledger.spent(), missing(ledger, heads)
+        before, lacking = ledger.spending(), missing(ledger, heads)
         needed = is_gone or bool(lacking) or is_behind(policy, ledger)
         if needed:
             _add_all(ledger, lacking, policy.folder)
-        added = less(ledger.spent(), before)
+        added = subtract_events(ledger.spending(), before)
         if policy.witness and not policy.witness.exists():
             Witness(policy.witness, raw(key.public_key())).begin(sign_head(ledger, key))
     if is_gone:
@@ -117,17 +117,21 @@ def _refuse_incomplete_log(policy: NodePolicy, path: Path, heads: HeadSet) -> No
 def _add_all(ledger: Ledger, lacking: Sequence[SignedHead], folder: Path) -> None:
     """Adds all that was signed, then what the log and the task log know of beyond that."""
     logged = read_log(folder)
-    reported = at_least(total_counts(logged), TaskLog.counts_in(folder))
+    reported = max_events(total_counts(logged), TaskLog.counts_in(folder))
     ledger.start(max((one.head.boot for one in lacking), default=0))
     for one in lacking:
         _add_head(ledger, one.head)
     unsigned = missing_releases(ledger, logged)
-    if rest := at_least(less(reported, ledger.spent()), total_counts(unsigned)):
-        ledger.add_spent(
-            f"{OWN}told/{ledger.starts[0].name}", {(event, ""): rest[event] for event in rest}, {}
+    if rest := max_events(subtract_events(reported, ledger.spending()), total_counts(unsigned)):
+        ledger.add_spending(
+            f"{NODE_PREFIX}told/{ledger.starts[0].name}",
+            {(event, ""): rest[event] for event in rest},
+            {},
         )
     for last in _last_of_each_start(unsigned):
-        ledger.note(taken_over(last.tail.seal, (NodeStart(1, last.start, last.tail.links),)))
+        ledger.write_once(
+            reconciliation_row(last.tail.seal, (NodeStart(1, last.start, last.tail.links),))
+        )
 
 
 def _last_of_each_start(lines: Sequence[LoggedRelease]) -> list[LoggedRelease]:
@@ -140,15 +144,15 @@ def _add_head(ledger: Ledger, head: LedgerHead) -> None:
     if includes(ledger, head):
         return  # as a part of another head that was added
     _refuse_other_kind(ledger, head)
-    shared = ledger.spent_until(_shared_rows(ledger, head))
+    shared = ledger.spending_until(_shared_rows(ledger, head))
     rest: dict[tuple[Event, str], int] = {}
     for event, mark, count in sorted(head.releases, key=lambda kind: bool(kind[1])):
         in_both = min(shared.get(event, 0), count)
         shared = add(shared, event, -in_both)
         if count > in_both:
             rest[event, mark] = count - in_both
-    ledger.note(anchored(head.seal, dict(head.anchors)))
-    ledger.add_spent(taken_over(head.seal, head.starts), rest, dict(head.planned))
+    ledger.write_once(anchors_row(head.seal, dict(head.anchors)))
+    ledger.add_spending(reconciliation_row(head.seal, head.starts), rest, dict(head.planned))
 
 
 def _shared_rows(ledger: Ledger, head: LedgerHead) -> int:
@@ -170,7 +174,7 @@ def _refuse_other_kind(ledger: Ledger, head: LedgerHead) -> None:
     """
     account, signed_for = ledger.account, LedgerAccount(head.node, head.unit, head.neighbours)
     try:
-        refuse_kinds(ledger.path, account, signed_for)
+        check_same_kind(ledger.path, account, signed_for)
     except DpflError:
         raise DpflError(
             f"This node signed releases for one {head.unit} (neighbours: {head.neighbours}), and "

@@ -54,7 +54,7 @@ def is_behind(policy: NodePolicy, ledger: Ledger) -> bool:
     Returns:
         Whether either knows of releases that the ledger lacks.
     """
-    if not ledger.holds(TaskLog.tail_in(policy.folder)):
+    if not ledger.contains(TaskLog.tail_in(policy.folder)):
         return True
     return bool(unlogged_loss(ledger, policy.folder))
 

@@ -201,7 +201,7 @@ class Service:
         is_new, size = record is None, record.size if record else self._declared_size()
         run_model(proposal, state.data, state.policy, size)
         with closing(state.open_ledger()) as ledger:
-            if is_new and ledger.spent_of(SubLimit(state.policy.limit, run=run)):
+            if is_new and ledger.spending_within(SubLimit(state.policy.limit, run=run)):
                 # The tasks of that run are lost, so it is over.
                 raise ProtocolError(RefusalReason.WRONG_RUN)
             sub_limits = run_sub_limits(state.policy, run, proposal)
@@ -288,7 +288,7 @@ class Service:
         """
         policy, limit = self._state.policy, self._state.policy.limit
         with closing(Ledger.read(ledger_path(policy.ledgers, policy.name))) as ledger:
-            epsilon = accountant(limit.accountant).epsilon(ledger.spent(), limit.delta)
+            epsilon = accountant(limit.accountant).epsilon(ledger.spending(), limit.delta)
         return {
             "epsilon spent": epsilon,
             "epsilon allowed": limit.epsilon,

@@ -20,8 +20,8 @@ from dpfl.privacy.accounting.accountant import Accountant
 from dpfl.privacy.accounting.calibration import check_target
 from dpfl.privacy.accounting.events import EventCounts, add, decode, encode
 from dpfl.privacy.ledger.limit import Limit, SubLimit
-from dpfl.privacy.ledger.plans import bound
-from dpfl.privacy.mechanisms.noise_shares import least_shared
+from dpfl.privacy.ledger.plans import proven_events
+from dpfl.privacy.mechanisms.noise_shares import weakest_shares
 from dpfl.privacy.statement import figure
 from dpfl.protocol.head_words import check_in_statement
 from dpfl.protocol.keys import is_signed, raw, sign
@@ -73,10 +73,10 @@ def statement(ledger: Ledger, limit: Limit, run: str, key: Ed25519PrivateKey) ->
     Returns:
         The statement and its signature, as JSON has them.
     """
-    spending, by = ledger.spent(), accountant(limit.accountant)
+    spending, by = ledger.spending(), accountant(limit.accountant)
     used = by.epsilon(spending, limit.delta)
     ceiling = limit.epsilon if _was_always_limited(ledger, limit) else math.inf
-    planned = min(by.epsilon(bound(ledger), limit.delta), ceiling)
+    planned = min(by.epsilon(proven_events(ledger), limit.delta), ceiling)
     tail = ledger.tail
     words = {
         "format": FORMAT,
@@ -102,7 +102,7 @@ def statement(ledger: Ledger, limit: Limit, run: str, key: Ed25519PrivateKey) ->
 
 
 def _run_part(ledger: Ledger, limit: Limit, run: str) -> dict[str, Any]:
-    spending = ledger.spent_of(SubLimit(limit, run=run))
+    spending = ledger.spending_within(SubLimit(limit, run=run))
     used = figure(accountant(limit.accountant).epsilon(spending, limit.delta))
     return {
         "id": run,
@@ -189,7 +189,7 @@ def _adversary(ledger: Ledger, run: str = "") -> str:
 
 
 def _against(marks: Iterable[str]) -> str:
-    shared = least_shared(marks)
+    shared = weakest_shares(marks)
     return shared.adversary if shared else EVERYBODY
 
 
@@ -201,7 +201,7 @@ def _was_always_limited(ledger: Ledger, limit: Limit) -> bool:
     """Whether every debit was made under this limit, or a lower one, at a delta no larger."""
     return all(
         one is not None and one.epsilon <= limit.epsilon and one.delta <= limit.delta
-        for one in ledger.limits_since_the_first_debit()
+        for one in ledger.limits_since_first_debit()
     )
 
 

@@ -8,6 +8,7 @@ of a condition and the reason to refuse when it holds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -22,10 +23,7 @@ from dpfl.node.run_checks import Violations
 from dpfl.privacy import Release
 from dpfl.privacy.accounting.events import ADD_REMOVE
 from dpfl.privacy.mechanisms.sampling import All, FixedSize, Poisson, PoissonSize
-from dpfl.privacy.queries.answers import Mean, answers_of
-from dpfl.privacy.queries.columns import LEAST, ColumnQuery
-from dpfl.privacy.queries.histogram import LabelQuery
-from dpfl.privacy.queries.metric import MetricQuery
+from dpfl.privacy.queries.columns import MIN_VARIANCE
 from dpfl.protocol.proposal import Proposal
 from dpfl.refusals import RefusalReason
 from dpfl.tasks.noisy import numbers_and_cells
@@ -87,8 +85,8 @@ def _secure_sum_violations(task: ClientTask, proposal: Proposal) -> Violations:
     # These raise DpflError where no integer is wide enough for the sum.
     if task.summed_release:
         task.summed_release.integer_sum(terms.bound, terms.clients)
-    if isinstance(task.query, Mean) and task.noise_shares:
-        answers_of(task.query, task.noise_shares, 1, terms.bound, terms.clients)
+    if task.query and task.query.summable and task.noise_shares:
+        task.query.integer_sum(task.noise_shares, 1, terms.bound, terms.clients)
 
 
 def _protected_unit(policy: NodePolicy, task: ClientTask) -> str:
@@ -126,7 +124,7 @@ def batch_violations(
     # The policy may have been another one when the run was joined.
     exact = policy.tell.size == "exact" and size == data.counted(policy.limits.unit)[0]
     yield not exact, RefusalReason.SIZE_NOT_EXACT
-    yield sampling.least > size, RefusalReason.RATE_TOO_HIGH
+    yield sampling.min_population > size, RefusalReason.RATE_TOO_HIGH
 
 
 def release_violations(
@@ -151,7 +149,7 @@ def release_violations(
     yield uncovered, RefusalReason.UNCOVERED
     has_secure_noise = release.secure or release.noise_shares
     yield policy.tell.secure and not has_secure_noise, RefusalReason.NOT_SECURE
-    yield release.multiplier < allow.least_noise_multiplier, RefusalReason.TOO_LITTLE_NOISE
+    yield release.noise_multiplier < allow.least_noise_multiplier, RefusalReason.TOO_LITTLE_NOISE
     yield release.clip.clip_norm > allow.largest_clip, RefusalReason.CLIP_TOO_LARGE
     if not is_update_sum:
         too_high = _sampling_rate(release, size) > allow.largest_sampling_rate
@@ -161,12 +159,12 @@ def release_violations(
 
 def _sampling_rate(release: Release, size: int) -> float:
     """The rate of a step. A release of an update draws no samples."""
-    return 0.0 if release.of_models else release.sampling.expected(size) / size
+    return 0.0 if release.of_models else release.sampling.expected_size(size) / size
 
 
 def _is_absorbed(release: Release, size: int) -> bool:
     """Whether float32 would lose the noise beside the sum."""
-    units = 1 if release.of_models else release.sampling.expected(size)
+    units = 1 if release.of_models else release.sampling.expected_size(size)
     try:
         release.check_not_absorbed(units, release.clip.clip_norm)
         return False
@@ -188,21 +186,17 @@ def query_violations(policy: NodePolicy, data: Federation, task: ClientTask) -> 
     """
     query = task.query
     assert query is not None
-    yield isinstance(query, LabelQuery) and not data.classes, RefusalReason.OTHER_SCHEMA
-    if isinstance(query, ColumnQuery):
-        width = data.train.x[0].numel()
-        places = (*query.places, *(place for place, _ in query.binned))
-        beyond = not places or max(places) >= width or query.numbers > width
-        yield beyond, RefusalReason.OTHER_SCHEMA
-    if isinstance(query, MetricQuery):
-        yield query.held_out, RefusalReason.OTHER_SCHEMA  # a node trains on all that it has
-        uncovered = (query.numbers, query.cells) != numbers_and_cells(data.task)
+    features = math.prod(data.train.x.shape[1:])
+    yield not query.matches_data(features, data.classes), RefusalReason.OTHER_SCHEMA
+    if query.asks_metric:
+        yield query.held_out_share, RefusalReason.OTHER_SCHEMA  # a node trains on all that it has
+        uncovered = not query.matches_metric(*numbers_and_cells(data.task))
         yield uncovered, RefusalReason.UNCOVERED
-    if query.trusted or query.multiplier is None:
+    if query.trusted or query.noise_multiplier is None:
         return
     yield policy.limits.neighbours != ADD_REMOVE, RefusalReason.OTHER_UNIT
     yield policy.tell.secure and not query.secure, RefusalReason.NOT_SECURE
-    too_little = query.multiplier < policy.allow.least_noise_multiplier
+    too_little = query.noise_multiplier < policy.allow.least_noise_multiplier
     yield too_little, RefusalReason.TOO_LITTLE_NOISE
 
 
@@ -234,7 +228,7 @@ def vector_violations(
     if layout.paid:  # the numbers of a row are divided by the root of the second half
         paid_part = vectors["model"][layout.paid]
         variances = paid_part[(layout.paid.stop - layout.paid.start) // 2 :]
-        yield bool((variances < np.float32(LEAST)).any()), RefusalReason.WEIGHTS_TOO_LARGE
+        yield bool((variances < np.float32(MIN_VARIANCE)).any()), RefusalReason.WEIGHTS_TOO_LARGE
 
 
 def _correction_reach(task: ClientTask, magnitude: float) -> float:

@@ -139,7 +139,7 @@ class TaskExecution:
         sub_limits = run_sub_limits(self._state.policy, run, proposal)
         written_plan = ledger.plans().get(run, {})
         plan = written_plan
-        if not ledger.spent_of(SubLimit(limit, run=run)):
+        if not ledger.spending_within(SubLimit(limit, run=run)):
             room = affordable_releases(ledger, run, proposal, limit, sub_limits)
             plan = {**proposal.spending(room), **written_plan}
         announced = proposal.spending(proposal.most).get(event, 0)

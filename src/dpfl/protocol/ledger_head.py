@@ -20,11 +20,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger
-from dpfl.privacy.accounting.events import Event, decode, encode, gaussian, less
+from dpfl.privacy.accounting.events import Event, decode, encode, gaussian, subtract_events
 from dpfl.privacy.ledger.chain import ChainTail
-from dpfl.privacy.ledger.plans import bound
+from dpfl.privacy.ledger.plans import proven_events
 from dpfl.privacy.ledger.starts import ANCHOR_DIGITS, NodeStart, anchor_rows, spread_starts
-from dpfl.privacy.mechanisms.noise_shares import least_shared
+from dpfl.privacy.mechanisms.noise_shares import weakest_shares
 from dpfl.protocol.keys import raw, sign
 
 FORMAT = 2
@@ -199,7 +199,9 @@ def _counts(ledger: Ledger) -> tuple[Counter[tuple[Event, str]], dict[tuple[Even
         mark = release.split("/")[1] if "/" in release else ""
         by_mark[decode(line), mark if is_mark(mark) else ""] += count
         total[decode(line)] += count
-    return by_mark, {(event, ""): count for event, count in less(bound(ledger), total).items()}
+    return by_mark, {
+        (event, ""): count for event, count in subtract_events(proven_events(ledger), total).items()
+    }
 
 
 def is_mark(text: str) -> bool:
@@ -211,7 +213,7 @@ def is_mark(text: str) -> bool:
     Returns:
         Whether it names shares of noise.
     """
-    return least_shared([text]) is not None
+    return weakest_shares([text]) is not None
 
 
 def _bounded(counts: Mapping[tuple[Event, str], int]) -> Kinds:

@@ -14,8 +14,8 @@ from typing import Any
 
 from dpfl import tasks
 from dpfl.codec import canonical
-from dpfl.privacy.accounting.budget import MOST_ROUNDS
-from dpfl.privacy.accounting.calibration import MOST, MOST_EPSILON
+from dpfl.privacy.accounting.budget import MAX_ROUNDS
+from dpfl.privacy.accounting.calibration import MAX_EPSILON, MAX_RELEASES
 from dpfl.privacy.accounting.events import (
     ADD_REMOVE,
     REPLACE,
@@ -23,7 +23,7 @@ from dpfl.privacy.accounting.events import (
     EventCounts,
     add,
     encode,
-    less,
+    subtract_events,
 )
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.protocol.task_messages import learning_from_words, learning_to_words, shared_to_words
@@ -202,7 +202,7 @@ def in_order(
     total: EventCounts = {}
     for end in range(each, releases + each, each):
         counts = spending(min(end, releases))
-        for kind, count in less(counts, total).items():
+        for kind, count in subtract_events(counts, total).items():
             if events and events[-1][0] == kind:
                 events[-1] = (kind, events[-1][1] + count)
             else:
@@ -233,7 +233,7 @@ def _events(value: Any) -> Planned:
 def _event(value: Any) -> tuple[Event, int]:
     if type(value) is not list or len(value) != 2:
         refuse()
-    return event(value[0]), whole(1, MOST)(value[1])
+    return event(value[0]), whole(1, MAX_RELEASES)(value[1])
 
 
 def _delta(value: Any) -> float:
@@ -241,7 +241,7 @@ def _delta(value: Any) -> float:
 
 
 def _epsilon(value: Any) -> float:
-    return value if 0 < number(value) <= MOST_EPSILON else refuse()
+    return value if 0 < number(value) <= MAX_EPSILON else refuse()
 
 
 FORMS: Mapping[str, Form] = {
@@ -257,7 +257,7 @@ FORMS: Mapping[str, Form] = {
     "schema": text,
     "epsilon": optional(_epsilon),
     "delta": _delta,
-    "rounds": optional(whole(1, MOST_ROUNDS)),
+    "rounds": optional(whole(1, MAX_ROUNDS)),
     "accountant": one_of("pld", "rdp", "rdp-classic", "none"),
     "noise": one_of("secure", "floating-point", "shared", "none"),
     "federation": listed(text),
