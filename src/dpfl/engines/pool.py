@@ -52,6 +52,15 @@ class PoolEngine:
             self._workers.append(_Worker(_WorkerSetup(shared, vector, slots)))
 
     def run(self, order: RoundRequest) -> list[ClientReply]:
+        """Executes one round.
+
+        Args:
+            order: The tasks of the round and the model that they start from.
+
+        Returns:
+            One reply per task, in the order of the tasks. Their updates are valid until the next
+            call.
+        """
         self._vector.copy_(order.vector)
         self._updates = room_for(self._updates, len(order.tasks))
         rows = dict(zip((task.client for task in order.tasks), self._updates, strict=False))
@@ -94,6 +103,7 @@ class PoolEngine:
             return ClientReply(task.client, failed="its worker process died")
 
     def close(self) -> None:
+        """Ends the worker processes and frees the shared memory."""
         for worker in self._workers:
             worker.disconnect()
         for worker in self._workers:

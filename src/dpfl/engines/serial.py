@@ -40,6 +40,15 @@ class SerialEngine:
         self._updates = torch.empty(0, self._runner.model.layout.size)
 
     def run(self, order: RoundRequest) -> list[ClientReply]:
+        """Executes one round.
+
+        Args:
+            order: The tasks of the round and the model that they start from.
+
+        Returns:
+            One reply per task, in the order of the tasks. Their updates are valid until the next
+            call.
+        """
         self._updates = room_for(self._updates, len(order.tasks))
         with one_thread():
             return [
@@ -52,6 +61,7 @@ class SerialEngine:
         return reply if reply.update is None else replace(reply, update=row.copy_(reply.update))
 
     def close(self) -> None:
+        """Closes the clients' ledgers."""
         self._runner.close()
 
 
