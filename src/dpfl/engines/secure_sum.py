@@ -241,7 +241,7 @@ class SecureSumServer:
         count = len(self._members.names)
         lists = {
             name: secure_sum_messages.shown_to(one, count)
-            for name, one in masked_sum.shown().items()
+            for name, one in masked_sum.survivor_lists().items()
         }
         enough = self._members.threshold
         answers = self._ask("survivors", self._order, lists, self.deadline, enough)
