@@ -106,7 +106,7 @@ def test_a_weight_beyond_the_policy_is_refused_before_anything_is_debited(
     assert not list((node.folder / "replies").iterdir())
 
 
-@pytest.mark.parametrize("kind", ["steps", "a slope", "MetricSurvey"])
+@pytest.mark.parametrize("kind", ["steps", "a slope", "MetricQuery"])
 def test_a_weight_at_the_bound_is_worked_for(node: Asked, kind: str) -> None:
     answer = node(work(KINDS[kind], with_entry(SIZE - 1, LARGEST)))
     assert answer.head["kind"] == "reply"

@@ -130,7 +130,7 @@ def test_a_run_s_own_debits_are_not_held_against_it_when_it_resumes(tmp_path: Pa
 
 def test_what_other_runs_spent_is_not_left_to_one_whose_noise_changes(tmp_path: Path) -> None:
     falling = dyn_dp_sgd(sampling_rate=0.05, noise_multiplier=1.0)
-    falling = replace(falling, schedule=falling.schedule.over(100))
+    falling = replace(falling, schedule=falling.schedule.for_rounds(100))
     limit = Limit(
         accountant("rdp").epsilon(falling.spending(100, 0), 1e-5) * (1 + 1e-9), 1e-5, "rdp"
     )
