@@ -11,36 +11,41 @@ import pytest
 
 from dpfl.errors import DpflError
 from dpfl.node.load_data import digest, load_node_data
-from dpfl.node.policy import SEED, SecureSumGroup, read
+from dpfl.node.policy import SEED, read
+from dpfl.node.policy_sections import SecureSumGroup
 from dpfl.privacy import Keyed, Limit, SystemEntropy
 from dpfl.privacy.ledger.limit import SubLimit
 from tests.node.loopback import POLICY, SAMPLES, new_node, write_policy
 
 
 def test_a_policy_refuses_by_default_whatever_it_does_not_name(tmp_path: Path) -> None:
-    charter = read(new_node(tmp_path / "b", allow={"systems": None, "models": None}))
-    assert charter.allow.systems == charter.allow.models == ()
-    assert charter.allow.variants == ("sound",)
-    assert (charter.policy.trusted, charter.policy.bare, charter.policy.raw) == (
+    policy = read(new_node(tmp_path / "b", allow={"systems": None, "models": None}))
+    assert policy.allow.systems == policy.allow.models == ()
+    assert policy.allow.variants == ("sound",)
+    assert (
+        policy.disclosure_rules.trusted,
+        policy.disclosure_rules.bare,
+        policy.disclosure_rules.raw,
+    ) == (
         False,
         False,
         False,
     )
-    assert charter.tell.secure
-    assert isinstance(charter.randomness, SystemEntropy)
-    assert charter.limit == Limit(30.0, 1e-5, "rdp")
-    assert charter.shares("run") == ()
+    assert policy.tell.secure
+    assert isinstance(policy.randomness, SystemEntropy)
+    assert policy.limit == Limit(30.0, 1e-5, "rdp")
+    assert policy.sub_limits("run") == ()
 
 
 def test_what_a_policy_leaves_out_is_what_the_documentation_says(tmp_path: Path) -> None:
     """A default is a promise: an owner who leaves a line out has read what holds then."""
     limits = {"accountant": None}
-    charter = read(
+    policy = read(
         new_node(
             tmp_path / "b", allow=dict.fromkeys(POLICY["allow"]), limits=limits, split={"client": 0}
         )
     )
-    assert charter.allow.model_dump() == {
+    assert policy.allow.model_dump() == {
         "systems": (),
         "models": (),
         "own_models": {},
@@ -54,7 +59,7 @@ def test_what_a_policy_leaves_out_is_what_the_documentation_says(tmp_path: Path)
         "most_bytes": 256 * 1024**2,
         "most_memory": 4 * 1024**3,
     }
-    assert charter.tell.model_dump() == {
+    assert policy.tell.model_dump() == {
         "size": "exact",
         "trusted": False,
         "bare": False,
@@ -62,7 +67,7 @@ def test_what_a_policy_leaves_out_is_what_the_documentation_says(tmp_path: Path)
         "every": 0.0,
         "entropy": "system",
     }
-    assert charter.limits.model_dump() == {
+    assert policy.limits.model_dump() == {
         "epsilon": 30.0,
         "delta": 1e-5,
         "epsilon_a_year": None,
@@ -71,14 +76,14 @@ def test_what_a_policy_leaves_out_is_what_the_documentation_says(tmp_path: Path)
         "unit": "sample",
         "neighbours": "add/remove one",
     }
-    assert charter.server.model_dump() == {
+    assert policy.server.model_dump() == {
         "address": "127.0.0.1:9092",
         "ca": "ca.crt",
         "key": "carrier.key",
         "watch": 0,
     }
-    assert charter.split is not None
-    assert charter.split.model_dump() == {
+    assert policy.split is not None
+    assert policy.split.model_dump() == {
         "client": 0,
         "partition": "iid",
         "clients": 10,
@@ -87,13 +92,13 @@ def test_what_a_policy_leaves_out_is_what_the_documentation_says(tmp_path: Path)
     }
     secure = SecureSumGroup(members={"a": "", "b": ""})
     assert (secure.least_survivors, secure.least_colluders) == (3, 1)
-    assert (charter.secure, charter.witness, charter.key.name) == (None, None, "node.pem")
+    assert (policy.secure, policy.witness, policy.key.name) == (None, None, "node.pem")
 
 
 def test_limits_a_year_and_a_run_are_shares(tmp_path: Path) -> None:
-    charter = read(new_node(tmp_path / "b", limits={"epsilon_a_year": 4.0, "epsilon_a_run": 2.0}))
+    policy = read(new_node(tmp_path / "b", limits={"epsilon_a_year": 4.0, "epsilon_a_run": 2.0}))
     year, run = (Limit(epsilon, 1e-5, "rdp") for epsilon in (4.0, 2.0))
-    assert charter.shares("x") == (SubLimit(year, days=365.0), SubLimit(run, run="x"))
+    assert policy.sub_limits("x") == (SubLimit(year, days=365.0), SubLimit(run, run="x"))
 
 
 @pytest.mark.parametrize(
@@ -101,7 +106,7 @@ def test_limits_a_year_and_a_run_are_shares(tmp_path: Path) -> None:
     [("exact", 61, 61), ({"rounded": 50}, 61, 100), ({"constant": 7}, 61, 7)],
 )
 def test_sizes_are_declared_as_it_says(tmp_path: Path, size: Any, units: int, said: int) -> None:
-    assert read(new_node(tmp_path / "b", tell={"size": size})).declared(units) == said
+    assert read(new_node(tmp_path / "b", tell={"size": size})).declared_size(units) == said
 
 
 def test_a_seed_counts_only_where_the_environment_has_it_too(

@@ -20,12 +20,13 @@ from typer.testing import CliRunner
 from dpfl.cli.app import app
 from dpfl.engines.head_memory import HeadMemory
 from dpfl.errors import DpflError
-from dpfl.node.rollback import _add_all
+from dpfl.node.reconciliation import _add_all
 from dpfl.node.task_log import TaskLog
 from dpfl.privacy import Ledger
 from dpfl.privacy.ledger.starts import anchor_rows
+from dpfl.protocol.head_words import head_from_words
 from dpfl.protocol.keys import load_private, raw, sign
-from dpfl.protocol.ledger_head import SignedHead, head_from_words, sign_head
+from dpfl.protocol.ledger_head import SignedHead, sign_head
 from dpfl.protocol.messages import SignedMessage
 from tests.node.loopback import EVENT, PROPOSAL, RUN, STEPS, Asked, join, round_of, work
 from tests.node.test_rollback import Open, copied, opened, reconciled, set_back, worked
@@ -57,7 +58,7 @@ def resumed(opened: Open, place: str, monkeypatch: pytest.MonkeyPatch) -> Asked:
     with monkeypatch.context() as patch:
         patch.setattr("dpfl.privacy.ledger.ledger.Ledger.start", lambda ledger, least=0: None)
         node = opened(place)
-    node.service._history.joined.add(RUN)
+    node.service._state.history.joined.add(RUN)
     return node
 
 
@@ -200,7 +201,7 @@ def test_a_ledger_from_a_live_backup_counts_what_it_lost_and_little_more(tmp_pat
     with closing(
         Ledger.open(tmp_path / "backup.sqlite", "b", "sample", "add/remove one")
     ) as ledger:
-        _add_all(ledger, [last], {})
+        _add_all(ledger, [last], tmp_path)
         assert 400 <= ledger.spending()[EVENT] <= 400 + 0.1 * 300
 
 
@@ -213,7 +214,7 @@ def test_a_head_of_a_reconciled_chain_is_included_and_one_that_left_it_is_not(
         shutil.copy(tmp_path / "base.sqlite", tmp_path / f"{name}.sqlite")
     lost, other = (signed(name, tmp_path, key, 5, 60) for name in ("lost", "other"))
     with closing(Ledger.open(tmp_path / "own.sqlite", "b", "sample", "add/remove one")) as ledger:
-        _add_all(ledger, [lost[-1]], {})
+        _add_all(ledger, [lost[-1]], tmp_path)
         inside = [
             ledger.includes(one.head.tail, one.head.start, dict(one.head.anchors)) for one in lost
         ]
@@ -235,8 +236,8 @@ def test_what_no_anchor_shows_is_counted_again_and_not_left_out(tmp_path: Path) 
         signed("other", tmp_path, key, 5, 7)[-1],
     )
     with closing(Ledger.open(tmp_path / "own.sqlite", "b", "sample", "add/remove one")) as ledger:
-        _add_all(ledger, [lost], {})
-        _add_all(ledger, [other], {})
+        _add_all(ledger, [lost], tmp_path)
+        _add_all(ledger, [other], tmp_path)
         assert 202 <= ledger.spending()[EVENT] <= 202 + 0.1 * 202
 
 
@@ -413,7 +414,7 @@ def test_orders_are_read_without_disturbing_a_node_at_work(opened: Open) -> None
     worked(node, 0)
     unfinished = node.folder / "replies" / "one.new"
     unfinished.write_bytes(b"a reply that is being written")
-    assert TaskLog.seen_in(node.folder).links
+    assert TaskLog.tail_in(node.folder).links
     assert TaskLog.counts_in(node.folder) == {EVENT: STEPS}
     assert unfinished.exists()
 

@@ -13,10 +13,12 @@ from dpfl.client.task import ClientTask
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel
 from dpfl.node import readiness
+from dpfl.node.budget_checks import affordable_releases, is_affordable
+from dpfl.node.disclosures import describe_disclosures, describe_protection
 from dpfl.node.folder import open_ledger as open_node_ledger
 from dpfl.node.load_data import load_node_data
 from dpfl.node.policy import read
-from dpfl.node.policy_checker import PolicyChecker, allowed, room
+from dpfl.node.policy_checker import PolicyChecker
 from dpfl.privacy import FixedSize, Flat, Ledger, Limit, Poisson, Release, accountant
 from dpfl.privacy.accounting.events import ADD_REMOVE, REPLACE
 from dpfl.privacy.ledger.chain import ChainTail
@@ -151,7 +153,7 @@ class TestRoom:
     @pytest.mark.parametrize("epsilon", [1.0, 3.0, 1e5])
     def test_of_one_kind(self, ledger: Ledger, epsilon: float) -> None:
         ledger.debit("before", "a", self.SMALL, 3)
-        left = room(ledger, "run", PROPOSAL, Limit(epsilon, 1e-5, "rdp"), ())
+        left = affordable_releases(ledger, "run", PROPOSAL, Limit(epsilon, 1e-5, "rdp"), ())
         assert left <= ROUNDS * 2
         if left:
             assert self.cost({self.SMALL: 3, EVENT: left}) <= epsilon
@@ -162,7 +164,7 @@ class TestRoom:
     def test_of_two_kinds_in_their_order(self, ledger: Ledger, epsilon: float) -> None:
         ledger.debit("before", "a", self.SMALL, 3)
         proposal = replace(PROPOSAL, events=((self.SMALL, 4), (EVENT, 6)))
-        left = room(ledger, "run", proposal, Limit(epsilon, 1e-5, "rdp"), ())
+        left = affordable_releases(ledger, "run", proposal, Limit(epsilon, 1e-5, "rdp"), ())
         costs = [self.cost({self.SMALL: 3 + min(n, 4), EVENT: max(0, n - 4)}) for n in range(11)]
         assert left == max((n for n in range(11) if costs[n] <= epsilon), default=0)
 
@@ -171,8 +173,8 @@ class TestRoom:
     ) -> None:
         ledger.debit("run", "a", EVENT, 4)
         limit = Limit(self.cost({EVENT: ROUNDS * 2}) * (1 + 1e-9), 1e-5, "rdp")
-        assert room(ledger, "run", PROPOSAL, limit, ()) == ROUNDS * 2
-        assert room(ledger, "another", PROPOSAL, limit, ()) == ROUNDS * 2 - 4
+        assert affordable_releases(ledger, "run", PROPOSAL, limit, ()) == ROUNDS * 2
+        assert affordable_releases(ledger, "another", PROPOSAL, limit, ()) == ROUNDS * 2 - 4
 
     def test_shares_count_beside_the_limit_in_all(self, ledger: Ledger) -> None:
         wide, three = (
@@ -180,11 +182,13 @@ class TestRoom:
             Limit(self.cost({EVENT: 3}) * (1 + 1e-9), 1e-5, "rdp"),
         )
         ledger.debit("before", "a", EVENT, 1)
-        assert room(ledger, "run", PROPOSAL, wide, (SubLimit(three, run="run"),)) == 3
-        assert room(ledger, "run", PROPOSAL, wide, (SubLimit(three, days=365),)) == 2
-        assert allowed(ledger, EVENT, 2, wide, (SubLimit(three, days=365),), 0)
-        assert not allowed(ledger, EVENT, 3, wide, (SubLimit(three, days=365),), 0)
-        assert not allowed(
+        assert (
+            affordable_releases(ledger, "run", PROPOSAL, wide, (SubLimit(three, run="run"),)) == 3
+        )
+        assert affordable_releases(ledger, "run", PROPOSAL, wide, (SubLimit(three, days=365),)) == 2
+        assert is_affordable(ledger, EVENT, 2, wide, (SubLimit(three, days=365),), 0)
+        assert not is_affordable(ledger, EVENT, 3, wide, (SubLimit(three, days=365),), 0)
+        assert not is_affordable(
             ledger, EVENT, 1, Limit(self.cost({EVENT: 1}) * (1 + 1e-9), 1e-5, "rdp"), (), 5
         )
 
@@ -302,9 +306,10 @@ class TestCheck:
         trusted = self.charter(tmp_path / "trusted", tell={"trusted": True})
         noisy = "unless they have noise that the ledger pays for"
         assert [
-            any(noisy in line for line in readiness.staying(one)) for one in (usual, bare, trusted)
+            any(noisy in line for line in describe_protection(one))
+            for one in (usual, bare, trusted)
         ] == [True, False, False]
-        left = ["\n".join(readiness.leaving(one)) for one in (usual, bare, trusted)]
+        left = ["\n".join(describe_disclosures(one)) for one in (usual, bare, trusted)]
         assert ["WITHOUT ANY NOISE" in text for text in left] == [False, True, False]
         assert ["CLIPPED UPDATES WITHOUT NOISE" in text for text in left] == [False, False, True]
         assert (

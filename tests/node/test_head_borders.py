@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpfl.privacy.accounting.events import encode, gaussian
 from dpfl.privacy.ledger.starts import NodeStart
+from dpfl.protocol.head_words import fitting, head_from_words, heads_from_words
 from dpfl.protocol.keys import canonical, raw, sign
 from dpfl.protocol.ledger_head import (
     KEPT,
@@ -21,9 +22,6 @@ from dpfl.protocol.ledger_head import (
     HeadSet,
     LedgerHead,
     SignedHead,
-    fitting,
-    head_from_words,
-    heads_from_words,
 )
 from dpfl.refusals import ProtocolError
 
@@ -114,7 +112,7 @@ def test_a_message_shows_as_many_heads_as_it_may_hold() -> None:
     short = SignedHead(HEAD, "0" * 128)
     assert len(fitting([short] * (MOST_HEADS + 5))) == MOST_HEADS
     long = SignedHead(
-        LedgerHead(**{**vars(HEAD), "spent": ((gaussian(1.0), "", 1),) * MOST_KINDS}), "0" * 128
+        LedgerHead(**{**vars(HEAD), "releases": ((gaussian(1.0), "", 1),) * MOST_KINDS}), "0" * 128
     )
     size = len(canonical(long.to_words()))
     assert 1 < MOST_BYTES // size < MOST_HEADS

@@ -50,7 +50,7 @@ def test_a_letter_has_64_arrays_at_most():
         for number in range(65)
     ]
     for count, reason in ((64, ""), (65, "bad-arrays")):
-        words = messages._written({"arrays": entries[:count]})
+        words = messages._canonical({"arrays": entries[:count]})
         letter = signed(b"DPFL2" + len(words).to_bytes(4, "little") + words)
         assert (refused(letter) if reason else "") == reason
 
@@ -67,7 +67,7 @@ def test_a_letter_is_as_long_as_is_allowed_and_its_head_a_mebibyte():
     letter = messages.write({"x": "y"}, arrays(3), KEY)
     assert reread(letter, len(letter)).head == {"x": "y"}
     assert refused(letter, len(letter) - 1) == "too-large"
-    room = (1 << 20) - len(messages._written({"arrays": [], "x": ""}))
+    room = (1 << 20) - len(messages._canonical({"arrays": [], "x": ""}))
     assert len(reread(messages.write({"x": "y" * room}, {}, KEY)).head["x"]) == room
     with pytest.raises(ProtocolError):
         messages.write({"x": "y" * (room + 1)}, {}, KEY)

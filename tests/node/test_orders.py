@@ -70,10 +70,10 @@ class TestOrders:
         orders.begin(order("b"))
         orders.begin(order("c", event=gaussian(3.0), count=5))
         orders.begin(order("d", event=None, count=0))
-        assert orders.made("run", EVENT, "") == 4
-        assert orders.made("run", EVENT, "a") == 2
-        assert orders.made("run", gaussian(3.0), "") == 5
-        assert orders.made("another", EVENT, "") == 0
+        assert orders.count_releases("run", EVENT, "") == 4
+        assert orders.count_releases("run", EVENT, "a") == 2
+        assert orders.count_releases("run", gaussian(3.0), "") == 5
+        assert orders.count_releases("another", EVENT, "") == 0
 
     def test_an_order_is_begun_three_times_at_most(self, orders: TaskLog) -> None:
         for _ in range(3):
@@ -83,11 +83,11 @@ class TestOrders:
     def test_an_order_that_was_taken_back_counts_for_nothing(self, orders: TaskLog) -> None:
         orders.begin(order("a"))
         orders.take_back(order("a"))
-        assert orders.made("run", EVENT, "") == 0
+        assert orders.count_releases("run", EVENT, "") == 0
         for _ in range(2):
             orders.begin(order("b"))
         orders.take_back(order("b"))
-        assert orders.made("run", EVENT, "") == 2
+        assert orders.count_releases("run", EVENT, "") == 2
         for _ in range(2):
             orders.begin(order("b"))
         assert refused(orders.begin, order("b")) == "too-many-attempts"
@@ -139,10 +139,10 @@ class TestOrders:
         assert orders.run("run") == RUN_OF_B
 
     def test_the_end_of_the_chain_is_remembered(self, orders: TaskLog) -> None:
-        assert orders.seen == ChainTail()
+        assert orders.ledger_tail == ChainTail()
         for tail in (ChainTail(3, "ab"), ChainTail(7, "cd")):
             orders.see(tail)
-            assert orders.seen == tail
+            assert orders.ledger_tail == tail
 
 
 class TestRuns:
@@ -159,7 +159,7 @@ class TestRuns:
         assert first(work()).head["kind"] == "reply"
         assert first(join()).head["kind"] == "joined", "a run that is known is joined again"
         first.service.close()
-        first.service._orders._path.unlink()
+        first.service._state.log._path.unlink()
         again = Asked.open(policy)
         assert again.refused(join()) == "wrong-run"
         assert again(join(run="fedcba9876543210")).head["kind"] == "joined"

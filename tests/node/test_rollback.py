@@ -18,15 +18,16 @@ from typer.testing import CliRunner
 
 from dpfl.cli.app import app
 from dpfl.errors import DpflError
-from dpfl.node.rollback import _add_all
+from dpfl.node.reconciliation import _add_all
 from dpfl.node.service import Service
 from dpfl.node.statement import check, statement
 from dpfl.privacy import Ledger, Limit, accountant
 from dpfl.privacy.accounting.events import encode, gaussian
 from dpfl.privacy.ledger.plans import proven_events
 from dpfl.privacy.statement import figure
+from dpfl.protocol.head_words import head_from_words
 from dpfl.protocol.keys import load_private, raw, sign
-from dpfl.protocol.ledger_head import head_from_words, sign_head
+from dpfl.protocol.ledger_head import sign_head
 from tests.node.loopback import (
     EVENT,
     PROPOSAL,
@@ -508,7 +509,7 @@ def test_a_statement_of_an_earlier_version_is_valid_and_is_evidence(
     node, _ = set_back(opened, tmp_path)
     with closing(Ledger.read(tmp_path / "b" / "ledger" / "b.sqlite")) as ledger:
         words = statement(
-            ledger, node.service.charter.limit, "", load_private(node.folder / "node.pem")
+            ledger, node.service.policy.limit, "", load_private(node.folder / "node.pem")
         )["statement"]
     del words["ledger_head"]
     words |= {"ledger": {"rows": 99, "seal": "0" * 64}, "releases": {encode(EVENT): 5}}
@@ -541,7 +542,7 @@ def test_a_head_of_a_ledger_with_too_many_kinds_of_releases_says_no_less(tmp_pat
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("dpfl.protocol.ledger_head.MOST_KINDS", 3)
             head = head_from_words(sign_head(ledger, key).to_words()).head
-    assert head.spent == (
+    assert head.releases == (
         *((gaussian(1.0 + number), "", 5 - number) for number in range(3)),
         (gaussian(0.0), "", 3),
     )
@@ -555,9 +556,9 @@ def test_shares_of_noise_stay_what_they_are_when_they_are_reconciled(tmp_path: P
         ledger.debit(RUN, f"{RUN}/shared 3-1/x", EVENT, 2)
         ledger.debit(RUN, f"{RUN}/y", EVENT, 1)
         signed = sign_head(ledger, key)
-    assert set(signed.head.spent) == {(EVENT, "shared 3-1", 2), (EVENT, "", 1)}
+    assert set(signed.head.releases) == {(EVENT, "shared 3-1", 2), (EVENT, "", 1)}
     with closing(Ledger.open(tmp_path / "new.sqlite", "b", "sample", "add/remove one")) as ledger:
-        _add_all(ledger, [signed], {})
+        _add_all(ledger, [signed], tmp_path)
         assert ledger.spending() == {EVENT: 3}
         assert (
             "sums over at least 3"

@@ -239,7 +239,7 @@ def test_replies_leave_at_whole_multiples_of_a_time(
     node = opened(tell={"every": 0.5})
     node(join())
     monkeypatch.setattr(
-        "dpfl.node.service.time", SimpleNamespace(monotonic=monotonic, sleep=slept.append)
+        "dpfl.node.task_execution.time", SimpleNamespace(monotonic=monotonic, sleep=slept.append)
     )
     for number in range(2):
         moments.clear()
@@ -707,7 +707,7 @@ def test_what_is_not_finite_is_not_sent(node: Asked, monkeypatch: pytest.MonkeyP
 def test_a_disk_that_is_full_is_said_before_anything_is_debited(
     node: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpfl.node.service.ROOM", 1 << 60)
+    monkeypatch.setattr("dpfl.node.task_execution.FREE_BYTES", 1 << 60)
     unmoved(node, work(), "no-room")
 
 
@@ -771,7 +771,7 @@ def test_a_node_whose_unit_is_a_person_trains_by_person_and_counts_persons(opene
         "split": {"client": 1, "partition": "site"},
     }
     node = opened(limits={"unit": "person"}, allow={"models": ["linear"]}, **words)
-    held = node.service.held
+    held = node.service.data
     proposal = replace(
         PROPOSAL,
         unit="person",
@@ -785,6 +785,6 @@ def test_a_node_whose_unit_is_a_person_trains_by_person_and_counts_persons(opene
     joined = node(join(proposal)).head
     assert joined["size"] == held.counted("person")[0] < len(held.train)
     assert joined["schema"] == proposal.schema
-    size = node.service._node(RUN, proposal, joined["size"]).model.layout.size
+    size = node.service._tasks._runner_of(RUN, proposal, joined["size"]).model.layout.size
     assert node(work(model=np.zeros(size, np.float32))).head["kind"] == "reply"
     assert node.spending() == {EVENT: STEPS}

@@ -44,7 +44,7 @@ def test_a_sum_of_all_and_one_of_survivors(begun, spied) -> None:
     for masked, own in zip(sent.values(), spied, strict=True):
         assert (masked.numbers == own).mean() < 1e-3
         total.take(masked)
-    for name, shown in total.shown().items():
+    for name, shown in total.survivor_lists().items():
         answer = together.nodes[name](together.survivors(session, name, shown.survivors, sent))
         total.open(
             secure_sum_messages.opened_from(
@@ -62,7 +62,7 @@ def test_a_sum_of_all_and_one_of_survivors(begun, spied) -> None:
     total = MaskedSum(together.group(), at(session, task("a", 1)), SIZE, 32)
     for masked in sent.values():
         total.take(masked)
-    total.shown()
+    total.survivor_lists()
     for name in three:
         answer = together.nodes[name](together.votes(session, name, votes, 1))
         total.open(
@@ -294,7 +294,7 @@ def test_a_client_that_was_asked_for_something_else_hides_the_sum(begun, odd: st
     total = MaskedSum(together.group(), at(session, task("a")), SIZE, 32)
     for masked in sent.values():
         total.take(masked)
-    total.shown()
+    total.survivor_lists()
     for name in NAMES[:3]:
         answer = together.nodes[name](together.survivors(session, name, NAMES, sent))
         assert "d" not in answer.head["owners"]

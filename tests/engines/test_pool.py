@@ -1,4 +1,4 @@
-"""Clients on worker processes: the same replies as in this process, and a dead worker costs one of
+"""Clients in worker processes: the same replies as in this process, and a dead worker costs one of
 them.
 """
 
@@ -7,99 +7,38 @@ import os
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor, nn
 
 from dpfl.client.context import ClientContext
 from dpfl.client.dataset import ClientDatasets
-from dpfl.client.optimisers import SGD
-from dpfl.client.task import ClientReply, ClientTask, LocalTraining, RoundRequest
-from dpfl.data.names import client_names
-from dpfl.engines.local import PoolEngine, SerialEngine, local_engine
-from dpfl.engines.shared_memory import SharedFolder
+from dpfl.client.task import ClientReply
+from dpfl.engines import PoolEngine, SerialEngine, local_engine
 from dpfl.errors import DpflError
-from dpfl.models import FlatModel, from_module
-from dpfl.privacy import Flat, Gaussian, Keyed, Limit, Poisson, Release
-from dpfl.privacy.accounting.events import ADD_REMOVE
-from dpfl.privacy.ledger.client_ledgers import ClientLedgers
+from dpfl.models import from_module
+from dpfl.privacy import Keyed
 from dpfl.tasks import MultiClass
-
-FEATURES, CLASSES = 6, 3
-SIZES = (30, 10, 40, 20)
-
-
-class Mortal(nn.Module):
-    """Takes its process along (SIGKILL), or raises, where the images say so."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.layer = nn.Linear(FEATURES, CLASSES)
-
-    def forward(self, x: Tensor) -> Tensor:
-        if bool((x == 666).any()):
-            os.kill(os.getpid(), signal.SIGKILL)
-        if bool((x == 667).any()):
-            raise ValueError("an unlucky image")
-        return self.layer(x)
-
-
-def site(folder: Path) -> ClientContext:
-    """Client 4 kills its worker, client 5 raises, the others are in good health."""
-    generator = torch.Generator().manual_seed(1)
-    x = torch.randn(110, FEATURES, generator=generator)
-    y = torch.randint(CLASSES, (110,), generator=generator)
-    x[100], x[105] = 666.0, 667.0
-    ends = (0, 30, 40, 80, 100, 105, 110)
-    clients = tuple(torch.arange(a, b) for a, b in pairwise(ends))
-    ledgers = ClientLedgers(folder, client_names(6), "sample", ADD_REMOVE, Limit(50.0, 1e-5, "rdp"))
-    return ClientContext(
-        "run",
-        from_module(Mortal()),
-        MultiClass(CLASSES),
-        ClientDatasets(x, y, clients, (*SIZES, 5, 5)),
-        Keyed(0),
-        ledgers,
-    )
-
-
-def order(*clients: int, round: int = 0, steps: int = 2) -> RoundRequest:
-    samples = Release(Poisson(1.0), Flat(1.0), Gaussian(2.0))
-    local = LocalTraining(SGD(0.1))
-    tasks = tuple(ClientTask(round, client, steps, local, Release(), samples) for client in clients)
-    return RoundRequest(round, steps, tasks, FlatModel(Mortal()).read() + round)
+from tests.engines.clients import CLASSES, FEATURES, Mortal, context, model_size, request
 
 
 @pytest.fixture(scope="module")
 def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PoolEngine]:
     before = multiprocessing.active_children()
-    engine = local_engine(
-        site(tmp_path_factory.mktemp("workers")), FlatModel(Mortal()).layout.size, workers=2
-    )
+    engine = local_engine(context(tmp_path_factory.mktemp("workers")), model_size(), workers=2)
     assert isinstance(engine, PoolEngine)
     yield engine
     engine.close()
     assert not set(multiprocessing.active_children()) - set(before)
 
 
-@pytest.fixture
-def alone(tmp_path: Path) -> Iterator[SerialEngine]:
-    engine = local_engine(site(tmp_path), 0, workers=1)
-    assert isinstance(engine, SerialEngine)
-    yield engine
-    engine.close()
-
-
 def test_replies_come_in_the_order_of_the_tasks_and_are_the_same_on_workers(
     workers: PoolEngine, alone: SerialEngine
 ) -> None:
     for round, clients in enumerate(((3, 0, 2, 1), (1,), (), (0, 1, 2, 3))):
-        asked = order(*clients, round=round)
-        there, here = workers.run(asked), alone.run(asked)
+        round_request = request(*clients, round=round)
+        there, here = workers.run(round_request), alone.run(round_request)
         assert (
             [reply.client for reply in there] == [reply.client for reply in here] == list(clients)
         )
@@ -117,8 +56,8 @@ def crowd() -> Iterator[tuple[PoolEngine, SerialEngine]]:
     x[23 * 5] = 666.0
     clients = torch.arange(200).split(5)
     data = ClientDatasets(x, y, clients, (5,) * 40)
-    place = ClientContext("run", from_module(Mortal()), MultiClass(CLASSES), data, Keyed(0))
-    engines = PoolEngine(place, FlatModel(Mortal()).layout.size, 2), SerialEngine(place)
+    forty = ClientContext("run", from_module(Mortal()), MultiClass(CLASSES), data, Keyed(0))
+    engines = PoolEngine(forty, model_size(), 2), SerialEngine(forty)
     yield engines
     for engine in engines:
         engine.close()
@@ -128,7 +67,7 @@ def test_workers_with_a_task_in_hand_overwrite_no_update(
     crowd: tuple[PoolEngine, SerialEngine],
 ) -> None:
     for round in range(3):
-        there, here = (engine.run(order(*range(23), round=round)) for engine in crowd)
+        there, here = (engine.run(request(*range(23), round=round)) for engine in crowd)
         assert [reply.client for reply in there] == list(range(23))
         assert all(
             torch.equal(one.update, other.update) for one, other in zip(there, here, strict=True)
@@ -138,10 +77,10 @@ def test_workers_with_a_task_in_hand_overwrite_no_update(
 def test_the_task_in_hand_of_a_worker_that_dies_is_done_by_another(
     crowd: tuple[PoolEngine, SerialEngine],
 ) -> None:
-    replies = crowd[0].run(order(*range(40)))
+    replies = crowd[0].run(request(*range(40)))
     assert [reply.client for reply in replies if reply.failed] == [23]
     healthy = [client for client in range(40) if client != 23]
-    here = crowd[1].run(order(*healthy))
+    here = crowd[1].run(request(*healthy))
     there = [reply for reply in replies if not reply.failed]
     assert all(
         torch.equal(one.update, other.update) for one, other in zip(there, here, strict=True)
@@ -154,7 +93,7 @@ def test_a_client_that_raises_costs_its_own_reply_and_its_words_stay_in_its_log(
     """Fault: the text of an exception, which may hold samples, was sent to the server."""
     for engine in (workers, alone):
         for round in (20, 21):
-            replies = engine.run(order(0, 5, 2, round=round))
+            replies = engine.run(request(0, 5, 2, round=round))
             assert [bool(reply.failed) for reply in replies] == [False, True, False]
             assert "an unlucky image" not in repr(replies)
             assert replies[1] == ClientReply(
@@ -171,8 +110,8 @@ def test_a_refusal_comes_back_as_a_refusal_from_any_engine(
     for engine in (workers, alone):
         replies = engine.run(
             replace(
-                order(0, 1, round=30),
-                tasks=(*order(0, round=30).tasks, *order(1, round=30, steps=10**6).tasks),
+                request(0, 1, round=30),
+                tasks=(*request(0, round=30).tasks, *request(1, round=30, steps=10**6).tasks),
             )
         )
         assert replies[0].update is not None
@@ -183,38 +122,16 @@ def test_a_refusal_comes_back_as_a_refusal_from_any_engine(
 def test_fault_a_round_lost_because_one_worker_was_killed_at_work(
     workers: PoolEngine, alone: SerialEngine
 ) -> None:
-    replies = workers.run(order(0, 4, 2, 1, round=40))
+    replies = workers.run(request(0, 4, 2, 1, round=40))
     assert [bool(reply.failed) for reply in replies] == [False, True, False, False]
     assert "died" in replies[1].failed
-    healthy = alone.run(order(0, 2, 1, round=40))
+    healthy = alone.run(request(0, 2, 1, round=40))
     assert all(
         torch.equal(a.update, b.update)
         for a, b in zip([replies[0], *replies[2:]], healthy, strict=True)
     )
-    again = workers.run(order(0, 1, 2, 3, round=41))
+    again = workers.run(request(0, 1, 2, 3, round=41))
     assert not any(reply.failed for reply in again)
-
-
-def test_shared_memory_is_given_back(workers: PoolEngine) -> None:
-    folder = Path(workers._shared._folder.name)
-    assert list(folder.iterdir())
-    shared = SharedFolder(100)
-    mapped = shared.put(torch.arange(6.0).view(2, 3))
-    assert torch.equal(mapped.open(), torch.arange(6.0).view(2, 3))
-    shared.close()
-    assert not Path(mapped.path).exists()
-
-
-@pytest.mark.parametrize("count", [0, -1])
-def test_fewer_workers_than_one_are_refused(tmp_path: Path, count: int) -> None:
-    with pytest.raises(DpflError, match="workers"):
-        local_engine(site(tmp_path), 0, workers=count)
-
-
-def test_the_number_of_threads_is_put_back_after_a_round(alone: SerialEngine) -> None:
-    before = torch.get_num_threads()
-    alone.run(order(0))
-    assert torch.get_num_threads() == before
 
 
 def parent(process: int | None) -> int:
@@ -225,8 +142,8 @@ def parent(process: int | None) -> int:
 def test_workers_are_forked_from_one_process_that_imports_once(
     workers: PoolEngine, tmp_path: Path
 ) -> None:
-    workers.run(order(0, 1, round=50))
-    others = local_engine(site(tmp_path), FlatModel(Mortal()).layout.size, workers=2)
+    workers.run(request(0, 1, round=50))
+    others = local_engine(context(tmp_path), model_size(), workers=2)
     try:
         assert isinstance(others, PoolEngine)
         (server,) = {
@@ -235,17 +152,31 @@ def test_workers_are_forked_from_one_process_that_imports_once(
             for worker in engine._workers
         }
         assert server != os.getpid()
-        assert not any(reply.failed for reply in others.run(order(0, 1)))
+        assert not any(reply.failed for reply in others.run(request(0, 1)))
     finally:
         others.close()
 
 
 def test_fault_a_run_lost_because_one_worker_was_killed_between_rounds(workers: PoolEngine) -> None:
     """The last test on these workers: it leaves one of them dead as long as the fault is there."""
-    workers.run(order(0, 1, round=60))
+    workers.run(request(0, 1, round=60))
     victim = workers._workers[0]._process
     os.kill(victim.pid, signal.SIGKILL)
     victim.join()
-    replies = workers.run(order(0, 1, 2, 3, round=61))
+    replies = workers.run(request(0, 1, 2, 3, round=61))
     assert sum(bool(reply.failed) for reply in replies) <= 1
-    assert not any(reply.failed for reply in workers.run(order(0, 1, 2, 3, round=62)))
+    assert not any(reply.failed for reply in workers.run(request(0, 1, 2, 3, round=62)))
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_fewer_workers_than_one_are_refused(tmp_path: Path, count: int) -> None:
+    with pytest.raises(DpflError, match="workers"):
+        local_engine(context(tmp_path), 0, workers=count)
+
+
+def test_shared_memory_goes_with_its_engine(tmp_path: Path) -> None:
+    engine = PoolEngine(context(tmp_path), model_size(), workers=1)
+    folder = Path(engine._shared._folder.name)
+    assert list(folder.iterdir())
+    engine.close()
+    assert not folder.exists()

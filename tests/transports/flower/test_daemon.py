@@ -25,8 +25,8 @@ from dpfl.transports.flower.parent import named
 from dpfl.transports.flower.processes import free_port, register
 from dpfl.transports.flower.tls_keys import node_key
 from tests.conftest import PATIENCE, wait_until
-from tests.flower.conftest import Federation
 from tests.node.loopback import EVENT, ask, join, new_node, round_of, work
+from tests.transports.flower.conftest import Federation
 
 pytestmark = pytest.mark.xdist_group("flower")
 
@@ -68,7 +68,7 @@ class Started:
         return [sys.executable, "-m", "dpfl.cli", "node", str(self.policy)]
 
     def __call__(self, letter: bytes) -> messages.SignedMessage:
-        answer = self.federation.asked(self.address, letter).letter
+        answer = self.federation.asked(self.address, letter).message
         assert answer is not None
         return messages.read(answer, load_private(self.folder / "node.pem").public_key(), 1 << 24)
 

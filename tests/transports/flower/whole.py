@@ -123,7 +123,7 @@ class Liar:
     def letter(
         self, name: str, kind: str, order: str, words: Mapping[str, Any], arrays: Any = None
     ) -> tuple[str, bytes]:
-        return name, self.mail.letter(name, kind, order, words, arrays)
+        return name, self.mail.message(name, kind, order, words, arrays)
 
     def work(self, task: ClientTask, session: str, model: float = 0.0) -> tuple[str, bytes]:
         arrays = {"model": np.full(self.size, model, np.float32)}
@@ -137,17 +137,17 @@ class Liar:
 
     def told(self, *asked: tuple[str, bytes]) -> list[str]:
         """All at once, in no order; a node's answers are those that its key signed."""
-        post, waiting = self.mail.post, dict[str, int]()
+        post, waiting = self.mail.transport, dict[str, int]()
         for number, (name, letter) in enumerate(asked):
             waiting[post.send(self.mail.addresses[name], letter)] = number
         answers, until = dict[int, SignedMessage](), time.monotonic() + PATIENCE
         while len(answers) < len(asked):
             assert time.monotonic() < until, f"no answer within {PATIENCE:g} s"
             for delivery in post.receive(1.0):
-                number = waiting[delivery.ticket]
-                assert delivery.letter is not None
+                number = waiting[delivery.request_id]
+                assert delivery.message is not None
                 answers[number] = messages.read(
-                    delivery.letter, self.mail.nodes[asked[number][0]], MOST_ANSWER
+                    delivery.message, self.mail.nodes[asked[number][0]], MOST_ANSWER
                 )
         self.answers = [answers[number] for number in range(len(asked))]
         return [str(answer.head.get("reason", answer.head["kind"])) for answer in self.answers]

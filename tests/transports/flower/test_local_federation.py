@@ -29,7 +29,7 @@ from dpfl.protocol.proposal import Proposal
 from dpfl.run.nodes import gather
 from dpfl.secagg import MaskedInput, SumId, SurvivorList
 from tests.conftest import PATIENCE
-from tests.flower.whole import BASE, NODES, SECURE, Liar, Spoiled, Whole
+from tests.transports.flower.whole import BASE, NODES, SECURE, Liar, Spoiled, Whole
 
 pytestmark = pytest.mark.xdist_group("up")
 
@@ -131,7 +131,7 @@ def test_a_lying_server_is_told_why_and_learns_nothing(whole: Whole) -> None:
     here = _sets_up(liar)
     sent = _sums(liar, here)
     _opens(liar, here, sent)
-    liar.mail.post.close()
+    liar.mail.transport.close()
     paid = [
         sum(now.values()) - sum(old.values())
         for now, old in zip(spent(whole.folder / "nodes"), before, strict=True)
@@ -162,7 +162,7 @@ def _proposes(liar: Liar, proposal: Proposal, keys: list[str]) -> None:
     letters = [
         (
             "node-0",
-            replace(liar.mail, run=run).letter(
+            replace(liar.mail, run=run).message(
                 "node-0", "join", "join", {"proposal": one.to_words()}
             ),
         )

@@ -15,7 +15,7 @@ import pytest
 from dpfl.transports.flower.executor import REFUSED
 from dpfl.transports.flower.processes import QUIET
 from tests.conftest import PATIENCE, wait_until
-from tests.flower.conftest import NODES, Federation
+from tests.transports.flower.conftest import NODES, Federation
 
 pytestmark = pytest.mark.xdist_group("flower")
 
@@ -46,7 +46,7 @@ SERVER = """import json, time
 from pathlib import Path
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import ServerApp
-from dpfl.transports.flower.grid_transport import GridPost
+from dpfl.transports.flower.grid_transport import GridTransport
 app = ServerApp()
 
 @app.main()
@@ -62,11 +62,11 @@ def main(grid, context):
             waiting.discard(reply.metadata.reply_to_message_id)
             said.append(reply.error.reason if reply.has_error() else "content")
         time.sleep(0.1)
-    post = GridPost(grid, 1 << 20)
+    post = GridTransport(grid, 1 << 20)
     tickets = {{post.send(address, b"a letter"): address for address in post.nodes()}}
     letters, until = [], time.time() + {patience}
     while len(letters) < len(tickets) and time.time() < until:
-        letters += [one.letter.decode() for one in post.receive(1.0) if tickets[one.ticket] == one.address and one.letter]
+        letters += [one.message.decode() for one in post.receive(1.0) if tickets[one.request_id] == one.address and one.message]
     whole = Path({said!r}).with_suffix(".new")
     whole.write_text(json.dumps([said, letters]))
     whole.replace({said!r})

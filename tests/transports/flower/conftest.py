@@ -19,7 +19,7 @@ from dpfl.transports.flower.parent import named
 from dpfl.transports.flower.processes import FlowerProcess, free_port, register, superlink
 from dpfl.transports.flower.tls_keys import ServerKeys, node_key, server_keys
 from tests.conftest import PATIENCE, wait_until
-from tests.flower.echo import MOST
+from tests.transports.flower.echo import MOST
 
 NODES = ("north", "south", "west")
 
@@ -37,7 +37,7 @@ class Echo:
         for name in ("leave", "waits"):
             (self.folder / name).unlink(missing_ok=True)
         arguments = (str(self.folder), self.link.address, str(self.keys.authority), str(self.key))
-        command = [sys.executable, "-m", "tests.flower.echo", *arguments]
+        command = [sys.executable, "-m", "tests.transports.flower.echo", *arguments]
         self.process = subprocess.Popen(
             command, env={**os.environ, **named()}, start_new_session=True
         )
@@ -98,7 +98,7 @@ class Federation:
         until = time.monotonic() + PATIENCE
         while ticket not in self.got:
             assert time.monotonic() < until, f"no answer within {PATIENCE:g} s"
-            self.got |= {delivery.ticket: delivery for delivery in self.post.receive(1.0)}
+            self.got |= {delivery.request_id: delivery for delivery in self.post.receive(1.0)}
         return self.got.pop(ticket)
 
 

@@ -14,8 +14,8 @@ from dpfl.transports.flower.flower_transport import FlowerTransport
 from dpfl.transports.flower.processes import supernode
 from dpfl.transports.flower.tls_keys import node_key, server_keys
 from tests.conftest import Clock, wait_until
-from tests.flower.conftest import NODES, Echo, Federation
-from tests.flower.echo import MOST
+from tests.transports.flower.conftest import NODES, Echo, Federation
+from tests.transports.flower.echo import MOST
 
 pytestmark = pytest.mark.xdist_group("flower")
 
@@ -44,18 +44,18 @@ def test_letters_of_any_size_come_back_from_every_node(federation: Federation) -
     for letter in (b"", os.urandom(100_000), os.urandom(MOST)):
         tickets = {federation.post.send(address, letter): address for address in addresses}
         got = [federation.answered(ticket) for ticket in tickets]
-        assert [(delivery.address, delivery.letter) for delivery in got] == [
+        assert [(delivery.address, delivery.message) for delivery in got] == [
             (address, letter) for address in addresses
         ]
 
 
 def test_a_letter_that_is_too_large_or_fails_says_nothing(federation: Federation) -> None:
     address = federation.post.nodes()[0]
-    assert federation.asked(address, b"x" * (MOST + 1)).letter is None
-    assert federation.asked(address, b"fail").letter is None
+    assert federation.asked(address, b"x" * (MOST + 1)).message is None
+    assert federation.asked(address, b"fail").message is None
     assert "something of the data" not in (federation.folder / "link" / "superlink.log").read_text()
-    assert federation.asked("12345", b"to nobody").letter is None
-    assert federation.asked(address, b"still there").letter == b"still there"
+    assert federation.asked("12345", b"to nobody").message is None
+    assert federation.asked(address, b"still there").message == b"still there"
 
 
 def test_strangers_are_refused(
@@ -100,7 +100,7 @@ def test_a_node_that_is_told_to_stop_answers_first(
     assert node.process is not None
     node.process.terminate()
     node.let_go("stop")
-    assert federation.answered(ticket).letter == b"hold stop"
+    assert federation.answered(ticket).message == b"hold stop"
     node.leave()
     node.start()
 
@@ -135,11 +135,11 @@ def test_a_node_that_is_killed_is_lost_and_joins_again(
     assert node.process is not None
     node.process.kill()
     node.process.wait()
-    assert federation.answered(ticket).letter is None
+    assert federation.answered(ticket).message is None
     wait_until(lambda: node.log().count("terminated gracefully") > before)
     node.start()
     wait_until(lambda: address in federation.post.nodes())
-    assert federation.asked(address, b"again").letter == b"again"
+    assert federation.asked(address, b"again").message == b"again"
 
 
 def test_a_stopped_node_is_waited_for_no_longer_than_asked(
@@ -161,11 +161,11 @@ def test_a_stopped_node_is_waited_for_no_longer_than_asked(
             assert clock.now == until
         monkeypatch.setattr(federation.post, "_life", 1.0)
         late = federation.post.send(address, b"late")
-        assert federation.answered(late).letter is None, "nobody trains for a round that is over"
+        assert federation.answered(late).message is None, "nobody trains for a round that is over"
     finally:
         for process in processes:
             os.kill(process, signal.SIGCONT)
-    assert federation.answered(ticket).letter == b"next"
+    assert federation.answered(ticket).message == b"next"
 
 
 def test_a_supernode_that_is_killed_is_started_again(
@@ -173,9 +173,9 @@ def test_a_supernode_that_is_killed_is_started_again(
 ) -> None:
     node, ticket = killed
     address = of(node)
-    assert federation.answered(ticket).letter is None
+    assert federation.answered(ticket).message is None
     wait_until(lambda: address in federation.post.nodes())
-    assert federation.asked(address, b"again").letter == b"again"
+    assert federation.asked(address, b"again").message == b"again"
 
 
 def test_the_superlink_may_be_killed_while_a_node_works(federation: Federation) -> None:
@@ -189,5 +189,5 @@ def test_the_superlink_may_be_killed_while_a_node_works(federation: Federation) 
     assert federation.post.receive(0.2) == []
     node.let_go("link")
     federation.link.start()
-    assert federation.answered(ticket).letter == b"hold link"
-    assert federation.answered(meanwhile).letter == b"sent while it was away"
+    assert federation.answered(ticket).message == b"hold link"
+    assert federation.answered(meanwhile).message == b"sent while it was away"

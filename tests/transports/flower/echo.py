@@ -1,4 +1,6 @@
-"""A node that sends letters back: `python -m tests.flower.echo FOLDER SERVER AUTHORITY KEY`.
+"""A node that sends messages back.
+
+It runs as `python -m tests.transports.flower.echo FOLDER SERVER AUTHORITY KEY`.
 
 The letter `hold NAME` makes the file NAME.begun, and is answered when there is a file NAME.go. A
 node that was told to stop lingers until there is a file `leave`. A node that waits for the rest of
