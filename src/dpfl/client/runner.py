@@ -40,15 +40,11 @@ from dpfl.client.task import (
 from dpfl.codec import digest_of
 from dpfl.data.units import UnitGroups
 from dpfl.errors import DpflError
-from dpfl.gradients.chunks import SelfTest
-from dpfl.gradients.clipped import (
-    ClippedGradients,
-    NonFinite,
-    mean_loss,
-    most_units,
-    plain_gradient,
-)
+from dpfl.gradients.clipped import ClippedGradients, NonFinite
+from dpfl.gradients.losses import mean_loss, plain_gradient
 from dpfl.gradients.mixing import refuse_mixing
+from dpfl.gradients.self_test import SelfTest
+from dpfl.gradients.sum_rounding import most_units
 from dpfl.gradients.unit_rows import UnitRows
 from dpfl.models import FlatModel
 from dpfl.models.flat import evaluating

@@ -43,7 +43,7 @@ def load_node_data(charter: NodePolicy) -> Federation:
         names=(charter.name,),
         rows_per_person=most,
     )
-    found.counted(
+    found.count_units(
         charter.limits.unit
     )  # persons are refused here, where nobody said whose each row is
     return found

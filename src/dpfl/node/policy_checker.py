@@ -115,8 +115,10 @@ class PolicyChecker:
             )
             reach = task.steps * optimiser.rate * again * sizes["correction"]
             yield not reach <= largest, RefusalReason.WEIGHTS_TOO_LARGE
-        if layout.paid:  # numbers of a row are divided by the root of the second half
-            variances = vectors["model"][layout.paid][(layout.paid.stop - layout.paid.start) // 2 :]
+        if layout.paid_scales:  # numbers of a row are divided by the root of the second half
+            variances = vectors["model"][layout.paid_scales][
+                (layout.paid_scales.stop - layout.paid_scales.start) // 2 :
+            ]
             yield bool((variances < np.float32(LEAST)).any()), RefusalReason.WEIGHTS_TOO_LARGE
 
     def _run(self, proposal: Proposal) -> Broken:
@@ -268,7 +270,7 @@ class PolicyChecker:
         )
         exact = (
             self.charter.tell.size == "exact"
-            and size == self.held.counted(self.charter.limits.unit)[0]
+            and size == self.held.count_units(self.charter.limits.unit)[0]
         )
         yield (
             fixed and not exact,

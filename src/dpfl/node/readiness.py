@@ -99,7 +99,7 @@ def _memory(charter: NodePolicy, data: Federation) -> str:
     if not any(_has_features(name, data.shape) for name in charter.allow.models):
         return "no model of the policy has fixed features that would take some"
     rows, most = len(data.train), charter.allow.most_memory
-    declared = charter.declared(data.counted(charter.limits.unit)[0])
+    declared = charter.declared(data.count_units(charter.limits.unit)[0])
     each = most // max(charter.rows(declared, data.rows_per_person), 1)
     needed = (
         f"features may take {each} bytes of a sample, {each * rows / 1e9:.2g} GB for {rows} samples"

@@ -204,7 +204,7 @@ class Service:
         size = (
             known.size
             if known
-            else self.charter.declared(self.held.counted(self.charter.limits.unit)[0])
+            else self.charter.declared(self.held.count_units(self.charter.limits.unit)[0])
         )
         model_of(proposal, self.held, self.charter, size)
         with closing(self._ledger()) as ledger:

@@ -239,7 +239,7 @@ def prepare(
             federation.train.x,
             federation.train.y,
             _everyone(federation, held),
-            (*sizes, *federation.counted(algorithm.unit, federation.public), *held.kept_sizes),
+            (*sizes, *federation.count_units(algorithm.unit, federation.public), *held.kept_sizes),
             randomness,
             own,
             record["hashes"]["model"],
@@ -391,7 +391,7 @@ def _check_centre(algorithm: Algorithm, federation: Federation, model: FlatModel
 
 def _check_batches(algorithm: Algorithm, federation: Federation) -> None:
     batches = algorithm.samples.sampling if algorithm.samples else None
-    if batches and batches.least > (least := min(federation.counted(algorithm.unit))):
+    if batches and batches.least > (least := min(federation.count_units(algorithm.unit))):
         raise DpflError(
             f"Batches have {batches.least} {algorithm.sample_unit}s, but the smallest client has "
             f"{least}; lower "
@@ -404,7 +404,7 @@ def _check_noise(algorithm: Algorithm, federation: Federation) -> None:
     """Of every private release at its expected number of units: float32 must hold the noise beside
     the sum.
     """
-    sizes = federation.counted(algorithm.unit)
+    sizes = federation.count_units(algorithm.unit)
     if samples := algorithm.samples:
         try:
             samples.check_not_absorbed(

@@ -26,18 +26,29 @@ TASKS: dict[str, type[Any]] = {
 
 
 def from_name(name: str, **options: Any) -> Task:
-    """A task by its word in an experiment file, with what it has to know."""
+    """A task by its name in an experiment.
+
+    Args:
+        name: The name.
+        options: The task's options, such as its number of classes.
+
+    Returns:
+        The task.
+
+    Raises:
+        DpflError: There is no such task, or an option is unknown or wrong.
+    """
     if name not in TASKS:
         raise DpflError(f"There is no task {name!r}; choose one of {', '.join(TASKS)}.")
     kind = TASKS[name]
-    known = [field.name for field in fields(kind)]
-    if unknown := next((option for option in options if option not in known), None):
+    names = [field.name for field in fields(kind)]
+    if unknown := next((option for option in options if option not in names), None):
         raise DpflError(
-            f"The task {name!r} has no option {unknown!r}; it has {', '.join(known) or 'none'}."
+            f"The task {name!r} has no option {unknown!r}; it has {', '.join(names) or 'none'}."
         )
     try:
-        found: Task = TypeAdapter(kind).validate_python(options)
-        return found
+        task: Task = TypeAdapter(kind).validate_python(options)
+        return task
     except ValidationError as error:
         first = error.errors()[0]
         raise DpflError(
