@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dpfl.run.train import Result, train
     from dpfl.views.comparison import compare, runs
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Budget",

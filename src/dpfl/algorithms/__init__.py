@@ -29,9 +29,9 @@ from dpfl.algorithms.hw_dpfl import hw_dpfl
 from dpfl.algorithms.ldp_fl import ldp_fl
 from dpfl.algorithms.moon import moon
 from dpfl.algorithms.nbafl import nbafl
-from dpfl.algorithms.options import choose, nearest
 from dpfl.algorithms.pe_dpfl import pe_dpfl
 from dpfl.algorithms.scaffold import dp_scaffold, scaffold
+from dpfl.bad_values import choose, invalid, refuse_unknown_options
 from dpfl.errors import DpflError
 from dpfl.import_path import ImportKind, is_path
 from dpfl.server.algorithm import Algorithm, Claim
@@ -109,17 +109,11 @@ def from_name(name: str, **options: Any) -> Algorithm:
     if is_path(name):
         return replace(OWN.make(name, options), name=name)
     known = options_of(name)
-    for option in options:
-        if option not in known:
-            raise DpflError(
-                f"The algorithm {name!r} has no option {option!r}; {nearest(option, known)}"
-            )
+    refuse_unknown_options(f"The algorithm {name!r}", options, known)
     try:
         return _strict(ALGORITHMS[name])(**{key: _tuples(value) for key, value in options.items()})
     except ValidationError as error:
-        first = error.errors()[0]
-        place, problem = first["loc"][0], first["msg"].lower()
-        raise DpflError(f"algorithm.{place}: {problem} (it is {first['input']!r}).") from None
+        raise invalid(error, f"the algorithm {name!r}") from None
 
 
 def described(algorithm: Algorithm | str) -> Algorithm:

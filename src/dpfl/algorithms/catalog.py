@@ -10,12 +10,13 @@ from typing import Any
 
 from dpfl.algorithms import ALGORITHMS, factory_of, from_name, options_of
 from dpfl.algorithms.meanings import meaning
+from dpfl.client.noise_placement import NoisePlacement
 from dpfl.server.algorithm import Algorithm
 
 WHERE = {
-    "step": "in every step, at the client",
-    "upload": "on every upload, at the client",
-    "round": "on the sum, at the server",
+    NoisePlacement.EVERY_STEP: "in every step, at the client",
+    NoisePlacement.CLIENT_UPDATE: "on every upload, at the client",
+    NoisePlacement.ROUND_SUM: "on the sum, at the server",
 }
 PARTS = (
     "local",
@@ -83,11 +84,11 @@ def _line(name: str) -> dict[str, Any]:
 
 def guarantee(algorithm: Algorithm) -> str:
     """One line on what is proven; the figure is the run's."""
-    if algorithm.scale == "none":
+    if algorithm.placement is NoisePlacement.NONE:
         return "nothing: no noise"
     if algorithm.leaks:
         return f"nothing: it sends {algorithm.leaks[0].partition(',')[0]} without noise"
-    where = WHERE[algorithm.scale]
+    where = WHERE[algorithm.placement]
     if algorithm.variant == "published" and algorithm.schedule:
         return f"less than it claims: noise {where}, counted by a limit theorem"
     if algorithm.variant == "published":

@@ -7,7 +7,8 @@ and stops short of the optimum wherever that lies outside the bound (Claim 2.1).
 
 from __future__ import annotations
 
-from dpfl.algorithms.options import choose, cohort_of, weights_of
+from dpfl.algorithms.options import cohort_of, weights_of
+from dpfl.bad_values import choose
 from dpfl.client.optimisers import SGD
 from dpfl.client.task import LocalTraining
 from dpfl.privacy import Flat, Release

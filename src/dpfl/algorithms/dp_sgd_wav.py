@@ -19,7 +19,8 @@ the samples of public clients at the first model (`public_clip`). Clients are dr
 
 from __future__ import annotations
 
-from dpfl.algorithms.options import VARIANTS, choose, haar_noise_of, poisson_cohort_of, weights_of
+from dpfl.algorithms.options import VARIANTS, haar_noise_of, poisson_cohort_of, weights_of
+from dpfl.bad_values import choose
 from dpfl.client.optimisers import optimiser as optimiser_of
 from dpfl.client.task import LocalTraining
 from dpfl.errors import DpflError

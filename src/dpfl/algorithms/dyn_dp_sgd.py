@@ -9,7 +9,8 @@ central limit theorem, as the paper does, which understates: what it claims as 2
 
 from __future__ import annotations
 
-from dpfl.algorithms.options import VARIANTS, choose, noise_of, weights_of
+from dpfl.algorithms.options import VARIANTS, noise_of, weights_of
+from dpfl.bad_values import choose
 from dpfl.client.optimisers import optimiser as optimiser_of
 from dpfl.client.task import LocalTraining
 from dpfl.privacy import Flat, Poisson, Release

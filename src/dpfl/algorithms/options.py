@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Mapping
-from typing import TypeVar
-
-from dpfl.errors import DpflError
+from dpfl.bad_values import choose
 from dpfl.privacy import All, FixedSize, Flat, Gaussian, PerLayer, PoissonSize
 from dpfl.privacy.mechanisms.clip import Clip
 from dpfl.privacy.mechanisms.haar_release import HaarNoise
@@ -14,22 +10,7 @@ from dpfl.privacy.mechanisms.noise import Uncalibrated
 from dpfl.privacy.mechanisms.sampling import Sampling
 from dpfl.server.weights import SizeWeights, UniformWeights, Weights
 
-Part = TypeVar("Part")
-
 VARIANTS = {"sound": True, "published": False}
-
-
-def nearest(word: str, words: object) -> str:
-    """A hint for a word that is not among those known."""
-    known = sorted(words)  # type: ignore[call-overload]
-    close = difflib.get_close_matches(word, known, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(known)}."
-
-
-def choose(option: str, word: str, parts: Mapping[str, Part]) -> Part:
-    if word not in parts:
-        raise DpflError(f"There is no {option} {word!r}; {nearest(word, parts)}")
-    return parts[word]
 
 
 def cohort_of(size: int | None) -> Sampling:

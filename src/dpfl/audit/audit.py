@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from dpfl.algorithms import Algorithm
-from dpfl.algorithms.options import choose
 from dpfl.audit.attacks.inversion import Draw
 from dpfl.audit.games import BOUNDING, GAMES, AuditSettings, unplayed_findings
 from dpfl.audit.one_release import population_for
 from dpfl.audit.report import AuditFinding, AuditReport
+from dpfl.bad_values import choose
 from dpfl.client.optimisers import SGD, UncalibratedSGD
 from dpfl.errors import DpflError
 from dpfl.privacy import Keyed
@@ -77,7 +77,7 @@ def audit(
     for game, play in chosen.items():
         tell(game)
         findings.append(_played(game, play, setting))
-    multiplier = made.release.noise.multiplier if made.release.noise else None
+    multiplier = made.release.noise.noise_multiplier if made.release.noise else None
     others = tuple(game for game in GAMES if game not in chosen)
     return AuditReport(
         made.name,

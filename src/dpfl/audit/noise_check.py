@@ -28,6 +28,7 @@ from dpfl.audit.randomness_checks import (
 )
 from dpfl.audit.sums import clients_for, left
 from dpfl.audit.test_bed import TestBed, linear, play
+from dpfl.client.noise_placement import NoisePlacement
 from dpfl.client.optimisers import SGD
 from dpfl.client.task import LocalTraining
 from dpfl.privacy import Flat, Keyed, Quantile, Randomness, Release, SystemEntropy
@@ -61,7 +62,10 @@ def noises(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
     """From one seed for some rounds; from another, and from the system, for one."""
     made = plain(algorithm)
     found: list[NoiseSample] = []
-    of = _of_clients if made.scale != "round" else _of_sums if made.noise_shares else _of_rounds
+    if made.placement is not NoisePlacement.ROUND_SUM:
+        of = _of_clients
+    else:
+        of = _of_sums if made.noise_shares else _of_rounds
     sources = (
         ("seed", Keyed(seed), ROUNDS),
         ("next seed", Keyed(seed + 1), 1),
@@ -104,7 +108,9 @@ def plain(algorithm: Algorithm) -> Algorithm:
     return replace(
         made,
         local=LocalTraining(SGD(1.0)),
-        steps=FixedSteps(STEPS if made.scale == "step" and not made.noise_shares else 1),
+        steps=FixedSteps(
+            STEPS if made.placement is NoisePlacement.EVERY_STEP and not made.noise_shares else 1
+        ),
         samples=replace(made.samples, divide_by_drawn=False) if made.samples else None,
         clients=_with_given_clip(made.clients),
         weights=UniformWeights() if survey and not survey.trusted else algorithm.weights,
@@ -136,12 +142,12 @@ def _of_clients(
         for round in range(rounds):
             for client in range(2):
                 (update,) = torch.from_numpy(clients.played(node, client, round, 1))
-                if made.scale == "upload":
+                if made.placement is NoisePlacement.CLIENT_UPDATE:
                     assert made.updates is not None
                     yield f"round {round + 1}, client {client}", _standard(update, made.updates)
                 else:
                     assert made.samples is not None
-                    each = made.samples.sampling.expected(2) / math.sqrt(clients.steps)
+                    each = made.samples.sampling.expected_size(2) / math.sqrt(clients.steps)
                     yield (
                         f"round {round + 1}, client {client}",
                         _standard(update * each, made.samples),
@@ -160,7 +166,7 @@ def _of_rounds(
     lost = 0 if algorithm.clients.whole_run else clients // 2
     for number, played in enumerate(play(algorithm, ground, randomness, rounds, lost=lost)):
         release = played.asked.tasks[0].clients
-        divisor = release.sampling.expected(clients) * algorithm.weights.usual(ground.declared)
+        divisor = release.sampling.expected_size(clients) * algorithm.weights.usual(ground.declared)
         noise = (played.state.vector - before) * divisor
         before = played.state.vector
         past = [noise, *past]
@@ -195,7 +201,7 @@ def stated(release: Release) -> float:
     of them.
     """
     assert release.noise is not None
-    multiplier, clip = release.noise.multiplier, release.clip
+    multiplier, clip = release.noise.noise_multiplier, release.clip
     return (
         clip.vector_multiplier(multiplier) if isinstance(clip, Quantile) else multiplier
     ) * release.sensitivity()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, cast
 
-from dpfl.data.checks import suggest
+from dpfl.bad_values import refuse_unknown_options, require_name
 from dpfl.data.explicit_partition import ExplicitPartition
 from dpfl.data.partition_kinds import (
     IID,
@@ -46,8 +46,7 @@ def parse(name: str, **options: Any) -> Partition | RandomClients:
     Raises:
         DpflError: There is no such partition, or an option is unknown or missing.
     """
-    if name not in NAMES:
-        raise DpflError(f"There is no partition {name!r}: {suggest(name, NAMES)}.")
+    require_name("partition", name, NAMES)
     kind = NAMES[name]
     if kind is Mix:
         inner = {
@@ -57,10 +56,7 @@ def parse(name: str, **options: Any) -> Partition | RandomClients:
         options["skewed"] = _parse_inner(options.get("skewed", "dirichlet"), inner)
     fields = dataclasses.fields(kind)
     option_names = [field.name for field in fields]
-    if unknown := next((key for key in options if key not in option_names), None):
-        raise DpflError(
-            f"The partition {name!r} has no option {unknown!r}: {suggest(unknown, option_names)}."
-        )
+    refuse_unknown_options(f"The partition {name!r}", options, option_names)
     required = [field.name for field in fields if field.default is dataclasses.MISSING]
     if missing := next((key for key in required if key not in options), None):
         raise DpflError(f"The partition {name!r} needs {missing}: give it a value.")

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpfl.data.checks import is_number, require_above, require_whole
+from dpfl.bad_values import is_number, require_above, require_whole
 from dpfl.data.stratify import apportion
 from dpfl.errors import DpflError
 

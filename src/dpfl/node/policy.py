@@ -4,10 +4,8 @@ and what may leave.
 
 from __future__ import annotations
 
-import difflib
 import math
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +15,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dpfl import models
+from dpfl.bad_values import invalid, read_toml, too_deep
 from dpfl.client.disclosure_rules import DisclosureRules
 from dpfl.data.names import checked_names
 from dpfl.errors import DpflError
 from dpfl.import_path import is_path
 from dpfl.privacy import Keyed, Limit, Randomness, SystemEntropy
-from dpfl.privacy.accounting.budget import MOST_ROUNDS
+from dpfl.privacy.accounting.budget import MAX_ROUNDS
 from dpfl.privacy.accounting.events import ADD_REMOVE
 from dpfl.privacy.ledger.limit import SubLimit
 from dpfl.protocol.keys import raw
@@ -89,7 +88,7 @@ class AllowedRuns(_Section):
     """Of any number of a model that is sent, up or down; see `Guard.check_vectors`."""
     largest_sampling_rate: float = Field(default=0.5, gt=0, le=1)
     most_steps: int = Field(default=1000, ge=1, le=1_000_000)
-    most_rounds: int = Field(default=1000, ge=1, le=MOST_ROUNDS)
+    most_rounds: int = Field(default=1000, ge=1, le=MAX_ROUNDS)
     most_bytes: int = Field(default=256 << 20, ge=1 << 16, le=1 << 34)
     most_memory: int = Field(default=4 << 30, ge=1 << 16, le=1 << 44)
     """Bytes that the fixed features of all samples may take."""
@@ -219,23 +218,13 @@ def read(path: Path) -> NodePolicy:
     """The policy of a file, or of a folder that has one."""
     path = Path(path)
     path = path / "policy.toml" if path.is_dir() else path
+    content = read_toml(path, "policy", "make one with: dpfl node init FOLDER")
     try:
-        content = tomllib.loads(path.read_text())
         file = _File.model_validate(_tuples(content))
-    except FileNotFoundError:
-        raise DpflError(
-            f"There is no policy {path}; make one with: dpfl node init FOLDER"
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise DpflError(f"The policy {path} cannot be read ({error}).") from None
-    except tomllib.TOMLDecodeError as error:
-        raise DpflError(f"The policy {path} is not valid TOML: {error}.") from None
     except RecursionError:
-        raise DpflError(
-            f"The policy {path} is nested too deeply; it has sections of keys."
-        ) from None
+        raise too_deep(f"the policy {path}") from None
     except ValidationError as error:
-        raise DpflError(_sentence(path, error)) from None
+        raise invalid(error, f"the policy {path}", _File) from None
     return _charter(path, file)
 
 
@@ -327,24 +316,3 @@ def _public(owner: str, key: str) -> Ed25519PublicKey:
             f"owners.{owner} is no public key: give the 64 hexadecimal digits that `dpfl server "
             "init` prints."
         ) from None
-
-
-def _sentence(path: Path, error: ValidationError) -> str:
-    """The first thing that is wrong, and the nearest key where one is not known."""
-    first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "missing":
-        return f"The policy {path} has no {place}: give it."
-    if first["type"] != "extra_forbidden":
-        return (
-            f"{place} in the policy {path}: {first['msg'].lower()} (it is "
-            f"{str(first['input'])[:80]!r})."
-        )
-    model: Any = _File
-    for part in first["loc"][:-1]:
-        model = getattr(model.model_fields.get(str(part)), "annotation", _File)
-    known = list(getattr(model, "model_fields", _File.model_fields))
-    near = difflib.get_close_matches(str(first["loc"][-1]), known, n=1, cutoff=0.5)
-    return f"The policy {path} has no key {place!r}; " + (
-        f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}."
-    )

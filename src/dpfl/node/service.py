@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from torch import Tensor
 
 from dpfl.client.runner import ClientRunner
-from dpfl.client.task import ClientReply, ClientTask, cost
+from dpfl.client.task import ClientReply, ClientTask
 from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.node import policy as charters
@@ -208,7 +208,7 @@ class Service:
         )
         model_of(proposal, self.held, self.charter, size)
         with closing(self._ledger()) as ledger:
-            if known is None and ledger.spent_of(SubLimit(self.charter.limit, run=run)):
+            if known is None and ledger.spending_within(SubLimit(self.charter.limit, run=run)):
                 raise ProtocolError(
                     RefusalReason.WRONG_RUN
                 )  # the orders of that run are lost, so it is over
@@ -268,7 +268,7 @@ class Service:
         )
         self._check_disk(letter.arrays)
         self._history.refuse_unjoined(order.run, node.ledger(proposal.client))
-        if paid := cost(task, size):
+        if paid := task.cost(size):
             order = replace(order, event=paid[0], count=paid[1])
             task = replace(task, horizon=self._planned(node, order, proposal))
         answer = self._done(node, order, task, vector, correction, head, at)
@@ -302,7 +302,7 @@ class Service:
             shares_of(self.charter, order.run, proposal),
         )
         plan = known
-        if not ledger.spent_of(SubLimit(self.charter.limit, run=order.run)):
+        if not ledger.spending_within(SubLimit(self.charter.limit, run=order.run)):
             plan = {
                 **proposal.spending(room(ledger, order.run, proposal, self.charter.limit, shares)),
                 **known,
@@ -429,7 +429,7 @@ class Service:
         """
         limit, path = self.charter.limit, ledger_path(self.charter.ledgers, self.charter.name)
         with closing(Ledger.read(path)) as ledger:
-            spent = accountant(limit.accountant).epsilon(ledger.spent(), limit.delta)
+            spent = accountant(limit.accountant).epsilon(ledger.spending(), limit.delta)
         return {
             "epsilon spent": spent,
             "epsilon allowed": limit.epsilon,

@@ -34,8 +34,8 @@ from dpfl.planning.feature_counts import rows_of
 from dpfl.planning.paid_queries import PrivateMetric, with_questions
 from dpfl.planning.planner import with_planned_noise, with_planned_rate
 from dpfl.privacy import Budget, Keyed, Limit, Randomness, SystemEntropy
-from dpfl.privacy.accounting.accountant import default_for, proving
-from dpfl.privacy.accounting.calibration import MOST
+from dpfl.privacy.accounting.accountant import default_accountant, proven_accountant
+from dpfl.privacy.accounting.calibration import MAX_RELEASES
 from dpfl.privacy.ledger.client_ledgers import ClientLedgers
 from dpfl.run.accounts import Accounts, Meter, warnings_for
 from dpfl.run.aggregation import Aggregation
@@ -46,7 +46,7 @@ from dpfl.run.folder import RunFolder, code_sha256, new_path, record_id, vector_
 from dpfl.run.prior_spending import PriorSpending, look, owners
 from dpfl.run.recorder import Progress, Recorder
 from dpfl.run.update_diagnostics import UpdateDiagnostics
-from dpfl.server.algorithm import ONES
+from dpfl.server.algorithm import SAMPLE_UNITS
 from dpfl.server.coordinator import Coordinator
 from dpfl.server.state import FederationFacts, RunState
 
@@ -251,11 +251,7 @@ def prepare(
             arithmetic=arithmetic,
         )
         engine = local_engine(site, flat.layout.size, workers)
-    central = (
-        None
-        if algorithm.ledger_per_client or algorithm.scale != "round"
-        else accounts.ledgers.open(0)
-    )
+    central = accounts.ledgers.open(0) if algorithm.trusts_server else None
     federated = FederationFacts(run, sizes, flat.layout, public, central, limit, held.kept_sizes)
     metrics = folder.metrics()
     metrics.forget_after(state.round)
@@ -301,7 +297,7 @@ def row_unit_notes(unit: str, federation: Federation) -> tuple[str, ...]:
             "data.rows_per_person is for persons as the unit: set privacy.unit = 'person', or "
             "leave it out."
         )
-    if unit == "person" or unit not in ONES:
+    if unit == "person" or unit not in SAMPLE_UNITS:
         return ()
     if federation.persons is not None:
         return (
@@ -332,7 +328,7 @@ def _instead(metric: PrivateMetric | None) -> str:
 
 def check(algorithm: Algorithm, federation: Federation, budget: Budget, model: FlatModel) -> None:
     """What would fail in the first round is refused before anything is written."""
-    if algorithm.unit in ONES:
+    if algorithm.unit in SAMPLE_UNITS:
         refuse_batch_statistics(model.module)
         if federation.described:
             raise DpflError(
@@ -391,10 +387,10 @@ def _check_centre(algorithm: Algorithm, federation: Federation, model: FlatModel
 
 def _check_batches(algorithm: Algorithm, federation: Federation) -> None:
     batches = algorithm.samples.sampling if algorithm.samples else None
-    if batches and batches.least > (least := min(federation.count_units(algorithm.unit))):
+    if batches and batches.min_population > (least := min(federation.count_units(algorithm.unit))):
         raise DpflError(
-            f"Batches have {batches.least} {algorithm.sample_unit}s, but the smallest client has "
-            f"{least}; lower "
+            f"Batches have {batches.min_population} {algorithm.sample_unit}s, but the smallest "
+            f"client has {least}; lower "
             "algorithm.batch_size, "
             "or give clients more."
         )
@@ -408,7 +404,7 @@ def _check_noise(algorithm: Algorithm, federation: Federation) -> None:
     if samples := algorithm.samples:
         try:
             samples.check_not_absorbed(
-                samples.sampling.expected(max(sizes)), samples.clip.clip_norm
+                samples.sampling.expected_size(max(sizes)), samples.clip.clip_norm
             )
         except DpflError as error:
             largest = federation.names[sizes.index(max(sizes))]
@@ -418,7 +414,7 @@ def _check_noise(algorithm: Algorithm, federation: Federation) -> None:
     for size in set(sizes) if algorithm.updates else ():
         if own := algorithm.for_client_size(size).updates:
             own.check_not_absorbed(1, own.clip.clip_norm)
-    cohort = algorithm.clients.sampling.expected(len(federation.sizes))
+    cohort = algorithm.clients.sampling.expected_size(len(federation.sizes))
     algorithm.clients.check_not_absorbed(cohort, algorithm.clients.clip.clip_norm)
 
 
@@ -426,7 +422,7 @@ def _accountant(algorithm: Algorithm, federation: Federation, name: str | None) 
     release = algorithm.release
     if release is None:
         return "none"
-    return proving(name or default_for(release.event(len(federation.sizes)))).name
+    return proven_accountant(name or default_accountant(release.event(len(federation.sizes)))).name
 
 
 def _place(algorithm: Algorithm, out: Path | str | None, resume: bool) -> RunFolder:
@@ -541,7 +537,7 @@ def _randomness(entropy: str, seed: int, accounts: Accounts) -> Randomness:
         )
     if entropy == "system":
         return SystemEntropy()
-    if accounts.algorithm.scale != "round" or accounts.algorithm.ledger_per_client:
+    if not accounts.algorithm.trusts_server:
         return Keyed(seed)
     with closing(accounts.ledgers.open(0)) as ledger:
         return Keyed(seed, ledger.epoch(accounts.run))
@@ -549,7 +545,7 @@ def _randomness(entropy: str, seed: int, accounts: Accounts) -> Randomness:
 
 def _start(accounts: Accounts, budget: Budget, model: FlatModel) -> RunState:
     algorithm = accounts.algorithm
-    horizon = min(algorithm.releases_in(budget.rounds), MOST) if budget.rounds else 0
+    horizon = min(algorithm.releases_in(budget.rounds), MAX_RELEASES) if budget.rounds else 0
     remaining = accounts.plan(accounts.remaining(horizon))
     if remaining and not any(remaining):
         raise DpflError(
@@ -569,7 +565,7 @@ def _meter(
     algorithm = accounts.algorithm
     if not fresh.remaining or algorithm.variant != "sound":
         return None
-    horizon = min(algorithm.releases_in(budget.rounds), MOST) if budget.rounds else 0
+    horizon = min(algorithm.releases_in(budget.rounds), MAX_RELEASES) if budget.rounds else 0
     kept = algorithm.releases_made(state.round, state.iterations)
     return accounts.meter(
         fresh.remaining,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from dpfl.algorithms import Algorithm
+from dpfl.client.noise_placement import NoisePlacement
 from dpfl.data import Dataset
 from dpfl.data.remote_federation import RemoteFederation
 from dpfl.data.tables.schema import Schema
@@ -19,8 +20,8 @@ from dpfl.models.columns import on_columns
 from dpfl.planning.paid_queries import PrivateMetric, with_questions
 from dpfl.planning.planner import with_planned_noise
 from dpfl.privacy import Budget
-from dpfl.privacy.accounting.accountant import default_for, proving
-from dpfl.privacy.accounting.calibration import MOST
+from dpfl.privacy.accounting.accountant import default_accountant, proven_accountant
+from dpfl.privacy.accounting.calibration import MAX_RELEASES
 from dpfl.protocol.proposal import MOST_KINDS, Proposal, in_order
 from dpfl.run.aggregation import Aggregation
 from dpfl.run.prepare import with_features
@@ -65,10 +66,19 @@ def build_proposal(
     _refuse_unknown_sizes(algorithm)
     _refuse_shares_of_noise(algorithm)
     release = algorithm.release
-    by = proving(accountant or default_for(release.event(nodes))).name if release else "none"
-    rounds = min(algorithm.releases_in(budget.rounds), MOST) if budget.rounds else MOST
+    by = (
+        proven_accountant(accountant or default_accountant(release.event(nodes))).name
+        if release
+        else "none"
+    )
+    rounds = (
+        min(algorithm.releases_in(budget.rounds), MAX_RELEASES) if budget.rounds else MAX_RELEASES
+    )
     each = algorithm.releases_in(1) if algorithm.schedule else 0
-    spending = partial(algorithm.spending, population=nodes if algorithm.scale == "round" else 0)
+    spending = partial(
+        algorithm.spending,
+        population=nodes if algorithm.placement is NoisePlacement.ROUND_SUM else 0,
+    )
     own = in_order(algorithm.before, spending, rounds, each) if algorithm.ledger_per_client else ()
     if len(own) > MOST_KINDS:
         raise DpflError(
@@ -120,7 +130,7 @@ def _refuse_unknown_sizes(algorithm: Algorithm) -> None:
         )
     by_size = (
         algorithm.release is not None
-        and algorithm.scale != "round"
+        and algorithm.placement is not NoisePlacement.ROUND_SUM
         and algorithm.event(2) != algorithm.event(3)
     )
     if algorithm.ledger_per_client and (by_size or algorithm.for_client_size(2) is not algorithm):

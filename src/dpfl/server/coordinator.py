@@ -12,14 +12,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dpfl.client.noise_placement import NoisePlacement
 from dpfl.client.task import RAW_VALUES, ClientReply, ClientTask, RoundRequest, reply_values
 from dpfl.privacy import Budget, NoClip, Randomness, Release
-from dpfl.privacy.accounting.calibration import MOST
+from dpfl.privacy.accounting.calibration import MAX_RELEASES
 from dpfl.privacy.mechanisms.clip import adapt_clip
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.privacy.mechanisms.release import UpdateRelease
-from dpfl.privacy.queries.answers import AnyQuery, Mean
 from dpfl.privacy.queries.mean import MeanAnswer
+from dpfl.privacy.queries.query import PrivateQuery
 from dpfl.server.aggregate import (
     correlated_sum,
     fault,
@@ -129,14 +130,18 @@ class Coordinator:
     @property
     def _sum(self) -> RoundSum:
         state, declared = self.state, self.federated.declared
-        if self.algorithm.scale == "round" or state.samples is None:
+        if self.algorithm.placement is NoisePlacement.ROUND_SUM or state.samples is None:
             return RoundSum.of_updates(state.clients, len(declared))
         return RoundSum.of_steps(
             state.samples, self._weights, declared, self.algorithm.local.optimiser.rate
         )
 
     def _order(
-        self, clients: Sequence[int], steps: int, release: Release, survey: AnyQuery | None = None
+        self,
+        clients: Sequence[int],
+        steps: int,
+        release: Release,
+        survey: PrivateQuery | None = None,
     ) -> RoundRequest:
         state = self.state
         task = ClientTask(
@@ -206,15 +211,15 @@ class Coordinator:
         """The size of the cohort, for the record: at client level the expected one, since who was
         drawn stays secret.
         """
-        if self.algorithm.scale == "round" and not self.algorithm.noise_shares:
-            return round(self.state.clients.sampling.expected(len(self.federated.declared)))
+        if self.algorithm.trusts_server:
+            return round(self.state.clients.sampling.expected_size(len(self.federated.declared)))
         return len(self._cohort)
 
     def _steps(self) -> int:
         """tau, inside what privacy leaves to the client that has least."""
-        state, each = self.state, self.algorithm.scale == "step"
+        state, each = self.state, self.algorithm.placement is NoisePlacement.EVERY_STEP
         lefts = [self._left(client) for client in range(len(state.remaining))] if each else []
-        left = min((left for left in lefts if left > 0), default=MOST)
+        left = min((left for left in lefts if left > 0), default=MAX_RELEASES)
         now = StepContext(
             self._facts, state.iterations + left, left, state.tau, state.memory, state.round
         )
@@ -276,9 +281,11 @@ class Coordinator:
             if asked is None or span is None or self.state.round > 0 or self.stopped_by:
                 continue
             able = [client for client in range(len(declared)) if not own or self._left(client) > 0]
-            if said := self._mean(asked, able, declared, asked.numbers_of(span.stop - span.start)):
+            if said := self._mean(
+                asked, able, declared, asked.answer_width(span.stop - span.start)
+            ):
                 self.state.vector = self.state.vector.clone()
-                self.state.vector[span] = asked.combined(said)
+                self.state.vector[span] = asked.estimate(said)
 
     def measure(self) -> None:
         """After the last round, once: how good the model is at the clients, by a release that they
@@ -296,7 +303,7 @@ class Coordinator:
             )
 
     def _mean(
-        self, survey: Mean, clients: Sequence[int], sizes: Sequence[int], width: int
+        self, survey: PrivateQuery, clients: Sequence[int], sizes: Sequence[int], width: int
     ) -> MeanAnswer | None:
         """What clients of these sizes say together, from the answer of each or from the sum of
         them, if anything.
@@ -307,9 +314,7 @@ class Coordinator:
                 for client, said in self._answers(survey, clients).items()
             }
             return (
-                MeanAnswer.of(answers, sizes, survey.multiplier * survey.longest(width))
-                if answers
-                else None
+                MeanAnswer.from_clients(answers, sizes, survey.stddev(width)) if answers else None
             )
         sums, round = AnswerSum(survey, self.algorithm.noise_shares, width, sizes), self.state.round
         if len(clients) < sums.shared.survivors or not (
@@ -329,7 +334,7 @@ class Coordinator:
             self.lost,
         )
 
-    def _answers(self, survey: AnyQuery, clients: Sequence[int]) -> dict[int, np.ndarray]:
+    def _answers(self, survey: PrivateQuery, clients: Sequence[int]) -> dict[int, np.ndarray]:
         return {
             reply.client: reply.raw["answer"]
             for reply in self._asked(survey, clients)
@@ -337,7 +342,7 @@ class Coordinator:
         }
 
     def _asked(
-        self, survey: AnyQuery, clients: Sequence[int], sums: AnswerSum | None = None
+        self, survey: PrivateQuery, clients: Sequence[int], sums: AnswerSum | None = None
     ) -> list[ClientReply]:
         """Who refuses or fails is lost for this question only. An answer, no longer than a model,
         counts as one.
@@ -359,7 +364,7 @@ class Coordinator:
         ]
         return replies
 
-    def _when(self, survey: AnyQuery) -> str:
+    def _when(self, survey: PrivateQuery) -> str:
         return "after the last round" if survey is self.algorithm.metric else "before round 1"
 
     def _ask_public(self, steps: int) -> None:
@@ -398,7 +403,7 @@ class Coordinator:
         if schedule is None or first is None:
             return
         release = followed_release(schedule, first, state.round, state.memory)
-        if self.algorithm.scale == "step":
+        if self.algorithm.placement is NoisePlacement.EVERY_STEP:
             state.samples = release
         else:
             state.clients = release
@@ -441,7 +446,7 @@ class Coordinator:
             if (stepped := self._opened(good, self.algorithm.noise_shares)) is None:
                 return
             update = stepped
-        elif self.algorithm.scale == "round":
+        elif self.algorithm.placement is NoisePlacement.ROUND_SUM:
             total = weighted_sum(good, self._weights, size)
             inside = sum(reply.inside for reply in good)
             randomness = debit_round(
@@ -458,7 +463,7 @@ class Coordinator:
         )
         keep_variances_positive(state.vector, self.federated.layout)
         state.average = self.algorithm.server.averaged(state.average, state.vector, state.round + 1)
-        if self.algorithm.scale != "round":
+        if self.algorithm.placement is not NoisePlacement.ROUND_SUM:
             self._learn(good, sent)
 
     def _opened(self, good: Sequence[ClientReply], shared: NoiseShares) -> Tensor | None:
@@ -474,10 +479,13 @@ class Coordinator:
             return None
         found, count = total
         share = float(sum(self._weights[reply.client] for reply in good))
-        found.div_(self._divisor if self.algorithm.scale == "round" else share or 1.0)
+        found.div_(
+            self._divisor if self.algorithm.placement is NoisePlacement.ROUND_SUM else share or 1.0
+        )
         if count is not None:
             fraction = (
-                count / self.state.clients.sampling.expected(len(self.federated.declared)) + 0.5
+                count / self.state.clients.sampling.expected_size(len(self.federated.declared))
+                + 0.5
             )
             self.state.clients = replace(
                 self.state.clients, clip=adapt_clip(self.state.clients.clip, fraction)
@@ -490,9 +498,9 @@ class Coordinator:
         public.
         """
         declared = self.federated.declared
-        return self.state.clients.sampling.expected(len(declared)) * self.algorithm.weights.usual(
-            declared
-        )
+        return self.state.clients.sampling.expected_size(
+            len(declared)
+        ) * self.algorithm.weights.usual(declared)
 
     def _noisy(self, total: Tensor, replies: int, randomness: Randomness) -> Tensor:
         state, rng = self.state, randomness.generator("server noise", self.state.round)
@@ -540,7 +548,7 @@ class Coordinator:
         release = self.state.clients
         if release.clip.adapts_to == "count":
             rng = randomness.generator("count noise", self.state.round)
-            expected = release.sampling.expected(len(self.federated.declared))
+            expected = release.sampling.expected_size(len(self.federated.declared))
             fraction = noisy_inside_fraction(replies, release, expected, rng)
             self.state.clients = replace(release, clip=adapt_clip(release.clip, fraction))
 
@@ -548,14 +556,16 @@ class Coordinator:
         """4: count what the round used."""
         state = self.state
         if self.algorithm.ledger_per_client:
-            releases = steps + self._extra if self.algorithm.scale == "step" else 1
+            releases = (
+                steps + self._extra if self.algorithm.placement is NoisePlacement.EVERY_STEP else 1
+            )
             for client in self._cohort:
                 state.remaining[client] = max(0, state.remaining[client] - releases)
             for client in self._paying:
                 state.paid[client] += releases
         elif self.algorithm.clients.whole_run:
             state.paid[0] = 1
-        elif self.algorithm.scale == "round":
+        elif self.algorithm.placement is NoisePlacement.ROUND_SUM:
             state.remaining[0] -= 1
             state.paid[0] += 1
         state.shown = self.clients_shown

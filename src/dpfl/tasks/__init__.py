@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from dpfl.errors import DpflError
+from dpfl.bad_values import choose, invalid, refuse_unknown_options
 from dpfl.tasks.classes import Binary, MultiClass, MultiLabel, Ordinal
 from dpfl.tasks.intervals import intervals
 from dpfl.tasks.numbers import Counts, Regression
@@ -38,23 +38,13 @@ def from_name(name: str, **options: Any) -> Task:
     Raises:
         DpflError: There is no such task, or an option is unknown or wrong.
     """
-    if name not in TASKS:
-        raise DpflError(f"There is no task {name!r}; choose one of {', '.join(TASKS)}.")
-    kind = TASKS[name]
-    names = [field.name for field in fields(kind)]
-    if unknown := next((option for option in options if option not in names), None):
-        raise DpflError(
-            f"The task {name!r} has no option {unknown!r}; it has {', '.join(names) or 'none'}."
-        )
+    kind = choose("task", name, TASKS)
+    refuse_unknown_options(f"The task {name!r}", options, [field.name for field in fields(kind)])
     try:
         task: Task = TypeAdapter(kind).validate_python(options)
-        return task
     except ValidationError as error:
-        first = error.errors()[0]
-        raise DpflError(
-            f"The task {name!r}: {first['loc'][0]}: {first['msg'].lower()} (it is "
-            f"{first['input']!r})."
-        ) from None
+        raise invalid(error, f"the task {name!r}") from None
+    return task
 
 
 __all__ = [

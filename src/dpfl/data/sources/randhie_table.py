@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dpfl.data.checks import suggest
+from dpfl.bad_values import require_name
 from dpfl.data.tables.declared import TableDeclaration, declare
 from dpfl.data.tables.table import Table, read_table
-from dpfl.errors import DpflError
 
 DECLARATION = Path(__file__).with_name("randhie.toml")
 
@@ -41,8 +40,7 @@ def declaration(
     Raises:
         DpflError: There is no such label, or `test` is wrong.
     """
-    if label not in LABELS:
-        raise DpflError(f"randhie has no label {label!r}: {suggest(str(label), LABELS)}.")
+    require_name("randhie label", label, LABELS)
     words = tomllib.loads(DECLARATION.read_text()) | LABELS[label]
     return declare(words if test is None else words | {"test": dict(test)})
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpfl.data.checks import is_number, require_whole, suggest
+from dpfl.bad_values import is_number, refuse_unknown_options, require_whole
 from dpfl.data.special_names import ROLES, TABLE_WORDS
 from dpfl.data.tables.label import LabelColumn
 from dpfl.data.tables.schema import (
@@ -89,7 +89,7 @@ def declare(words: Mapping[str, Any]) -> TableDeclaration:
     Raises:
         DpflError: A word is unknown, missing, or does not fit the others.
     """
-    _check_keys("data", words, TABLE_WORDS)
+    refuse_unknown_options("data", words, TABLE_WORDS, "key")
     if "label" not in words:
         raise DpflError(
             "The table has no label: set data.label to the column that is to be learned."
@@ -211,16 +211,11 @@ def _of(kind: type[Any], where: str, words: Any, **fixed: Any) -> Any:
     if not isinstance(words, Mapping):
         raise DpflError(f"{where} is {words!r}: give a table of words and values.")
     fields = [field for field in dataclasses.fields(kind) if field.name not in fixed]
-    _check_keys(where, words, [field.name for field in fields])
+    refuse_unknown_options(where, words, [field.name for field in fields], "key")
     needed = (field.name for field in fields if field.default is dataclasses.MISSING)
     if missing := next((name for name in needed if name not in words), None):
         raise DpflError(f"{where} has no {missing}: give it.")
     return kind(**words, **fixed)
-
-
-def _check_keys(where: str, words: Mapping[str, Any], keys: Sequence[str]) -> None:
-    if unknown := next((word for word in words if word not in keys), None):
-        raise DpflError(f"{where} has no key {unknown!r}: {suggest(unknown, keys)}.")
 
 
 def _column_name(where: str, name: Any) -> str:

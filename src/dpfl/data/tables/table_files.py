@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as parquet
 
-from dpfl.data.checks import suggest
+from dpfl.bad_values import suggest
 from dpfl.data.special_names import TABLES
 from dpfl.errors import DpflError
 
@@ -104,9 +104,8 @@ class TableFile:
             DpflError: One of them is missing.
         """
         if missing := next((name for name in columns if name not in self.header), None):
-            raise DpflError(
-                f"{self.path} has no column {missing!r}: {suggest(missing, self.header)}."
-            )
+            suggestion = suggest(missing, self.header)
+            raise DpflError(f"{self.path} has no column {missing!r}; {suggestion}")
 
     def error(self, row: int, column: str, why: str) -> DpflError:
         """The error for a cell.
