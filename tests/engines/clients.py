@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from dpfl.client.context import ClientContext
+from dpfl.client.dataset import ClientDatasets
 from dpfl.client.optimisers import SGD
 from dpfl.client.task import ClientTask, LocalTraining, RoundRequest
 from dpfl.data.names import client_names
@@ -53,10 +54,7 @@ def context(folder: Path) -> ClientContext:
         "run",
         from_module(Mortal()),
         MultiClass(CLASSES),
-        x,
-        y,
-        clients,
-        (*SIZES, 5, 5),
+        ClientDatasets(x, y, clients, (*SIZES, 5, 5)),
         Keyed(0),
         ledgers,
     )

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from dpfl.client.context import ClientContext
+from dpfl.client.dataset import ClientDatasets
 from dpfl.client.task import ClientReply
 from dpfl.engines import PoolEngine, SerialEngine, local_engine
 from dpfl.errors import DpflError
@@ -54,9 +55,8 @@ def crowd() -> Iterator[tuple[PoolEngine, SerialEngine]]:
     y = torch.randint(CLASSES, (200,), generator=generator)
     x[23 * 5] = 666.0
     clients = torch.arange(200).split(5)
-    forty = ClientContext(
-        "run", from_module(Mortal()), MultiClass(CLASSES), x, y, clients, (5,) * 40, Keyed(0)
-    )
+    data = ClientDatasets(x, y, clients, (5,) * 40)
+    forty = ClientContext("run", from_module(Mortal()), MultiClass(CLASSES), data, Keyed(0))
     engines = PoolEngine(forty, model_size(), 2), SerialEngine(forty)
     yield engines
     for engine in engines:

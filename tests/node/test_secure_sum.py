@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from dpfl.client.runner import ClientRunner
 from dpfl.client.task import SecureSumTerms
+from dpfl.client.training import ClientTraining
 from dpfl.errors import DpflError
 from dpfl.privacy import Flat, Gaussian, Poisson, Release
 from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
@@ -362,10 +362,8 @@ def test_a_node_adds_the_noise_that_it_pays_for_whatever_portion_of_it_is_stated
 def test_a_client_that_is_not_drawn_trains_as_well(tmp_path: Path, monkeypatch) -> None:
     """What is paid counts on it that nobody knows who was drawn, and a server can time answers."""
     together = Together(tmp_path, limits={"unit": "client"})
-    trained, train = [], ClientRunner._train
-    monkeypatch.setattr(
-        ClientRunner, "_train", lambda self, *given: trained.append(1) or train(self, *given)
-    )
+    trained, train = [], ClientTraining.update
+    monkeypatch.setattr(ClientTraining, "update", lambda self: trained.append(1) or train(self))
     drawn = Release(Poisson(1e-9), Flat(1.0), Gaussian(1.0), noise_shares=SHARED)
     changes = {"unit": "client", "events": ((drawn.event(len(NAMES)), ROUNDS),)}
     together.joined(**changes)

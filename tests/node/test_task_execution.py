@@ -122,7 +122,7 @@ def test_an_exception_carries_nothing_and_its_order_is_not_done_again(
     def failing(*_: Any) -> None:
         raise ValueError("patient 4711 has 3 children")
 
-    monkeypatch.setattr("dpfl.client.runner.private_steps", failing)
+    monkeypatch.setattr("dpfl.client.training.private_steps", failing)
     letter = work()
     assert node.refused(letter) == "failed"
     assert "4711" not in node.log()
@@ -140,7 +140,7 @@ def test_a_run_that_failed_too_often_is_over(node: Asked, monkeypatch: pytest.Mo
     def failing(*_: Any) -> None:
         raise IndexError
 
-    monkeypatch.setattr("dpfl.client.runner.private_steps", failing)
+    monkeypatch.setattr("dpfl.client.training.private_steps", failing)
     for number in range(3):
         assert node.refused(work(round_of(number))) == "failed"
     monkeypatch.undo()
@@ -151,7 +151,7 @@ def test_a_run_that_failed_too_often_is_over(node: Asked, monkeypatch: pytest.Mo
 
 def test_what_is_not_finite_is_not_sent(node: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "dpfl.client.runner.private_steps",
+        "dpfl.client.training.private_steps",
         lambda gradients, *_: gradients.model.vector.fill_(np.inf),
     )
     assert node.refused(work()) == "diverged"

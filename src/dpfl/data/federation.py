@@ -26,7 +26,7 @@ DIGESTED = 256
 
 
 @dataclass(frozen=True, eq=False)
-class Federation(NotebookView, shown_by="partition_view"):
+class Federation(NotebookView, shown_by="federation_page"):
     """Clients (and held-out public clients) as disjoint index tensors into the training set, or as
     a population that is described instead, whose clients may share samples.
 

@@ -23,7 +23,8 @@ from dpfl.client.context import ClientContext
 from dpfl.client.runner import ClientRunner
 from dpfl.client.task import ClientReply, ClientTask, RoundRequest
 from dpfl.engines.serial import room_for
-from dpfl.engines.shared_memory import MappedTensor, PackedRows, SharedFolder
+from dpfl.engines.shared_datasets import SharedDatasets
+from dpfl.engines.shared_memory import MappedTensor, SharedFolder
 from dpfl.errors import DpflError
 
 SLOTS = 2
@@ -40,16 +41,18 @@ class PoolEngine:
     """
 
     def __init__(self, context: ClientContext, size: int, workers: int) -> None:
-        self._sizes = context.declared_sizes
+        self._sizes = context.data.declared
         self._updates = torch.empty(0, size)
-        self._shared = SharedFolder(_bytes_needed(context, size, workers))
+        vectors = 4 * size * (SLOTS * workers + 1)
+        self._shared = SharedFolder(SharedDatasets.bytes_of(context.data) + vectors)
         vector = self._shared.put(torch.zeros(size))
         self._vector = vector.open()
-        shared = _SharedContext.put(context, self._shared)
+        data = SharedDatasets.put(self._shared, context.data)
+        bare = replace(context, data=data.data)
         self._workers = []
         for _ in range(workers):
             slots = tuple(self._shared.put(torch.zeros(size)) for _ in range(SLOTS))
-            self._workers.append(_Worker(_WorkerSetup(shared, vector, slots)))
+            self._workers.append(_Worker(_WorkerSetup(bare, data, vector, slots)))
 
     def run(self, order: RoundRequest) -> list[ClientReply]:
         """Executes one round.
@@ -125,60 +128,13 @@ def worker_context() -> Any:
     return context
 
 
-def _lists_rows(context: ClientContext) -> bool:
-    """Whether the clients' rows are listed, and not computed when a client is looked up."""
-    return isinstance(context.clients, (tuple, list))
-
-
-def _bytes_needed(context: ClientContext, size: int, workers: int) -> int:
-    """Bytes of shared memory for data, model and updates."""
-    tensors = [one for one in (context.x, context.y, context.unit_ids) if one is not None]
-    data = sum(one.numel() * one.element_size() for one in tensors)
-    rows = 8 * len(context.x) if _lists_rows(context) else 0
-    return data + rows + 4 * size * (SLOTS * workers + 1)
-
-
-@dataclass(frozen=True)
-class _SharedContext:
-    """A `ClientContext` whose tensors lie in shared memory, small enough to send to a worker."""
-
-    context: ClientContext
-    """The context without its tensors."""
-    x: MappedTensor
-    y: MappedTensor
-    unit_ids: MappedTensor | None
-    rows: PackedRows | None
-
-    @classmethod
-    def put(cls, context: ClientContext, folder: SharedFolder) -> _SharedContext:
-        listed_rows = _lists_rows(context)
-        x, y = folder.put(context.x), folder.put(context.y)
-        rows = PackedRows.put(folder, context.clients) if listed_rows else None
-        unit_ids = None if context.unit_ids is None else folder.put(context.unit_ids)
-        bare = replace(
-            context,
-            x=torch.empty(0),
-            y=torch.empty(0),
-            unit_ids=None,
-            clients=() if listed_rows else context.clients,
-        )
-        return cls(bare, x, y, unit_ids, rows)
-
-    def open(self) -> ClientContext:
-        return replace(
-            self.context,
-            x=self.x.open(),
-            y=self.y.open(),
-            clients=self.rows.open() if self.rows else self.context.clients,
-            unit_ids=self.unit_ids.open() if self.unit_ids else None,
-        )
-
-
 @dataclass(frozen=True)
 class _WorkerSetup:
     """What a worker process is started with: little, so that the engine need not wait for it."""
 
-    shared: _SharedContext
+    context: ClientContext
+    """The context without the tensors of its data."""
+    data: SharedDatasets
     vector: MappedTensor
     slots: tuple[MappedTensor, ...]
 
@@ -189,7 +145,7 @@ def _serve(setup: _WorkerSetup, connection: Connection) -> None:
     torch.set_num_threads(1)
     vector, slots = setup.vector.open(), cycle([slot.open() for slot in setup.slots])
     try:
-        runner = ClientRunner(setup.shared.open())
+        runner = ClientRunner(replace(setup.context, data=setup.data.open()))
         while True:
             task, correction = connection.recv()
             addend = None if correction is None else torch.from_numpy(correction)

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
 import torch
 
 from dpfl import models
 from dpfl.client.context import ClientContext
+from dpfl.client.dataset import ClientDatasets
 from dpfl.client.runner import ClientRunner
 from dpfl.data import Federation
 from dpfl.errors import DpflError
@@ -202,21 +203,23 @@ def build_runner(
         SingleEntry(place, digest(data, policy.limits.unit)),
         shares=run_sub_limits(policy, run, proposal),
     )
-    context = ClientContext(
-        run,
-        model,
-        proposal.learning,
+    datasets = ClientDatasets(
         features_of(model, data),
         data.train.y,
         SingleEntry(place, data.clients[0]),
         SingleEntry(place, size),
+        data.persons if policy.limits.unit == "person" else None,
+        data.rows_per_person,
+    )
+    context = ClientContext(
+        run,
+        model,
+        proposal.learning,
+        datasets,
         policy.randomness,
         ledgers,
+        fingerprint=None,
         policy=policy.disclosure_rules,
-        unit_ids=data.persons if policy.limits.unit == "person" else None,
-        rows_per_person=data.rows_per_person,
         timed=True,
     )
-    runner = ClientRunner(context)
-    runner.site = replace(context, fingerprint=runner.model.fingerprint)
-    return runner
+    return ClientRunner(context)

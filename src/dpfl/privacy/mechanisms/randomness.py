@@ -19,6 +19,9 @@ class Randomness(Protocol):
     def generator(self, purpose: str, round: int = 0, client: int = 0) -> np.random.Generator:
         """A generator for one purpose at one place of the run."""
 
+    def in_epoch(self, epoch: int) -> Randomness:
+        """Returns the same randomness for a run before which so many runs used the ledger."""
+
 
 @dataclass(frozen=True)
 class Keyed:
@@ -34,6 +37,9 @@ class Keyed:
     epoch: int = 0
     scope: str = ""
     repeatable = True
+
+    def in_epoch(self, epoch: int) -> Keyed:
+        return replace(self, epoch=epoch)
 
     def generator(self, purpose: str, round: int = 0, client: int = 0) -> np.random.Generator:
         text = json.dumps([self.seed, self.epoch, self.scope, purpose, round, client])
@@ -53,6 +59,9 @@ class SystemEntropy:
     """
 
     repeatable = False
+
+    def in_epoch(self, epoch: int) -> SystemEntropy:
+        return self
 
     def generator(self, purpose: str, round: int = 0, client: int = 0) -> np.random.Generator:
         return np.random.Generator(np.random.SFC64(secrets.randbits(256)))
