@@ -276,7 +276,7 @@ class Coordinator:
         )
         for asked, span in (
             (self.algorithm.centre, layout.centre),
-            (self.algorithm.columns, layout.paid),
+            (self.algorithm.columns, layout.paid_scales),
         ):
             if asked is None or span is None or self.state.round > 0 or self.stopped_by:
                 continue

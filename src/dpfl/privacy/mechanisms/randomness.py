@@ -34,6 +34,9 @@ class Randomness(Protocol):
             A generator.
         """
 
+    def in_epoch(self, epoch: int) -> Randomness:
+        """Returns the same randomness for a run before which so many runs used the ledger."""
+
 
 @dataclass(frozen=True)
 class Keyed(Randomness):
@@ -51,6 +54,9 @@ class Keyed(Randomness):
     epoch: int = 0
     scope: str = ""
     repeatable = True
+
+    def in_epoch(self, epoch: int) -> Keyed:
+        return replace(self, epoch=epoch)
 
     def generator(self, purpose: str, round: int = 0, client: int = 0) -> np.random.Generator:
         text = json.dumps([self.seed, self.epoch, self.scope, purpose, round, client])
@@ -76,6 +82,9 @@ class SystemEntropy(Randomness):
     """A fresh key from the operating system every time, so nothing can be repeated or predicted."""
 
     repeatable = False
+
+    def in_epoch(self, epoch: int) -> SystemEntropy:
+        return self
 
     def generator(self, purpose: str, round: int = 0, client: int = 0) -> np.random.Generator:
         return np.random.Generator(np.random.SFC64(secrets.randbits(256)))
