@@ -22,8 +22,8 @@ from torch import Tensor, nn
 
 import dpfl
 from dpfl.algorithms import Algorithm, adap_dp_fl, dp_fedavg, fedavg, fedavg_dp
+from dpfl.client.debits import ClientDebits
 from dpfl.client.optimisers import SGD
-from dpfl.client.runner import ClientRunner
 from dpfl.client.task import ClientTask, LocalTraining
 from dpfl.data import IID, Federation
 from dpfl.errors import DpflError
@@ -824,14 +824,14 @@ def test_a_run_in_which_a_client_failed_before_it_paid_can_be_resumed(
     """Fault: releases that the server gave up on were looked for in the client's ledger, and the
     run held for tampered with.
     """
-    debit = ClientRunner._debit
+    debit = ClientDebits.begin
 
-    def broken(self: ClientRunner, task: ClientTask, *rest: Any) -> Callable[[], None]:
+    def broken(self: ClientDebits, task: ClientTask, *rest: Any) -> Callable[[], None]:
         if (task.client, task.round) == (1, 1):
             raise OSError("no disk")
         return debit(self, task, *rest)
 
-    monkeypatch.setattr(ClientRunner, "_debit", broken)
+    monkeypatch.setattr(ClientDebits, "begin", broken)
     with pytest.raises(KeyboardInterrupt):
         train(federation, SOUND, rounds=4, progress=StopsAfter(3))
     result = train(federation, SOUND, rounds=4, resume=True)

@@ -280,7 +280,9 @@ def read_account(folder: RunFolder, path: Path, accounts: Accounts) -> AccountSe
     return AccountSection(
         name=path.stem,
         ledger=path.name,
-        proven=stated_figure(accountant(accounts.accountant).epsilon(spent, accounts.delta)),
+        proven=stated_figure(
+            accountant(accounts.terms.accountant).epsilon(spent, accounts.terms.budget.delta)
+        ),
         releases=[
             ReleaseSection(event=event, kind=kind, count=count) for event, kind, count in counts
         ],

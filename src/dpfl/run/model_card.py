@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dpfl.algorithms import Algorithm
     from dpfl.privacy import Budget, PrivacyStatement
     from dpfl.run.prepare import PreparedRun
-    from dpfl.run.train import Result
+    from dpfl.run.result import Result
 
 NAME = "README.md"
 TITLE = "# Model card"
@@ -154,14 +154,14 @@ def _loading(job: PreparedRun) -> Iterator[str]:
 def _inputs(job: PreparedRun) -> Iterator[str]:
     """What a sample must look like."""
     source, scale = job.source, SCALES.get(job.source.train.name)
-    if tuple(source.shape) != tuple(job.shape):
+    if tuple(source.shape) != tuple(job.data.shape):
         yield (
-            f"It takes fixed features of a sample, of shape {word(str((-1, *job.shape)))}, "
+            f"It takes fixed features of a sample, of shape {word(str((-1, *job.data.shape)))}, "
             "which "
             "dpfl makes:"
         )
         yield f"{word(_features(job))}."
-    elif job.schema:
+    elif job.data.train.schema:
         yield (
             "It takes a row as numbers, then a code a category. The file's own metadata says "
             "under `schema` how a raw row"
@@ -176,7 +176,7 @@ def _inputs(job: PreparedRun) -> Iterator[str]:
             f"It takes float32 samples of shape {word(str((-1, *source.shape)))}, in the scale "
             "that they had in training."
         )
-    if scale and not job.schema:
+    if scale and not job.data.train.schema:
         mean, deviation = scale
         yield (
             "Images of bytes are scaled as "

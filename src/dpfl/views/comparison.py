@@ -19,7 +19,7 @@ from dpfl.views.notebook.html import columns, note
 from dpfl.views.run_summary import summary
 
 if TYPE_CHECKING:
-    from dpfl.run.train import Result
+    from dpfl.run.result import Result
 
 HIDDEN = ("settings", "model_sha256")
 """Entries of a summary that are too long for a table. They are in `summaries`."""

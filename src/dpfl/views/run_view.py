@@ -19,7 +19,7 @@ from dpfl.views.rerun_command import command
 
 if TYPE_CHECKING:
     from dpfl.run.metrics import RoundRow
-    from dpfl.run.train import Result
+    from dpfl.run.result import Result
     from dpfl.views.run_tables import RunTables
 
 RUNNING = PrivacyVerdict(

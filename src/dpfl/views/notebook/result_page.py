@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpfl.run.train import Result
+from dpfl.run.result import Result
 from dpfl.views.notebook import history_page, statement_page
 from dpfl.views.notebook.html import card, facts, note
 from dpfl.views.run_view import RunView

@@ -38,7 +38,7 @@ class LiveProgress:
         total = budget.rounds or _rounds_left(job)
         for note in job.notes:
             self._console.print(f"[dim]{note}[/dim]")
-        for note in job.private:
+        for note in job.data.private:
             self._console.print(
                 f"[dim]{note} (told to the owner of the data only, and kept nowhere)[/dim]"
             )

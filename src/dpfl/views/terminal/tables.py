@@ -14,7 +14,7 @@ from dpfl.views.comparison_view import ComparisonView
 from dpfl.views.run_view import RunView
 
 if TYPE_CHECKING:
-    from dpfl.run.train import Result
+    from dpfl.run.result import Result
 
 
 def print_outcome(result: Result, console: Console) -> None:
