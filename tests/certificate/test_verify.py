@@ -376,7 +376,7 @@ def _sha256(path: Path) -> str:
 def test_a_certificate_of_the_first_form_is_one_sentence(certified):
     file = alter(certified(), lambda body: body.update(format="dpfl certificate 1"))
     (finding,) = verify(file).findings
-    assert "is of an older form" in finding
+    assert "has an older format" in finding
 
 
 def test_an_account_left_out_of_a_certificate_is_named(certified, key):
