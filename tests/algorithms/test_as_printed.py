@@ -25,7 +25,7 @@ from dpfl.engines import local_engine
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel, from_module
 from dpfl.privacy import All, Budget, Flat, Keyed, Release
-from dpfl.privacy.mechanisms.haar import Haar, whole
+from dpfl.privacy.mechanisms.haar import Haar, whole_vector
 from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarLevels, HaarNoise
 from dpfl.server.coordinator import Coordinator, FederationFacts, RunState
 from dpfl.tasks import MultiClass
@@ -167,7 +167,7 @@ def test_lemma_2_adds_less_and_counts_the_same() -> None:
     assert made.noise.share == pytest.approx(0.343, abs=5e-4)
     assert made.noise.share == pytest.approx(math.sqrt(2 / 17))
     assert made.stated_event(1).noise_multiplier == 1.5
-    assert made.multiplier == pytest.approx(1.5 * math.sqrt(2 / 17) / 32768)
+    assert made.noise_multiplier == pytest.approx(1.5 * math.sqrt(2 / 17) / 32768)
     size, rng = 16, np.random.default_rng(0)
     small = Release(All(), HaarClip(1.0, "coefficients"), HaarNoise(1.5, lemma=True)).for_model(
         [size]
@@ -184,8 +184,8 @@ def test_a_clip_by_levels_bounds_each_level_by_itself() -> None:
     """
     clip = HaarLevels(0.5).for_model([8])
     rows = torch.randn(20, 8, generator=torch.Generator().manual_seed(0)) * 10
-    levels = torch.split(whole(8).transform(clip.clipped(rows).float()), [1, 4, 2, 1], dim=1)
-    before = torch.split(whole(8).transform(rows), [1, 4, 2, 1], dim=1)
+    levels = torch.split(whole_vector(8).transform(clip.clipped(rows).float()), [1, 4, 2, 1], dim=1)
+    before = torch.split(whole_vector(8).transform(rows), [1, 4, 2, 1], dim=1)
     for level, was in zip(levels, before, strict=True):
         norms = level.norm(dim=1)
         assert bool((norms <= 0.5).all())
@@ -193,7 +193,7 @@ def test_a_clip_by_levels_bounds_each_level_by_itself() -> None:
         assert torch.allclose(norms[long], torch.tensor(0.5), rtol=1e-4)
         assert torch.allclose(level[~long], was[~long], atol=1e-5)
     made = Release(All(), clip, HaarNoise(3.0)).for_model([8])
-    assert made.multiplier == pytest.approx(3.0 / math.sqrt(64 + 4 + 16 + 64))
+    assert made.noise_multiplier == pytest.approx(3.0 / math.sqrt(64 + 4 + 16 + 64))
 
 
 def test_algorithm_2_as_printed_has_noise_z_c_over_q_c_d_and_is_worth_next_to_nothing() -> None:
@@ -213,14 +213,14 @@ def test_algorithm_2_as_printed_has_noise_z_c_over_q_c_d_and_is_worth_next_to_no
     divisor = 20 * made.weights.usual(declared)
     # On W H of the mean: z C / (q_c d), with q_c = 20 / 100 and d all samples.
     assert made.clients.local_stddev / divisor == pytest.approx(z * clip / (0.2 * sum(declared)))
-    assert made.clients.multiplier == pytest.approx(z / (math.sqrt(64) * rate * tau * 30))
+    assert made.clients.noise_multiplier == pytest.approx(z / (math.sqrt(64) * rate * tau * 30))
     assert made.stated_event(100).event.noise_multiplier == z
     assert made.samples.clip == Flat(clip)
     assert made.clients.clip.clip_norm == pytest.approx(rate * tau * clip)
     updates = dp_fedavg_wav(
         "published", clipping="updates", cohort=20, noise_multiplier=z
     ).for_model(FlatModel(nn.Linear(7, 8)).layout)
-    assert updates.clients.multiplier == pytest.approx(z / 8)
+    assert updates.clients.noise_multiplier == pytest.approx(z / 8)
 
 
 def test_as_printed_runs_and_its_ledger_holds_the_truth(train: Train, crowd: Federation) -> None:
@@ -268,7 +268,7 @@ def median_of(
         gradient = torch.cat(
             [parameter.grad.flatten() for parameter in module.parameters()]
         ).double()
-        coefficients = whole(8).transform(gradient)
+        coefficients = whole_vector(8).transform(gradient)
         norms.append(float((coefficients if weights is None else coefficients * weights).norm()))
     return float(torch.tensor(norms).median())
 

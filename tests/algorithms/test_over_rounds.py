@@ -204,7 +204,7 @@ def test_a_schedule_needs_a_flat_clip_and_fixed_steps() -> None:
 
 def spent_by(folder: Path) -> int:
     with closing(Ledger.read(folder / "federation.sqlite")) as ledger:
-        return sum(ledger.spent().values())
+        return sum(ledger.spending().values())
 
 
 @pytest.mark.parametrize(("entropy", "passes"), [("system", 3), ("keyed", 1)])

@@ -131,7 +131,7 @@ def test_the_ledger_of_a_published_system_holds_the_truth(
     )
     ledger = Ledger.read(next((result.folder / "ledger").glob("*.sqlite")))
     try:
-        spent = ledger.spent()
+        spent = ledger.spending()
         assert ledger.limit is None
     finally:
         ledger.close()
@@ -283,7 +283,7 @@ def test_hw_adds_the_noise_of_theorem_1_on_the_sensitivity_of_lemma_2() -> None:
     made = hw_dpfl("published", tau=10, batch_size=50, rate=0.05, samples=600)
     paper = HellingerNoise(1.0, 1e-5, 10, 50, 600, 0.05, 1.0)
     assert made.updates.sensitivity() == pytest.approx(2 * 0.05 * 10)
-    assert made.updates.stddev() == pytest.approx(paper.deviation)
+    assert made.updates.stddev() == pytest.approx(paper.stddev)
     assert made.claim.epsilon(made.stated(100, 0), 1e-5) == pytest.approx(7.06, abs=0.005)
 
 
@@ -398,7 +398,7 @@ def test_the_noise_of_an_upload_is_its_multiplier_times_how_far_a_unit_moves_it(
     node.close()
     deviation = float((draws - bare).std())
     assert deviation == pytest.approx(
-        made.updates.multiplier * made.updates.sensitivity_bound, rel=0.02
+        made.updates.noise_multiplier * made.updates.sensitivity_bound, rel=0.02
     )
 
 
@@ -412,7 +412,7 @@ def test_the_published_wavelet_systems_have_far_less_noise_than_they_state(
     model = dpfl.models.FlatModel(MODEL.build((1, 28, 28), 10, seed=0))
     fitted = made.for_model(model.layout)
     size = 2 ** math.ceil(math.log2(model.layout.size))
-    assert fitted.release.multiplier == pytest.approx(
+    assert fitted.release.noise_multiplier == pytest.approx(
         1 / size if made.placement is NoisePlacement.EVERY_STEP else 1 / math.sqrt(size)
     )
     assert fitted.release.stated_event(20) != fitted.release.event(20)

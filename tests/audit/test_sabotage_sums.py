@@ -75,7 +75,7 @@ def count_the_noise_of_the_missing(patch: pytest.MonkeyPatch) -> None:
             self.stddev() / (clients - self.noise_shares.colluders) ** 0.5, bound, clients
         )
 
-    patch.setattr(Release, "whole_sum", whole_sum)
+    patch.setattr(Release, "integer_sum", whole_sum)
 
 
 def halve_the_shares(patch: pytest.MonkeyPatch) -> None:
@@ -86,7 +86,7 @@ def halve_the_shares(patch: pytest.MonkeyPatch) -> None:
 def count_ten_times_as_much(patch: pytest.MonkeyPatch) -> None:
     """Of the count beside the vector, which then moves farther than the noise is for."""
     patch.setattr(
-        Release, "count_unit", property(lambda self: 10 * self.deviation() / self.clip.count_noise)
+        Release, "count_unit", property(lambda self: 10 * self.stddev() / self.clip.count_noise)
     )
 
 

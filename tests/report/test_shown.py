@@ -107,8 +107,8 @@ def test_a_history_is_a_table_to_arrow_and_pandas_and_to_whoever_reads_arrow(
 
 def test_without_pandas_a_sentence_says_what_to_do() -> None:
     code = (
-        "import sys; sys.modules['pandas'] = None; from dpfl.run.metrics import History; "
-        "History().to_pandas()"
+        "import sys; sys.modules['pandas'] = None; from dpfl.run.metrics import RunHistory; "
+        "RunHistory().to_pandas()"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE

@@ -101,7 +101,7 @@ class Watches(StopsAfter):
         def answers(*asked: Any) -> Any:
             answered(*asked)
             ledger = Ledger.read(self.folder / "ledger" / "a.sqlite")
-            self.seen.append(ledger.spent().get(gaussian(20.0), 0))
+            self.seen.append(ledger.spending().get(gaussian(20.0), 0))
             ledger.close()
             raise KeyboardInterrupt
 
@@ -141,7 +141,7 @@ def test_a_person_counts_once_however_many_rows_they_have() -> None:
         x, y = torch.cat([torch.zeros(20, 2), torch.ones(rows, 2)]), torch.zeros(20 + rows)
         persons = torch.cat([torch.arange(20) // 2, torch.full((rows,), 99)])
         with_, without = (
-            survey.ask(
+            survey.answer(
                 QueryData(ClientDataset(x, y, held, UnitGroups.of(held, persons)), 2, 1),
                 np.random.default_rng(0),
             )

@@ -55,7 +55,7 @@ def hw_dpfl(
     steps = tau or (1 if sound else 10)
     paper = HellingerNoise(round_epsilon, delta, steps, batch_size, samples or USUAL, rate, clip)
     given = sound or noise_multiplier is not None or samples is not None
-    noise = noise_of(noise_multiplier if sound else noise_multiplier or paper.multiplier)
+    noise = noise_of(noise_multiplier if sound else noise_multiplier or paper.noise_multiplier)
     kind = choose(
         "weights",
         weights or ("similarity" if sound else "distance"),

@@ -34,9 +34,9 @@ from dpfl.audit.whole_run import many_runs, one_run
 from dpfl.client.noise_placement import NoisePlacement
 from dpfl.models import Layout
 from dpfl.privacy import FixedSize, Keyed, Randomness, Release, accountant
-from dpfl.privacy.accounting.accountant import default_for
+from dpfl.privacy.accounting.accountant import default_accountant
 from dpfl.privacy.accounting.events import EventCounts, add_all
-from dpfl.privacy.queries.answers import AnyQuery
+from dpfl.privacy.queries.query import PrivateQuery
 from dpfl.server.steps.policy import FixedSteps
 
 SMALL = Layout(
@@ -118,8 +118,8 @@ class AuditSettings:
 
     def epsilon(self, events: EventCounts) -> float:
         release = self.small.release
-        little = release is not None and release.multiplier < LITTLE_NOISE
-        return accountant("rdp" if little else default_for(next(iter(events)))).epsilon(
+        little = release is not None and release.noise_multiplier < LITTLE_NOISE
+        return accountant("rdp" if little else default_accountant(next(iter(events)))).epsilon(
             events, self.delta
         )
 
@@ -150,13 +150,13 @@ def play_one_release(setting: AuditSettings) -> AuditFinding:
 def play_survey(setting: AuditSettings) -> AuditFinding | str:
     """Of several the one of which the most was measured, for what is proven of it."""
     made = setting.algorithm
-    surveys: tuple[AnyQuery | None, ...] = (
+    surveys: tuple[PrivateQuery | None, ...] = (
         made.centre,
         made.columns,
         made.metric,
         made.weights.query,
     )
-    asked = [survey for survey in surveys if survey and survey.multiplier]
+    asked = [survey for survey in surveys if survey and survey.noise_multiplier]
     if not asked:
         return NotApplicable("clients are asked for nothing, with noise, beside their updates")
     each = 1 - (1 - setting.confidence) / len(asked)

@@ -29,11 +29,11 @@ from dpfl.errors import DpflError
 from dpfl.models import from_module
 from dpfl.privacy import All, Flat, Gaussian, Keyed, Randomness, Release
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
-from dpfl.privacy.queries.answers import AnyQuery, Mean
 from dpfl.privacy.queries.columns import ColumnQuery
 from dpfl.privacy.queries.histogram import LabelQuery
 from dpfl.privacy.queries.mean import MeanQuery
 from dpfl.privacy.queries.metric import MetricQuery
+from dpfl.privacy.queries.query import PrivateQuery
 from dpfl.server.round_sum import AnswerSum
 from dpfl.tasks import Binary, MultiClass, Regression
 from dpfl.tasks import Task as Learning
@@ -91,7 +91,7 @@ class QueryGame:
         noise.
         """
         assert task.noise_shares is not None
-        assert isinstance(task.query, Mean)
+        assert task.query is not None
         size = self.ground.declared[task.client]
         whole = AnswerSum(
             task.query, task.noise_shares, len(numbers), (size,) * clients_for(task.noise_shares)
@@ -101,7 +101,7 @@ class QueryGame:
 
 
 def one_answer(
-    survey: AnyQuery,
+    survey: PrivateQuery,
     delta: float,
     trials: int,
     confidence: float,
@@ -112,10 +112,10 @@ def one_answer(
     """Of one answer, of samples or `persons`, seen by itself, or in a sum where its noise is
     `shared`; the better of two bounds, which hold together."""
     question = _question(survey)
-    if shared and isinstance(survey, Mean):
+    if shared and survey.summable:
         question = _in_a_sum(question, survey, shared)
     question = replace(question, ground=replace(question.ground, persons=persons))
-    silent = replace(question, task=replace(question.task, query=replace(survey, multiplier=1e-12)))
+    silent = replace(question, task=replace(question.task, query=survey.with_noise(1e-12)))
     each = 1 - (1 - confidence) / 2
     normal = _normal(
         question,
@@ -143,7 +143,7 @@ def one_slope(
     """
     release = algorithm.samples
     assert release is not None
-    rate = release.sampling.expected(1)
+    rate = release.sampling.expected_size(1)
     if not 0 < rate <= 1:
         raise DpflError("A slope is played where samples are drawn at a rate.")
     question = _slope(replace(release, sampling=All(), divide_by_drawn=False))
@@ -177,17 +177,13 @@ def _normal(
     )
 
 
-def _question(survey: AnyQuery) -> QueryGame:
-    if isinstance(survey, ColumnQuery):
-        return _columns(survey)
-    if isinstance(survey, MetricQuery):
-        return _metric(survey)
-    return _mean(survey) if isinstance(survey, MeanQuery) else _histogram(survey)
+def _question(survey: PrivateQuery) -> QueryGame:
+    return _GAMES[type(survey)](survey)
 
 
-def _in_a_sum(question: QueryGame, survey: Mean, shared: NoiseShares) -> QueryGame:
-    width = survey.numbers_of(question.ground.x[0].numel())
-    bound = survey.longest(width) * question.ground.declared[0]
+def _in_a_sum(question: QueryGame, survey: PrivateQuery, shared: NoiseShares) -> QueryGame:
+    width = survey.answer_width(question.ground.x[0].numel())
+    bound = survey.sensitivity(width) * question.ground.declared[0]
     release = Release(All(), Flat(1.0), Gaussian(1.0), noise_shares=shared)
     return replace(
         question, task=replace(question.task, samples=release, secure_sum=room(bound, shared))
@@ -246,7 +242,7 @@ def _mean(survey: MeanQuery) -> QueryGame:
 
 
 def _survey(
-    survey: AnyQuery,
+    survey: PrivateQuery,
     x: torch.Tensor,
     y: torch.Tensor,
     read: Callable[[dict[str, np.ndarray]], float],
@@ -262,13 +258,22 @@ def _survey(
     )
 
 
+_GAMES: dict[type[PrivateQuery], Callable[..., QueryGame]] = {
+    ColumnQuery: _columns,
+    LabelQuery: _histogram,
+    MeanQuery: _mean,
+    MetricQuery: _metric,
+}
+"""What to play for each kind of query."""
+
+
 def _slope(release: Release) -> QueryGame:
     """Scores (u, v) (a x_1 + b x_2): the canary's gradient for a is (v - u) x_1 / 2, and the
     drivers, on x_2, turn the sign of v - u while their own gradients stay what they are."""
     level, b = release.clip.clip_norm, 1e4 * APART
     layers = (torch.nn.Linear(2, 1, bias=False), torch.nn.Linear(1, 2, bias=False))
     x, y = torch.zeros(DRIVERS + 1, 2), torch.zeros(DRIVERS + 1, dtype=torch.int64)
-    x[0, 0], x[1:, 1] = 10 * release.of_slopes.clip.clip_norm / APART, 1 / (APART * b)
+    x[0, 0], x[1:, 1] = 10 * release.for_slopes.clip.clip_norm / APART, 1 / (APART * b)
     rows = torch.arange(DRIVERS + 1)
     ground = TestBed(
         from_module(torch.nn.Sequential(*layers)), x, y, 2, (rows, rows[1:]), (DRIVERS,) * 2

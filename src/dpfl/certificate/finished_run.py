@@ -171,7 +171,7 @@ def _algorithm(record: Mapping[str, Any]) -> Algorithm:
     section, unit = experiment.algorithm, experiment.privacy.unit
     asked = from_name(section.name, **section.options())
     asked = asked.for_unit(unit) if unit else asked
-    for word in ("name", "variant", "leaks", "unit", "scale"):
+    for word in ("name", "variant", "leaks", "unit", "placement"):
         if getattr(asked, word) != getattr(made, word):
             raise DpflError(
                 f"experiment.toml asks for a system whose {word} is {getattr(asked, word)!r} and "

@@ -229,10 +229,10 @@ def _checked(
             f"Whether {signed.name} made all releases that were ordered: the certificate counts "
             "others with them."
         )
-    known = f"{KEY_OF}{signed.name}" in expected.hashes
+    listed = f"{KEY_OF}{signed.name}" in expected.hashes
     whose = (
         "by the key that the run lists"
-        if known
+        if listed
         else f"by the key {signed.key[:16]}..., to be compared with its owner"
     )
     return VerificationCheck(
@@ -253,7 +253,7 @@ def _faults(
         expected.hashes.get(
             NODES_RUN, run_hash := hashlib.sha256(str(signed.run["id"]).encode()).hexdigest()
         )
-        != known
+        != run_hash
     ):
         yield "is of another run"
     if not accountant(words["accountant"]).proven:

@@ -15,11 +15,11 @@ from rich.table import Table
 from dpfl.data.names import checked_names
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger, Limit, accountant
-from dpfl.privacy.accounting.accountant import default_for
+from dpfl.privacy.accounting.accountant import default_accountant
 from dpfl.privacy.accounting.calibration import check_target
 from dpfl.privacy.accounting.events import describe
 from dpfl.privacy.ledger.client_ledgers import FEDERATION, ledger_path
-from dpfl.privacy.ledger.plans import bound
+from dpfl.privacy.ledger.plans import proven_events
 from dpfl.privacy.statement import figure, rounded_up
 
 app = typer.Typer(help="Show, check and limit what a data owner has spent.", no_args_is_help=True)
@@ -79,15 +79,15 @@ def _row(ledger: Ledger, delta: float | None) -> dict[str, Any]:
     A run may fix in advance what it will release. Then what is proven covers all of that, even if
     the run stopped early and spent less.
     """
-    limit, counts = ledger.limit, ledger.spent()
+    limit, counts = ledger.limit, ledger.spending()
     at = delta if delta is not None else limit.delta if limit else 1e-5
-    by = limit.accountant if limit else default_for(next(iter(counts), None))
+    by = limit.accountant if limit else default_accountant(next(iter(counts), None))
     row: dict[str, Any] = {
         "ledger": ledger.path.name,
         "unit": ledger.unit,
         "neighbours": ledger.account.neighbours,
         "epsilon": figure(accountant(by).epsilon(counts, at)),
-        "proven": figure(accountant(by).epsilon(bound(ledger), at)),
+        "proven": figure(accountant(by).epsilon(proven_events(ledger), at)),
         "allowed": limit.epsilon if limit else None,
         "delta": at,
         "accountant": by,
@@ -180,7 +180,7 @@ def reconcile(
     with closing(lock_folder(node_policy.folder)):
         result = add_missing(node_policy, key, load_node_data(node_policy), signed or ())
     with closing(Ledger.read(result.path)) as ledger:
-        epsilon = figure(accountant(limits.accountant).epsilon(ledger.spent(), limits.delta))
+        epsilon = figure(accountant(limits.accountant).epsilon(ledger.spending(), limits.delta))
     additions = sum(result.added.values())
     what = "nothing is missing"
     if additions or result.heads:

@@ -19,8 +19,7 @@ from dpfl.privacy import Release
 from dpfl.privacy.accounting.events import Event, gaussian
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.privacy.mechanisms.release import UpdateRelease
-from dpfl.privacy.queries.answers import AnyQuery
-from dpfl.privacy.queries.metric import MetricQuery
+from dpfl.privacy.queries.query import PrivateQuery
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -61,10 +60,7 @@ def sample_sensitivity(local: LocalTraining, samples: Release | None, steps: int
     if not local.optimiser.linear or local.prox:
         return math.inf
     return (
-        2
-        * local.optimiser.rate
-        * samples.clip.clip_norm
-        * (steps - 1 + samples.sampling.largest_share)
+        2 * local.optimiser.rate * samples.clip.clip_norm * (steps - 1 + samples.sampling.max_share)
     )
 
 
@@ -133,7 +129,7 @@ class ClientTask:
     horizon: int = 0
     raw: bool = False
     update: UpdateRelease | None = None
-    query: AnyQuery | None = None
+    query: PrivateQuery | None = None
     slope: bool = False
     secure_sum: SecureSumTerms | None = None
     norms: bool = False
@@ -188,7 +184,7 @@ class ClientTask:
     @property
     def asks_metric(self) -> bool:
         """Whether it asks for a metric."""
-        return isinstance(self.query, MetricQuery)
+        return self.query is not None and self.query.asks_metric
 
     def cost(self, declared: int) -> tuple[Event, int] | None:
         """Returns the event that the client's own ledger pays for this task, and how often.

@@ -10,17 +10,12 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 from torch import Tensor
 
 from dpfl.client.task import ClientReply, ClientTask, rounding_sensitivity
 from dpfl.privacy import Release
 from dpfl.privacy.mechanisms.clip import measure_norms
 from dpfl.privacy.mechanisms.release import UpdateRelease
-from dpfl.privacy.queries.answers import AnyQuery
-from dpfl.privacy.queries.columns import ColumnQuery
-from dpfl.privacy.queries.histogram import LabelQuery
-from dpfl.privacy.queries.metric import MetricQuery
 
 ROUNDED = 1.001
 """A clip holds by float32 sums."""
@@ -41,7 +36,7 @@ def bound_violation(
     replied so.
     """
     if task.query and reply.raw is not None:
-        return not _answers(task.query, reply.raw["answer"], declared)
+        return not task.query.admits(reply.raw["answer"], declared)
     if reply.update is None:
         return False
     release = _of_updates(task)
@@ -90,24 +85,11 @@ def _steps(task: ClientTask, size: int, declared: int, correction: Tensor | None
         return math.inf
     if samples.clip.bounds not in ("norm", "layers"):
         return math.inf
-    each = FEWER * samples.clip.clip_norm + 2 * _noise(samples, size) / samples.sampling.expected(
-        declared
-    )
+    each = FEWER * samples.clip.clip_norm + 2 * _noise(
+        samples, size
+    ) / samples.sampling.expected_size(declared)
     return task.steps * local.optimiser.rate * each
 
 
 def _noise(release: Release, size: int) -> float:
     return release.stddev() * (math.sqrt(size) + TAIL)
-
-
-def _answers(survey: AnyQuery, answer: np.ndarray, declared: int) -> bool:
-    """Shares of labels, or the noisy mean of what each unit counts with."""
-    if isinstance(survey, LabelQuery):
-        return bool(
-            ((answer >= 0) & (answer <= ROUNDED)).all() and abs(answer.sum() - 1) < ROUNDED - 1
-        )
-    widths = {ColumnQuery: lambda one: one.width, MetricQuery: lambda one: one.numbers + one.cells}
-    width = widths.get(type(survey), lambda one: answer.size)(survey)
-    bound = survey.bound if isinstance(survey, ColumnQuery | MetricQuery) else math.sqrt(width)
-    longest = bound * (FEWER + 2 * survey.multiplier * (math.sqrt(width) + TAIL) / declared)
-    return answer.size == width and math.hypot(*answer.tolist()) <= longest

@@ -7,6 +7,7 @@ release costs what its parts cost, here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -21,7 +22,7 @@ from dpfl.models import Layout
 from dpfl.node.load_data import schema_digest
 from dpfl.node.policy import ANY, NodePolicy
 from dpfl.privacy import Ledger, Release
-from dpfl.privacy.accounting.calibration import MOST, largest
+from dpfl.privacy.accounting.calibration import MAX_RELEASES, largest_count
 from dpfl.privacy.accounting.events import (
     ADD_REMOVE,
     REPLACE,
@@ -33,10 +34,7 @@ from dpfl.privacy.accounting.events import (
 from dpfl.privacy.ledger.limit import Limit, SubLimit
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.privacy.mechanisms.sampling import All, FixedSize, Poisson, PoissonSize
-from dpfl.privacy.queries.answers import Mean, answers_of
-from dpfl.privacy.queries.columns import LEAST, ColumnQuery
-from dpfl.privacy.queries.histogram import LabelQuery
-from dpfl.privacy.queries.metric import MetricQuery
+from dpfl.privacy.queries.columns import MIN_VARIANCE
 from dpfl.protocol.proposal import Proposal
 from dpfl.refusals import ProtocolError, RefusalReason
 from dpfl.secagg.group import SumGroup, check_sizes
@@ -101,9 +99,12 @@ class PolicyChecker:
     def _vectors(
         self, task: ClientTask, vectors: Mapping[str, np.ndarray], layout: Layout
     ) -> Broken:
-        largest = self.charter.allow.largest_weight
+        largest_weight = self.charter.allow.largest_weight
         sizes = {name: _largest(array) for name, array in vectors.items()}
-        yield any(not size <= largest for size in sizes.values()), RefusalReason.WEIGHTS_TOO_LARGE
+        yield (
+            any(not size <= largest_weight for size in sizes.values()),
+            RefusalReason.WEIGHTS_TOO_LARGE,
+        )
         if (
             "correction" in sizes and not task.local.objective.needs_last
         ):  # every step goes along it by the rate
@@ -114,10 +115,13 @@ class PolicyChecker:
                 else 1.0
             )
             reach = task.steps * optimiser.rate * again * sizes["correction"]
-            yield not reach <= largest, RefusalReason.WEIGHTS_TOO_LARGE
+            yield not reach <= largest_weight, RefusalReason.WEIGHTS_TOO_LARGE
         if layout.paid:  # numbers of a row are divided by the root of the second half
             variances = vectors["model"][layout.paid][(layout.paid.stop - layout.paid.start) // 2 :]
-            yield bool((variances < np.float32(LEAST)).any()), RefusalReason.WEIGHTS_TOO_LARGE
+            yield (
+                bool((variances < np.float32(MIN_VARIANCE)).any()),
+                RefusalReason.WEIGHTS_TOO_LARGE,
+            )
 
     def _run(self, proposal: Proposal) -> Broken:
         allow, limits, held = self.charter.allow, self.charter.limits, self.held
@@ -240,9 +244,9 @@ class PolicyChecker:
             task.summed_release.integer_sum(
                 task.secure_sum.bound, task.secure_sum.clients
             )  # refused where no number can hold it
-        if isinstance(task.query, Mean) and task.noise_shares and task.secure_sum:
-            answers_of(
-                task.query, task.noise_shares, 1, task.secure_sum.bound, task.secure_sum.clients
+        if task.query and task.query.summable and task.noise_shares and task.secure_sum:
+            task.query.integer_sum(
+                task.noise_shares, 1, task.secure_sum.bound, task.secure_sum.clients
             )  # so too, with the least noise
 
     def _protected(self, task: ClientTask) -> str:
@@ -271,7 +275,7 @@ class PolicyChecker:
             RefusalReason.SIZE_NOT_EXACT,
         )  # the policy may have been another when the run was joined
         yield (
-            fixed and task.samples and task.samples.sampling.least > size,
+            fixed and task.samples and task.samples.sampling.min_population > size,
             RefusalReason.RATE_TOO_HIGH,
         )
 
@@ -283,7 +287,10 @@ class PolicyChecker:
             RefusalReason.UNCOVERED,
         )
         yield tell.secure and not (release.secure or release.noise_shares), RefusalReason.NOT_SECURE
-        yield release.multiplier < allow.least_noise_multiplier, RefusalReason.TOO_LITTLE_NOISE
+        yield (
+            release.noise_multiplier < allow.least_noise_multiplier,
+            RefusalReason.TOO_LITTLE_NOISE,
+        )
         yield release.clip.clip_norm > allow.largest_clip, RefusalReason.CLIP_TOO_LARGE
         if not of_clients:
             yield _rate(release, size) > allow.largest_sampling_rate, RefusalReason.RATE_TOO_HIGH
@@ -292,26 +299,20 @@ class PolicyChecker:
     def _survey(self, task: ClientTask) -> Broken:
         survey = task.query
         assert survey is not None
-        yield isinstance(survey, LabelQuery) and not self.held.classes, RefusalReason.OTHER_SCHEMA
-        if isinstance(survey, ColumnQuery):
-            width = self.held.train.x[0].numel()
-            places = (*survey.places, *(place for place, _ in survey.binned))
+        features = math.prod(self.held.train.x.shape[1:])
+        yield not survey.matches_data(features, self.held.classes), RefusalReason.OTHER_SCHEMA
+        if survey.asks_metric:
+            yield survey.held_out_share, RefusalReason.OTHER_SCHEMA  # a node trains on all it has
             yield (
-                not places or max(places) >= width or survey.numbers > width,
-                RefusalReason.OTHER_SCHEMA,
-            )
-        if isinstance(survey, MetricQuery):
-            yield survey.held_out, RefusalReason.OTHER_SCHEMA  # a node trains on all that it has
-            yield (
-                (survey.numbers, survey.cells) != numbers_and_cells(self.held.task),
+                not survey.matches_metric(*numbers_and_cells(self.held.task)),
                 RefusalReason.UNCOVERED,
             )
-        if survey.trusted or survey.multiplier is None:
+        if survey.trusted or survey.noise_multiplier is None:
             return
         yield self.charter.limits.neighbours != ADD_REMOVE, RefusalReason.OTHER_UNIT
         yield self.charter.tell.secure and not survey.secure, RefusalReason.NOT_SECURE
         yield (
-            survey.multiplier < self.charter.allow.least_noise_multiplier,
+            survey.noise_multiplier < self.charter.allow.least_noise_multiplier,
             RefusalReason.TOO_LITTLE_NOISE,
         )
 
@@ -349,14 +350,14 @@ def _noise(event: Event) -> float:
 
 def _rate(release: Release, size: int) -> float:
     """Of a step; an upload draws nothing."""
-    return 0.0 if release.of_models else release.sampling.expected(size) / size
+    return 0.0 if release.of_models else release.sampling.expected_size(size) / size
 
 
 def _absorbed(release: Release, size: int) -> bool:
     """Whether float32 would lose the noise beside the sum."""
     try:
         release.check_not_absorbed(
-            1 if release.of_models else release.sampling.expected(size), release.clip.clip_norm
+            1 if release.of_models else release.sampling.expected_size(size), release.clip.clip_norm
         )
         return False
     except DpflError:
@@ -369,13 +370,14 @@ def room(
     """How many of the run's releases, from its first on, all limits leave room for beside other
     runs.
     """
-    parts: list[tuple[Limit, EventCounts]] = [(limit, ledger.spent(besides=run))]
+    parts: list[tuple[Limit, EventCounts]] = [(limit, ledger.spending(besides=run))]
     parts += [
-        (share.limit, {} if share.run else ledger.spent_of(share, besides=run)) for share in shares
+        (share.limit, {} if share.run else ledger.spending_within(share, besides=run))
+        for share in shares
     ]
-    kinds, left = {event for event, _ in proposal.events}, min(proposal.most, MOST)
+    kinds, left = {event for event, _ in proposal.events}, min(proposal.most, MAX_RELEASES)
     if len(kinds) > 1:
-        return largest(
+        return largest_count(
             lambda releases: all(
                 bound.covers(add_all(others, proposal.spending(releases)))
                 for bound, others in parts
@@ -394,5 +396,8 @@ def allowed(
     ledger: Ledger, event: Event, count: int, limit: Limit, shares: tuple[SubLimit, ...], left: int
 ) -> bool:
     """Whether so many can be debited now; the ledger asks the same again as it writes."""
-    parts = [(limit, ledger.spent()), *((share.limit, ledger.spent_of(share)) for share in shares)]
+    parts = [
+        (limit, ledger.spending()),
+        *((share.limit, ledger.spending_within(share)) for share in shares),
+    ]
     return all(bound.allows(spent, event, count, left) for bound, spent in parts)

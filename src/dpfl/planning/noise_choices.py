@@ -14,8 +14,8 @@ from dpfl.privacy.accounting.accountant import (
     DISCRETISATION,
     Accountant,
     gaussian_delta,
-    on_grid,
-    proving,
+    grid_accountant,
+    proven_accountant,
 )
 from dpfl.privacy.accounting.calibration import noise_near
 from dpfl.privacy.accounting.events import EventCounts
@@ -51,7 +51,7 @@ class PlanningQuestion:
 
     def __post_init__(self) -> None:
         Budget(epsilon=self.epsilon, delta=self.delta, rounds=self.rounds)
-        proving(self.accountant)
+        proven_accountant(self.accountant)
         if any(size < 1 for size in self.sizes):
             raise DpflError(
                 "Every client needs at least 1 sample; leave out clients that have none."
@@ -85,7 +85,7 @@ class PlanningQuestion:
         """The variance in the sum of all clients' noise, in units of what is accounted for: all of
         it from each, or shares.
         """
-        return len(self.sizes) / (self.shared.unknown if self.shared else 1)
+        return len(self.sizes) / (self.shared.unknown_shares if self.shared else 1)
 
     def allows(self, rate: float, tau: int) -> bool:
         return self.limit == math.inf or rate * tau * max(self.sizes) <= self.limit * (1 + 1e-9)
@@ -143,7 +143,7 @@ def exact(question: PlanningQuestion, choice: NoiseChoice, error: float) -> Nois
     """The cell to 1e-4, by the accountant that guards a run: on its coarse grid, unless that asks
     for more noise.
     """
-    by = proving(question.accountant)
+    by = proven_accountant(question.accountant)
     found, error = _choice(question, choice.sampling_rate, choice.tau, error, by.quick or by, 1e-4)
     if found.noise_multiplier > 1.005 * choice.noise_multiplier:
         found, _ = _choice(question, choice.sampling_rate, choice.tau, error, by, 1e-4)
@@ -164,7 +164,11 @@ def _quick(question: PlanningQuestion, steps: int) -> Accountant:
     width = max(
         DISCRETISATION, 0.1 * _gaussian(question.epsilon, question.delta) / math.sqrt(steps)
     )
-    return on_grid(width) if question.accountant == "pld" else proving(question.accountant)
+    return (
+        grid_accountant(width)
+        if question.accountant == "pld"
+        else proven_accountant(question.accountant)
+    )
 
 
 def _choice(

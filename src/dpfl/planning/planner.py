@@ -11,10 +11,10 @@ from dpfl.client.optimisers import SGD, UncalibratedSGD
 from dpfl.errors import DpflError
 from dpfl.planning.feature_counts import RowFeatures
 from dpfl.privacy import Budget, Flat, Poisson, accountant, affordable, noise_for
-from dpfl.privacy.accounting.accountant import default_for, proving
-from dpfl.privacy.accounting.calibration import MOST
+from dpfl.privacy.accounting.accountant import default_accountant, proven_accountant
+from dpfl.privacy.accounting.calibration import MAX_RELEASES
 from dpfl.privacy.accounting.events import EventCounts, add_all
-from dpfl.privacy.mechanisms.noise import check_multiplier
+from dpfl.privacy.mechanisms.noise import check_noise_multiplier
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,12 @@ def afford(
     """
     sampling, chosen = Poisson(sampling_rate), accountant(by)
     target = Budget(epsilon=epsilon, delta=delta, rounds=1)
-    if iterations is not None and not 1 <= iterations <= MOST:
-        raise DpflError(f"The number of iterations must be from 1 to {MOST:,}, not {iterations}.")
+    if iterations is not None and not 1 <= iterations <= MAX_RELEASES:
+        raise DpflError(
+            f"The number of iterations must be from 1 to {MAX_RELEASES:,}, not {iterations}."
+        )
     if noise_multiplier is not None:
-        check_multiplier(noise_multiplier)
+        check_noise_multiplier(noise_multiplier)
     if noise_multiplier is None:
         if target.epsilon is None or iterations is None:
             raise DpflError(
@@ -86,16 +88,16 @@ def with_planned_noise(
             "noise_multiplier."
         )
     count = algorithm.releases_in(budget.rounds)
-    if count > MOST:
+    if count > MAX_RELEASES:
         raise DpflError(
-            f"Noise is planned for {MOST:,} releases at most, not for {count:,}; lower "
+            f"Noise is planned for {MAX_RELEASES:,} releases at most, not for {count:,}; lower "
             "budget.rounds or tau."
         )
     claimed = algorithm.claim.accountant if algorithm.variant == "published" else None
     chosen = (
         accountant(claimed)
         if claimed
-        else proving(by or default_for(release.sampling.event(1.0, population)))
+        else proven_accountant(by or default_accountant(release.sampling.event(1.0, population)))
     )
 
     if (
@@ -147,7 +149,7 @@ def with_planned_rate(
     noise = (
         release.local_stddev
         * math.sqrt(parameters * len(sizes) * steps)
-        / release.sampling.expected(sum(sizes))
+        / release.sampling.expected_size(sum(sizes))
     )
     rate = float(f"{min(walk / noise, most):.3g}")
     return replace(algorithm, samples=release, local=replace(local, optimiser=SGD(rate)))

@@ -32,8 +32,8 @@ from dpfl.planning.noise_choices import (
 )
 from dpfl.planning.speed import ClientWork
 from dpfl.privacy import Poisson, affordable
-from dpfl.privacy.accounting.accountant import proving
-from dpfl.privacy.accounting.calibration import MOST
+from dpfl.privacy.accounting.accountant import proven_accountant
+from dpfl.privacy.accounting.calibration import MAX_RELEASES
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.secagg.group import check_sizes
 
@@ -102,8 +102,8 @@ class Tradeoff(NotebookView, shown_by="plan_view"):
             found.append(
                 f"Secure aggregation: the server sees sums over at least {shared.survivors} "
                 f"clients only, {shared.colluders} "
-                f"of whom may be its own; each adds 1/{shared.unknown} of the variance, and takes "
-                "one step a round."
+                f"of whom may be its own; each adds 1/{shared.unknown_shares} of the variance, "
+                "and takes one step a round."
             )
         return tuple(found)
 
@@ -114,7 +114,9 @@ class Tradeoff(NotebookView, shown_by="plan_view"):
         event = Poisson(chosen.sampling_rate).event(chosen.noise_multiplier, 1)
         horizons = {"pld": chosen.iterations, "rdp": 0, "rdp-classic": 0}
         return {
-            name: affordable({}, event, question.epsilon, question.delta, proving(name), horizon)
+            name: affordable(
+                {}, event, question.epsilon, question.delta, proven_accountant(name), horizon
+            )
             for name, horizon in horizons.items()
         }
 
@@ -247,10 +249,10 @@ def _grid(
         if question.rounds * max(TAUS) >= ENOUGH_STEPS
         else MANY_TAUS
     )
-    if min(taus) < 1 or max(taus) * question.rounds > MOST:
+    if min(taus) < 1 or max(taus) * question.rounds > MAX_RELEASES:
         raise DpflError(
-            f"tau must be at least 1, and tau times rounds {MOST:,} at most, not {min(taus)} to "
-            f"{max(taus)}."
+            f"tau must be at least 1, and tau times rounds {MAX_RELEASES:,} at most, "
+            f"not {min(taus)} to {max(taus)}."
         )
     return rates or _rates(question, min(taus)), taus
 

@@ -182,22 +182,27 @@ CLIPS = _parts(
     (HaarClip, {**LEVEL, "bound": text, **HAAR}),
 )
 NOISES = _parts(
-    (Gaussian, {"multiplier": number}),
-    (SecureGaussian, {"multiplier": number}),
-    (FlooredGaussian, {"multiplier": number, "floor": number}),
-    (HaarNoise, {"multiplier": number, **HAAR, "lemma": truth, "portion": optional(number)}),
+    (Gaussian, {"noise_multiplier": number}),
+    (SecureGaussian, {"noise_multiplier": number}),
+    (FlooredGaussian, {"noise_multiplier": number, "floor": number}),
+    (HaarNoise, {"noise_multiplier": number, **HAAR, "lemma": truth, "portion": optional(number)}),
     (
         BandedNoise,
-        {"multiplier": number, "bands": optional(whole(1)), "rounds": whole(), "turns": whole(1)},
+        {
+            "noise_multiplier": number,
+            "bands": optional(whole(1)),
+            "rounds": whole(),
+            "turns": whole(1),
+        },
     ),
 )
 SURVEYS = _parts(
-    (LabelQuery, {"multiplier": optional(number), "trusted": truth, "secure": truth}),
-    (MeanQuery, {"multiplier": number, "secure": truth}),
+    (LabelQuery, {"noise_multiplier": optional(number), "trusted": truth, "secure": truth}),
+    (MeanQuery, {"noise_multiplier": number, "secure": truth}),
     (
         ColumnQuery,
         {
-            "multiplier": number,
+            "noise_multiplier": number,
             "numbers": whole(0, MOST_PLACES),
             "places": listed(whole(0, MOST_PLACES), MOST_PLACES),
             "binned": listed(_binned, MOST_PLACES),
@@ -207,7 +212,7 @@ SURVEYS = _parts(
     (
         MetricQuery,
         {
-            "multiplier": number,
+            "noise_multiplier": number,
             "numbers": whole(0, MOST_PLACES),
             "cells": whole(0, MOST_PLACES),
             "most": number,

@@ -15,12 +15,12 @@ from torch import Tensor
 from dpfl.client.noise_placement import NoisePlacement
 from dpfl.client.task import RAW_VALUES, ClientReply, ClientTask, RoundRequest, reply_values
 from dpfl.privacy import Budget, NoClip, Randomness, Release
-from dpfl.privacy.accounting.calibration import MOST
+from dpfl.privacy.accounting.calibration import MAX_RELEASES
 from dpfl.privacy.mechanisms.clip import adapt_clip
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.privacy.mechanisms.release import UpdateRelease
-from dpfl.privacy.queries.answers import AnyQuery, Mean
 from dpfl.privacy.queries.mean import MeanAnswer
+from dpfl.privacy.queries.query import PrivateQuery
 from dpfl.server.aggregate import (
     correlated_sum,
     fault,
@@ -137,7 +137,11 @@ class Coordinator:
         )
 
     def _order(
-        self, clients: Sequence[int], steps: int, release: Release, survey: AnyQuery | None = None
+        self,
+        clients: Sequence[int],
+        steps: int,
+        release: Release,
+        survey: PrivateQuery | None = None,
     ) -> RoundRequest:
         state = self.state
         task = ClientTask(
@@ -208,14 +212,14 @@ class Coordinator:
         drawn stays secret.
         """
         if self.algorithm.trusts_server:
-            return round(self.state.clients.sampling.expected(len(self.federated.declared)))
+            return round(self.state.clients.sampling.expected_size(len(self.federated.declared)))
         return len(self._cohort)
 
     def _steps(self) -> int:
         """tau, inside what privacy leaves to the client that has least."""
         state, each = self.state, self.algorithm.placement is NoisePlacement.EVERY_STEP
         lefts = [self._left(client) for client in range(len(state.remaining))] if each else []
-        left = min((left for left in lefts if left > 0), default=MOST)
+        left = min((left for left in lefts if left > 0), default=MAX_RELEASES)
         now = StepContext(
             self._facts, state.iterations + left, left, state.tau, state.memory, state.round
         )
@@ -277,9 +281,11 @@ class Coordinator:
             if asked is None or span is None or self.state.round > 0 or self.stopped_by:
                 continue
             able = [client for client in range(len(declared)) if not own or self._left(client) > 0]
-            if said := self._mean(asked, able, declared, asked.numbers_of(span.stop - span.start)):
+            if said := self._mean(
+                asked, able, declared, asked.answer_width(span.stop - span.start)
+            ):
                 self.state.vector = self.state.vector.clone()
-                self.state.vector[span] = asked.combined(said)
+                self.state.vector[span] = asked.estimate(said)
 
     def measure(self) -> None:
         """After the last round, once: how good the model is at the clients, by a release that they
@@ -297,7 +303,7 @@ class Coordinator:
             )
 
     def _mean(
-        self, survey: Mean, clients: Sequence[int], sizes: Sequence[int], width: int
+        self, survey: PrivateQuery, clients: Sequence[int], sizes: Sequence[int], width: int
     ) -> MeanAnswer | None:
         """What clients of these sizes say together, from the answer of each or from the sum of
         them, if anything.
@@ -308,9 +314,7 @@ class Coordinator:
                 for client, said in self._answers(survey, clients).items()
             }
             return (
-                MeanAnswer.of(answers, sizes, survey.multiplier * survey.longest(width))
-                if answers
-                else None
+                MeanAnswer.from_clients(answers, sizes, survey.stddev(width)) if answers else None
             )
         sums, round = AnswerSum(survey, self.algorithm.noise_shares, width, sizes), self.state.round
         if len(clients) < sums.shared.survivors or not (
@@ -330,7 +334,7 @@ class Coordinator:
             self.lost,
         )
 
-    def _answers(self, survey: AnyQuery, clients: Sequence[int]) -> dict[int, np.ndarray]:
+    def _answers(self, survey: PrivateQuery, clients: Sequence[int]) -> dict[int, np.ndarray]:
         return {
             reply.client: reply.raw["answer"]
             for reply in self._asked(survey, clients)
@@ -338,7 +342,7 @@ class Coordinator:
         }
 
     def _asked(
-        self, survey: AnyQuery, clients: Sequence[int], sums: AnswerSum | None = None
+        self, survey: PrivateQuery, clients: Sequence[int], sums: AnswerSum | None = None
     ) -> list[ClientReply]:
         """Who refuses or fails is lost for this question only. An answer, no longer than a model,
         counts as one.
@@ -360,7 +364,7 @@ class Coordinator:
         ]
         return replies
 
-    def _when(self, survey: AnyQuery) -> str:
+    def _when(self, survey: PrivateQuery) -> str:
         return "after the last round" if survey is self.algorithm.metric else "before round 1"
 
     def _ask_public(self, steps: int) -> None:
@@ -480,7 +484,8 @@ class Coordinator:
         )
         if count is not None:
             fraction = (
-                count / self.state.clients.sampling.expected(len(self.federated.declared)) + 0.5
+                count / self.state.clients.sampling.expected_size(len(self.federated.declared))
+                + 0.5
             )
             self.state.clients = replace(
                 self.state.clients, clip=adapt_clip(self.state.clients.clip, fraction)
@@ -493,9 +498,9 @@ class Coordinator:
         public.
         """
         declared = self.federated.declared
-        return self.state.clients.sampling.expected(len(declared)) * self.algorithm.weights.usual(
-            declared
-        )
+        return self.state.clients.sampling.expected_size(
+            len(declared)
+        ) * self.algorithm.weights.usual(declared)
 
     def _noisy(self, total: Tensor, replies: int, randomness: Randomness) -> Tensor:
         state, rng = self.state, randomness.generator("server noise", self.state.round)
@@ -543,7 +548,7 @@ class Coordinator:
         release = self.state.clients
         if release.clip.adapts_to == "count":
             rng = randomness.generator("count noise", self.state.round)
-            expected = release.sampling.expected(len(self.federated.declared))
+            expected = release.sampling.expected_size(len(self.federated.declared))
             fraction = noisy_inside_fraction(replies, release, expected, rng)
             self.state.clients = replace(release, clip=adapt_clip(release.clip, fraction))
 

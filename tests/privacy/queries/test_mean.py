@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from dpfl.errors import DpflError
 from dpfl.privacy.accounting.events import gaussian
-from dpfl.privacy.queries.columns import ColumnQuery
-from dpfl.privacy.queries.mean import MeanAnswer, MeanQuery, scaled_down
-from dpfl.privacy.queries.metric import MetricQuery
+from dpfl.privacy.queries.bounded_sum import scale_down
+from dpfl.privacy.queries.mean import MeanAnswer, MeanQuery
+from tests.privacy.queries.subject import RowSubject
 
 FEATURES = 9
 
 
 def answer(rows: torch.Tensor, survey: MeanQuery, seed: int = 0, size: int = 50) -> np.ndarray:
-    return survey.answer(rows.split(7), rows.shape[1], size, np.random.default_rng(seed))
+    return survey.answer(RowSubject(rows, size), np.random.default_rng(seed))
 
 
 @given(st.integers(1, 40), st.floats(1e-3, 1e30), st.integers(0, 10))
@@ -40,8 +40,8 @@ def test_adding_any_sample_moves_the_sum_by_the_bound_at_most(count, scale, seed
 
 def test_a_sample_that_is_not_finite_counts_as_nothing():
     rows = torch.tensor([[1.0, 0.0], [math.inf, 0.0], [math.nan, 1.0]])
-    assert scaled_down(rows, 1.0)[1:].abs().sum() == 0
-    assert torch.linalg.vector_norm(scaled_down(rows, 1.0)[0]) <= 1
+    assert scale_down(rows, 1.0)[1:].abs().sum() == 0
+    assert torch.linalg.vector_norm(scale_down(rows, 1.0)[0]) <= 1
 
 
 LARGEST, LEAST = torch.finfo(torch.float32).max, 1e-45
@@ -58,7 +58,7 @@ def test_no_number_of_float32_passes_the_bound(value, features, flush):
     rows[1, 1:], rows[2, 1:] = 0.0, LEAST
     torch.set_flush_denormal(flush)
     try:
-        scaled = scaled_down(rows, math.sqrt(features))
+        scaled = scale_down(rows, math.sqrt(features))
     finally:
         torch.set_flush_denormal(False)
     assert torch.linalg.vector_norm(scaled.double(), dim=1).max() <= math.sqrt(features)
@@ -87,32 +87,14 @@ def test_noise_is_taken_out_of_the_mean_and_pure_noise_is_taken_out_whole():
             i: mean + d * torch.randn(2500, generator=rng) for i, d in enumerate(deviation.tolist())
         }
         plain = sum(answers[i] * (sizes[i] / 1000) for i in (0, 1))
-        found = survey.combined(MeanAnswer.of(answers, sizes, 2.0 * math.sqrt(2500)))
+        found = survey.estimate(MeanAnswer.from_clients(answers, sizes, 2.0 * math.sqrt(2500)))
         assert (found - mean).norm() < (plain - mean).norm()
         assert found.norm() <= far * plain.norm()
-    alone = MeanAnswer.of({0: 1e-3 * truth}, sizes, 2.0 * math.sqrt(2500))
-    assert survey.combined(alone).abs().sum() == 0
+    alone = MeanAnswer.from_clients({0: 1e-3 * truth}, sizes, 2.0 * math.sqrt(2500))
+    assert survey.estimate(alone).abs().sum() == 0
 
 
 @pytest.mark.parametrize("multiplier", [0.0, -1.0, math.inf, math.nan])
 def test_a_mean_without_noise_is_refused(multiplier):
     with pytest.raises(DpflError, match="noise multiplier of the mean"):
         MeanQuery(multiplier)
-
-
-@pytest.mark.parametrize(
-    "asked",
-    [
-        lambda vectors, rng: MeanQuery(1.0).answer(vectors, 5, 10, rng),
-        lambda vectors, rng: ColumnQuery(1.0, 3, places=(0, 1)).answer(vectors, 10, rng),
-        lambda vectors, rng: MetricQuery(1.0, 2, 8, 4.0, 0.0).answer(vectors, 10, rng),
-    ],
-    ids=["mean", "columns", "metric"],
-)
-@pytest.mark.parametrize("width", [1, 3])
-def test_what_a_sample_counts_with_is_never_repeated(asked, width: int) -> None:
-    """One number a sample, spread over a wider sum, would come back many times under noise for one
-    of them.
-    """
-    with pytest.raises(DpflError, match=f"counts with {width} numbers"):
-        asked([torch.ones(4, width)], np.random.default_rng(0))
