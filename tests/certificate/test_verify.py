@@ -307,7 +307,7 @@ def test_bytes_that_are_no_text_are_named(tmp_path):
 def test_a_key_that_stands_twice_is_refused(certified):
     file = certified()
     file.write_text(file.read_text().replace('"issued":', '"issued": "2020-01-01", "issued":', 1))
-    assert "stands in it twice" in verify(file).findings[0]
+    assert "has a key twice" in verify(file).findings[0]
 
 
 @pytest.mark.parametrize("extra", ["outside", "inside"])
