@@ -52,14 +52,14 @@ ONLY_READ = {
     r"audit ": "games take minutes; tests/audit plays them",
     r"data get ": "it downloads; tests/data/test_download.py does, from this machine",
     r"ledger reconcile ": "it needs a node; tests/node/test_rollback.py and "
-    "tests/flower/test_daemon.py have some",
+    "tests/transports/flower/test_daemon.py have some",
     r"node ": "it needs the key that a server printed, and a policy that somebody edited; "
     "tests/cli/test_node.py has both",
     r"reproduce \S": "a table takes hours; tests/reproduce runs cells of it",
     r"run examples/": "they need data that must be downloaded; test_the_examples_are_valid reads "
     "them",
-    r"server (?!init)": "it waits for nodes; tests/run/test_nodes.py and tests/flower have some",
-    r"up ": "it starts five processes; tests/flower/test_up.py does",
+    r"server (?!init)": "it waits for nodes; tests/run/test_nodes.py, tests/transports have some",
+    r"up ": "it starts five processes; tests/transports/flower/test_local_federation.py does",
     r"(certify|verify) run\b": "it needs a run over nodes, and what they signed; "
     "tests/run/test_nodes.py has both",
 }

@@ -75,7 +75,7 @@ def certify(
         print(json.dumps(envelope))
         return
     console = Console(highlight=False, soft_wrap=True)
-    console.print(certificates.headline(certificate)[1], markup=False)
+    console.print(certificates.headline(certificate).sentence, markup=False)
     console.print(
         f"signed by {certificate.signer.fingerprint}\ncertificate: {path}\nto print: {printed}",
         markup=False,
@@ -140,4 +140,4 @@ def _show(
     lines = f"{report.measured or f'accuracy {accuracy}'}; ended by {report.stopped_by}; {audited}"
     console.print(f"reported by the run, not checked: {lines}", markup=False)
     console.print(f"key {certificate.signer.fingerprint}", markup=False, soft_wrap=True)
-    console.print(certificates.headline(certificate)[1], markup=False)
+    console.print(certificates.headline(certificate).sentence, markup=False)

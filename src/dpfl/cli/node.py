@@ -151,12 +151,13 @@ def check(
 
     It also lists what will leave the node, and what will not.
     """
+    from dpfl.node.disclosures import describe_disclosures, describe_protection
     from dpfl.node.policy import read
-    from dpfl.node.readiness import findings, leaving, staying
+    from dpfl.node.readiness import findings
 
     node_policy = read(policy)
     parts = findings(node_policy)
-    leaves, stays = [*leaving(node_policy)], [*staying(node_policy)]
+    leaves, stays = [*describe_disclosures(node_policy)], [*describe_protection(node_policy)]
     if as_json:
         report = {"parts": [vars(part) for part in parts], "leaves": leaves, "stays": stays}
         print(json.dumps({"node": node_policy.name} | report))
@@ -182,7 +183,8 @@ def statement(
 ) -> None:
     """Write what the node has spent, from its own ledger, signed with its own key."""
     from dpfl.node.policy import read
-    from dpfl.node.rollback import own_heads, refuse_missing
+    from dpfl.node.rollback import refuse_missing
+    from dpfl.node.signed_heads import own_heads
     from dpfl.node.statement import statement as sign_statement
     from dpfl.privacy import Ledger
     from dpfl.privacy.ledger.client_ledgers import ledger_path

@@ -19,8 +19,10 @@ from dpfl.planning.tradeoff import Tradeoff
 from dpfl.planning.tradeoff import plan as make_plan
 from dpfl.privacy.statement import rounded_up
 from dpfl.server.algorithm import SAMPLE_UNITS
-from dpfl.views import plan_view as report
+from dpfl.views.notebook.plan_page import plot
 from dpfl.views.output_path import check_place
+from dpfl.views.plan_view import ClientPlansView, PlanView
+from dpfl.views.terminal.plan_tables import client_table, plan_table
 
 HEADER = """\
 # Planned by `dpfl plan`: one sampling rate and one noise multiplier for clients of every size.
@@ -166,7 +168,7 @@ def plan(
     )
     _print_plan(tradeoff, as_json)
     if png:
-        report.draw(tradeoff).save(png)
+        plot(tradeoff).save(png)
     if write:
         _write(tradeoff, write, model, data, unit)
 
@@ -233,10 +235,10 @@ def _print_plan(tradeoff: Tradeoff, as_json: bool) -> None:
         print(json.dumps(tradeoff.to_dict()))
         return
     console = Console(highlight=False)
-    console.print(report.table(tradeoff))
+    console.print(plan_table(PlanView.of(tradeoff)))
     if len(tradeoff.clients) > 1:
-        console.print(report.client_table(tradeoff))
-    for sentence in report.sentences(tradeoff):
+        console.print(client_table(ClientPlansView.of(tradeoff)))
+    for sentence in PlanView.of(tradeoff).sentences:
         console.print(sentence, soft_wrap=True)
 
 
