@@ -127,9 +127,7 @@ def reuse_all_masks(patch: pytest.MonkeyPatch) -> None:
     reuse_the_masks_of_pairs(patch)
     patch.setattr(member.secrets, "token_bytes", lambda length: bytes(length))
     honest = masking.derive
-    patch.setattr(
-        masking, "derived", lambda secret, info, length: honest(secret, b"always", length)
-    )
+    patch.setattr(masking, "derive", lambda secret, info, length: honest(secret, b"always", length))
 
 
 def mask_by_a_seed_of_zeros(patch: pytest.MonkeyPatch) -> None:
