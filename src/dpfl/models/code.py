@@ -93,25 +93,25 @@ def _recurrent(module: Any, _: int) -> str:
         module.embedding.embedding_dim,
         module.head.out_features,
     )
-    return f"Recurrent({', '.join(map(str, sizes))}, at_end={module.at_end})"
+    return f"{type(module).__name__}({', '.join(map(str, sizes))}, at_end={module.at_end})"
 
 
 def _transformer(module: Any, _: int) -> str:
     width, layers = module.embedding.embedding_dim, len(module.blocks) - 1
     heads, outputs = module.blocks[0].attention[1].heads, module.head.out_features
     sizes = (module.embedding.num_embeddings, len(module.waves), width, layers, heads, outputs)
-    return f"Transformer({', '.join(map(str, sizes))}, at_end={module.at_end})"
+    return f"{type(module).__name__}({', '.join(map(str, sizes))}, at_end={module.at_end})"
 
 
 def _embedded(module: Any, _: int) -> str:
     firsts = [*module.firsts.tolist(), module.embedding.num_embeddings]
     levels = tuple(after - before for before, after in pairwise(firsts))
-    return f"Embedded({module.numbers}, {levels}, {module.embedding.embedding_dim})"
+    return f"{type(module).__name__}({module.numbers}, {levels}, {module.embedding.embedding_dim})"
 
 
 RECIPES: dict[type, Callable[[Any, int], str]] = {
     Residual: _children,
-    Centre: lambda module, _: f"Centre({len(module.running_mean)})",
+    Centre: lambda module, _: f"{type(module).__name__}({len(module.running_mean)})",
     OneHotColumns: lambda module, _: repr(module),
     ScaledColumns: lambda module, _: repr(module),
     EmbeddedColumns: _embedded,

@@ -1,0 +1,240 @@
+"""Lists where the code departs from the conventions of CONTRIBUTING.md that ruff and import-linter
+cannot check: names, docstrings, file sizes, and a test file for every module.
+
+    python scripts/conventions.py src/dpfl/privacy tests/privacy
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path.cwd() if __name__ == "__main__" else Path(__file__).parents[1]
+MOST_LINES = 400
+PARTICIPLES = frozenset(
+    """asked chosen counted done drawn found given held kept known left lost made paid said seen
+    sent shown spent taken told wanted written""".split()  # noqa: SIM905
+)
+"""Past participles that do not say what thing they name."""
+
+DOCUMENTED_BY_OPTIONS = frozenset({"command", "callback"})
+"""Decorators of command-line functions, whose options carry their own help."""
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@cache
+def modules() -> dict[Path, ast.Module]:
+    """Reads every Python file under `src`.
+
+    Returns:
+        The syntax tree of each file.
+    """
+    return {path: ast.parse(path.read_text()) for path in sorted((ROOT / "src").rglob("*.py"))}
+
+
+def duplicate_classes() -> Iterator[str]:
+    """Finds public classes that share a name.
+
+    Yields:
+        The place of each such class.
+    """
+    places = defaultdict(list)
+    for path, module in modules().items():
+        for node in ast.walk(module):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(_place(path, node))
+    for name, where in places.items():
+        if len(where) > 1:
+            yield from (f"{place} {name} is the name of {len(where)} classes" for place in where)
+
+
+def missing_docstrings() -> Iterator[str]:
+    """Finds public names without a docstring.
+
+    A method needs none where a base class documents it.
+
+    Yields:
+        The place of each such name.
+    """
+    for path, module in modules().items():
+        if not ast.get_docstring(module):
+            yield f"{_place(path, module)} the module has no docstring"
+        for name, node in _public(module):
+            exempt = isinstance(node, Function) and bool(
+                _decorators(node) & {"overload", "setter"} or _inherits(name)
+            )
+            if not exempt and not ast.get_docstring(node):
+                yield f"{_place(path, node)} {name} has no docstring"
+
+
+def missing_sections() -> Iterator[str]:
+    """Finds docstrings of public functions without `Args:` or `Returns:`.
+
+    Yields:
+        The place of each such function.
+    """
+    no_sections = {"property", "cached_property", "overload", "setter"} | DOCUMENTED_BY_OPTIONS
+    for path, module in modules().items():
+        for name, node in _public(module):
+            if not isinstance(node, Function) or _decorators(node) & no_sections:
+                continue
+            text = ast.get_docstring(node)
+            if text is None:
+                continue  # missing_docstrings names it, or a base class documents it
+            if _inherits(name):
+                continue
+            if _parameters(node) and "Args:" not in text:
+                yield f"{_place(path, node)} {name} has no Args:"
+            if _has_value(node) and "Returns:" not in text and "Yields:" not in text:
+                yield f"{_place(path, node)} {name} has no Returns:"
+
+
+def participles() -> Iterator[str]:
+    """Finds variables, parameters, fields and functions that a bare participle names.
+
+    Yields:
+        The place of each such name.
+    """
+    for path, module in modules().items():
+        for node in ast.walk(module):
+            for name in _names(node):
+                if name in PARTICIPLES:
+                    yield f"{_place(path, node)} {name} is a participle"
+
+
+def missing_tests() -> Iterator[str]:
+    """Finds modules that have no test file of their own.
+
+    Yields:
+        The test file that each of them should have.
+    """
+    for path in modules():
+        if path.name in ("__init__.py", "__main__.py"):
+            continue
+        relative = path.relative_to(ROOT / "src")
+        parts = relative.parts[1:] if relative.parts[0] == "dpfl" else relative.parts
+        test = ROOT.joinpath("tests", *parts[:-1], f"test_{parts[-1]}")
+        if not test.exists():
+            yield f"{path.relative_to(ROOT)} has no {test.relative_to(ROOT)}"
+
+
+def long_files() -> Iterator[str]:
+    """Finds files with more than 400 lines.
+
+    Yields:
+        Each such file with its number of lines.
+    """
+    for path in (*modules(), *sorted((ROOT / "tests").rglob("*.py"))):
+        lines = len(path.read_text().splitlines())
+        if lines > MOST_LINES:
+            yield f"{path.relative_to(ROOT)} has {lines} lines"
+
+
+CHECKS: tuple[Callable[[], Iterator[str]], ...] = (
+    duplicate_classes,
+    missing_docstrings,
+    missing_sections,
+    participles,
+    missing_tests,
+    long_files,
+)
+
+
+def _place(path: Path, node: ast.AST) -> str:
+    return f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}"
+
+
+def _public(node: ast.Module | ast.ClassDef) -> Iterator[tuple[str, ast.ClassDef | Function]]:
+    """Yields the public classes, functions and methods of a module or class by qualified name."""
+    for child in node.body:
+        if isinstance(child, ast.ClassDef | Function) and not child.name.startswith("_"):
+            yield child.name, child
+            if isinstance(child, ast.ClassDef):
+                yield from ((f"{child.name}.{name}", inner) for name, inner in _public(child))
+
+
+@cache
+def _documented_by_bases() -> dict[str, set[str]]:
+    """Maps each class name to the methods that its base classes in `src` document."""
+    bases: dict[str, set[str]] = defaultdict(set)
+    documented: dict[str, set[str]] = defaultdict(set)
+    for module in modules().values():
+        for node in ast.walk(module):
+            if isinstance(node, ast.ClassDef):
+                bases[node.name] |= {_last_name(base) for base in node.bases}
+                documented[node.name] |= {
+                    method.name
+                    for method in node.body
+                    if isinstance(method, Function) and ast.get_docstring(method)
+                }
+
+    def inherited(name: str) -> set[str]:
+        return {
+            method
+            for base in bases.get(name, ())
+            for method in documented.get(base, set()) | inherited(base)
+        }
+
+    return {name: inherited(name) for name in list(bases)}
+
+
+def _inherits(name: str) -> bool:
+    owner, _, method = name.rpartition(".")
+    return method in _documented_by_bases().get(owner.rpartition(".")[2], ())
+
+
+def _last_name(node: ast.expr) -> str:
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def _decorators(node: Function) -> set[str]:
+    calls = [item.func if isinstance(item, ast.Call) else item for item in node.decorator_list]
+    return {_last_name(call) for call in calls}
+
+
+def _parameters(node: Function) -> list[str]:
+    arguments = node.args
+    names = [item.arg for item in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+    return [name for name in names if name not in ("self", "cls") and not name.startswith("_")]
+
+
+def _has_value(node: Function) -> bool:
+    if node.returns is None or (isinstance(node.returns, ast.Constant) and not node.returns.value):
+        return False
+    return _last_name(node.returns) not in ("NoReturn", "Never")
+
+
+def _names(node: ast.AST) -> list[str]:
+    """Returns the names that a node gives to something."""
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        return [node.id]
+    if isinstance(node, ast.arg):
+        return [node.arg]
+    return [node.name] if isinstance(node, ast.ClassDef | Function) else []
+
+
+def main(prefixes: list[str]) -> int:
+    """Prints every departure under some folders.
+
+    Args:
+        prefixes: Beginnings of paths, such as `src/dpfl/privacy`. None means all.
+
+    Returns:
+        1 where there is one, for the shell.
+    """
+    lines = [line for check in CHECKS for line in check()]
+    chosen_lines = [line for line in lines if line.startswith(tuple(prefixes or [""]))]
+    print("\n".join(chosen_lines))
+    print(f"{len(chosen_lines)} in all")
+    return bool(chosen_lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
