@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from dpfl import algorithms, audit, certificate, data, loggers, models, privacy, tasks
     from dpfl.planning.paid_queries import PrivateMetric
     from dpfl.planning.planner import afford
-    from dpfl.planning.tradeoff import plan
+    from dpfl.planning.plan import plan
     from dpfl.privacy import Budget, PrivacyStatement
     from dpfl.run.train import Result, train
     from dpfl.views.comparison import compare, runs
@@ -45,7 +45,7 @@ _HOMES = {
     "Result": "dpfl.run.train",
     "afford": "dpfl.planning.planner",
     "compare": "dpfl.views.comparison",
-    "plan": "dpfl.planning.tradeoff",
+    "plan": "dpfl.planning.plan",
     "runs": "dpfl.views.comparison",
     "train": "dpfl.run.train",
 }
