@@ -58,7 +58,7 @@ class Soak:
         limits = {"epsilon": 100.0, "delta": 1e-5, "accountant": "rdp"}
         allow = {"systems": ["fedavg-dp"], "models": ["cnn"]}
         address, lines = write_layout(
-            folder, experiment.dealt(nodes), limits, allow, {"size": "exact"}
+            folder, experiment.node_sections(nodes), limits, allow, {"size": "exact"}
         )
         server = {"folder": str(folder / "server"), "address": address, "nodes": lines}
         self.folder, self.run = folder, folder / "run"

@@ -65,7 +65,7 @@ def federation(
     owner, services, dealt = (
         keys.load_public(folder / "owner.pem.pub"),
         {},
-        experiment.dealt(clients),
+        experiment.node_sections(clients),
     )
     for name in dealt:
         (folder / name).mkdir()

@@ -8,13 +8,13 @@ from dpfl.lazy_import import on_demand
 if TYPE_CHECKING:
     from dpfl import algorithms, audit, certificate, data, loggers, models, privacy, tasks
     from dpfl.planning.paid_queries import PrivateMetric
-    from dpfl.planning.planner import afford
     from dpfl.planning.plan import plan
+    from dpfl.planning.planner import afford
     from dpfl.privacy import Budget, PrivacyStatement
     from dpfl.run.train import Result, train
     from dpfl.views.comparison import compare, runs
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Budget",

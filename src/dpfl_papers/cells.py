@@ -15,7 +15,8 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from dpfl.config.experiment import parse, with_settings
+from dpfl.config.experiment import parse
+from dpfl.config.settings import with_settings
 from dpfl.errors import Diverged
 from dpfl.models.evaluation import compute_scores
 from dpfl.privacy import Budget, PrivacyStatement

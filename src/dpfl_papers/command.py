@@ -20,7 +20,7 @@ from rich.progress import (
 )
 from rich.table import Table as Grid
 
-from dpfl.algorithms.options import choose
+from dpfl.bad_values import choose
 from dpfl.errors import DpflError
 from dpfl_papers import tables
 from dpfl_papers.cells import Cell, Outcome, PaperTable

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from dpfl import algorithms, models
 from dpfl.client.task import ClientReply
-from dpfl.config.experiment import Experiment, parse, with_settings
+from dpfl.config.experiment import Experiment, parse
+from dpfl.config.settings import with_settings
 from dpfl.engines import one_thread
 from dpfl.errors import Diverged, DpflError
 from dpfl.privacy import Budget

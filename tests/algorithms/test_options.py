@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dpfl.algorithms import from_name
-from dpfl.algorithms.options import cohort_of, haar_noise_of, nearest, noise_of, poisson_cohort_of
+from dpfl.algorithms.options import cohort_of, haar_noise_of, noise_of, poisson_cohort_of
 from dpfl.errors import DpflError
 from dpfl.privacy import All, FixedSize, Gaussian, PoissonSize
 from dpfl.privacy.mechanisms.noise import Uncalibrated
@@ -29,10 +29,6 @@ def test_an_unknown_word_is_answered_with_the_nearest(
 ) -> None:
     with pytest.raises(DpflError, match=f"did you mean {hint!r}"):
         from_name(system, **options)
-
-
-def test_a_word_far_from_all_others_is_answered_with_the_list() -> None:
-    assert nearest("xyz", ("flat", "per-layer")) == "choose one of flat, per-layer."
 
 
 def test_parts_that_are_not_given_mean_everyone_and_planned_noise() -> None:

@@ -103,7 +103,8 @@ CAUGHT: list[tuple[Sabotage, Algorithm, str]] = [
 ]
 HARD = {"trials": 2000, "runs": 150}
 NAMES = [
-    f"{sabotage.__name__} of {algorithm.scale} in {game}" for sabotage, algorithm, game in CAUGHT
+    f"{sabotage.__name__} of {algorithm.placement} in {game}"
+    for sabotage, algorithm, game in CAUGHT
 ]
 
 

@@ -142,7 +142,8 @@ CAUGHT: list[tuple[Sabotage, Algorithm, str]] = [
     (leave_the_masks_of_the_missing, STEPS, "masks"),
 ]
 NAMES = [
-    f"{sabotage.__name__} of {algorithm.scale} in {game}" for sabotage, algorithm, game in CAUGHT
+    f"{sabotage.__name__} of {algorithm.placement} in {game}"
+    for sabotage, algorithm, game in CAUGHT
 ]
 
 

@@ -460,7 +460,7 @@ def test_help_and_version(capsys):
     assert code == 0
     for command in ("run", "plan", "runs", "compare", "data", "ledger"):
         assert command in out
-    assert dpfl(capsys, "--version")[1].strip() == "0.1.0"
+    assert dpfl(capsys, "--version")[1].strip() == "0.2.0"
 
 
 def test_what_nobody_foresaw_is_one_sentence_with_the_place_of_the_traceback(

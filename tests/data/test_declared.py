@@ -93,7 +93,7 @@ def test_numbered_classes() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"labels": "died"}, "data has no key 'labels': did you mean 'label'"),
+        ({"labels": "died"}, "data has no key 'labels'; did you mean 'label'"),
         ({"columns": {}}, "The table has no columns to learn from"),
         ({"columns": {"age": {"low": 0}}}, "data.columns.age has no high: give it"),
         ({"columns": {"age": {}}}, "data.columns.age needs either low and high"),
@@ -107,7 +107,7 @@ def test_numbered_classes() -> None:
         ({"columns": {"age": {"low": 0, "high": 1, "mean": 3, "scale": 0}}}, "one above 0"),
         (
             {"columns": {"age": {"low": 0, "high": 1, "logs": True}}},
-            "has no key 'logs': did you mean 'log'",
+            "has no key 'logs'; did you mean 'log'",
         ),
         (
             {"columns": {"age": {"low": 0, "high": 1, "missing": "mean"}}},
@@ -120,7 +120,7 @@ def test_numbered_classes() -> None:
         ({"columns": {"sex": {"levels": ["a"], "missing": "other"}}}, "'other' with other = true"),
         ({"columns": {"died": {"low": 0, "high": 1}}}, "'died' is the label and also"),
         ({"columns": {"patient": {"low": 0, "high": 1}}}, "'patient' is the person and also"),
-        ({"task": "clases"}, "There is no task 'clases' for a table: did you mean 'classes'"),
+        ({"task": "clases"}, "There is no table task 'clases'; did you mean 'classes'"),
         ({"task": "classes"}, "The task classes needs data.label.levels"),
         (
             {"label": {"column": "x", "above": 0}, "task": "counts"},

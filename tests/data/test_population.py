@@ -6,7 +6,8 @@ import pytest
 import torch
 
 import dpfl
-from dpfl.config.experiment import parse, with_settings
+from dpfl.config.experiment import parse
+from dpfl.config.settings import with_settings
 from dpfl.data import Population, RandomClients
 from dpfl.errors import DpflError
 

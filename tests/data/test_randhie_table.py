@@ -53,7 +53,7 @@ def test_twenty_columns_and_none_that_tells_the_visits() -> None:
 def test_visits_are_counts() -> None:
     table = read(declared("visits"))
     assert (table.schema.label.task, int(table.rows.y.max())) == ("counts", 77)
-    with pytest.raises(DpflError, match="randhie has no label 'visit': did you mean 'visits'"):
+    with pytest.raises(DpflError, match="There is no randhie label 'visit'; did you mean 'visits'"):
         declared("visit")
 
 

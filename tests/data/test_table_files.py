@@ -74,7 +74,7 @@ def test_files_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         (b"\n\n", r"table\.csv is empty"),
         (b"a,b,a\n1,2,3\n", r"table\.csv has two columns named 'a'"),
         (b"a,,c\n1,2,3\n", r"table\.csv: column 2 of the header has no name"),
-        (b"age,b\n1,2\n", r"table\.csv has no column 'ages': did you mean 'age'"),
+        (b"age,b\n1,2\n", r"table\.csv has no column 'ages'; did you mean 'age'"),
         (
             b'ages,b\n1,2\n\n"3\n",4\n5,6,7\n',
             r"table\.csv, line 6: 3 fields, where the header names 2",

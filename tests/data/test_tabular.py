@@ -129,5 +129,5 @@ def test_randhie_by_its_name() -> None:
     assert len(federation.sizes) == 6
     assert federation.test is not None
     assert len(federation.test) == pytest.approx(10_000, rel=0.1)
-    with pytest.raises(DpflError, match="'randhie' has no option 'labels': did you mean 'label'"):
+    with pytest.raises(DpflError, match="'randhie' has no option 'labels'; did you mean 'label'"):
         dpfl.data.load("randhie", labels="visits")

@@ -46,7 +46,7 @@ class Whole:
     """A SuperLink and three nodes; every run has a post of its own."""
 
     def __init__(self, folder: Path, until: ExitStack) -> None:
-        self.folder, dealt = folder, parse(BASE).dealt(3)
+        self.folder, dealt = folder, parse(BASE).node_sections(3)
         limits = {"epsilon": 100.0, "delta": 1e-5, "accountant": "rdp"}
         allow, tell = (
             {"systems": ["fedavg-dp"], "models": ["mlp"]},

@@ -191,7 +191,7 @@ def test_mlflow_reads_what_was_written_and_a_resumed_run_goes_on(
 
 def test_an_experiment_names_its_loggers() -> None:
     assert from_words({}) == []
-    with pytest.raises(DpflError, match=r"did you mean log\.tensorboard"):
+    with pytest.raises(DpflError, match="no logger 'tensorbord'; did you mean 'tensorboard'"):
         from_words(parse({"log": {"tensorbord": "x"}}).log)
     with pytest.raises(DpflError, match="a file of this machine"):
         from_words({"mlflow": "http://127.0.0.1:5000"})

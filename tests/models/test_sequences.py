@@ -99,7 +99,7 @@ def test_what_does_not_fit_is_one_sentence():
         models.gru().build((1, 28, 28), 10, seed=0)
     with pytest.raises(DpflError, match="multiple of twice the heads"):
         models.transformer(width=10, heads=4)
-    with pytest.raises(DpflError, match="vocabulary must be a whole number"):
+    with pytest.raises(DpflError, match=r"vocabulary is .*: give a whole number"):
         models.gru(vocabulary=0)
 
 

@@ -35,7 +35,7 @@ def tasks_of(
         return [_reply(task, federation) for task in order.tasks]
 
     public = range(len(sizes), len(sizes) + len(federation.public))
-    accounts = {"none": 0, "round": 1}.get(algorithm.scale, len(sizes))
+    accounts = {"none": 0, "round": 1}.get(algorithm.placement, len(sizes))
     state = RunState(
         flat.read(),
         torch.zeros(layout.size),

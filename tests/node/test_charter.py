@@ -157,7 +157,7 @@ ODD: dict[str, tuple[dict[str, Any], str]] = {
     "no accountant": ({"limits": {"accountant": "gdp-clt"}}, "cannot guard a budget"),
     "a year of nothing": ({"limits": {"epsilon_a_year": 0.0}}, "epsilon_a_year"),
     "no unit": ({"limits": {"unit": "row"}}, "limits.unit"),
-    "no model": ({"allow": {"models": ["cnnn"]}}, "Unknown model 'cnnn'"),
+    "no model": ({"allow": {"models": ["cnnn"]}}, "There is no model 'cnnn'; did you mean 'cnn'"),
     "a path among models": ({"allow": {"models": ["os:system"]}}, "own_models"),
     "a name among paths": ({"allow": {"own_models": {"cnn": {}}}}, "package.module:factory"),
     "raw values": ({"tell": {"raw": True}}, "tell.raw"),

@@ -65,7 +65,7 @@ def test_every_cell_is_an_experiment_that_can_be_built(name):
         experiment = parse(one.work.content)
         assert algorithms.from_name(experiment.algorithm.name, **experiment.algorithm.options())
         assert models.from_name(experiment.model.name, **experiment.model.options())
-        assert partition.parse(experiment.data.partition, **experiment._words()[1])
+        assert partition.parse(experiment.data.partition, **experiment.data.partition_options())
 
 
 def test_a_run_that_ends_with_its_privacy_is_one_run_in_every_table():

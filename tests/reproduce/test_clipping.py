@@ -14,7 +14,8 @@ from matplotlib.axes import Axes
 from torch.nn.utils import parameters_to_vector
 
 from dpfl import models
-from dpfl.config.experiment import parse, with_settings
+from dpfl.config.experiment import parse
+from dpfl.config.settings import with_settings
 from dpfl.errors import DpflError
 from dpfl_papers import Outcome, PaperTable
 from dpfl_papers.figures import draw

@@ -31,6 +31,7 @@ from dpfl.algorithms import (
 from dpfl.algorithms.scaffold import dp_scaffold
 from dpfl.client.context import ClientContext
 from dpfl.client.disclosure_rules import DisclosureRules
+from dpfl.client.noise_placement import NoisePlacement
 from dpfl.client.optimisers import SGD
 from dpfl.client.runner import ClientRunner
 from dpfl.client.task import ClientReply, ClientTask, LocalTraining, SecureSumTerms
@@ -371,7 +372,9 @@ def test_haar_coefficients_are_summed_as_the_clip_bounds_them(train: Train, ten:
             FlatModel(built(MODEL, ten.shape, 10, 0), ten.task).layout
         ).release
         assert release is not None
-        moved = (first() - last(result)) * (10 if system.scale == "round" else 100)
+        moved = (first() - last(result)) * (
+            10 if system.placement is NoisePlacement.ROUND_SUM else 100
+        )
         assert (moved**2).sum() / 10.0**2 == pytest.approx(release.energy(len(moved)), rel=0.05)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dpfl import algorithms
+from dpfl.client.noise_placement import NoisePlacement
 from dpfl.config.experiment import parse
 from dpfl.errors import DpflError
 from dpfl.privacy import FixedSize
@@ -20,7 +21,11 @@ DOCS = Path(__file__).parents[2] / "docs" / "deployment.md"
 def asked(name: str) -> dict:
     """What its nodes must agree to, by where its noise is."""
     made = algorithms.from_name(name)
-    tell = {"trusted": made.scale == "round", "bare": made.scale == "none", "secure": False}
+    tell = {
+        "trusted": made.placement is NoisePlacement.ROUND_SUM,
+        "bare": made.placement is NoisePlacement.NONE,
+        "secure": False,
+    }
     neighbours = made.release.neighbours if made.release else "add/remove one"
     unit = made.unit if made.ledger_per_client else "sample"
     return {
@@ -54,9 +59,9 @@ def outcome(name: str, folder: Path) -> str:
 def needs(name: str) -> str:
     """What the nodes' policies must say for it, beside their limits."""
     made, said = algorithms.from_name(name), []
-    if made.scale == "round":
+    if made.placement is NoisePlacement.ROUND_SUM:
         said.append("`tell.trusted`: the noise is the server's")
-    if made.scale == "none":
+    if made.placement is NoisePlacement.NONE:
         said.append("`tell.bare`: there is no noise")
     if made.ledger_per_client and made.unit == "client":
         said.append('`limits.unit = "client"`')

@@ -65,7 +65,7 @@ def test_fault_an_upload_that_gains_by_a_draw_which_is_never_made(sampling: Any)
 def test_fault_noise_for_less_than_two_clipped_uploads_can_be_apart(
     clip: Clip, moves: float
 ) -> None:
-    with pytest.raises(DpflError, match="twice its level apart"):
+    with pytest.raises(DpflError, match="twice its norm apart"):
         UpdateRelease(All(), clip, NOISE, sensitivity_bound=moves, protects="client")
     assert UpdateRelease(All(), clip, NOISE, sensitivity_bound=2.0, protects="client").event(
         1

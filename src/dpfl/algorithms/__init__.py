@@ -34,9 +34,9 @@ from dpfl.algorithms.hw_dpfl import hw_dpfl
 from dpfl.algorithms.ldp_fl import ldp_fl
 from dpfl.algorithms.moon import moon
 from dpfl.algorithms.nbafl import nbafl
-from dpfl.algorithms.options import choose, nearest
 from dpfl.algorithms.pe_dpfl import pe_dpfl
 from dpfl.algorithms.scaffold import dp_scaffold, scaffold
+from dpfl.bad_values import choose, invalid, refuse_unknown_options
 from dpfl.errors import DpflError
 from dpfl.import_path import ImportKind, is_path
 from dpfl.server.algorithm import Algorithm, Claim
@@ -141,19 +141,11 @@ def from_name(name: str, **options: Any) -> Algorithm:
     """
     if is_path(name):
         return replace(OWN.make(name, options), name=name)
-    options_of_system = options_of(name)
-    for option in options:
-        if option not in options_of_system:
-            raise DpflError(
-                f"The algorithm {name!r} has no option {option!r}; "
-                f"{nearest(option, options_of_system)}"
-            )
+    refuse_unknown_options(f"The algorithm {name!r}", options, options_of(name))
     try:
         return _strict(ALGORITHMS[name])(**{key: _tuples(value) for key, value in options.items()})
     except ValidationError as error:
-        first = error.errors()[0]
-        place, problem = first["loc"][0], first["msg"].lower()
-        raise DpflError(f"algorithm.{place}: {problem} (it is {first['input']!r}).") from None
+        raise invalid(error, f"the algorithm {name!r}") from None
 
 
 def described(algorithm: Algorithm | str) -> Algorithm:

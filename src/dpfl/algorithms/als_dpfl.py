@@ -22,7 +22,8 @@ runs under secure aggregation, too.
 
 from __future__ import annotations
 
-from dpfl.algorithms.options import VARIANTS, choose, noise_of, weights_of
+from dpfl.algorithms.options import VARIANTS, noise_of, weights_of
+from dpfl.bad_values import choose
 from dpfl.client.optimisers import SGD
 from dpfl.client.task import LocalTraining
 from dpfl.privacy import Flat, Poisson, Release

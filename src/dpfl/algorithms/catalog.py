@@ -13,12 +13,13 @@ from collections.abc import Callable
 from typing import Any
 
 from dpfl.algorithms import ALGORITHMS, factory_of, from_name, options_of
+from dpfl.client.noise_placement import NoisePlacement
 from dpfl.server.algorithm import Algorithm
 
 WHERE = {
-    "step": "in every step, at the client",
-    "upload": "on every upload, at the client",
-    "round": "on the sum, at the server",
+    NoisePlacement.EVERY_STEP: "in every step, at the client",
+    NoisePlacement.CLIENT_UPDATE: "on every upload, at the client",
+    NoisePlacement.ROUND_SUM: "on the sum, at the server",
 }
 PARTS = (
     "local",
@@ -126,12 +127,12 @@ def guarantee(algorithm: Algorithm) -> str:
     Returns:
         The sentence.
     """
-    if algorithm.scale == "none":
+    if algorithm.placement is NoisePlacement.NONE:
         return "nothing: no noise"
     if algorithm.leaks:
         value = algorithm.leaks[0].partition(",")[0].removesuffix(" without noise")
         return f"nothing: it releases {value} without noise"
-    where = WHERE[algorithm.scale]
+    where = WHERE[algorithm.placement]
     if algorithm.variant == "published" and algorithm.schedule:
         return f"less than it claims: noise {where}, accounted for by a limit theorem"
     if algorithm.variant == "published":

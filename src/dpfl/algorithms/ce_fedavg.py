@@ -9,7 +9,8 @@ bound (Claim 2.1).
 
 from __future__ import annotations
 
-from dpfl.algorithms.options import choose, cohort_of, weights_of
+from dpfl.algorithms.options import cohort_of, weights_of
+from dpfl.bad_values import choose
 from dpfl.client.optimisers import SGD
 from dpfl.client.task import LocalTraining
 from dpfl.privacy import Flat, Release

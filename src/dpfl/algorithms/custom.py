@@ -8,7 +8,8 @@ refused with the reason. Nothing is claimed beyond what is proven.
 
 from __future__ import annotations
 
-from dpfl.algorithms.options import choose, haar_noise_of, noise_of, poisson_cohort_of, weights_of
+from dpfl.algorithms.options import haar_noise_of, noise_of, poisson_cohort_of, weights_of
+from dpfl.bad_values import choose
 from dpfl.client.objectives import Contrastive, CrossEntropy, Objective, PerturbedScores
 from dpfl.client.optimisers import optimiser as optimiser_of
 from dpfl.client.task import LocalTraining

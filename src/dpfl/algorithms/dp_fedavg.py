@@ -23,7 +23,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dpfl.algorithms.options import VARIANTS, choose, noise_of, weights_of
+from dpfl.algorithms.options import VARIANTS, noise_of, weights_of
+from dpfl.bad_values import choose
 from dpfl.client.optimisers import SGD
 from dpfl.client.task import LocalTraining
 from dpfl.errors import DpflError

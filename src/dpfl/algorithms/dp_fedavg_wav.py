@@ -20,7 +20,8 @@ printed, of their samples' gradients at the first model.
 
 from __future__ import annotations
 
-from dpfl.algorithms.options import VARIANTS, choose, haar_noise_of, poisson_cohort_of
+from dpfl.algorithms.options import VARIANTS, haar_noise_of, poisson_cohort_of
+from dpfl.bad_values import choose
 from dpfl.client.optimisers import SGD
 from dpfl.client.task import LocalTraining
 from dpfl.errors import DpflError

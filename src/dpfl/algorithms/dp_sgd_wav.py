@@ -22,7 +22,8 @@ inverse is left out; the divisor is q n_i. Any optimiser may follow.
 
 from __future__ import annotations
 
-from dpfl.algorithms.options import VARIANTS, choose, haar_noise_of, poisson_cohort_of, weights_of
+from dpfl.algorithms.options import VARIANTS, haar_noise_of, poisson_cohort_of, weights_of
+from dpfl.bad_values import choose
 from dpfl.client.optimisers import optimiser as optimiser_of
 from dpfl.client.task import LocalTraining
 from dpfl.errors import DpflError

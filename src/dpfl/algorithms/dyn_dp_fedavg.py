@@ -9,7 +9,8 @@ published plans mu_0 by a limit theorem, sound by an accountant.
 from __future__ import annotations
 
 from dpfl.algorithms.dyn_dp_sgd import CLAIM
-from dpfl.algorithms.options import VARIANTS, choose, noise_of, poisson_cohort_of, weights_of
+from dpfl.algorithms.options import VARIANTS, noise_of, poisson_cohort_of, weights_of
+from dpfl.bad_values import choose
 from dpfl.client.optimisers import SGD
 from dpfl.client.task import LocalTraining
 from dpfl.privacy import Flat, Release

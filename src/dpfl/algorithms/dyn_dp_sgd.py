@@ -14,7 +14,8 @@ Sound: mu_0 is planned by an accountant, for the events that are released.
 
 from __future__ import annotations
 
-from dpfl.algorithms.options import VARIANTS, choose, noise_of, weights_of
+from dpfl.algorithms.options import VARIANTS, noise_of, weights_of
+from dpfl.bad_values import choose
 from dpfl.client.optimisers import optimiser as optimiser_of
 from dpfl.client.task import LocalTraining
 from dpfl.privacy import Flat, Poisson, Release

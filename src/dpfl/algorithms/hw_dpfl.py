@@ -21,7 +21,8 @@ histogram is released with noise that is paid for, and weighs by similarity (1 -
 
 from __future__ import annotations
 
-from dpfl.algorithms.options import VARIANTS, choose, cohort_of, noise_of
+from dpfl.algorithms.options import VARIANTS, cohort_of, noise_of
+from dpfl.bad_values import choose
 from dpfl.client.optimisers import SGD
 from dpfl.client.task import LocalTraining
 from dpfl.privacy import All, FixedSize, Flat, Release

@@ -14,7 +14,8 @@ the way down would protect nothing more, and is left out.
 
 from __future__ import annotations
 
-from dpfl.algorithms.options import VARIANTS, choose, noise_of, weights_of
+from dpfl.algorithms.options import VARIANTS, noise_of, weights_of
+from dpfl.bad_values import choose
 from dpfl.client.optimisers import SGD
 from dpfl.client.task import LocalTraining
 from dpfl.privacy import All, Release

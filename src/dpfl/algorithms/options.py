@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping
-from typing import TypeVar
-
-from dpfl.errors import DpflError
+from dpfl.bad_values import choose
 from dpfl.privacy import All, FixedSize, Flat, Gaussian, PerLayer, PoissonSize
 from dpfl.privacy.mechanisms.clip import Clip
 from dpfl.privacy.mechanisms.haar_release import HaarNoise
@@ -14,43 +10,7 @@ from dpfl.privacy.mechanisms.noise import Uncalibrated
 from dpfl.privacy.mechanisms.sampling import Sampling
 from dpfl.server.weights import SizeWeights, UniformWeights, Weights
 
-Part = TypeVar("Part")
-
 VARIANTS = {"sound": True, "published": False}
-
-
-def nearest(word: str, words: Iterable[str]) -> str:
-    """Returns a hint for an unknown word.
-
-    Args:
-        word: The word that a user wrote.
-        words: The words that exist.
-
-    Returns:
-        The closest word as a question, or the list of all words.
-    """
-    names = sorted(words)
-    close = difflib.get_close_matches(word, names, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(names)}."
-
-
-def choose(option: str, word: str, parts: Mapping[str, Part]) -> Part:
-    """Returns the part of that name.
-
-    Args:
-        option: Name of the option, for the error.
-        word: The value of the option.
-        parts: Every value of the option, with its part.
-
-    Returns:
-        The part.
-
-    Raises:
-        DpflError: No part has this name.
-    """
-    if word not in parts:
-        raise DpflError(f"There is no {option} {word!r}; {nearest(word, parts)}")
-    return parts[word]
 
 
 def cohort_of(size: int | None) -> Sampling:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from dpfl.algorithms import Algorithm
-from dpfl.algorithms.options import choose
 from dpfl.audit.attacks.inversion import Draw
 from dpfl.audit.games import BOUNDING, GAMES, AuditSettings, unplayed_findings
 from dpfl.audit.one_release import population_for
 from dpfl.audit.report import AuditFinding, AuditReport
+from dpfl.bad_values import choose
 from dpfl.client.optimisers import SGD, UncalibratedSGD
 from dpfl.errors import DpflError
 from dpfl.privacy import Keyed

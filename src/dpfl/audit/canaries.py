@@ -12,6 +12,7 @@ from dpfl.algorithms import Algorithm
 from dpfl.audit.one_release import population_for
 from dpfl.audit.sums import beside, room
 from dpfl.audit.test_bed import TestBed, linear
+from dpfl.client.noise_placement import NoisePlacement
 from dpfl.client.runner import ClientRunner
 from dpfl.client.task import ClientTask
 from dpfl.engines import one_thread
@@ -52,7 +53,11 @@ class CanarySite:
     def rate(self) -> float:
         """How likely a step is to draw the canary."""
         release = self.algorithm.samples
-        if self.algorithm.scale != "step" or release is None or isinstance(release.sampling, All):
+        if (
+            self.algorithm.placement is not NoisePlacement.EVERY_STEP
+            or release is None
+            or isinstance(release.sampling, All)
+        ):
             return 1.0
         return release.sampling.expected(len(self.ground.clients[WITH])) / len(
             self.ground.clients[WITH]
@@ -147,7 +152,7 @@ def one_canary(algorithm: Algorithm) -> CanarySite:
     if algorithm.unit == "client":
         x, y = torch.full((4, INPUTS), 1e3 * scale), torch.tensor([0, 0, 1, 1])
         rows = [torch.tensor([0, 1]), torch.tensor([2, 3])]
-    elif algorithm.scale == "step" and not _replaces(algorithm):
+    elif algorithm.placement is NoisePlacement.EVERY_STEP and not _replaces(algorithm):
         rows[WITHOUT] = rest
     return CanarySite.on(TestBed(linear(INPUTS), x, y, 2, rows, (DECLARED,) * 2), algorithm)
 
@@ -173,4 +178,4 @@ def _held(algorithm: Algorithm) -> int:
     if algorithm.samples is None or isinstance(algorithm.samples.sampling, Poisson | All):
         return 3
     held = population_for(algorithm.samples)
-    return held // 2 if algorithm.scale == "upload" else held
+    return held // 2 if algorithm.placement is NoisePlacement.CLIENT_UPDATE else held

@@ -31,6 +31,7 @@ from dpfl.audit.report import (
 from dpfl.audit.sampling_checks import batches, by_chance, cohorts, coins
 from dpfl.audit.sensitivity_check import movement
 from dpfl.audit.whole_run import many_runs, one_run
+from dpfl.client.noise_placement import NoisePlacement
 from dpfl.models import Layout
 from dpfl.privacy import FixedSize, Keyed, Randomness, Release, accountant
 from dpfl.privacy.accounting.accountant import default_for
@@ -96,7 +97,10 @@ class AuditSettings:
         """Releases of one round in the games of whole runs."""
         policy = self.algorithm.steps
         return (
-            policy.tau if self.algorithm.scale == "step" and isinstance(policy, FixedSteps) else 1
+            policy.tau
+            if self.algorithm.placement is NoisePlacement.EVERY_STEP
+            and isinstance(policy, FixedSteps)
+            else 1
         )
 
     def claimed(self, releases: int) -> float | None:
@@ -195,11 +199,19 @@ def _paid(game: str, scope: str, proven: float, measured: MeasuredEpsilon) -> Au
 
 def play_batches(setting: AuditSettings) -> AuditFinding | str:
     made = setting.algorithm
-    if made.scale == "step" and made.samples and by_chance(made.samples.sampling):
+    if (
+        made.placement is NoisePlacement.EVERY_STEP
+        and made.samples
+        and by_chance(made.samples.sampling)
+    ):
         return _checked("batches", "a run", batches(made, setting.seed))
-    if made.scale == "round" and by_chance(made.clients.sampling) and made.noise_shares:
+    if (
+        made.placement is NoisePlacement.ROUND_SUM
+        and by_chance(made.clients.sampling)
+        and made.noise_shares
+    ):
         return _checked("batches", "a run", coins(made, setting.seed))
-    if made.scale == "round" and by_chance(made.clients.sampling):
+    if made.placement is NoisePlacement.ROUND_SUM and by_chance(made.clients.sampling):
         return _checked("batches", "a run", cohorts(made.clients.sampling, setting.seed))
     return NotApplicable("nothing is gained by chance: everyone takes part, every time or in turns")
 
@@ -218,7 +230,7 @@ def play_movement(setting: AuditSettings) -> AuditFinding:
 
 
 def play_amplification(setting: AuditSettings) -> AuditFinding | str:
-    if setting.algorithm.scale != "step":
+    if setting.algorithm.placement is not NoisePlacement.EVERY_STEP:
         return (
             "a client's update is computed from its own data alone, so no other unit is in its "
             "batches"
@@ -263,7 +275,7 @@ def play_books(setting: AuditSettings) -> AuditFinding:
 
 
 def play_whole_run(setting: AuditSettings) -> AuditFinding | str:
-    if setting.algorithm.scale == "round":
+    if setting.algorithm.placement is NoisePlacement.ROUND_SUM:
         return NotApplicable("clients are protected, not samples")
     if setting.algorithm.schedule:
         return CHANGES
@@ -282,10 +294,10 @@ def play_whole_run(setting: AuditSettings) -> AuditFinding | str:
 
 def play_one_run(setting: AuditSettings) -> AuditFinding | str:
     samples = setting.algorithm.samples
-    if setting.algorithm.scale == "round":
+    if setting.algorithm.placement is NoisePlacement.ROUND_SUM:
         return NotApplicable("clients are protected, not samples")
     if (
-        setting.algorithm.scale != "step"
+        setting.algorithm.placement is not NoisePlacement.EVERY_STEP
         or samples is None
         or isinstance(samples.sampling, FixedSize)
     ):
@@ -306,7 +318,7 @@ def play_one_run(setting: AuditSettings) -> AuditFinding | str:
 
 
 def play_canary_clients(setting: AuditSettings) -> AuditFinding | str:
-    if setting.algorithm.scale != "round":
+    if setting.algorithm.placement is not NoisePlacement.ROUND_SUM:
         return NotApplicable("samples are protected, or single uploads")
     if setting.algorithm.schedule or setting.algorithm.clients.whole_run:
         return CHANGES

@@ -20,6 +20,7 @@ from torch import Tensor
 from dpfl.algorithms import Algorithm
 from dpfl.audit.sums import clients_for
 from dpfl.audit.test_bed import ObservedRound, TestBed, linear, play
+from dpfl.client.noise_placement import NoisePlacement
 from dpfl.client.task import ClientReply
 from dpfl.privacy import All, Keyed, Release
 from dpfl.privacy.mechanisms.release import UpdateRelease
@@ -158,7 +159,7 @@ def leaks(algorithm: Algorithm, rounds: int = 4, seed: int = 0) -> list[Leak] | 
             (other, Probe(seed, seed)),
         )
     )
-    if algorithm.scale != "none" and not coupling.releases:
+    if algorithm.placement is not NoisePlacement.NONE and not coupling.releases:
         return None
     found: dict[str, Leak] = {}
     for (round, name), value in first.items():
@@ -182,9 +183,8 @@ def _views(algorithm: Algorithm, rounds: list[ObservedRound]) -> dict[tuple[int,
     """What the adversary sees, by round: the server sees replies (but for numbers that a secure sum
     hides) and its own state; others, where it is trusted, see models and settings."""
     seen: dict[tuple[int, str], Any] = {}
-    trusted = algorithm.scale == "round" and not algorithm.noise_shares
     for number, played in enumerate(rounds, start=1):
-        if not trusted:
+        if not algorithm.trusts_server:
             for replies in played.replies:
                 said = [(name, value) for reply in replies for name, value in _reply(reply)]
                 seen |= {
@@ -192,7 +192,9 @@ def _views(algorithm: Algorithm, rounds: list[ObservedRound]) -> dict[tuple[int,
                     for name, value in said
                 }
         for part in fields(played.state):
-            visible = part.name in SHOWN_TO_ALL if trusted else part.name not in HIDDEN
+            visible = (
+                part.name in SHOWN_TO_ALL if algorithm.trusts_server else part.name not in HIDDEN
+            )
             if visible:
                 seen |= {
                     (number, name): value

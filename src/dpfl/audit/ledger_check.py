@@ -15,6 +15,7 @@ from dpfl.algorithms import Algorithm
 from dpfl.audit.leaks import Coupling, neighbours, with_everyone, with_releases
 from dpfl.audit.randomness_checks import RandomnessCheck
 from dpfl.audit.test_bed import ObservedRound, TestBed, play
+from dpfl.client.noise_placement import NoisePlacement
 from dpfl.client.task import ClientTask
 from dpfl.models import scattering_linear
 from dpfl.privacy import Keyed, Ledger, Randomness, SystemEntropy
@@ -100,7 +101,7 @@ def _shown(algorithm: Algorithm, rounds: list[ObservedRound]) -> list[np.ndarray
     """All that was released in these rounds: updates and answers, or the models that the sums
     made.
     """
-    if algorithm.scale == "round" and not algorithm.noise_shares:
+    if algorithm.trusts_server:
         return [played.state.vector.numpy() for played in rounds]
     replies = [reply for played in rounds for answers in played.replies for reply in answers]
     if algorithm.noise_shares:
@@ -117,7 +118,7 @@ def _released(
     algorithm: Algorithm, ground: TestBed, rounds: list[ObservedRound]
 ) -> dict[str, dict[Event, int]]:
     """By account: how often each event was seen to leave."""
-    if algorithm.scale == "round" and not algorithm.noise_shares:
+    if algorithm.trusts_server:
         return {"federation.sqlite": _of_rounds(algorithm, rounds, len(ground.clients))}
     found: dict[str, dict[Event, int]] = {}
     for played in rounds:
@@ -182,7 +183,7 @@ def _noises(
             for reply in played.replies[-1]
             if reply.numbers is not None
         }
-    if algorithm.scale != "round":
+    if algorithm.placement is not NoisePlacement.ROUND_SUM:
         return {
             (number, reply.client): reply.update
             for number, played in enumerate(rounds)

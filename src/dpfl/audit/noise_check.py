@@ -28,6 +28,7 @@ from dpfl.audit.randomness_checks import (
 )
 from dpfl.audit.sums import clients_for, left
 from dpfl.audit.test_bed import TestBed, linear, play
+from dpfl.client.noise_placement import NoisePlacement
 from dpfl.client.optimisers import SGD
 from dpfl.client.task import LocalTraining
 from dpfl.privacy import Flat, Keyed, Quantile, Randomness, Release, SystemEntropy
@@ -61,7 +62,10 @@ def noises(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
     """From one seed for some rounds; from another, and from the system, for one."""
     made = plain(algorithm)
     found: list[NoiseSample] = []
-    of = _of_clients if made.scale != "round" else _of_sums if made.noise_shares else _of_rounds
+    if made.placement is not NoisePlacement.ROUND_SUM:
+        of = _of_clients
+    else:
+        of = _of_sums if made.noise_shares else _of_rounds
     sources = (
         ("seed", Keyed(seed), ROUNDS),
         ("next seed", Keyed(seed + 1), 1),
@@ -104,7 +108,9 @@ def plain(algorithm: Algorithm) -> Algorithm:
     return replace(
         made,
         local=LocalTraining(SGD(1.0)),
-        steps=FixedSteps(STEPS if made.scale == "step" and not made.noise_shares else 1),
+        steps=FixedSteps(
+            STEPS if made.placement is NoisePlacement.EVERY_STEP and not made.noise_shares else 1
+        ),
         samples=replace(made.samples, divide_by_drawn=False) if made.samples else None,
         clients=_with_given_clip(made.clients),
         weights=UniformWeights() if survey and not survey.trusted else algorithm.weights,
@@ -136,7 +142,7 @@ def _of_clients(
         for round in range(rounds):
             for client in range(2):
                 (update,) = torch.from_numpy(clients.played(node, client, round, 1))
-                if made.scale == "upload":
+                if made.placement is NoisePlacement.CLIENT_UPDATE:
                     assert made.updates is not None
                     yield f"round {round + 1}, client {client}", _standard(update, made.updates)
                 else:

@@ -20,6 +20,7 @@ from dpfl.audit.noise_check import plain
 from dpfl.audit.randomness_checks import RandomnessCheck
 from dpfl.audit.sums import clients_for
 from dpfl.audit.test_bed import TestBed, linear, play
+from dpfl.client.noise_placement import NoisePlacement
 from dpfl.privacy import FixedSize, Keyed, Release
 from dpfl.privacy.mechanisms.clip import MeasuringClip
 from dpfl.server.steps.policy import FixedSteps
@@ -30,7 +31,7 @@ ROUNDING = 1 + 1e-4
 
 def movement(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
     """Against what the release states, in the measure of its clip."""
-    if algorithm.scale == "round":
+    if algorithm.placement is NoisePlacement.ROUND_SUM:
         count = clients_for(algorithm.noise_shares, CLIENTS)
         share, how = (
             max(_of_rounds(algorithm, count)),
@@ -53,7 +54,9 @@ def _searched(algorithm: Algorithm, rng: torch.Generator) -> float:
     trained.
     """
     made = (
-        replace(plain(algorithm), steps=FixedSteps(1)) if algorithm.scale == "step" else algorithm
+        replace(plain(algorithm), steps=FixedSteps(1))
+        if algorithm.placement is NoisePlacement.EVERY_STEP
+        else algorithm
     )
     found = one_canary(replace(made, schedule=None))
     share = apart(found)
@@ -72,7 +75,7 @@ def apart(clients: CanarySite) -> float:
     made, release = clients.algorithm, clients.algorithm.release
     assert release is not None
     difference = torch.from_numpy(clients.signal())
-    if made.scale == "upload":
+    if made.placement is NoisePlacement.CLIENT_UPDATE:
         return _measured(difference, release) / release.sensitivity()
     each = release.sampling.expected(clients.ground.declared[0])
     replaced = 2 if isinstance(release.sampling, FixedSize) else 1

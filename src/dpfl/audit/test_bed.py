@@ -116,8 +116,7 @@ def play(
             algorithm.for_model(ground.flat().layout).for_rounds(rounds, len(ground.clients)),
             ground.protecting(algorithm),
         )
-        trusted = made.scale == "round" and not made.ledger_per_client
-        central = _ledgers(made, (FEDERATION,), place).open(0) if trusted else None
+        central = _ledgers(made, (FEDERATION,), place).open(0) if made.trusts_server else None
         try:
             return _play(made, ground, randomness, rounds, ledgers, central, lost)
         finally:

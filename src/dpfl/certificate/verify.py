@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from dpfl.bad_values import invalid
 from dpfl.certificate import contents
 from dpfl.certificate.attached_files import check_pages, check_sent, others
 from dpfl.certificate.check import VerificationCheck
@@ -92,8 +93,7 @@ def verify(
             return _older(file)
         certificate = Certificate.model_validate(body)
     except ValidationError as error:
-        first = error.errors()[0]
-        return _broken(file, f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}")
+        return _broken(file, str(invalid(error, "the certificate")))
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         return _broken(file, str(error))
     checks = [

@@ -16,12 +16,12 @@ from rich.table import Table
 
 from dpfl import models
 from dpfl.algorithms import ALGORITHMS, Algorithm, from_name, options_of
-from dpfl.algorithms.options import nearest
 from dpfl.audit import AuditFinding, AuditReport
 from dpfl.audit import audit as play
 from dpfl.audit.attacks.attacks import loaded, membership_of
 from dpfl.audit.audit import ready, with_finding
 from dpfl.audit.report import BROKEN, ESTIMATE, INAPPLICABLE, TOO_LITTLE, UNTESTABLE
+from dpfl.bad_values import suggest
 from dpfl.config.experiment import Experiment, load, parse
 from dpfl.data.catalog import is_table
 from dpfl.errors import DpflError
@@ -153,7 +153,7 @@ def _target(word: str, variant: str | None) -> AuditTarget:
     if path.suffix != ".toml":
         raise DpflError(
             f"There is no system, experiment file or run {word!r}; of the systems, "
-            f"{nearest(word, ALGORITHMS)}"
+            f"{suggest(word, ALGORITHMS)}"
         )
     return _experiment(load(path), variant)
 

@@ -11,15 +11,15 @@ import typer
 from rich.console import Console
 
 from dpfl import models
+from dpfl.bad_values import suggest
 from dpfl.data.catalog import SHAPES
-from dpfl.data.checks import suggest
 from dpfl.errors import DpflError
 from dpfl.planning.plan import ClientWorkload, PlanSearch, noise_shares
 from dpfl.planning.plan import plan as make_plan
 from dpfl.planning.planner import afford
 from dpfl.planning.tradeoff import Tradeoff
 from dpfl.privacy.statement import rounded_up
-from dpfl.server.algorithm import ONES
+from dpfl.server.algorithm import SAMPLE_UNITS
 from dpfl.views import plan_view as report
 from dpfl.views.output_path import check_place
 
@@ -110,7 +110,7 @@ def plan(
     """
     check_place(png, "--png", ".png")
     check_place(write, "--write")
-    if unit not in ONES:
+    if unit not in SAMPLE_UNITS:
         raise DpflError(f"--unit is sample or person, not {unit!r}.")
     if rounds is None:
         only = {
@@ -206,8 +206,8 @@ def _shape(data: str | None, shape: str | None, classes: int | None) -> tuple[tu
     _refuse("goes without --data, which has its own", shape=shape, classes=classes)
     if data not in SHAPES:
         raise DpflError(
-            f"The shape of {data!r} is not known without reading it: {suggest(data, SHAPES)}, or "
-            "give --shape."
+            f"The shape of {data!r} is not known without reading it; {suggest(data, SHAPES)} "
+            "Or give --shape."
         )
     return SHAPES[data]
 

@@ -53,7 +53,7 @@ def up(
         raise DpflError(f"{folder} is not empty; choose another with --out.")
     if experiment.budget.epsilon is None:
         raise DpflError("A node allows so much epsilon and no more: give budget.epsilon.")
-    dealt = experiment.dealt(nodes)
+    dealt = experiment.node_sections(nodes)
     proposal = experiment.proposal(tuple(dealt))(0)
     limits = {"epsilon": ALLOWED * experiment.budget.epsilon, "delta": experiment.budget.delta}
     own = {"unit": proposal.unit, "neighbours": proposal.neighbours} if proposal.events else {}

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from dpfl.client.noise_placement import NoisePlacement
 from dpfl.client.task import ClientTask, sample_sensitivity
 from dpfl.privacy.queries.answers import Mean
 from dpfl.refusals import RefusalReason
@@ -36,14 +37,6 @@ class DisclosureRules:
     def _broken(self, task: ClientTask) -> Iterator[tuple[str, RefusalReason]]:
         rules = SURVEYS if task.query else TASKS
         return ((what, reason) for asked, what, reason in rules if asked(self, task))
-
-
-def _private(task: ClientTask) -> bool:
-    return bool(
-        (task.update and task.update.private)
-        or (task.samples and task.samples.private)
-        or task.summed_release
-    )
 
 
 def _unbounded(task: ClientTask) -> bool:
@@ -113,12 +106,12 @@ TASKS: tuple[Objection, ...] = (
         RefusalReason.RAW_VALUES,
     ),
     (
-        lambda own, task: not _private(task) and task.clients.private and not own.trusted,
+        lambda own, task: task.placed.trusts_server and not own.trusted,
         "a task that leaves the noise to a server that it does not trust",
         RefusalReason.NOT_TRUSTED,
     ),
     (
-        lambda own, task: not _private(task) and not task.clients.private and not own.bare,
+        lambda own, task: task.placement is NoisePlacement.NONE and not own.bare,
         "a task without noise",
         RefusalReason.WITHOUT_NOISE,
     ),
@@ -128,7 +121,7 @@ TASKS: tuple[Objection, ...] = (
         RefusalReason.UNCOVERED,
     ),
     (
-        lambda own, task: _private(task) and task.samples and task.samples.sampling.counts,
+        lambda own, task: task.own_release and task.samples and task.samples.sampling.counts,
         "batches that are drawn by how many samples it has",
         RefusalReason.UNCOVERED,
     ),
@@ -155,5 +148,10 @@ TASKS: tuple[Objection, ...] = (
         lambda own, task: _unbounded(task),
         "an upload whose noise is for less than one sample can move it",
         RefusalReason.UNCOVERED,
+    ),
+    (
+        lambda own, task: task.noisy_releases > 1,
+        "a task with noise in more than one place, of which only one would be paid for",
+        RefusalReason.BAD_WORDS,
     ),
 )

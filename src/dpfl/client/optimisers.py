@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from dpfl.bad_values import choose
 from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
@@ -163,6 +164,4 @@ OPTIMISERS: dict[str, type[SGD] | type[Momentum] | type[Adam] | type[AdaGrad]] =
 
 
 def optimiser(name: str, rate: float) -> Optimiser:
-    if name not in OPTIMISERS:
-        raise DpflError(f"There is no optimiser {name!r}; choose one of {', '.join(OPTIMISERS)}.")
-    return OPTIMISERS[name](rate)
+    return choose("optimiser", name, OPTIMISERS)(rate)

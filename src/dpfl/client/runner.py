@@ -34,7 +34,6 @@ from dpfl.client.task import (
     LAST_STEP,
     ClientReply,
     ClientTask,
-    cost,
     rounding_sensitivity,
 )
 from dpfl.codec import digest_of
@@ -132,7 +131,7 @@ class ClientRunner:
         if refusal := self._refusal(task):
             return ClientReply(task.client, refused=refusal)
         self._check_batches(task)
-        paid = cost(task, self.site.declared_sizes[task.client]) if self.site.ledgers else None
+        paid = task.cost(self.site.declared_sizes[task.client]) if self.site.ledgers else None
         name = (
             self._release_name(task, vector, correction) if paid or task.clients.shared_by else ""
         )
@@ -232,7 +231,7 @@ class ClientRunner:
             try:
                 self._descend(task, data, generator, drift, last)
             except NonFinite:
-                if not task.hides_client:
+                if not task.placement.covers_update:
                     raise
                 self.model.load(vector)
         return self._upload(task, vector, generator, added)
@@ -320,7 +319,7 @@ class ClientRunner:
         not for the server.
         """
         if (
-            task.hides_client
+            task.placement.covers_update
             and not torch.isfinite(torch.sub(self.model.vector, vector, out=self._room)).all()
         ):
             self.model.load(vector)

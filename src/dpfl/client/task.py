@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpfl.client.noise_placement import NoisePlacement, PlacedRelease
 from dpfl.client.objectives import CrossEntropy, Objective
 from dpfl.client.optimisers import Optimiser
 from dpfl.codec import part
@@ -137,21 +139,44 @@ class ClientTask:
     norms: bool = False
     raw_values: tuple[str, ...] = field(default=(), repr=False)
 
+    @cached_property
+    def placed(self) -> PlacedRelease:
+        """The one release of the client's training that has noise, and where its noise is added."""
+        return PlacedRelease.of(self.samples, self.update, self.clients)
+
+    @property
+    def noisy_releases(self) -> int:
+        """How many of the three releases have noise; an algorithm's tasks have one at most."""
+        return sum(
+            release is not None and release.private
+            for release in (self.samples, self.update, self.clients)
+        )
+
+    @property
+    def placement(self) -> NoisePlacement:
+        """Where the noise of the training is added."""
+        return self.placed.placement
+
+    @property
+    def own_release(self) -> Release | None:
+        """The release that the client's own ledger pays for; None for a query, or where the
+        federation pays.
+        """
+        return self.placed.release if self.placed.client_pays and not self.query else None
+
     @property
     def summed_release(self) -> Release | None:
-        """The release whose noise all clients share, for a server that sees their sum only."""
-        return self._private if self._private.noise_shares and not self.query else None
+        """The client's own release where it has a share of the noise only, and goes into a secure
+        sum.
+        """
+        return self.own_release if self.placed.noise_shares else None
 
     @property
     def noise_shares(self) -> NoiseShares | None:
-        """Who shares the noise of what is sent, for a server that sees sums only: of a step, an
-        update, or an answer.
+        """How clients share the noise of the reply, where the server sees sums only: the noise of a
+        step, of an update, or of an answer.
         """
-        return self._private.noise_shares if self.secure_sum or not self.query else None
-
-    @property
-    def _private(self) -> Release:
-        return self.samples if self.samples and self.samples.private else self.clients
+        return self.placed.noise_shares if self.secure_sum or not self.query else None
 
     @property
     def only_raw_values(self) -> bool:
@@ -165,32 +190,31 @@ class ClientTask:
         """Whether it asks for a metric."""
         return isinstance(self.query, MetricQuery)
 
-    @property
-    def hides_client(self) -> bool:
-        """Whether noise on the whole update, or on the sum of all, covers what this client
-        sends.
+    def cost(self, declared: int) -> tuple[Event, int] | None:
+        """Returns the event that the client's own ledger pays for this task, and how often.
+
+        A task that asks for raw values beside its release has no guarantee (the event of noise 0).
+        One that asks for raw values only pays nothing: it is allowed only where the ledger holds
+        such an event already.
+
+        Args:
+            declared: How many units the client declared that it has.
+
+        Returns:
+            None where the client's ledger pays nothing.
         """
-        return self.clients.private or bool(self.update and self.update.private)
-
-
-def cost(task: ClientTask, size: int) -> tuple[Event, int] | None:
-    """What the ledger of a client that declared `size` pays for the task, and how often; None where
-    no release is its own.
-
-    Raw values have no guarantee, however often they are sent: a look is allowed where the ledger
-    says so already.
-    """
-    if task.only_raw_values:
-        return None
-    if task.query:
-        return None if task.query.trusted else (task.query.event, 1)
-    if task.update and task.update.private:
-        return gaussian(0.0) if task.raw else task.update.event(1), 1
-    if task.samples and task.samples.private:
-        return gaussian(0.0) if task.raw else task.samples.event(size), task.steps + task.slope
-    if task.summed_release and task.secure_sum:
-        return task.summed_release.event(task.secure_sum.clients), 1
-    return None
+        if self.only_raw_values:
+            return None
+        if self.query:
+            return None if self.query.trusted else (self.query.event, 1)
+        release, placement = self.own_release, self.placement
+        if release is None:
+            return None
+        if placement is NoisePlacement.ROUND_SUM:
+            return (release.event(self.secure_sum.clients), 1) if self.secure_sum else None
+        in_steps = placement is NoisePlacement.EVERY_STEP
+        event = gaussian(0.0) if self.raw else release.event(declared if in_steps else 1)
+        return event, self.steps + self.slope if in_steps else 1
 
 
 @dataclass(frozen=True)

@@ -1,29 +1,58 @@
-"""The experiment file: words and numbers in, checked at the border, parts out."""
+"""The experiment file: one TOML file that describes a run, from a simulation to a federation.
+
+`load` reads the file, applies the settings of the command line and checks every key. The result is
+an `Experiment`, a frozen pydantic model with one attribute per section:
+
+    [data]       the data set, and how its rows are dealt to clients   (`data_section.py`)
+    [model]      a network of the catalogue, or an import path
+    [algorithm]  a published system and its options, or an import path
+    [budget]     limits: epsilon at delta, rounds, bytes, seconds
+    [privacy]    unit, accountant, ledgers, entropy, kind of noise, secure aggregation
+    [engine], [server], [evaluate], [metrics], [log]
+
+Pydantic checks types and ranges here. What depends on several parts, such as whether the noise
+suits the clip, is checked by the parts and by `server/rules.py`. So this module builds objects and
+decides nothing about privacy.
+
+One experiment serves all front doors. `Experiment.run` trains in a simulation, `Experiment.serve`
+trains over nodes, and `dpfl plan`, the web planner and the papers' tables write the same sections.
+
+    >>> experiment = load(Path("experiment.toml"), ["budget.rounds=5"])
+    >>> result = experiment.run(Path("runs/first"))
+"""
 
 from __future__ import annotations
 
 import copy
 import os
 import secrets
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError
 
 from dpfl import algorithms, loggers, models
 from dpfl import data as datasets
-from dpfl.algorithms.options import nearest
-from dpfl.data import partition
-from dpfl.data.dataset import MOST_CLASSES, names_classes
+from dpfl.bad_values import invalid, read_toml, too_deep, unknown_name
+from dpfl.config.data_section import DataSection
+from dpfl.config.sections import (
+    AlgorithmSection,
+    BudgetSection,
+    EngineSection,
+    EvaluateSection,
+    MetricsSection,
+    ModelSection,
+    PrivacySection,
+    ServerSection,
+    StrictSection,
+)
+from dpfl.config.settings import with_settings
 from dpfl.errors import DpflError
 from dpfl.privacy import Budget
-from dpfl.privacy.accounting.budget import MOST_ROUNDS
 
 if TYPE_CHECKING:
-    from dpfl.planning.paid_queries import PrivateMetric
     from dpfl.protocol.transport import Transport
     from dpfl.run.nodes import ServerTerms
     from dpfl.run.propose import Propose
@@ -37,128 +66,12 @@ DEMO: dict[str, Any] = {
     "algorithm": algorithms.DEMO,
     "budget": {"epsilon": 4.0, "delta": 1e-5, "rounds": 80},
 }
-"""What `dpfl run` runs without a file."""
-
-
-class StrictSection(BaseModel):
-    """Keys that are not listed are refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
-
-
-class OpenSection(BaseModel):
-    """Keys that are not listed go to the part of that name, which knows its own options."""
-
-    model_config = ConfigDict(extra="allow", frozen=True, strict=True, allow_inf_nan=False)
-
-    def options(self) -> dict[str, Any]:
-        return dict(self.model_extra or {})
-
-
-class DataSection(OpenSection):
-    name: str = "mnist-sample"
-    data_dir: str | None = None
-    partition: str = "dirichlet"
-    clients: int | None = Field(default=None, ge=1, le=100_000_000)
-    public_clients: int = Field(default=0, ge=0, le=100_000_000)
-    classes: int | None = Field(default=None, ge=1, le=MOST_CLASSES)
-    test_share: float | None = Field(default=None, gt=0, lt=1)
-    names: list[str] | None = None
-    rows_per_person: int | None = Field(default=None, ge=1, le=2**31)
-    seed: int | None = Field(default=None, ge=0, lt=2**63)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _partition(cls, content: Any) -> Any:
-        """Where data has owners, they are the clients; tables and labels that are no classes are
-        dealt evenly; else classes are skewed, over ten."""
-        if not isinstance(content, Mapping):
-            return content
-        name = str(content.get("name", "mnist-sample"))
-        even = datasets.is_table(name) or not names_classes(content.get("task"))
-        usual = "site" if datasets.is_owned(name, content) else "iid" if even else "dirichlet"
-        said = {"partition": usual, **content}
-        if said["partition"] == "site":
-            if said.get("clients") is not None or said.get("public_clients"):
-                raise DpflError(
-                    "The sites of the data are its clients: leave data.clients and "
-                    "data.public_clients out."
-                )
-            return said
-        return {"clients": 10, **said}
-
-
-class ModelSection(OpenSection):
-    name: str = "cnn"
-
-
-class AlgorithmSection(OpenSection):
-    name: str = algorithms.DEFAULT
-
-
-class BudgetSection(StrictSection):
-    epsilon: float | None = None
-    delta: float = 1e-5
-    rounds: int | None = None
-    bytes: int | None = None
-    seconds: float | None = None
-
-
-class PrivacySection(StrictSection):
-    unit: str | None = None
-    accountant: str | None = None
-    ledger: str | None = None
-    entropy: str = "keyed"
-    noise: str | None = None
-    arithmetic: str = "exact"
-    aggregation: str = "plain"
-    survivors: int | None = Field(default=None, ge=1, le=100)
-    colluders: int | None = Field(default=None, ge=0, le=100)
-
-
-class EngineSection(StrictSection):
-    name: str = "local"
-    workers: int | None = Field(default=None, ge=1, le=1024)
-    masks: bool = False
-    deadline: float = Field(default=600.0, gt=0, le=1e6)
-    joining: float = Field(default=120.0, gt=0, le=1e6)
-    least_replies: int = Field(default=1, ge=1, le=1_000_000)
-
-
-class ServerSection(StrictSection):
-    """Of a server: its own folder of keys, where nodes reach it, and the public key of each."""
-
-    folder: str = "federation"
-    address: str = "127.0.0.1:9092"
-    nodes: dict[str, str] = Field(default_factory=dict)
-    watch: int = Field(default=0, ge=0, lt=2**16)
-
-
-class EvaluateSection(StrictSection):
-    every: int | None = Field(default=None, ge=1, le=MOST_ROUNDS)
-
-
-class MetricsSection(StrictSection):
-    private: bool = False
-    noise: float | None = None
-    share: float | None = None
-    held_out: float | None = None
-    most: float | None = None
-
-    def part(self) -> PrivateMetric | None:
-        from dpfl.planning.paid_queries import PrivateMetric
-
-        said = self.model_dump(exclude={"private"}, exclude_none=True)
-        if said and not self.private:
-            raise DpflError(
-                f"metrics.{next(iter(said))} is for a metric that is paid for: set metrics.private "
-                "= true."
-            )
-        return PrivateMetric(**said) if self.private else None
+"""What `dpfl run` trains without a file."""
+MISSING = "without a file, `dpfl run` runs the demo."
 
 
 class Experiment(StrictSection):
-    """One file from a laptop simulation to a federation."""
+    """A run as its file describes it; `docs/reference.md` explains every key."""
 
     seed: int = Field(default=0, ge=0, le=2**63 - 1)
     data: DataSection = DataSection()
@@ -173,75 +86,33 @@ class Experiment(StrictSection):
     log: dict[str, str] = Field(default_factory=dict)
 
     def federation(self, data_dir: Path | None = None) -> datasets.Federation:
-        source, how = self._source(data_dir)
-        section = self.data
-        if how is None:
-            dealt = source.by_owner(section.names or ())
-        else:
-            seed = self.seed if section.seed is None else section.seed
-            clients = 10 if section.clients is None else section.clients
-            dealt = source.split(clients, how, seed, section.public_clients, section.names or ())
-        return replace(dealt, rows_per_person=section.rows_per_person)
+        """Loads the data and deals it to clients.
 
-    def _source(
-        self, data_dir: Path | None
-    ) -> tuple[datasets.DataSource, partition.Partition | datasets.RandomClients | None]:
-        """The data in one place, and how it is dealt; not at all where it has owners."""
-        section, (given, options) = self.data, self._words()
-        how = None if section.partition == "site" else partition.parse(section.partition, **options)
-        return datasets.load(
-            section.name,
-            data_dir or (Path(section.data_dir) if section.data_dir else None),
-            **given,
-        ), how
+        Args:
+            data_dir: The folder of the data sets; by default `data.data_dir`.
 
-    def _words(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What the data set is told, and what its partition is."""
-        section = self.data
-        options = section.options()
-        given = {
-            word: options.pop(word) for word in datasets.own_words(section.name) if word in options
-        }
-        declared = {"classes": section.classes, "test_share": section.test_share}
-        given |= {name: value for name, value in declared.items() if value is not None}
-        if section.partition == "dirichlet":
-            options.setdefault("beta", 0.05)
-        if section.partition == "site" and options:
-            raise DpflError(
-                f"The data set {section.name!r} has no option {next(iter(options))!r}: correct it."
-            )
-        return given, options
-
-    def dealt(self, clients: int) -> dict[str, dict[str, Any]]:
-        """For a trial of nodes on one machine: the sections [data] and [split] of each node's
-        policy, by its name.
+        Returns:
+            The clients with their rows.
         """
-        section, (given, options) = self.data, self._words()
-        place = Path(section.name).expanduser()
-        data = {"name": str(place.resolve()) if place.exists() else section.name, **given}
-        if section.data_dir:
-            data["data_dir"] = str(Path(section.data_dir).resolve())
-        if section.partition == "site":
-            names = self.federation().names
-            return {
-                name: {"data": data, "split": {"client": name, "partition": "site"}}
-                for name in names
-            }
-        seed = self.seed if section.seed is None else section.seed
-        split = {
-            "partition": section.partition,
-            "clients": clients,
-            "seed": seed,
-            "options": options,
-        }
-        names = tuple(section.names or (f"node-{number}" for number in range(clients)))
-        return {
-            name: {"data": data, "split": {"client": place, **split}}
-            for place, name in enumerate(names)
-        }
+        return self.data.federation(self.seed, data_dir)
+
+    def node_sections(self, clients: int) -> dict[str, dict[str, Any]]:
+        """Deals the data to nodes on this machine, for `dpfl up` and tests.
+
+        Args:
+            clients: Number of nodes, where the data has no owners.
+
+        Returns:
+            The sections `[data]` and `[split]` of each node's policy, by the name of the node.
+        """
+        return self.data.node_sections(clients, self.seed)
 
     def clients(self) -> int:
-        """How many there are; where the data's sites are the clients, they are counted."""
+        """Returns the number of clients.
+
+        Returns:
+            `data.clients`, or the number of owners where the data has owners.
+        """
         return self.data.clients if self.data.clients is not None else len(self.federation().sizes)
 
     def run(
@@ -252,13 +123,25 @@ class Experiment(StrictSection):
         workers: int | None = None,
         data_dir: Path | None = None,
     ) -> Result:
+        """Trains in a simulation on this machine.
+
+        Args:
+            out: The folder of the run; by default a new one under `runs/`.
+            resume: Continue the run in `out`.
+            progress: What shows the rounds as they pass.
+            workers: Worker processes; by default `engine.workers`, or one per processor core.
+            data_dir: The folder of the data sets; by default `data.data_dir`.
+
+        Returns:
+            The model, its metrics and the privacy statement.
+        """
         from dpfl.run.train import train
 
         algorithm = algorithms.from_name(self.algorithm.name, **self.algorithm.options())
         budget = Budget(**self.budget.model_dump())
         model = models.from_name(self.model.name, **self.model.options())
         if self.engine.name != "local":
-            raise DpflError(f"There is no engine {self.engine.name!r}; engine.name is 'local'.")
+            raise unknown_name("engine", self.engine.name, ("local",))
         federation = self.federation(data_dir)
         return train(
             model=model,
@@ -289,8 +172,17 @@ class Experiment(StrictSection):
         )
 
     def proposal(self, names: Sequence[str], keys: Sequence[str] = ()) -> Propose:
-        """What nodes of these names are asked to join; what cannot be over nodes is refused here,
-        before any is asked.
+        """Builds the proposal that nodes answer before a run, and refuses what nodes cannot do.
+
+        Args:
+            names: The nodes, as the experiment names them.
+            keys: The public key of each node, for secure sums.
+
+        Returns:
+            A function from the number of rounds made so far to the proposal.
+
+        Raises:
+            DpflError: The experiment has something that only a simulation can do.
         """
         from dpfl.node.policy import SEED
         from dpfl.run.aggregation import Aggregation
@@ -308,7 +200,7 @@ class Experiment(StrictSection):
             models.from_name(self.model.name, **self.model.options()),
             Budget(**self.budget.model_dump()),
         )
-        source, privacy = self._source(None)[0], self.privacy
+        source, privacy = self.data.source(), self.privacy
         return build_proposal(
             algorithm,
             model,
@@ -327,7 +219,7 @@ class Experiment(StrictSection):
 
     @property
     def _entropy(self) -> str:
-        """Of a run over nodes, where it is the system's unless said otherwise."""
+        """Over nodes the operating system's entropy is the default."""
         return self.privacy.entropy if "entropy" in self.privacy.model_fields_set else "system"
 
     def serve(
@@ -338,15 +230,26 @@ class Experiment(StrictSection):
         resume: bool = False,
         progress: Progress | None = None,
     ) -> Result:
-        """The same over nodes elsewhere; of the data of this file only its form and its public test
-        set are used.
+        """Trains over nodes that hold their own data.
+
+        Of the data set in this file, only the form of a sample and the public test set are used.
+
+        Args:
+            post: What carries messages to the nodes.
+            terms: The keys of the server and of the nodes, and how long to wait for answers.
+            out: The folder of the run; by default a new one under `runs/`.
+            resume: Continue the run in `out`.
+            progress: What shows the rounds as they pass.
+
+        Returns:
+            The model, its metrics and the privacy statement.
         """
         from dpfl.data.remote_federation import RemoteFederation
         from dpfl.run.folder import RunFolder, new_path
         from dpfl.run.nodes import gather, gather_again
         from dpfl.run.train import train
 
-        out, source = out or new_path(self.algorithm.name), self._source(None)[0]
+        out, source = out or new_path(self.algorithm.name), self.data.source()
         proposal = self.proposal(tuple(terms.nodes), terms.public)
         if resume:
             gathering = gather_again(post, terms, RunFolder.open(out), proposal)
@@ -384,89 +287,45 @@ class Experiment(StrictSection):
 
 
 def load(path: Path | None, settings: Sequence[str] = ()) -> Experiment:
-    """The experiment of a file (the demo's without one), with `section.key=value` settings on
-    top.
+    """Reads an experiment file and checks it.
+
+    Args:
+        path: The file; without one, the experiment is the demo.
+        settings: Changes on top of it, such as `budget.rounds=5`.
+
+    Returns:
+        The experiment.
+
+    Raises:
+        DpflError: The file cannot be read, or a key or a value is wrong.
     """
-    return parse(with_settings(_read(path) if path else _demo(settings), settings))
+    content = _demo(settings) if path is None else read_toml(path, "experiment file", MISSING)
+    return parse(with_settings(content, settings))
 
 
-def with_settings(content: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
-    """A copy of an experiment's content, with `section.key=value` settings on top."""
+def parse(content: Mapping[str, Any]) -> Experiment:
+    """Checks the content of an experiment file.
+
+    Args:
+        content: Sections of keys, as `tomllib` returns them.
+
+    Returns:
+        The experiment.
+
+    Raises:
+        DpflError: A key does not exist, or a value has the wrong type or is out of range.
+    """
     try:
-        changed = copy.deepcopy(dict(content))
+        return Experiment.model_validate(content)
+    except ValidationError as error:
+        raise invalid(error, "the experiment", Experiment) from None
     except RecursionError:
-        raise DpflError("The experiment is nested too deeply; it has sections of keys.") from None
-    for setting in settings:
-        _set(changed, setting)
-    return changed
+        raise too_deep("the experiment") from None
 
 
 def _demo(settings: Sequence[str]) -> dict[str, Any]:
-    """Options that suit the demo's system go with it where another is asked for."""
+    """The demo, without the options of its system where the settings name another one."""
     content = copy.deepcopy(DEMO)
     if any(setting.replace(" ", "").startswith("algorithm.name=") for setting in settings):
         content["algorithm"] = {}
     return content
-
-
-def parse(content: Mapping[str, Any]) -> Experiment:
-    try:
-        return Experiment.model_validate(content)
-    except ValidationError as error:
-        raise DpflError(_sentence(error)) from None
-    except RecursionError:
-        raise DpflError("The experiment is nested too deeply; it has sections of keys.") from None
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text())
-    except FileNotFoundError:
-        raise DpflError(
-            f"There is no experiment file {path}; without a file, `dpfl run` runs the demo."
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise DpflError(f"The experiment file {path} cannot be read ({error}).") from None
-    except tomllib.TOMLDecodeError as error:
-        raise DpflError(f"The experiment file {path} is not valid TOML: {error}.") from None
-    except RecursionError:
-        raise DpflError(
-            f"The experiment file {path} is nested too deeply; an experiment has sections of keys."
-        ) from None
-
-
-def _set(content: dict[str, Any], setting: str) -> None:
-    key, equals, text = setting.partition("=")
-    if not equals or not key:
-        raise DpflError(f"--set takes section.key=value, such as budget.rounds=5, not {setting!r}.")
-    *sections, last = key.strip().split(".")
-    for section in sections:
-        content = content.setdefault(section, {})
-        if not isinstance(content, dict):
-            raise DpflError(f"--set {setting}: {section!r} is a value, not a section.")
-    content[last] = _value(text.strip())
-
-
-def _value(text: str) -> Any:
-    """Numbers, truth values and lists as in TOML; any other word as it stands."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except (tomllib.TOMLDecodeError, RecursionError):
-        return text
-
-
-def _sentence(error: ValidationError) -> str:
-    """The first thing that is wrong, and the nearest key where one is not known."""
-    first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"])
-    if first["type"] != "extra_forbidden":
-        return (
-            f"{place} in the experiment: {first['msg'].lower()} (it is "
-            f"{str(first['input'])[:80]!r})."
-        )
-    model: Any = Experiment
-    for part in first["loc"][:-1]:
-        model = model.model_fields[str(part)].annotation
-    return (
-        f"The experiment has no key {place!r}; {nearest(str(first['loc'][-1]), model.model_fields)}"
-    )

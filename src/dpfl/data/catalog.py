@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dpfl.data.checks import is_number, require_whole, suggest
+from dpfl.bad_values import is_number, refuse_unknown_options, require_name, require_whole, suggest
 from dpfl.data.dataset import Array, Dataset, DataSource, make_dataset, names_classes, task_of
 from dpfl.data.sources.files import (
     CIFAR10_TEST,
@@ -91,8 +91,7 @@ def fashion_mnist(data_dir: str | Path | None = None, merged: bool = False) -> D
 
 def emnist(split: str = "digits", data_dir: str | Path | None = None) -> DataSource:
     """EMNIST, whose files hold the images transposed, and whose letters are labelled from 1."""
-    if split not in EMNIST_CLASSES:
-        raise DpflError(f"EMNIST has no split {split!r}: {suggest(split, EMNIST_CLASSES)}.")
+    require_name("EMNIST split", split, EMNIST_CLASSES)
     held = _read_idx(
         "emnist", f"emnist-{split}-train", f"emnist-{split}-test", data_dir, within="gzip"
     )
@@ -239,14 +238,11 @@ def load(name: str, data_dir: str | Path | None = None, **options: Any) -> DataS
     found = named.get(name) or _at(name)
     if found is None:
         raise DpflError(
-            f"There is no data set {name!r}: {suggest(name, named)}, or a path ending in .npz, "
-            ".csv or .parquet."
+            f"There is no data set {name!r}; {suggest(name, named)} Or give the path of an .npz, "
+            ".csv or .parquet file."
         )
     read, allowed = found
-    if unknown := next((key for key in options if key not in allowed), None):
-        raise DpflError(
-            f"The data set {name!r} has no option {unknown!r}: {suggest(unknown, allowed)}."
-        )
+    refuse_unknown_options(f"The data set {name!r}", options, allowed)
     return read(**options)
 
 

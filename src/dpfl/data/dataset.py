@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from dpfl import tasks
-from dpfl.data.checks import require_whole
+from dpfl.bad_values import require_whole
 from dpfl.data.names import names_of_sites
 from dpfl.data.partition import Dirichlet, ExplicitPartition, Partition, describe, skews_classes
 from dpfl.data.population import Population, RandomClients

@@ -16,7 +16,13 @@ from typing import Any, cast
 
 import numpy as np
 
-from dpfl.data.checks import is_number, require_above, require_whole, suggest
+from dpfl.bad_values import (
+    is_number,
+    refuse_unknown_options,
+    require_above,
+    require_name,
+    require_whole,
+)
 from dpfl.data.population import RandomClients
 from dpfl.data.stratify import apportion
 from dpfl.errors import DpflError
@@ -343,8 +349,7 @@ def parse(name: str, **options: Any) -> Partition | RandomClients:
     """A partition from its name and options; `mix` hands the options that are not its own to its
     skewed part.
     """
-    if name not in NAMES:
-        raise DpflError(f"There is no partition {name!r}: {suggest(name, NAMES)}.")
+    require_name("partition", name, NAMES)
     kind = NAMES[name]
     if kind is Mix:
         inner = {
@@ -354,10 +359,7 @@ def parse(name: str, **options: Any) -> Partition | RandomClients:
         options["skewed"] = _parse_inner(options.get("skewed", "dirichlet"), inner)
     fields = dataclasses.fields(kind)
     known = [field.name for field in fields]
-    if unknown := next((key for key in options if key not in known), None):
-        raise DpflError(
-            f"The partition {name!r} has no option {unknown!r}: {suggest(unknown, known)}."
-        )
+    refuse_unknown_options(f"The partition {name!r}", options, known)
     needed = [field.name for field in fields if field.default is dataclasses.MISSING]
     if missing := next((key for key in needed if key not in options), None):
         raise DpflError(f"The partition {name!r} needs {missing}: give it a value.")

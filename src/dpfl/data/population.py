@@ -14,7 +14,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from dpfl.data.checks import is_number, require_above, require_whole
+from dpfl.bad_values import is_number, require_above, require_whole
 from dpfl.data.stratify import apportion
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpfl.client.task import ClientReply, ClientTask, RoundRequest, cost
+from dpfl.client.task import ClientReply, ClientTask, RoundRequest
 from dpfl.engines.node_channel import InvalidReply, NodeChannel, refusal_of
 from dpfl.engines.reply_bounds import bound_violation
 from dpfl.engines.secure_sum import SecureSumServer
@@ -171,7 +171,7 @@ class RemoteEngine:
         """Law 1, for the server's own account: under one name an order, so that one that is sent
         again counts once.
         """
-        paid = cost(task, self.members[task.client].size)
+        paid = task.cost(self.members[task.client].size)
         if self.ledgers is None or paid is None:
             return None
         event, count = paid

@@ -4,12 +4,11 @@ machine, and cross no network.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from dpfl.bad_values import require_name
 from dpfl.deprecation import deprecated_names
-from dpfl.errors import DpflError
 from dpfl.lazy_import import on_demand
 
 if TYPE_CHECKING:
@@ -26,12 +25,7 @@ NAMES = {"tensorboard": "TensorBoard", "mlflow": "MLflow"}
 def from_words(log: Mapping[str, str]) -> list[Callback]:
     """The loggers of an experiment's section [log]: each by name, with where it writes."""
     for name in log:
-        if name not in NAMES:
-            nearest = difflib.get_close_matches(name, NAMES, n=1, cutoff=0.0)[0]
-            raise DpflError(
-                f"There is no logger {name!r}; did you mean log.{nearest}? Known: "
-                f"{', '.join(NAMES)}."
-            )
+        require_name("logger", name, NAMES)
     return [_load(NAMES[name])(place) for name, place in log.items()]
 
 

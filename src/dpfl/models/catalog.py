@@ -5,15 +5,15 @@ everywhere.
 from __future__ import annotations
 
 import copy
-import difflib
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from dpfl.bad_values import choose, refuse_unknown_options, require_name, require_whole
 from dpfl.errors import DpflError
 from dpfl.import_path import ImportKind, is_path
 from dpfl.models import architectures, sequences
@@ -83,13 +83,13 @@ def linear() -> Model:
 def mlp(hidden: int = 200, activation: str = "relu", embedding: int | None = None) -> Model:
     """One hidden layer; 159,010 parameters on MNIST. With `embedding`, a category of a table is so
     many trained numbers, for columns of many levels; without it, it is one-hot."""
-    _whole("hidden", hidden)
-    embedded = () if embedding is None else (("embedding", _whole("embedding", embedding)),)
+    _size("hidden", hidden)
+    embedded = () if embedding is None else (("embedding", _size("embedding", embedding)),)
     return Model(
         "mlp",
         (
             ("hidden", hidden),
-            ("activation", _one_of("activation", activation, _ACTIVATIONS)),
+            ("activation", require_name("activation", activation, _ACTIVATIONS)),
             *embedded,
         ),
     )
@@ -102,7 +102,7 @@ def gru(width: int = 64, vocabulary: int | None = None) -> Model:
     Scores are for the next token at every place. With the `vocabulary` of the tokens declared, they
     are for one label of the whole sequence, after its last token.
     """
-    return Model("gru", (("width", _whole("width", width)), *_vocabulary(vocabulary)))
+    return Model("gru", (("width", _size("width", width)), *_vocabulary(vocabulary)))
 
 
 def transformer(
@@ -111,22 +111,24 @@ def transformer(
     """A small causal transformer for sequences of tokens; 77,392 parameters for 80 tokens. What is
     predicted: as by `gru`.
     """
-    if _whole("width", width) % (2 * _whole("heads", heads)):
+    if _size("width", width) % (2 * _size("heads", heads)):
         raise DpflError(
             f"width must be a multiple of twice the heads, {2 * heads}, but is {width}."
         )
-    sizes = (("width", width), ("layers", _whole("layers", layers, MOST_LAYERS)), ("heads", heads))
+    sizes = (("width", width), ("layers", _size("layers", layers, MOST_LAYERS)), ("heads", heads))
     return Model("transformer", (*sizes, *_vocabulary(vocabulary)))
 
 
 def cnn(activation: str = "tanh") -> Model:
     """The small network of the DP-SGD literature; 26,010 parameters on MNIST."""
-    return Model("cnn", (("activation", _one_of("activation", activation, _ACTIVATIONS)),))
+    return Model("cnn", (("activation", require_name("activation", activation, _ACTIVATIONS)),))
 
 
 def cnn_wide(activation: str = "relu") -> Model:
     """The network of FedAvg; 582,026 parameters on MNIST, 878,538 on CIFAR-10."""
-    return Model("cnn-wide", (("activation", _one_of("activation", activation, _ACTIVATIONS)),))
+    return Model(
+        "cnn-wide", (("activation", require_name("activation", activation, _ACTIVATIONS)),)
+    )
 
 
 def alexnet() -> Model:
@@ -136,7 +138,7 @@ def alexnet() -> Model:
 
 def mobilenet_v2(norm: str = "group") -> Model:
     """MobileNet-V2 for small images; 2.3 million parameters."""
-    return Model("mobilenet-v2", (("norm", _one_of("norm", norm, architectures.NORMS)),))
+    return Model("mobilenet-v2", (("norm", require_name("norm", norm, architectures.NORMS)),))
 
 
 def scattering_linear(mirror: bool = False, patches: int | None = None) -> Model:
@@ -155,13 +157,13 @@ def scattering_linear(mirror: bool = False, patches: int | None = None) -> Model
     """
     if not isinstance(mirror, bool):
         raise DpflError(f"mirror is true or false, not {mirror!r}.")
-    compared = () if patches is None else (("patches", _whole("patches", patches, MOST_PATCHES)),)
+    compared = () if patches is None else (("patches", _size("patches", patches, MOST_PATCHES)),)
     return Model("scattering-linear", (*((("mirror", mirror),) if mirror else ()), *compared))
 
 
 def resnet18(norm: str = "group") -> Model:
     """ResNet-18 for small images; 11.2 million parameters."""
-    return Model("resnet-18", (("norm", _one_of("norm", norm, architectures.NORMS)),))
+    return Model("resnet-18", (("norm", require_name("norm", norm, architectures.NORMS)),))
 
 
 def from_name(name: str, **options: object) -> Model:
@@ -169,12 +171,8 @@ def from_name(name: str, **options: object) -> Model:
     if is_path(name):
         OWN.factory(name)
         return Model(name, tuple(options.items()))
-    factory: Callable[..., Model] = _FACTORIES[_one_of("model", name, _FACTORIES)]
-    known = inspect.signature(factory).parameters
-    for option in options:
-        if not known:
-            raise DpflError(f"The model {name!r} has no options; remove {option!r}.")
-        _one_of(f"option of the model {name!r}", option, known)
+    factory = choose("model", name, _FACTORIES)
+    refuse_unknown_options(f"The model {name!r}", options, inspect.signature(factory).parameters)
     return factory(**options)
 
 
@@ -252,23 +250,9 @@ def _scattered(
 _FEATURE_MAPS: dict[str, Callable[..., FeatureMap]] = {"scattering-linear": _scattered}
 
 
-def _whole(what: str, value: int, most: int = MOST_HIDDEN) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
-        raise DpflError(
-            f"{what} must be a whole number of at least 1 and at most {most:,}, but is {value!r}."
-        )
-    return value
+def _size(name: str, value: int, most: int = MOST_HIDDEN) -> int:
+    return require_whole(value, name, least=1, most=most)
 
 
 def _vocabulary(count: int | None) -> tuple[tuple[str, object], ...]:
-    return () if count is None else (("vocabulary", _whole("vocabulary", count)),)
-
-
-def _one_of(what: str, value: str, known: Iterable[str]) -> str:
-    names = list(known)
-    if value in names:
-        return value
-    nearest = difflib.get_close_matches(str(value), names, n=1, cutoff=0.0)
-    raise DpflError(
-        f"Unknown {what} {value!r}; did you mean {nearest[0]!r}? Known: {', '.join(names)}."
-    )
+    return () if count is None else (("vocabulary", _size("vocabulary", count)),)

@@ -4,10 +4,8 @@ and what may leave.
 
 from __future__ import annotations
 
-import difflib
 import math
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dpfl import models
+from dpfl.bad_values import invalid, read_toml, too_deep
 from dpfl.client.disclosure_rules import DisclosureRules
 from dpfl.data.names import checked_names
 from dpfl.errors import DpflError
@@ -219,23 +218,13 @@ def read(path: Path) -> NodePolicy:
     """The policy of a file, or of a folder that has one."""
     path = Path(path)
     path = path / "policy.toml" if path.is_dir() else path
+    content = read_toml(path, "policy", "make one with: dpfl node init FOLDER")
     try:
-        content = tomllib.loads(path.read_text())
         file = _File.model_validate(_tuples(content))
-    except FileNotFoundError:
-        raise DpflError(
-            f"There is no policy {path}; make one with: dpfl node init FOLDER"
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise DpflError(f"The policy {path} cannot be read ({error}).") from None
-    except tomllib.TOMLDecodeError as error:
-        raise DpflError(f"The policy {path} is not valid TOML: {error}.") from None
     except RecursionError:
-        raise DpflError(
-            f"The policy {path} is nested too deeply; it has sections of keys."
-        ) from None
+        raise too_deep(f"the policy {path}") from None
     except ValidationError as error:
-        raise DpflError(_sentence(path, error)) from None
+        raise invalid(error, f"the policy {path}", _File) from None
     return _charter(path, file)
 
 
@@ -327,24 +316,3 @@ def _public(owner: str, key: str) -> Ed25519PublicKey:
             f"owners.{owner} is no public key: give the 64 hexadecimal digits that `dpfl server "
             "init` prints."
         ) from None
-
-
-def _sentence(path: Path, error: ValidationError) -> str:
-    """The first thing that is wrong, and the nearest key where one is not known."""
-    first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "missing":
-        return f"The policy {path} has no {place}: give it."
-    if first["type"] != "extra_forbidden":
-        return (
-            f"{place} in the policy {path}: {first['msg'].lower()} (it is "
-            f"{str(first['input'])[:80]!r})."
-        )
-    model: Any = _File
-    for part in first["loc"][:-1]:
-        model = getattr(model.model_fields.get(str(part)), "annotation", _File)
-    known = list(getattr(model, "model_fields", _File.model_fields))
-    near = difflib.get_close_matches(str(first["loc"][-1]), known, n=1, cutoff=0.5)
-    return f"The policy {path} has no key {place!r}; " + (
-        f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}."
-    )

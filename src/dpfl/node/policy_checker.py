@@ -72,8 +72,8 @@ class PolicyChecker:
         try:
             first(self._task(task, proposal, layout))
             first(self._batches(task, size))
-            for release in _own(task):
-                first(self._release(task, release, size))
+            if task.own_release:
+                first(self._release(task, task.own_release, size))
             if task.query:
                 first(self._survey(task))
         except DpflError:  # parts that do not go together
@@ -251,11 +251,7 @@ class PolicyChecker:
         one = "person" if self.charter.limits.unit == "person" else "sample"
         if task.query:
             return "" if task.query.trusted else one
-        if task.update and task.update.private:
-            return one if task.update.protects == "sample" else "client"
-        if task.summed_release and task.summed_release is task.clients:
-            return "client"
-        return one if task.samples and task.samples.private else ""
+        return task.placed.unit(one) if task.own_release else ""
 
     def _batches(self, task: ClientTask, size: int) -> Broken:
         """A batch that cannot be drawn would say how many units there are, and a fixed size costs
@@ -323,17 +319,6 @@ class PolicyChecker:
 def _largest(array: np.ndarray) -> float:
     """The largest magnitude; not a number where one is not."""
     return float(max(array.max(), -array.min())) if array.size else 0.0
-
-
-def _own(task: ClientTask) -> tuple[Release, ...]:
-    """The release that this node's ledger pays for, if there is one."""
-    if task.query:
-        return ()
-    if task.update and task.update.private:
-        return (task.update,)
-    if task.summed_release:
-        return (task.summed_release,)
-    return (task.samples,) if task.samples and task.samples.private else ()
 
 
 def _one_list(members: int, sums: NoiseShares) -> bool:

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from torch import Tensor
 
 from dpfl.client.runner import ClientRunner
-from dpfl.client.task import ClientReply, ClientTask, cost
+from dpfl.client.task import ClientReply, ClientTask
 from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.node import policy as charters
@@ -268,7 +268,7 @@ class Service:
         )
         self._check_disk(letter.arrays)
         self._history.refuse_unjoined(order.run, node.ledger(proposal.client))
-        if paid := cost(task, size):
+        if paid := task.cost(size):
             order = replace(order, event=paid[0], count=paid[1])
             task = replace(task, horizon=self._planned(node, order, proposal))
         answer = self._done(node, order, task, vector, correction, head, at)

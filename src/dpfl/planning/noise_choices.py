@@ -130,7 +130,7 @@ class NoiseChoice:
 
     @property
     def per_step(self) -> float:
-        """Noise of a step on the mean gradient, z / q, for clip norm 1 and times the client's size."""
+        """Noise of a step on the mean gradient for clip norm 1, times a client's size: z / q."""
         return self.noise_multiplier / self.sampling_rate
 
     @property

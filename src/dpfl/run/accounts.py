@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from dpfl.algorithms import Algorithm
+from dpfl.client.noise_placement import NoisePlacement
 from dpfl.data.names import client_names
 from dpfl.errors import DpflError
 from dpfl.privacy import Keyed, Ledger, Limit, PrivacyStatement, Randomness, accountant
@@ -38,15 +39,22 @@ GRID = 20
 quick.
 """
 
+SHARED_NOISE_ADVERSARY = (
+    "any one other client, which can subtract its own share of the noise, and the public; the "
+    "server, which knows who was drawn and what noise it adds for missing shares, is trusted"
+)
 ADVERSARY = {
-    "step": "the server, other clients and the public, who may see every update",
-    "upload": "the server, other clients and the public, who may see every upload",
-    "round": "other clients and the public, who see the models; the server is trusted with single "
-    "updates",
-    "shared": "any one other client, which can subtract its own share of the noise, and the "
-    "public; the server, which knows "
-    "who was drawn and what noise it adds for missing shares, is trusted",
-    "none": "nobody is kept out",
+    NoisePlacement.EVERY_STEP: (
+        "the server, other clients and the public, who may see every update"
+    ),
+    NoisePlacement.CLIENT_UPDATE: (
+        "the server, other clients and the public, who may see every upload"
+    ),
+    NoisePlacement.ROUND_SUM: (
+        "other clients and the public, who see the models; the server is trusted with single "
+        "updates"
+    ),
+    NoisePlacement.NONE: "nobody is kept out",
 }
 
 
@@ -89,14 +97,14 @@ class Accounts:
 
     @property
     def _population(self) -> int:
-        return len(self.declared) if self.algorithm.scale == "round" else 0
+        return len(self.declared) if self.algorithm.placement is NoisePlacement.ROUND_SUM else 0
 
     @property
     def owners(self) -> Sequence[str]:
         """Whose ledgers pay."""
         if self.algorithm.ledger_per_client:
             return self.names or client_names(len(self.declared))
-        return (FEDERATION,) if self.algorithm.scale == "round" else ()
+        return (FEDERATION,) if self.algorithm.placement is NoisePlacement.ROUND_SUM else ()
 
     @cached_property
     def ledgers(self) -> ClientLedgers:
@@ -327,7 +335,8 @@ class Accounts:
     @property
     def _adversary(self) -> str:
         if (sums := self.algorithm.noise_shares) is None:
-            return ADVERSARY["shared" if self.algorithm.clients.shared_by else self.algorithm.scale]
+            shared = self.algorithm.clients.shared_by
+            return SHARED_NOISE_ADVERSARY if shared else ADVERSARY[self.algorithm.placement]
         return sums.adversary
 
     @property
@@ -355,7 +364,7 @@ class Accounts:
             unit="none",
             neighbours="none",
             delta=self.delta,
-            adversary=ADVERSARY["none"],
+            adversary=ADVERSARY[NoisePlacement.NONE],
             accountant="none",
             proven=math.inf,
             claimed=None,
@@ -371,11 +380,7 @@ class Accounts:
                 "every release that was ordered is counted once; what a node spent, its own signed "
                 "statement says"
             )
-        if (
-            self.algorithm.scale == "round"
-            and self.algorithm.clients.sampling.hidden
-            and not self.algorithm.noise_shares
-        ):
+        if self.algorithm.trusts_server and self.algorithm.clients.sampling.hidden:
             facts.append(
                 "a client knows whether it was drawn into a cohort itself; only the server learns "
                 "who else was, and how many"

@@ -46,7 +46,7 @@ from dpfl.run.folder import RunFolder, code_sha256, new_path, record_id, vector_
 from dpfl.run.prior_spending import PriorSpending, look, owners
 from dpfl.run.recorder import Progress, Recorder
 from dpfl.run.update_diagnostics import UpdateDiagnostics
-from dpfl.server.algorithm import ONES
+from dpfl.server.algorithm import SAMPLE_UNITS
 from dpfl.server.coordinator import Coordinator
 from dpfl.server.state import FederationFacts, RunState
 
@@ -251,11 +251,7 @@ def prepare(
             arithmetic=arithmetic,
         )
         engine = local_engine(site, flat.layout.size, workers)
-    central = (
-        None
-        if algorithm.ledger_per_client or algorithm.scale != "round"
-        else accounts.ledgers.open(0)
-    )
+    central = accounts.ledgers.open(0) if algorithm.trusts_server else None
     federated = FederationFacts(run, sizes, flat.layout, public, central, limit, held.kept_sizes)
     metrics = folder.metrics()
     metrics.forget_after(state.round)
@@ -301,7 +297,7 @@ def row_unit_notes(unit: str, federation: Federation) -> tuple[str, ...]:
             "data.rows_per_person is for persons as the unit: set privacy.unit = 'person', or "
             "leave it out."
         )
-    if unit == "person" or unit not in ONES:
+    if unit == "person" or unit not in SAMPLE_UNITS:
         return ()
     if federation.persons is not None:
         return (
@@ -332,7 +328,7 @@ def _instead(metric: PrivateMetric | None) -> str:
 
 def check(algorithm: Algorithm, federation: Federation, budget: Budget, model: FlatModel) -> None:
     """What would fail in the first round is refused before anything is written."""
-    if algorithm.unit in ONES:
+    if algorithm.unit in SAMPLE_UNITS:
         refuse_batch_statistics(model.module)
         if federation.described:
             raise DpflError(
@@ -541,7 +537,7 @@ def _randomness(entropy: str, seed: int, accounts: Accounts) -> Randomness:
         )
     if entropy == "system":
         return SystemEntropy()
-    if accounts.algorithm.scale != "round" or accounts.algorithm.ledger_per_client:
+    if not accounts.algorithm.trusts_server:
         return Keyed(seed)
     with closing(accounts.ledgers.open(0)) as ledger:
         return Keyed(seed, ledger.epoch(accounts.run))

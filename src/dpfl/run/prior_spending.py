@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dpfl.algorithms import Algorithm
+from dpfl.client.noise_placement import NoisePlacement
 from dpfl.data import Federation
 from dpfl.privacy import Budget
 from dpfl.privacy.accounting.accountant import accountant, default_for, proving
@@ -46,7 +47,11 @@ def owners(algorithm: Algorithm, federation: Federation) -> tuple[tuple[str, ...
             else federation.holdings
         )
         return federation.names, held
-    return ((FEDERATION,), (federation.holding,)) if algorithm.scale == "round" else ((), ())
+    return (
+        ((FEDERATION,), (federation.holding,))
+        if algorithm.placement is NoisePlacement.ROUND_SUM
+        else ((), ())
+    )
 
 
 def look(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from dpfl.algorithms import Algorithm
+from dpfl.client.noise_placement import NoisePlacement
 from dpfl.data import Dataset
 from dpfl.data.remote_federation import RemoteFederation
 from dpfl.data.tables.schema import Schema
@@ -68,7 +69,10 @@ def build_proposal(
     by = proving(accountant or default_for(release.event(nodes))).name if release else "none"
     rounds = min(algorithm.releases_in(budget.rounds), MOST) if budget.rounds else MOST
     each = algorithm.releases_in(1) if algorithm.schedule else 0
-    spending = partial(algorithm.spending, population=nodes if algorithm.scale == "round" else 0)
+    spending = partial(
+        algorithm.spending,
+        population=nodes if algorithm.placement is NoisePlacement.ROUND_SUM else 0,
+    )
     own = in_order(algorithm.before, spending, rounds, each) if algorithm.ledger_per_client else ()
     if len(own) > MOST_KINDS:
         raise DpflError(
@@ -120,7 +124,7 @@ def _refuse_unknown_sizes(algorithm: Algorithm) -> None:
         )
     by_size = (
         algorithm.release is not None
-        and algorithm.scale != "round"
+        and algorithm.placement is not NoisePlacement.ROUND_SUM
         and algorithm.event(2) != algorithm.event(3)
     )
     if algorithm.ledger_per_client and (by_size or algorithm.for_client_size(2) is not algorithm):

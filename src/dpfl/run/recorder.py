@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from dpfl.algorithms import Algorithm
+from dpfl.client.noise_placement import NoisePlacement
 from dpfl.data import Dataset
 from dpfl.errors import Diverged
 from dpfl.models import FlatModel
@@ -118,8 +119,9 @@ class Recorder:
     def _show(self, coordinator: Coordinator, updates: Sequence[UpdateRow] = ()) -> None:
         state = coordinator.state
         figures = self.evaluate(state.model) if state.round % self.every == 0 else TestFigures()
-        adapts = coordinator.algorithm.scale == "round" or coordinator.algorithm.schedule
-        release = state.clients if coordinator.algorithm.scale == "round" else state.samples
+        of_sum = coordinator.algorithm.placement is NoisePlacement.ROUND_SUM
+        adapts = of_sum or coordinator.algorithm.schedule
+        release = state.clients if of_sum else state.samples
         row = RoundRow(
             round=state.round,
             steps=state.tau,

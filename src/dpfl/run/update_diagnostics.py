@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from dpfl.client.noise_placement import NoisePlacement
 from dpfl.client.task import ClientReply, ClientTask, RoundRequest
 from dpfl.run.metrics import UpdateRow
 from dpfl.server.algorithm import Algorithm
@@ -108,7 +109,7 @@ def noise_norm(
     if not order.tasks or algorithm.noise_shares or algorithm.controls:
         return None
     task, size, declared = order.tasks[0], federated.layout.size, federated.declared
-    if algorithm.scale == "round":
+    if algorithm.placement is NoisePlacement.ROUND_SUM:
         release, divisor = (
             task.clients,
             task.clients.sampling.expected(len(declared)) * algorithm.weights.usual(declared),

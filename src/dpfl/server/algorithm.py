@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from dpfl.client.disclosure_rules import DisclosureRules
+from dpfl.client.noise_placement import NoisePlacement, PlacedRelease
 from dpfl.client.task import LocalTraining
 from dpfl.codec import part
 from dpfl.errors import DpflError
@@ -19,13 +21,19 @@ from dpfl.privacy.queries.columns import ColumnQuery
 from dpfl.privacy.queries.mean import MeanQuery
 from dpfl.privacy.queries.metric import MetricQuery
 from dpfl.server.client_state import ClientState, ControlVariates, LastModels
-from dpfl.server.rules import check
+from dpfl.server.rules import PERSONS, SECURE_NOISE, SECURE_SUMS, check
 from dpfl.server.schedules import Schedule
 from dpfl.server.steps.policy import StepPolicy
 from dpfl.server.update import ServerUpdate
 from dpfl.server.weights import UniformWeights, Weights
 
-ONES = ("sample", "person")
+SAMPLE_UNITS = ("sample", "person")
+_FIELDS = {
+    NoisePlacement.EVERY_STEP: "samples",
+    NoisePlacement.CLIENT_UPDATE: "updates",
+    NoisePlacement.ROUND_SUM: "clients",
+    NoisePlacement.NONE: "clients",
+}
 
 
 @part("claim")
@@ -83,31 +91,40 @@ class Algorithm:
     def __post_init__(self) -> None:
         check(self)
 
+    @cached_property
+    def placed(self) -> PlacedRelease:
+        """The one release that has noise, and where its noise is added."""
+        return PlacedRelease.of(self.samples, self.updates, self.clients)
+
     @property
-    def scale(self) -> str:
-        """Where the noise is: in every `step` at a client, on its `upload`, on the sum of a
-        `round`, or nowhere (`none`).
-        """
-        for name, release in (
-            ("step", self.samples),
-            ("upload", self.updates),
-            ("round", self.clients),
-        ):
-            if release and release.private:
-                return name
-        return "none"
+    def placement(self) -> NoisePlacement:
+        """Where the noise is added."""
+        return self.placed.placement
+
+    @property
+    def release(self) -> Release | None:
+        """The release that has the noise; None where there is no noise."""
+        return self.placed.release
 
     @property
     def unit(self) -> str:
-        """Whom the noise protects: one sample, one person, one client (everything that it has), or
-        nobody.
-        """
-        upload = (
-            "client" if self.updates and self.updates.protects == "client" else self.sample_unit
-        )
-        return {"step": self.sample_unit, "upload": upload, "round": "client", "none": "none"}[
-            self.scale
-        ]
+        """Whom the noise protects: one "sample", one "person", one "client", or "none"."""
+        return self.placed.unit(self.sample_unit)
+
+    @property
+    def noise_shares(self) -> NoiseShares | None:
+        """How clients share the noise, where the server sees sums only."""
+        return self.placed.noise_shares
+
+    @property
+    def ledger_per_client(self) -> bool:
+        """Whether every client pays from a ledger of its own; else the federation has one."""
+        return self.placed.client_pays
+
+    @property
+    def trusts_server(self) -> bool:
+        """Whether the server sees single updates and adds the noise to their sum itself."""
+        return self.placed.trusts_server
 
     def for_unit(self, unit: str) -> Algorithm:
         """For persons: their vectors are means over rows and clipped as a sample's is, so what is
@@ -117,26 +134,12 @@ class Algorithm:
         """
         if unit == self.sample_unit:
             return self
-        if unit not in ONES:
+        if unit not in SAMPLE_UNITS:
             raise DpflError(
                 "privacy.unit is 'sample' (one row) or 'person' (all rows of one at a client), "
                 f"not {unit!r}."
             )
-        if self.unit == "client":
-            raise DpflError(
-                f"{self.name} protects whole clients, and so every person there: leave "
-                "privacy.unit out."
-            )
-        if self.unit == "none":
-            raise DpflError(
-                f"{self.name} adds no noise, so it protects nobody: leave privacy.unit out, or use "
-                "another system."
-            )
-        if self.variant == "published":
-            raise DpflError(
-                f"What is published of {self.name} is for samples: set algorithm.variant = 'sound' "
-                "for persons."
-            )
+        check(self, rules=PERSONS)
         return replace(self, sample_unit=unit)
 
     @property
@@ -151,18 +154,12 @@ class Algorithm:
         """What the owners of the data must agree to: that the server is trusted, or that no noise
         hides them, or not all.
         """
-        trusted = self.scale == "round" and not self.noise_shares
         return DisclosureRules(
-            trusted,
-            bare=self.scale == "none",
+            self.trusts_server,
+            bare=self.placement is NoisePlacement.NONE,
             raw=bool(self.leaks),
             sums=self.noise_shares is not None,
         )
-
-    @property
-    def ledger_per_client(self) -> bool:
-        """Whether every client pays from a ledger of its own; else the federation has one."""
-        return self.scale in ("step", "upload") or self.noise_shares is not None
 
     @property
     def asks_public_clips(self) -> bool:
@@ -171,18 +168,6 @@ class Algorithm:
             release and release.clip.adapts_to == "public"
             for release in (self.samples, self.clients)
         )
-
-    @property
-    def release(self) -> Release | None:
-        """The release that carries the noise."""
-        return {"step": self.samples, "upload": self.updates, "round": self.clients, "none": None}[
-            self.scale
-        ]
-
-    @property
-    def noise_shares(self) -> NoiseShares | None:
-        """Who shares the noise, where the server sees sums only."""
-        return self.release.noise_shares if self.release else None
 
     def for_client_size(self, samples: int) -> Algorithm:
         """As it is for a client that declared so many samples: noise on uploads may be each
@@ -197,19 +182,29 @@ class Algorithm:
             claim=replace(self.claim, formula=own.claimed),
         )
 
-    def with_secure_sums(self, shared: NoiseShares) -> Algorithm:
-        """With noise that clients share under secure aggregation; refused where there is no proof
-        for that.
+    def with_secure_sums(self, shares: NoiseShares) -> Algorithm:
+        """Returns the algorithm with noise that clients share under secure aggregation.
+
+        Args:
+            shares: How many clients are in every sum, and how many of them may collude.
+
+        Raises:
+            DpflError: There is no proof for this composition.
         """
-        if self.scale not in ("step", "round"):
-            raise DpflError(
-                f"{self.name} has no noise in single steps or on the sum of a round, which clients "
-                "could share; set "
-                "privacy.aggregation = 'plain'."
-            )
-        if self.scale == "step" and self.samples:
-            return replace(self, samples=replace(self.samples, noise_shares=shared))
-        return replace(self, clients=replace(self.clients, noise_shares=shared, shared_by=None))
+        check(self, rules=SECURE_SUMS)
+        assert self.release is not None
+        release = replace(self.release, noise_shares=shares)
+        if self.placement is NoisePlacement.ROUND_SUM:
+            release = replace(release, shared_by=None)
+        return self.with_release(release)
+
+    def with_release(self, release: Release) -> Algorithm:
+        """Returns the algorithm with another release in the place of the one that has noise.
+
+        Args:
+            release: A release for the same place.
+        """
+        return replace(self, **{_FIELDS[self.placement]: release})  # type: ignore[arg-type]
 
     @property
     def noise(self) -> str:
@@ -223,29 +218,31 @@ class Algorithm:
         return "secure" if self.release.secure else "floating-point"
 
     def with_noise(self, multiplier: float) -> Algorithm:
-        if self.scale == "step" and self.samples:
-            return replace(self, samples=self.samples.with_noise(multiplier))
-        if self.scale == "upload" and self.updates:
-            return replace(self, updates=replace(self.updates, noise=Gaussian(multiplier)))
-        return replace(self, clients=self.clients.with_noise(multiplier))
+        """Returns the algorithm with Gaussian noise, or noise of its own kind, of this size.
+
+        Args:
+            multiplier: The noise over the sensitivity of its release.
+        """
+        if self.placement is NoisePlacement.CLIENT_UPDATE:
+            return replace(self, updates=replace(self.updates, noise=Gaussian(multiplier)))  # type: ignore[type-var]
+        return self.with_release((self.release or self.clients).with_noise(multiplier))
 
     def with_secure_noise(self) -> Algorithm:
-        """With noise against attacks on floating-point arithmetic; refused where some of the noise
-        has no such form.
+        """Returns the algorithm with noise that withstands attacks on floating-point arithmetic.
+
+        Raises:
+            DpflError: Some of the noise has no such form.
         """
-        field = {"step": "samples", "upload": "updates", "round": "clients"}.get(self.scale)
-        if self.schedule and self.schedule.follows:
-            raise DpflError(
-                "Noise that follows what was released has no secure form; set privacy.noise = "
-                "'plain'."
-            )
-        if field is None or self.release is None:
-            raise DpflError(f"{self.name} adds no noise; leave privacy.noise out.")
-        surveys = {"centre": self.centre, "columns": self.columns, "metric": self.metric}
-        asked = {
-            name: survey and survey.with_secure_noise() for name, survey in surveys.items()
-        } | {"weights": self.weights.with_secure_noise()}
-        return replace(self, **asked, **{field: self.release.with_secure_noise()})  # type: ignore[arg-type]
+        check(self, rules=SECURE_NOISE)
+        assert self.release is not None
+        secure = replace(
+            self,
+            centre=self.centre and self.centre.with_secure_noise(),
+            columns=self.columns and self.columns.with_secure_noise(),
+            metric=self.metric and self.metric.with_secure_noise(),
+            weights=self.weights.with_secure_noise(),
+        )
+        return secure.with_release(self.release.with_secure_noise())
 
     def for_model(self, layout: Layout) -> Algorithm:
         """For a model: releases of Haar coefficients have to know where its parameters end, and not
@@ -352,12 +349,12 @@ class Algorithm:
         """
         if self.clients.whole_run:
             return min(rounds, 1)
-        return self.steps.total(rounds) if self.scale == "step" else rounds
+        return self.steps.total(rounds) if self.placement is NoisePlacement.EVERY_STEP else rounds
 
     def releases_made(self, rounds: int, iterations: int) -> int:
         """How often it was made in rounds that took so many iterations."""
         return (
             iterations + self.steps.extra * rounds
-            if self.scale == "step"
+            if self.placement is NoisePlacement.EVERY_STEP
             else self.releases_in(rounds)
         )

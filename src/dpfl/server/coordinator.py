@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dpfl.client.noise_placement import NoisePlacement
 from dpfl.client.task import RAW_VALUES, ClientReply, ClientTask, RoundRequest, reply_values
 from dpfl.privacy import Budget, NoClip, Randomness, Release
 from dpfl.privacy.accounting.calibration import MOST
@@ -129,7 +130,7 @@ class Coordinator:
     @property
     def _sum(self) -> RoundSum:
         state, declared = self.state, self.federated.declared
-        if self.algorithm.scale == "round" or state.samples is None:
+        if self.algorithm.placement is NoisePlacement.ROUND_SUM or state.samples is None:
             return RoundSum.of_updates(state.clients, len(declared))
         return RoundSum.of_steps(
             state.samples, self._weights, declared, self.algorithm.local.optimiser.rate
@@ -206,13 +207,13 @@ class Coordinator:
         """The size of the cohort, for the record: at client level the expected one, since who was
         drawn stays secret.
         """
-        if self.algorithm.scale == "round" and not self.algorithm.noise_shares:
+        if self.algorithm.trusts_server:
             return round(self.state.clients.sampling.expected(len(self.federated.declared)))
         return len(self._cohort)
 
     def _steps(self) -> int:
         """tau, inside what privacy leaves to the client that has least."""
-        state, each = self.state, self.algorithm.scale == "step"
+        state, each = self.state, self.algorithm.placement is NoisePlacement.EVERY_STEP
         lefts = [self._left(client) for client in range(len(state.remaining))] if each else []
         left = min((left for left in lefts if left > 0), default=MOST)
         now = StepContext(
@@ -398,7 +399,7 @@ class Coordinator:
         if schedule is None or first is None:
             return
         release = followed_release(schedule, first, state.round, state.memory)
-        if self.algorithm.scale == "step":
+        if self.algorithm.placement is NoisePlacement.EVERY_STEP:
             state.samples = release
         else:
             state.clients = release
@@ -441,7 +442,7 @@ class Coordinator:
             if (stepped := self._opened(good, self.algorithm.noise_shares)) is None:
                 return
             update = stepped
-        elif self.algorithm.scale == "round":
+        elif self.algorithm.placement is NoisePlacement.ROUND_SUM:
             total = weighted_sum(good, self._weights, size)
             inside = sum(reply.inside for reply in good)
             randomness = debit_round(
@@ -458,7 +459,7 @@ class Coordinator:
         )
         keep_variances_positive(state.vector, self.federated.layout)
         state.average = self.algorithm.server.averaged(state.average, state.vector, state.round + 1)
-        if self.algorithm.scale != "round":
+        if self.algorithm.placement is not NoisePlacement.ROUND_SUM:
             self._learn(good, sent)
 
     def _opened(self, good: Sequence[ClientReply], shared: NoiseShares) -> Tensor | None:
@@ -474,7 +475,9 @@ class Coordinator:
             return None
         found, count = total
         share = float(sum(self._weights[reply.client] for reply in good))
-        found.div_(self._divisor if self.algorithm.scale == "round" else share or 1.0)
+        found.div_(
+            self._divisor if self.algorithm.placement is NoisePlacement.ROUND_SUM else share or 1.0
+        )
         if count is not None:
             fraction = (
                 count / self.state.clients.sampling.expected(len(self.federated.declared)) + 0.5
@@ -548,14 +551,16 @@ class Coordinator:
         """4: count what the round used."""
         state = self.state
         if self.algorithm.ledger_per_client:
-            releases = steps + self._extra if self.algorithm.scale == "step" else 1
+            releases = (
+                steps + self._extra if self.algorithm.placement is NoisePlacement.EVERY_STEP else 1
+            )
             for client in self._cohort:
                 state.remaining[client] = max(0, state.remaining[client] - releases)
             for client in self._paying:
                 state.paid[client] += releases
         elif self.algorithm.clients.whole_run:
             state.paid[0] = 1
-        elif self.algorithm.scale == "round":
+        elif self.algorithm.placement is NoisePlacement.ROUND_SUM:
             state.remaining[0] -= 1
             state.paid[0] += 1
         state.shown = self.clients_shown

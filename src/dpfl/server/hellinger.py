@@ -13,6 +13,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpfl.bad_values import require_name
 from dpfl.errors import DpflError
 from dpfl.privacy.queries.histogram import distribution
 
@@ -40,10 +41,7 @@ def hellinger_scores(
     counts: ArrayLike, kind: str = "similarity", reference: ArrayLike | None = None
 ) -> np.ndarray:
     """h or 1 - h for every row of counts, each by its own labels alone."""
-    if kind not in KINDS:
-        raise DpflError(
-            f"There are no Hellinger weights {kind!r}; choose one of {', '.join(KINDS)}."
-        )
+    require_name("kind of Hellinger weights", kind, KINDS)
     distances = np.atleast_1d(hellinger_distance(counts, reference))
     scores = distances if kind == "distance" else 1 - distances
     return np.where(scores > 1e-7, scores, 0.0)  # rounding: balanced clients are at a distance of 0

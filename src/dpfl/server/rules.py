@@ -6,9 +6,10 @@ What a part can know by itself it refuses itself, in its own file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from dpfl.client.noise_placement import NoisePlacement
 from dpfl.client.objectives import CrossEntropy
 from dpfl.client.optimisers import SGD, UncalibratedSGD
 from dpfl.client.task import sample_sensitivity
@@ -23,10 +24,19 @@ if TYPE_CHECKING:
 Rule = tuple[Callable[["Algorithm"], object], str]
 
 
-def check(algorithm: Algorithm) -> None:
-    for broken, sentence in RULES:
+def check(algorithm: Algorithm, rules: Sequence[Rule] | None = None) -> None:
+    """Refuses a composition that has no proof.
+
+    Args:
+        algorithm: The composition.
+        rules: The rules to hold; those of every algorithm by default.
+
+    Raises:
+        DpflError: The sentence of the first rule that is broken.
+    """
+    for broken, sentence in RULES if rules is None else rules:
         if broken(algorithm):
-            raise DpflError(sentence.format(leaks="; ".join(algorithm.leaks)))
+            raise DpflError(sentence.format(name=algorithm.name, leaks="; ".join(algorithm.leaks)))
 
 
 def _at_clients(a: Algorithm) -> Iterable[Release]:
@@ -120,7 +130,7 @@ NOISE: tuple[Rule, ...] = (
 
 STEPS: tuple[Rule, ...] = (
     (
-        lambda a: a.steps.adaptive and a.scale != "step",
+        lambda a: a.steps.adaptive and a.placement is not NoisePlacement.EVERY_STEP,
         "Adaptive steps go by the clients' noisy gradients; use them with noise on samples.",
     ),
     (
@@ -145,7 +155,9 @@ STEPS: tuple[Rule, ...] = (
 
 SURVEYS: tuple[Rule, ...] = (
     (
-        lambda a: a.weights.query and a.weights.query.trusted != (a.scale == "round"),
+        lambda a: (
+            a.weights.query and a.weights.query.trusted != (a.placement is NoisePlacement.ROUND_SUM)
+        ),
         "Label histograms go to a trusted server where the sum of a round has the noise, and need "
         "their own elsewhere.",
     ),
@@ -155,12 +167,12 @@ SURVEYS: tuple[Rule, ...] = (
         "size or uniformly.",
     ),
     (
-        lambda a: a.centre and a.scale != "step",
+        lambda a: a.centre and a.placement is not NoisePlacement.EVERY_STEP,
         "The mean of the samples has noise for one sample; ask for it where steps have that noise, "
         "too.",
     ),
     (
-        lambda a: a.columns and a.scale not in ("step", "none"),
+        lambda a: a.columns and a.placement not in (NoisePlacement.EVERY_STEP, NoisePlacement.NONE),
         "Scales that are paid for have noise for one sample; ask for them where steps have that "
         "noise, too, or declare them.",
     ),
@@ -181,7 +193,7 @@ SCHEDULES: tuple[Rule, ...] = (
         lambda a: (
             a.schedule
             and (
-                a.scale not in ("step", "round")
+                a.placement not in (NoisePlacement.EVERY_STEP, NoisePlacement.ROUND_SUM)
                 or a.release is None
                 or a.release.clip.bounds != "norm"
                 or a.release.clip.adapts_to
@@ -192,14 +204,18 @@ SCHEDULES: tuple[Rule, ...] = (
         "A schedule needs noise in steps or on the sum of a round, a flat clip and a fixed tau.",
     ),
     (
-        lambda a: a.schedule and a.schedule.follows and a.scale != "step",
+        lambda a: (
+            a.schedule and a.schedule.follows and a.placement is not NoisePlacement.EVERY_STEP
+        ),
         "A clip that follows the clients' noisy gradients needs noise in their steps.",
     ),
 )
 
 LOCAL: tuple[Rule, ...] = (
     (
-        lambda a: a.controls and (a.scale == "round" or not a.local.optimiser.linear),
+        lambda a: (
+            a.controls and (a.placement is NoisePlacement.ROUND_SUM or not a.local.optimiser.linear)
+        ),
         "Control variates are read off single updates of plain SGD; use them with noise at the "
         "clients.",
     ),
@@ -210,7 +226,9 @@ LOCAL: tuple[Rule, ...] = (
         "round, or nowhere.",
     ),
     (
-        lambda a: a.local.objective.needs_last and (a.controls or a.scale == "round"),
+        lambda a: (
+            a.local.objective.needs_last and (a.controls or a.placement is NoisePlacement.ROUND_SUM)
+        ),
         "A client's last model is read off its single update, in the place of a control; use this "
         "objective without controls, "
         "and with noise at the clients or nowhere.",
@@ -225,7 +243,9 @@ SUMS: tuple[Rule, ...] = (
     ),
     (
         lambda a: (
-            a.noise_shares and a.scale == "step" and (a.steps.adaptive or a.steps.total(1) != 1)
+            a.noise_shares
+            and a.placement is NoisePlacement.EVERY_STEP
+            and (a.steps.adaptive or a.steps.total(1) != 1)
         ),
         "In a secure sum a client's noise is a share only, and a second local step would follow "
         "values that carry no more than "
@@ -234,13 +254,17 @@ SUMS: tuple[Rule, ...] = (
         "= 1, or algorithm.most_tau = 1 where a system chooses tau itself.",
     ),
     (
-        lambda a: a.noise_shares and a.scale == "step" and a.clients.sampling != All(),
+        lambda a: (
+            a.noise_shares
+            and a.placement is NoisePlacement.EVERY_STEP
+            and a.clients.sampling != All()
+        ),
         "In a secure sum of steps all clients take part; leave the cohort out.",
     ),
     (
         lambda a: (
             a.noise_shares
-            and a.scale == "step"
+            and a.placement is NoisePlacement.EVERY_STEP
             and not isinstance(a.local.optimiser, (SGD, UncalibratedSGD))
         ),
         "In a secure sum the server sees the sum of all gradients only, so clients take a plain "
@@ -255,7 +279,7 @@ SUMS: tuple[Rule, ...] = (
     (
         lambda a: (
             a.noise_shares
-            and a.scale == "round"
+            and a.placement is NoisePlacement.ROUND_SUM
             and not (
                 a.weights.equal and isinstance(a.clients.sampling, (All, Poisson, PoissonSize))
             )
@@ -265,7 +289,11 @@ SUMS: tuple[Rule, ...] = (
         "sampling = 'poisson' or no cohort.",
     ),
     (
-        lambda a: a.noise_shares and a.scale == "round" and (a.weights.query or a.columns),
+        lambda a: (
+            a.noise_shares
+            and a.placement is NoisePlacement.ROUND_SUM
+            and (a.weights.query or a.columns)
+        ),
         "What clients are asked beside a sum of their updates goes to a trusted server, of whom a "
         "secure sum has none: declare "
         "scales, weigh uniformly, or set privacy.aggregation = 'plain'.",
@@ -285,3 +313,42 @@ LEAKS: tuple[Rule, ...] = (
 )
 
 RULES = (*NOISE, *STEPS, *SURVEYS, *SCHEDULES, *LOCAL, *SUMS, *LEAKS)
+"""What holds for every algorithm."""
+
+PERSONS: tuple[Rule, ...] = (
+    (
+        lambda a: a.unit == "client",
+        "{name} protects whole clients, and so every person there: leave privacy.unit out.",
+    ),
+    (
+        lambda a: a.unit == "none",
+        "{name} adds no noise, so it protects nobody: leave privacy.unit out, or use another "
+        "system.",
+    ),
+    (
+        lambda a: a.variant == "published",
+        "What is published of {name} is for samples: set algorithm.variant = 'sound' for persons.",
+    ),
+)
+"""What must hold of an algorithm that is to protect persons in the place of samples."""
+
+SECURE_SUMS: tuple[Rule, ...] = (
+    (
+        lambda a: a.placement not in (NoisePlacement.EVERY_STEP, NoisePlacement.ROUND_SUM),
+        "{name} has no noise in single steps or on the sum of a round, which clients could share; "
+        "set privacy.aggregation = 'plain'.",
+    ),
+)
+"""What must hold of an algorithm whose clients are to share the noise; then `SUMS` must, too."""
+
+SECURE_NOISE: tuple[Rule, ...] = (
+    (
+        lambda a: a.schedule and a.schedule.follows,
+        "Noise that follows what was released has no secure form; set privacy.noise = 'plain'.",
+    ),
+    (
+        lambda a: a.placement is NoisePlacement.NONE,
+        "{name} adds no noise; leave privacy.noise out.",
+    ),
+)
+"""What must hold of an algorithm whose noise is to be secure."""

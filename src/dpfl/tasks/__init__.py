@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from dpfl.errors import DpflError
+from dpfl.bad_values import choose, invalid, refuse_unknown_options
 from dpfl.tasks.classes import Binary, MultiClass, MultiLabel, Ordinal
 from dpfl.tasks.intervals import intervals
 from dpfl.tasks.numbers import Counts, Regression
@@ -27,23 +27,13 @@ TASKS: dict[str, type[Any]] = {
 
 def from_name(name: str, **options: Any) -> Task:
     """A task by its word in an experiment file, with what it has to know."""
-    if name not in TASKS:
-        raise DpflError(f"There is no task {name!r}; choose one of {', '.join(TASKS)}.")
-    kind = TASKS[name]
-    known = [field.name for field in fields(kind)]
-    if unknown := next((option for option in options if option not in known), None):
-        raise DpflError(
-            f"The task {name!r} has no option {unknown!r}; it has {', '.join(known) or 'none'}."
-        )
+    kind = choose("task", name, TASKS)
+    refuse_unknown_options(f"The task {name!r}", options, [field.name for field in fields(kind)])
     try:
-        found: Task = TypeAdapter(kind).validate_python(options)
-        return found
+        task: Task = TypeAdapter(kind).validate_python(options)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise DpflError(
-            f"The task {name!r}: {first['loc'][0]}: {first['msg'].lower()} (it is "
-            f"{first['input']!r})."
-        ) from None
+        raise invalid(error, f"the task {name!r}") from None
+    return task
 
 
 __all__ = [

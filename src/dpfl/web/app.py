@@ -26,6 +26,7 @@ from fastapi.staticfiles import StaticFiles
 
 from dpfl import __version__
 from dpfl.algorithms.catalog import describe_all, describe_one
+from dpfl.bad_values import invalid
 from dpfl.errors import DpflError
 from dpfl.views.run_tables import RunTables
 from dpfl.web import ledger_views, planner, run_views
@@ -198,10 +199,7 @@ def _errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def unfit(request: Request, error: RequestValidationError) -> JSONResponse:
-        first = error.errors()[0]
-        return sentence(
-            422, f"{'.'.join(str(part) for part in first['loc'][1:])}: {first['msg'].lower()}."
-        )
+        return sentence(422, str(invalid(error, "the request")))
 
     @app.exception_handler(OSError)
     async def unread(request: Request, error: OSError) -> JSONResponse:

@@ -14,7 +14,7 @@ from typing import IO, Protocol
 
 import pooch
 
-from dpfl.data.checks import suggest
+from dpfl.bad_values import suggest
 from dpfl.data.sources.files import CIFAR10_TEST, CIFAR10_TRAIN
 from dpfl.data.sources.folders import data_folder
 from dpfl.errors import DpflError
@@ -107,7 +107,7 @@ def get(
             "mnist-sample comes with the package: there is nothing to get, use it by its name."
         )
     if data_set not in remotes:
-        raise DpflError(f"There is no data set {name!r} to get: {suggest(name, list(remotes))}.")
+        raise DpflError(f"There is no data set {name!r} to get; {suggest(name, remotes)}")
     remote, target = remotes[data_set], data_folder(folder) / data_set
     if remote.unpacked and all((target / file).is_file() for file in remote.unpacked):
         return target

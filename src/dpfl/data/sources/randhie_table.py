@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dpfl.data.checks import suggest
+from dpfl.bad_values import require_name
 from dpfl.data.tables.declared import TableDeclaration, declare
 from dpfl.data.tables.table import Table, read_table
-from dpfl.errors import DpflError
 
 DECLARED = Path(__file__).with_name("randhie.toml")
 
@@ -26,8 +25,7 @@ from the published data.
 
 
 def declared(label: str = "any-visit", test: Mapping[str, Any] | None = None) -> TableDeclaration:
-    if label not in LABELS:
-        raise DpflError(f"randhie has no label {label!r}: {suggest(str(label), LABELS)}.")
+    require_name("randhie label", label, LABELS)
     words = tomllib.loads(DECLARED.read_text()) | LABELS[label]
     return declare(words if test is None else words | {"test": dict(test)})
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from dpfl.data.checks import is_number, require_whole
+from dpfl.bad_values import is_number, require_whole
 from dpfl.data.dataset import Dataset, DataSource
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch

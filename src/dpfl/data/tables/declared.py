@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpfl.data.checks import is_number, require_whole, suggest
+from dpfl.bad_values import is_number, refuse_unknown_options, require_whole
 from dpfl.data.special_names import ROLES, TABLE_WORDS
 from dpfl.data.tables.label import LabelColumn
 from dpfl.data.tables.schema import (
@@ -65,7 +65,7 @@ class TableDeclaration:
 
 def declare(words: Mapping[str, Any]) -> TableDeclaration:
     """The words of [data], as TOML gives them."""
-    _known("data", words, TABLE_WORDS)
+    refuse_unknown_options("data", words, TABLE_WORDS, "key")
     if "label" not in words:
         raise DpflError(
             "The table has no label: set data.label to the column that is to be learned."
@@ -165,16 +165,11 @@ def _of(kind: type[Any], where: str, said: Any, **known: Any) -> Any:
     if not isinstance(said, Mapping):
         raise DpflError(f"{where} is {said!r}: give a table of words and values.")
     fields = [field for field in dataclasses.fields(kind) if field.name not in known]
-    _known(where, said, [field.name for field in fields])
+    refuse_unknown_options(where, said, [field.name for field in fields], "key")
     needed = (field.name for field in fields if field.default is dataclasses.MISSING)
     if lost := next((name for name in needed if name not in said), None):
         raise DpflError(f"{where} has no {lost}: give it.")
     return kind(**said, **known)
-
-
-def _known(where: str, said: Mapping[str, Any], words: Sequence[str]) -> None:
-    if unknown := next((word for word in said if word not in words), None):
-        raise DpflError(f"{where} has no key {unknown!r}: {suggest(unknown, words)}.")
 
 
 def _column_name(where: str, name: Any) -> str:

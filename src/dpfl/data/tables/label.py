@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dpfl.data.checks import is_number, suggest
+from dpfl.bad_values import is_number, require_name
 from dpfl.errors import DpflError
 from dpfl.tasks import Task, from_name
 
@@ -35,10 +35,7 @@ class LabelColumn:
     mean: float | None = None
 
     def __post_init__(self) -> None:
-        if self.task not in TASKS:
-            raise DpflError(
-                f"There is no task {self.task!r} for a table: {suggest(str(self.task), TASKS)}."
-            )
+        require_name("table task", self.task, TASKS)
         if not self.columns or (len(self.columns) > 1) != (self.task == "labels"):
             raise DpflError(
                 f"The task {self.task} cannot have {len(self.columns)} label columns: several are "

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 
-from dpfl.data.checks import is_number, require_whole
+from dpfl.bad_values import is_number, require_whole
 from dpfl.data.tables.label import LabelColumn, Level, check_levels
 from dpfl.errors import DpflError
 

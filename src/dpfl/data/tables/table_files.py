@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as parquet
 
-from dpfl.data.checks import suggest
+from dpfl.bad_values import suggest
 from dpfl.data.special_names import TABLES
 from dpfl.errors import DpflError
 
@@ -76,7 +76,7 @@ class TableFile:
 
     def require(self, columns: Sequence[str]) -> None:
         if lost := next((name for name in columns if name not in self.header), None):
-            raise DpflError(f"{self.path} has no column {lost!r}: {suggest(lost, self.header)}.")
+            raise DpflError(f"{self.path} has no column {lost!r}; {suggest(lost, self.header)}")
 
     def error(self, row: int, column: str, why: str) -> DpflError:
         """What is wrong in a cell; rows are counted from 0, without the header."""

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from dpfl.bad_values import choose
 from dpfl.errors import DpflError
 from dpfl.lazy_import import dp, special
 from dpfl.privacy.accounting.events import REPLACE, Event, EventCounts, encode, neighbours_of
@@ -278,9 +279,7 @@ def on_grid(interval: float) -> Accountant:
 
 
 def accountant(name: str) -> Accountant:
-    if name not in ACCOUNTANTS:
-        raise DpflError(f"There is no accountant {name!r}; choose one of {', '.join(ACCOUNTANTS)}.")
-    return ACCOUNTANTS[name]
+    return choose("accountant", name, ACCOUNTANTS)
 
 
 def proving(name: str) -> Accountant:

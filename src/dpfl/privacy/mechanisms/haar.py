@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpfl.bad_values import unknown_name
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
 from dpfl.privacy.mechanisms.noise import gaussian_vector
@@ -155,9 +156,7 @@ class Haar:
                     "Matched weights need the energy of each band, from public data or from what "
                     "was already released."
                 )
-        raise DpflError(
-            f"There are no Haar weights {name!r}; choose one of paper, orthonormal, matched."
-        )
+        raise unknown_name("kind of Haar weights", name, ("paper", "orthonormal", "matched"))
 
     def matched(self, energies: Tensor) -> Tensor:
         """W = sqrt(s_b) V_b with V_b^2 in proportion to sqrt(n_b / E_b): the least total noise for
@@ -225,9 +224,7 @@ class Haar:
             case "levels":
                 bands = torch.split(ratios, self.band_sizes.tolist())
                 return level * math.sqrt(sum(float(band.max()) ** 2 for band in bands))
-        raise DpflError(
-            f"There is no clip of {clip!r} for Haar noise; choose one of {', '.join(CLIPS)}."
-        )
+        raise unknown_name("clip for Haar noise", clip, CLIPS)
 
     def effective_multiplier(self, multiplier: float, weights: Tensor, clip: str) -> float:
         """What is left of the noise multiplier that the paper accounts for, whatever the clip level

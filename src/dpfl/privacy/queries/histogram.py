@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpfl.bad_values import require_name
 from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
@@ -58,10 +59,7 @@ def private_histogram(
     (`secure_sum`).
     """
     check_multiplier(multiplier, " of the histogram")
-    if neighbours not in SENSITIVITY:
-        raise DpflError(
-            f"There are no neighbours {neighbours!r}; choose one of {', '.join(SENSITIVITY)}."
-        )
+    require_name("definition of neighbours", neighbours, SENSITIVITY)
     exact = np.asarray(counts, dtype=np.float64)
     if exact.ndim != 1 or not exact.size or not np.isfinite(exact).all():
         raise DpflError("A private histogram needs one finite count a class.")

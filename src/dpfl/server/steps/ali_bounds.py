@@ -22,6 +22,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
+from dpfl.bad_values import choose
 from dpfl.errors import DpflError
 
 Formula = Literal["printed", "code", "consistent", "corrected"]
@@ -115,24 +116,20 @@ def _terms(inputs: AliInputs, formula: Formula) -> tuple[float, float]:
     tau.
     """
     mu, T, square = inputs.mu, inputs.T, inputs.C**2
-    inverse_rate, rate_times_mu = {
-        "printed": (mu * T, 1 / T),
-        "code": (mu * T, 2 / T),
-        "consistent": (mu * T / 2, 2 / T),
-        "corrected": (1 / inputs.eta, inputs.eta * mu),
-    }[_known(formula)]
+    inverse_rate, rate_times_mu = choose(
+        "formula for tau*",
+        formula,
+        {
+            "printed": (mu * T, 1 / T),
+            "code": (mu * T, 2 / T),
+            "consistent": (mu * T / 2, 2 / T),
+            "corrected": (1 / inputs.eta, inputs.eta * mu),
+        },
+    )
     slip = 0.0 if formula == "corrected" else 4 / mu**2 if mu**2 else math.inf
     guard = 1e-6 if formula == "code" else 0.0
     rise = (2 + rate_times_mu) * (square + inputs.noise) + guard
     return rise, slip + 3 * square + 2 * inputs.Gamma * inverse_rate + inputs.noise
-
-
-def _known(formula: Formula) -> Formula:
-    if formula not in FORMULAS:
-        raise DpflError(
-            f"There is no formula {formula!r} for tau*; choose one of {', '.join(FORMULAS)}."
-        )
-    return formula
 
 
 def whole_tau(tau: float, left: int, most: int = MOST_ITERATIONS) -> int:
