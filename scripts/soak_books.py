@@ -64,7 +64,7 @@ def read(nodes: Path, run: Path) -> Books:
 def _node(place: Path, name: str, run: Path, used: int) -> dict[str, Any]:
     told, orders = _told(place), _orders(place)
     with closing(Ledger.read(place / "ledger" / f"{name}.sqlite")) as ledger:
-        debits, paid = ledger.debits(), sum(ledger.spent().values())
+        debits, paid = ledger.debits(), sum(ledger.spending().values())
     answered = {one.order for one in told}
     return {
         "orders begun": len(orders),

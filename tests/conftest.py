@@ -173,6 +173,6 @@ class StopsAfter(SilentProgress):
 def ledger_of(result: dpfl.Result, name: str) -> dict[Any, int]:
     ledger = Ledger.read(result.folder / "ledger" / f"{name}.sqlite")
     try:
-        return ledger.spent()
+        return ledger.spending()
     finally:
         ledger.close()

@@ -160,7 +160,7 @@ def _needed() -> PaperTable:
 
 def _about_sigmas() -> list[str]:
     return [
-        line.format(HellingerNoise(1.0, DELTA, STEPS, BATCH, SAMPLES, RATE).deviation)
+        line.format(HellingerNoise(1.0, DELTA, STEPS, BATCH, SAMPLES, RATE).stddev)
         for line in SIGMA_ROWS
     ]
 
@@ -169,7 +169,7 @@ def _at(sigma: float, column: str, row: str, rate: float = RATE, group: str = "M
     """HW-DPFL as published with the noise of a deviation, and the epsilon that Theorems 1 and 2
     make of it.
     """
-    each = HellingerNoise(1.0, DELTA, STEPS, BATCH, SAMPLES, rate).deviation / sigma
+    each = HellingerNoise(1.0, DELTA, STEPS, BATCH, SAMPLES, rate).stddev / sigma
     epsilon = stated(ROUNDS, epsilon=each)
     made = weighted("published", rate=rate, round_epsilon=each)
     printed = PRINTED["HW-DPFL"][list(SKEWS).index(column)]
@@ -200,7 +200,7 @@ def _sigmas() -> PaperTable:
     cells = []
     moves = 2 * RATE * (STEPS - 1 + 1 / BATCH)
     for sigma in SIGMAS:
-        each = HellingerNoise(1.0, DELTA, STEPS, BATCH, SAMPLES, RATE).deviation / sigma
+        each = HellingerNoise(1.0, DELTA, STEPS, BATCH, SAMPLES, RATE).stddev / sigma
         epsilon = stated(CURVE_ROUNDS, epsilon=each)
         sound = weighted("sound", noise_multiplier=sigma / moves)
         published = weighted("published", round_epsilon=each)

@@ -183,7 +183,7 @@ def assert_noise_of_upload(algorithm: Algorithm) -> None:
     draws = [runner.work(replace(task, round=round), vector).update for round in range(40)]
     runner.close()
     stddev = float((torch.stack(draws) - bare).std())
-    assert stddev == pytest.approx(release.multiplier * release.sensitivity_bound, rel=0.02)
+    assert stddev == pytest.approx(release.noise_multiplier * release.sensitivity_bound, rel=0.02)
 
 
 def assert_far_less_noise_than_stated(algorithm: Algorithm, steps: bool) -> None:
@@ -191,5 +191,5 @@ def assert_far_less_noise_than_stated(algorithm: Algorithm, steps: bool) -> None
     model = dpfl.models.FlatModel(MODEL.build((1, 28, 28), 10, seed=0))
     release = algorithm.for_model(model.layout).release
     size = 2 ** math.ceil(math.log2(model.layout.size))
-    assert release.multiplier == pytest.approx(1 / size if steps else 1 / math.sqrt(size))
+    assert release.noise_multiplier == pytest.approx(1 / size if steps else 1 / math.sqrt(size))
     assert release.stated_event(20) != release.event(20)

@@ -21,7 +21,8 @@ from dpfl.models.architectures import Centre, build_centred_linear
 from dpfl.planning.planner import with_planned_rate
 from dpfl.privacy import Budget, Flat, Gaussian, Ledger, Limit, Poisson, Release, accountant
 from dpfl.privacy.accounting.events import ADD_REMOVE, gaussian
-from dpfl.privacy.queries.mean import MeanQuery, scaled_down
+from dpfl.privacy.queries.bounded_sum import scale_down
+from dpfl.privacy.queries.mean import MeanQuery
 from dpfl.server.coordinator import Coordinator
 from tests.conftest import MODEL, StopsAfter
 from tests.privacy.forging import forge
@@ -109,7 +110,7 @@ def test_planned_noise_leaves_room_for_the_mean(few):
     )
     accountant = dp.pld.PLDAccountant(dp.NeighboringRelation.ADD_OR_REMOVE_ONE)
     accountant.compose(dp.GaussianDpEvent(2.0))
-    step = dp.PoissonSampledDpEvent(0.1, dp.GaussianDpEvent(planned.samples.noise.multiplier))
+    step = dp.PoissonSampledDpEvent(0.1, dp.GaussianDpEvent(planned.samples.noise.noise_multiplier))
     accountant.compose(dp.SelfComposedDpEvent(step, 50))
     assert 3.98 < accountant.get_epsilon(1e-5) <= 4.0
 
@@ -184,7 +185,7 @@ def counts_of(folder: Path) -> list[list[int]]:
     counts = []
     for path in sorted(folder.glob("client-*.sqlite")):
         ledger = Ledger.read(path)
-        counts.append(list(ledger.spent().values()))
+        counts.append(list(ledger.spending().values()))
         ledger.close()
     return counts
 
@@ -219,7 +220,7 @@ def test_under_system_entropy_what_is_shown_counts_a_mean_and_steps_that_were_ma
     assert counts_of(tmp_path / "run" / "ledger") == [[2, 2]] * 3
     result = train(tiny, OWN, model=centred(), resume=True, **options)
     ledger = Ledger.read(result.folder / "ledger" / "client-00000.sqlite")
-    mean, step = ledger.spent()
+    mean, step = ledger.spending()
     ledger.close()
     assert mean == gaussian(1.0)
     truth = [
@@ -259,7 +260,7 @@ def test_a_client_that_does_not_answer_is_named_and_the_others_have_the_mean(
     assert list(result.lost) == [
         "before round 1, client 1: it failed (OSError), its own log says why"
     ]
-    truth = scaled_down(tiny.train.x[torch.cat([tiny.clients[0], tiny.clients[2]])], 4.0).mean(0)
+    truth = scale_down(tiny.train.x[torch.cat([tiny.clients[0], tiny.clients[2]])], 4.0).mean(0)
     assert (result.module.centre.running_mean - truth).norm() < 0.02
     assert counts_of(result.folder / "ledger") == [[1, 1]] * 3, "it was debited before it failed"
 

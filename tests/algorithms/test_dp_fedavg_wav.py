@@ -32,14 +32,16 @@ def test_algorithm_2_as_printed_has_noise_z_c_over_q_c_d_and_is_worth_next_to_no
     divisor = 20 * algorithm.weights.usual(sizes)
     # On W H of the mean: z C / (q_c d), with q_c = 20 / 100 and d all samples.
     assert algorithm.clients.local_stddev / divisor == pytest.approx(z * clip / (0.2 * sum(sizes)))
-    assert algorithm.clients.multiplier == pytest.approx(z / (math.sqrt(64) * rate * tau * 30))
+    assert algorithm.clients.noise_multiplier == pytest.approx(
+        z / (math.sqrt(64) * rate * tau * 30)
+    )
     assert algorithm.stated_event(100).event.noise_multiplier == z
     assert algorithm.samples.clip == Flat(clip)
     assert algorithm.clients.clip.clip_norm == pytest.approx(rate * tau * clip)
     updates = dp_fedavg_wav(
         "published", clipping="updates", cohort=20, noise_multiplier=z
     ).for_model(FlatModel(nn.Linear(7, 8)).layout)
-    assert updates.clients.multiplier == pytest.approx(z / 8)
+    assert updates.clients.noise_multiplier == pytest.approx(z / 8)
 
 
 def test_as_printed_runs_and_its_ledger_holds_the_truth(train: Train, crowd: Federation) -> None:

@@ -44,7 +44,7 @@ def test_noise_that_is_taken_back_without_room_in_the_ledger_is_refused(
 
 def spent_by(folder: Path) -> int:
     with closing(Ledger.read(folder / "federation.sqlite")) as ledger:
-        return sum(ledger.spent().values())
+        return sum(ledger.spending().values())
 
 
 @pytest.mark.parametrize(("entropy", "passes"), [("system", 3), ("keyed", 1)])

@@ -20,7 +20,7 @@ from dpfl.engines import local_engine
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel, from_module
 from dpfl.privacy import All, Budget, Flat, Keyed, Release
-from dpfl.privacy.mechanisms.haar import Haar, whole
+from dpfl.privacy.mechanisms.haar import Haar, whole_vector
 from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarLevels, HaarNoise
 from dpfl.server.coordinator import Coordinator, FederationFacts, RunState
 from dpfl.tasks import MultiClass
@@ -35,7 +35,7 @@ def test_lemma_2_adds_less_and_counts_the_same() -> None:
     assert release.noise.share == pytest.approx(0.343, abs=5e-4)
     assert release.noise.share == pytest.approx(math.sqrt(2 / 17))
     assert release.stated_event(1).noise_multiplier == 1.5
-    assert release.multiplier == pytest.approx(1.5 * math.sqrt(2 / 17) / 32768)
+    assert release.noise_multiplier == pytest.approx(1.5 * math.sqrt(2 / 17) / 32768)
     size, rng = 16, np.random.default_rng(0)
     small = Release(All(), HaarClip(1.0, "coefficients"), HaarNoise(1.5, lemma=True)).for_model(
         [size]
@@ -52,8 +52,8 @@ def test_a_clip_by_levels_bounds_each_level_by_itself() -> None:
     """
     clip = HaarLevels(0.5).for_model([8])
     rows = torch.randn(20, 8, generator=torch.Generator().manual_seed(0)) * 10
-    levels = torch.split(whole(8).transform(clip.clipped(rows).float()), [1, 4, 2, 1], dim=1)
-    before = torch.split(whole(8).transform(rows), [1, 4, 2, 1], dim=1)
+    levels = torch.split(whole_vector(8).transform(clip.clipped(rows).float()), [1, 4, 2, 1], dim=1)
+    before = torch.split(whole_vector(8).transform(rows), [1, 4, 2, 1], dim=1)
     for level, was in zip(levels, before, strict=True):
         norms = level.norm(dim=1)
         assert bool((norms <= 0.5).all())
@@ -61,7 +61,7 @@ def test_a_clip_by_levels_bounds_each_level_by_itself() -> None:
         assert torch.allclose(norms[long], torch.tensor(0.5), rtol=1e-4)
         assert torch.allclose(level[~long], was[~long], atol=1e-5)
     release = Release(All(), clip, HaarNoise(3.0)).for_model([8])
-    assert release.multiplier == pytest.approx(3.0 / math.sqrt(64 + 4 + 16 + 64))
+    assert release.noise_multiplier == pytest.approx(3.0 / math.sqrt(64 + 4 + 16 + 64))
 
 
 def test_clients_outside_the_cohort_do_not_pay(train: Train, federation: Federation) -> None:
@@ -95,7 +95,7 @@ def median_of(
         gradient = torch.cat(
             [parameter.grad.flatten() for parameter in module.parameters()]
         ).double()
-        coefficients = whole(8).transform(gradient)
+        coefficients = whole_vector(8).transform(gradient)
         norms.append(float((coefficients if weights is None else coefficients * weights).norm()))
     return float(torch.tensor(norms).median())
 

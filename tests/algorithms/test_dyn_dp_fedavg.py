@@ -23,7 +23,7 @@ def test_clip_norm_and_noise_fall_as_in_dynamic_dp_sgd() -> None:
     releases = [algorithm.schedule.now(algorithm.clients, round, {}) for round in range(8)]
     clips = [release.clip.clip_norm for release in releases]
     assert clips == pytest.approx([2.0 * 0.3 ** (round / 8) for round in range(8)])
-    multipliers = [release.multiplier for release in releases]
+    multipliers = [release.noise_multiplier for release in releases]
     assert len(set(multipliers)) == 4
     assert multipliers == sorted(multipliers, reverse=True)
     assert sum(algorithm.spending(8, 20).values()) == 8

@@ -23,4 +23,4 @@ def test_with_private_steps_it_states_epsilon_for_one_sample_and_claims_nothing(
 def test_private_steps_without_a_noise_multiplier_have_planned_noise() -> None:
     assert fedprox().samples is None
     assert fedprox(private=True).samples.uncalibrated
-    assert fedprox(noise_multiplier=2.0).samples.multiplier == 2.0
+    assert fedprox(noise_multiplier=2.0).samples.noise_multiplier == 2.0

@@ -37,4 +37,4 @@ def test_parts_that_are_not_given_mean_everyone_and_planned_noise() -> None:
     assert isinstance(noise_of(None), Uncalibrated)
     assert noise_of(1.5) == Gaussian(1.5)
     assert isinstance(haar_noise_of(None, "paper", False, ()), Uncalibrated)
-    assert haar_noise_of(1.5, "paper", False, ()).multiplier == 1.5
+    assert haar_noise_of(1.5, "paper", False, ()).noise_multiplier == 1.5

@@ -124,7 +124,7 @@ def test_the_ledger_of_a_published_system_holds_the_truth(
     )
     ledger = Ledger.read(next((result.folder / "ledger").glob("*.sqlite")))
     try:
-        events = ledger.spent()
+        events = ledger.spending()
         assert ledger.limit is None
     finally:
         ledger.close()

@@ -32,7 +32,7 @@ def halve_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def drop_the_clip(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clip, "shrink", lambda norms, bound: norms.new_ones(norms.shape))
+    monkeypatch.setattr(clip, "shrink_factors", lambda norms, bound: norms.new_ones(norms.shape))
 
 
 def reuse_a_noise_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,14 +137,14 @@ class Always:
         return self.batch
 
     def expected(self, population: int) -> float:
-        return self.of.expected(population)
+        return self.of.expected_size(population)
 
 
 def halve_the_noise_of_the_mean(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = MeanQuery.answer
 
     def halved(self: MeanQuery, *rest: Any) -> np.ndarray:
-        return honest(replace(self, multiplier=self.multiplier / 2), *rest)
+        return honest(replace(self, noise_multiplier=self.noise_multiplier / 2), *rest)
 
     monkeypatch.setattr(MeanQuery, "answer", halved)
 
@@ -153,7 +153,7 @@ def halve_the_noise_of_the_histogram(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = LabelQuery.answer
 
     def halved(self: LabelQuery, *rest: Any) -> np.ndarray:
-        return honest(replace(self, multiplier=(self.multiplier or 0.0) / 2), *rest)
+        return honest(replace(self, noise_multiplier=(self.noise_multiplier or 0.0) / 2), *rest)
 
     monkeypatch.setattr(LabelQuery, "answer", halved)
 
@@ -162,7 +162,7 @@ def halve_the_noise_of_the_metric(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = MetricQuery.answer
 
     def halved(self: MetricQuery, *rest: Any) -> np.ndarray:
-        return honest(replace(self, multiplier=self.multiplier / 2), *rest)
+        return honest(replace(self, noise_multiplier=self.noise_multiplier / 2), *rest)
 
     monkeypatch.setattr(MetricQuery, "answer", halved)
 

@@ -23,7 +23,7 @@ from dpfl.privacy import (
     Release,
     accountant,
 )
-from dpfl.privacy.accounting.accountant import default_for
+from dpfl.privacy.accounting.accountant import default_accountant
 from dpfl.privacy.mechanisms.clip import Clip
 from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
 from dpfl.privacy.mechanisms.sampling import Sampling
@@ -32,7 +32,7 @@ from tests.audit.systems import SOUND, system
 
 def proven(release: Release, population: int) -> float:
     event = release.event(population)
-    return accountant(default_for(event)).epsilon({event: 1}, 1e-5)
+    return accountant(default_accountant(event)).epsilon({event: 1}, 1e-5)
 
 
 def test_on_plain_gaussian_noise_the_game_reaches_most_of_what_is_proven() -> None:
@@ -104,7 +104,7 @@ def test_the_worst_canary_of_a_flat_clip_is_any_and_of_haar_noise_a_searched_one
     }
     assert lengths == {name: pytest.approx(2.0, rel=1e-4) for name in lengths}
     haar = ReleaseGame(Release(All(), Flat(1.0), HaarNoise(1.0)).for_model(ENDS))
-    assert haar.release.multiplier == pytest.approx(1 / 4)
+    assert haar.release.noise_multiplier == pytest.approx(1 / 4)
     assert one_release(haar.release, 1e-5, 4000, 0.95, Keyed(0)).mu == pytest.approx(4.0, rel=0.15)
 
 

@@ -135,7 +135,7 @@ def test_run_ends_with_one_json_line(capsys, tmp_path):
     assert len(privacy["per_client"]) == 4
     for client in range(4):
         ledger = Ledger.read(out_dir / "ledger" / f"client-{client:05d}.sqlite")
-        assert sum(ledger.spent().values()) == 15
+        assert sum(ledger.spending().values()) == 15
         assert ledger.epsilon(1e-5) == pytest.approx(
             privacy["per_client"][f"client-{client:05d}"], abs=1e-6
         )

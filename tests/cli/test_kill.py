@@ -128,7 +128,7 @@ def reached(run: Path, target: int) -> bool:
 
 def counts(run: Path) -> list[int]:
     paths = sorted((run / "ledger").glob("*.sqlite"))
-    return [sum(Ledger.read(path).spent().values()) for path in paths]
+    return [sum(Ledger.read(path).spending().values()) for path in paths]
 
 
 def test_killed_at_six_random_moments_it_ends_as_if_never_stopped(commands, tmp_path):

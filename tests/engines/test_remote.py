@@ -119,7 +119,7 @@ def spent(remote: RemoteEngine) -> list[int]:
     counts = []
     for number in range(3):
         with closing(Ledger.read(remote.ledgers.path(number))) as ledger:
-            counts.append(sum(ledger.spent().values()))
+            counts.append(sum(ledger.spending().values()))
     return counts
 
 

@@ -152,7 +152,7 @@ def test_a_node_whose_folder_was_set_back_is_told_and_stays_away_until_it_is_rec
     ).stdout
     assert "2 releases added, of 1 signed heads" in said
     with closing(Ledger.read(node.folder / "ledger" / "b.sqlite")) as ledger:
-        assert ledger.spent() == {EVENT: 2}
+        assert ledger.spending() == {EVENT: 2}
 
 
 def test_what_is_missing_is_a_sentence(tmp_path: Path) -> None:

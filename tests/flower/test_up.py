@@ -56,7 +56,7 @@ def spent(folder: Path) -> list[dict]:
     for path in sorted(folder.rglob("*.sqlite")):
         if path.parent.name in ("ledger", "ledgers"):
             with closing(Ledger.read(path)) as ledger:
-                found.append(dict(ledger.spent()))
+                found.append(dict(ledger.spending()))
     return found
 
 

@@ -47,5 +47,5 @@ def test_weights_that_match_have_less_noise_in_all_and_keep_the_multiplier() -> 
     plain = dp_sgd_wav(noise_multiplier=1.3, haar_weights="orthonormal", by_layer=True).for_model(
         layout
     )
-    assert made.samples.multiplier == 1.3
+    assert made.samples.noise_multiplier == 1.3
     assert made.samples.energy(layout.size) < 0.9 * plain.samples.energy(layout.size)

@@ -171,9 +171,9 @@ class Asked:
         with closing(Ledger.read(self.folder / "ledger" / "b.sqlite")) as ledger:
             return [ledger.debits(), ledger.plans()]
 
-    def spent(self) -> dict[Any, int]:
+    def spending(self) -> dict[Any, int]:
         with closing(Ledger.read(self.folder / "ledger" / "b.sqlite")) as ledger:
-            return ledger.spent()
+            return ledger.spending()
 
     def log(self) -> str:
         return (self.folder / "node.log").read_text()

@@ -178,9 +178,9 @@ class Together:
             "votes", to=to, order=task_messages.order_of(task(to, round), session), votes=signatures
         )
 
-    def spent(self, name: str) -> dict[Any, int]:
+    def spending(self, name: str) -> dict[Any, int]:
         with closing(Ledger.read(self.folder / name / "ledger" / f"{name}.sqlite")) as ledger:
-            return ledger.spent()
+            return ledger.spending()
 
     def close(self) -> None:
         for node in self.nodes.values():

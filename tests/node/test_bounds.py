@@ -24,7 +24,7 @@ from dpfl.privacy import Flat
 from dpfl.privacy.mechanisms.integer_sum import IntegerSum
 from dpfl.privacy.mechanisms.release import UpdateRelease
 from dpfl.privacy.mechanisms.secure_noise import SecureGaussian
-from dpfl.privacy.queries.columns import LEAST
+from dpfl.privacy.queries.columns import MIN_VARIANCE
 from dpfl.privacy.queries.histogram import LabelQuery
 from dpfl.privacy.queries.mean import MeanQuery
 from dpfl.privacy.queries.metric import MetricQuery
@@ -110,7 +110,7 @@ def test_a_weight_beyond_the_policy_is_refused_before_anything_is_debited(
 def test_a_weight_at_the_bound_is_worked_for(node: Asked, kind: str) -> None:
     answer = node(work(KINDS[kind], with_entry(SIZE - 1, LARGEST)))
     assert answer.head["kind"] == "reply"
-    assert node.spent()
+    assert node.spending()
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -150,7 +150,7 @@ def test_a_correction_cannot_carry_the_model_beyond_the_bound(opened: Open) -> N
     assert node.refused(corrected(1.01 * LARGEST)) == "weights-too-large"
     assert node.refused(corrected(1.0, rate=1e9)) == "weights-too-large"
     assert node.refused(corrected(-0.6, rate=LARGEST)) == "weights-too-large"
-    assert not node.spent()
+    assert not node.spending()
     assert node(corrected(0.5, rate=0.1)).head["kind"] == "reply"
 
 
@@ -173,7 +173,7 @@ def test_momentum_does_not_carry_the_model_further_along_a_correction(opened: Op
         assert node.refused(asked(Momentum(0.1), beta=beta)) == "bad-words"
     for changes in ({"beta1": 2.0}, {"beta2": 1.0}, {"epsilon": 0.0}):
         assert node.refused(asked(Adam(0.1), **changes)) == "bad-words"
-    assert not node.spent()
+    assert not node.spending()
     assert node(asked(Momentum(0.1, beta=0.9))).head["kind"] == "reply"
 
 
@@ -184,7 +184,7 @@ def test_members_of_a_secure_sum_refuse_it_too(begun: tuple[Together, str]) -> N
             node.refused(together.work(session, summed(name), with_entry(0, 1e9)))
             == "weights-too-large"
         )
-        assert together.spent(name) == {}
+        assert together.spending(name) == {}
     assert together.masked(session, "a").numbers.any(), "nothing was masked for this round yet"
 
 
@@ -227,12 +227,12 @@ def test_a_scale_that_blows_samples_up_is_refused(opened: Open, tmp_path: Path) 
         "schema": schema_digest(held),
     }
     assert node(join(replace(PROPOSAL, **words))).head["kind"] == "joined"
-    honest = np.array([0.1, 0.0, -1.0, LEAST], np.float32)  # weight, bias, mean, variance
-    for variance in (0.0, -1.0, 1e-38, 0.9 * LEAST):
+    honest = np.array([0.1, 0.0, -1.0, MIN_VARIANCE], np.float32)  # weight, bias, mean, variance
+    for variance in (0.0, -1.0, 1e-38, 0.9 * MIN_VARIANCE):
         model = honest.copy()
         model[-1] = variance
         assert node.refused(work(TASK, model)) == "weights-too-large"
-    assert node.spent() == {}
+    assert node.spending() == {}
     assert node(work(TASK, honest)).head["kind"] == "reply"
 
 
@@ -294,7 +294,7 @@ def test_a_policy_that_allows_less_memory_since_a_run_was_joined_holds(opened: O
     node = scattered(opened, "b", 4 * FEATURES * SAMPLES - 1, "exact")
     model = np.zeros(FEATURES * 10 + 10 + FEATURES, np.float32)
     assert node.refused(work(TASK, model)) == "too-much-memory"
-    assert node.spent() == {}
+    assert node.spending() == {}
 
 
 def test_the_default_allows_the_features_of_mnist_and_refuses_4096_patches() -> None:

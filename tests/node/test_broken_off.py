@@ -66,7 +66,7 @@ def test_a_node_that_is_killed_has_counted_every_release_and_sends_a_kept_reply_
     node(join())
     node.service.close()
     killed(policy, where, letter)
-    paid = node.spent()
+    paid = node.spending()
     assert paid == ({} if where == "begun" else {EVENT: STEPS}), "before anything could leave"
     kept = list((node.folder / "replies").glob("*.letter"))
     assert len(kept) == (where == "kept")
@@ -75,7 +75,7 @@ def test_a_node_that_is_killed_has_counted_every_release_and_sends_a_kept_reply_
     before = kept[0].read_bytes() if kept else b""
     answer = again.service.answer(letter)
     assert not kept or answer == before
-    assert node.spent() == {EVENT: STEPS * PLACES[where]}
+    assert node.spending() == {EVENT: STEPS * PLACES[where]}
     assert not list((node.folder / "replies").glob("*.new"))
     assert again.service.answer(letter) == answer
     assert again(work(round_of(1))).head["kind"] == "reply"
@@ -96,7 +96,7 @@ def test_with_keyed_randomness_the_same_order_is_the_same_release(
     again = Asked.open(policy)
     again(join())
     assert again(letter).head["kind"] == "reply"
-    assert again.spent() == {EVENT: STEPS}
+    assert again.spending() == {EVENT: STEPS}
     again.service.close()
 
 
@@ -110,7 +110,7 @@ def test_an_order_that_breaks_off_every_time_is_given_up(tmp_path: Path) -> None
     again = Asked.open(policy)
     again(join())
     assert again.refused(letter) == "too-many-attempts"
-    assert again.spent() == {EVENT: 3 * STEPS}
+    assert again.spending() == {EVENT: 3 * STEPS}
     assert again(work(round_of(1))).head["kind"] == "reply"
     again.service.close()
 

@@ -80,15 +80,15 @@ def test_databases_that_are_set_back_while_the_node_runs_end_its_work(
     backed_up(node.folder, tmp_path / "backup")
     worked(node, 1, 2)
     backed_up(tmp_path / "backup", node.folder)
-    assert node.spent() == {EVENT: STEPS}
+    assert node.spending() == {EVENT: STEPS}
     assert node.refused(work(round_of(3))) == "rolled-back"
     assert node.refused(join()) == "rolled-back"
-    assert node.spent() == {EVENT: STEPS}
+    assert node.spending() == {EVENT: STEPS}
     node.service.close()
     with pytest.raises(DpflError, match="dpfl ledger reconcile"):
         opened()
     reconciled(node.folder)
-    assert node.spent() == {EVENT: 3 * STEPS}
+    assert node.spending() == {EVENT: 3 * STEPS}
 
 
 def test_a_ledger_whose_file_was_replaced_while_the_node_runs_ends_its_work(
@@ -102,7 +102,7 @@ def test_a_ledger_whose_file_was_replaced_while_the_node_runs_ends_its_work(
     shutil.rmtree(node.folder / "ledger")
     shutil.copytree(tmp_path / "backup" / "ledger", node.folder / "ledger")
     assert node.refused(work(round_of(3))) == "rolled-back"
-    assert node.spent() == {EVENT: STEPS}, "nothing was debited"
+    assert node.spending() == {EVENT: STEPS}, "nothing was debited"
 
 
 def test_a_ledger_that_is_removed_while_the_node_runs_ends_its_work(opened: Open) -> None:
@@ -114,7 +114,7 @@ def test_a_ledger_that_is_removed_while_the_node_runs_ends_its_work(opened: Open
     with pytest.raises(DpflError, match="dpfl ledger reconcile"):
         opened()
     reconciled(node.folder)
-    assert node.spent() == {EVENT: STEPS}
+    assert node.spending() == {EVENT: STEPS}
 
 
 # Memory that is set back with it
@@ -139,7 +139,7 @@ def test_two_chains_of_one_start_are_both_remembered_and_both_counted(
         one.service.close()
     reconciled(machine.folder)
     with closing(Ledger.read(machine.folder / "ledger" / "b.sqlite")) as ledger:
-        assert ledger.spent() == {EVENT: 4 * STEPS}, (
+        assert ledger.spending() == {EVENT: 4 * STEPS}, (
             "one round of both, two of one and one of the other"
         )
 
@@ -158,7 +158,7 @@ def test_a_third_chain_of_one_start_is_no_part_of_the_second(
     (tmp_path / "signed.json").write_text(json.dumps(heads))
     reconciled(third, tmp_path / "signed.json")
     with closing(Ledger.read(third / "ledger" / "b.sqlite")) as ledger:
-        assert ledger.spent() == {EVENT: 6 * STEPS}, "one, three and two"
+        assert ledger.spending() == {EVENT: 6 * STEPS}, "one, three and two"
 
 
 def test_chains_of_one_start_are_told_apart_at_any_distance() -> None:
@@ -201,7 +201,7 @@ def test_a_ledger_from_a_live_backup_counts_what_it_lost_and_little_more(tmp_pat
         Ledger.open(tmp_path / "backup.sqlite", "b", "sample", "add/remove one")
     ) as ledger:
         _add_all(ledger, [last], {})
-        assert 400 <= ledger.spent()[EVENT] <= 400 + 0.1 * 300
+        assert 400 <= ledger.spending()[EVENT] <= 400 + 0.1 * 300
 
 
 def test_a_head_of_a_reconciled_chain_is_included_and_one_that_left_it_is_not(
@@ -237,7 +237,7 @@ def test_what_no_anchor_shows_is_counted_again_and_not_left_out(tmp_path: Path) 
     with closing(Ledger.open(tmp_path / "own.sqlite", "b", "sample", "add/remove one")) as ledger:
         _add_all(ledger, [lost], {})
         _add_all(ledger, [other], {})
-        assert 202 <= ledger.spent()[EVENT] <= 202 + 0.1 * 202
+        assert 202 <= ledger.spending()[EVENT] <= 202 + 0.1 * 202
 
 
 def test_a_head_without_anchors_is_read_as_it_was_signed(opened: Open) -> None:
@@ -350,7 +350,7 @@ def test_a_log_that_tells_of_more_than_the_ledger_is_enough_to_refuse(
     with pytest.raises(DpflError, match="dpfl ledger reconcile"):
         opened()
     assert "4 releases added" in reconciled(node.folder)
-    assert node.spent() == {EVENT: 3 * STEPS}
+    assert node.spending() == {EVENT: 3 * STEPS}
     assert "nothing is missing" in reconciled(node.folder)
     assert opened()(join(run="another")).head["kind"] == "joined"
 
@@ -368,7 +368,7 @@ def test_of_a_log_that_lost_its_beginning_the_rest_is_counted(opened: Open, tmp_
     node.service.close()
     copied(tmp_path / "backup", node.folder, "ledger", "orders.sqlite", "replies")
     reconciled(node.folder)
-    assert node.spent() == {EVENT: 3 * STEPS}
+    assert node.spending() == {EVENT: 3 * STEPS}
 
 
 def test_a_log_of_a_reconciled_node_is_compared_by_its_last_line(
@@ -382,7 +382,7 @@ def test_a_log_of_a_reconciled_node_is_compared_by_its_last_line(
     assert node(work(run="another")).head["kind"] == "reply"
     node.service.close()
     opened().service.close()
-    assert node.spent() == {EVENT: 4 * STEPS}
+    assert node.spending() == {EVENT: 4 * STEPS}
 
 
 def test_neither_a_statement_nor_a_check_is_made_from_a_ledger_that_is_behind_its_orders(
@@ -478,7 +478,7 @@ def test_a_node_that_was_set_back_and_worked_for_another_server_counts_both_when
     assert node.rows() == before
     node.service.close()
     reconciled(node.folder)
-    assert node.spent() == {EVENT: 7 * STEPS}, (
+    assert node.spending() == {EVENT: 7 * STEPS}, (
         "one round of both, two that were lost, four for the second server"
     )
     node = opened()

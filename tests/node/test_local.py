@@ -18,7 +18,7 @@ from dpfl.gradients import clipped
 from dpfl.gradients.clipped import ClippedGradients
 from dpfl.models import FlatModel
 from dpfl.privacy import Flat, Gaussian, Keyed, PerLayer, Poisson, Release
-from dpfl.privacy.mechanisms.haar import whole
+from dpfl.privacy.mechanisms.haar import whole_vector
 from dpfl.privacy.mechanisms.haar_release import HaarClip
 from dpfl.privacy.mechanisms.noise import gaussian_vector
 
@@ -155,8 +155,10 @@ def test_images_that_no_coin_chose_change_nothing_under_the_same_declared_size()
     x, y = images(40)
     seed = next(s for s in range(100) if keyed(s)("batch").random(40)[39] >= 0.3)
     release = Release(Poisson(0.3), Flat(0.7), Gaussian(0.8))
-    whole = change((x, y), release, declared=40, steps=1, seed=seed)
-    assert torch.equal(change((x[:39], y[:39]), release, declared=40, steps=1, seed=seed), whole)
+    whole_vector = change((x, y), release, declared=40, steps=1, seed=seed)
+    assert torch.equal(
+        change((x[:39], y[:39]), release, declared=40, steps=1, seed=seed), whole_vector
+    )
 
 
 def test_the_noise_of_one_step_has_the_stated_deviation_sigma_c_over_q_n() -> None:
@@ -201,9 +203,9 @@ def test_neighbouring_clients_differ_by_at_most_the_clip_in_the_sum(
     release = Release(Poisson(0.5), clip, Gaussian(1e-3))
     moved = []
     for seed in range(12):
-        whole = change((x, y), release, declared=30, steps=1, seed=seed)
+        whole_vector = change((x, y), release, declared=30, steps=1, seed=seed)
         removed = change((x[:29], y[:29]), release, declared=30, steps=1, seed=seed)
-        moved.append(float((whole - removed).norm()) * 0.5 * 30)
+        moved.append(float((whole_vector - removed).norm()) * 0.5 * 30)
     assert max(moved) <= clip.clip_norm * (1 + 1e-6)
     assert min(moved) < 1e-6, "some coin left the image out"
     if scale == 100.0 and isinstance(clip, Flat):
@@ -284,7 +286,7 @@ def test_one_sample_moves_a_sum_of_haar_clipped_gradients_by_the_level_in_the_we
         clipped_sum(gradients, clip, x, y),
         clipped_sum(gradients, clip, x[:-1], y[:-1]),
     )
-    haar = whole(size)
+    haar = whole_vector(size)
     distance = float(haar.weighted_norm((everyone - without)[None], haar.weights(weights)))
     assert 0.99 * level < distance <= level
 

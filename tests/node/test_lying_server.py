@@ -75,7 +75,7 @@ def test_a_metric_does_not_say_one_number_of_each_sample_ten_thousand_times(
     for numbers, cells in ((0, 10_000), (0, 2), (2, 0), (0, 0)):
         task = round_of(ROUNDS, steps=0, query=replace(metric, numbers=numbers, cells=cells))
         assert node.refused(work(task, np.zeros(SMALL, np.float32))) == "uncovered"
-    assert node.spent() == {}
+    assert node.spending() == {}
     honest = node(work(round_of(ROUNDS, steps=0, query=metric), np.zeros(SMALL, np.float32)))
     assert honest.arrays["raw_answer"].shape == (1,)
 
@@ -109,14 +109,14 @@ def test_a_size_that_was_declared_under_another_policy_is_not_taken_for_exact(op
     node.service.close()
     again = opened(tell={"size": "exact"}, limits=limits)
     assert again.refused(work(replace(TASK, samples=samples))) == "size-not-exact"
-    assert again.spent() == {}
+    assert again.spending() == {}
 
 
 def test_a_run_that_a_changed_policy_no_longer_allows_is_not_worked_for(opened: Open) -> None:
     node = opened()
     node(join())
     node(work())
-    spent = node.spent()
+    spent = node.spending()
     for changes, reason in (
         ({"allow": {"systems": ["fedavg"]}}, "system-not-allowed"),
         ({"allow": {"models": ["linear"]}}, "model-not-allowed"),
@@ -125,7 +125,7 @@ def test_a_run_that_a_changed_policy_no_longer_allows_is_not_worked_for(opened: 
         node.service.close()
         node = opened(**changes)
         assert node.refused(work(round_of(1))) == reason
-    assert node.spent() == spent
+    assert node.spending() == spent
 
 
 def test_a_vocabulary_that_the_server_chose_does_not_say_whether_a_sample_is_beyond_it(

@@ -111,7 +111,7 @@ def work(
 def spent(folder: Path, client: int = 1) -> dict[Any, int]:
     ledger = Ledger.read(ledger_path(folder, client_names(2)[client]))
     try:
-        return ledger.spent()
+        return ledger.spending()
     finally:
         ledger.close()
 
@@ -798,5 +798,5 @@ def test_one_unit_moves_an_answer_by_its_bound_at_most(
                 )
                 for some in (rows, kept)
             ]
-            assert float((sums[0] - sums[1]).norm()) <= survey.longest(FEATURES)
+            assert float((sums[0] - sums[1]).norm()) <= survey.sensitivity(FEATURES)
     node.close()

@@ -264,5 +264,5 @@ def test_another_grouping_is_another_release(tmp_path: Path) -> None:
     for whose in (persons, persons, torch.arange(6) // 2):
         ledgers = ClientLedgers(tmp_path, ("one",), "person", ADD_REMOVE)
         worked(site(x, y, whose, ledgers=ledgers), task)
-        spent.append(sum(ledgers.spent()[0].values()))
+        spent.append(sum(ledgers.spending()[0].values()))
     assert spent == [1, 1, 2]

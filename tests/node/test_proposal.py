@@ -12,7 +12,7 @@ import pytest
 
 from dpfl.codec import canonical
 from dpfl.privacy import Poisson
-from dpfl.privacy.accounting.calibration import MOST
+from dpfl.privacy.accounting.calibration import MAX_RELEASES
 from dpfl.privacy.accounting.events import gaussian
 from dpfl.protocol.proposal import Proposal, in_order, proposal_from_words
 from dpfl.refusals import ProtocolError
@@ -57,7 +57,7 @@ def again(proposal: Proposal) -> Proposal:
             PROPOSAL,
             options=(("mirror", True), ("rate", 0.5)),
             schema="0" * 64,
-            events=((STEP, MOST),),
+            events=((STEP, MAX_RELEASES),),
         ),
     ],
 )

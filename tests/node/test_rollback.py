@@ -23,7 +23,7 @@ from dpfl.node.service import Service
 from dpfl.node.statement import check, statement
 from dpfl.privacy import Ledger, Limit, accountant
 from dpfl.privacy.accounting.events import encode, gaussian
-from dpfl.privacy.ledger.plans import bound
+from dpfl.privacy.ledger.plans import proven_events
 from dpfl.privacy.statement import figure
 from dpfl.protocol.keys import load_private, raw, sign
 from dpfl.protocol.ledger_head import head_from_words, sign_head
@@ -96,11 +96,11 @@ def test_a_ledger_and_orders_from_a_backup_are_refused_by_a_reply_that_was_kept(
     node = opened()
     worked(node, 1, 2)
     node.service.close()
-    assert node.spent() == {EVENT: 3 * STEPS}
+    assert node.spending() == {EVENT: 3 * STEPS}
     copied(tmp_path / "backup", node.folder, *PAIR)
     with pytest.raises(DpflError, match="dpfl ledger reconcile"):
         opened()
-    assert node.spent() == {EVENT: STEPS}
+    assert node.spending() == {EVENT: STEPS}
 
 
 def test_a_whole_folder_from_a_backup_is_refused_by_what_the_server_remembers(
@@ -203,15 +203,15 @@ def test_what_was_signed_is_counted_and_the_node_works_again(opened: Open, tmp_p
     node = opened()
     assert node.refused(join(heads=[head])) == "rolled-back"
     node.service.close()
-    assert node.spent() == {EVENT: STEPS}
+    assert node.spending() == {EVENT: STEPS}
     assert "4 releases added" in reconciled(node.folder)
-    assert node.spent() == {EVENT: 3 * STEPS}, "what was signed, and nothing twice"
+    assert node.spending() == {EVENT: 3 * STEPS}, "what was signed, and nothing twice"
     assert "nothing is missing" in reconciled(node.folder)
     node = opened()
     assert node.refused(join(heads=[head])) == "wrong-run", "a run that was under way is over"
     assert node(join(run="another", heads=[head])).head["kind"] == "joined"
     assert node(work(run="another")).head["kind"] == "reply"
-    assert node.spent() == {EVENT: 4 * STEPS}
+    assert node.spending() == {EVENT: 4 * STEPS}
     signed = node(ask("ask-statement", run="another")).head["statement"]
     assert sum(check(signed, signed["statement"]["public_key"])["releases"].values()) == 4 * STEPS
 
@@ -223,7 +223,7 @@ def test_a_head_of_a_server_s_file_is_counted_without_the_server(
     file = tmp_path / "heads.json"
     file.write_text(json.dumps({"a": [], "b": [head]}))
     assert "4 releases added" in reconciled(node.folder, file)
-    assert node.spent() == {EVENT: 3 * STEPS}
+    assert node.spending() == {EVENT: 3 * STEPS}
 
 
 def test_an_earlier_head_of_what_was_reconciled_is_included(opened: Open, tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_an_earlier_head_of_what_was_reconciled_is_included(opened: Open, tmp_pa
     shutil.copytree(tmp_path / "backup", node.folder)
     (tmp_path / "signed.json").write_text(json.dumps([fourth]))
     reconciled(node.folder, tmp_path / "signed.json")
-    assert node.spent() == {EVENT: 4 * STEPS}
+    assert node.spending() == {EVENT: 4 * STEPS}
     node = opened()
     assert node(join(run="another", heads=[first, second, third, fourth])).head["kind"] == "joined"
 
@@ -260,11 +260,11 @@ def test_a_lost_ledger_is_made_again_from_replies_or_from_the_log(
         for part in lost:
             (shutil.rmtree if (node.folder / part).is_dir() else Path.unlink)(node.folder / part)
         assert "4 releases added" in reconciled(node.folder)
-        assert node.spent() == {EVENT: 2 * STEPS}
+        assert node.spending() == {EVENT: 2 * STEPS}
         node = opened(name)
         assert node(join()).head["kind"] == "joined"
         assert node(work()).head["kind"] == "reply", "of a run that the ledger does not know"
-        assert node.spent() == {EVENT: 3 * STEPS}
+        assert node.spending() == {EVENT: 3 * STEPS}
 
 
 def test_a_lost_ledger_is_not_made_again_from_a_log_without_its_beginning(opened: Open) -> None:
@@ -294,7 +294,7 @@ def test_a_clone_that_went_on_is_counted_beside_what_the_original_did(
     node.service.close()
     clone.service.close()
     reconciled(node.folder)
-    assert node.spent() == {EVENT: 4 * STEPS}, (
+    assert node.spending() == {EVENT: 4 * STEPS}, (
         "one round of both, one of the original, two of the clone"
     )
 
@@ -322,8 +322,8 @@ def test_what_was_planned_is_counted_with_what_was_made(opened: Open, tmp_path: 
     (tmp_path / "signed.json").write_text(json.dumps(head))
     reconciled(node.folder, tmp_path / "signed.json")
     with closing(Ledger.read(node.folder / "ledger" / "b.sqlite")) as ledger:
-        assert ledger.spent() == {EVENT: STEPS}
-        assert bound(ledger) == {EVENT: ROUNDS * STEPS}
+        assert ledger.spending() == {EVENT: STEPS}
+        assert proven_events(ledger) == {EVENT: ROUNDS * STEPS}
 
 
 # What a server can and cannot do with heads
@@ -424,7 +424,7 @@ def test_a_witness_shows_what_was_lost_without_any_server(opened: Open, tmp_path
     with pytest.raises(DpflError, match="dpfl ledger reconcile"):
         opened(witness=str(witness))
     reconciled(node.folder)
-    assert node.spent() == {EVENT: 3 * STEPS}
+    assert node.spending() == {EVENT: 3 * STEPS}
     assert opened(witness=str(witness))(join(run="another")).head["kind"] == "joined"
 
 
@@ -517,7 +517,7 @@ def test_a_statement_of_an_earlier_version_is_valid_and_is_evidence(
     assert check(signed, words["public_key"]) == words
     (tmp_path / "old.json").write_text(json.dumps(signed))
     reconciled(node.folder, tmp_path / "old.json")
-    assert node.spent() == {EVENT: STEPS + 5}, (
+    assert node.spending() == {EVENT: STEPS + 5}, (
         "nothing says what the two have in common, so all of it is added"
     )
 
@@ -558,7 +558,7 @@ def test_shares_of_noise_stay_what_they_are_when_they_are_reconciled(tmp_path: P
     assert set(signed.head.spent) == {(EVENT, "shared 3-1", 2), (EVENT, "", 1)}
     with closing(Ledger.open(tmp_path / "new.sqlite", "b", "sample", "add/remove one")) as ledger:
         _add_all(ledger, [signed], {})
-        assert ledger.spent() == {EVENT: 3}
+        assert ledger.spending() == {EVENT: 3}
         assert (
             "sums over at least 3"
             in statement(ledger, Limit(30.0, 1e-5), "", key)["statement"]["adversary"]

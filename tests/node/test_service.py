@@ -108,7 +108,7 @@ def test_a_node_joins_works_and_says_what_it_spent(node: Asked) -> None:
         assert reply.client == 1
         assert reply.update is not None
         assert float(reply.update.norm()) > 0
-    assert node.spent() == {EVENT: ROUNDS * STEPS}
+    assert node.spending() == {EVENT: ROUNDS * STEPS}
     signed = node(ask("ask-statement")).head["statement"]
     said = check(signed, signed["statement"]["public_key"])
     assert said["run"]["releases"] == said["releases"]
@@ -215,12 +215,14 @@ def test_surveys_and_metrics_that_were_planned_are_answered_once(opened: Open) -
     counts = node(work(replace(TASK, steps=0, query=survey)))
     assert counts.arrays["raw_answer"].shape == (10,)
     unmoved(
-        node, work(replace(TASK, steps=0, query=replace(survey, multiplier=6.0))), "order-changed"
+        node,
+        work(replace(TASK, steps=0, query=replace(survey, noise_multiplier=6.0))),
+        "order-changed",
     )
     node(work())
     measured = node(work(round_of(ROUNDS, steps=0, query=metric)))
     assert measured.arrays["raw_answer"].shape == (2,)
-    assert node.spent() == {survey.event: 1, EVENT: STEPS, metric.event: 1}
+    assert node.spending() == {survey.event: 1, EVENT: STEPS, metric.event: 1}
 
 
 def test_replies_leave_at_whole_multiples_of_a_time(
@@ -436,7 +438,7 @@ def test_one_release_more_than_is_left_is_refused(opened: Open) -> None:
     unmoved(node, work(round_of(left // 4, steps=rest + 1)), "over-budget")
     if rest:
         assert node(work(round_of(left // 4, steps=rest))).head["kind"] == "reply"
-    assert node.spent() == {EVENT: left}
+    assert node.spending() == {EVENT: left}
     unmoved(node, work(round_of(9, steps=1)), "over-budget")
     unmoved(node, join(replace(longer, delta=2e-5), run="another"), "over-budget")
 
@@ -649,8 +651,8 @@ def test_whatever_an_owner_signs_is_answered_and_what_leaves_is_paid_for(node: A
         answer = node(letter)
         released += answer.head["kind"] == "reply"
         reasons.add(answer.head.get("reason", answer.head["kind"]))
-    assert sum(node.spent().values()) >= released > 0
-    assert set(node.spent()) == {EVENT}
+    assert sum(node.spending().values()) >= released > 0
+    assert set(node.spending()) == {EVENT}
     assert not reasons & {"failed", "ledger"}, "all of it was seen at the border"
     assert len(reasons) > 8
 
@@ -669,7 +671,7 @@ def test_an_exception_carries_nothing_and_its_order_is_not_done_again(
     assert node.refused(letter) == "failed"
     assert "4711" not in node.log()
     assert "ValueError" in node.log()
-    assert node.spent() == {EVENT: STEPS}, "paid for, since it may have"
+    assert node.spending() == {EVENT: STEPS}, "paid for, since it may have"
     monkeypatch.undo()
     before = node.rows()
     assert node.refused(letter) == "failed", "a letter that is replayed drains no budget"
@@ -785,4 +787,4 @@ def test_a_node_whose_unit_is_a_person_trains_by_person_and_counts_persons(opene
     assert joined["schema"] == proposal.schema
     size = node.service._node(RUN, proposal, joined["size"]).model.layout.size
     assert node(work(model=np.zeros(size, np.float32))).head["kind"] == "reply"
-    assert node.spent() == {EVENT: STEPS}
+    assert node.spending() == {EVENT: STEPS}

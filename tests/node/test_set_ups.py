@@ -77,7 +77,7 @@ def test_a_set_up_of_before_does_not_end_the_session_that_came_after_it(begun) -
     for odd in (-1, 1.0, True, "9", None, 1 << 60):
         assert node.refused(ask("card", to="b", order="odd", number=odd)) == "bad-words"
     assert together.masked(later, "b", 1).sender == "b"
-    assert together.spent("b") == {EVENT: 2}
+    assert together.spending("b") == {EVENT: 2}
 
 
 def test_a_set_up_of_before_does_not_come_back_when_its_keys_were_dropped_for_other_runs(
@@ -105,13 +105,13 @@ def test_a_node_that_was_started_again_has_no_keys_until_the_next_set_up(begun) 
     assert node.refused(together.survivors(session, "b", NAMES, sent)) == "no-keys"
     assert node.refused(together.work(session, task("b", 1))) == "no-keys"
     assert node.refused(ask("meet", to="b", cards=[])) == "no-keys"
-    assert together.spent("b") == {EVENT: 1}
+    assert together.spending("b") == {EVENT: 1}
     again = together.set_up(order="again")
     assert again != session
     assert node.refused(together.work(again, task("b"))) == "join-again"
     assert said(node(together.join("b"))) == "joined"
     assert together.masked(again, "b").sender == "b"
-    assert together.spent("b") == {EVENT: 2}
+    assert together.spending("b") == {EVENT: 2}
     assert node.refused(together.work(session, task("b", 1))) == "no-keys"
 
 
@@ -127,4 +127,4 @@ def test_keys_come_before_numbers_and_few_runs_have_them_at_once(together: Toget
         node(together.join("b", run))
         assert said(node(together.card("b", run=run))) == "card"
     assert node.refused(ask("meet", to="b", cards=[])) == "no-keys"
-    assert together.spent("b") == {}
+    assert together.spending("b") == {}

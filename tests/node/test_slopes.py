@@ -85,7 +85,7 @@ def test_a_paid_slope_is_of_gradients_that_are_clipped_at_ten_times_the_level_of
     wanted = (clipped(gradients(own), 10 * LEVEL) - clipped(gradients(START), 10 * LEVEL)).norm()
     assert float(reply.raw["slope"]) == pytest.approx(float(wanted), rel=1e-3)
     noisy = replace(SILENT, noise=Gaussian(1.5))
-    assert noisy.of_slopes.event(COUNT) == noisy.event(COUNT), "it costs what a step costs"
+    assert noisy.for_slopes.event(COUNT) == noisy.event(COUNT), "it costs what a step costs"
 
 
 def test_a_look_compares_raw_gradients_at_the_clients_own_model_and_the_one_that_came() -> None:

@@ -45,20 +45,20 @@ def test_an_answer_in_a_secure_sum_is_paid_for_before_it_leaves(together: Togeth
     session, node = together.set_up(events=events), together.nodes["b"]
     letter = together.work(session, asked_mean("b"))
     first = node.service.answer(letter)
-    assert together.spent("b") == {MEAN.event: 1}
+    assert together.spending("b") == {MEAN.event: 1}
     with closing(Ledger.read(together.folder / "b" / "ledger" / "b.sqlite")) as ledger:
         assert [release.split("/")[1] for _, release, *_ in ledger.debits()] == [SHARED.mark]
     assert node.service.answer(letter) == first
-    assert together.spent("b") == {MEAN.event: 1}
+    assert together.spending("b") == {MEAN.event: 1}
     again = together.set_up(order="again", events=events)
     assert said(node(together.work(again, asked_mean("b")))) == "masked"
-    assert together.spent("b") == {MEAN.event: 2}
+    assert together.spending("b") == {MEAN.event: 2}
     third = together.set_up(order="third", events=events)
     assert node.refused(together.work(third, asked_mean("b"))) == "not-planned"
     one, other = (
         answers_of(MEAN, SHARED, 784, MEAN_SUM.bound, len(NAMES)).total(own) for own in spied
     )
-    noise = MEAN.multiplier * 28.0 / SHARED.unknown**0.5
+    noise = MEAN.noise_multiplier * 28.0 / SHARED.unknown_shares**0.5
     assert np.std(one - other) == pytest.approx(
         noise * 2**0.5, rel=0.15
     )  # of 784 numbers, 6 deviations
@@ -76,13 +76,13 @@ def test_an_answer_is_summed_on_the_terms_that_the_run_said_and_on_no_others(
         ({"samples": replace(RELEASE, noise_shares=NoiseShares(2, 1))}, "unmasked"),
         ({"samples": replace(RELEASE, noise_shares=None)}, "uncovered"),
         ({"query": LabelQuery(5.0, secure=True)}, "uncovered"),
-        ({"query": replace(MEAN, multiplier=0.5)}, "too-little-noise"),
-        ({"query": replace(MEAN, multiplier=4.0)}, "not-planned"),
+        ({"query": replace(MEAN, noise_multiplier=0.5)}, "too-little-noise"),
+        ({"query": replace(MEAN, noise_multiplier=4.0)}, "not-planned"),
         ({"secure_sum": replace(MEAN_SUM, clients=3)}, "bad-words"),
         ({"secure_sum": replace(MEAN_SUM, bound=1e20)}, "bad-words"),
     ):
         asked = asked_mean("b", **changes)
         letter = together.work(session if asked.noise_shares else "", asked)
         assert node.refused(letter) == reason, changes
-    assert together.spent("b") == {}
+    assert together.spending("b") == {}
     assert said(node(together.work(session, asked_mean("b")))) == "masked"

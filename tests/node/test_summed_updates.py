@@ -87,7 +87,7 @@ def test_numbers_that_are_made_again_have_other_noise_and_are_paid_for_again(tmp
         assert np.std(first - second) == pytest.approx(NOISE * LEVEL / 2 * 2**0.5, rel=0.3)
     with closing(Ledger.read(ledger_path(tmp_path, "client-00001"))) as ledger:
         names = [name for _, name, *_ in ledger.debits()]
-        assert ledger.spent() == {release.event(CLIENTS): 3}
+        assert ledger.spending() == {release.event(CLIENTS): 3}
     assert len(set(names)) == 3
     assert [name.split("/")[1] for name in names] == ["shared 4-0"] * 3
     assert [name.split("/")[3:] for name in names] == [[], ["1"], ["2"]]

@@ -39,7 +39,7 @@ def test_a_sum_of_all_and_one_of_survivors(begun, spied) -> None:
     """
     together, session = begun
     sent = {name: together.masked(session, name) for name in NAMES}
-    assert all(together.spent(name) == {EVENT: 1} for name in NAMES)
+    assert all(together.spending(name) == {EVENT: 1} for name in NAMES)
     total = MaskedSum(together.group(), at(session, task("a")), SIZE, 32)
     for masked, own in zip(sent.values(), spied, strict=True):
         assert (masked.numbers == own).mean() < 1e-3
@@ -116,7 +116,7 @@ def test_a_run_that_is_not_as_the_owner_of_the_data_wants_it_is_not_joined(
             "b", secure=None if section is None else {"members": together.keys, **section}
         )
         assert node.refused(together.join("b", **changes(together))) == reason
-    assert together.spent("b") == {}
+    assert together.spending("b") == {}
     assert '"reason": "unknown-member"' in together.nodes["b"].log()
 
 
@@ -165,7 +165,7 @@ def test_in_a_secure_run_nothing_leaves_unmasked(begun) -> None:
         arrays=arrays,
     )
     assert together.nodes["b"].refused(plus) == "bad-arrays"
-    assert together.spent("b") == {}
+    assert together.spending("b") == {}
     assert together.masked(session, "b").sender == "b"  # what was refused has changed nothing
 
 
@@ -175,7 +175,7 @@ def test_in_a_plain_run_nobody_adds_a_share(together: Together) -> None:
     node = together.nodes["b"]
     assert node.refused(together.work("", task("b"))) == "unmasked"
     assert node.refused(together.card("b")) == "unmasked"
-    assert together.spent("b") == {}
+    assert together.spending("b") == {}
 
 
 def test_both_halves_of_one_client_are_not_to_be_had(begun) -> None:
@@ -249,14 +249,14 @@ def test_a_round_is_not_replayed(begun) -> None:
     node, letter = together.nodes["b"], together.work(session, task("b", 1))
     first = node.service.answer(letter)
     assert node.service.answer(letter) == first
-    assert together.spent("b") == {EVENT: 1}
+    assert together.spending("b") == {EVENT: 1}
     assert node.refused(together.work(session, task("b", 1), vector(1))) == "order-changed"
     assert node.refused(together.work(session, task("b", 0))) == "sum-over"
-    assert together.spent("b") == {EVENT: 1}
+    assert together.spending("b") == {EVENT: 1}
     other = together.set_up(order="again")
     assert node.refused(together.work(other, task("b", 0))) == "order-past"
     assert node.refused(together.survivors(session, "b", NAMES, {}, 1)) == "sum-over"
-    assert together.spent("b") == {EVENT: 1}
+    assert together.spending("b") == {EVENT: 1}
 
 
 def test_an_exchange_that_comes_again_is_answered_as_it_was(begun) -> None:
@@ -314,7 +314,7 @@ def test_what_no_budget_has_room_for_is_refused_before_it_is_masked(together: To
         made += 1
     assert answer == "over-budget"
     assert 0 < made < ROUNDS
-    assert together.spent("b") == {EVENT: made}
+    assert together.spending("b") == {EVENT: made}
 
 
 def test_the_session_goes_by_all_that_was_proposed(together: Together) -> None:
@@ -355,7 +355,7 @@ def test_a_node_adds_the_noise_that_it_pays_for_whatever_portion_of_it_is_stated
     together.joined()
     assert haar.event(60) == EVENT
     together.masked(together.set_up(), "b", samples=haar)
-    assert together.spent("b") == {EVENT: 1}
+    assert together.spending("b") == {EVENT: 1}
     assert given == [pytest.approx(1.0 / 2**0.5)]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dpfl.privacy import Ledger
-from dpfl.privacy.ledger.chain import COLUMNS, ChainTail, _rows, append
+from dpfl.privacy.ledger.chain import COLUMNS, ChainTail, _rows, append_row
 from dpfl.privacy.ledger.database import _guards
 
 
@@ -35,5 +35,5 @@ def forge(path: Path, statement: str) -> None:
         for table in (*COLUMNS, "sqlite_sequence"):
             connection.execute(f"DELETE FROM {table}")
         for _, table, _, _, values in rows:
-            tail = append(connection, tail, table, *values)
+            tail = append_row(connection, tail, table, *values)
         connection.executescript("".join(_guards()))

@@ -15,9 +15,9 @@ from dpfl.errors import DpflError
 from dpfl.privacy import ACCOUNTANTS, FixedSize, Limit, accountant, affordable
 from dpfl.privacy.accounting.accountant import (
     _second_order_epsilon,
-    default_for,
+    default_accountant,
     gaussian_delta,
-    proving,
+    proven_accountant,
 )
 from dpfl.privacy.accounting.events import add
 from tests.privacy.exact import composed_poisson, one_fixed_size_step, one_poisson_step, poisson
@@ -228,14 +228,14 @@ def test_the_limit_theorem_lies_below_the_truth_and_is_not_called_proven():
 
 def test_the_limit_theorem_cannot_guard_a_budget():
     with pytest.raises(DpflError, match="approximation"):
-        proving("gdp-clt")
+        proven_accountant("gdp-clt")
     with pytest.raises(DpflError, match="approximation"):
         Limit(2.0, DELTA, "gdp-clt")
 
 
 @pytest.mark.parametrize("name", ["pld", "rdp", "rdp-classic"])
 def test_a_proven_accountant_may_guard_a_budget(name):
-    assert proving(name) is accountant(name)
+    assert proven_accountant(name) is accountant(name)
     assert accountant(name).proven
 
 
@@ -270,8 +270,8 @@ def test_fixed_size_sampling_is_refused_where_there_is_no_proof(name):
 
 
 def test_the_default_accountant_has_a_proof_for_the_event():
-    assert default_for(FixedSize(10).event(1.0, 100)) == "rdp"
-    assert default_for(ALI) == default_for(dp.GaussianDpEvent(1.0)) == "pld"
+    assert default_accountant(FixedSize(10).event(1.0, 100)) == "rdp"
+    assert default_accountant(ALI) == default_accountant(dp.GaussianDpEvent(1.0)) == "pld"
 
 
 @pytest.mark.parametrize("name", list(ACCOUNTANTS))

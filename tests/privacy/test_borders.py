@@ -13,7 +13,7 @@ import torch
 from dpfl.errors import DpflError
 from dpfl.privacy import Flat, Gaussian, Poisson, PublicMedian, Release, accountant
 from dpfl.privacy.accounting.accountant import rough_epsilon
-from dpfl.privacy.accounting.calibration import largest
+from dpfl.privacy.accounting.calibration import largest_count
 from dpfl.privacy.accounting.events import decode, gaussian
 from dpfl.privacy.accounting.losses import gaussian_losses
 from dpfl.privacy.accounting.published_claims import TwoWayNoise
@@ -21,7 +21,7 @@ from dpfl.privacy.mechanisms.clip import ShareOfMean, check_clip_norm
 from dpfl.privacy.mechanisms.haar import Haar
 from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarLevels, HaarNoise
 from dpfl.privacy.mechanisms.integer_sum import IntegerSum
-from dpfl.privacy.mechanisms.noise import FlooredGaussian, check_deviation, check_multiplier
+from dpfl.privacy.mechanisms.noise import FlooredGaussian, check_noise_multiplier, check_stddev
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.privacy.queries.columns import ColumnQuery
 from dpfl.privacy.queries.histogram import distribution, private_histogram
@@ -34,7 +34,7 @@ class TestCounting:
     def test_the_largest_count_up_to_a_horizon(self):
         for most in (0, 1, 2, 6, 7):
             for horizon in (1, 2, 7, 8, 100):
-                assert largest(lambda count, most=most: count <= most, horizon) == min(
+                assert largest_count(lambda count, most=most: count <= most, horizon) == min(
                     most, horizon
                 )
 
@@ -116,12 +116,12 @@ class TestLevels:
 
     def test_multipliers_and_deviations_end_where_float32_does(self):
         for good in (1e-15, 1.0, 1e15):
-            check_multiplier(good)
+            check_noise_multiplier(good)
         for good in (1e-29, 1.0, 1e29):
-            check_deviation(good)
+            check_stddev(good)
         for check, wrong in (
-            (check_multiplier, (9e-16, 1.1e15, 0.0, -1.0)),
-            (check_deviation, (1e-31, 1e31, 0.0, math.nan)),
+            (check_noise_multiplier, (9e-16, 1.1e15, 0.0, -1.0)),
+            (check_stddev, (1e-31, 1e31, 0.0, math.nan)),
         ):
             for value in wrong:
                 with pytest.raises(DpflError):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dpfl.errors import DpflError
 from dpfl.privacy.accounting.events import gaussian
-from dpfl.privacy.queries.columns import LEAST, ColumnQuery, by_quartiles, standard
+from dpfl.privacy.queries.columns import MIN_VARIANCE, ColumnQuery, by_quartiles, standard
 from dpfl.privacy.queries.mean import MeanAnswer
 
 SURVEY = ColumnQuery(1e-9, 4, (0, 2), ((1, 5),))
@@ -51,7 +51,7 @@ def test_some_row_moves_the_sum_by_all_of_the_bound():
 
 @pytest.mark.parametrize("secure", [False, True])
 def test_the_noise_has_the_deviation_that_is_paid_for(secure):
-    survey = replace(SURVEY, multiplier=3.0, secure=secure)
+    survey = replace(SURVEY, noise_multiplier=3.0, secure=secure)
     noise = np.stack(
         [answer(torch.full((1, 3), math.nan), survey, seed, size=50) for seed in range(400)]
     )
@@ -65,7 +65,9 @@ def test_the_answers_of_clients_give_the_scales_of_all_their_rows():
     survey = replace(SURVEY, binned=((1, 40),))
     answers = {0: answer(rows[:1000], survey, size=1000), 2: answer(rows[1000:], survey, size=3000)}
     said = {client: torch.from_numpy(answer) for client, answer in answers.items()}
-    found = survey.combined(MeanAnswer.of(said, (1000, 7, 3000), survey.multiplier * survey.bound))
+    found = survey.estimate(
+        MeanAnswer.from_clients(said, (1000, 7, 3000), survey.noise_multiplier * survey.bound)
+    )
     found = found.view(2, 4).T.tolist()
     assert found[3] == [0.0, 1.0]
     for place in (0, 2):
@@ -84,7 +86,7 @@ def test_a_variance_is_no_less_than_noise_lets_it_be_known_and_never_negative(no
     for _ in range(200):
         mean, variance = standard(0.5 + noise * rng.normal(), -0.5 + noise * rng.normal(), noise)
         assert -1 <= mean <= 1
-        assert max(LEAST, noise / 2) <= variance <= 1
+        assert max(MIN_VARIANCE, noise / 2) <= variance <= 1
 
 
 @pytest.mark.parametrize("shares", [np.zeros(8), -np.ones(8), np.full(8, math.nan)])

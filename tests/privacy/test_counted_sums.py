@@ -46,7 +46,7 @@ def test_vector_and_count_move_by_the_noise_over_the_multiplier(z, count_noise, 
     assert abs(sent[-1]) / sigma == pytest.approx(0.5 / count_noise, rel=1e-6)
     assert (sent[-1] > 0) == inside
     assert release.stddev() == pytest.approx(sigma)
-    assert release.multiplier == z
+    assert release.noise_multiplier == z
 
 
 @pytest.mark.parametrize(("z", "count_noise", "level"), CASES)

@@ -17,7 +17,7 @@ from dpfl.privacy import All, Flat, Gaussian, Release
 from dpfl.privacy.mechanisms import integer_sum, secure_noise
 from dpfl.privacy.mechanisms.clip import MARGIN
 from dpfl.privacy.mechanisms.integer_sum import IntegerSum
-from dpfl.privacy.mechanisms.secure_noise import grid, noisy_number, secure_sum
+from dpfl.privacy.mechanisms.secure_noise import grid_step, noisy_number, secure_sum
 
 
 class SameKey(np.random.Generator):
@@ -72,10 +72,10 @@ def test_the_worst_sums_move_on_the_grid_as_far_as_is_accounted_for_and_no_farth
     """C + g sqrt(d): without the second term the worst sums would break it, and they reach seven
     eighths of it.
     """
-    unit = grid(multiplier)  # for a clip of 1
+    unit = grid_step(multiplier)  # for a clip of 1
     clip = (math.floor(1 / unit / math.sqrt(size)) + 2.0**-3) * unit * math.sqrt(size)
     deviation = multiplier * clip
-    assert grid(deviation) == unit
+    assert grid_step(deviation) == unit
     one, other = worst(size, clip, unit, dtype)
     assert float((one.double() - other.double()).norm()) <= clip * (1 + 1e-9)
     found, room = (
@@ -101,7 +101,7 @@ def test_no_search_moves_a_sum_on_the_grid_farther(size, multiplier, clip, seed,
     order, within the clip.
     """
     rng, deviation = np.random.default_rng(seed), multiplier * clip
-    unit = grid(deviation)
+    unit = grid_step(deviation)
     one = np.floor(rng.uniform(-3, 3, size) * clip / unit) + 0.5
     one -= 2.0 ** -rng.integers(1, 12, size).astype(float)
     direction = rng.standard_normal(size) * rng.integers(0, 2, size)
@@ -120,7 +120,7 @@ def test_no_search_moves_a_sum_on_the_grid_farther(size, multiplier, clip, seed,
 
 
 def test_one_number_moves_by_a_step_more_and_its_noise_is_for_that():
-    unit = grid(2.0)
+    unit = grid_step(2.0)
     one, other = (0.5 - 2.0**-9) * unit, (0.5 + 2.0**-9) * unit
     found = noisy_number(other, 2.0, 4.0, SameKey(), True) - noisy_number(
         one, 2.0, 4.0, SameKey(), True

@@ -13,7 +13,14 @@ from scipy import stats
 
 from dpfl.errors import DpflError
 from dpfl.privacy.mechanisms import haar
-from dpfl.privacy.mechanisms.haar import Haar, inverse, layerwise, padded, transform, whole
+from dpfl.privacy.mechanisms.haar import (
+    Haar,
+    inverse,
+    layerwise,
+    padded_length,
+    transform,
+    whole_vector,
+)
 
 EXAMPLE = torch.tensor([4, 8, 1, 9, 8, 4, 5, 3], dtype=torch.float64)
 POWERS = [1, 2, 4, 8, 64, 1024]
@@ -27,7 +34,7 @@ def normal(*shape, seed=0):
 
 def matrix_of(length):
     """The transform as a matrix, from its definition and not from its code."""
-    size, rows = padded(length), []
+    size, rows = padded_length(length), []
     for support in [2**level for level in range(1, size.bit_length())]:
         for start in range(0, size, support):
             row = np.zeros(size)
@@ -44,11 +51,11 @@ def test_the_papers_example():
 
 
 def test_norms_of_the_papers_example():
-    weights = whole(8).weights("paper")
+    weights = whole_vector(8).weights("paper")
     assert weights.tolist() == [8, 2, 2, 2, 2, 4, 4, 8]
     assert transform(EXAMPLE).norm() == pytest.approx(7.339959, abs=5e-7)
     assert EXAMPLE.norm() == pytest.approx(16.613248, abs=5e-7)
-    assert whole(8).weighted_norm(EXAMPLE, weights) == pytest.approx(43.451122, abs=5e-7)
+    assert whole_vector(8).weighted_norm(EXAMPLE, weights) == pytest.approx(43.451122, abs=5e-7)
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 5, 8, 13, 33])
@@ -61,7 +68,7 @@ def test_the_transform_is_the_matrix_of_its_definition(length):
 def test_the_inverse_gives_back_any_vector_of_any_length(length, seed):
     vectors = 1e3 * normal(2, 3, length, seed=seed)
     coefficients = transform(vectors)
-    assert coefficients.shape == (2, 3, padded(length))
+    assert coefficients.shape == (2, 3, padded_length(length))
     assert torch.allclose(inverse(coefficients, length), vectors, rtol=1e-12, atol=1e-10)
 
 
@@ -75,13 +82,13 @@ def test_layers_are_transformed_by_themselves(sizes, seed):
 
 def test_single_precision_comes_back_to_its_rounding():
     vector = normal(100_000).float()
-    back = whole(100_000).inverse(whole(100_000).transform(vector))
+    back = whole_vector(100_000).inverse(whole_vector(100_000).transform(vector))
     assert back.dtype == torch.float32
     assert (back - vector).abs().max() < 1e-5
 
 
 def test_one_element_is_its_own_coefficient():
-    one = whole(1)
+    one = whole_vector(1)
     assert one.transform(torch.tensor([3.0])).tolist() == [3.0]
     assert one.inverse(torch.tensor([3.0])).tolist() == [3.0]
     for name in ("paper", "orthonormal"):
@@ -102,7 +109,7 @@ def test_orthonormal_weights_make_an_isometry(sizes, seed):
 
 @pytest.mark.parametrize("size", POWERS)
 def test_the_published_clip_leaves_a_fraction_of_the_multiplier(size):
-    layers = whole(size)
+    layers = whole_vector(size)
     paper, orthonormal = layers.weights("paper"), layers.weights("orthonormal")
     assert layers.effective_multiplier(1.5, paper, "coefficients") == pytest.approx(1.5 / size)
     assert layers.effective_multiplier(1.5, paper, "gradient") == pytest.approx(
@@ -112,7 +119,7 @@ def test_the_published_clip_leaves_a_fraction_of_the_multiplier(size):
 
 
 def test_a_bound_on_each_level_adds_the_levels_up():
-    layers = whole(8)
+    layers = whole_vector(8)
     assert layers.sensitivity(layers.weights("paper"), "levels") == pytest.approx(
         math.sqrt(8**2 + 2**2 + 4**2 + 8**2)
     )
@@ -124,7 +131,7 @@ def test_a_bound_on_each_level_adds_the_levels_up():
 
 @pytest.mark.parametrize("size", POWERS)
 def test_the_constant_vector_attains_the_sensitivity(size):
-    layers, level = whole(size), 2.5
+    layers, level = whole_vector(size), 2.5
     weights, ones = layers.weights("paper"), torch.ones(size, dtype=torch.float64)
     inside_h, inside_g = level * ones, level * ones / math.sqrt(size)
     assert layers.transform(inside_h).norm() == pytest.approx(level)
@@ -173,7 +180,7 @@ def test_padding_does_not_rescue_the_claim(length):
     """The constant vector still moves the release by about sqrt(n) times what is accounted for, and
     never by more than said.
     """
-    layers = whole(length)
+    layers = whole_vector(length)
     moved = float(
         layers.weighted_norm(torch.ones(length, dtype=torch.float64), layers.weights("paper"))
     ) / math.sqrt(length)
@@ -182,7 +189,7 @@ def test_padding_does_not_rescue_the_claim(length):
 
 @pytest.mark.parametrize("size", POWERS)
 def test_noise_variance_of_the_papers_weights(size):
-    layers = whole(size)
+    layers = whole_vector(size)
     assert layers.noise_variance(layers.weights("paper")) / size == pytest.approx(
         1 / 3 + 2 / (3 * size**2)
     )
@@ -191,7 +198,7 @@ def test_noise_variance_of_the_papers_weights(size):
 
 @pytest.mark.parametrize("size", [1, 2, 8, 64])
 def test_measured_noise_has_that_variance_on_every_element(size):
-    layers, rng, trials, deviation = whole(size), np.random.default_rng(size), 4000, 0.7
+    layers, rng, trials, deviation = whole_vector(size), np.random.default_rng(size), 4000, 0.7
     weights = layers.weights("paper")
     draws = (
         torch.stack([layers.noise(weights, deviation, rng) for _ in range(trials)]).double().numpy()
@@ -216,7 +223,7 @@ def test_orthonormal_noise_is_plain_noise():
 
 @pytest.mark.parametrize("size", [2, 8, 1024])
 def test_what_the_papers_weights_cost_and_gain(size):
-    layers, levels = whole(size), int(math.log2(size))
+    layers, levels = whole_vector(size), int(math.log2(size))
     paper = layers.weights("paper")
     white, finest = layers.band_sizes.double(), torch.zeros(levels + 1)
     finest[1] = 1.0
@@ -258,7 +265,7 @@ def test_weights_may_differ_within_a_band():
 
 
 def test_matched_weights_follow_the_printed_proportion_and_keep_the_typical_norm():
-    layers, energies = whole(8), torch.tensor([1.0, 4.0, 0.5, 2.0])
+    layers, energies = whole_vector(8), torch.tensor([1.0, 4.0, 0.5, 2.0])
     squares = layers.weights("matched", energies).square() / layers.supports
     per_band = torch.stack([band[0] for band in squares.split(layers.band_sizes.tolist())])
     ratios = per_band / (layers.band_sizes / energies).sqrt()
@@ -273,7 +280,7 @@ def test_bands_of_equal_energy_a_coefficient_get_orthonormal_weights():
 
 
 def test_a_band_without_energy_keeps_a_finite_weight():
-    layers, energies = whole(8), torch.tensor([0.0, 4.0, 0.0, 2.0])
+    layers, energies = whole_vector(8), torch.tensor([0.0, 4.0, 0.0, 2.0])
     weights = layers.weights("matched", energies)
     assert weights.isfinite().all()
     assert layers.noise_variance(weights) == pytest.approx(
@@ -286,20 +293,20 @@ def test_energies_add_up_to_the_squared_norm(sizes, seed):
     layers, vectors = layerwise(sizes), normal(7, sum(sizes), seed=seed)
     energies = layers.energies(vectors)
     assert float(energies.sum()) == pytest.approx(float(vectors.square().sum(dim=-1).mean()))
-    assert len(energies) == sum(1 + padded(size).bit_length() - 1 for size in sizes)
+    assert len(energies) == sum(1 + padded_length(size).bit_length() - 1 for size in sizes)
 
 
 def test_energy_lies_in_the_band_where_it_was_put():
     coefficients = torch.zeros(8, dtype=torch.float64)
     coefficients[5] = 3.0  # the first coefficient of the level of support 4
-    assert whole(8).energies(inverse(coefficients)).tolist() == [0, 0, 36, 0]
+    assert whole_vector(8).energies(inverse(coefficients)).tolist() == [0, 0, 36, 0]
 
 
 def canary_errors(canary, weights, trials=20_000, seed=0):
     """The game of a release with the canary or without, scored by the sum of its elements; wrong
     guesses of either kind.
     """
-    layers, rng = whole(len(canary)), np.random.default_rng(seed)
+    layers, rng = whole_vector(len(canary)), np.random.default_rng(seed)
     noise = torch.from_numpy(rng.standard_normal((2 * trials, len(canary)))) / weights
     scores = layers.inverse(noise).sum(dim=-1)
     mean = float(canary.sum())
@@ -319,7 +326,7 @@ def epsilon_bound(errors, trials):
 
 
 def test_a_canary_refutes_the_published_claim():
-    layers, claimed = whole(8), 4.377178
+    layers, claimed = whole_vector(8), 4.377178
     canary = torch.ones(8, dtype=torch.float64)  # |H| = 1: inside the published clip
     false_positives, false_negatives, scores = canary_errors(canary, layers.weights("paper"))
     assert scores.std() == pytest.approx(1, abs=0.02)  # so the score is N(0, 1) or N(m, 1)
@@ -328,7 +335,7 @@ def test_a_canary_refutes_the_published_claim():
 
 
 def test_the_same_canary_inside_the_sound_clip_stays_within_the_claim():
-    layers, ones = whole(8), torch.ones(8, dtype=torch.float64)
+    layers, ones = whole_vector(8), torch.ones(8, dtype=torch.float64)
     weights = layers.weights("paper")
     canary = ones / layers.weighted_norm(ones, weights)
     false_positives, false_negatives, scores = canary_errors(canary, weights)
@@ -339,7 +346,7 @@ def test_the_same_canary_inside_the_sound_clip_stays_within_the_claim():
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda: padded(0),
+        lambda: padded_length(0),
         lambda: transform(torch.zeros(0)),
         lambda: transform(torch.tensor(1.0)),
         lambda: transform(torch.tensor([1, 2])),
@@ -350,17 +357,17 @@ def test_the_same_canary_inside_the_sound_clip_stays_within_the_claim():
         lambda: layerwise([]),
         lambda: Haar((3, 3)),
         lambda: Haar((0,)),
-        lambda: whole(5).transform(torch.zeros(4)),
-        lambda: whole(5).inverse(torch.zeros(5)),
-        lambda: whole(4).weights("fourier"),
-        lambda: whole(4).weights("matched"),
-        lambda: whole(4).weights("matched", torch.ones(4)),
-        lambda: whole(4).weights("matched", torch.tensor([1.0, -1.0, 1.0])),
-        lambda: whole(4).weights("matched", torch.tensor([1.0, math.inf, 1.0])),
-        lambda: whole(4).sensitivity(torch.ones(4), "model"),
-        lambda: whole(4).sensitivity(torch.ones(3), "gradient"),
-        lambda: whole(4).noise_variance(torch.zeros(4)),
-        lambda: whole(4).effective_multiplier(0.0, torch.ones(4), "gradient"),
+        lambda: whole_vector(5).transform(torch.zeros(4)),
+        lambda: whole_vector(5).inverse(torch.zeros(5)),
+        lambda: whole_vector(4).weights("fourier"),
+        lambda: whole_vector(4).weights("matched"),
+        lambda: whole_vector(4).weights("matched", torch.ones(4)),
+        lambda: whole_vector(4).weights("matched", torch.tensor([1.0, -1.0, 1.0])),
+        lambda: whole_vector(4).weights("matched", torch.tensor([1.0, math.inf, 1.0])),
+        lambda: whole_vector(4).sensitivity(torch.ones(4), "model"),
+        lambda: whole_vector(4).sensitivity(torch.ones(3), "gradient"),
+        lambda: whole_vector(4).noise_variance(torch.zeros(4)),
+        lambda: whole_vector(4).effective_multiplier(0.0, torch.ones(4), "gradient"),
     ],
 )
 def test_bad_input_is_one_clear_sentence(wrong):
@@ -372,5 +379,5 @@ def test_bad_input_is_one_clear_sentence(wrong):
 
 
 def test_the_clips_that_are_named_are_the_clips_there_are():
-    layers = whole(4)
+    layers = whole_vector(4)
     assert all(layers.sensitivity(layers.weights("paper"), clip) > 0 for clip in haar.CLIPS)

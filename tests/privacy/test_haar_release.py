@@ -12,7 +12,7 @@ from scipy import stats
 from dpfl.errors import DpflError
 from dpfl.privacy import All, Flat, Gaussian, Poisson, Release
 from dpfl.privacy.mechanisms.clip import MARGIN, clip_vector
-from dpfl.privacy.mechanisms.haar import whole
+from dpfl.privacy.mechanisms.haar import whole_vector
 from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
 from dpfl.privacy.mechanisms.noise import Uncalibrated
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
@@ -36,7 +36,7 @@ def release(
 )
 def test_the_accountant_counts_with_what_the_clip_leaves_of_sigma(bound: str, share: float) -> None:
     made = release(bound, sigma=1.5)
-    assert made.multiplier == pytest.approx(1.5 * share)
+    assert made.noise_multiplier == pytest.approx(1.5 * share)
     assert made.event(1).noise_multiplier == pytest.approx(1.5 * share)
     assert made.stated_event(1).noise_multiplier == 1.5
 
@@ -45,7 +45,7 @@ def test_the_accountant_counts_with_what_the_clip_leaves_of_sigma(bound: str, sh
 @pytest.mark.parametrize("size", [1, 5, 64, 100])
 def test_a_sound_clip_keeps_every_unit_inside_the_level(weights: str, size: int) -> None:
     made = release(weights=weights, level=0.7, size=size)
-    haar = whole(size)
+    haar = whole_vector(size)
     rows = (
         torch.randn(50, size, generator=torch.Generator().manual_seed(0))
         * torch.logspace(-3, 3, 50)[:, None]
@@ -156,5 +156,7 @@ def test_in_a_secure_sum_the_noise_is_what_is_counted_whatever_portion_is_stated
     """
     noise = HaarNoise(0.1, lemma=lemma, portion=portion)
     made = Release(All(), HaarClip(2.0), noise, noise_shares=NoiseShares(8, 1)).for_model([M])
-    assert made.integer_sum(1.0, 10).share * math.sqrt(7) == pytest.approx(made.multiplier * 2.0)
+    assert made.integer_sum(1.0, 10).share * math.sqrt(7) == pytest.approx(
+        made.noise_multiplier * 2.0
+    )
     assert made.local_stddev == made.integer_sum(1.0, 10).share

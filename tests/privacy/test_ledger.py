@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from dpfl.errors import DpflError
 from dpfl.privacy import BudgetRefusal, FixedSize, Ledger, Limit, accountant, affordable
-from dpfl.privacy.accounting.calibration import MOST
+from dpfl.privacy.accounting.calibration import MAX_RELEASES
 from dpfl.privacy.accounting.events import ADD_REMOVE, add
-from dpfl.privacy.ledger.chain import append, check
+from dpfl.privacy.ledger.chain import append_row, check_chain
 from dpfl.privacy.ledger.database import UNIQUE
 from dpfl.privacy.ledger.ledger import LedgerAccount
 from tests.conftest import PATIENCE, wait_until
@@ -71,7 +71,7 @@ def fill(path, debits=400):
 
 def test_a_new_ledger_has_spent_nothing_and_keeps_its_unit_and_limit(path):
     ledger = open_ledger(path, owner="hospital", unit="client", limit=LIMIT)
-    assert ledger.spent() == {}
+    assert ledger.spending() == {}
     assert ledger.epsilon(DELTA) == 0
     assert ledger.unit == "client"
     assert ledger.limit == LIMIT
@@ -84,10 +84,10 @@ def test_a_debit_is_counted_and_still_there_when_the_ledger_is_opened_again(path
     ledger.debit("run", "b", EVENT, 5)
     ledger.debit("run", "c", OTHER, 2)
     expected = {EVENT: 15, OTHER: 2}
-    assert ledger.spent() == expected
+    assert ledger.spending() == expected
     ledger.close()
     again = Ledger.read(path)
-    assert again.spent() == expected
+    assert again.spending() == expected
     assert again.limit == LIMIT
     for name in ("pld", "rdp"):
         assert again.epsilon(DELTA, name) == accountant(name).epsilon(expected, DELTA)
@@ -95,14 +95,14 @@ def test_a_debit_is_counted_and_still_there_when_the_ledger_is_opened_again(path
 
 def test_a_debit_is_seen_by_another_connection_as_soon_as_it_returns(path, ledger):
     ledger.debit("run", "a", EVENT, 10)
-    assert Ledger.read(path).spent() == {EVENT: 10}
+    assert Ledger.read(path).spending() == {EVENT: 10}
 
 
 def test_a_thousand_releases_are_one_row(path):
     ledger = open_ledger(path)
     ledger.debit("run", "a", EVENT, 1000)
     assert [row[4] for row in rows(path)] == [1000]
-    assert ledger.spent() == {EVENT: 1000}
+    assert ledger.spending() == {EVENT: 1000}
     assert len(rows(path, "events")) == 1
 
 
@@ -140,18 +140,18 @@ def test_whatever_is_asked_for_the_limit_holds_and_the_rows_are_what_was_granted
             granted = add(granted, event, count)
         except BudgetRefusal:
             assert not fits
-    assert ledger.spent() == granted
+    assert ledger.spending() == granted
     assert ledger.epsilon(LIMIT.delta, "rdp") <= LIMIT.epsilon
     ledger.close()
 
 
 def test_a_debit_is_not_there_before_its_flush_and_there_after_it_in_any_thread(path, ledger):
     flush = ledger.begin("run", "a", EVENT, 10)
-    assert Ledger.read(path).spent() == {}
+    assert Ledger.read(path).spending() == {}
     thread = threading.Thread(target=flush)
     thread.start()
     thread.join(PATIENCE)
-    assert Ledger.read(path).spent() == {EVENT: 10}
+    assert Ledger.read(path).spending() == {EVENT: 10}
 
 
 def test_what_another_connection_wrote_in_between_counts_at_the_next_debit(path, ledger):
@@ -165,7 +165,7 @@ def test_what_another_connection_wrote_in_between_counts_at_the_next_debit(path,
     with pytest.raises(BudgetRefusal):
         other.debit("another run", "e", EVENT, 2)
     other.debit("another run", "f", EVENT, 1)
-    assert ledger.spent() == other.spent() == {EVENT: ROOM}
+    assert ledger.spending() == other.spending() == {EVENT: ROOM}
 
 
 def test_debits_that_another_program_slips_in_under_an_old_number_are_seen_at_the_next_debit(
@@ -204,7 +204,7 @@ def test_a_debit_that_failed_is_not_remembered_as_spent(path, ledger, monkeypatc
         with pytest.raises(DpflError, match="nothing was released"):
             flush()
     ledger.debit("run", "c", EVENT, ROOM - 1)
-    assert ledger.spent() == {EVENT: ROOM}
+    assert ledger.spending() == {EVENT: ROOM}
 
 
 class Broken:
@@ -253,7 +253,7 @@ def test_a_count_cannot_be_lowered_by_another_program(path, ledger):
     with pytest.raises(sqlite3.IntegrityError):
         connection.execute("INSERT INTO debits VALUES (NULL, 'run', 'b', 1, -10, 0, 9, '')")
     connection.close()
-    assert ledger.spent() == {EVENT: 10}
+    assert ledger.spending() == {EVENT: 10}
 
 
 # Limits
@@ -279,7 +279,7 @@ def test_the_last_affordable_release_is_granted_and_the_next_is_not(ledger):
     assert ledger.remaining(EVENT) == 0
     with pytest.raises(BudgetRefusal):
         ledger.debit("run", "d", EVENT, 1)
-    assert ledger.spent() == {EVENT: ROOM}
+    assert ledger.spending() == {EVENT: ROOM}
     assert (
         ledger.epsilon(DELTA, "rdp")
         <= LIMIT.epsilon
@@ -310,7 +310,7 @@ def test_a_release_where_renyi_says_no_and_the_tight_accountant_yes_is_granted(p
     ledger.debit("run", "b", poisson(0.015, 1.1), 600)
     with pytest.raises(BudgetRefusal):
         ledger.debit("run", "c", poisson(0.015, 1.1), 200)
-    assert ledger.spent() == spent
+    assert ledger.spending() == spent
 
 
 def test_a_limit_by_the_classic_accountant_is_not_stretched_by_a_better_one(path):
@@ -345,7 +345,7 @@ def test_a_runs_limit_counts_what_earlier_runs_spent(path):
 def test_without_any_limit_everything_is_counted_and_nothing_refused(path):
     ledger = open_ledger(path)
     assert ledger.limit is None
-    assert ledger.remaining(EVENT) >= MOST
+    assert ledger.remaining(EVENT) >= MAX_RELEASES
     assert ledger.remaining(EVENT, horizon=12) == 12
     ledger.debit("run", "a", EVENT, 10**6)
     ledger.debit("run", "b", dp.NonPrivateDpEvent(), 1)
@@ -356,7 +356,7 @@ def test_a_horizon_below_the_count_does_not_refuse_what_fits(ledger):
     ledger.debit("run", "a", EVENT, ROOM, horizon=1)
     with pytest.raises(BudgetRefusal):
         ledger.debit("run", "b", EVENT, 1, horizon=1)
-    assert ledger.spent() == {EVENT: ROOM}
+    assert ledger.spending() == {EVENT: ROOM}
 
 
 def test_what_remains_is_cut_at_the_horizon(ledger):
@@ -389,7 +389,7 @@ def test_a_run_cannot_widen_the_owners_limit_by_opening_the_ledger_with_its_own(
 def test_a_release_without_noise_is_refused_by_any_limit(ledger):
     with pytest.raises(BudgetRefusal):
         ledger.debit("run", "a", dp.NonPrivateDpEvent(), 1)
-    assert ledger.spent() == {}
+    assert ledger.spending() == {}
 
 
 @pytest.mark.parametrize("count", [0, -1])
@@ -405,7 +405,7 @@ def test_fixed_size_and_poisson_releases_cannot_share_a_limited_ledger(ledger):
     ledger.debit("run", "a", EVENT, 1)
     with pytest.raises(DpflError, match="different neighbours"):
         ledger.debit("run", "b", FixedSize(5).event(4.0, 100), 1)
-    assert ledger.spent() == {EVENT: 1}
+    assert ledger.spending() == {EVENT: 1}
 
 
 @pytest.mark.parametrize(
@@ -422,7 +422,7 @@ def test_an_impossible_limit_is_refused(limit):
 def test_the_same_release_again_is_not_counted_twice(path, ledger):
     ledger.debit("run", "a", EVENT, ROOM)
     ledger.debit("run", "a", EVENT, ROOM)
-    assert ledger.spent() == {EVENT: ROOM}
+    assert ledger.spending() == {EVENT: ROOM}
     assert len(rows(path)) == 1
 
 
@@ -431,7 +431,7 @@ def test_another_release_under_the_same_name_is_refused(ledger, event, count):
     ledger.debit("run", "a", EVENT, 10)
     with pytest.raises(BudgetRefusal, match="same name"):
         ledger.debit("run", "a", event, count)
-    assert ledger.spent() == {EVENT: 10}
+    assert ledger.spending() == {EVENT: 10}
 
 
 def test_each_run_has_an_epoch_of_its_own_that_it_keeps(path, ledger):
@@ -470,7 +470,7 @@ def test_processes_that_debit_one_ledger_at_once_stay_inside_the_limit_together(
         assert process.exitcode == 0
     won = [receiver.recv() for _, receiver in workers]
     assert sum(won) == ROOM
-    assert Ledger.read(path).spent() == {EVENT: ROOM}
+    assert Ledger.read(path).spending() == {EVENT: ROOM}
 
 
 def test_every_debit_that_returned_is_in_the_ledger_after_a_kill_at_any_moment(tmp_path):
@@ -487,7 +487,7 @@ def test_every_debit_that_returned_is_in_the_ledger_after_a_kill_at_any_moment(t
         returned = sum(int(line) for line in log.read_text().split())
         ledger = Ledger.existing(path)
         assert returned > 0
-        assert returned <= sum(ledger.spent().values()) <= returned + 3
+        assert returned <= sum(ledger.spending().values()) <= returned + 3
         ledger.debit("run", "after the crash", EVENT, 1)
         ledger.close()
 
@@ -506,9 +506,9 @@ def test_a_full_disk_refuses_the_debit_and_forgets_it(path):
     assert all("cannot be written" in error and "nothing was released" in error for error in errors)
     assert seen == 50 + won
     ledger = Ledger.existing(path)
-    assert ledger.spent() == {EVENT: 50 + won}
+    assert ledger.spending() == {EVENT: 50 + won}
     ledger.debit("run", "after the disk was mended", EVENT, 1)
-    assert ledger.spent() == {EVENT: 51 + won}
+    assert ledger.spending() == {EVENT: 51 + won}
 
 
 @pytest.mark.parametrize("size", [64, 100, 5000, 50_000])
@@ -558,12 +558,12 @@ def test_another_database_is_not_a_ledger(path):
 def test_an_event_that_cannot_be_read_is_never_left_out(path, ledger):
     ledger.debit("run", "a", EVENT, 1)
     connection = sqlite3.connect(path)
-    tail = append(connection, check(connection), "events", '{"mechanism":"laplace"}')
-    append(connection, tail, "debits", "run", "b", 2, 1, 0.0)
+    tail = append_row(connection, check_chain(connection), "events", '{"mechanism":"laplace"}')
+    append_row(connection, tail, "debits", "run", "b", 2, 1, 0.0)
     connection.commit()
     connection.close()
     for use in (
-        ledger.spent,
+        ledger.spending,
         lambda: ledger.epsilon(DELTA),
         lambda: ledger.debit("run", "c", EVENT, 1),
     ):
@@ -587,4 +587,4 @@ def test_a_closed_ledger_debits_nothing(path, ledger):
     ledger.close()
     with pytest.raises(DpflError):
         ledger.debit("run", "a", EVENT, 1)
-    assert Ledger.read(path).spent() == {}
+    assert Ledger.read(path).spending() == {}

@@ -60,7 +60,7 @@ def edited(folder: Path, whole: Path, *statements: str) -> Path:
 
 def everything(path: Path) -> object:
     with closing(Ledger.read(path)) as ledger:
-        return ledger.account, ledger.spent(), ledger.limit, ledger.plans(), ledger.debits()
+        return ledger.account, ledger.spending(), ledger.limit, ledger.plans(), ledger.debits()
 
 
 def test_a_ledger_that_nobody_touched_is_whole(tmp_path: Path, whole: Path) -> None:
@@ -222,7 +222,7 @@ def test_the_first_debit_binds_a_ledger_to_its_data(tmp_path: Path) -> None:
     ):
         ledger.debit("run", "d", EVENT, 1)
     with closing(bound(path, "mine")) as ledger:
-        assert ledger.spent() == {EVENT: 2}
+        assert ledger.spending() == {EVENT: 2}
         ledger.debit("run", "e", EVENT, 1)
     late.close()
 
@@ -250,7 +250,7 @@ def test_a_plan_is_written_once_a_run_and_event_and_never_changed(tmp_path: Path
         with pytest.raises(BudgetRefusal, match="another plan of this run: 100 releases, not 101"):
             ledger.plan("one", EVENT, 101)
         ledger.debit("one", "a", EVENT, 3)
-        assert ledger.spent() == {EVENT: 3}
+        assert ledger.spending() == {EVENT: 3}
         assert [ledger.epoch("one"), ledger.epoch("two")] == [0, 1]
     with closing(Ledger.read(path)) as ledger:
         assert ledger.plans() == {"one": {EVENT: 100, OTHER: 1}, "two": {EVENT: 7}}
@@ -276,5 +276,5 @@ def test_runs_that_plan_and_debit_at_once_keep_one_chain_and_epochs_of_their_own
         run.join(PATIENCE)
     with closing(Ledger.read(path)) as ledger:
         assert sorted(epochs) == [0, 1, 2, 3]
-        assert ledger.spent() == {EVENT: 80}
+        assert ledger.spending() == {EVENT: 80}
         assert ledger.plans() == {f"run {number}": {EVENT: 20} for number in range(4)}

@@ -24,7 +24,7 @@ def path(tmp_path):
 def test_a_count_from_numpy_is_counted_like_any_other(path):
     ledger = open_ledger(path)
     ledger.debit("run", "a", EVENT, np.int64(50))
-    assert ledger.spent() == {EVENT: 50}
+    assert ledger.spending() == {EVENT: 50}
 
 
 @pytest.mark.parametrize("count", [0, -1, 0.9, 1.0, "2"])
@@ -32,7 +32,7 @@ def test_a_count_that_is_no_positive_whole_number_is_refused(path, count):
     ledger = open_ledger(path)
     with pytest.raises((DpflError, TypeError)):
         ledger.debit("run", "a", EVENT, count)
-    assert ledger.spent() == {}
+    assert ledger.spending() == {}
 
 
 @pytest.mark.parametrize("size", [0, 1, 100])
@@ -66,7 +66,7 @@ def test_rows_cannot_be_replaced_nor_hold_something_else_than_numbers(path, stat
     with sqlite3.connect(path) as connection, pytest.raises(sqlite3.IntegrityError):
         connection.execute(statement)
     again = Ledger.read(path)
-    assert again.spent() == {EVENT: 50}
+    assert again.spending() == {EVENT: 50}
     assert again.limit == Limit(5.0, 1e-5)
 
 
@@ -88,7 +88,7 @@ def test_what_other_runs_spent_is_told_apart(path):
     ledger = open_ledger(path)
     ledger.debit("one", "a", EVENT, 5)
     ledger.debit("two", "b", EVENT, 3)
-    assert ledger.spent(besides="two") == {EVENT: 5}
+    assert ledger.spending(besides="two") == {EVENT: 5}
     assert (
         ledger.remaining(EVENT, Limit(3.0, 1e-5, "rdp"), run="two")
         == ledger.remaining(EVENT, Limit(3.0, 1e-5, "rdp")) + 3

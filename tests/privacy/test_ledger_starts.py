@@ -13,14 +13,14 @@ from dpfl.privacy.ledger.chain import ChainTail
 from dpfl.privacy.ledger.starts import (
     ANCHOR_DIGITS,
     NodeStart,
-    anchored,
+    anchors_row,
     common_rows,
-    is_taken_over,
+    is_reconciled,
     new_start,
     read_starts,
+    reconciliation_row,
     runs_before,
     spread_starts,
-    taken_over,
 )
 
 SEAL, OTHER = "a" * 64, "b" * 64
@@ -43,12 +43,15 @@ class TestReconciled:
     """A chain counts as reconciled only by its own seal, or as an earlier part of one that was."""
 
     def test_a_chain_is_known_by_its_seal_and_no_other_is(self, connection):
-        write(connection, ("a run", 2), (taken_over(SEAL, []), 3))
-        assert is_taken_over(connection, ChainTail(9, SEAL), FIRST, {})
-        assert not is_taken_over(connection, ChainTail(9, OTHER), FIRST, {})
+        write(connection, ("a run", 2), (reconciliation_row(SEAL, []), 3))
+        assert is_reconciled(connection, ChainTail(9, SEAL), FIRST, {})
+        assert not is_reconciled(connection, ChainTail(9, OTHER), FIRST, {})
 
     def test_an_earlier_part_is_known_by_its_start_up_to_the_row_where_that_ended(self, connection):
-        write(connection, (taken_over(SEAL, [NodeStart(2, SECOND, 9), NodeStart(1, FIRST, 5)]), 3))
+        write(
+            connection,
+            (reconciliation_row(SEAL, [NodeStart(2, SECOND, 9), NodeStart(1, FIRST, 5)]), 3),
+        )
         for start, rows, known in (
             (FIRST, 4, True),
             (FIRST, 5, True),
@@ -56,37 +59,39 @@ class TestReconciled:
             (SECOND, 8, True),
             (SECOND, 10, False),
         ):
-            assert is_taken_over(connection, ChainTail(rows, OTHER), start, {}) == known
-        assert not is_taken_over(connection, ChainTail(9, OTHER), SECOND, {}), (
+            assert is_reconciled(connection, ChainTail(rows, OTHER), start, {}) == known
+        assert not is_reconciled(connection, ChainTail(9, OTHER), SECOND, {}), (
             "the same row with another seal is another chain"
         )
         for rows in (0, 1, 5):
-            assert not is_taken_over(connection, ChainTail(rows, OTHER), STRANGER, {})
+            assert not is_reconciled(connection, ChainTail(rows, OTHER), STRANGER, {})
 
     def test_an_earlier_part_is_known_by_its_anchors(self, connection):
         anchors = {4: "d" * ANCHOR_DIGITS, 7: "e" * ANCHOR_DIGITS}
         write(
             connection,
-            (taken_over(SEAL, [NodeStart(1, FIRST, 9)]), 3),
-            (anchored(SEAL, anchors), 4),
+            (reconciliation_row(SEAL, [NodeStart(1, FIRST, 9)]), 3),
+            (anchors_row(SEAL, anchors), 4),
         )
         own = {2: "f" * ANCHOR_DIGITS}
-        assert is_taken_over(connection, ChainTail(7, "e" * 64), FIRST, own)
-        assert not is_taken_over(connection, ChainTail(7, "d" * 64), FIRST, own)
-        assert not is_taken_over(connection, ChainTail(6, "e" * 64), FIRST, own), (
+        assert is_reconciled(connection, ChainTail(7, "e" * 64), FIRST, own)
+        assert not is_reconciled(connection, ChainTail(7, "d" * 64), FIRST, own)
+        assert not is_reconciled(connection, ChainTail(6, "e" * 64), FIRST, own), (
             "no anchor shows this row"
         )
 
     def test_where_nothing_was_reconciled_nothing_is(self, connection):
         write(connection, ("a run", 2), (new_start(1), 3))
-        assert not is_taken_over(connection, ChainTail(0, SEAL), FIRST, {})
+        assert not is_reconciled(connection, ChainTail(0, SEAL), FIRST, {})
 
     def test_the_second_of_two_is_found(self, connection):
         write(
-            connection, (taken_over(SEAL, []), 3), (taken_over(OTHER, [NodeStart(1, FIRST, 5)]), 4)
+            connection,
+            (reconciliation_row(SEAL, []), 3),
+            (reconciliation_row(OTHER, [NodeStart(1, FIRST, 5)]), 4),
         )
-        assert is_taken_over(connection, ChainTail(9, OTHER), SECOND, {})
-        assert is_taken_over(connection, ChainTail(4, "c" * 64), FIRST, {})
+        assert is_reconciled(connection, ChainTail(9, OTHER), SECOND, {})
+        assert is_reconciled(connection, ChainTail(4, "c" * 64), FIRST, {})
 
 
 def test_a_start_ends_in_the_row_before_the_next(connection):

@@ -12,7 +12,7 @@ import pytest
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger
 from dpfl.privacy.accounting.events import ADD_REMOVE, REPLACE
-from dpfl.privacy.ledger.client_ledgers import FEDERATION, ClientLedgers, ledger_path, listed
+from dpfl.privacy.ledger.client_ledgers import FEDERATION, ClientLedgers, ledger_path, list_names
 from tests.privacy.workers import EVENT
 
 DATA = ("digest of a", "digest of b", "digest of c")
@@ -65,9 +65,9 @@ def test_a_ledger_counts_the_data_that_it_was_bound_to_and_no_other(tmp_path: Pa
     some = ledgers(tmp_path, "a", data=DATA[:1])
     spend(some)
     with closing(Ledger.read(ledger_path(tmp_path, "a"))) as ledger:
-        assert ledger.counts("digest of a")
-        assert not ledger.counts("digest of b")
-        assert not ledger.counts("")
+        assert ledger.counts_data("digest of a")
+        assert not ledger.counts_data("digest of b")
+        assert not ledger.counts_data("")
 
 
 def test_data_that_another_ledger_counts_is_not_begun_anew_nor_made_public(tmp_path: Path):
@@ -83,7 +83,7 @@ def test_data_that_another_ledger_counts_is_not_begun_anew_nor_made_public(tmp_p
 def test_what_was_spent_is_told_by_owner(tmp_path: Path):
     some = ledgers(tmp_path, "a", "b")
     spend(some, 1, count=7)
-    assert some.spent() == [{}, {EVENT: 7}]
+    assert some.spending() == [{}, {EVENT: 7}]
     with closing(some.read(1)) as ledger:
         assert ledger.account.owner == "b"
     with pytest.raises(DpflError):
@@ -91,5 +91,5 @@ def test_what_was_spent_is_told_by_owner(tmp_path: Path):
 
 
 def test_a_sentence_lists_three_names_and_counts_the_rest():
-    assert listed(["a", "b", "c"]) == "a, b, c"
-    assert listed(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"
+    assert list_names(["a", "b", "c"]) == "a, b, c"
+    assert list_names(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"

@@ -41,7 +41,7 @@ def test_what_a_share_of_thirty_days_counts(
         monkeypatch.setattr(time, "time", lambda: now - seconds)
         ledger.debit("run", "a", EVENT, 5)
         monkeypatch.setattr(time, "time", lambda: now)
-        assert ledger.spent_of(month) == ({EVENT: 5} if counted else {})
+        assert ledger.spending_within(month) == ({EVENT: 5} if counted else {})
 
 
 def test_what_is_allowed_ends_where_epsilon_does():
@@ -114,7 +114,7 @@ def test_the_ledger_refuses_the_first_release_beyond_its_limit(tmp_path: Path):
         ledger.debit("run", "a", EVENT, most)
         with pytest.raises(BudgetRefusal):
             ledger.debit("run", "b", EVENT, 1)
-        assert ledger.spent() == {EVENT: most}
+        assert ledger.spending() == {EVENT: most}
         assert ledger.epsilon(1e-5, "rdp") <= 2.0
     with closing(Ledger.read(tmp_path / "owner.sqlite")) as again:
         assert again.limit == limit

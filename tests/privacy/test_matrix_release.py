@@ -46,7 +46,7 @@ def test_clients_take_turns_and_every_one_has_its_own() -> None:
     assert sampling.turns(9) == 4
     assert drawn[:4] == drawn[4:]
     assert sorted(client for group in drawn[:4] for client in group) == list(range(9))
-    assert sampling.expected(9) == pytest.approx(9 / 4)
+    assert sampling.expected_size(9) == pytest.approx(9 / 4)
     with pytest.raises(DpflError, match="cannot be made of 1"):
         sampling.turns(1)
     with pytest.raises(DpflError, match="at least 1"):
@@ -112,7 +112,11 @@ def test_planned_noise_keeps_its_kind() -> None:
     )
     assert planned.whole_run
     made = planned.with_noise(3.0)
-    assert (made.noise.multiplier, made.noise.rounds, made.noise.turns) == (3.0, ROUNDS, TURNS)
+    assert (made.noise.noise_multiplier, made.noise.rounds, made.noise.turns) == (
+        3.0,
+        ROUNDS,
+        TURNS,
+    )
 
 
 def test_what_has_no_proof_is_refused() -> None:

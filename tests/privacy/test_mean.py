@@ -87,11 +87,11 @@ def test_noise_is_taken_out_of_the_mean_and_pure_noise_is_taken_out_whole():
             i: mean + d * torch.randn(2500, generator=rng) for i, d in enumerate(deviation.tolist())
         }
         plain = sum(answers[i] * (sizes[i] / 1000) for i in (0, 1))
-        found = survey.combined(MeanAnswer.of(answers, sizes, 2.0 * math.sqrt(2500)))
+        found = survey.estimate(MeanAnswer.from_clients(answers, sizes, 2.0 * math.sqrt(2500)))
         assert (found - mean).norm() < (plain - mean).norm()
         assert found.norm() <= far * plain.norm()
-    alone = MeanAnswer.of({0: 1e-3 * truth}, sizes, 2.0 * math.sqrt(2500))
-    assert survey.combined(alone).abs().sum() == 0
+    alone = MeanAnswer.from_clients({0: 1e-3 * truth}, sizes, 2.0 * math.sqrt(2500))
+    assert survey.estimate(alone).abs().sum() == 0
 
 
 @pytest.mark.parametrize("multiplier", [0.0, -1.0, math.inf, math.nan])

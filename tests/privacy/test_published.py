@@ -16,11 +16,11 @@ from dpfl.privacy.accounting.published_claims import (
     HellingerNoise,
     TwoWayNoise,
     amplified,
-    gaussian_epsilon,
+    gaussian_releases_epsilon,
     haar_claimed_multiplier,
     haar_sigma,
 )
-from dpfl.privacy.mechanisms.haar import whole
+from dpfl.privacy.mechanisms.haar import whole_vector
 from tests.privacy.exact import epsilon_of_pair, grid, mixture, one_fixed_size_step
 
 DELTA = 1e-5
@@ -34,11 +34,13 @@ def hellinger(steps, batch_size, epsilon=1.0, samples=600, **options):
     ("mu", "expected"), [(1, 4.377178), (2, 9.997256), (math.sqrt(8), 15.456156), (8, 65.319220)]
 )
 def test_epsilon_of_a_gaussian(mu, expected):
-    assert gaussian_epsilon(1 / mu, DELTA) == pytest.approx(expected, abs=5e-7)
+    assert gaussian_releases_epsilon(1 / mu, DELTA) == pytest.approx(expected, abs=5e-7)
 
 
 def test_gaussians_compose_to_one():
-    assert gaussian_epsilon(2.0, DELTA, 4) == pytest.approx(gaussian_epsilon(1.0, DELTA))
+    assert gaussian_releases_epsilon(2.0, DELTA, 4) == pytest.approx(
+        gaussian_releases_epsilon(1.0, DELTA)
+    )
 
 
 @pytest.mark.parametrize(
@@ -46,8 +48,10 @@ def test_gaussians_compose_to_one():
 )
 def test_what_theorem_1_spends_in_one_round_at_a_claim_of_1(steps, batch_size, spent):
     noise = hellinger(steps, batch_size)
-    assert noise.spent() == pytest.approx(spent, abs=0.5 * 10 ** -len(str(spent).partition(".")[2]))
-    assert noise.spent() > noise.epsilon
+    assert noise.proven_epsilon() == pytest.approx(
+        spent, abs=0.5 * 10 ** -len(str(spent).partition(".")[2])
+    )
+    assert noise.proven_epsilon() > noise.epsilon
     assert len(noise.objections()) == 1
 
 
@@ -57,9 +61,9 @@ def test_the_noise_is_equation_12():
     expected = (
         32 * gamma**2 * rate**2 * steps**2 * norm**2 * math.log(1.25 * gamma / DELTA) / 0.2**2
     )
-    assert noise.deviation**2 == pytest.approx(expected)
+    assert noise.stddev**2 == pytest.approx(expected)
     assert noise.sensitivity == 2 * rate * steps * norm
-    assert noise.multiplier == pytest.approx(noise.deviation / noise.sensitivity)
+    assert noise.noise_multiplier == pytest.approx(noise.stddev / noise.sensitivity)
 
 
 @given(steps=st.integers(1, 60), batch_size=st.integers(1, 10), share=st.floats(0.01, 0.999))
@@ -67,7 +71,7 @@ def test_theorem_1_holds_where_nothing_speaks_against_it(steps, batch_size, shar
     gamma = steps * batch_size / 600
     noise = hellinger(steps, batch_size, epsilon=share * 2 * gamma)
     assert noise.objections() == ()
-    assert noise.spent() <= noise.epsilon
+    assert noise.proven_epsilon() <= noise.epsilon
 
 
 def test_conditions_that_fail_are_named():
@@ -82,43 +86,51 @@ def test_one_round_is_the_exact_loss_of_its_worst_pair():
     round.
     """
     noise = hellinger(1, 50)
-    x, dx = grid(noise.multiplier)
+    x, dx = grid(noise.noise_multiplier)
     with_it, without = (
-        mixture(x, noise.multiplier, noise.gamma, 1.0),
-        mixture(x, noise.multiplier, 0.0, 0.0),
+        mixture(x, noise.noise_multiplier, noise.gamma, 1.0),
+        mixture(x, noise.noise_multiplier, 0.0, 0.0),
     )
-    assert noise.spent() == pytest.approx(epsilon_of_pair(with_it, without, dx, DELTA), abs=1e-6)
+    assert noise.proven_epsilon() == pytest.approx(
+        epsilon_of_pair(with_it, without, dx, DELTA), abs=1e-6
+    )
 
 
 def test_a_round_over_all_records_is_a_plain_gaussian():
     noise = hellinger(60, 10)
     assert noise.gamma == 1
-    assert noise.spent() == gaussian_epsilon(noise.multiplier, DELTA)
-    assert noise.spent(9) == pytest.approx(gaussian_epsilon(noise.multiplier / 3, DELTA))
-    assert hellinger(50, 50).spent() == gaussian_epsilon(hellinger(50, 50).multiplier, DELTA)
+    assert noise.proven_epsilon() == gaussian_releases_epsilon(noise.noise_multiplier, DELTA)
+    assert noise.proven_epsilon(9) == pytest.approx(
+        gaussian_releases_epsilon(noise.noise_multiplier / 3, DELTA)
+    )
+    assert hellinger(50, 50).proven_epsilon() == gaussian_releases_epsilon(
+        hellinger(50, 50).noise_multiplier, DELTA
+    )
 
 
 def test_a_round_draws_its_records_without_replacement():
     noise = hellinger(10, 10)
     assert noise.event() == dp.SampledWithoutReplacementDpEvent(
-        600, 100, dp.GaussianDpEvent(noise.multiplier)
+        600, 100, dp.GaussianDpEvent(noise.noise_multiplier)
     )
 
 
 def test_several_rounds_are_left_to_the_accountant():
     noise = hellinger(10, 10)
-    assert noise.spent(5) == accountant("rdp").epsilon({noise.event(): 5}, DELTA)
-    assert noise.spent(1) < noise.spent(2) < noise.spent(5)
+    assert noise.proven_epsilon(5) == accountant("rdp").epsilon({noise.event(): 5}, DELTA)
+    assert noise.proven_epsilon(1) < noise.proven_epsilon(2) < noise.proven_epsilon(5)
 
 
 def test_drawing_most_records_costs_no_more_than_using_all():
     noise = hellinger(50, 10)
-    assert accountant("rdp").epsilon({noise.event(): 100}, DELTA) > noise.spent(100)
-    assert noise.spent(100) == gaussian_epsilon(noise.multiplier, DELTA, 100)
+    assert accountant("rdp").epsilon({noise.event(): 100}, DELTA) > noise.proven_epsilon(100)
+    assert noise.proven_epsilon(100) == gaussian_releases_epsilon(
+        noise.noise_multiplier, DELTA, 100
+    )
 
 
 def test_a_share_smaller_than_delta_is_free():
-    assert HellingerNoise(1.0, 0.01, 1, 1, 101).spent() == 0
+    assert HellingerNoise(1.0, 0.01, 1, 1, 101).proven_epsilon() == 0
 
 
 def test_theorem_2_and_the_term_that_it_drops():
@@ -131,7 +143,7 @@ def test_theorem_2_and_the_term_that_it_drops():
     assert -rounds / (8 * log) + 2 * log * total**2 / rounds == pytest.approx(
         math.log(1 / DELTA)
     )  # (22), for epsilon = 1
-    assert noise.claimed(rounds) < total < noise.spent(rounds)
+    assert noise.claimed(rounds) < total < noise.proven_epsilon(rounds)
 
 
 def test_theorem_2_claims_less_for_one_round_than_theorem_1():
@@ -189,15 +201,17 @@ def test_nbafl_noise_on_the_way_down_fills_up_what_the_clients_added():
 
 def test_nbafl_is_within_its_claim_only_for_a_mean_over_records():
     noise = nbafl(epsilon=0.9, exposures=3)
-    assert noise.spent(2 * noise.clip / noise.smallest) < noise.epsilon
-    assert noise.spent() > 100 * noise.epsilon
-    assert noise.spent() == pytest.approx(gaussian_epsilon(noise.uplink / 40 / math.sqrt(3), 0.01))
+    assert noise.proven_epsilon(2 * noise.clip / noise.smallest) < noise.epsilon
+    assert noise.proven_epsilon() > 100 * noise.epsilon
+    assert noise.proven_epsilon() == pytest.approx(
+        gaussian_releases_epsilon(noise.uplink / 40 / math.sqrt(3), 0.01)
+    )
 
 
 def test_the_wavelet_claim_and_the_truth():
     """Lemma 2 for m = 8: noise of 1 is said to be worth 1.58, and is worth 1/8."""
     assert haar_claimed_multiplier(1.0, 8) == pytest.approx(math.sqrt(2.5))
-    layers = whole(8)
+    layers = whole_vector(8)
     assert layers.effective_multiplier(1.0, layers.weights("paper"), "coefficients") == 1 / 8
     assert haar_sigma(1.0, 1) == 1
 
@@ -221,7 +235,7 @@ def test_the_two_wavelet_formulas_are_inverse(multiplier, level):
         lambda: nbafl(epsilon=-1.0),
         lambda: nbafl(delta=0.0),
         lambda: nbafl(smallest=0),
-        lambda: nbafl().spent(0.0),
+        lambda: nbafl().proven_epsilon(0.0),
         lambda: haar_sigma(1.0, 6),
         lambda: haar_sigma(0.0, 8),
         lambda: haar_claimed_multiplier(math.nan, 8),
@@ -239,5 +253,8 @@ def test_a_pair_that_differs_in_one_drawn_record_never_costs_more_than_said():
     either way.
     """
     noise = hellinger(10, 10)
-    assert one_fixed_size_step(noise.gamma, 2 * noise.multiplier, DELTA) <= noise.spent()
-    assert np.isfinite(noise.spent(50))
+    assert (
+        one_fixed_size_step(noise.gamma, 2 * noise.noise_multiplier, DELTA)
+        <= noise.proven_epsilon()
+    )
+    assert np.isfinite(noise.proven_epsilon(50))

@@ -236,14 +236,14 @@ def test_a_release_without_noise_says_that_it_protects_nothing():
         assert not release.private
         assert release.event(100) == dp.NonPrivateDpEvent()
         assert release.stddev() == 0
-        assert release.multiplier == 0
+        assert release.noise_multiplier == 0
 
 
 def test_planned_noise_cannot_be_used_before_it_is_planned():
     release = Release(Poisson(0.1), Flat(1.0), Uncalibrated())
     assert release.private
     for use in (
-        lambda: release.multiplier,
+        lambda: release.noise_multiplier,
         lambda: release.stddev(),
         lambda: release.event(100),
         lambda: release.add_noise(torch.zeros(3), np.random.default_rng(0)),

@@ -15,7 +15,7 @@ from scipy import stats
 from dpfl.errors import DpflError
 from dpfl.privacy import All, FixedCohort, FixedSize, Poisson, PoissonSize
 from dpfl.privacy.accounting.events import ADD_REMOVE, REPLACE
-from dpfl.privacy.mechanisms.sampling import RARELY, Cyclic, largest_draw
+from dpfl.privacy.mechanisms.sampling import NEGLIGIBLE, Cyclic, largest_draw
 
 ONE_IN_A_MILLION = 1e-6
 
@@ -62,16 +62,16 @@ def test_a_rate_of_one_takes_everyone_and_is_not_called_sampling():
 
 @pytest.mark.parametrize("sampling", [Poisson(0.1), PoissonSize(10), FixedSize(10), All()])
 def test_the_divisor_is_fixed_before_the_draw(sampling):
-    before = sampling.expected(100)
+    before = sampling.expected_size(100)
     sizes = [len(sampling.draw(100, rng(seed))) for seed in range(200)]
-    assert sampling.expected(100) == before
+    assert sampling.expected_size(100) == before
     assert np.mean(sizes) == pytest.approx(before, rel=0.1)
     if isinstance(sampling, Poisson | PoissonSize):
         assert len(set(sizes)) > 5
 
 
 def test_the_divisor_of_poisson_sampling_may_lie_below_one():
-    assert Poisson(0.001).expected(100) == pytest.approx(0.1)
+    assert Poisson(0.001).expected_size(100) == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize("rate", [0, -0.1, 1.0001, math.nan, math.inf])
@@ -94,7 +94,7 @@ def test_sampling_without_noise_protects_nothing(sampling, multiplier):
 
 def test_a_poisson_size_is_the_rate_that_expects_it():
     assert PoissonSize(80).of(1920) == Poisson(80 / 1920)
-    assert PoissonSize(80).expected(1920) == 80
+    assert PoissonSize(80).expected_size(1920) == 80
     assert PoissonSize(80).event(1.5, 1920) == Poisson(80 / 1920).event(1.5, 1920)
     assert (PoissonSize(80).draw(1920, rng(3)) == Poisson(80 / 1920).draw(1920, rng(3))).all()
 
@@ -145,7 +145,7 @@ def test_the_fixed_size_event_halves_the_multiplier_because_replacing_moves_two_
 
 def test_everyone_takes_part_without_sampling():
     assert All().draw(5, rng()).tolist() == [0, 1, 2, 3, 4]
-    assert All().expected(5) == 5
+    assert All().expected_size(5) == 5
     assert All().event(1.5, 5) == dp.GaussianDpEvent(1.5)
 
 
@@ -180,7 +180,7 @@ def test_a_draw_is_hardly_ever_larger_than_its_bound(rate: float, population: in
     """Against the exact tail of the binomial distribution."""
     most = largest_draw(Poisson(rate), population)
     tail = float(stats.binom.logsf(math.floor(most), population, rate))
-    assert tail <= math.log(RARELY)
+    assert tail <= math.log(NEGLIGIBLE)
     assert rate * population <= most <= population
     assert largest_draw(FixedSize(7), 100) == 7
 
@@ -204,11 +204,11 @@ def test_what_is_stated_of_each_way_to_draw(
     sampling = make()
     stated = (
         sampling.neighbours,
-        sampling.hidden,
-        sampling.known,
-        sampling.counts,
-        sampling.least,
-        sampling.largest_share,
+        sampling.needs_secrecy,
+        sampling.allows_self_knowledge,
+        sampling.depends_on_population,
+        sampling.min_population,
+        sampling.max_share,
     )
     assert stated == (neighbours, hidden, known, counts, least, largest_share)
-    assert sampling.expected(5) > 0
+    assert sampling.expected_size(5) > 0

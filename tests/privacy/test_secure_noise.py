@@ -17,7 +17,12 @@ from scipy import stats
 from dpfl.errors import DpflError
 from dpfl.privacy import All, Flat, Gaussian, Keyed, Quantile, Release, SystemEntropy
 from dpfl.privacy.mechanisms.haar_release import HaarNoise
-from dpfl.privacy.mechanisms.secure_noise import GRID_BITS, SecureGaussian, grid, standard_normal
+from dpfl.privacy.mechanisms.secure_noise import (
+    GRID_BITS,
+    SecureGaussian,
+    grid_step,
+    standard_normal,
+)
 from dpfl.privacy.queries.histogram import private_histogram
 from dpfl.privacy.queries.mean import MeanQuery
 from tests.privacy.test_noise import ONE_IN_A_MILLION, assert_deviation
@@ -34,7 +39,7 @@ def rng(seed=0):
 def larger(release, size):
     """The deviation that is owed to a sum of this size once it is rounded."""
     deviation = release.stddev()
-    return deviation + release.multiplier * grid(deviation) * math.sqrt(size)
+    return deviation + release.noise_multiplier * grid_step(deviation) * math.sqrt(size)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +94,7 @@ def test_the_rarest_bits_are_far_out_and_finite():
 
 @given(st.floats(1e-12, 1e12))
 def test_the_grid_is_a_power_of_two_that_the_deviation_determines(deviation):
-    unit = grid(deviation)
+    unit = grid_step(deviation)
     assert math.frexp(unit)[0] == 0.5
     assert deviation * 2.0 ** -(GRID_BITS + 1) < unit <= deviation * 2.0**-GRID_BITS
 
@@ -103,7 +108,7 @@ def test_every_sum_reaches_the_same_numbers():
     """Whatever the sum, each released number is a whole multiple of the grid; plain noise leaves
     its sum's low bits in it.
     """
-    unit = grid(SECURE.stddev())
+    unit = grid_step(SECURE.stddev())
     for total in (
         torch.zeros(5000),
         torch.full((5000,), 0.1),
@@ -114,7 +119,7 @@ def test_every_sum_reaches_the_same_numbers():
 
 
 def test_the_released_number_depends_on_the_rounded_sum_alone():
-    unit = grid(SECURE.stddev())
+    unit = grid_step(SECURE.stddev())
     total = torch.arange(1000) * 0.01
     rounded = (total.double() / unit).round() * unit
     assert not torch.equal(total.double(), rounded)
@@ -166,19 +171,19 @@ def test_quantile_clipping_has_all_of_its_noise_on_grids_and_pays_for_its_roundi
     release, size = Release(All(), clip, Gaussian(1.5)).with_secure_noise(), 10_000
     deviation, share = release.stddev(), clip.vector_multiplier(1.5)
     values = release.add_noise(torch.full((size,), 0.1), rng(11)).double().numpy()
-    assert on_grid(torch.from_numpy(values), grid(deviation))
-    assert_deviation(values - 0.1, deviation + share * grid(deviation) * math.sqrt(size))
+    assert on_grid(torch.from_numpy(values), grid_step(deviation))
+    assert_deviation(values - 0.1, deviation + share * grid_step(deviation) * math.sqrt(size))
     counts = [release.add_noise_to_count(0.5, rng(seed)) for seed in range(20)]
-    assert on_grid(torch.tensor(counts, dtype=torch.float64), grid(1.0))
+    assert on_grid(torch.tensor(counts, dtype=torch.float64), grid_step(1.0))
     assert not on_grid(
         torch.tensor([Release(All(), clip, Gaussian(1.5)).add_noise_to_count(0.5, rng(3))]),
-        grid(1.0),
+        grid_step(1.0),
     )
 
 
 @pytest.mark.parametrize("value", [0.0, 0.1, 7.77])
 def test_a_single_number_is_on_the_grid_of_its_deviation_with_the_deviation_that_is_paid_for(value):
-    unit = grid(SECURE.stddev(2.0))
+    unit = grid_step(SECURE.stddev(2.0))
     found = np.array(
         [SECURE.add_noise_to_number(value, rng(seed), largest_weight=2.0) for seed in range(3000)]
     )
@@ -192,8 +197,8 @@ def test_a_histogram_and_a_mean_are_on_grids_with_the_deviation_that_is_paid_for
     assert_deviation(noisy / noisy.mean() * 1000 - 1000, 2.0)
     survey = MeanQuery(3.0).with_secure_noise()
     sums = torch.from_numpy(survey.answer([torch.full((10, 4096), 0.3)], 4096, 1, rng(5))).double()
-    assert on_grid(sums, grid(3.0 * 64))
-    assert_deviation(sums.numpy() - sums.numpy().mean(), 3.0 * 64 + 3.0 * grid(3.0 * 64) * 64)
+    assert on_grid(sums, grid_step(3.0 * 64))
+    assert_deviation(sums.numpy() - sums.numpy().mean(), 3.0 * 64 + 3.0 * grid_step(3.0 * 64) * 64)
     assert survey.event == MeanQuery(3.0).event
 
 

@@ -11,10 +11,10 @@ from scipy.special import ndtr
 
 from dpfl.errors import DpflError
 from dpfl.privacy.mechanisms.noise_shares import (
-    LEAST_STEPS,
+    MIN_GRID_STEPS,
     NoiseShares,
-    least_shared,
     log_total_variation,
+    weakest_shares,
 )
 
 CASES = [(0.8, 2), (1.0, 5), (2.0, 2), (2.0, 10), (3.0, 2), (3.0, 10)]
@@ -76,7 +76,8 @@ def test_neighbours_are_as_near_as_under_the_gaussian_mechanism(s, n):
 
 def test_the_bound_falls_with_the_steps_and_is_nothing_at_the_steps_that_are_used():
     bounds = [
-        log_total_variation(steps, 100) for steps in (2, 3, 4, 8, LEAST_STEPS, 2 * LEAST_STEPS)
+        log_total_variation(steps, 100)
+        for steps in (2, 3, 4, 8, MIN_GRID_STEPS, 2 * MIN_GRID_STEPS)
     ]
     assert all(later < before for before, later in pairwise(bounds))
     assert bounds[4] / math.log(10) < -540
@@ -92,15 +93,15 @@ def test_shares_are_for_those_who_are_left_and_do_not_collude():
 
 def test_of_several_kinds_of_shared_noise_the_least_is_what_holds():
     """Fault: the largest numbers stood in a statement, of which no release had both."""
-    assert least_shared(["shared 8-2", "shared 5-1", "", "shared 9-3"]) == NoiseShares(5, 1)
-    assert least_shared(["shared 9-0", "shared 5-1"]) == NoiseShares(5, 0)
-    assert least_shared(["shared 12-4", "something", "shared 12"]) == NoiseShares(12, 4)
-    assert least_shared([]) is least_shared(["", "rounds"]) is None
+    assert weakest_shares(["shared 8-2", "shared 5-1", "", "shared 9-3"]) == NoiseShares(5, 1)
+    assert weakest_shares(["shared 9-0", "shared 5-1"]) == NoiseShares(5, 0)
+    assert weakest_shares(["shared 12-4", "something", "shared 12"]) == NoiseShares(12, 4)
+    assert weakest_shares([]) is weakest_shares(["", "rounds"]) is None
 
 
 def test_a_mark_is_read_as_it_was_written():
     for shared in (NoiseShares(3), NoiseShares(7, 2), NoiseShares(100, 49)):
-        assert least_shared([shared.mark]) == shared
+        assert weakest_shares([shared.mark]) == shared
 
 
 def test_the_adversary_is_named_with_the_numbers_that_hold():
@@ -112,6 +113,6 @@ def test_the_adversary_is_named_with_the_numbers_that_hold():
 
 def test_the_unknown_shares_are_those_of_survivors_who_do_not_collude():
     for survivors, colluders in ((2, 0), (8, 1), (10, 9)):
-        assert NoiseShares(survivors, colluders).unknown == survivors - colluders
+        assert NoiseShares(survivors, colluders).unknown_shares == survivors - colluders
         share = NoiseShares(survivors, colluders).share(3.0)
         assert (survivors - colluders) * share**2 == pytest.approx(9.0)

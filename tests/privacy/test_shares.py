@@ -40,8 +40,8 @@ def test_a_run_has_a_limit_of_its_own_beside_that_in_all(ledger: Ledger) -> None
     with pytest.raises(BudgetRefusal, match="for the run two"):
         debit(ledger, "two", "c", 1, SubLimit(LIMIT, run="two"))
     assert ledger.debits() == before
-    assert ledger.spent_of(SubLimit(LIMIT, run="one")) == {EVENT: ROOM}
-    assert ledger.spent_of(SubLimit(LIMIT), besides="one") == {EVENT: ROOM}
+    assert ledger.spending_within(SubLimit(LIMIT, run="one")) == {EVENT: ROOM}
+    assert ledger.spending_within(SubLimit(LIMIT), besides="one") == {EVENT: ROOM}
 
 
 def test_other_events_of_the_same_run_count_in_its_share(ledger: Ledger) -> None:
@@ -58,7 +58,7 @@ def test_a_clock_that_is_set_back_dates_nothing_before_what_was_spent_last(
     monkeypatch.setattr(time, "time", lambda: now - 400 * DAY)
     debit(ledger, "two", "b", ROOM - 1, YEAR)
     monkeypatch.setattr(time, "time", lambda: now)
-    assert ledger.spent_of(YEAR) == {EVENT: ROOM}
+    assert ledger.spending_within(YEAR) == {EVENT: ROOM}
     with pytest.raises(BudgetRefusal, match="for 365 days"):
         debit(ledger, "two", "c", 1, YEAR)
 
@@ -72,7 +72,7 @@ def test_a_year_forgets_what_is_older_and_counts_what_a_clock_dated_later(
     monkeypatch.setattr(time, "time", lambda: now + 2 * DAY)
     debit(ledger, "new", "b", ROOM, YEAR)
     monkeypatch.setattr(time, "time", lambda: now)
-    assert ledger.spent_of(YEAR) == {EVENT: ROOM}
+    assert ledger.spending_within(YEAR) == {EVENT: ROOM}
     with pytest.raises(BudgetRefusal, match="for 365 days"):
         debit(ledger, "new", "c", 1, YEAR)
 
@@ -80,7 +80,7 @@ def test_a_year_forgets_what_is_older_and_counts_what_a_clock_dated_later(
 def test_the_same_release_again_is_asked_of_no_share(ledger: Ledger) -> None:
     debit(ledger, "one", "a", ROOM, YEAR)
     debit(ledger, "one", "a", ROOM, YEAR)
-    assert ledger.spent() == {EVENT: ROOM}
+    assert ledger.spending() == {EVENT: ROOM}
 
 
 def test_a_ledger_from_before_does_not_hold_what_came_after(tmp_path: Path, ledger: Ledger) -> None:
@@ -90,14 +90,14 @@ def test_a_ledger_from_before_does_not_hold_what_came_after(tmp_path: Path, ledg
     opened = Ledger.existing(tmp_path / "client.sqlite")
     debit(opened, "one", "b", 1)
     tail = opened.tail
-    assert opened.holds(tail)
-    assert opened.holds(ChainTail())
-    assert not opened.holds(ChainTail(tail.links, "0" * 64))
+    assert opened.contains(tail)
+    assert opened.contains(ChainTail())
+    assert not opened.contains(ChainTail(tail.links, "0" * 64))
     debit(opened, "one", "c", 1)
-    assert opened.holds(tail)
+    assert opened.contains(tail)
     opened.close()
     old = Ledger.existing(tmp_path / "copy.sqlite")
-    assert not old.holds(tail)
+    assert not old.contains(tail)
     debit(old, "one", "b", 1)
-    assert not old.holds(tail), "the same release at another time"
+    assert not old.contains(tail), "the same release at another time"
     old.close()

@@ -16,7 +16,7 @@ import pytest
 import dpfl.privacy.mechanisms.integer_sum as whole_sums
 from dpfl.privacy import All, Flat, Gaussian, Poisson, Release, accountant
 from dpfl.privacy.mechanisms.integer_sum import TAIL, IntegerSum
-from dpfl.privacy.mechanisms.noise_shares import LEAST_STEPS, NoiseShares, log_total_variation
+from dpfl.privacy.mechanisms.noise_shares import MIN_GRID_STEPS, NoiseShares, log_total_variation
 from dpfl.privacy.mechanisms.secure_noise import GRID_BITS, standard_normal
 from dpfl.privacy.queries.answers import answers_of
 from dpfl.privacy.queries.mean import MeanQuery
@@ -76,7 +76,7 @@ def test_the_exact_delta_of_the_whole_numbers_is_within_what_the_code_states(m, 
     made = release(m, t, z, clip)
     whole, n = made.integer_sum(10.0, m), m - t
     s, moved = mpmath.mpf(whole.steps), mpmath.mpf(clip) / mpmath.mpf(whole.unit)
-    assert LEAST_STEPS <= s < 2 * LEAST_STEPS
+    assert MIN_GRID_STEPS <= s < 2 * MIN_GRID_STEPS
     epsilon = accountant("pld").epsilon({made.event(100): 1}, DELTA)
     xs = places(n)
     pairs = aligned(of_sum(xs, s), of_sum([xs[0] + moved, *xs[1:]], s))
@@ -170,7 +170,7 @@ def test_the_distance_to_one_rounded_normal_number_is_below_equation_3(s, n):
 
 
 @pytest.mark.parametrize("n", [1, 2, 10, MOST])
-@pytest.mark.parametrize("s", [LEAST_STEPS, 23.7, 2 * LEAST_STEPS])
+@pytest.mark.parametrize("s", [MIN_GRID_STEPS, 23.7, 2 * MIN_GRID_STEPS])
 def test_equation_3_is_what_the_code_computes_and_is_nothing_at_the_steps_that_are_used(s, n):
     with mpmath.workdps(600):
         s, pi = mpmath.mpf(s), mpmath.pi
@@ -283,7 +283,7 @@ def test_that_radii_and_angles_are_drawn_from_64_bits_changes_next_to_nothing(of
     """Half the sum of 2 max h, of 4 for radii that end in a cell and of 4 for edges; and what lies
     beyond the last radius.
     """
-    for steps, stated in ((2 * LEAST_STEPS, 2.0**-58), (2.0 ** (GRID_BITS + 1), 2.0**-52)):
+    for steps, stated in ((2 * MIN_GRID_STEPS, 2.0**-58), (2.0 ** (GRID_BITS + 1), 2.0**-52)):
         assert 2.0**-64 * ((cells(steps, offset) + 8) / 2 + 1) <= stated
 
 
@@ -302,7 +302,7 @@ def crossing(edge: float, steps: float) -> mpmath.mpf:
 
 
 @pytest.mark.parametrize(
-    ("steps", "stated"), [(2 * LEAST_STEPS, 2.0**-37), (2.0 ** (GRID_BITS + 1), 2.0**-24)]
+    ("steps", "stated"), [(2 * MIN_GRID_STEPS, 2.0**-37), (2.0 ** (GRID_BITS + 1), 2.0**-24)]
 )
 def test_float64_changes_the_chance_of_a_whole_number_by_a_tiny_factor(steps, stated):
     """Both edges of a number that lies anywhere up to the farthest radius, over its chance: a cell

@@ -10,7 +10,7 @@ from scipy.stats import chi2, kstest
 
 from dpfl.errors import DpflError
 from dpfl.privacy.mechanisms.integer_sum import IntegerSum
-from dpfl.privacy.mechanisms.noise_shares import LEAST_STEPS, NoiseShares
+from dpfl.privacy.mechanisms.noise_shares import MIN_GRID_STEPS, NoiseShares
 
 
 class NoNoise(np.random.Generator):
@@ -76,7 +76,7 @@ def test_no_sum_wraps_around_and_none_loses_a_step(share, times, clients, places
     for _ in range(clients):
         total += one
     assert np.array_equal(whole.total(total), (signed * clients).astype(np.float64) * whole.unit)
-    assert LEAST_STEPS <= whole.steps < 2 * LEAST_STEPS
+    assert MIN_GRID_STEPS <= whole.steps < 2 * MIN_GRID_STEPS
     assert math.frexp(whole.unit)[0] == 0.5
 
 

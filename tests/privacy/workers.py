@@ -72,5 +72,5 @@ def debit_until_the_disk_is_full(path: Path, limit: int, answers: Connection) ->
             errors.append(str(error))
             if len(errors) == 3:
                 break
-    answers.send((won, errors, sum(ledger.spent().values())))
+    answers.send((won, errors, sum(ledger.spending().values())))
     os._exit(0)  # as in a crash: no checkpoint of the write-ahead log on closing

@@ -21,7 +21,7 @@ from dpfl.algorithms import (
 )
 from dpfl.planning.planner import with_planned_noise
 from dpfl.privacy import Budget, Keyed, Ledger, Limit, Poisson, SystemEntropy, accountant
-from dpfl.privacy.accounting.calibration import MOST
+from dpfl.privacy.accounting.calibration import MAX_RELEASES
 from dpfl.privacy.accounting.events import add, add_all, neighbours_of
 from dpfl.privacy.ledger import ledger
 from dpfl.run.accounts import Accounts, Meter
@@ -181,13 +181,13 @@ def test_a_debit_of_another_run_while_ledgers_are_read_is_no_lost_one_of_this(
     held.check_kept([10, 0, 0])
     (known,) = [dict(start) for start in held.meter([20] * 3, 20, kept=6).starts if start]
     with closing(Ledger.read(tmp_path / "client-00000.sqlite")) as now:
-        rival = now.spent(besides="run")[EVENT]
+        rival = now.spending(besides="run")[EVENT]
     assert 4 + 2 < known[EVENT] <= 4 + rival
 
 
 def test_without_a_limit_the_horizon_or_more_than_anyone_makes_is_left(tmp_path: Path) -> None:
     assert accounts(tmp_path, SAMPLE).remaining(25) == [25] * 3
-    assert accounts(tmp_path, SAMPLE).remaining(0) == [MOST] * 3
+    assert accounts(tmp_path, SAMPLE).remaining(0) == [MAX_RELEASES] * 3
 
 
 def test_fault_epsilon_averaged_or_summed_over_clients(tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ def test_one_of_eight_that_share_the_noise_is_stated_to_face_seven_shares(tmp_pa
         algorithm, Budget(epsilon=4.0, delta=1e-5, rounds=rounds), 50, "pld"
     )
     assert planned.clients.noise is not None
-    left = planned.clients.noise.multiplier * math.sqrt(7 / 8)
+    left = planned.clients.noise.noise_multiplier * math.sqrt(7 / 8)
     truth = accountant("pld").epsilon({Poisson(8 / 50).event(left, 50): rounds}, 1e-5)
     assert 3.99 < truth <= 4.0
     held = Accounts("run", planned, tmp_path, (10,) * 50, 1e-5, "pld", None)

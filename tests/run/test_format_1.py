@@ -16,7 +16,7 @@ from dpfl.algorithms import from_name
 from dpfl.codec import FORMAT
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger
-from dpfl.privacy.accounting.accountant import proving
+from dpfl.privacy.accounting.accountant import proven_accountant
 from dpfl.privacy.accounting.events import gaussian
 from dpfl.run.algorithm_record import algorithm_of
 from dpfl.run.folder import RunFolder
@@ -64,9 +64,9 @@ def test_what_a_ledger_of_that_version_spent_still_counts(capsys, old: Path, nam
     unit, epsilon, releases = LEDGERS[name]
     ledger = Ledger.read(old / f"{name}.sqlite")
     try:
-        spent = ledger.spent()
+        spent = ledger.spending()
         assert sum(spent.values()) == releases
-        assert proving("pld").epsilon(spent, 1e-5) == pytest.approx(epsilon, abs=2e-6)
+        assert proven_accountant("pld").epsilon(spent, 1e-5) == pytest.approx(epsilon, abs=2e-6)
     finally:
         ledger.close()
     _, shown, _ = command(capsys, "ledger", "show", str(old / f"{name}.sqlite"), "--json")
@@ -76,7 +76,7 @@ def test_what_a_ledger_of_that_version_spent_still_counts(capsys, old: Path, nam
 
 def test_a_release_without_noise_still_counts(old: Path) -> None:
     ledger = Ledger.read(old / "published" / "ledger" / "client-00000.sqlite")
-    assert gaussian(0.0) in ledger.spent()
+    assert gaussian(0.0) in ledger.spending()
     ledger.close()
 
 
@@ -103,9 +103,9 @@ def test_a_new_run_is_held_to_what_that_version_spent_and_adds_to_it(
     for ledger in sorted(ledgers.glob("*.sqlite")):
         assert command(capsys, "ledger", "limit", str(ledger), "--epsilon", "8")[0] == 0
     assert command(capsys, *words)[0] == 0
-    spent = Ledger.read(ledgers / "client-00000.sqlite").spent()
+    spent = Ledger.read(ledgers / "client-00000.sqlite").spending()
     assert sum(spent.values()) > 276
-    assert 3.998 < proving("pld").epsilon(spent, 1e-5) <= 8
+    assert 3.998 < proven_accountant("pld").epsilon(spent, 1e-5) <= 8
 
 
 @pytest.mark.parametrize("name", RUNS)

@@ -43,7 +43,7 @@ def spent(folder: Path, names) -> list[dict]:
     found = []
     for name in names:
         with closing(Ledger.read(next(folder.rglob(f"{name}.sqlite")))) as ledger:
-            found.append(dict(ledger.spent()))
+            found.append(dict(ledger.spending()))
     return found
 
 

@@ -101,7 +101,7 @@ class Watches(StopsAfter):
         def answers(*asked: Any) -> Any:
             answered(*asked)
             ledger = Ledger.read(self.folder / "ledger" / "a.sqlite")
-            self.seen.append(ledger.spent().get(gaussian(20.0), 0))
+            self.seen.append(ledger.spending().get(gaussian(20.0), 0))
             ledger.close()
             raise KeyboardInterrupt
 

@@ -86,7 +86,7 @@ def test_the_mean_has_the_noise_of_one_party(
         found.append(mean_of(result))
         asked = [client for client in range(10) if client not in lost]
         assert all(
-            ledger_of(result, ten().names[client])[gaussian(system.centre.multiplier)] == 1
+            ledger_of(result, ten().names[client])[gaussian(system.centre.noise_multiplier)] == 1
             for client in asked
         )
     noise = (found[1] - found[0]) * left / math.sqrt(WIDTH)  # both have some, of 1 and of 100
@@ -147,7 +147,7 @@ def test_scales_and_metrics_are_counted_for_the_noise_that_they_have(survey):
     ]
     said = means[0]
     assert said.units == 180
-    assert said.noise == pytest.approx(3.0 * survey.longest(width) * math.sqrt(9 / 7) / 180)
+    assert said.noise == pytest.approx(3.0 * survey.sensitivity(width) * math.sqrt(9 / 7) / 180)
     assert np.std([one.mean.numpy() for one in means]) == pytest.approx(said.noise, rel=0.06)
 
 
@@ -208,7 +208,7 @@ def test_a_client_moves_vector_and_count_together_by_what_the_event_says(
 def test_the_worst_client_uses_all_of_it():
     moved = QUANTILE.into_sum(torch.tensor([0.0, 0.7]), False) - QUANTILE.into_sum(torch.zeros(2))
     assert float(moved.norm()) / QUANTILE.stddev() == pytest.approx(
-        1 / QUANTILE.multiplier, rel=1e-6
+        1 / QUANTILE.noise_multiplier, rel=1e-6
     )
 
 

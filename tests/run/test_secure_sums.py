@@ -71,7 +71,7 @@ def events(folder: Path) -> list[dict[Any, int]]:
     found = []
     for path in sorted((folder / "ledger").glob("*.sqlite")):
         ledger = Ledger.read(path)
-        found.append(dict(ledger.spent()))
+        found.append(dict(ledger.spending()))
         ledger.close()
     assert found
     return found

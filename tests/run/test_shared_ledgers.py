@@ -48,7 +48,7 @@ def spent(folder: Path) -> dict[str, int]:
     found = {}
     for path in sorted(folder.glob("*.sqlite")):
         with closing(Ledger.read(path)) as ledger:
-            found[path.stem] = sum(ledger.spent().values())
+            found[path.stem] = sum(ledger.spending().values())
     return found
 
 

@@ -49,7 +49,7 @@ EVENT = SOUND.samples.event(0)
 def spent(folder: Path, name: str = "client-00000") -> dict[Any, int]:
     ledger = Ledger.read(folder / f"{name}.sqlite")
     try:
-        return ledger.spent()
+        return ledger.spending()
     finally:
         ledger.close()
 

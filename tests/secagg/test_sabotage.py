@@ -110,7 +110,7 @@ def leave_a_share_out(patch: pytest.MonkeyPatch) -> None:
 
 
 def count_colluders_as_honest(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(NoiseShares, "unknown", property(lambda self: self.survivors))
+    patch.setattr(NoiseShares, "unknown_shares", property(lambda self: self.survivors))
 
 
 def count_the_missing_as_there(patch: pytest.MonkeyPatch) -> None:

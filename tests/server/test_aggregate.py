@@ -39,7 +39,7 @@ def noisy(
     generator: np.random.Generator,
 ) -> Tensor:
     total = noisy_sum(weighted_sum(replies, weights, size), len(replies), plan, generator)
-    return total / (plan.sampling.expected(len(weights)) * float(weights.mean()))
+    return total / (plan.sampling.expected_size(len(weights)) * float(weights.mean()))
 
 
 def within(deviation: Tensor, stated: float) -> bool:
@@ -116,7 +116,7 @@ def test_fault_noise_for_c_over_sampled_while_the_mean_is_weighted_by_counts(
         replies.append(ClientReply(client, clipped))
     gone = data.draw(st.integers(0, len(sizes) - 1))
     others = [reply for reply in replies if reply.client != gone]
-    divisor = plan.sampling.expected(len(sizes)) * float(weights.mean())
+    divisor = plan.sampling.expected_size(len(sizes)) * float(weights.mean())
     whole = noisy(replies, weights, 5, plan, rng(1)) * divisor
     without = noisy(others, weights, 5, plan, rng(1)) * divisor
     stated = plan.sensitivity(float(weights.max()))

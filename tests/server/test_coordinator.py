@@ -26,7 +26,7 @@ from dpfl.privacy import (
     SystemEntropy,
     accountant,
 )
-from dpfl.privacy.accounting.calibration import MOST
+from dpfl.privacy.accounting.calibration import MAX_RELEASES
 from dpfl.privacy.accounting.events import ADD_REMOVE
 from dpfl.privacy.mechanisms.noise import FlooredGaussian, gaussian_vector
 from dpfl.server.aggregate import release_name
@@ -65,7 +65,7 @@ def coordinator(
     )
     federated = FederationFacts("run", [10, 20, 30, 40], flat().layout, ledger=ledger, limit=limit)
     vector = torch.zeros(SIZE)
-    remaining = [MOST] * (CLIENTS if algorithm.unit == "sample" else 1)
+    remaining = [MAX_RELEASES] * (CLIENTS if algorithm.unit == "sample" else 1)
     state = RunState(vector, torch.zeros(SIZE), algorithm.samples, algorithm.clients, remaining)
     return Coordinator(
         algorithm,
@@ -170,7 +170,7 @@ def test_every_round_is_one_debit_of_the_federation_whoever_was_drawn(tmp_path: 
         run.aggregate(replies)
         run.close_round(1)
     event = algorithm.clients.event(CLIENTS)
-    assert run.federated.ledger.spent() == {event: 4}
+    assert run.federated.ledger.spending() == {event: 4}
     assert run.federated.ledger.epsilon(1e-5, "rdp") == accountant("rdp").epsilon({event: 4}, 1e-5)
 
 
@@ -183,7 +183,7 @@ def test_the_debit_comes_before_the_noisy_sum_and_a_refusal_leaves_the_model_alo
     with pytest.raises(DpflError, match="budget"):
         run.aggregate(good(0))
     assert run.state.vector.abs().sum() == 0
-    assert run.federated.ledger.spent() == {}
+    assert run.federated.ledger.spending() == {}
 
 
 def test_a_round_that_is_made_again_after_a_crash_has_the_same_noise_and_is_debited_once(
@@ -194,7 +194,7 @@ def test_a_round_that_is_made_again_after_a_crash_has_the_same_noise_and_is_debi
     first.aggregate(good(0, 1))
     again.aggregate(good(0, 1))
     assert torch.equal(first.state.vector, again.state.vector)
-    assert sum(again.federated.ledger.spent().values()) == 1
+    assert sum(again.federated.ledger.spending().values()) == 1
 
 
 def test_under_system_entropy_a_round_that_is_made_again_is_another_release(tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_under_system_entropy_a_round_that_is_made_again_is_another_release(tmp_
     first.aggregate(good(0, 1))
     again.aggregate(good(0, 1))
     assert not torch.equal(first.state.vector, again.state.vector)
-    assert sum(again.federated.ledger.spent().values()) == 2
+    assert sum(again.federated.ledger.spending().values()) == 2
 
 
 def test_a_round_made_again_with_other_replies_is_another_release_with_its_own_noise(
@@ -221,7 +221,7 @@ def test_a_round_made_again_with_other_replies_is_another_release_with_its_own_n
     trainable = flat().layout.trainable
     difference = (first.state.vector - again.state.vector)[:trainable] * 2
     assert not torch.allclose(difference, torch.full((trainable,), 2.0), atol=1e-5)
-    assert sum(again.federated.ledger.spent().values()) == 2
+    assert sum(again.federated.ledger.spending().values()) == 2
 
 
 def test_one_sum_with_more_noise_has_noise_of_its_own(tmp_path: Path) -> None:
@@ -370,7 +370,7 @@ def test_a_public_median_is_the_median_norm_of_the_public_clients_and_is_not_deb
     assert order.tasks[0].clients.clip.clip_norm == pytest.approx(2.0)
     assert [task.client for task in asked[0].tasks] == [4, 5, 6]
     assert asked[0].tasks[0].clients.clip.clip_norm == math.inf
-    assert run.federated.ledger.spent() == {}
+    assert run.federated.ledger.spending() == {}
 
 
 SHARES, LOUD = 8, 3.0
@@ -385,7 +385,7 @@ def sum_with_shares(folder: Path, replies: list[ClientReply]) -> Tensor:
     ledger = Ledger.open(folder / "federation.sqlite", "federation", "client", ADD_REMOVE)
     federated = FederationFacts("run", [10] * 20, WIDE, ledger=ledger)
     state = RunState(
-        torch.zeros(WIDE.size), torch.zeros(WIDE.size), None, algorithm.clients, [MOST]
+        torch.zeros(WIDE.size), torch.zeros(WIDE.size), None, algorithm.clients, [MAX_RELEASES]
     )
     run = Coordinator(
         algorithm, Budget(rounds=9), federated, state, Keyed(0), nobody, lambda vector: 0.0
@@ -502,7 +502,7 @@ def test_fault_weights_that_the_noise_was_not_made_for(
     with pytest.raises(DpflError, match="a weight from 0 to 1"):
         coordinator(replace(algorithm, weights=weights), tmp_path)
     ledger = Ledger.read(tmp_path / "federation.sqlite")
-    assert ledger.spent() == {}, "before anything was paid"
+    assert ledger.spending() == {}, "before anything was paid"
     ledger.close()
 
 

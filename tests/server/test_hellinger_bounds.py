@@ -57,7 +57,7 @@ def test_it_grows_with_the_rounds_since_each_counts_the_noise_of_all():
 
 def test_the_noise_of_theorem_1_is_each_clients_own():
     """gamma = E b / n_k with E b = 200: 9.9 for 196 samples, 3.075 for 600, 0.89 for 1,957."""
-    sigmas = [HellingerNoise(1.0, 1e-5, 20, 10, size).multiplier for size in (196, 600, 1957)]
+    sigmas = [HellingerNoise(1.0, 1e-5, 20, 10, size).noise_multiplier for size in (196, 600, 1957)]
     assert sigmas == pytest.approx([9.896, 3.075, 0.889], abs=1e-3)
 
 

@@ -22,17 +22,19 @@ def test_a_decay_has_the_levels_of_the_paper_and_its_noise_in_phases() -> None:
     releases = [plan.now(FIRST, round, {}) for round in range(20)]
     for round, release in enumerate(releases):
         assert release.clip.clip_norm == pytest.approx(1.5 * 0.3 ** (round / 20))
-        assert release.multiplier == pytest.approx(2.0 * 0.8 ** ((round - round % 5) / 20))
-        assert release.stddev() == pytest.approx(release.multiplier * release.clip.clip_norm)
+        assert release.noise_multiplier == pytest.approx(2.0 * 0.8 ** ((round - round % 5) / 20))
+        assert release.stddev() == pytest.approx(release.noise_multiplier * release.clip.clip_norm)
         assert release == plan.least(FIRST, round)
-    assert len({release.multiplier for release in releases}) == 4
+    assert len({release.noise_multiplier for release in releases}) == 4
 
 
 @given(rounds=st.integers(1, 60), phases=st.integers(1, 70))
 def test_phases_never_have_less_noise_than_the_paper(rounds: int, phases: int) -> None:
     plan = DecaySchedule(phases=phases).for_rounds(rounds)
     for round in range(rounds):
-        assert plan.least(FIRST, round).multiplier >= 2.0 * 0.8 ** (round / rounds) * (1 - 1e-12)
+        assert plan.least(FIRST, round).noise_multiplier >= 2.0 * 0.8 ** (round / rounds) * (
+            1 - 1e-12
+        )
 
 
 def test_a_decay_beyond_its_rounds_is_refused() -> None:
@@ -136,7 +138,7 @@ def test_noise_falls_in_the_round_after_a_loss_has_fallen_three_times_running() 
         memory = remembered([float(loss) for loss in losses], schedule=schedule)
         release = schedule.own(schedule.now(FIRST, len(losses), memory), 0, memory)
         assert release.noise is not None
-        assert release.noise.multiplier == pytest.approx(2.0 * 0.9**falls)
+        assert release.noise.noise_multiplier == pytest.approx(2.0 * 0.9**falls)
 
 
 def test_the_noise_of_a_client_follows_the_loss_of_its_own_model() -> None:
@@ -148,7 +150,7 @@ def test_the_noise_of_a_client_follows_the_loss_of_its_own_model() -> None:
     for _ in range(4):
         memory = schedule.learn(seen(4.0), lambda _: next(losses), memory)
     own = [schedule.own(schedule.now(FIRST, 4, memory), client, memory).noise for client in (0, 1)]
-    assert [noise.multiplier for noise in own if noise] == pytest.approx([1.8, 2.0])
+    assert [noise.noise_multiplier for noise in own if noise] == pytest.approx([1.8, 2.0])
     asked: list[Tensor] = []
     one = seen(4.0)
     schedule.learn(one, lambda model: float(asked.append(model) or 1.0), {})
@@ -173,8 +175,8 @@ def test_a_round_is_counted_as_the_least_noise_that_it_could_have(
     release = schedule.own(schedule.now(FIRST, len(losses), memory), 0, memory)
     assert release.event(1) == schedule.least(FIRST, len(losses)).event(1)
     assert release.noise is not None
-    assert release.noise.multiplier >= release.multiplier - 1e-12
-    kinds = {schedule.least(FIRST, round).multiplier for round in range(len(losses))}
+    assert release.noise.noise_multiplier >= release.noise_multiplier - 1e-12
+    kinds = {schedule.least(FIRST, round).noise_multiplier for round in range(len(losses))}
     assert len(kinds) <= 2 + len(losses) // stride
 
 

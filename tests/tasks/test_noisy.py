@@ -69,7 +69,7 @@ def measured(scores: torch.Tensor, y: torch.Tensor, multiplier: float, seed: int
         )
         for client, part in parts.items()
     }
-    said = MeanAnswer.of(answers, sizes, multiplier * asked.bound)
+    said = MeanAnswer.from_clients(answers, sizes, multiplier * asked.bound)
     return figures(Binary(), said.mean.numpy(), said.units, said.noise, 4.0)
 
 

@@ -83,7 +83,7 @@ def hw_dpfl(
         round_epsilon, delta, steps, batch_size, samples or PAPER_SAMPLES, rate, clip
     )
     same_for_all = sound or noise_multiplier is not None or samples is not None
-    noise = noise_of(noise_multiplier if sound else noise_multiplier or paper.multiplier)
+    noise = noise_of(noise_multiplier if sound else noise_multiplier or paper.noise_multiplier)
     kind = choose(
         "weights",
         weights or ("similarity" if sound else "distance"),

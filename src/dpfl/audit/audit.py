@@ -77,7 +77,7 @@ def audit(
     for game, play in chosen.items():
         tell(game)
         findings.append(_played(game, play, setting))
-    multiplier = made.release.noise.multiplier if made.release.noise else None
+    multiplier = made.release.noise.noise_multiplier if made.release.noise else None
     others = tuple(game for game in GAMES if game not in chosen)
     return AuditReport(
         made.name,

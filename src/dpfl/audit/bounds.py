@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import bdtr, bdtrc, betaincinv, chdtri, log_ndtr, ndtri
 
 from dpfl.errors import DpflError
-from dpfl.privacy.accounting.published_claims import gaussian_epsilon
+from dpfl.privacy.accounting.published_claims import gaussian_releases_epsilon
 
 LARGEST, MOST_EXACT = 60.0, 600.0
 """No number of guesses that can be made shows more, and no mu of which they could be."""
@@ -90,7 +90,7 @@ def _log_ratio(above: float, below: float) -> float:
 
 def epsilon_of(mu: float, delta: float) -> float:
     """Exact epsilon of a Gaussian trade-off."""
-    return gaussian_epsilon(1 / mu, delta) if mu > 0 else 0.0
+    return gaussian_releases_epsilon(1 / mu, delta) if mu > 0 else 0.0
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ class CanarySite:
             or isinstance(release.sampling, All)
         ):
             return 1.0
-        return release.sampling.expected(len(self.ground.clients[WITH])) / len(
+        return release.sampling.expected_size(len(self.ground.clients[WITH])) / len(
             self.ground.clients[WITH]
         )
 
@@ -115,7 +115,9 @@ class CanarySite:
             self.ground.declared[task.client],
         )
         update = np.zeros(len(self.vector))
-        update[: len(moved)] = -task.local.optimiser.rate * moved / release.sampling.expected(size)
+        update[: len(moved)] = (
+            -task.local.optimiser.rate * moved / release.sampling.expected_size(size)
+        )
         return update
 
     def played(self, node: ClientRunner, client: int, first: int, rounds: int) -> np.ndarray:

@@ -34,7 +34,7 @@ from dpfl.audit.whole_run import many_runs, one_run
 from dpfl.client.noise_placement import NoisePlacement
 from dpfl.models import Layout
 from dpfl.privacy import FixedSize, Keyed, Randomness, Release, accountant
-from dpfl.privacy.accounting.accountant import default_for
+from dpfl.privacy.accounting.accountant import default_accountant
 from dpfl.privacy.accounting.events import EventCounts, add_all
 from dpfl.privacy.queries.answers import AnyQuery
 from dpfl.server.steps.policy import FixedSteps
@@ -118,8 +118,8 @@ class AuditSettings:
 
     def epsilon(self, events: EventCounts) -> float:
         release = self.small.release
-        little = release is not None and release.multiplier < LITTLE_NOISE
-        return accountant("rdp" if little else default_for(next(iter(events)))).epsilon(
+        little = release is not None and release.noise_multiplier < LITTLE_NOISE
+        return accountant("rdp" if little else default_accountant(next(iter(events)))).epsilon(
             events, self.delta
         )
 
@@ -156,7 +156,7 @@ def play_survey(setting: AuditSettings) -> AuditFinding | str:
         made.metric,
         made.weights.query,
     )
-    asked = [survey for survey in surveys if survey and survey.multiplier]
+    asked = [survey for survey in surveys if survey and survey.noise_multiplier]
     if not asked:
         return NotApplicable("clients are asked for nothing, with noise, beside their updates")
     each = 1 - (1 - setting.confidence) / len(asked)

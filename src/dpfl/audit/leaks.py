@@ -85,7 +85,7 @@ class Coupling:
             return parent.add_noise(self, torch.zeros_like(total), *rest, **options)
 
         def carrying(self: Release, total: Tensor, noise: Tensor) -> Tensor:
-            return parent.add_given_noise(self, torch.zeros_like(total), noise)
+            return parent.add_precomputed_noise(self, torch.zeros_like(total), noise)
 
         def into_sum(self: Release, vector: Tensor, *rest: Any) -> Tensor:
             coupling.releases += 1
@@ -94,7 +94,7 @@ class Coupling:
         kind = type(
             parent.__name__,
             (parent,),
-            {"add_noise": noised, "add_given_noise": carrying, "into_sum": into_sum},
+            {"add_noise": noised, "add_precomputed_noise": carrying, "into_sum": into_sum},
         )
         return kind(**{part.name: getattr(release, part.name) for part in fields(release)})
 

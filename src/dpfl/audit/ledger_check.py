@@ -158,7 +158,7 @@ def _unpaid(path: Path, released: dict[Event, int]) -> list[str]:
         return [f"{path.stem} has no ledger, but released {sum(released.values())} times"]
     ledger = Ledger.read(path)
     try:
-        spent = ledger.spent()
+        spent = ledger.spending()
     finally:
         ledger.close()
     return [

@@ -147,7 +147,7 @@ def _of_clients(
                     yield f"round {round + 1}, client {client}", _standard(update, made.updates)
                 else:
                     assert made.samples is not None
-                    each = made.samples.sampling.expected(2) / math.sqrt(clients.steps)
+                    each = made.samples.sampling.expected_size(2) / math.sqrt(clients.steps)
                     yield (
                         f"round {round + 1}, client {client}",
                         _standard(update * each, made.samples),
@@ -166,7 +166,7 @@ def _of_rounds(
     lost = 0 if algorithm.clients.whole_run else clients // 2
     for number, played in enumerate(play(algorithm, ground, randomness, rounds, lost=lost)):
         release = played.asked.tasks[0].clients
-        divisor = release.sampling.expected(clients) * algorithm.weights.usual(ground.declared)
+        divisor = release.sampling.expected_size(clients) * algorithm.weights.usual(ground.declared)
         noise = (played.state.vector - before) * divisor
         before = played.state.vector
         past = [noise, *past]
@@ -201,7 +201,7 @@ def stated(release: Release) -> float:
     of them.
     """
     assert release.noise is not None
-    multiplier, clip = release.noise.multiplier, release.clip
+    multiplier, clip = release.noise.noise_multiplier, release.clip
     return (
         clip.vector_multiplier(multiplier) if isinstance(clip, Quantile) else multiplier
     ) * release.sensitivity()

@@ -274,5 +274,5 @@ def _sampled_epsilon(game: ReleaseGame, mu: float, delta: float) -> float:
     """Epsilon of this sampling, where the canary moves the noise by mu once it is drawn."""
     sampling = game.release.sampling
     by_chance = isinstance(sampling, Poisson | PoissonSize | FixedSize)
-    rate = sampling.expected(game.population) / game.population if by_chance else 1.0
+    rate = sampling.expected_size(game.population) / game.population if by_chance else 1.0
     return SampledGaussian(mu, rate, isinstance(sampling, FixedSize)).epsilon(delta)

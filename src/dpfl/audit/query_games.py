@@ -115,7 +115,9 @@ def one_answer(
     if shared and isinstance(survey, Mean):
         question = _in_a_sum(question, survey, shared)
     question = replace(question, ground=replace(question.ground, persons=persons))
-    silent = replace(question, task=replace(question.task, query=replace(survey, multiplier=1e-12)))
+    silent = replace(
+        question, task=replace(question.task, query=replace(survey, noise_multiplier=1e-12))
+    )
     each = 1 - (1 - confidence) / 2
     normal = _normal(
         question,
@@ -143,7 +145,7 @@ def one_slope(
     """
     release = algorithm.samples
     assert release is not None
-    rate = release.sampling.expected(1)
+    rate = release.sampling.expected_size(1)
     if not 0 < rate <= 1:
         raise DpflError("A slope is played where samples are drawn at a rate.")
     question = _slope(replace(release, sampling=All(), divide_by_drawn=False))
@@ -186,8 +188,8 @@ def _question(survey: AnyQuery) -> QueryGame:
 
 
 def _in_a_sum(question: QueryGame, survey: Mean, shared: NoiseShares) -> QueryGame:
-    width = survey.numbers_of(question.ground.x[0].numel())
-    bound = survey.longest(width) * question.ground.declared[0]
+    width = survey.answer_width(question.ground.x[0].numel())
+    bound = survey.sensitivity(width) * question.ground.declared[0]
     release = Release(All(), Flat(1.0), Gaussian(1.0), noise_shares=shared)
     return replace(
         question, task=replace(question.task, samples=release, secure_sum=room(bound, shared))
@@ -268,7 +270,7 @@ def _slope(release: Release) -> QueryGame:
     level, b = release.clip.clip_norm, 1e4 * APART
     layers = (torch.nn.Linear(2, 1, bias=False), torch.nn.Linear(1, 2, bias=False))
     x, y = torch.zeros(DRIVERS + 1, 2), torch.zeros(DRIVERS + 1, dtype=torch.int64)
-    x[0, 0], x[1:, 1] = 10 * release.of_slopes.clip.clip_norm / APART, 1 / (APART * b)
+    x[0, 0], x[1:, 1] = 10 * release.for_slopes.clip.clip_norm / APART, 1 / (APART * b)
     rows = torch.arange(DRIVERS + 1)
     ground = TestBed(
         from_module(torch.nn.Sequential(*layers)), x, y, 2, (rows, rows[1:]), (DRIVERS,) * 2

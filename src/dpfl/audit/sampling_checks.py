@@ -66,7 +66,7 @@ def batches(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
     release = algorithm.samples
     assert release is not None
     count = _population(release.sampling)
-    rate = release.sampling.expected(count) / count
+    rate = release.sampling.expected_size(count) / count
     clients = many_canaries(algorithm, count, np.ones(count, dtype=bool))
     node = clients.node(Keyed(seed))
     other = clients.node(Keyed(seed + 1))
@@ -104,7 +104,7 @@ def cohorts(sampling: Sampling, seed: int = 0) -> RandomnessCheck:
     count = _population(sampling)
     keyed, other = (_cohorts(sampling, count, seed, "keyed", ROUNDS) for seed in (seed, seed + 1))
     fresh, anew = (_cohorts(sampling, count, seed, "system", 20) for _ in range(2))
-    rate = sampling.expected(count) / count
+    rate = sampling.expected_size(count) / count
     known = ["cohorts are the same whatever the seed"] if np.array_equal(keyed, other) else []
     if np.array_equal(fresh, anew):
         known.append(
@@ -131,7 +131,7 @@ def coins(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
     if np.array_equal(fresh, anew):
         known.append("clients draw the same from the system's entropy every time")
     count = keyed.shape[1]
-    rate = algorithm.clients.sampling.expected(count) / count
+    rate = algorithm.clients.sampling.expected_size(count) / count
     return _judged(
         f"{COINS} rounds of {count} clients that draw themselves",
         fairness(keyed, rate, False),
@@ -224,7 +224,7 @@ def _population(sampling: Sampling) -> int:
     """
     if isinstance(sampling, FixedSize | PoissonSize):
         return max(60, 5 * sampling.size)
-    return min(max(60, math.ceil(DRAWN / sampling.expected(1))), 2000)
+    return min(max(60, math.ceil(DRAWN / sampling.expected_size(1))), 2000)
 
 
 def _update(
@@ -246,7 +246,7 @@ def _update(
     bare = replace(task, steps=steps, samples=samples, local=LocalTraining(SGD(1.0)))
     with one_thread():
         update = clients.update(node, bare).reshape(2, -1)[0]
-    return update * samples.sampling.expected(clients.ground.declared[WITHOUT])
+    return update * samples.sampling.expected_size(clients.ground.declared[WITHOUT])
 
 
 def _whole(counts: np.ndarray) -> np.ndarray:

@@ -77,7 +77,7 @@ def apart(clients: CanarySite) -> float:
     difference = torch.from_numpy(clients.signal())
     if made.placement is NoisePlacement.CLIENT_UPDATE:
         return _measured(difference, release) / release.sensitivity()
-    each = release.sampling.expected(clients.ground.declared[0])
+    each = release.sampling.expected_size(clients.ground.declared[0])
     replaced = 2 if isinstance(release.sampling, FixedSize) else 1
     return _measured(difference * each, release) / (replaced * release.sensitivity())
 
@@ -100,7 +100,7 @@ def _of_rounds(algorithm: Algorithm, count: int) -> Iterator[float]:
             ground = _clients(far, count, made.asks_public_clips)
             (played,) = play(made, ground, Keyed(0), 1)
             release = played.asked.tasks[0].clients
-            divisor = release.sampling.expected(count) * made.weights.usual(ground.declared)
+            divisor = release.sampling.expected_size(count) * made.weights.usual(ground.declared)
             sums.append((played.state.vector - ground.flat().read()) * divisor)
         yield _measured(sums[0] - sums[1], release) / release.sensitivity()
 

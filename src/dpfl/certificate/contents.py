@@ -20,7 +20,7 @@ from dpfl.codec import canonical
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger, accountant
 from dpfl.privacy.accounting.events import REPLACE, decode, describe, encode, neighbours_of
-from dpfl.privacy.ledger.plans import bound
+from dpfl.privacy.ledger.plans import proven_events
 from dpfl.privacy.statement import rounded_up
 from dpfl.protocol.keys import fingerprint, load_private, raw, sign
 from dpfl.run.accounts import Accounts
@@ -274,7 +274,7 @@ def read_account(folder: RunFolder, path: Path, accounts: Accounts) -> AccountSe
     included.
     """
     with closing(Ledger.read(path)) as ledger:
-        debits, spent, unit = ledger.debits(), bound(ledger), ledger.unit
+        debits, spent, unit = ledger.debits(), proven_events(ledger), ledger.unit
     counts = sorted((encode(event), describe(event), count) for event, count in spent.items())
     return AccountSection(
         name=path.stem,

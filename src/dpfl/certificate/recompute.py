@@ -14,7 +14,7 @@ from dpfl.certificate.check import VerificationCheck
 from dpfl.certificate.contents import AccountSection, Certificate, display_figure
 from dpfl.certificate.figures import TOLERANCE, Epsilon, number, same_figure, stated_figure
 from dpfl.errors import DpflError
-from dpfl.privacy.accounting.accountant import accountant, proving
+from dpfl.privacy.accounting.accountant import accountant, proven_accountant
 from dpfl.privacy.accounting.calibration import check_target
 from dpfl.privacy.accounting.events import EventCounts, decode, describe
 from dpfl.privacy.ledger.client_ledgers import FEDERATION
@@ -28,7 +28,7 @@ def check_epsilon(certificate: Certificate) -> VerificationCheck:
     """Every figure again, from the listed releases and the named accountant."""
     stated, findings = certificate.guarantee, []
     try:
-        proving(stated.accountant)
+        proven_accountant(stated.accountant)
         check_target(1.0, stated.delta)
         for account in certificate.accounts:
             findings += list(_account_figures(account, stated.accountant, stated.delta))

@@ -15,11 +15,11 @@ from rich.table import Table
 from dpfl.data.names import checked_names
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger, Limit, accountant
-from dpfl.privacy.accounting.accountant import default_for
+from dpfl.privacy.accounting.accountant import default_accountant
 from dpfl.privacy.accounting.calibration import check_target
 from dpfl.privacy.accounting.events import describe
 from dpfl.privacy.ledger.client_ledgers import FEDERATION, ledger_path
-from dpfl.privacy.ledger.plans import bound
+from dpfl.privacy.ledger.plans import proven_events
 from dpfl.privacy.statement import figure, rounded_up
 
 app = typer.Typer(help="Ledgers: what was spent, and what may be.", no_args_is_help=True)
@@ -77,15 +77,15 @@ def _row(ledger: Ledger, delta: float | None) -> dict[str, Any]:
     """What was spent; and what is proven, which is more where a run fixed beforehand what it might
     have come to.
     """
-    limit, spent = ledger.limit, ledger.spent()
+    limit, spent = ledger.limit, ledger.spending()
     at = delta if delta is not None else limit.delta if limit else 1e-5
-    by = limit.accountant if limit else default_for(next(iter(spent), None))
+    by = limit.accountant if limit else default_accountant(next(iter(spent), None))
     row: dict[str, Any] = {
         "ledger": ledger.path.name,
         "unit": ledger.unit,
         "neighbours": ledger.account.neighbours,
         "epsilon": figure(accountant(by).epsilon(spent, at)),
-        "proven": figure(accountant(by).epsilon(bound(ledger), at)),
+        "proven": figure(accountant(by).epsilon(proven_events(ledger), at)),
         "allowed": limit.epsilon if limit else None,
         "delta": at,
         "accountant": by,
@@ -177,7 +177,7 @@ def reconcile(
         )
     with closing(Ledger.read(done.path)) as ledger:
         by = accountant(charter.limits.accountant)
-        epsilon = figure(by.epsilon(ledger.spent(), charter.limits.delta))
+        epsilon = figure(by.epsilon(ledger.spending(), charter.limits.delta))
     added, limits = sum(done.added.values()), charter.limits
     what = (
         f"{added} releases added, of {done.heads} signed heads that it lacked"

@@ -121,7 +121,9 @@ TASKS: tuple[Objection, ...] = (
         RefusalReason.UNCOVERED,
     ),
     (
-        lambda own, task: task.own_release and task.samples and task.samples.sampling.counts,
+        lambda own, task: (
+            task.own_release and task.samples and task.samples.sampling.depends_on_population
+        ),
         "batches that are drawn by how many samples it has",
         RefusalReason.UNCOVERED,
     ),

@@ -55,7 +55,7 @@ from dpfl.models.row_sizes import InvariantSizes, padded_chunks
 from dpfl.privacy import BudgetRefusal, Keyed, Ledger, Randomness, Release
 from dpfl.privacy.accounting.events import Event, gaussian
 from dpfl.privacy.mechanisms.clip import Clip, Groups, clip_vector
-from dpfl.privacy.mechanisms.randomness import scope
+from dpfl.privacy.mechanisms.randomness import with_scope
 from dpfl.privacy.mechanisms.rounding import COVER
 from dpfl.privacy.mechanisms.sampling import largest_draw
 from dpfl.privacy.queries.answers import Mean, shared_answer
@@ -156,7 +156,7 @@ class ClientRunner:
         """The owner's word, where it keeps a ledger and has something to hide."""
         if self.site.ledgers is None or task.client in self.site.public:
             return ""
-        if task.only_raw_values and gaussian(0.0) not in self.ledger(task.client).spent():
+        if task.only_raw_values and gaussian(0.0) not in self.ledger(task.client).spending():
             return "Its ledger holds no release without a guarantee, which raw values are."
         return self.site.policy.refusal(task)
 
@@ -257,7 +257,7 @@ class ClientRunner:
         else:
             drawn = (
                 generator("drawn").random()
-                < release.sampling.expected(task.secure_sum.clients) / task.secure_sum.clients
+                < release.sampling.expected_size(task.secure_sum.clients) / task.secure_sum.clients
             )
             trained = (
                 self._train(task, vector, randomness, None) if drawn or self.site.timed else None
@@ -413,7 +413,7 @@ class ClientRunner:
         its clip at most.
         """
         assert task.samples is not None
-        data, release = self._held(task.client), task.samples.of_slopes
+        data, release = self._held(task.client), task.samples.for_slopes
         batch = data.units(
             torch.from_numpy(
                 release.sampling.draw(len(data), _keyed(randomness, task, "slope batch"))
@@ -504,7 +504,7 @@ class ClientRunner:
             if client not in self._epochs:
                 self._epochs[client] = self.ledger(client).epoch(self.site.run)
             randomness = Keyed(randomness.seed, self._epochs[client])
-        return scope(randomness, name) if name else randomness
+        return with_scope(randomness, name) if name else randomness
 
     def _debit(self, task: ClientTask, name: str, event: Event, count: int) -> Callable[[], None]:
         """The owner's consent; what is returned writes it to the disk."""
@@ -546,7 +546,7 @@ class ClientRunner:
         they are in two sums over different clients, the difference shows whoever is in one of them
         with a share of the noise only."""
         ledger, again = self.ledger(task.client), 0
-        while ledger.paid_for(self._entry(task, f"{name}{f'/{again}' * bool(again)}")):
+        while ledger.has_release(self._entry(task, f"{name}{f'/{again}' * bool(again)}")):
             again += 1
         return f"{name}/{again}" if again else name
 

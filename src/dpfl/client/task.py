@@ -61,10 +61,7 @@ def sample_sensitivity(local: LocalTraining, samples: Release | None, steps: int
     if not local.optimiser.linear or local.prox:
         return math.inf
     return (
-        2
-        * local.optimiser.rate
-        * samples.clip.clip_norm
-        * (steps - 1 + samples.sampling.largest_share)
+        2 * local.optimiser.rate * samples.clip.clip_norm * (steps - 1 + samples.sampling.max_share)
     )
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dpfl import algorithms
 from dpfl.errors import DpflError
-from dpfl.privacy.accounting.budget import MOST_ROUNDS
+from dpfl.privacy.accounting.budget import MAX_ROUNDS
 
 if TYPE_CHECKING:
     from dpfl.planning.paid_queries import PrivateMetric
@@ -100,7 +100,7 @@ class ServerSection(StrictSection):
 class EvaluateSection(StrictSection):
     """`[evaluate]`: how often the model is evaluated on the public test set."""
 
-    every: int | None = Field(default=None, ge=1, le=MOST_ROUNDS)
+    every: int | None = Field(default=None, ge=1, le=MAX_ROUNDS)
 
 
 class MetricsSection(StrictSection):

@@ -90,9 +90,9 @@ def _steps(task: ClientTask, size: int, declared: int, correction: Tensor | None
         return math.inf
     if samples.clip.bounds not in ("norm", "layers"):
         return math.inf
-    each = FEWER * samples.clip.clip_norm + 2 * _noise(samples, size) / samples.sampling.expected(
-        declared
-    )
+    each = FEWER * samples.clip.clip_norm + 2 * _noise(
+        samples, size
+    ) / samples.sampling.expected_size(declared)
     return task.steps * local.optimiser.rate * each
 
 
@@ -109,5 +109,5 @@ def _answers(survey: AnyQuery, answer: np.ndarray, declared: int) -> bool:
     widths = {ColumnQuery: lambda one: one.width, MetricQuery: lambda one: one.numbers + one.cells}
     width = widths.get(type(survey), lambda one: answer.size)(survey)
     bound = survey.bound if isinstance(survey, ColumnQuery | MetricQuery) else math.sqrt(width)
-    longest = bound * (FEWER + 2 * survey.multiplier * (math.sqrt(width) + TAIL) / declared)
+    longest = bound * (FEWER + 2 * survey.noise_multiplier * (math.sqrt(width) + TAIL) / declared)
     return answer.size == width and math.hypot(*answer.tolist()) <= longest

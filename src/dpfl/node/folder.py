@@ -37,7 +37,7 @@ def open_ledger(charter: NodePolicy, data: Federation, seen: ChainTail) -> Ledge
             f"dpfl ledger reconcile {policy}"
         )
     ledger = open_own(charter, data, path)
-    if not ledger.holds(seen):
+    if not ledger.contains(seen):
         ledger.close()
         raise DpflError(
             f"The ledger {path} is older than what was spent since: bring back the one that this "

@@ -38,7 +38,7 @@ def begin_start(charter: NodePolicy, ledger: Ledger, key: Ed25519PrivateKey) -> 
     public_key = raw(key.public_key())
     refuse_missing(charter, ledger, own_heads(charter, public_key))
     witness = Witness(charter.witness, public_key) if charter.witness else None
-    if witness and ledger.note(NOTE) and not witness.path.exists():
+    if witness and ledger.write_once(NOTE) and not witness.path.exists():
         raise DpflError(
             f"The witness {witness.path} is gone: mount its storage. If it is lost, make it anew "
             "with: dpfl ledger reconcile "

@@ -21,7 +21,7 @@ from dpfl.data.names import checked_names
 from dpfl.errors import DpflError
 from dpfl.import_path import is_path
 from dpfl.privacy import Keyed, Limit, Randomness, SystemEntropy
-from dpfl.privacy.accounting.budget import MOST_ROUNDS
+from dpfl.privacy.accounting.budget import MAX_ROUNDS
 from dpfl.privacy.accounting.events import ADD_REMOVE
 from dpfl.privacy.ledger.limit import SubLimit
 from dpfl.protocol.keys import raw
@@ -88,7 +88,7 @@ class AllowedRuns(_Section):
     """Of any number of a model that is sent, up or down; see `Guard.check_vectors`."""
     largest_sampling_rate: float = Field(default=0.5, gt=0, le=1)
     most_steps: int = Field(default=1000, ge=1, le=1_000_000)
-    most_rounds: int = Field(default=1000, ge=1, le=MOST_ROUNDS)
+    most_rounds: int = Field(default=1000, ge=1, le=MAX_ROUNDS)
     most_bytes: int = Field(default=256 << 20, ge=1 << 16, le=1 << 34)
     most_memory: int = Field(default=4 << 30, ge=1 << 16, le=1 << 44)
     """Bytes that the fixed features of all samples may take."""

@@ -21,7 +21,7 @@ from dpfl.models import Layout
 from dpfl.node.load_data import schema_digest
 from dpfl.node.policy import ANY, NodePolicy
 from dpfl.privacy import Ledger, Release
-from dpfl.privacy.accounting.calibration import MOST, largest
+from dpfl.privacy.accounting.calibration import MAX_RELEASES, largest_count
 from dpfl.privacy.accounting.events import (
     ADD_REMOVE,
     REPLACE,
@@ -34,7 +34,7 @@ from dpfl.privacy.ledger.limit import Limit, SubLimit
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.privacy.mechanisms.sampling import All, FixedSize, Poisson, PoissonSize
 from dpfl.privacy.queries.answers import Mean, answers_of
-from dpfl.privacy.queries.columns import LEAST, ColumnQuery
+from dpfl.privacy.queries.columns import MIN_VARIANCE, ColumnQuery
 from dpfl.privacy.queries.histogram import LabelQuery
 from dpfl.privacy.queries.metric import MetricQuery
 from dpfl.protocol.proposal import Proposal
@@ -101,9 +101,12 @@ class PolicyChecker:
     def _vectors(
         self, task: ClientTask, vectors: Mapping[str, np.ndarray], layout: Layout
     ) -> Broken:
-        largest = self.charter.allow.largest_weight
+        largest_weight = self.charter.allow.largest_weight
         sizes = {name: _largest(array) for name, array in vectors.items()}
-        yield any(not size <= largest for size in sizes.values()), RefusalReason.WEIGHTS_TOO_LARGE
+        yield (
+            any(not size <= largest_weight for size in sizes.values()),
+            RefusalReason.WEIGHTS_TOO_LARGE,
+        )
         if (
             "correction" in sizes and not task.local.objective.needs_last
         ):  # every step goes along it by the rate
@@ -114,10 +117,13 @@ class PolicyChecker:
                 else 1.0
             )
             reach = task.steps * optimiser.rate * again * sizes["correction"]
-            yield not reach <= largest, RefusalReason.WEIGHTS_TOO_LARGE
+            yield not reach <= largest_weight, RefusalReason.WEIGHTS_TOO_LARGE
         if layout.paid:  # numbers of a row are divided by the root of the second half
             variances = vectors["model"][layout.paid][(layout.paid.stop - layout.paid.start) // 2 :]
-            yield bool((variances < np.float32(LEAST)).any()), RefusalReason.WEIGHTS_TOO_LARGE
+            yield (
+                bool((variances < np.float32(MIN_VARIANCE)).any()),
+                RefusalReason.WEIGHTS_TOO_LARGE,
+            )
 
     def _run(self, proposal: Proposal) -> Broken:
         allow, limits, held = self.charter.allow, self.charter.limits, self.held
@@ -271,7 +277,7 @@ class PolicyChecker:
             RefusalReason.SIZE_NOT_EXACT,
         )  # the policy may have been another when the run was joined
         yield (
-            fixed and task.samples and task.samples.sampling.least > size,
+            fixed and task.samples and task.samples.sampling.min_population > size,
             RefusalReason.RATE_TOO_HIGH,
         )
 
@@ -283,7 +289,10 @@ class PolicyChecker:
             RefusalReason.UNCOVERED,
         )
         yield tell.secure and not (release.secure or release.noise_shares), RefusalReason.NOT_SECURE
-        yield release.multiplier < allow.least_noise_multiplier, RefusalReason.TOO_LITTLE_NOISE
+        yield (
+            release.noise_multiplier < allow.least_noise_multiplier,
+            RefusalReason.TOO_LITTLE_NOISE,
+        )
         yield release.clip.clip_norm > allow.largest_clip, RefusalReason.CLIP_TOO_LARGE
         if not of_clients:
             yield _rate(release, size) > allow.largest_sampling_rate, RefusalReason.RATE_TOO_HIGH
@@ -306,12 +315,12 @@ class PolicyChecker:
                 (survey.numbers, survey.cells) != numbers_and_cells(self.held.task),
                 RefusalReason.UNCOVERED,
             )
-        if survey.trusted or survey.multiplier is None:
+        if survey.trusted or survey.noise_multiplier is None:
             return
         yield self.charter.limits.neighbours != ADD_REMOVE, RefusalReason.OTHER_UNIT
         yield self.charter.tell.secure and not survey.secure, RefusalReason.NOT_SECURE
         yield (
-            survey.multiplier < self.charter.allow.least_noise_multiplier,
+            survey.noise_multiplier < self.charter.allow.least_noise_multiplier,
             RefusalReason.TOO_LITTLE_NOISE,
         )
 
@@ -349,14 +358,14 @@ def _noise(event: Event) -> float:
 
 def _rate(release: Release, size: int) -> float:
     """Of a step; an upload draws nothing."""
-    return 0.0 if release.of_models else release.sampling.expected(size) / size
+    return 0.0 if release.of_models else release.sampling.expected_size(size) / size
 
 
 def _absorbed(release: Release, size: int) -> bool:
     """Whether float32 would lose the noise beside the sum."""
     try:
         release.check_not_absorbed(
-            1 if release.of_models else release.sampling.expected(size), release.clip.clip_norm
+            1 if release.of_models else release.sampling.expected_size(size), release.clip.clip_norm
         )
         return False
     except DpflError:
@@ -369,13 +378,14 @@ def room(
     """How many of the run's releases, from its first on, all limits leave room for beside other
     runs.
     """
-    parts: list[tuple[Limit, EventCounts]] = [(limit, ledger.spent(besides=run))]
+    parts: list[tuple[Limit, EventCounts]] = [(limit, ledger.spending(besides=run))]
     parts += [
-        (share.limit, {} if share.run else ledger.spent_of(share, besides=run)) for share in shares
+        (share.limit, {} if share.run else ledger.spending_within(share, besides=run))
+        for share in shares
     ]
-    kinds, left = {event for event, _ in proposal.events}, min(proposal.most, MOST)
+    kinds, left = {event for event, _ in proposal.events}, min(proposal.most, MAX_RELEASES)
     if len(kinds) > 1:
-        return largest(
+        return largest_count(
             lambda releases: all(
                 bound.covers(add_all(others, proposal.spending(releases)))
                 for bound, others in parts
@@ -394,5 +404,8 @@ def allowed(
     ledger: Ledger, event: Event, count: int, limit: Limit, shares: tuple[SubLimit, ...], left: int
 ) -> bool:
     """Whether so many can be debited now; the ledger asks the same again as it writes."""
-    parts = [(limit, ledger.spent()), *((share.limit, ledger.spent_of(share)) for share in shares)]
+    parts = [
+        (limit, ledger.spending()),
+        *((share.limit, ledger.spending_within(share)) for share in shares),
+    ]
     return all(bound.allows(spent, event, count, left) for bound, spent in parts)

@@ -130,8 +130,8 @@ def _ledger(charter: NodePolicy, data: Federation) -> str:
     if not path.exists():
         return f"none yet; it is made when the node starts, {kind}"
     with closing(Ledger.read(path)) as ledger:
-        ledger.refuse_other(LedgerAccount(charter.name, limits.unit, limits.neighbours))
-        if ledger.debits() and not ledger.counts(digest(data, limits.unit)):
+        ledger.check_account(LedgerAccount(charter.name, limits.unit, limits.neighbours))
+        if ledger.debits() and not ledger.counts_data(digest(data, limits.unit)):
             raise DpflError(
                 f"The ledger {path} counts other data than the policy names; bring back the data "
                 "that it counts."
@@ -139,7 +139,7 @@ def _ledger(charter: NodePolicy, data: Federation) -> str:
         refuse_missing(
             charter, ledger, own_heads(charter, raw(load_private(charter.key).public_key()))
         )
-        spent = figure(accountant(limits.accountant).epsilon(ledger.spent(), limits.delta))
+        spent = figure(accountant(limits.accountant).epsilon(ledger.spending(), limits.delta))
         return (
             f"whole, {len(ledger.debits())} debits; epsilon {spent} of {limits.epsilon:g} "
             "spent "

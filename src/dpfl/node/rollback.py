@@ -25,18 +25,25 @@ from dpfl.node.policy import NodePolicy
 from dpfl.node.task_log import TaskLog
 from dpfl.node.witness import Witness
 from dpfl.privacy import Ledger
-from dpfl.privacy.accounting.events import Event, EventCounts, add, at_least, decode, less
+from dpfl.privacy.accounting.events import (
+    Event,
+    EventCounts,
+    add,
+    decode,
+    max_events,
+    subtract_events,
+)
 from dpfl.privacy.ledger.chain import ChainTail
 from dpfl.privacy.ledger.client_ledgers import ledger_path
 from dpfl.privacy.ledger.database import remove_database
-from dpfl.privacy.ledger.ledger import LedgerAccount, refuse_kinds
+from dpfl.privacy.ledger.ledger import LedgerAccount, check_same_kind
 from dpfl.privacy.ledger.starts import (
     ANCHOR_DIGITS,
-    OWN,
+    NODE_PREFIX,
     NodeStart,
-    anchored,
+    anchors_row,
     common_rows,
-    taken_over,
+    reconciliation_row,
 )
 from dpfl.protocol import messages
 from dpfl.protocol.keys import is_signed, raw
@@ -158,7 +165,7 @@ def refuse_missing(charter: NodePolicy, ledger: Ledger, heads: Iterable[SignedHe
     """
     if (
         missing(ledger, heads)
-        or not ledger.holds(TaskLog.seen_in(charter.folder))
+        or not ledger.contains(TaskLog.seen_in(charter.folder))
         or _unlogged(ledger, charter.folder)
     ):
         raise DpflError(
@@ -242,16 +249,16 @@ def reconcile(
     if gone:
         remove_database(at)
     with closing(open_own(charter, data, at)) as ledger:
-        before, lost = ledger.spent(), missing(ledger, heads)
-        ahead = not ledger.holds(TaskLog.seen_in(charter.folder)) or bool(
+        before, lost = ledger.spending(), missing(ledger, heads)
+        ahead = not ledger.contains(TaskLog.seen_in(charter.folder)) or bool(
             _unlogged(ledger, charter.folder)
         )
         if needed := gone or bool(lost) or ahead:
             logged = _log_lines(charter.folder)
             _add_all(
-                ledger, lost, at_least(_total(logged), TaskLog.counts_in(charter.folder)), logged
+                ledger, lost, max_events(_total(logged), TaskLog.counts_in(charter.folder)), logged
             )
-        added = less(ledger.spent(), before)
+        added = subtract_events(ledger.spending(), before)
         if charter.witness and not charter.witness.exists():
             Witness(charter.witness, raw(key.public_key())).begin(sign_head(ledger, key))
     if gone:
@@ -273,14 +280,18 @@ def _add_all(
     for one in lost:
         _add(ledger, one.head)
     unsigned = _missing_lines(ledger, logged)
-    if rest := at_least(less(told, ledger.spent()), _total(unsigned)):
-        ledger.add_spent(
-            f"{OWN}told/{ledger.starts[0].name}", {(event, ""): rest[event] for event in rest}, {}
+    if rest := max_events(subtract_events(told, ledger.spending()), _total(unsigned)):
+        ledger.add_spending(
+            f"{NODE_PREFIX}told/{ledger.starts[0].name}",
+            {(event, ""): rest[event] for event in rest},
+            {},
         )
     for last in {
         one.start: one for one in sorted(unsigned, key=lambda one: one.tail.links)
     }.values():
-        ledger.note(taken_over(last.tail.seal, (NodeStart(1, last.start, last.tail.links),)))
+        ledger.write_once(
+            reconciliation_row(last.tail.seal, (NodeStart(1, last.start, last.tail.links),))
+        )
 
 
 def _add(ledger: Ledger, head: LedgerHead) -> None:
@@ -288,15 +299,15 @@ def _add(ledger: Ledger, head: LedgerHead) -> None:
     if _includes(ledger, head):
         return  # as a part of another that was added
     _refuse_other_kind(ledger, head)
-    known = ledger.spent_until(_shared_rows(ledger, head))
+    known = ledger.spending_until(_shared_rows(ledger, head))
     rest: dict[tuple[Event, str], int] = {}
     for event, mark, count in sorted(head.spent, key=lambda kind: bool(kind[1])):
         shared = min(known.get(event, 0), count)
         known = add(known, event, -shared)
         if count > shared:
             rest[event, mark] = count - shared
-    ledger.note(anchored(head.seal, dict(head.anchors)))
-    ledger.add_spent(taken_over(head.seal, head.starts), rest, dict(head.planned))
+    ledger.write_once(anchors_row(head.seal, dict(head.anchors)))
+    ledger.add_spending(reconciliation_row(head.seal, head.starts), rest, dict(head.planned))
 
 
 def _shared_rows(ledger: Ledger, head: LedgerHead) -> int:
@@ -318,7 +329,7 @@ def _refuse_other_kind(ledger: Ledger, head: LedgerHead) -> None:
     """
     found, signed_for = ledger.account, LedgerAccount(head.node, head.unit, head.neighbours)
     try:
-        refuse_kinds(ledger.path, found, signed_for)
+        check_same_kind(ledger.path, found, signed_for)
     except DpflError:
         raise DpflError(
             f"This node signed releases for one {head.unit} (neighbours: {head.neighbours}), and "

@@ -208,7 +208,7 @@ class Service:
         )
         model_of(proposal, self.held, self.charter, size)
         with closing(self._ledger()) as ledger:
-            if known is None and ledger.spent_of(SubLimit(self.charter.limit, run=run)):
+            if known is None and ledger.spending_within(SubLimit(self.charter.limit, run=run)):
                 raise ProtocolError(
                     RefusalReason.WRONG_RUN
                 )  # the orders of that run are lost, so it is over
@@ -302,7 +302,7 @@ class Service:
             shares_of(self.charter, order.run, proposal),
         )
         plan = known
-        if not ledger.spent_of(SubLimit(self.charter.limit, run=order.run)):
+        if not ledger.spending_within(SubLimit(self.charter.limit, run=order.run)):
             plan = {
                 **proposal.spending(room(ledger, order.run, proposal, self.charter.limit, shares)),
                 **known,
@@ -429,7 +429,7 @@ class Service:
         """
         limit, path = self.charter.limit, ledger_path(self.charter.ledgers, self.charter.name)
         with closing(Ledger.read(path)) as ledger:
-            spent = accountant(limit.accountant).epsilon(ledger.spent(), limit.delta)
+            spent = accountant(limit.accountant).epsilon(ledger.spending(), limit.delta)
         return {
             "epsilon spent": spent,
             "epsilon allowed": limit.epsilon,

@@ -18,8 +18,8 @@ from dpfl.privacy.accounting.accountant import Accountant
 from dpfl.privacy.accounting.calibration import check_target
 from dpfl.privacy.accounting.events import EventCounts, add, decode, encode
 from dpfl.privacy.ledger.limit import Limit, SubLimit
-from dpfl.privacy.ledger.plans import bound
-from dpfl.privacy.mechanisms.noise_shares import least_shared
+from dpfl.privacy.ledger.plans import proven_events
+from dpfl.privacy.mechanisms.noise_shares import weakest_shares
 from dpfl.privacy.statement import figure
 from dpfl.protocol.keys import is_signed, raw, sign
 from dpfl.protocol.ledger_head import LedgerHead, check_in_statement, sign_head
@@ -59,7 +59,7 @@ def statement(ledger: Ledger, limit: Limit, run: str, key: Ed25519PrivateKey) ->
     """Of all that the ledger holds, and of one run, where one is named. `proven` is for what was
     fixed beforehand.
     """
-    spent, by = ledger.spent(), accountant(limit.accountant)
+    spent, by = ledger.spending(), accountant(limit.accountant)
     used, ceiling = (
         by.epsilon(spent, limit.delta),
         limit.epsilon if _held(ledger, limit) else math.inf,
@@ -74,7 +74,7 @@ def statement(ledger: Ledger, limit: Limit, run: str, key: Ed25519PrivateKey) ->
         "delta": limit.delta,
         "accountant": limit.accountant,
         "limit": limit.epsilon,
-        "proven": figure(max(used, min(by.epsilon(bound(ledger), limit.delta), ceiling))),
+        "proven": figure(max(used, min(by.epsilon(proven_events(ledger), limit.delta), ceiling))),
         "spent": figure(used),
         "releases": _lines(spent),
         "adversary": _adversary(ledger),
@@ -89,7 +89,7 @@ def statement(ledger: Ledger, limit: Limit, run: str, key: Ed25519PrivateKey) ->
 
 
 def _part(ledger: Ledger, limit: Limit, run: str) -> dict[str, Any]:
-    spent = ledger.spent_of(SubLimit(limit, run=run))
+    spent = ledger.spending_within(SubLimit(limit, run=run))
     used = figure(accountant(limit.accountant).epsilon(spent, limit.delta))
     return {
         "id": run,
@@ -161,7 +161,7 @@ def _adversary(ledger: Ledger, run: str = "") -> str:
 
 
 def _against(marks: Iterable[str]) -> str:
-    shared = least_shared(marks)
+    shared = weakest_shares(marks)
     return shared.adversary if shared else EVERYBODY
 
 
@@ -175,7 +175,7 @@ def _held(ledger: Ledger, limit: Limit) -> bool:
     """
     return all(
         one is not None and one.epsilon <= limit.epsilon and one.delta <= limit.delta
-        for one in ledger.limits_since_the_first_debit()
+        for one in ledger.limits_since_first_debit()
     )
 
 

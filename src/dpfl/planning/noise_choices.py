@@ -12,8 +12,8 @@ from dpfl.privacy.accounting.accountant import (
     DISCRETISATION,
     Accountant,
     gaussian_delta,
-    on_grid,
-    proving,
+    grid_accountant,
+    proven_accountant,
 )
 from dpfl.privacy.accounting.calibration import noise_near
 from dpfl.privacy.accounting.events import EventCounts
@@ -61,7 +61,7 @@ class PlanningQuestion:
 
     def __post_init__(self) -> None:
         Budget(epsilon=self.epsilon, delta=self.delta, rounds=self.rounds)
-        proving(self.accountant)
+        proven_accountant(self.accountant)
         if any(size < 1 for size in self.sizes):
             raise DpflError(
                 "Every client needs at least 1 sample; leave out clients that have none."
@@ -97,7 +97,7 @@ class PlanningQuestion:
 
         It is the number of clients where each adds all of the noise, and less where they share it.
         """
-        return len(self.sizes) / (self.shared.unknown if self.shared else 1)
+        return len(self.sizes) / (self.shared.unknown_shares if self.shared else 1)
 
     def allows(self, rate: float, tau: int) -> bool:
         """Says whether the largest client can compute this in a round.
@@ -200,7 +200,7 @@ def exact(question: PlanningQuestion, choice: NoiseChoice, error: float) -> Nois
     Returns:
         The cell.
     """
-    by = proving(question.accountant)
+    by = proven_accountant(question.accountant)
     quick = by.quick or by
     cell, error = _choice(question, choice.sampling_rate, choice.tau, error, quick, 1e-4)
     if cell.noise_multiplier > 1.005 * choice.noise_multiplier:
@@ -231,7 +231,11 @@ def _quick(question: PlanningQuestion, steps: int) -> Accountant:
     width = max(
         DISCRETISATION, 0.1 * _gaussian(question.epsilon, question.delta) / math.sqrt(steps)
     )
-    return on_grid(width) if question.accountant == "pld" else proving(question.accountant)
+    return (
+        grid_accountant(width)
+        if question.accountant == "pld"
+        else proven_accountant(question.accountant)
+    )
 
 
 def _choice(

@@ -14,7 +14,7 @@ from dpfl.data import Federation
 from dpfl.data.tables.schema import BINS, QUARTILES, Schema
 from dpfl.errors import DpflError
 from dpfl.privacy import Budget, noise_for
-from dpfl.privacy.accounting.accountant import proving
+from dpfl.privacy.accounting.accountant import proven_accountant
 from dpfl.privacy.accounting.events import gaussian
 from dpfl.privacy.queries.columns import ColumnQuery
 from dpfl.privacy.queries.metric import MetricQuery
@@ -217,5 +217,8 @@ def noise_of_share(share: float, budget: Budget, by: str | None, where: str) -> 
             f"{where}.noise."
         )
     return noise_for(
-        lambda z: {gaussian(z): 1}, share * budget.epsilon, budget.delta, proving(by or "pld")
+        lambda z: {gaussian(z): 1},
+        share * budget.epsilon,
+        budget.delta,
+        proven_accountant(by or "pld"),
     )

@@ -33,10 +33,10 @@ from dpfl.client.optimisers import SGD, UncalibratedSGD
 from dpfl.errors import DpflError
 from dpfl.planning.feature_counts import RowFeatures
 from dpfl.privacy import Budget, Flat, Poisson, accountant, affordable, noise_for
-from dpfl.privacy.accounting.accountant import default_for, proving
-from dpfl.privacy.accounting.calibration import MOST
+from dpfl.privacy.accounting.accountant import default_accountant, proven_accountant
+from dpfl.privacy.accounting.calibration import MAX_RELEASES
 from dpfl.privacy.accounting.events import EventCounts, add_all
-from dpfl.privacy.mechanisms.noise import check_multiplier
+from dpfl.privacy.mechanisms.noise import check_noise_multiplier
 
 
 @dataclass(frozen=True)
@@ -90,10 +90,12 @@ def afford(
     """
     sampling, accounting = Poisson(sampling_rate), accountant(by)
     target = Budget(epsilon=epsilon, delta=delta, rounds=1)
-    if iterations is not None and not 1 <= iterations <= MOST:
-        raise DpflError(f"The number of iterations must be from 1 to {MOST:,}, not {iterations}.")
+    if iterations is not None and not 1 <= iterations <= MAX_RELEASES:
+        raise DpflError(
+            f"The number of iterations must be from 1 to {MAX_RELEASES:,}, not {iterations}."
+        )
     if noise_multiplier is not None:
-        check_multiplier(noise_multiplier)
+        check_noise_multiplier(noise_multiplier)
     if noise_multiplier is None:
         if target.epsilon is None or iterations is None:
             raise DpflError(
@@ -151,16 +153,18 @@ def with_planned_noise(
             "noise_multiplier."
         )
     count = algorithm.releases_in(budget.rounds)
-    if count > MOST:
+    if count > MAX_RELEASES:
         raise DpflError(
-            f"Noise is planned for {MOST:,} releases at most, not for {count:,}; lower "
+            f"Noise is planned for {MAX_RELEASES:,} releases at most, not for {count:,}; lower "
             "budget.rounds or tau."
         )
     published = algorithm.variant == "published"
     if published and algorithm.claim.accountant:
         accounting = accountant(algorithm.claim.accountant)
     else:
-        accounting = proving(by or default_for(release.sampling.event(1.0, population)))
+        accounting = proven_accountant(
+            by or default_accountant(release.sampling.event(1.0, population))
+        )
     queries = accounting.epsilon(algorithm.before, budget.delta) if algorithm.before else 0.0
     if queries >= budget.epsilon:
         raise DpflError(
@@ -217,7 +221,7 @@ def with_planned_rate(
     noise = (
         release.local_stddev
         * math.sqrt(parameters * len(sizes) * steps)
-        / release.sampling.expected(sum(sizes))
+        / release.sampling.expected_size(sum(sizes))
     )
     rate = float(f"{min(walk / noise, most):.3g}")
     return replace(algorithm, samples=release, local=replace(local, optimiser=SGD(rate)))

@@ -28,8 +28,8 @@ from dpfl.planning.noise_choices import (
     sketched,
 )
 from dpfl.privacy import Poisson, affordable
-from dpfl.privacy.accounting.accountant import proving
-from dpfl.privacy.accounting.calibration import MOST
+from dpfl.privacy.accounting.accountant import proven_accountant
+from dpfl.privacy.accounting.calibration import MAX_RELEASES
 
 RATES = (0.015, 0.05, 0.1, 0.2, 0.5, 1.0)
 TAUS = (1, 2, 3, 5)
@@ -119,8 +119,8 @@ class Tradeoff(NotebookView, shown_by="plan_view"):
             sentences.append(
                 f"Secure aggregation: the server sees sums over at least {shared.survivors} "
                 f"clients only, {shared.colluders} "
-                f"of whom may be its own; each adds 1/{shared.unknown} of the variance, and takes "
-                "one step a round."
+                f"of whom may be its own; each adds 1/{shared.unknown_shares} of the variance, "
+                "and takes one step a round."
             )
         return tuple(sentences)
 
@@ -131,7 +131,9 @@ class Tradeoff(NotebookView, shown_by="plan_view"):
         event = Poisson(choice.sampling_rate).event(choice.noise_multiplier, 1)
         horizons = {"pld": choice.iterations, "rdp": 0, "rdp-classic": 0}
         return {
-            name: affordable({}, event, question.epsilon, question.delta, proving(name), horizon)
+            name: affordable(
+                {}, event, question.epsilon, question.delta, proven_accountant(name), horizon
+            )
             for name, horizon in horizons.items()
         }
 
@@ -303,10 +305,10 @@ def _grid(
         taus = (1,)
     elif not taus:
         taus = TAUS if question.rounds * max(TAUS) >= ENOUGH_STEPS else MANY_TAUS
-    if min(taus) < 1 or max(taus) * question.rounds > MOST:
+    if min(taus) < 1 or max(taus) * question.rounds > MAX_RELEASES:
         raise DpflError(
-            f"tau must be at least 1, and tau times rounds {MOST:,} at most, not {min(taus)} to "
-            f"{max(taus)}."
+            f"tau must be at least 1, and tau times rounds {MAX_RELEASES:,} at most, "
+            f"not {min(taus)} to {max(taus)}."
         )
     return rates or _rates(question, min(taus)), taus
 

@@ -18,11 +18,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from dpfl.codec import canonical
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger
-from dpfl.privacy.accounting.events import Event, decode, encode, gaussian, less
+from dpfl.privacy.accounting.events import Event, decode, encode, gaussian, subtract_events
 from dpfl.privacy.ledger.chain import ChainTail
-from dpfl.privacy.ledger.plans import bound
+from dpfl.privacy.ledger.plans import proven_events
 from dpfl.privacy.ledger.starts import ANCHOR_DIGITS, NodeStart, anchor_rows, spread_starts
-from dpfl.privacy.mechanisms.noise_shares import least_shared
+from dpfl.privacy.mechanisms.noise_shares import weakest_shares
 from dpfl.protocol.keys import is_signed, raw, sign
 from dpfl.refusals import ProtocolError, RefusalReason
 
@@ -170,11 +170,13 @@ def _counts(ledger: Ledger) -> tuple[Counter[tuple[Event, str]], dict[tuple[Even
         mark = release.split("/")[1] if "/" in release else ""
         spent[decode(line), mark if _is_mark(mark) else ""] += count
         total[decode(line)] += count
-    return spent, {(event, ""): count for event, count in less(bound(ledger), total).items()}
+    return spent, {
+        (event, ""): count for event, count in subtract_events(proven_events(ledger), total).items()
+    }
 
 
 def _is_mark(mark: str) -> bool:
-    return least_shared([mark]) is not None
+    return weakest_shares([mark]) is not None
 
 
 def _bounded(spent: Mapping[tuple[Event, str], int]) -> Kinds:

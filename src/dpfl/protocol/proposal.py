@@ -12,8 +12,8 @@ from typing import Any
 from dpfl import tasks
 from dpfl.codec import canonical
 from dpfl.errors import DpflError
-from dpfl.privacy.accounting.budget import MOST_ROUNDS
-from dpfl.privacy.accounting.calibration import MOST, MOST_EPSILON
+from dpfl.privacy.accounting.budget import MAX_ROUNDS
+from dpfl.privacy.accounting.calibration import MAX_EPSILON, MAX_RELEASES
 from dpfl.privacy.accounting.events import (
     ADD_REMOVE,
     REPLACE,
@@ -22,7 +22,7 @@ from dpfl.privacy.accounting.events import (
     add,
     decode,
     encode,
-    less,
+    subtract_events,
 )
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.protocol.task_messages import (
@@ -144,7 +144,7 @@ def in_order(
     made: EventCounts = {}
     for end in range(each, releases + each, each):
         now = spending(min(end, releases))
-        for event, count in less(now, made).items():
+        for event, count in subtract_events(now, made).items():
             if found and found[-1][0] == event:
                 found[-1] = (event, found[-1][1] + count)
             else:
@@ -181,7 +181,7 @@ def _event(value: Any) -> tuple[Event, int]:
     ):
         refuse()
     try:
-        return decode(value[0]), whole(1, MOST)(value[1])
+        return decode(value[0]), whole(1, MAX_RELEASES)(value[1])
     except (DpflError, RecursionError):
         raise ProtocolError(RefusalReason.BAD_WORDS) from None
 
@@ -191,7 +191,7 @@ def _delta(value: Any) -> float:
 
 
 def _epsilon(value: Any) -> float:
-    return value if 0 < number(value) <= MOST_EPSILON else refuse()
+    return value if 0 < number(value) <= MAX_EPSILON else refuse()
 
 
 FORMS: Mapping[str, Form] = {
@@ -207,7 +207,7 @@ FORMS: Mapping[str, Form] = {
     "schema": text,
     "epsilon": optional(_epsilon),
     "delta": _delta,
-    "rounds": optional(whole(1, MOST_ROUNDS)),
+    "rounds": optional(whole(1, MAX_ROUNDS)),
     "accountant": one_of("pld", "rdp", "rdp-classic", "none"),
     "noise": one_of("secure", "floating-point", "shared", "none"),
     "federation": listed(text),

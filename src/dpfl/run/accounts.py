@@ -17,20 +17,20 @@ from dpfl.client.noise_placement import NoisePlacement
 from dpfl.data.names import client_names
 from dpfl.errors import DpflError
 from dpfl.privacy import Keyed, Ledger, Limit, PrivacyStatement, Randomness, accountant
-from dpfl.privacy.accounting.accountant import HUGE, Accountant, rough_epsilon
-from dpfl.privacy.accounting.calibration import MOST, affordable, largest
+from dpfl.privacy.accounting.accountant import HUGE_EPSILON, Accountant, rough_epsilon
+from dpfl.privacy.accounting.calibration import MAX_RELEASES, affordable, largest_count
 from dpfl.privacy.accounting.events import (
     Event,
     EventCounts,
     add_all,
     describe,
     encode,
-    less,
     neighbours_of,
+    subtract_events,
 )
 from dpfl.privacy.ledger.client_ledgers import FEDERATION, ClientLedgers
-from dpfl.privacy.ledger.ledger import END
-from dpfl.privacy.ledger.plans import bound, spent_until
+from dpfl.privacy.ledger.ledger import LAST_LINK
+from dpfl.privacy.ledger.plans import events_until, proven_events
 
 Answer = TypeVar("Answer")
 
@@ -130,10 +130,10 @@ class Accounts:
 
     def _allowed(self, ledger: Ledger, horizon: int) -> int:
         """By one owner, beside other runs, which are for the same neighbours."""
-        others = ledger.spent(besides=self.run)
+        others = ledger.spending(besides=self.run)
         neighbours_of([*others, self.event])
         if self.published:
-            return MOST
+            return MAX_RELEASES
         if self.algorithm.schedule:
             return self._scheduled_remaining(
                 ledger, add_all(others, self.algorithm.before), horizon
@@ -148,7 +148,7 @@ class Accounts:
             spent = add_all(others, self.algorithm.spending(releases, self._population))
             return all(limit.covers(spent) for limit in limits)
 
-        return largest(fits, horizon)
+        return largest_count(fits, horizon)
 
     @cached_property
     def _own(self) -> Sequence[Algorithm]:
@@ -169,7 +169,7 @@ class Accounts:
         """
         epsilon, claim = self.epsilon, own.claim
         if epsilon is None:
-            return horizon or MOST
+            return horizon or MAX_RELEASES
         if claim.accountant:
             return self._claimed_affordable(accountant(claim.accountant), epsilon, horizon)
         if claim.formula is None:
@@ -178,8 +178,12 @@ class Accounts:
                 "out."
             )
         return next(
-            (count for count in range(horizon or MOST) if claim.formula(count + 1) > epsilon),
-            horizon or MOST,
+            (
+                count
+                for count in range(horizon or MAX_RELEASES)
+                if claim.formula(count + 1) > epsilon
+            ),
+            horizon or MAX_RELEASES,
         )
 
     def _claimed_affordable(self, by: Accountant, epsilon: float, horizon: int) -> int:
@@ -188,19 +192,19 @@ class Accounts:
                 {}, self.algorithm.stated_event(self._population), epsilon, self.delta, by, horizon
             )
         stated = partial(self.algorithm.stated, population=self._population)
-        return largest(
+        return largest_count(
             lambda releases: by.epsilon(stated(releases), self.delta) <= epsilon, horizon
         )
 
     def meter(self, remaining: Sequence[int], horizon: int, kept: int | None = None) -> Meter:
         """Where noise cannot be repeated, `kept` says how many releases a checkpoint holds: what
         ledgers hold beyond them was released as well, and is made again with other noise."""
-        end, before = min(max(remaining), horizon or MOST), self.algorithm.before
+        end, before = min(max(remaining), horizon or MAX_RELEASES), self.algorithm.before
         spending = partial(self.algorithm.spending, population=self._population)
         known = add_all(before, spending(kept)) if kept else {}
         starts = set()
         for everything, others in self._debits():
-            lost = {} if kept is None else less(everything, add_all(others, known))
+            lost = {} if kept is None else subtract_events(everything, add_all(others, known))
             starts.add(frozenset(add_all(add_all(others, before), lost).items()))
         alike = None if self.algorithm.schedule else self.event
         return Meter(tuple(starts), spending, self.delta, self.accountant, end, alike)
@@ -228,14 +232,18 @@ class Accounts:
     ) -> tuple[dict[Event, int], dict[Event, int], float]:
         """What was released, the most that could have been, and the epsilon that no debit can pass;
         with `own`, as they stood at this run's last row."""
-        until = ledger.last_link(self.run) if own else END
-        return spent_until(ledger, until), bound(ledger, until), self._ceiling(ledger, until)
+        until = ledger.last_link(self.run) if own else LAST_LINK
+        return (
+            events_until(ledger, until),
+            proven_events(ledger, until),
+            self._ceiling(ledger, until),
+        )
 
     def _ceiling(self, ledger: Ledger, until: int) -> float:
         """By the largest limit that the owner had: one set later, or that of a later run, held
         nothing that came before it.
         """
-        limits = ledger.limits_since_the_first_debit(until)
+        limits = ledger.limits_since_first_debit(until)
         return max(
             limit.epsilon if limit and limit.delta <= self.delta else math.inf for limit in limits
         )
@@ -250,7 +258,10 @@ class Accounts:
         for path, count, (everything, others) in zip(
             self.paths(), paid, self._debits(), strict=True
         ):
-            if sum(less(everything, add_all(others, self.algorithm.before)).values()) < count:
+            if (
+                sum(subtract_events(everything, add_all(others, self.algorithm.before)).values())
+                < count
+            ):
                 raise DpflError(
                     f"The ledger {path} has lost debits of this run; bring back the one it had, or "
                     "start a new run."
@@ -260,7 +271,7 @@ class Accounts:
         """A run that has ended left debits under its name, which is a digest of its record: another
         record has none.
         """
-        if not any(less(everything, others) for everything, others in self._debits()):
+        if not any(subtract_events(everything, others) for everything, others in self._debits()):
             raise DpflError(
                 f"The ledgers in {self.folder} hold no debit of the run {self.run}: it released "
                 "nothing, or record or ledgers "
@@ -269,7 +280,7 @@ class Accounts:
 
     def _debits(self) -> list[tuple[dict[Event, int], dict[Event, int]]]:
         """Of each account: all that it holds, and what is of other runs."""
-        return self._ask(lambda ledger: ledger.spent_and_besides(self.run))
+        return self._ask(lambda ledger: ledger.spending_with_others(self.run))
 
     def _ask(self, question: Callable[[Ledger], Answer]) -> list[Answer]:
         """Of every ledger in turn."""
@@ -354,7 +365,7 @@ class Accounts:
 
     def _stated(self, own: Algorithm, spent: EventCounts) -> EventCounts:
         """The releases as the paper counts them; what it leaves out costs nothing there."""
-        made = less(spent, self.algorithm.before)
+        made = subtract_events(spent, self.algorithm.before)
         if self.algorithm.schedule is None:
             return {own.stated_event(self._population): made.get(own.event(self._population), 0)}
         return made
@@ -380,7 +391,7 @@ class Accounts:
                 "every release that was ordered is counted once; what a node spent, its own signed "
                 "statement says"
             )
-        if self.algorithm.trusts_server and self.algorithm.clients.sampling.hidden:
+        if self.algorithm.trusts_server and self.algorithm.clients.sampling.needs_secrecy:
             facts.append(
                 "a client knows whether it was drawn into a cohort itself; only the server learns "
                 "who else was, and how many"
@@ -390,7 +401,7 @@ class Accounts:
                 "clients do not add up what they know: of t together, only the other shares of the "
                 "noise are unknown"
             )
-            alone = noise.multiplier / math.sqrt(shares)
+            alone = noise.noise_multiplier / math.sqrt(shares)
             facts.append(
                 f"secure aggregation: a single upload has a noise multiplier of {alone:.3g} only"
             )
@@ -449,7 +460,7 @@ class Meter:
         if by.quick is None or self.event is None or mark >= self.end or not self._even:
             return (by.quick or by).epsilon(total(self.spending(mark)), self.delta)
         end = by.quick.epsilon(total(self.spending(self.end)), self.delta)
-        if end > HUGE:
+        if end > HUGE_EPSILON:
             return by.quick.epsilon(total(self.spending(mark)), self.delta)
         return min(
             end, rough_epsilon(start, self.event, self._stride, mark // self._stride, self.delta)
@@ -457,7 +468,7 @@ class Meter:
 
     @property
     def _even(self) -> bool:
-        return self.end < MOST
+        return self.end < MAX_RELEASES
 
     @property
     def _stride(self) -> int:

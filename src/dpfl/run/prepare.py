@@ -34,8 +34,8 @@ from dpfl.planning.feature_counts import rows_of
 from dpfl.planning.paid_queries import PrivateMetric, with_questions
 from dpfl.planning.planner import with_planned_noise, with_planned_rate
 from dpfl.privacy import Budget, Keyed, Limit, Randomness, SystemEntropy
-from dpfl.privacy.accounting.accountant import default_for, proving
-from dpfl.privacy.accounting.calibration import MOST
+from dpfl.privacy.accounting.accountant import default_accountant, proven_accountant
+from dpfl.privacy.accounting.calibration import MAX_RELEASES
 from dpfl.privacy.ledger.client_ledgers import ClientLedgers
 from dpfl.run.accounts import Accounts, Meter, warnings_for
 from dpfl.run.aggregation import Aggregation
@@ -387,10 +387,10 @@ def _check_centre(algorithm: Algorithm, federation: Federation, model: FlatModel
 
 def _check_batches(algorithm: Algorithm, federation: Federation) -> None:
     batches = algorithm.samples.sampling if algorithm.samples else None
-    if batches and batches.least > (least := min(federation.counted(algorithm.unit))):
+    if batches and batches.min_population > (least := min(federation.counted(algorithm.unit))):
         raise DpflError(
-            f"Batches have {batches.least} {algorithm.sample_unit}s, but the smallest client has "
-            f"{least}; lower "
+            f"Batches have {batches.min_population} {algorithm.sample_unit}s, but the smallest "
+            f"client has {least}; lower "
             "algorithm.batch_size, "
             "or give clients more."
         )
@@ -404,7 +404,7 @@ def _check_noise(algorithm: Algorithm, federation: Federation) -> None:
     if samples := algorithm.samples:
         try:
             samples.check_not_absorbed(
-                samples.sampling.expected(max(sizes)), samples.clip.clip_norm
+                samples.sampling.expected_size(max(sizes)), samples.clip.clip_norm
             )
         except DpflError as error:
             largest = federation.names[sizes.index(max(sizes))]
@@ -414,7 +414,7 @@ def _check_noise(algorithm: Algorithm, federation: Federation) -> None:
     for size in set(sizes) if algorithm.updates else ():
         if own := algorithm.for_client_size(size).updates:
             own.check_not_absorbed(1, own.clip.clip_norm)
-    cohort = algorithm.clients.sampling.expected(len(federation.sizes))
+    cohort = algorithm.clients.sampling.expected_size(len(federation.sizes))
     algorithm.clients.check_not_absorbed(cohort, algorithm.clients.clip.clip_norm)
 
 
@@ -422,7 +422,7 @@ def _accountant(algorithm: Algorithm, federation: Federation, name: str | None) 
     release = algorithm.release
     if release is None:
         return "none"
-    return proving(name or default_for(release.event(len(federation.sizes)))).name
+    return proven_accountant(name or default_accountant(release.event(len(federation.sizes)))).name
 
 
 def _place(algorithm: Algorithm, out: Path | str | None, resume: bool) -> RunFolder:
@@ -545,7 +545,7 @@ def _randomness(entropy: str, seed: int, accounts: Accounts) -> Randomness:
 
 def _start(accounts: Accounts, budget: Budget, model: FlatModel) -> RunState:
     algorithm = accounts.algorithm
-    horizon = min(algorithm.releases_in(budget.rounds), MOST) if budget.rounds else 0
+    horizon = min(algorithm.releases_in(budget.rounds), MAX_RELEASES) if budget.rounds else 0
     remaining = accounts.plan(accounts.remaining(horizon))
     if remaining and not any(remaining):
         raise DpflError(
@@ -565,7 +565,7 @@ def _meter(
     algorithm = accounts.algorithm
     if not fresh.remaining or algorithm.variant != "sound":
         return None
-    horizon = min(algorithm.releases_in(budget.rounds), MOST) if budget.rounds else 0
+    horizon = min(algorithm.releases_in(budget.rounds), MAX_RELEASES) if budget.rounds else 0
     kept = algorithm.releases_made(state.round, state.iterations)
     return accounts.meter(
         fresh.remaining,

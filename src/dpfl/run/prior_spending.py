@@ -13,9 +13,9 @@ from dpfl.algorithms import Algorithm
 from dpfl.client.noise_placement import NoisePlacement
 from dpfl.data import Federation
 from dpfl.privacy import Budget
-from dpfl.privacy.accounting.accountant import accountant, default_for, proving
+from dpfl.privacy.accounting.accountant import accountant, default_accountant, proven_accountant
 from dpfl.privacy.accounting.events import EventCounts, decode, encode
-from dpfl.privacy.ledger.client_ledgers import FEDERATION, ClientLedgers, listed
+from dpfl.privacy.ledger.client_ledgers import FEDERATION, ClientLedgers, list_names
 from dpfl.privacy.mechanisms.noise import Uncalibrated
 from dpfl.privacy.statement import rounded_up
 
@@ -71,10 +71,12 @@ def look(
         public=_public(algorithm, federation),
     )
     ledgers.check()
-    spent = ledgers.spent()
+    spent = ledgers.spending()
     if not any(spent) or budget.epsilon is None or algorithm.variant != "sound":
         return PriorSpending()
-    chosen = proving(by or default_for(release.sampling.event(1.0, len(federation.sizes))))
+    chosen = proven_accountant(
+        by or default_accountant(release.sampling.event(1.0, len(federation.sizes)))
+    )
     figures = [
         (accountant(chosen.name).epsilon(events, budget.delta), number)
         for number, events in enumerate(spent)
@@ -99,7 +101,7 @@ def _planned(
     figure, fullest = max(
         ((figure, number) for figure, number in figures if figure < epsilon), default=(0.0, -1)
     )
-    notes = [f"the budget of {listed(over)} is used up: no part is taken"] if over else []
+    notes = [f"the budget of {list_names(over)} is used up: no part is taken"] if over else []
     if fullest < 0 or not spent[fullest]:
         return PriorSpending(notes=tuple(notes))
     said = f"{names[fullest]} has spent epsilon {rounded_up(figure):.4f} of {epsilon:g} before"

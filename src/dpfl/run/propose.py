@@ -20,8 +20,8 @@ from dpfl.models.columns import on_columns
 from dpfl.planning.paid_queries import PrivateMetric, with_questions
 from dpfl.planning.planner import with_planned_noise
 from dpfl.privacy import Budget
-from dpfl.privacy.accounting.accountant import default_for, proving
-from dpfl.privacy.accounting.calibration import MOST
+from dpfl.privacy.accounting.accountant import default_accountant, proven_accountant
+from dpfl.privacy.accounting.calibration import MAX_RELEASES
 from dpfl.protocol.proposal import MOST_KINDS, Proposal, in_order
 from dpfl.run.aggregation import Aggregation
 from dpfl.run.prepare import with_features
@@ -66,8 +66,14 @@ def build_proposal(
     _refuse_unknown_sizes(algorithm)
     _refuse_shares_of_noise(algorithm)
     release = algorithm.release
-    by = proving(accountant or default_for(release.event(nodes))).name if release else "none"
-    rounds = min(algorithm.releases_in(budget.rounds), MOST) if budget.rounds else MOST
+    by = (
+        proven_accountant(accountant or default_accountant(release.event(nodes))).name
+        if release
+        else "none"
+    )
+    rounds = (
+        min(algorithm.releases_in(budget.rounds), MAX_RELEASES) if budget.rounds else MAX_RELEASES
+    )
     each = algorithm.releases_in(1) if algorithm.schedule else 0
     spending = partial(
         algorithm.spending,

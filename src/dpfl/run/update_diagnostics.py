@@ -112,7 +112,7 @@ def noise_norm(
     if algorithm.placement is NoisePlacement.ROUND_SUM:
         release, divisor = (
             task.clients,
-            task.clients.sampling.expected(len(declared)) * algorithm.weights.usual(declared),
+            task.clients.sampling.expected_size(len(declared)) * algorithm.weights.usual(declared),
         )
         return (
             None
@@ -143,6 +143,6 @@ def _upload_norm(task: ClientTask, declared: int, trainable: int, size: int) -> 
     step = (
         samples.stddev()
         * math.sqrt(samples.energy(trainable))
-        / samples.sampling.expected(declared)
+        / samples.sampling.expected_size(declared)
     )
     return optimiser.rate * step * math.sqrt(task.steps)

@@ -54,7 +54,7 @@ def correlated_sum(
     """
     found = noise.taking_back(release.add_noise(torch.zeros_like(total), rng), list(past))
     kept = noise.kept([found, *past])
-    return release.add_given_noise(total, found), torch.stack(kept) if kept else past
+    return release.add_precomputed_noise(total, found), torch.stack(kept) if kept else past
 
 
 def noisy_inside_fraction(

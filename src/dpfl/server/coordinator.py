@@ -15,7 +15,7 @@ from torch import Tensor
 from dpfl.client.noise_placement import NoisePlacement
 from dpfl.client.task import RAW_VALUES, ClientReply, ClientTask, RoundRequest, reply_values
 from dpfl.privacy import Budget, NoClip, Randomness, Release
-from dpfl.privacy.accounting.calibration import MOST
+from dpfl.privacy.accounting.calibration import MAX_RELEASES
 from dpfl.privacy.mechanisms.clip import adapt_clip
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.privacy.mechanisms.release import UpdateRelease
@@ -208,14 +208,14 @@ class Coordinator:
         drawn stays secret.
         """
         if self.algorithm.trusts_server:
-            return round(self.state.clients.sampling.expected(len(self.federated.declared)))
+            return round(self.state.clients.sampling.expected_size(len(self.federated.declared)))
         return len(self._cohort)
 
     def _steps(self) -> int:
         """tau, inside what privacy leaves to the client that has least."""
         state, each = self.state, self.algorithm.placement is NoisePlacement.EVERY_STEP
         lefts = [self._left(client) for client in range(len(state.remaining))] if each else []
-        left = min((left for left in lefts if left > 0), default=MOST)
+        left = min((left for left in lefts if left > 0), default=MAX_RELEASES)
         now = StepContext(
             self._facts, state.iterations + left, left, state.tau, state.memory, state.round
         )
@@ -277,9 +277,11 @@ class Coordinator:
             if asked is None or span is None or self.state.round > 0 or self.stopped_by:
                 continue
             able = [client for client in range(len(declared)) if not own or self._left(client) > 0]
-            if said := self._mean(asked, able, declared, asked.numbers_of(span.stop - span.start)):
+            if said := self._mean(
+                asked, able, declared, asked.answer_width(span.stop - span.start)
+            ):
                 self.state.vector = self.state.vector.clone()
-                self.state.vector[span] = asked.combined(said)
+                self.state.vector[span] = asked.estimate(said)
 
     def measure(self) -> None:
         """After the last round, once: how good the model is at the clients, by a release that they
@@ -308,7 +310,9 @@ class Coordinator:
                 for client, said in self._answers(survey, clients).items()
             }
             return (
-                MeanAnswer.of(answers, sizes, survey.multiplier * survey.longest(width))
+                MeanAnswer.from_clients(
+                    answers, sizes, survey.noise_multiplier * survey.sensitivity(width)
+                )
                 if answers
                 else None
             )
@@ -480,7 +484,8 @@ class Coordinator:
         )
         if count is not None:
             fraction = (
-                count / self.state.clients.sampling.expected(len(self.federated.declared)) + 0.5
+                count / self.state.clients.sampling.expected_size(len(self.federated.declared))
+                + 0.5
             )
             self.state.clients = replace(
                 self.state.clients, clip=adapt_clip(self.state.clients.clip, fraction)
@@ -493,9 +498,9 @@ class Coordinator:
         public.
         """
         declared = self.federated.declared
-        return self.state.clients.sampling.expected(len(declared)) * self.algorithm.weights.usual(
-            declared
-        )
+        return self.state.clients.sampling.expected_size(
+            len(declared)
+        ) * self.algorithm.weights.usual(declared)
 
     def _noisy(self, total: Tensor, replies: int, randomness: Randomness) -> Tensor:
         state, rng = self.state, randomness.generator("server noise", self.state.round)
@@ -543,7 +548,7 @@ class Coordinator:
         release = self.state.clients
         if release.clip.adapts_to == "count":
             rng = randomness.generator("count noise", self.state.round)
-            expected = release.sampling.expected(len(self.federated.declared))
+            expected = release.sampling.expected_size(len(self.federated.declared))
             fraction = noisy_inside_fraction(replies, release, expected, rng)
             self.state.clients = replace(release, clip=adapt_clip(release.clip, fraction))
 

@@ -6,7 +6,7 @@ import secrets
 from typing import TYPE_CHECKING
 
 from dpfl.privacy import Randomness
-from dpfl.privacy.mechanisms.randomness import scope
+from dpfl.privacy.mechanisms.randomness import with_scope
 from dpfl.server.aggregate import release_name
 from dpfl.server.state import FederationFacts, RunState
 
@@ -37,7 +37,7 @@ def debit_round(
     if (
         state.clients.whole_run
     ):  # rounds that are made again, and come out otherwise, are of another release of them all
-        entry = f"{federated.run}/all rounds/{ledger.made_before(place, name + fresh)}"
+        entry = f"{federated.run}/all rounds/{ledger.attempts_before(place, name + fresh)}"
     ledger.debit(
         federated.run,
         entry,
@@ -46,4 +46,4 @@ def debit_round(
         federated.limit,
         horizon,
     )
-    return scope(randomness, name)
+    return with_scope(randomness, name)

@@ -16,7 +16,7 @@ from dpfl.client.task import ClientReply, SecureSumTerms
 from dpfl.lazy_import import torch
 from dpfl.models import Layout
 from dpfl.privacy import Release
-from dpfl.privacy.mechanisms.integer_sum import IntegerSum, Whole
+from dpfl.privacy.mechanisms.integer_sum import IntegerArray, IntegerSum
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.privacy.queries.answers import Mean, answers_of
 from dpfl.privacy.queries.mean import MeanAnswer
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 T = TypeVar("T")
-Add = Callable[[int, Mapping[int, Whole]], Whole]
+Add = Callable[[int, Mapping[int, IntegerArray]], IntegerArray]
 """The round and the numbers of those who answered to their sum: plain, or by the protocol."""
 
 
-def plain(round: int, numbers: Mapping[int, Whole]) -> Whole:
+def plain(round: int, numbers: Mapping[int, IntegerArray]) -> IntegerArray:
     first, *others = numbers.values()
     total = first.copy()
     for one in others:
@@ -58,7 +58,7 @@ class SimulatedMaskedSum:
         self._session = next(iter(self._members.values())).session
         self._attempts: dict[int, int] = {}
 
-    def __call__(self, round: int, numbers: Mapping[int, Whole]) -> Whole:
+    def __call__(self, round: int, numbers: Mapping[int, IntegerArray]) -> IntegerArray:
         self._attempts[round] = (
             self._attempts.get(round, -1) + 1
         )  # a round may have sums of answers before its own
@@ -83,7 +83,7 @@ class SimulatedMaskedSum:
 
 
 def open_sum(
-    sent: Mapping[int, Whole],
+    sent: Mapping[int, IntegerArray],
     shared: NoiseShares,
     summed: Callable[[], T],
     when: str,
@@ -121,7 +121,7 @@ class RoundSum:
         cls, release: Release, weights: Tensor, declared: Sequence[int], rate: float
     ) -> RoundSum:
         factors = [
-            float(weight) / release.sampling.expected(size)
+            float(weight) / release.sampling.expected_size(size)
             for weight, size in zip(weights, declared, strict=True)
         ]
         largest = max(factors)
@@ -170,7 +170,7 @@ class RoundSum:
         return fault(reply, self.sent(layout), self.whole)
 
     def update(
-        self, sent: Mapping[int, Whole], add: Add, round: int, layout: Layout
+        self, sent: Mapping[int, IntegerArray], add: Add, round: int, layout: Layout
     ) -> tuple[Tensor, float | None]:
         """The weighted sum of the updates, as a vector of the model, and the sum of b - 1/2 where
         the clip follows it.
@@ -199,7 +199,7 @@ class AnswerSum:
 
     @property
     def whole(self) -> IntegerSum:
-        bound = self.survey.longest(self.width) * max(self.declared)
+        bound = self.survey.sensitivity(self.width) * max(self.declared)
         return answers_of(self.survey, self.shared, self.width, bound, len(self.declared))
 
     @property
@@ -209,7 +209,7 @@ class AnswerSum:
     def fault(self, reply: ClientReply) -> str:
         return fault(reply, self.width, self.whole)
 
-    def answered(self, sent: Mapping[int, Whole], add: Add, round: int) -> MeanAnswer:
+    def answered(self, sent: Mapping[int, IntegerArray], add: Add, round: int) -> MeanAnswer:
         """The mean over the samples of all whose numbers arrived; what is in it of the noise is
         every one's share.
         """

@@ -95,7 +95,7 @@ NOISE: tuple[Rule, ...] = (
         "batches of a fixed size, or give moves of twice the upload's clip.",
     ),
     (
-        lambda a: a.clients.private and not a.clients.sampling.known,
+        lambda a: a.clients.private and not a.clients.sampling.allows_self_knowledge,
         "A client knows whether it was drawn, which a draw of samples does not count; draw clients "
         "by FixedCohort.",
     ),
@@ -112,7 +112,7 @@ NOISE: tuple[Rule, ...] = (
         "Noise that clients share, or that later rounds take back, is for the sum of a round.",
     ),
     (
-        lambda a: a.samples and a.samples.sampling.counts,
+        lambda a: a.samples and a.samples.sampling.depends_on_population,
         "A rate that follows from how many samples a client has changes for all of them with one "
         "more; give batches a rate.",
     ),

@@ -71,7 +71,7 @@ def _counted(schedule: Schedule, release: Release, said: Release) -> Release:
     same = (
         release.sampling == said.sampling
         and release.divide_by_drawn == said.divide_by_drawn
-        and release.multiplier == said.multiplier
+        and release.noise_multiplier == said.noise_multiplier
     )
     if not same:
         raise DpflError(
@@ -114,7 +114,7 @@ class DecaySchedule:
 
     def least(self, first: Release, round: int) -> Release:
         assert first.noise is not None
-        start = first.clip.clip_norm, first.noise.multiplier
+        start = first.clip.clip_norm, first.noise.noise_multiplier
         noise = self._plan(*start, math.ceil(self.rounds / self.phases)).multiplier_at(round)
         return with_level(first, self._plan(*start, 1).clip_at(round)).with_noise(noise)
 
@@ -168,16 +168,16 @@ class AdaptiveSchedule:
     def least(self, first: Release, round: int) -> Release:
         assert first.noise is not None
         most = self.stride * math.ceil(max(0, round - self.patience) / self.stride)
-        return first.with_noise(first.noise.multiplier * self.beta**most)
+        return first.with_noise(first.noise.noise_multiplier * self.beta**most)
 
     def now(self, first: Release, round: int, memory: Mapping[str, Tensor]) -> Release:
         """With the mean of the clients' levels and noises, for the record."""
-        floor = self.least(first, round).multiplier
+        floor = self.least(first, round).noise_multiplier
         if "levels" not in memory:
             return (
                 first
-                if floor == first.multiplier
-                else replace(first, noise=FlooredGaussian(first.multiplier, floor))
+                if floor == first.noise_multiplier
+                else replace(first, noise=FlooredGaussian(first.noise_multiplier, floor))
             )
         known = [self._own(client, memory) for client in range(len(memory["levels"]))]
         level, multiplier = (sum(values) / len(known) for values in zip(*known, strict=True))
@@ -190,7 +190,7 @@ class AdaptiveSchedule:
             return release
         level, multiplier = self._own(client, memory)
         return replace(
-            with_level(release, level), noise=FlooredGaussian(multiplier, release.multiplier)
+            with_level(release, level), noise=FlooredGaussian(multiplier, release.noise_multiplier)
         )
 
     def _own(self, client: int, memory: Mapping[str, Tensor]) -> tuple[float, float]:

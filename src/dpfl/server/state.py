@@ -84,7 +84,9 @@ def facts(
 ) -> StepFacts:
     """What a step policy may know of the run as it stands."""
     samples = state.samples
-    batches = [samples.sampling.expected(size) for size in federated.declared] if samples else []
+    batches = (
+        [samples.sampling.expected_size(size) for size in federated.declared] if samples else []
+    )
     clip = samples.clip.clip_norm if samples else 0.0
     multiplier = samples.stddev() / clip if samples else 0.0
     rate, parameters = algorithm.local.optimiser.rate, federated.layout.trainable

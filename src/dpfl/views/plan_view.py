@@ -94,7 +94,7 @@ def sentences(found: Tradeoff) -> Iterator[str]:
                 "samples."
             )
     if question.shared and found.on_the_mean:
-        alone = found.on_the_mean * question.shared.unknown**0.5
+        alone = found.on_the_mean * question.shared.unknown_shares**0.5
         yield (
             "Noise a step on the mean over all clients, under secure aggregation: "
             f"{found.on_the_mean:.3g} for clip 1; "

@@ -11,10 +11,10 @@ from typing import Any
 from dpfl.certificate import verify
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger, accountant
-from dpfl.privacy.accounting.accountant import default_for
+from dpfl.privacy.accounting.accountant import default_accountant
 from dpfl.privacy.accounting.events import decode, describe
 from dpfl.privacy.ledger.client_ledgers import ledger_path
-from dpfl.privacy.ledger.plans import bound
+from dpfl.privacy.ledger.plans import proven_events
 from dpfl.privacy.statement import figure
 from dpfl.run.folder import RunFolder
 from dpfl.run.nodes import STATEMENTS
@@ -52,10 +52,15 @@ def ledger_view(shelf: RunIndex, folder: RunFolder, owner: str) -> dict[str, Any
     if isinstance(place, str) or owner not in ledgers_of(shelf, folder)["owners"]:
         raise DpflError(f"There is no ledger of {owner[:80]!r} here.")
     with closing(Ledger.read(ledger_path(place, owner))) as ledger:
-        limit, spent, most, debits = ledger.limit, ledger.spent(), bound(ledger), ledger.debits()
-        account, limits = ledger.account, ledger.limits_since_the_first_debit()
+        limit, spent, most, debits = (
+            ledger.limit,
+            ledger.spending(),
+            proven_events(ledger),
+            ledger.debits(),
+        )
+        account, limits = ledger.account, ledger.limits_since_first_debit()
     delta = limit.delta if limit else float(_delta(folder))
-    by = limit.accountant if limit else default_for(next(iter(spent), None))
+    by = limit.accountant if limit else default_accountant(next(iter(spent), None))
     used, proven = (accountant(by).epsilon(events, delta) for events in (spent, most))
     return {
         "owner": account.owner,

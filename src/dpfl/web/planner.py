@@ -19,7 +19,7 @@ from dpfl.models import from_name
 from dpfl.planning.noise_choices import PlanningQuestion, sketched
 from dpfl.planning.speed import ClientWork
 from dpfl.planning.tradeoff import Tradeoff, sketch, tradeoff
-from dpfl.privacy.accounting.budget import MOST_ROUNDS
+from dpfl.privacy.accounting.budget import MAX_ROUNDS
 
 DATA = ("mnist-sample", "mnist", "fashion-mnist", "cifar10")
 MODELS = ("cnn", "mlp", "linear", "scattering-linear")
@@ -34,7 +34,7 @@ class PlanRequest(BaseModel):
 
     epsilon: float = Field(gt=0, le=100)
     delta: float = Field(default=1e-5, gt=0, lt=1)
-    rounds: int = Field(ge=1, le=MOST_ROUNDS)
+    rounds: int = Field(ge=1, le=MAX_ROUNDS)
     clients: int = Field(default=10, ge=1, le=10_000)
     size: int = Field(default=800, ge=1, le=10_000_000)
     data: Literal[DATA] = "mnist-sample"  # type: ignore[valid-type]

@@ -31,12 +31,12 @@ COARSE = 1e-3
 ROUGH = 4e-3
 """For figures that are shown in passing: some 2e-3 above."""
 
-HUGE = 200.0
+HUGE_EPSILON = 200.0
 """An epsilon that protects nobody, and whose losses need a grid that does not fit into memory:
 quick bounds will do.
 """
 
-Frozen = frozenset[tuple[Any, int]]
+FrozenEvents = frozenset[tuple[Any, int]]
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Accountant:
 
     name: str
     proven: bool
-    bounds: tuple[Callable[[Frozen, float], float], ...]
+    bounds: tuple[Callable[[FrozenEvents, float], float], ...]
     """Each holds by itself, so that the least of them counts."""
     quick: Accountant | None = None
     """A cheaper upper bound on the same figure, for decisions that it can settle."""
@@ -61,7 +61,9 @@ class Accountant:
         return min(math.inf if math.isnan(epsilon) else epsilon for epsilon in found)
 
 
-def _bounded(bound: Callable[[Frozen, float], float], events: Frozen, delta: float) -> float:
+def _bounded(
+    bound: Callable[[FrozenEvents, float], float], events: FrozenEvents, delta: float
+) -> float:
     """Infinite, which is never too small, where the figure is beyond floating-point numbers."""
     try:
         return bound(events, delta)
@@ -85,7 +87,7 @@ def _written(event: Any) -> str:
         return str(event)
 
 
-def _relation(events: Frozen) -> dp.NeighboringRelation:
+def _relation(events: FrozenEvents) -> dp.NeighboringRelation:
     replace = neighbours_of(event for event, _ in events) == REPLACE
     return (
         dp.NeighboringRelation.REPLACE_ONE if replace else dp.NeighboringRelation.ADD_OR_REMOVE_ONE
@@ -101,20 +103,20 @@ def _pld_of(event: Event, interval: float) -> LossGridPair:
 
 
 @lru_cache(maxsize=4096)
-def _pld_epsilon(events: Frozen, delta: float, interval: float = DISCRETISATION) -> float:
+def _pld_epsilon(events: FrozenEvents, delta: float, interval: float = DISCRETISATION) -> float:
     """By privacy losses; exact where nothing is sampled, and by quick bounds where the losses are
     too large for a grid.
     """
     everyone = _everyone_epsilon(events, delta)
     if all(isinstance(event, dp.GaussianDpEvent) for event, _ in events):
         return everyone
-    huge = everyone > HUGE and _second_order_epsilon(events, delta) > HUGE
-    if huge and (quick := min(everyone, _rdp_epsilon(events, delta))) > HUGE:
+    huge = everyone > HUGE_EPSILON and _second_order_epsilon(events, delta) > HUGE_EPSILON
+    if huge and (quick := min(everyone, _rdp_epsilon(events, delta))) > HUGE_EPSILON:
         return quick
     return _composed(events, interval).epsilon(delta)
 
 
-def _composed(events: Frozen, interval: float) -> LossGridPair:
+def _composed(events: FrozenEvents, interval: float) -> LossGridPair:
     ordered = _in_order(events)
     plain = sum(
         count / event.noise_multiplier**2
@@ -135,7 +137,7 @@ def _composed(events: Frozen, interval: float) -> LossGridPair:
 
 
 @lru_cache(maxsize=256)
-def _multiple(start: Frozen, event: Event, stride: int, multiple: int) -> LossGridPair:
+def _multiple(start: FrozenEvents, event: Event, stride: int, multiple: int) -> LossGridPair:
     """The start and a multiple of `stride` releases of the event: what was composed for the
     multiple before, once more.
     """
@@ -149,7 +151,9 @@ def _multiple(start: Frozen, event: Event, stride: int, multiple: int) -> LossGr
 
 
 @lru_cache(maxsize=256)
-def rough_epsilon(start: Frozen, event: Event, stride: int, multiple: int, delta: float) -> float:
+def rough_epsilon(
+    start: FrozenEvents, event: Event, stride: int, multiple: int, delta: float
+) -> float:
     """An upper bound for the start and a multiple of `stride` releases, quick where the multiples
     are asked for in turn.
     """
@@ -170,23 +174,23 @@ def _rdp_of(
     return accountant.orders, accountant.rdp
 
 
-def _rdp_total(events: Frozen, classic: bool) -> tuple[np.ndarray, np.ndarray]:
+def _rdp_total(events: FrozenEvents, classic: bool) -> tuple[np.ndarray, np.ndarray]:
     relation = _relation(events)
     curves = [(count, *_rdp_of(event, classic, relation)) for event, count in _in_order(events)]
     return curves[0][1], sum(count * rdp for count, _, rdp in curves)  # type: ignore[return-value]
 
 
 @lru_cache(maxsize=4096)
-def _rdp_epsilon(events: Frozen, delta: float) -> float:
+def _rdp_epsilon(events: FrozenEvents, delta: float) -> float:
     return float(dp.rdp.compute_epsilon(*_rdp_total(events, classic=False), delta)[0])
 
 
-def _rdp_classic_epsilon(events: Frozen, delta: float) -> float:
+def _rdp_classic_epsilon(events: FrozenEvents, delta: float) -> float:
     orders, rdp = _rdp_total(events, classic=True)
     return float(np.min(rdp + math.log(1 / delta) / (orders - 1)))
 
 
-def _second_order_epsilon(events: Frozen, delta: float) -> float:
+def _second_order_epsilon(events: FrozenEvents, delta: float) -> float:
     """By the Renyi divergence of order 2 alone, log(1 + q^2 (exp(1/z^2) - 1)): never below what all
     orders say.
     """
@@ -208,7 +212,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     )
 
 
-def _gdp_clt_epsilon(events: Frozen, delta: float) -> float:
+def _gdp_clt_epsilon(events: FrozenEvents, delta: float) -> float:
     """mu^2 = sum T q^2 (exp(1/z^2) - 1) (Bu et al. 2020); T/z^2 where nothing is sampled."""
     mu_squared = 0.0
     for event, count in _in_order(events):
@@ -249,7 +253,7 @@ def _multiplier(event: Any) -> float:
     )
 
 
-def _everyone_epsilon(events: Frozen, delta: float) -> float:
+def _everyone_epsilon(events: FrozenEvents, delta: float) -> float:
     """As if everyone took part every time: exact for Gaussian events, an upper bound where units
     are sampled by coins.
     """
@@ -271,7 +275,7 @@ ACCOUNTANTS = {
 }
 
 
-def on_grid(interval: float) -> Accountant:
+def grid_accountant(interval: float) -> Accountant:
     """Privacy losses alone, on a grid of this width: an upper bound whatever the width, and quicker
     the wider it is.
     """
@@ -282,7 +286,7 @@ def accountant(name: str) -> Accountant:
     return choose("accountant", name, ACCOUNTANTS)
 
 
-def proving(name: str) -> Accountant:
+def proven_accountant(name: str) -> Accountant:
     """An accountant that may guard a budget."""
     found = accountant(name)
     if not found.proven:
@@ -293,6 +297,6 @@ def proving(name: str) -> Accountant:
     return found
 
 
-def default_for(event: Event) -> str:
+def default_accountant(event: Event) -> str:
     """The tightest accountant that has a proof for this event."""
     return "rdp" if isinstance(event, dp.SampledWithoutReplacementDpEvent) else "pld"

@@ -10,7 +10,7 @@ from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.privacy.accounting.calibration import check_target
 
-MOST_ROUNDS = 1_000_000
+MAX_ROUNDS = 1_000_000
 
 
 @part("budget")
@@ -38,8 +38,8 @@ class Budget:
                 )
         if self.rounds is not None and not isinstance(self.rounds, int):
             raise DpflError(f"budget.rounds must be a whole number, not {self.rounds}.")
-        if self.rounds is not None and self.rounds > MOST_ROUNDS:
-            raise DpflError(f"budget.rounds may be {MOST_ROUNDS:,} at most, not {self.rounds}.")
+        if self.rounds is not None and self.rounds > MAX_ROUNDS:
+            raise DpflError(f"budget.rounds may be {MAX_ROUNDS:,} at most, not {self.rounds}.")
         if (
             self.epsilon is None
             and self.rounds is None

@@ -11,11 +11,11 @@ from functools import lru_cache
 from typing import Any
 
 from dpfl.errors import DpflError
-from dpfl.privacy.accounting.accountant import Accountant, Frozen, accountant
+from dpfl.privacy.accounting.accountant import Accountant, FrozenEvents, accountant
 from dpfl.privacy.accounting.events import Event, EventCounts, add
 
-MOST_EPSILON = 1e6
-MOST = 1_000_000
+MAX_EPSILON = 1e6
+MAX_RELEASES = 1_000_000
 """More releases than any run makes: an event that allows as many is not worth counting."""
 
 
@@ -25,9 +25,9 @@ def check_target(epsilon: float, delta: float) -> None:
             f"epsilon must be a positive number, not {epsilon}; typical budgets lie between 0.5 "
             "and 10."
         )
-    if epsilon > MOST_EPSILON:
+    if epsilon > MAX_EPSILON:
         raise DpflError(
-            f"epsilon may be {MOST_EPSILON:g} at most, not {epsilon}: far below that it protects "
+            f"epsilon may be {MAX_EPSILON:g} at most, not {epsilon}: far below that it protects "
             "nobody."
         )
     if not 0 < delta < 1:
@@ -56,7 +56,7 @@ def affordable(
 
 
 def _largest_total(
-    others: Frozen, event: Any, epsilon: float, delta: float, by: str, horizon: int
+    others: FrozenEvents, event: Any, epsilon: float, delta: float, by: str, horizon: int
 ) -> int:
     """The largest total count of `event` beside `others`, or `horizon` where that is affordable."""
     if horizon and _fits(others, event, horizon, epsilon, delta, by):
@@ -65,7 +65,9 @@ def _largest_total(
 
 
 @lru_cache(maxsize=4096)
-def _fits(others: Frozen, event: Any, count: int, epsilon: float, delta: float, by: str) -> bool:
+def _fits(
+    others: FrozenEvents, event: Any, count: int, epsilon: float, delta: float, by: str
+) -> bool:
     spent = add(dict(others), event, count)
     quick = accountant(by).quick
     return (
@@ -74,7 +76,7 @@ def _fits(others: Frozen, event: Any, count: int, epsilon: float, delta: float, 
     )
 
 
-def largest(fits: Callable[[int], bool], horizon: int) -> int:
+def largest_count(fits: Callable[[int], bool], horizon: int) -> int:
     """The largest count up to a horizon that fits; one question where all of it does."""
     return (
         horizon if fits(horizon) else _largest(lambda count: count < horizon and fits(count), 1, 2)
@@ -82,7 +84,7 @@ def largest(fits: Callable[[int], bool], horizon: int) -> int:
 
 
 @lru_cache(maxsize=1024)
-def _most(others: Frozen, event: Any, epsilon: float, delta: float, by: str) -> int:
+def _most(others: FrozenEvents, event: Any, epsilon: float, delta: float, by: str) -> int:
     def fits(count: int, accountant: Accountant) -> bool:
         return accountant.epsilon(add(dict(others), event, count), delta) <= epsilon
 
@@ -101,7 +103,7 @@ def _largest(fits: Callable[[int], bool], guess: int, factor: float) -> int:
     high = max(high, low + 1)
     while low and fits(high):
         low, high = high, high + 4 * (high - low)
-        if low > MOST:
+        if low > MAX_RELEASES:
             return low
     while high - low > 1:
         middle = (low + high) // 2

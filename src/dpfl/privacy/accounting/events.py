@@ -86,10 +86,10 @@ def _event(fields: dict[str, Any]) -> Event:
 
 
 def _noise(fields: dict[str, Any]) -> Event:
-    multiplier = float(fields["noise_multiplier"])
-    if fields["mechanism"] != "gaussian" or not 0 < multiplier < math.inf:
+    noise_multiplier = float(fields["noise_multiplier"])
+    if fields["mechanism"] != "gaussian" or not 0 < noise_multiplier < math.inf:
         raise ValueError(f"unknown noise {fields!r}")
-    return dp.GaussianDpEvent(multiplier)
+    return dp.GaussianDpEvent(noise_multiplier)
 
 
 def describe(event: Event) -> str:
@@ -133,7 +133,7 @@ def add_all(spent: EventCounts, more: EventCounts) -> dict[Event, int]:
     return total
 
 
-def less(spent: EventCounts, known: EventCounts) -> dict[Event, int]:
+def subtract_events(spent: EventCounts, known: EventCounts) -> dict[Event, int]:
     """What was released beyond what is known."""
     return {
         event: count - known.get(event, 0)
@@ -142,7 +142,7 @@ def less(spent: EventCounts, known: EventCounts) -> dict[Event, int]:
     }
 
 
-def at_least(spent: EventCounts, floor: EventCounts) -> dict[Event, int]:
+def max_events(spent: EventCounts, floor: EventCounts) -> dict[Event, int]:
     """The larger count of each."""
     return {event: max(spent.get(event, 0), floor.get(event, 0)) for event in {**spent, **floor}}
 

@@ -20,9 +20,9 @@ from dpfl.privacy.accounting.events import Event, gaussian
 from dpfl.privacy.mechanisms.sampling import FixedSize
 
 
-def gaussian_epsilon(multiplier: float, delta: float, releases: int = 1) -> float:
+def gaussian_releases_epsilon(noise_multiplier: float, delta: float, releases: int = 1) -> float:
     """Exact epsilon of Gaussian releases on all of the data."""
-    return ACCOUNTANTS["pld"].epsilon({gaussian(multiplier): releases}, delta)
+    return ACCOUNTANTS["pld"].epsilon({gaussian(noise_multiplier): releases}, delta)
 
 
 def amplified(epsilon: float, rate: float) -> float:
@@ -93,14 +93,14 @@ class HellingerNoise:
         return 2 * self.rate * self.steps * self.norm
 
     @property
-    def multiplier(self) -> float:
+    def noise_multiplier(self) -> float:
         """Noise over sensitivity: sqrt(8 log(1.25 gamma / delta)) gamma / epsilon."""
         return math.sqrt(8 * self._log) * self.gamma / self.epsilon
 
     @property
-    def deviation(self) -> float:
+    def stddev(self) -> float:
         """sigma_{t,k} (12)."""
-        return self.multiplier * self.sensitivity
+        return self.noise_multiplier * self.sensitivity
 
     @property
     def _log(self) -> float:
@@ -124,22 +124,26 @@ class HellingerNoise:
         """
         drawn = self.steps * self.batch_size
         return (
-            FixedSize(drawn).event(2 * self.multiplier, self.samples)
+            FixedSize(drawn).event(2 * self.noise_multiplier, self.samples)
             if drawn < self.samples
-            else gaussian(self.multiplier)
+            else gaussian(self.noise_multiplier)
         )
 
-    def spent(self, rounds: int = 1) -> float:
+    def proven_epsilon(self, rounds: int = 1) -> float:
         """What the noise really costs at delta, at most: sampling never harms, but RDP does not
         always see its gain.
         """
-        plain = gaussian_epsilon(self.multiplier, self.delta, rounds)
+        plain = gaussian_releases_epsilon(self.noise_multiplier, self.delta, rounds)
         if self.gamma >= 1:
             return plain
         if rounds > 1:
             return min(plain, ACCOUNTANTS["rdp"].epsilon({self.event(): rounds}, self.delta))
         inner = self.delta / self.gamma  # the Gaussian sees the record with probability gamma only
-        return amplified(gaussian_epsilon(self.multiplier, inner), self.gamma) if inner < 1 else 0.0
+        return (
+            amplified(gaussian_releases_epsilon(self.noise_multiplier, inner), self.gamma)
+            if inner < 1
+            else 0.0
+        )
 
     def claimed(self, rounds: int) -> float:
         """Theorem 2 (15), the total over rounds."""
@@ -208,7 +212,7 @@ class TwoWayNoise:
         """sigma grows with L: exposures add up, each at epsilon / L."""
         return self.epsilon * releases / self.exposures
 
-    def spent(self, sensitivity: float | None = None) -> float:
+    def proven_epsilon(self, sensitivity: float | None = None) -> float:
         """What the L noisy uploads cost one record, replaced by another, at delta.
 
         The paper puts the sensitivity at 2C / m, as if a model were a mean over records. One of
@@ -216,7 +220,7 @@ class TwoWayNoise:
         """
         moved = 2 * self.clip if sensitivity is None else sensitivity
         _check_positive(sensitivity=moved)
-        return gaussian_epsilon(self.uplink / moved, self.delta, self.exposures)
+        return gaussian_releases_epsilon(self.uplink / moved, self.delta, self.exposures)
 
 
 def _check_size(size: int) -> None:
@@ -224,13 +228,13 @@ def _check_size(size: int) -> None:
         raise DpflError(f"A Haar transform has a power of two of coefficients, not {size}.")
 
 
-def haar_sigma(multiplier: float, size: int) -> float:
+def haar_sigma(noise_multiplier: float, size: int) -> float:
     """sigma_Haar that Lemma 2 of the wavelet paper says to be as private as plain noise of this
     multiplier, for m = size.
     """
-    _check_positive(multiplier=multiplier)
+    _check_positive(noise_multiplier=noise_multiplier)
     _check_size(size)
-    return multiplier * math.sqrt(2 / (2 + math.log2(size)))
+    return noise_multiplier * math.sqrt(2 / (2 + math.log2(size)))
 
 
 def haar_claimed_multiplier(sigma: float, size: int) -> float:

@@ -21,18 +21,20 @@ SMALL = 30.0
 """A series ends where its terms fall, and are smaller than the sum by this much, in logarithms."""
 
 
-def sampled_divergences(rate: float, multiplier: float, orders: Sequence[float]) -> np.ndarray:
+def sampled_divergences(
+    rate: float, noise_multiplier: float, orders: Sequence[float]
+) -> np.ndarray:
     """log(A_alpha) / (alpha - 1) for 0 < rate < 1; infinite for an order whose series does not
     end.
     """
     given = np.asarray(orders, dtype=np.float64)
     whole, found = given == np.floor(given), np.empty(len(given))
-    found[whole] = _of_whole_orders(rate, multiplier, given[whole])
-    found[~whole] = _of_other_orders(rate, multiplier, given[~whole])
+    found[whole] = _of_whole_orders(rate, noise_multiplier, given[whole])
+    found[~whole] = _of_other_orders(rate, noise_multiplier, given[~whole])
     return found.clip(min=0.0) / (given - 1)
 
 
-def _of_whole_orders(rate: float, multiplier: float, orders: np.ndarray) -> np.ndarray:
+def _of_whole_orders(rate: float, noise_multiplier: float, orders: np.ndarray) -> np.ndarray:
     """log sum_k C(alpha, k) (1 - q)^(alpha - k) q^k exp((k^2 - k) / 2 z^2)."""
     found = np.empty(len(orders))
     factorials = special.gammaln(np.arange(1, orders.max(initial=0) + 2))
@@ -43,21 +45,21 @@ def _of_whole_orders(rate: float, multiplier: float, orders: np.ndarray) -> np.n
             chosen
             + k * math.log(rate)
             + (order - k) * math.log1p(-rate)
-            + (k * k - k) / (2 * multiplier**2)
+            + (k * k - k) / (2 * noise_multiplier**2)
         )
         largest = terms.max()
         found[place] = largest + math.log(np.exp(terms - largest).sum())
     return found
 
 
-def _of_other_orders(rate: float, multiplier: float, orders: np.ndarray) -> np.ndarray:
+def _of_other_orders(rate: float, noise_multiplier: float, orders: np.ndarray) -> np.ndarray:
     """The integral below and above the point where both densities are equal, each as a series
     (section 3.3).
     """
     found, left = np.full(len(orders), math.inf), np.arange(len(orders))
     sums, last = np.full((2, len(orders)), -math.inf), np.full((2, len(orders)), -math.inf)
     for start in range(0, MOST, BLOCK):
-        terms = _terms(rate, multiplier, orders[left, None], np.arange(start, start + BLOCK))
+        terms = _terms(rate, noise_multiplier, orders[left, None], np.arange(start, start + BLOCK))
         upto = np.logaddexp.accumulate(np.concatenate([sums[..., None], terms], axis=2), axis=2)[
             ..., 1:
         ]
@@ -72,21 +74,21 @@ def _of_other_orders(rate: float, multiplier: float, orders: np.ndarray) -> np.n
     return found
 
 
-def _terms(rate: float, multiplier: float, orders: np.ndarray, i: np.ndarray) -> np.ndarray:
+def _terms(rate: float, noise_multiplier: float, orders: np.ndarray, i: np.ndarray) -> np.ndarray:
     """The logarithms of terms i of both series (2, orders, i), all taken as positive."""
-    equal, j = multiplier**2 * math.log(1 / rate - 1) + 0.5, orders - i
+    equal, j = noise_multiplier**2 * math.log(1 / rate - 1) + 0.5, orders - i
     chosen = special.gammaln(orders + 1) - special.gammaln(i + 1) - special.gammaln(j + 1)
     drawn, others = math.log(rate), math.log1p(-rate)
     below = (
         i * drawn
         + j * others
-        + (i * i - i) / (2 * multiplier**2)
-        + special.log_ndtr((equal - i) / multiplier)
+        + (i * i - i) / (2 * noise_multiplier**2)
+        + special.log_ndtr((equal - i) / noise_multiplier)
     )
     above = (
         j * drawn
         + i * others
-        + (j * j - j) / (2 * multiplier**2)
-        + special.log_ndtr((j - equal) / multiplier)
+        + (j * j - j) / (2 * noise_multiplier**2)
+        + special.log_ndtr((j - equal) / noise_multiplier)
     )
     return np.stack([chosen + below, chosen + above])

@@ -14,7 +14,7 @@ from dpfl.errors import DpflError
 from dpfl.privacy.accounting.events import Event, decode
 from dpfl.privacy.ledger.limit import Limit
 
-END = 1 << 62
+LAST_LINK = 1 << 62
 """A link of the chain beyond any that a ledger has."""
 
 
@@ -34,13 +34,15 @@ def limit_row(limit: Limit) -> tuple[float, float, str]:
     return float(limit.epsilon), float(limit.delta), limit.accountant
 
 
-def limits_since_the_first_debit(
-    connection: sqlite3.Connection, until: int = END
+def limits_since_first_debit(
+    connection: sqlite3.Connection, until: int = LAST_LINK
 ) -> list[Limit | None]:
     """The limit at the first debit, None where there was none, and each that was set after it, up
     to a link of the chain.
     """
-    (first,) = connection.execute("SELECT COALESCE(MIN(link), ?) FROM debits", (END,)).fetchone()
+    (first,) = connection.execute(
+        "SELECT COALESCE(MIN(link), ?) FROM debits", (LAST_LINK,)
+    ).fetchone()
     rows = connection.execute(
         "SELECT link, epsilon, delta, accountant FROM limits ORDER BY id"
     ).fetchall()
@@ -59,14 +61,14 @@ def read_plans(connection: sqlite3.Connection) -> dict[str, dict[Event, int]]:
     return plans
 
 
-def mark_of(salt: str, data: str) -> str:
+def data_mark(salt: str, data: str) -> str:
     """What a ledger keeps of the digest of its data; it says nothing of the data to whoever lacks
     the salt.
     """
     return hmac.new(bytes.fromhex(salt), data.encode(), hashlib.sha256).hexdigest() if data else ""
 
 
-def refuse_kinds(path: Path, found: LedgerAccount, asked: LedgerAccount) -> None:
+def check_same_kind(path: Path, found: LedgerAccount, asked: LedgerAccount) -> None:
     """Epsilons for other units or neighbours cannot be added up."""
     if (found.unit, found.neighbours) != (asked.unit, asked.neighbours):
         kinds = (

@@ -36,7 +36,7 @@ class ChainTail:
     seal: str = ""
 
 
-def append(
+def append_row(
     connection: sqlite3.Connection, tail: ChainTail, table: str, *values: Value
 ) -> ChainTail:
     """One more row; call it inside a transaction, with the chain's present end."""
@@ -56,7 +56,7 @@ _INSERT = {
 }
 
 
-def check(connection: sqlite3.Connection) -> ChainTail:
+def check_chain(connection: sqlite3.Connection) -> ChainTail:
     """The end of a chain that is whole; anything else is an error that names the first row which is
     wrong.
     """
@@ -79,7 +79,7 @@ def check(connection: sqlite3.Connection) -> ChainTail:
     return ChainTail(links, before)
 
 
-def passes(connection: sqlite3.Connection, tail: ChainTail) -> bool:
+def passes_through(connection: sqlite3.Connection, tail: ChainTail) -> bool:
     """Whether the chain went through here."""
     tables = " UNION ALL ".join(f"SELECT link, seal FROM {table}" for table in COLUMNS)
     found = connection.execute(

@@ -11,13 +11,13 @@ from pathlib import Path
 
 from dpfl.errors import DpflError
 from dpfl.privacy.accounting.events import Event
-from dpfl.privacy.ledger.ledger import Ledger, LedgerAccount, refuse_kinds
+from dpfl.privacy.ledger.ledger import Ledger, LedgerAccount, check_same_kind
 from dpfl.privacy.ledger.limit import Limit, SubLimit
 
 FEDERATION = "federation"
 """The owner of the ledger that all clients share."""
 
-SHOWN = 3
+MAX_LISTED_NAMES = 3
 """Names that a sentence lists."""
 
 
@@ -53,7 +53,7 @@ class ClientLedgers:
     def read(self, number: int) -> Ledger:
         """Of a run that has ended: nothing is written, and none is made."""
         ledger = Ledger.read(self.path(number))
-        ledger.refuse_other(LedgerAccount(self.names[number], self.unit, self.neighbours))
+        ledger.check_account(LedgerAccount(self.names[number], self.unit, self.neighbours))
         return ledger
 
     def check(self) -> None:
@@ -77,14 +77,14 @@ class ClientLedgers:
                     "would be missing from the "
                     "statement: keep another folder of ledgers for this run (privacy.ledger)."
                 )
-            refuse_kinds(path, account, LedgerAccount(account.owner, self.unit, self.neighbours))
+            check_same_kind(path, account, LedgerAccount(account.owner, self.unit, self.neighbours))
             self._refuse_twice(path)
         used = [account.owner for _, account, spent in found if spent]
         lost = [name for number, name in enumerate(self.names) if not self.path(number).exists()]
         if used and lost:
             raise DpflError(
-                f"There is no ledger of {listed(lost)} in {self.folder}, where {listed(used)} paid "
-                "before. Bring it back if it "
+                f"There is no ledger of {list_names(lost)} in {self.folder}, "
+                f"where {list_names(used)} paid before. Bring it back if it "
                 "is lost, since what it held was spent; for a client that never paid: dpfl ledger "
                 f"new {self.folder} {lost[0]}"
             )
@@ -99,7 +99,7 @@ class ClientLedgers:
         if not claims:
             return
         with closing(Ledger.read(path)) as ledger:
-            whose = next((whose for whose, data in claims if ledger.counts(data)), None)
+            whose = next((whose for whose, data in claims if ledger.counts_data(data)), None)
         if whose:
             raise DpflError(
                 f"The ledger {path} counts the data of {whose}: what it holds was spent. Call that "
@@ -107,7 +107,7 @@ class ClientLedgers:
                 "(data.names), or keep other ledgers for this run (privacy.ledger)."
             )
 
-    def spent(self) -> list[dict[Event, int]]:
+    def spending(self) -> list[dict[Event, int]]:
         """By owner; nothing where there is no ledger yet."""
         paths = [self.path(number) for number in range(len(self.names))]
         return [_seen(path)[1] if path.exists() else {} for path in paths]
@@ -115,13 +115,13 @@ class ClientLedgers:
 
 def _seen(path: Path) -> tuple[LedgerAccount, dict[Event, int]]:
     with closing(Ledger.read(path)) as ledger:
-        return ledger.account, ledger.spent()
+        return ledger.account, ledger.spending()
 
 
-def listed(names: Sequence[str]) -> str:
+def list_names(names: Sequence[str]) -> str:
     """The first few of them."""
-    return ", ".join(names[:SHOWN]) + (
-        f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:MAX_LISTED_NAMES]) + (
+        f" and {len(names) - MAX_LISTED_NAMES} more" if len(names) > MAX_LISTED_NAMES else ""
     )
 
 

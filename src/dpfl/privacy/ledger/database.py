@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from dpfl.errors import DpflError
-from dpfl.privacy.ledger.chain import COLUMNS, ChainTail, append
+from dpfl.privacy.ledger.chain import COLUMNS, ChainTail, append_row
 
 FORMAT = 2
 """Of the file, as its user_version; 1 had no chain, no neighbours and no binding to data."""
@@ -65,7 +65,7 @@ def connect(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous = FULL")
         return connection
     except (sqlite3.Error, UnicodeDecodeError) as error:
-        raise unusable(path, error) from error
+        raise ledger_error(path, error) from error
 
 
 def connect_to_read(path: Path) -> sqlite3.Connection:
@@ -74,7 +74,7 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
         return _reading(path, "mode=ro")
     except (sqlite3.Error, UnicodeDecodeError) as error:
         if _code(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
-            raise unusable(path, error) from error
+            raise ledger_error(path, error) from error
     return _read_apart(path)
 
 
@@ -106,7 +106,7 @@ def _read_apart(path: Path) -> sqlite3.Connection:
             whole.close()
             return memory
     except (OSError, sqlite3.Error, UnicodeDecodeError) as error:
-        raise unusable(path, error) from error
+        raise ledger_error(path, error) from error
 
 
 def remove_database(path: Path) -> None:
@@ -115,7 +115,7 @@ def remove_database(path: Path) -> None:
         path.with_name(f"{path.name}{end}").unlink(missing_ok=True)
 
 
-def check_form(path: Path, connection: sqlite3.Connection) -> None:
+def check_schema(path: Path, connection: sqlite3.Connection) -> None:
     """The tables and guards of a ledger as this version makes them, in pages that fit together."""
     if connection.execute("PRAGMA integrity_check").fetchone()[0] != "ok":
         raise sqlite3.DatabaseError("its pages do not fit together")
@@ -147,7 +147,7 @@ def _whole_form() -> list[tuple[str, ...]]:
     return _form(connection)
 
 
-def create(path: Path, account: Sequence[str], limit: Sequence[float | str]) -> None:
+def create_database(path: Path, account: Sequence[str], limit: Sequence[float | str]) -> None:
     """A whole ledger appears at once, or not at all; of two that create it together, one wins and
     both use it.
 
@@ -162,9 +162,9 @@ def create(path: Path, account: Sequence[str], limit: Sequence[float | str]) -> 
         connection.execute("PRAGMA synchronous = OFF")  # flushed below, all of it at once
         connection.executescript("BEGIN;" + SCHEMA + "".join(_guards()))
         connection.execute(f"PRAGMA user_version = {FORMAT}")
-        tail = append(connection, ChainTail(), "account", *account, secrets.token_hex(32))
+        tail = append_row(connection, ChainTail(), "account", *account, secrets.token_hex(32))
         if limit:
-            append(connection, tail, "limits", *limit, time.time())
+            append_row(connection, tail, "limits", *limit, time.time())
         connection.execute("COMMIT")
         connection.close()
         with unfinished.open("rb+") as file:
@@ -204,7 +204,7 @@ _PLACE = {
 """Errors of the disk and not of the file."""
 
 
-def unusable(path: Path, error: Exception) -> DpflError:
+def ledger_error(path: Path, error: Exception) -> DpflError:
     """SQLite's errors as one sentence; whatever failed, nothing was released."""
     code = _code(error)
     if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError):

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from dpfl.errors import DpflError
 from dpfl.privacy.accounting.accountant import accountant
-from dpfl.privacy.accounting.calibration import MOST
+from dpfl.privacy.accounting.calibration import MAX_RELEASES
 from dpfl.privacy.accounting.events import (
     REPLACE,
     Event,
@@ -29,27 +29,40 @@ from dpfl.privacy.accounting.events import (
     neighbours_of,
 )
 from dpfl.privacy.ledger.account import (
-    END,
+    LAST_LINK,
     LedgerAccount,
+    check_same_kind,
+    data_mark,
     limit_row,
-    limits_since_the_first_debit,
-    mark_of,
+    limits_since_first_debit,
     read_plans,
-    refuse_kinds,
 )
-from dpfl.privacy.ledger.chain import ChainTail, Value, append, check, passes, tails_at
-from dpfl.privacy.ledger.database import check_form, connect, connect_to_read, create, unusable
+from dpfl.privacy.ledger.chain import (
+    ChainTail,
+    Value,
+    append_row,
+    check_chain,
+    passes_through,
+    tails_at,
+)
+from dpfl.privacy.ledger.database import (
+    check_schema,
+    connect,
+    connect_to_read,
+    create_database,
+    ledger_error,
+)
 from dpfl.privacy.ledger.limit import Limit, SubLimit
 from dpfl.privacy.ledger.starts import (
     Anchors,
     NodeStart,
-    is_taken_over,
+    is_reconciled,
     new_start,
     read_starts,
     runs_before,
 )
 
-__all__ = ["END", "BudgetRefusal", "Ledger", "LedgerAccount", "Limit", "refuse_kinds"]
+__all__ = ["LAST_LINK", "BudgetRefusal", "Ledger", "LedgerAccount", "Limit", "check_same_kind"]
 
 
 class BudgetRefusal(DpflError):
@@ -83,7 +96,7 @@ class Ledger:
         with self._errors():
             try:
                 self._file = _file(path)
-                check_form(path, connection)
+                check_schema(path, connection)
                 connection.execute("BEGIN")
                 self._look()
                 connection.execute("COMMIT")
@@ -93,7 +106,7 @@ class Ledger:
                 self.account, self._salt, self._mark = (
                     LedgerAccount(*row[:3]),
                     row[3],
-                    mark_of(row[3], data),
+                    data_mark(row[3], data),
                 )
             except BaseException:
                 connection.close()
@@ -116,9 +129,9 @@ class Ledger:
         """
         path, account = Path(path), LedgerAccount(owner, unit, neighbours)
         if not path.exists():
-            create(path, astuple(account), limit_row(limit) if limit else ())
+            create_database(path, astuple(account), limit_row(limit) if limit else ())
         ledger = cls(path, connect(path), data)
-        ledger.refuse_other(account)
+        ledger.check_account(account)
         return ledger
 
     @classmethod
@@ -130,7 +143,7 @@ class Ledger:
     def read(cls, path: Path) -> Ledger:
         return cls(_there(path), connect_to_read(path))
 
-    def refuse_other(self, account: LedgerAccount) -> None:
+    def check_account(self, account: LedgerAccount) -> None:
         try:
             if self.account.owner != account.owner:
                 raise DpflError(
@@ -138,7 +151,7 @@ class Ledger:
                     f"{account.owner}: copied, or renamed. "
                     f"Bring back the one that {account.owner} had, since what it held was spent."
                 )
-            refuse_kinds(self.path, self.account, account)
+            check_same_kind(self.path, self.account, account)
             self._check_data()
         except DpflError:
             self.close()
@@ -157,11 +170,11 @@ class Ledger:
             row = self._connection.execute(query).fetchone()
             return Limit(*row) if row else None
 
-    def limits_since_the_first_debit(self, until: int = END) -> list[Limit | None]:
+    def limits_since_first_debit(self, until: int = LAST_LINK) -> list[Limit | None]:
         """Each that any debit may have been held against, in turn, up to a link of the chain; None
         where the owner had set none."""
         with self._errors():
-            return limits_since_the_first_debit(self._connection, until)
+            return limits_since_first_debit(self._connection, until)
 
     def last_link(self, run: str) -> int:
         """Where this run's last row stands in the chain: its last debit, plan or mention; 0 where
@@ -174,9 +187,9 @@ class Ledger:
             query = f"SELECT COALESCE(MAX(link), 0) FROM ({tables}) WHERE run = ?"
             return int(self._connection.execute(query, (run,)).fetchone()[0])
 
-    def counts(self, data: str) -> bool:
+    def counts_data(self, data: str) -> bool:
         """Whether debits were for the data of this digest."""
-        return bool(data) and self._now.mark == mark_of(self._salt, data)
+        return bool(data) and self._now.mark == data_mark(self._salt, data)
 
     @property
     def unit(self) -> str:
@@ -190,7 +203,7 @@ class Ledger:
             self._know(run)
             return runs_before(connection, run)
 
-    def paid_for(self, release: str) -> bool:
+    def has_release(self, release: str) -> bool:
         """Whether a value of this name was debited."""
         with self._errors():
             return (
@@ -200,7 +213,7 @@ class Ledger:
                 is not None
             )
 
-    def made_before(self, place: str, part: str) -> int:
+    def attempts_before(self, place: str, part: str) -> int:
         """How many others were made in the place of this part of a release that is paid for as a
         whole; now it is one.
         """
@@ -230,11 +243,11 @@ class Ledger:
         with self._errors():
             return read_plans(self._connection)
 
-    def spent(self, besides: str = "") -> dict[Event, int]:
+    def spending(self, besides: str = "") -> dict[Event, int]:
         """Every event that was debited, with its count; those of the run `besides` left out."""
         return self._sums("d.run != ?", besides)
 
-    def spent_and_besides(self, run: str) -> tuple[dict[Event, int], dict[Event, int]]:
+    def spending_with_others(self, run: str) -> tuple[dict[Event, int], dict[Event, int]]:
         """All that was debited, and what of it is not of this run: at one moment, whoever writes
         meanwhile.
         """
@@ -252,7 +265,7 @@ class Ledger:
             event: others for event, _, others in found if others
         }
 
-    def spent_of(self, share: SubLimit, besides: str = "") -> dict[Event, int]:
+    def spending_within(self, share: SubLimit, besides: str = "") -> dict[Event, int]:
         """Of a run, or since a day; the run `besides` left out."""
         return self._sums(
             "d.run != ? AND ? IN ('', d.run) AND d.at >= ?",
@@ -261,7 +274,7 @@ class Ledger:
             share.since(time.time()),
         )
 
-    def spent_until(self, rows: int) -> dict[Event, int]:
+    def spending_until(self, rows: int) -> dict[Event, int]:
         """What the first so many rows of the chain count."""
         return self._sums("d.link <= ?", rows)
 
@@ -281,10 +294,10 @@ class Ledger:
         with self._errors(), self._transaction():
             return self._now.tail
 
-    def holds(self, tail: ChainTail) -> bool:
+    def contains(self, tail: ChainTail) -> bool:
         """Whether its chain went through here: a copy from before does not."""
         with self._errors():
-            return passes(self._connection, tail)
+            return passes_through(self._connection, tail)
 
     def start(self, least: int = 0) -> None:
         """A row for one more start of its node, numbered above all before it and above `least`."""
@@ -303,7 +316,9 @@ class Ledger:
         reconciled with it.
         """
         with self._errors():
-            return self.holds(tail) or is_taken_over(self._connection, tail, start, anchors or {})
+            return self.contains(tail) or is_reconciled(
+                self._connection, tail, start, anchors or {}
+            )
 
     def tails_at(self, rows: Collection[int]) -> list[ChainTail]:
         """Where its chain went through, at these rows."""
@@ -317,14 +332,14 @@ class Ledger:
         """
         return _file(self.path) == self._file
 
-    def note(self, name: str) -> bool:
+    def write_once(self, name: str) -> bool:
         """Write down a row of the node's own, once; whether it was there."""
         with self._errors(), self._transaction():
             known = name in self._now.runs
             self._know(name)
             return known
 
-    def add_spent(
+    def add_spending(
         self, name: str, spent: Mapping[tuple[Event, str], int], planned: EventCounts
     ) -> None:
         """Count what was released and is not written here, whatever limits say: it was spent. By
@@ -348,7 +363,7 @@ class Ledger:
                 made = sum(count for (kind, _), count in spent.items() if kind == event)
                 self._append("plans", name, self._know(name, event), made + count, time.time())
 
-    def debits(self, until: int = END) -> list[tuple[str, str, str, int, float]]:
+    def debits(self, until: int = LAST_LINK) -> list[tuple[str, str, str, int, float]]:
         """Every row in the order it was written, up to a link of the chain: run, name of the
         release, event, count, time.
         """
@@ -361,7 +376,7 @@ class Ledger:
             return self._connection.execute(query, (until,)).fetchall()
 
     def epsilon(self, delta: float, by: str = "pld") -> float:
-        return accountant(by).epsilon(self.spent(), delta)
+        return accountant(by).epsilon(self.spending(), delta)
 
     def remaining(
         self,
@@ -375,9 +390,10 @@ class Ledger:
         of other runs and those that this one makes `before`. At most `horizon`, where one is given.
         """
         limits = [bound for bound in (self.limit, limit) if bound]
-        spent = add_all(self.spent(besides=run), before or {})
+        spent = add_all(self.spending(besides=run), before or {})
         return min(
-            (bound.remaining(spent, event, horizon) for bound in limits), default=horizon or MOST
+            (bound.remaining(spent, event, horizon) for bound in limits),
+            default=horizon or MAX_RELEASES,
         )
 
     def debit(
@@ -431,7 +447,7 @@ class Ledger:
 
     def _check_shares(self, event: Event, count: int, shares: Sequence[SubLimit]) -> None:
         for share in shares:
-            if not share.limit.allows(self.spent_of(share), event, count):
+            if not share.limit.allows(self.spending_within(share), event, count):
                 part = f"for the run {share.run}" if share.run else f"for {share.days:g} days"
                 raise BudgetRefusal(
                     f"The budget of {self.path.stem} {part} (epsilon {share.limit.epsilon:g}) has "
@@ -457,7 +473,7 @@ class Ledger:
                 )
         self._bind()
         number, held = self._know(run, event), self._now
-        tail = append(
+        tail = append_row(
             self._connection, held.tail, "debits", run, release, number, count, self._time()
         )
         self._held = replace(held, tail=tail, spent=add(held.spent, event, count))
@@ -500,7 +516,7 @@ class Ledger:
 
     def _append(self, table: str, *values: Value) -> None:
         held = self._now
-        self._held = replace(held, tail=append(self._connection, held.tail, table, *values))
+        self._held = replace(held, tail=append_row(self._connection, held.tail, table, *values))
 
     @property
     def _now(self) -> _Held:
@@ -512,12 +528,12 @@ class Ledger:
         """What the ledger holds is read and checked anew where another connection wrote since."""
         version = int(self._connection.execute("PRAGMA data_version").fetchone()[0])
         if self._held is None or self._held.version != version:
-            tail, ask = check(self._connection), self._connection.execute
+            tail, ask = check_chain(self._connection), self._connection.execute
             mark = ask("SELECT mark FROM holdings ORDER BY id DESC LIMIT 1").fetchone()
             events = {decode(line): number for number, line in ask("SELECT id, event FROM events")}
             runs = frozenset(run for (run,) in ask("SELECT run FROM runs"))
             self._held = _Held(
-                version, tail, self.spent(), self.limit, mark[0] if mark else "", events, runs
+                version, tail, self.spending(), self.limit, mark[0] if mark else "", events, runs
             )
 
     def _flush(self) -> None:
@@ -552,7 +568,7 @@ class Ledger:
         try:
             yield
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise unusable(self.path, error) from error
+            raise ledger_error(self.path, error) from error
 
     def close(self) -> None:
         self._connection.close()

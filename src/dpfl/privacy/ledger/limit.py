@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpfl.privacy.accounting.accountant import accountant, proving
+from dpfl.privacy.accounting.accountant import accountant, proven_accountant
 from dpfl.privacy.accounting.calibration import affordable, check_target
 from dpfl.privacy.accounting.events import Event, EventCounts, add
 
@@ -20,7 +20,7 @@ class Limit:
 
     def __post_init__(self) -> None:
         check_target(self.epsilon, self.delta)
-        proving(self.accountant)
+        proven_accountant(self.accountant)
 
     def covers(self, spent: EventCounts) -> bool:
         by = accountant(self.accountant)

@@ -4,11 +4,11 @@ came out.
 
 from __future__ import annotations
 
-from dpfl.privacy.accounting.events import Event, add, add_all, at_least, decode
-from dpfl.privacy.ledger.ledger import END, Ledger
+from dpfl.privacy.accounting.events import Event, add, add_all, decode, max_events
+from dpfl.privacy.ledger.ledger import LAST_LINK, Ledger
 
 
-def bound(ledger: Ledger, until: int = END) -> dict[Event, int]:
+def proven_events(ledger: Ledger, until: int = LAST_LINK) -> dict[Event, int]:
     """Every event with the count that proven epsilons are for: of each run what it made, or its
     plan where that is more. With `until`, as it stood at that link of the chain.
 
@@ -20,14 +20,14 @@ def bound(ledger: Ledger, until: int = END) -> dict[Event, int]:
         made[run] = add(made.get(run, {}), decode(line), count)
     plans, total = ledger.plans(), dict[Event, int]()
     for run, spent in made.items():
-        total = add_all(total, at_least(spent, plans.get(run, {})))
+        total = add_all(total, max_events(spent, plans.get(run, {})))
     return total
 
 
-def spent_until(ledger: Ledger, until: int = END) -> dict[Event, int]:
+def events_until(ledger: Ledger, until: int = LAST_LINK) -> dict[Event, int]:
     """Every event that was debited up to a link of the chain, with its count."""
-    if until == END:
-        return ledger.spent()
+    if until == LAST_LINK:
+        return ledger.spending()
     total = dict[Event, int]()
     for _, _, line, count, _ in ledger.debits(until):
         total = add(total, decode(line), count)

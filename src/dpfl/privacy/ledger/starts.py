@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 from dpfl.privacy.ledger.chain import ChainTail
 
-OWN = "node/"
+NODE_PREFIX = "node/"
 """How the names of rows begin that are no runs."""
-_START = re.compile(rf"{OWN}start/(\d+)/([0-9a-f]{{16}})")
-_TAKEN = re.compile(rf"{OWN}reconciled/([0-9a-f]{{64}})/(.*)")
-_ANCHORS = re.compile(rf"{OWN}anchors/([0-9a-f]{{64}})/(.*)")
+_START = re.compile(rf"{NODE_PREFIX}start/(\d+)/([0-9a-f]{{16}})")
+_TAKEN = re.compile(rf"{NODE_PREFIX}reconciled/([0-9a-f]{{64}})/(.*)")
+_ANCHORS = re.compile(rf"{NODE_PREFIX}anchors/([0-9a-f]{{64}})/(.*)")
 ANCHOR_DIGITS = 32
 """Of a seal, enough to tell chains apart."""
 DENSE, SPREAD = 32, 2**0.125
@@ -44,17 +44,19 @@ class NodeStart:
 
 def new_start(boot: int) -> str:
     """The row of a start; its name has 64 random bits, so that no two starts share one."""
-    return f"{OWN}start/{boot}/{secrets.token_hex(8)}"
+    return f"{NODE_PREFIX}start/{boot}/{secrets.token_hex(8)}"
 
 
-def taken_over(seal: str, starts: Sequence[NodeStart]) -> str:
+def reconciliation_row(seal: str, starts: Sequence[NodeStart]) -> str:
     """The row that says that another chain, which ended with this seal, is counted here too."""
-    return f"{OWN}reconciled/{seal}/{','.join(f'{start.name}:{start.end}' for start in starts)}"
+    ends = ",".join(f"{start.name}:{start.end}" for start in starts)
+    return f"{NODE_PREFIX}reconciled/{seal}/{ends}"
 
 
-def anchored(seal: str, anchors: Anchors) -> str:
+def anchors_row(seal: str, anchors: Anchors) -> str:
     """The row that says where the chain that ended with this seal went through."""
-    return f"{OWN}anchors/{seal}/{','.join(f'{row}:{digits}' for row, digits in anchors.items())}"
+    pairs = ",".join(f"{row}:{digits}" for row, digits in anchors.items())
+    return f"{NODE_PREFIX}anchors/{seal}/{pairs}"
 
 
 def anchor_rows(rows: int, starts: Sequence[NodeStart]) -> list[int]:
@@ -70,7 +72,7 @@ def anchor_rows(rows: int, starts: Sequence[NodeStart]) -> list[int]:
     )
 
 
-def contradict(one: Anchors, other: Anchors) -> bool:
+def chains_differ(one: Anchors, other: Anchors) -> bool:
     """Whether two chains have different seals at the same row."""
     return any(other.get(row, digits) != digits for row, digits in one.items())
 
@@ -78,8 +80,10 @@ def contradict(one: Anchors, other: Anchors) -> bool:
 def read_starts(connection: sqlite3.Connection, rows: int) -> list[NodeStart]:
     """The starts of a chain of so many rows, the latest first."""
     found: list[NodeStart] = []
-    query = f"SELECT run, link FROM runs WHERE substr(run, 1, {len(OWN)}) = ? ORDER BY id DESC"
-    for run, link in connection.execute(query, (OWN,)):
+    query = (
+        f"SELECT run, link FROM runs WHERE substr(run, 1, {len(NODE_PREFIX)}) = ? ORDER BY id DESC"
+    )
+    for run, link in connection.execute(query, (NODE_PREFIX,)):
         if match := _START.fullmatch(run):
             found.append(NodeStart(int(match[1]), match[2], rows))
             rows = int(link) - 1
@@ -89,13 +93,13 @@ def read_starts(connection: sqlite3.Connection, rows: int) -> list[NodeStart]:
 def runs_before(connection: sqlite3.Connection, run: str) -> int:
     """How many runs were written down before this one, starts and what is like them left out."""
     query = (
-        f"SELECT COUNT(*) FROM runs WHERE substr(run, 1, {len(OWN)}) != ? AND id < (SELECT id "
-        "FROM runs WHERE run = ?)"
+        f"SELECT COUNT(*) FROM runs WHERE substr(run, 1, {len(NODE_PREFIX)}) != ? AND id < "
+        "(SELECT id FROM runs WHERE run = ?)"
     )
-    return int(connection.execute(query, (OWN, run)).fetchone()[0])
+    return int(connection.execute(query, (NODE_PREFIX, run)).fetchone()[0])
 
 
-def is_taken_over(
+def is_reconciled(
     connection: sqlite3.Connection, tail: ChainTail, start: str, anchors: Anchors
 ) -> bool:
     """Whether a chain up to here was reconciled: by its seal, or as an earlier part of one that
@@ -104,8 +108,8 @@ def is_taken_over(
     It is such a part if that chain went through its last row by one of its anchors. Where one of
     the two has no anchors, it is one if both are of one start and no row shows that they differ.
     """
-    query = f"SELECT run FROM runs WHERE substr(run, 1, {len(OWN)}) = ?"
-    rows = [run for (run,) in connection.execute(query, (OWN,))]
+    query = f"SELECT run FROM runs WHERE substr(run, 1, {len(NODE_PREFIX)}) = ?"
+    rows = [run for (run,) in connection.execute(query, (NODE_PREFIX,))]
     known = {match[1]: _pairs(match[2]) for match in map(_ANCHORS.fullmatch, rows) if match}
     own = {**anchors, tail.links: tail.seal[:ANCHOR_DIGITS]}
     for match in filter(None, map(_TAKEN.fullmatch, rows)):
@@ -115,7 +119,7 @@ def is_taken_over(
         theirs[max(ends.values(), default=0)] = match[1][:ANCHOR_DIGITS]
         if match[1] == tail.seal or theirs.get(tail.links) == own[tail.links]:
             return True
-        if not decided and tail.links <= ends.get(start, -1) and not contradict(own, theirs):
+        if not decided and tail.links <= ends.get(start, -1) and not chains_differ(own, theirs):
             return True
     return False
 

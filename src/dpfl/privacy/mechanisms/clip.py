@@ -89,19 +89,19 @@ def check_clip_norm(level: float) -> None:
         )
 
 
-def shrink(norms: Tensor, bound: float) -> Tensor:
+def shrink_factors(norms: Tensor, bound: float) -> Tensor:
     """clip(g, C) = g min(1, C / |g|)."""
     factors = (bound * (1 - MARGIN) / norms.clamp_min(1e-30)).clamp_max(1.0)
     return factors.where(factors > SMALLEST**2, 0.0)
 
 
-def median(norms: Sequence[float], otherwise: float) -> float:
+def public_median(norms: Sequence[float], otherwise: float) -> float:
     """Of public norms, where it can be a level."""
     level = float(torch.tensor(list(norms), dtype=torch.float64).median())
     return level if level >= SMALLEST and math.isfinite(level) else otherwise
 
 
-def together(names: Sequence[str]) -> Groups:
+def single_group(names: Sequence[str]) -> Groups:
     return (tuple(range(len(names))),)
 
 
@@ -118,10 +118,10 @@ class Flat:
         check_clip_norm(self.clip_norm)
 
     def groups(self, names: Sequence[str]) -> Groups:
-        return together(names)
+        return single_group(names)
 
     def factors(self, norms: Tensor) -> Tensor:
-        return shrink(norms, self.clip_norm)
+        return shrink_factors(norms, self.clip_norm)
 
 
 @part("clip.per-layer")
@@ -145,7 +145,7 @@ class PerLayer:
         return tuple(tuple(members) for members in layers.values())
 
     def factors(self, norms: Tensor) -> Tensor:
-        return shrink(norms, self.clip_norm / math.sqrt(norms.shape[1]))
+        return shrink_factors(norms, self.clip_norm / math.sqrt(norms.shape[1]))
 
 
 @part("clip.quantile", learning_rate="rate", count_stddev="count_noise")
@@ -182,10 +182,10 @@ class Quantile:
             )
 
     def groups(self, names: Sequence[str]) -> Groups:
-        return together(names)
+        return single_group(names)
 
     def factors(self, norms: Tensor) -> Tensor:
-        return shrink(norms, self.clip_norm)
+        return shrink_factors(norms, self.clip_norm)
 
     def vector_multiplier(self, noise_multiplier: float) -> float:
         """The share of the noise that is left for the vector."""
@@ -222,13 +222,13 @@ class PublicMedian:
         check_clip_norm(self.clip_norm)
 
     def groups(self, names: Sequence[str]) -> Groups:
-        return together(names)
+        return single_group(names)
 
     def factors(self, norms: Tensor) -> Tensor:
-        return shrink(norms, self.clip_norm)
+        return shrink_factors(norms, self.clip_norm)
 
     def adapt(self, public_norms: Sequence[float]) -> PublicMedian:
-        return replace(self, clip_norm=median(public_norms, self.clip_norm))
+        return replace(self, clip_norm=public_median(public_norms, self.clip_norm))
 
 
 @part("clip.share-of-mean")
@@ -274,7 +274,7 @@ class NoClip:
     adapts_to = ""
 
     def groups(self, names: Sequence[str]) -> Groups:
-        return together(names)
+        return single_group(names)
 
     def factors(self, norms: Tensor) -> Tensor:
         return torch.ones_like(norms)

@@ -37,7 +37,7 @@ FLOOR = 1e-6
 """A matched band counts at least this share of the mean energy, so that no weight is infinite."""
 
 
-def padded(length: int) -> int:
+def padded_length(length: int) -> int:
     """The next power of two."""
     if length < 1:
         raise DpflError(f"A Haar transform needs at least 1 element, not {length}.")
@@ -49,7 +49,7 @@ def transform(vectors: Tensor) -> Tensor:
     if vectors.ndim == 0 or not vectors.is_floating_point():
         raise DpflError("A Haar transform needs vectors of floating-point numbers.")
     length = vectors.shape[-1]
-    means = torch.nn.functional.pad(vectors, (0, padded(length) - length))
+    means = torch.nn.functional.pad(vectors, (0, padded_length(length) - length))
     levels = []
     while means.shape[-1] > 1:
         left, right = means[..., ::2], means[..., 1::2]
@@ -63,7 +63,7 @@ def inverse(coefficients: Tensor, length: int | None = None) -> Tensor:
     chain of ancestors (6).
     """
     size = coefficients.shape[-1] if coefficients.ndim else 0
-    if size != padded(size) or not 1 <= (length or size) <= size:
+    if size != padded_length(size) or not 1 <= (length or size) <= size:
         raise DpflError(
             f"{size} Haar coefficients cannot give back {length or size} elements; m must be a "
             "power of two, at least n."
@@ -78,7 +78,7 @@ def inverse(coefficients: Tensor, length: int | None = None) -> Tensor:
 
 def _bands(length: int) -> list[tuple[int, int]]:
     """(coefficients, support) of the mean, then of each level, for one stretch of this length."""
-    size = padded(length)
+    size = padded_length(length)
     return [(1, size)] + [(size >> level, 1 << level) for level in range(1, size.bit_length())]
 
 
@@ -131,7 +131,9 @@ class Haar:
     def inverse(self, coefficients: Tensor) -> Tensor:
         """(..., m) to (..., n)."""
         self._check(coefficients, self.coefficients, "coefficients")
-        layers = torch.split(coefficients, [padded(length) for length in self.lengths], dim=-1)
+        layers = torch.split(
+            coefficients, [padded_length(length) for length in self.lengths], dim=-1
+        )
         return torch.cat(
             [inverse(layer, length) for layer, length in zip(layers, self.lengths, strict=True)],
             dim=-1,
@@ -226,13 +228,15 @@ class Haar:
                 return level * math.sqrt(sum(float(band.max()) ** 2 for band in bands))
         raise unknown_name("clip for Haar noise", clip, CLIPS)
 
-    def effective_multiplier(self, multiplier: float, weights: Tensor, clip: str) -> float:
+    def effective_multiplier(self, noise_multiplier: float, weights: Tensor, clip: str) -> float:
         """What is left of the noise multiplier that the paper accounts for, whatever the clip level
         is.
         """
-        if not (multiplier > 0 and math.isfinite(multiplier)):
-            raise DpflError(f"The noise multiplier must be a positive number, not {multiplier}.")
-        return multiplier / self.sensitivity(weights, clip)
+        if not (noise_multiplier > 0 and math.isfinite(noise_multiplier)):
+            raise DpflError(
+                f"The noise multiplier must be a positive number, not {noise_multiplier}."
+            )
+        return noise_multiplier / self.sensitivity(weights, clip)
 
     def noise_variance(self, weights: Tensor) -> float:
         """Total noise variance over the m elements, in units of (sigma C)^2; m for plain DP-SGD."""
@@ -254,11 +258,11 @@ class Haar:
         ) / float(spread.sum())
         return norm * self.noise_variance(weights) / self.coefficients
 
-    def noise(self, weights: Tensor, deviation: float, rng: np.random.Generator) -> Tensor:
+    def noise(self, weights: Tensor, stddev: float, rng: np.random.Generator) -> Tensor:
         """Noise for one flat vector: N(0, (deviation / W)^2) on the coefficients, transformed
         back.
         """
-        vector = gaussian_vector(self.coefficients, deviation, rng)
+        vector = gaussian_vector(self.coefficients, stddev, rng)
         return self.inverse(vector / self._fitting(weights).to(vector.dtype))
 
     def _fitting(self, weights: Tensor) -> Tensor:
@@ -276,7 +280,7 @@ class Haar:
             )
 
 
-def whole(length: int) -> Haar:
+def whole_vector(length: int) -> Haar:
     """The transform over the whole vector."""
     return Haar((length,))
 

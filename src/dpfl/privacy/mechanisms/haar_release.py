@@ -18,9 +18,16 @@ import numpy as np
 from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
-from dpfl.privacy.mechanisms.clip import Clip, Groups, check_clip_norm, median, shrink, together
+from dpfl.privacy.mechanisms.clip import (
+    Clip,
+    Groups,
+    check_clip_norm,
+    public_median,
+    shrink_factors,
+    single_group,
+)
 from dpfl.privacy.mechanisms.haar import Haar
-from dpfl.privacy.mechanisms.noise import check_multiplier
+from dpfl.privacy.mechanisms.noise import check_noise_multiplier
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -74,13 +81,13 @@ class HaarClip:
         return "public" if self.public else ""
 
     def adapt(self, public_norms: Sequence[float]) -> HaarClip:
-        return replace(self, clip_norm=median(public_norms, self.clip_norm))
+        return replace(self, clip_norm=public_median(public_norms, self.clip_norm))
 
     def for_model(self, ends: Sequence[int]) -> HaarClip:
         return replace(self, ends=tuple(ends) if self.by_layer else (ends[-1],))
 
     def groups(self, names: Sequence[str]) -> Groups:
-        return together(names)
+        return single_group(names)
 
     def norms(self, rows: Tensor) -> Tensor:
         """|W H| or |H| of each row (units, n), in float64."""
@@ -94,7 +101,7 @@ class HaarClip:
         )
 
     def factors(self, norms: Tensor) -> Tensor:
-        return shrink(norms, self.clip_norm)
+        return shrink_factors(norms, self.clip_norm)
 
 
 @part("clip.haar-levels", optional=("public",))
@@ -109,13 +116,13 @@ class HaarLevels(HaarClip):
         haar = _transform(self.ends)
         levels = torch.split(haar.transform(rows.double()), haar.band_sizes.tolist(), dim=1)
         inside = [
-            level * shrink(level.square().sum(1, keepdim=True).sqrt(), self.clip_norm)
+            level * shrink_factors(level.square().sum(1, keepdim=True).sqrt(), self.clip_norm)
             for level in levels
         ]
         return haar.inverse(torch.cat(inside, dim=1))
 
 
-@part("noise.haar", noise_multiplier="multiplier")
+@part("noise.haar")
 @dataclass(frozen=True)
 class HaarNoise:
     """N(0, (multiplier * level / W)^2) on the coefficients, transformed back.
@@ -124,7 +131,7 @@ class HaarNoise:
     coefficients (`lemma`). What is counted here is what is added.
     """
 
-    multiplier: float
+    noise_multiplier: float
     weights: str = "paper"
     by_layer: bool = False
     energies: tuple[float, ...] = ()
@@ -133,7 +140,7 @@ class HaarNoise:
     portion: float | None = None
 
     def __post_init__(self) -> None:
-        check_multiplier(self.multiplier)
+        check_noise_multiplier(self.noise_multiplier)
         if self.lemma and self.by_layer:
             raise DpflError("Lemma 2 is for one transform of the whole vector: leave by_layer out.")
         if self.portion is not None and not 0 < self.portion < math.inf:
@@ -166,11 +173,11 @@ class HaarNoise:
                 raise DpflError(
                     "Haar noise and its clip must have the same weights; give both the same."
                 )
-            return self.multiplier * self.share
+            return self.noise_multiplier * self.share
         kind = clip.bound if isinstance(clip, HaarClip) else "gradient"
         weights = _weights(self.ends, self.weights, self.energies)
         return _transform(self.ends).effective_multiplier(
-            self.multiplier * self.share, weights, kind
+            self.noise_multiplier * self.share, weights, kind
         )
 
     def energy(self, size: int) -> float:
@@ -183,12 +190,12 @@ class HaarNoise:
             / haar.coefficients
         )
 
-    def vector(self, size: int, deviation: float, rng: np.random.Generator) -> Tensor:
+    def vector(self, size: int, stddev: float, rng: np.random.Generator) -> Tensor:
         haar = _transform(self.ends)
         if self.ends[-1] != size:
             raise DpflError(f"This Haar noise is for {self.ends[-1]} numbers, not for {size}.")
         return haar.noise(
-            _weights(self.ends, self.weights, self.energies), self.share * deviation, rng
+            _weights(self.ends, self.weights, self.energies), self.share * stddev, rng
         )
 
     def outward(self, vector: Tensor) -> Tensor:
@@ -202,9 +209,9 @@ class HaarNoise:
             weighted / _weights(self.ends, self.weights, self.energies)
         )
 
-    def standard(self, noise: Tensor, deviation: float) -> Tensor:
+    def standard(self, noise: Tensor, stddev: float) -> Tensor:
         """The coefficients of such noise over their deviations: independent and standard normal,
         where nothing is padded.
         """
         weights = _weights(self.ends, self.weights, self.energies)
-        return _transform(self.ends).transform(noise) * weights / (self.share * deviation)
+        return _transform(self.ends).transform(noise) * weights / (self.share * stddev)

@@ -12,8 +12,8 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
 from dpfl.errors import DpflError
-from dpfl.privacy.mechanisms.noise import check_deviation
-from dpfl.privacy.mechanisms.noise_shares import LEAST_STEPS
+from dpfl.privacy.mechanisms.noise import check_stddev
+from dpfl.privacy.mechanisms.noise_shares import MIN_GRID_STEPS
 from dpfl.privacy.mechanisms.secure_noise import standard_normal
 
 TAIL = 9.5
@@ -21,8 +21,8 @@ TAIL = 9.5
 
 _BLOCK = 1 << 14
 
-Whole = np.ndarray[Any, np.dtype[Any]]
-Real = np.ndarray[Any, np.dtype[Any]]
+IntegerArray = np.ndarray[Any, np.dtype[Any]]
+RealArray = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class IntegerSum:
     clients: int
 
     def __post_init__(self) -> None:
-        check_deviation(self.share)
+        check_stddev(self.share)
         if not 0 < self.bound < math.inf:
             raise DpflError(
                 "The numbers of a whole sum need a bound that is positive and finite, not "
@@ -62,7 +62,7 @@ class IntegerSum:
         """The step of the grid: a power of two, LEAST_STEPS of them or up to twice as many to a
         share's deviation.
         """
-        return math.ldexp(1.0, math.frexp(self.share)[1] - 1) / LEAST_STEPS
+        return math.ldexp(1.0, math.frexp(self.share)[1] - 1) / MIN_GRID_STEPS
 
     @property
     def steps(self) -> float:
@@ -83,7 +83,7 @@ class IntegerSum:
     def kind(self) -> str:
         return f"<u{self.bits // 8}"
 
-    def numbers(self, vector: Real, rng: np.random.Generator) -> Whole:
+    def numbers(self, vector: RealArray, rng: np.random.Generator) -> IntegerArray:
         """round(x / g + N(0, share^2) / g) modulo 2^bits, the noise under a key from the generator
         that nobody ever sees.
 
@@ -106,7 +106,7 @@ class IntegerSum:
             found[start : start + _BLOCK] = exact.astype(self.kind)
         return found
 
-    def total(self, numbers: Whole) -> Real:
+    def total(self, numbers: IntegerArray) -> RealArray:
         """The sum that the numbers stand for, modulo nothing."""
         return (
             numbers.astype(self.kind).view(self.kind.replace("u", "i")).astype(np.float64)

@@ -15,7 +15,7 @@ import numpy as np
 from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.privacy.mechanisms.matrix import BandedRoot
-from dpfl.privacy.mechanisms.noise import check_multiplier, gaussian_vector
+from dpfl.privacy.mechanisms.noise import check_noise_multiplier, gaussian_vector
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,7 +26,7 @@ def _root(rounds: int, bands: int) -> BandedRoot:
     return BandedRoot(rounds, bands)
 
 
-@part("noise.banded", noise_multiplier="multiplier")
+@part("noise.banded")
 @dataclass(frozen=True)
 class BandedNoise:
     """z = C^-1 w: round t gets w_t less what it takes back of earlier noise; w is `multiplier`
@@ -36,13 +36,13 @@ class BandedNoise:
     with a proof, and the default.
     """
 
-    multiplier: float
+    noise_multiplier: float
     bands: int | None = None
     rounds: int = 0
     turns: int = 1
 
     def __post_init__(self) -> None:
-        check_multiplier(self.multiplier)
+        check_noise_multiplier(self.noise_multiplier)
         if self.bands is not None and self.bands < 1:
             raise DpflError(f"Correlated noise needs at least 1 band, not {self.bands}.")
         if self.rounds and self.bands is not None and self.bands > self.turns:
@@ -67,9 +67,9 @@ class BandedNoise:
         """How far C x moves by a unit of norm 1 that takes part whenever it is its turn."""
         return self.root.sensitivity(math.ceil(self.rounds / self.turns), self.turns)
 
-    def vector(self, size: int, deviation: float, rng: np.random.Generator) -> Tensor:
+    def vector(self, size: int, stddev: float, rng: np.random.Generator) -> Tensor:
         """w of one round."""
-        return gaussian_vector(size, deviation * self.sensitivity, rng)
+        return gaussian_vector(size, stddev * self.sensitivity, rng)
 
     def kept(self, past: Sequence[Tensor]) -> list[Tensor]:
         """As much of the noise made so far, the latest first, as later rounds take back."""

@@ -18,49 +18,51 @@ if TYPE_CHECKING:
 _BLOCK = 1 << 15
 _NEAR_ONE = np.float32(1 - 2.0**-10)
 
-SMALLEST_MULTIPLIER, LARGEST_MULTIPLIER = 1e-15, 1e15
+MIN_MULTIPLIER, MAX_MULTIPLIER = 1e-15, 1e15
 """Noise beyond protects nobody, or drowns everything; in between nothing overflows."""
 
-SMALLEST_DEVIATION, LARGEST_DEVIATION = 1e-30, 1e30
+MIN_STDDEV, MAX_STDDEV = 1e-30, 1e30
 """Beyond, float32 rounds noise to 0 or to infinity: what is released would not be what is accounted
 for.
 """
 
 
-def check_multiplier(multiplier: float, of: str = "") -> None:
-    if not (multiplier > 0 and math.isfinite(multiplier)):
-        raise DpflError(f"The noise multiplier{of} must be a positive number, not {multiplier}.")
-    if not SMALLEST_MULTIPLIER <= multiplier <= LARGEST_MULTIPLIER:
+def check_noise_multiplier(noise_multiplier: float, of: str = "") -> None:
+    if not (noise_multiplier > 0 and math.isfinite(noise_multiplier)):
         raise DpflError(
-            f"The noise multiplier{of} must lie between 1e-15 and 1e15, not at {multiplier:g}; 1.0 "
-            "is usual."
+            f"The noise multiplier{of} must be a positive number, not {noise_multiplier}."
+        )
+    if not MIN_MULTIPLIER <= noise_multiplier <= MAX_MULTIPLIER:
+        raise DpflError(
+            f"The noise multiplier{of} must lie between 1e-15 and 1e15, not at "
+            f"{noise_multiplier:g}; 1.0 is usual."
         )
 
 
-def check_deviation(deviation: float) -> None:
-    if not SMALLEST_DEVIATION <= deviation <= LARGEST_DEVIATION:
+def check_stddev(stddev: float) -> None:
+    if not MIN_STDDEV <= stddev <= MAX_STDDEV:
         raise DpflError(
-            f"Noise of deviation {deviation:g} does not fit into float32, which would round it "
+            f"Noise of deviation {stddev:g} does not fit into float32, which would round it "
             "away; choose a clip and a noise "
             "whose product lies between 1e-30 and 1e30."
         )
 
 
-@part("noise.gaussian", noise_multiplier="multiplier")
+@part("noise.gaussian")
 @dataclass(frozen=True)
 class Gaussian:
     """N(0, (multiplier * sensitivity)^2) on every coordinate."""
 
-    multiplier: float
+    noise_multiplier: float
 
     def __post_init__(self) -> None:
-        check_multiplier(self.multiplier)
+        check_noise_multiplier(self.noise_multiplier)
 
-    def vector(self, size: int, deviation: float, rng: np.random.Generator) -> Tensor:
-        return gaussian_vector(size, deviation, rng)
+    def vector(self, size: int, stddev: float, rng: np.random.Generator) -> Tensor:
+        return gaussian_vector(size, stddev, rng)
 
 
-@part("noise.floored-gaussian", noise_multiplier="multiplier")
+@part("noise.floored-gaussian")
 @dataclass(frozen=True)
 class FlooredGaussian(Gaussian):
     """Gaussian noise that follows what was released before, counted as the `floor` that it cannot
@@ -73,9 +75,9 @@ class FlooredGaussian(Gaussian):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.floor <= self.multiplier * (1 + 1e-9):
+        if not 0 < self.floor <= self.noise_multiplier * (1 + 1e-9):
             raise DpflError(
-                f"Noise of multiplier {self.multiplier} cannot be counted as {self.floor}."
+                f"Noise of multiplier {self.noise_multiplier} cannot be counted as {self.floor}."
             )
 
 
@@ -97,23 +99,23 @@ class Uncalibrated:
     like: Any = None
 
     @property
-    def multiplier(self) -> float:
+    def noise_multiplier(self) -> float:
         raise UncalibratedNoiseError
 
-    def vector(self, size: int, deviation: float, rng: np.random.Generator) -> Tensor:
+    def vector(self, size: int, stddev: float, rng: np.random.Generator) -> Tensor:
         raise UncalibratedNoiseError
 
 
 class Noise(Protocol):
     @property
-    def multiplier(self) -> float:
+    def noise_multiplier(self) -> float:
         """Deviation over the level of the clip, as it is stated."""
 
-    def vector(self, size: int, deviation: float, rng: np.random.Generator) -> Tensor:
+    def vector(self, size: int, stddev: float, rng: np.random.Generator) -> Tensor:
         """Noise for a sum of this size."""
 
 
-def gaussian_vector(size: int, deviation: float, rng: np.random.Generator) -> Tensor:
+def gaussian_vector(size: int, stddev: float, rng: np.random.Generator) -> Tensor:
     """Independent normal numbers by the transform of Box and Muller, a block at a time so that it
     stays in the cache.
 
@@ -122,16 +124,16 @@ def gaussian_vector(size: int, deviation: float, rng: np.random.Generator) -> Te
     the usual delta. Near 0 the radius is made from the same bits in float64, and no angle is 0: a
     number without any noise cannot come out.
     """
-    check_deviation(deviation)
+    check_stddev(stddev)
     numbers = np.empty(size + size % 2, np.float32)
     for start in range(0, len(numbers), _BLOCK):
-        _fill(numbers[start : start + _BLOCK].reshape(2, -1), np.float32(deviation), rng)
+        _fill(numbers[start : start + _BLOCK].reshape(2, -1), np.float32(stddev), rng)
     return torch.from_numpy(numbers[:size])
 
 
 def _fill(
     pairs: np.ndarray[tuple[int, int], np.dtype[np.float32]],
-    deviation: np.float32,
+    stddev: np.float32,
     rng: np.random.Generator,
 ) -> None:
     count = pairs.shape[1]
@@ -141,7 +143,7 @@ def _fill(
     )
     np.cos(angle, out=pairs[0])
     np.sin(angle, out=pairs[1])
-    pairs *= radii(bits[:count]) * deviation
+    pairs *= radii(bits[:count]) * stddev
 
 
 def radii(bits: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtype[np.float32]]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from dpfl.codec import part
 from dpfl.errors import DpflError
 
-LEAST_STEPS = 16.0
+MIN_GRID_STEPS = 16.0
 """A share's deviation in steps of the grid, at least. By `log_total_variation` a sum of 100 shares
 is then the rounding of one normal number to 1e-540: nothing that can be added to a delta, for any
 number of coordinates and releases.
@@ -41,7 +41,7 @@ class NoiseShares:
             )
 
     @property
-    def unknown(self) -> int:
+    def unknown_shares(self) -> int:
         """Shares in a sum that the server cannot subtract, at least."""
         return self.survivors - self.colluders
 
@@ -61,14 +61,14 @@ class NoiseShares:
         """By which a ledger knows what has a share of the noise only."""
         return f"shared {self.survivors}-{self.colluders}"
 
-    def share(self, deviation: float) -> float:
+    def share(self, stddev: float) -> float:
         """The deviation of one client's share, such that the unknown shares together have
         `deviation`.
         """
-        return deviation / math.sqrt(self.unknown)
+        return stddev / math.sqrt(self.unknown_shares)
 
 
-def least_shared(marked: Iterable[str]) -> NoiseShares | None:
+def weakest_shares(marked: Iterable[str]) -> NoiseShares | None:
     """What must hold for all releases of these marks; None where each had all of its noise."""
     found = [
         tuple(map(int, match.groups())) for mark in set(marked) if (match := _MARK.fullmatch(mark))

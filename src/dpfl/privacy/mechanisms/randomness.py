@@ -41,7 +41,7 @@ class Keyed:
         return np.random.Generator(np.random.SFC64(int.from_bytes(key, "little")))
 
 
-def scope(randomness: Randomness, scope: str) -> Randomness:
+def with_scope(randomness: Randomness, scope: str) -> Randomness:
     """The same randomness for one released value; fresh entropy needs no scope."""
     return replace(randomness, scope=scope) if isinstance(randomness, Keyed) else randomness
 

@@ -21,7 +21,7 @@ from dpfl.privacy.mechanisms.clip import Clip, NoClip, Quantile
 from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
 from dpfl.privacy.mechanisms.integer_sum import IntegerSum
 from dpfl.privacy.mechanisms.matrix_release import BandedNoise
-from dpfl.privacy.mechanisms.noise import FlooredGaussian, Gaussian, Uncalibrated, check_deviation
+from dpfl.privacy.mechanisms.noise import FlooredGaussian, Gaussian, Uncalibrated, check_stddev
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.privacy.mechanisms.sampling import All, Cyclic, Sampling
 from dpfl.privacy.mechanisms.secure_noise import SecureGaussian, noisy_number, secure_sum
@@ -164,7 +164,7 @@ class Release:
         return isinstance(self.noise, SecureGaussian)
 
     @property
-    def multiplier(self) -> float:
+    def noise_multiplier(self) -> float:
         """Noise over sensitivity, for the whole release: what an accountant counts with."""
         return self._whole_multiplier * math.sqrt(1 - 1 / self.shared_by if self.shared_by else 1.0)
 
@@ -175,7 +175,7 @@ class Release:
             return self.noise.effective(self.clip)
         if isinstance(self.noise, FlooredGaussian):
             return self.noise.floor
-        return self.noise.multiplier if self.noise else 0.0
+        return self.noise.noise_multiplier if self.noise else 0.0
 
     @property
     def neighbours(self) -> str:
@@ -187,10 +187,13 @@ class Release:
         """The noise, or what planned noise is to be like."""
         return self.noise.like if isinstance(self.noise, Uncalibrated) else self.noise
 
-    def with_noise(self, multiplier: float) -> Release:
+    def with_noise(self, noise_multiplier: float) -> Release:
         kind = self._kind
         return replace(
-            self, noise=replace(kind, multiplier=multiplier) if kind else Gaussian(multiplier)
+            self,
+            noise=replace(kind, noise_multiplier=noise_multiplier)
+            if kind
+            else Gaussian(noise_multiplier),
         )
 
     @property
@@ -232,7 +235,7 @@ class Release:
                 "choose another system, or set "
                 "privacy.noise = 'plain'."
             )
-        return replace(self, noise=SecureGaussian(self.noise.multiplier))
+        return replace(self, noise=SecureGaussian(self.noise.noise_multiplier))
 
     def for_model(self, ends: Sequence[int]) -> Release:
         """The release for a model whose parameters end here; only Haar coefficients have to
@@ -253,10 +256,10 @@ class Release:
         """Of a client that declared so many units: what it expects to draw, unless all divide by
         one number.
         """
-        return self.sampling.expected(size) if self.divisor is None else self.divisor
+        return self.sampling.expected_size(size) if self.divisor is None else self.divisor
 
     @property
-    def of_slopes(self) -> Release:
+    def for_slopes(self) -> Release:
         """For a slope of gradients: with a clip that few raw ones reach, and with noise to match,
         at the same cost.
         """
@@ -273,12 +276,14 @@ class Release:
         that is raw itself.
         """
         covered = self.private and not self.divide_by_drawn and self.clip.adapts_to != "raw"
-        return self.sampling.event(self.multiplier, population) if covered else gaussian(0.0)
+        return self.sampling.event(self.noise_multiplier, population) if covered else gaussian(0.0)
 
     def stated_event(self, population: int) -> Event:
         """What a paper counts it as: by the multiplier that it states."""
         return (
-            self.sampling.event(self.noise.multiplier, population) if self.noise else gaussian(0.0)
+            self.sampling.event(self.noise.noise_multiplier, population)
+            if self.noise
+            else gaussian(0.0)
         )
 
     def stddev(self, largest_weight: float = 1.0) -> float:
@@ -287,11 +292,11 @@ class Release:
         """
         if self.noise is None:
             return 0.0
-        stated = self.noise.multiplier
-        multiplier = (
+        stated = self.noise.noise_multiplier
+        noise_multiplier = (
             self.clip.vector_multiplier(stated) if isinstance(self.clip, Quantile) else stated
         )
-        return multiplier * self.sensitivity(largest_weight)
+        return noise_multiplier * self.sensitivity(largest_weight)
 
     def integer_sum(self, bound: float, clients: int) -> IntegerSum:
         """How so many clients send vectors whose numbers are within the bound, each with its share
@@ -357,16 +362,16 @@ class Release:
         """
         if self.noise is None or not share:
             return total.to(torch.float32, copy=True)
-        deviation = self.stddev(largest_weight)
+        stddev = self.stddev(largest_weight)
         if self.secure:
-            return secure_sum(total, deviation, deviation / self.sensitivity(largest_weight), rng)
-        noise = self.noise.vector(total.numel(), deviation * share**0.5, rng)
+            return secure_sum(total, stddev, stddev / self.sensitivity(largest_weight), rng)
+        noise = self.noise.vector(total.numel(), stddev * share**0.5, rng)
         # Both as float64, and rounded: numpy does so in pieces that stay in the cache, torch in a
         # copy of the whole.
         np.add(noise.numpy(), total.numpy(), out=noise.numpy(), casting="same_kind")
         return noise
 
-    def add_given_noise(self, total: Tensor, noise: Tensor) -> Tensor:
+    def add_precomputed_noise(self, total: Tensor, noise: Tensor) -> Tensor:
         """The sum with noise that was made for it before."""
         return (total + noise).float()
 
@@ -376,9 +381,9 @@ class Release:
         """One number that a unit moves as far as the weighted sum, with noise of the same
         deviation.
         """
-        deviation = self.stddev(largest_weight)
+        stddev = self.stddev(largest_weight)
         return noisy_number(
-            value, deviation, deviation / self.sensitivity(largest_weight), rng, self.secure
+            value, stddev, stddev / self.sensitivity(largest_weight), rng, self.secure
         )
 
     def add_noise_to_count(self, total: float, rng: np.random.Generator) -> float:
@@ -396,13 +401,13 @@ class Release:
         """
         if self.noise is None:
             return
-        check_deviation(self.local_stddev)
+        check_stddev(self.local_stddev)
         if self.local_stddev < ABSORBED * units * longest:
             raise DpflError(
-                f"Noise of multiplier {self.multiplier:g} is lost in the rounding of a float32 sum "
-                f"of {units:g} clipped units; "
+                f"Noise of multiplier {self.noise_multiplier:g} is lost in the rounding of a "
+                f"float32 sum of {units:g} clipped units; "
                 "raise it above "
-                f"{ABSORBED * units * longest * self.multiplier / self.local_stddev:.2g}, or "
+                f"{ABSORBED * units * longest * self.noise_multiplier / self.local_stddev:.2g}, or "
                 "draw "
                 "fewer at a time."
             )
@@ -412,7 +417,7 @@ class SizeDependentNoise(Protocol):
     """Noise that a paper makes by how many samples a client has, and what it claims of it."""
 
     @property
-    def multiplier(self) -> float: ...
+    def noise_multiplier(self) -> float: ...
 
     def for_size(self, samples: int) -> SizeDependentNoise:
         """For a client that declared so many."""
@@ -473,7 +478,7 @@ class UpdateRelease(Release):
 
     def with_client_noise(self, noise: SizeDependentNoise) -> UpdateRelease:
         """With the noise of one client."""
-        return replace(self, noise=Gaussian(noise.multiplier), by_samples=None)
+        return replace(self, noise=Gaussian(noise.noise_multiplier), by_samples=None)
 
     @property
     def diameter(self) -> float:

@@ -20,31 +20,31 @@ class Sampling(Protocol):
         """Whom the event is proven for: one more or less, or one in another's place."""
 
     @property
-    def hidden(self) -> bool:
+    def needs_secrecy(self) -> bool:
         """Whether the event counts on it that nobody learns who was drawn."""
 
     @property
-    def known(self) -> bool:
+    def allows_self_knowledge(self) -> bool:
         """Whether the event still holds against a unit that knows of itself whether it was
         drawn.
         """
 
     @property
-    def counts(self) -> bool:
+    def depends_on_population(self) -> bool:
         """Whether one unit more or less changes with what chance, or when, all others are drawn."""
 
     @property
-    def least(self) -> int:
+    def min_population(self) -> int:
         """The smallest population that can be drawn from."""
 
     @property
-    def largest_share(self) -> float:
+    def max_share(self) -> float:
         """How much of the mean of a draw, over the fixed divisor, one unit of it is at most."""
 
     def draw(self, population: int, rng: np.random.Generator, turn: int = 0) -> np.ndarray:
         """The indices that take part, in ascending order; `turn` counts the draws."""
 
-    def expected(self, population: int) -> float:
+    def expected_size(self, population: int) -> float:
         """How many take part on average: the fixed divisor, whatever the draw."""
 
     def event(self, noise_multiplier: float, population: int) -> Event:
@@ -53,7 +53,7 @@ class Sampling(Protocol):
         """
 
 
-RARELY = 2.0**-100
+NEGLIGIBLE = 2.0**-100
 """A chance that counts as none."""
 
 
@@ -64,10 +64,10 @@ def largest_draw(sampling: Sampling, population: int) -> float:
     Coins that come up m times on average come up t times more often with a chance of exp(-t^2 / (2
     m + 2 t / 3)) at most (Bernstein's inequality).
     """
-    mean = sampling.expected(population)
+    mean = sampling.expected_size(population)
     if not isinstance(sampling, Poisson | PoissonSize):
         return mean
-    third = -math.log(RARELY) / 3
+    third = -math.log(NEGLIGIBLE) / 3
     return min(float(population), mean + third + math.sqrt(third**2 + 6 * third * mean))
 
 
@@ -78,10 +78,10 @@ class Poisson:
 
     rate: float
     neighbours = ADD_REMOVE
-    hidden = known = True
-    counts = False
-    least = 1
-    largest_share = math.inf
+    needs_secrecy = allows_self_knowledge = True
+    depends_on_population = False
+    min_population = 1
+    max_share = math.inf
 
     def __post_init__(self) -> None:
         if not 0 < self.rate <= 1:
@@ -92,7 +92,7 @@ class Poisson:
     def draw(self, population: int, rng: np.random.Generator, turn: int = 0) -> np.ndarray:
         return np.flatnonzero(rng.random(population) < self.rate)
 
-    def expected(self, population: int) -> float:
+    def expected_size(self, population: int) -> float:
         return self.rate * population
 
     def event(self, noise_multiplier: float, population: int) -> Event:
@@ -108,11 +108,11 @@ class PoissonSize:
 
     size: int
     neighbours = ADD_REMOVE
-    hidden = known = counts = True
-    largest_share = math.inf
+    needs_secrecy = allows_self_knowledge = depends_on_population = True
+    max_share = math.inf
 
     @property
-    def least(self) -> int:
+    def min_population(self) -> int:
         return self.size
 
     def __post_init__(self) -> None:
@@ -129,7 +129,7 @@ class PoissonSize:
     def draw(self, population: int, rng: np.random.Generator, turn: int = 0) -> np.ndarray:
         return self.of(population).draw(population, rng)
 
-    def expected(self, population: int) -> float:
+    def expected_size(self, population: int) -> float:
         return float(self.size)
 
     def event(self, noise_multiplier: float, population: int) -> Event:
@@ -145,15 +145,15 @@ class FixedSize:
 
     size: int
     neighbours = REPLACE
-    hidden = True
-    known = counts = False  # replacing one changes no count
+    needs_secrecy = True
+    allows_self_knowledge = depends_on_population = False  # replacing one changes no count
 
     @property
-    def least(self) -> int:
+    def min_population(self) -> int:
         return self.size
 
     @property
-    def largest_share(self) -> float:
+    def max_share(self) -> float:
         return 1 / self.size
 
     def __post_init__(self) -> None:
@@ -167,7 +167,7 @@ class FixedSize:
             )
         return np.sort(rng.choice(population, self.size, replace=False))
 
-    def expected(self, population: int) -> float:
+    def expected_size(self, population: int) -> float:
         return float(self.size)
 
     def event(self, noise_multiplier: float, population: int) -> Event:
@@ -193,7 +193,7 @@ class FixedCohort(FixedSize):
     either, and against whoever knows less.
     """
 
-    known = True
+    allows_self_knowledge = True
 
     def event(self, noise_multiplier: float, population: int) -> Event:
         return super().event(
@@ -207,17 +207,17 @@ class All:
     """Everyone, every time."""
 
     neighbours = ADD_REMOVE
-    hidden = counts = False
-    known = True
-    least = 1
-    largest_share = (
+    needs_secrecy = depends_on_population = False
+    allows_self_knowledge = True
+    min_population = 1
+    max_share = (
         math.inf
     )  # the divisor is declared: one sample more makes the mean longer than its clip
 
     def draw(self, population: int, rng: np.random.Generator, turn: int = 0) -> np.ndarray:
         return np.arange(population)
 
-    def expected(self, population: int) -> float:
+    def expected_size(self, population: int) -> float:
         return float(population)
 
     def event(self, noise_multiplier: float, population: int) -> Event:
@@ -235,12 +235,12 @@ class Cyclic:
 
     size: int
     neighbours = ADD_REMOVE
-    hidden = False
-    known = counts = True
-    largest_share = math.inf
+    needs_secrecy = False
+    allows_self_knowledge = depends_on_population = True
+    max_share = math.inf
 
     @property
-    def least(self) -> int:
+    def min_population(self) -> int:
         return self.size
 
     def __post_init__(self) -> None:
@@ -258,7 +258,7 @@ class Cyclic:
         turns = self.turns(population)
         return np.arange(turn % turns, population, turns)
 
-    def expected(self, population: int) -> float:
+    def expected_size(self, population: int) -> float:
         return population / self.turns(population)
 
     def event(self, noise_multiplier: float, population: int) -> Event:

@@ -84,5 +84,7 @@ class DynamicPlan:
         """The same schedule with mu_0 set to spend epsilon by this accountant: `gdp-clt` as
         published, or one that proves.
         """
-        multiplier = noise_for(lambda z: replace(self, mu=1 / z).events(rate), epsilon, delta, by)
-        return replace(self, mu=1 / multiplier)
+        noise_multiplier = noise_for(
+            lambda z: replace(self, mu=1 / z).events(rate), epsilon, delta, by
+        )
+        return replace(self, mu=1 / noise_multiplier)

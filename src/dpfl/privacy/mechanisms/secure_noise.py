@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
 from dpfl.codec import part
 from dpfl.lazy_import import torch
-from dpfl.privacy.mechanisms.noise import Gaussian, check_deviation
+from dpfl.privacy.mechanisms.noise import Gaussian, check_stddev
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,7 +26,7 @@ noise, coarser hides more.
 _BLOCK = 1 << 14
 
 
-@part("noise.secure-gaussian", noise_multiplier="multiplier")
+@part("noise.secure-gaussian")
 @dataclass(frozen=True)
 class SecureGaussian(Gaussian):
     """round(sum / g) + round(N / g), times g, for a grid g that depends on the deviation alone.
@@ -49,21 +49,21 @@ class SecureGaussian(Gaussian):
     arithmetic").
     """
 
-    def vector(self, size: int, deviation: float, rng: np.random.Generator) -> Tensor:
-        return secure_sum(torch.zeros(size), deviation, self.multiplier, rng)
+    def vector(self, size: int, stddev: float, rng: np.random.Generator) -> Tensor:
+        return secure_sum(torch.zeros(size), stddev, self.noise_multiplier, rng)
 
 
 def secure_sum(
-    total: Tensor, deviation: float, multiplier: float, rng: np.random.Generator
+    total: Tensor, stddev: float, noise_multiplier: float, rng: np.random.Generator
 ) -> Tensor:
     """The sum with its noise, in new memory; a block at a time so that it stays in the cache.
 
     `deviation` over `multiplier` is the sensitivity of the sum before it is rounded; rounded, its d
     numbers can move by g sqrt(d) more, and the noise grows by as much times the multiplier.
     """
-    check_deviation(deviation)
-    unit, size = grid(deviation), total.numel()
-    larger = deviation + multiplier * unit * math.sqrt(size)
+    check_stddev(stddev)
+    unit, size = grid_step(stddev), total.numel()
+    larger = stddev + noise_multiplier * unit * math.sqrt(size)
     stream = Cipher(algorithms.ChaCha20(rng.bytes(32), bytes(16)), mode=None).encryptor()
     noisy = np.empty(size, np.float32)
     exact = total.detach().reshape(-1).numpy()
@@ -78,19 +78,19 @@ def secure_sum(
 
 
 def noisy_number(
-    value: float, deviation: float, multiplier: float, rng: np.random.Generator, secure: bool
+    value: float, stddev: float, noise_multiplier: float, rng: np.random.Generator, secure: bool
 ) -> float:
     """One number with its noise, for a sensitivity of deviation / multiplier."""
     if secure:
         return float(
-            secure_sum(torch.tensor([value], dtype=torch.float64), deviation, multiplier, rng)
+            secure_sum(torch.tensor([value], dtype=torch.float64), stddev, noise_multiplier, rng)
         )
-    return float(value + deviation * rng.standard_normal())
+    return float(value + stddev * rng.standard_normal())
 
 
-def grid(deviation: float) -> float:
+def grid_step(stddev: float) -> float:
     """A power of two: to divide and multiply by it is exact."""
-    return math.ldexp(1.0, math.frexp(deviation)[1] - 1 - GRID_BITS)
+    return math.ldexp(1.0, math.frexp(stddev)[1] - 1 - GRID_BITS)
 
 
 def standard_normal(

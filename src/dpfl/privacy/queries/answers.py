@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dpfl.privacy.mechanisms.integer_sum import IntegerSum, Whole
+from dpfl.privacy.mechanisms.integer_sum import IntegerArray, IntegerSum
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.privacy.queries.columns import ColumnQuery
 from dpfl.privacy.queries.histogram import LabelQuery, QuerySubject
@@ -24,7 +24,9 @@ def answers_of(
     """How clients send what their samples answer with, `width` numbers, for a server that sees the
     sum over them only.
     """
-    return IntegerSum(shared.share(survey.multiplier * survey.longest(width)), bound, clients)
+    return IntegerSum(
+        shared.share(survey.noise_multiplier * survey.sensitivity(width)), bound, clients
+    )
 
 
 def shared_answer(
@@ -34,7 +36,7 @@ def shared_answer(
     bound: float,
     clients: int,
     rng: np.random.Generator,
-) -> Whole:
+) -> IntegerArray:
     """A client's part of that sum: over its samples, with its share of the noise."""
     total = survey.exact_sum(data)
     return answers_of(survey, shared, len(total), bound, clients).numbers(total.numpy(), rng)

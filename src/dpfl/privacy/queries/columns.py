@@ -14,20 +14,20 @@ import numpy as np
 from dpfl.codec import part
 from dpfl.lazy_import import torch
 from dpfl.privacy.accounting.events import Event, gaussian
-from dpfl.privacy.mechanisms.noise import check_multiplier
+from dpfl.privacy.mechanisms.noise import check_noise_multiplier
 from dpfl.privacy.queries.histogram import QuerySubject
 from dpfl.privacy.queries.mean import MeanAnswer, bounded_sum, noisy_mean, scaled_down
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-LEAST = 1e-5
+MIN_VARIANCE = 1e-5
 """No variance is below this, in units of half the distance of the bounds."""
 NORMAL = 1.349
 """The distance of the quartiles of a normal distribution, in its deviations."""
 
 
-@part("query.columns", noise_multiplier="multiplier")
+@part("query.columns")
 @dataclass(frozen=True)
 class ColumnQuery:
     """The question for the mean over samples of all that the scales need; the noise protects one
@@ -39,7 +39,7 @@ class ColumnQuery:
     them has a norm of sqrt(2 k + h) at most, and the noise `multiplier` times that deviation.
     """
 
-    multiplier: float
+    noise_multiplier: float
     numbers: int
     places: tuple[int, ...] = ()
     binned: tuple[tuple[int, int], ...] = ()
@@ -47,14 +47,14 @@ class ColumnQuery:
     trusted = exact = False
 
     def __post_init__(self) -> None:
-        check_multiplier(self.multiplier, " of the paid scales")
+        check_noise_multiplier(self.noise_multiplier, " of the paid scales")
 
     def with_secure_noise(self) -> ColumnQuery:
         return replace(self, secure=True)
 
     @property
     def event(self) -> Event:
-        return gaussian(self.multiplier)
+        return gaussian(self.noise_multiplier)
 
     @property
     def bound(self) -> float:
@@ -64,10 +64,10 @@ class ColumnQuery:
     def width(self) -> int:
         return 2 * len(self.places) + sum(bins for _, bins in self.binned)
 
-    def numbers_of(self, features: int) -> int:
+    def answer_width(self, features: int) -> int:
         return self.width
 
-    def longest(self, width: int) -> float:
+    def sensitivity(self, width: int) -> float:
         return self.bound
 
     def ask(self, data: QuerySubject, rng: np.random.Generator) -> np.ndarray:
@@ -96,7 +96,7 @@ class ColumnQuery:
             parts.append((code.unsqueeze(1) == torch.arange(bins)).to(rows.dtype))
         return scaled_down(torch.cat(parts, dim=1), self.bound)
 
-    def combined(self, said: MeanAnswer) -> Tensor:
+    def estimate(self, said: MeanAnswer) -> Tensor:
         """The means, then the variances of all numbers, 0 and 1 where none were asked for:
         post-processing, and so free.
         """
@@ -124,7 +124,7 @@ def standard(first: float, second: float, noise: float) -> tuple[float, float]:
     mean = min(max(first, -1.0), 1.0)
     variance = (second + 1) / 2 - (mean**2 - noise**2)
     unsure = noise * math.hypot(0.5, 2 * mean)
-    return mean, min(max(variance, unsure, LEAST), 1.0)
+    return mean, min(max(variance, unsure, MIN_VARIANCE), 1.0)
 
 
 def by_quartiles(shares: np.ndarray) -> tuple[float, float]:
@@ -139,4 +139,4 @@ def by_quartiles(shares: np.ndarray) -> tuple[float, float]:
         np.linspace(-1.0, 1.0, len(held) + 1),
     )
     low, median, high = np.interp((0.25, 0.5, 0.75), ends, edges)
-    return float(median), max((max(high - low, 2 / len(held)) / NORMAL) ** 2, LEAST)
+    return float(median), max((max(high - low, 2 / len(held)) / NORMAL) ** 2, MIN_VARIANCE)

@@ -17,7 +17,7 @@ from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
 from dpfl.privacy.accounting.events import ADD_REMOVE, REPLACE, Event, gaussian
-from dpfl.privacy.mechanisms.noise import check_multiplier
+from dpfl.privacy.mechanisms.noise import check_noise_multiplier
 from dpfl.privacy.mechanisms.secure_noise import secure_sum
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def distribution(counts: ArrayLike) -> np.ndarray:
 
 def private_histogram(
     counts: ArrayLike,
-    multiplier: float,
+    noise_multiplier: float,
     rng: np.random.Generator,
     neighbours: str = ADD_REMOVE,
     secure: bool = False,
@@ -58,16 +58,16 @@ def private_histogram(
     noise is on a grid, and larger by what rounding the counts to the grid can move them
     (`secure_sum`).
     """
-    check_multiplier(multiplier, " of the histogram")
+    check_noise_multiplier(noise_multiplier, " of the histogram")
     require_name("definition of neighbours", neighbours, SENSITIVITY)
     exact = np.asarray(counts, dtype=np.float64)
     if exact.ndim != 1 or not exact.size or not np.isfinite(exact).all():
         raise DpflError("A private histogram needs one finite count a class.")
-    deviation = multiplier * SENSITIVITY[neighbours]
+    stddev = noise_multiplier * SENSITIVITY[neighbours]
     if secure:
-        noisy = secure_sum(torch.from_numpy(exact), deviation, multiplier, rng).double().numpy()
+        noisy = secure_sum(torch.from_numpy(exact), stddev, noise_multiplier, rng).double().numpy()
     else:
-        noisy = exact + deviation * rng.standard_normal(exact.shape)
+        noisy = exact + stddev * rng.standard_normal(exact.shape)
     return distribution(np.maximum(noisy, 0.0))
 
 
@@ -98,7 +98,7 @@ class QuerySubject(Protocol):
         """What a metric counts each sample with, under the model that is asked about."""
 
 
-@part("query.histogram", noise_multiplier="multiplier")
+@part("query.histogram")
 @dataclass(frozen=True)
 class LabelQuery:
     """The question for label shares; the noise protects one sample, added or removed. Without a
@@ -108,29 +108,29 @@ class LabelQuery:
     clients.
     """
 
-    multiplier: float | None
+    noise_multiplier: float | None
     trusted: bool = False
     secure: bool = False
 
     def __post_init__(self) -> None:
-        if self.multiplier is not None:
-            check_multiplier(self.multiplier, " of the histogram")
+        if self.noise_multiplier is not None:
+            check_noise_multiplier(self.noise_multiplier, " of the histogram")
 
     def with_secure_noise(self) -> LabelQuery:
         return replace(self, secure=True)
 
     @property
     def exact(self) -> bool:
-        return self.multiplier is None
+        return self.noise_multiplier is None
 
     @property
     def event(self) -> Event:
-        return gaussian(self.multiplier or 0.0)
+        return gaussian(self.noise_multiplier or 0.0)
 
     def ask(self, data: QuerySubject, rng: np.random.Generator) -> np.ndarray:
         return self.answer(data.counts, rng)
 
     def answer(self, counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        if self.multiplier is None:
+        if self.noise_multiplier is None:
             return distribution(counts)
-        return private_histogram(counts, self.multiplier, rng, secure=self.secure)
+        return private_histogram(counts, self.noise_multiplier, rng, secure=self.secure)

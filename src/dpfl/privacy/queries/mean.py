@@ -14,7 +14,7 @@ from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
 from dpfl.privacy.accounting.events import Event, gaussian
 from dpfl.privacy.mechanisms.clip import MARGIN
-from dpfl.privacy.mechanisms.noise import check_multiplier, gaussian_vector
+from dpfl.privacy.mechanisms.noise import check_noise_multiplier, gaussian_vector
 from dpfl.privacy.mechanisms.secure_noise import secure_sum
 from dpfl.privacy.queries.histogram import QuerySubject
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-@part("query.mean", noise_multiplier="multiplier")
+@part("query.mean")
 @dataclass(frozen=True)
 class MeanQuery:
     """The question for sum_j x_j / n, n as declared; the noise protects one sample, added or
@@ -33,25 +33,25 @@ class MeanQuery:
     `multiplier` times that deviation.
     """
 
-    multiplier: float
+    noise_multiplier: float
     secure: bool = False
     trusted = exact = False
 
     def __post_init__(self) -> None:
-        check_multiplier(self.multiplier, " of the mean")
+        check_noise_multiplier(self.noise_multiplier, " of the mean")
 
     def with_secure_noise(self) -> MeanQuery:
         return replace(self, secure=True)
 
     @property
     def event(self) -> Event:
-        return gaussian(self.multiplier)
+        return gaussian(self.noise_multiplier)
 
-    def numbers_of(self, features: int) -> int:
+    def answer_width(self, features: int) -> int:
         """How many numbers an answer has, of samples of so many."""
         return features
 
-    def longest(self, width: int) -> float:
+    def sensitivity(self, width: int) -> float:
         """How far one sample moves the sum, of so many numbers, at most."""
         return math.sqrt(width)
 
@@ -59,15 +59,15 @@ class MeanQuery:
         return self.answer(data.blocks, data.features, data.declared, rng)
 
     def exact_sum(self, data: QuerySubject) -> Tensor:
-        return bounded_sum(data.blocks, data.features, self.longest(data.features))
+        return bounded_sum(data.blocks, data.features, self.sensitivity(data.features))
 
     def answer(
         self, blocks: Iterable[Tensor], features: int, size: int, rng: np.random.Generator
     ) -> np.ndarray:
         """From the client's samples, some rows (n, features) at a time."""
-        return noisy_mean(blocks, features, self.longest(features), self, size, rng)
+        return noisy_mean(blocks, features, self.sensitivity(features), self, size, rng)
 
-    def combined(self, said: MeanAnswer) -> Tensor:
+    def estimate(self, said: MeanAnswer) -> Tensor:
         """The mean over all who answered, shrunk by what is noise in it (James and Stein): free,
         and 0 where all of it is.
         """
@@ -86,8 +86,8 @@ class MeanAnswer:
     noise: float
 
     @classmethod
-    def of(
-        cls, answers: Mapping[int, Tensor], declared: Sequence[int], deviation: float
+    def from_clients(
+        cls, answers: Mapping[int, Tensor], declared: Sequence[int], stddev: float
     ) -> MeanAnswer:
         """From the mean of each client, whose sum has noise of this deviation: sum_i (n_i / n)
         a_i.
@@ -96,7 +96,7 @@ class MeanAnswer:
         mean = torch.stack(
             [answer.double() * (declared[client] / known) for client, answer in answers.items()]
         ).sum(0)
-        return cls(mean, known, deviation * math.sqrt(len(answers)) / known)
+        return cls(mean, known, stddev * math.sqrt(len(answers)) / known)
 
 
 class NoisyQuery(Protocol):
@@ -105,7 +105,7 @@ class NoisyQuery(Protocol):
     """
 
     @property
-    def multiplier(self) -> float: ...
+    def noise_multiplier(self) -> float: ...
     @property
     def secure(self) -> bool: ...
 
@@ -123,11 +123,11 @@ def noisy_mean(
 
     The noise is for one of them; on a grid it is larger by what rounding the sum can move it.
     """
-    total, deviation = bounded_sum(vectors, width, bound), noise.multiplier * bound
+    total, stddev = bounded_sum(vectors, width, bound), noise.noise_multiplier * bound
     noisy = (
-        secure_sum(total, deviation, noise.multiplier, rng)
+        secure_sum(total, stddev, noise.noise_multiplier, rng)
         if noise.secure
-        else total + gaussian_vector(width, deviation, rng)
+        else total + gaussian_vector(width, stddev, rng)
     )
     return (noisy / size).float().numpy()
 

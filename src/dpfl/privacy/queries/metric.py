@@ -13,7 +13,7 @@ import numpy as np
 
 from dpfl.codec import part
 from dpfl.privacy.accounting.events import Event, gaussian
-from dpfl.privacy.mechanisms.noise import check_multiplier
+from dpfl.privacy.mechanisms.noise import check_noise_multiplier
 from dpfl.privacy.queries.histogram import QuerySubject
 from dpfl.privacy.queries.mean import bounded_sum, noisy_mean
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-@part("query.metric", noise_multiplier="multiplier")
+@part("query.metric")
 @dataclass(frozen=True)
 class MetricQuery:
     """The question for the mean over samples of `numbers` between 0 and 1, and of a 1 in one of so
@@ -33,7 +33,7 @@ class MetricQuery:
     none is, they are those of training.
     """
 
-    multiplier: float
+    noise_multiplier: float
     numbers: int
     cells: int
     most: float
@@ -42,14 +42,14 @@ class MetricQuery:
     trusted = exact = False
 
     def __post_init__(self) -> None:
-        check_multiplier(self.multiplier, " of the private metric")
+        check_noise_multiplier(self.noise_multiplier, " of the private metric")
 
     def with_secure_noise(self) -> MetricQuery:
         return replace(self, secure=True)
 
     @property
     def event(self) -> Event:
-        return gaussian(self.multiplier)
+        return gaussian(self.noise_multiplier)
 
     @property
     def bound(self) -> float:
@@ -59,10 +59,10 @@ class MetricQuery:
     def width(self) -> int:
         return self.numbers + self.cells
 
-    def numbers_of(self, features: int) -> int:
+    def answer_width(self, features: int) -> int:
         return self.width
 
-    def longest(self, width: int) -> float:
+    def sensitivity(self, width: int) -> float:
         return self.bound
 
     def ask(self, data: QuerySubject, rng: np.random.Generator) -> np.ndarray:

@@ -142,7 +142,7 @@ class Traffic:
     def _spent(self) -> float:
         limit = self._charter.limit
         with closing(Ledger.read(ledger_path(self._charter.ledgers, self._charter.name))) as ledger:
-            return _epsilon(limit.accountant, limit.delta, tuple(ledger.spent().items()))
+            return _epsilon(limit.accountant, limit.delta, tuple(ledger.spending().items()))
 
 
 @functools.lru_cache(maxsize=4)
