@@ -8,6 +8,7 @@ from pathlib import Path
 import dp_accounting as dp
 import pytest
 import torch
+from dpfl.privacy.queries.bounded_sum import scale_down
 from torch import nn
 
 import dpfl
@@ -21,7 +22,6 @@ from dpfl.models.architectures import Centre, build_centred_linear
 from dpfl.planning.planner import with_planned_rate
 from dpfl.privacy import Budget, Flat, Gaussian, Ledger, Limit, Poisson, Release, accountant
 from dpfl.privacy.accounting.events import ADD_REMOVE, gaussian
-from dpfl.privacy.queries.bounded_sum import scale_down
 from dpfl.privacy.queries.mean import MeanQuery
 from dpfl.server.coordinator import Coordinator
 from tests.conftest import MODEL, StopsAfter
