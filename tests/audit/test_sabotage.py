@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dpfl.algorithms import ali_dpfl, auto, custom, dp_fedavg, fedavg_dp, hw_dpfl
-from dpfl.audit import audit
+from dpfl.audit import AuditSettings, audit
 from dpfl.privacy.queries.metric import MetricQuery
 from dpfl.server.algorithm import Algorithm
 from tests.audit.faults import (
@@ -101,7 +101,7 @@ CAUGHT: list[tuple[Sabotage, Algorithm, str]] = [
     (account_rows_for_persons, PERSONS, "movement"),
     (account_rows_for_persons, auto().for_unit("person"), "survey"),
 ]
-HARD = {"trials": 2000, "runs": 150}
+HARD = AuditSettings(trials=2000, runs=150)
 NAMES = [
     f"{sabotage.__name__} of {algorithm.placement} in {game}"
     for sabotage, algorithm, game in CAUGHT
@@ -116,7 +116,7 @@ def verdict_before(case: int) -> str:
 
 @cache
 def _verdict(case: int) -> str:
-    return audit(CAUGHT[case][1], games=[CAUGHT[case][2]], **HARD).verdict
+    return audit(CAUGHT[case][1], HARD, games=[CAUGHT[case][2]]).verdict
 
 
 @pytest.mark.parametrize(("sabotage", "algorithm", "game"), CAUGHT, ids=NAMES)
@@ -125,7 +125,7 @@ def test_a_fault_is_caught(
 ) -> None:
     assert verdict_before(CAUGHT.index((sabotage, algorithm, game))) == "consistent"
     sabotage(monkeypatch)
-    assert audit(algorithm, games=[game], **HARD).verdict == "broken"
+    assert audit(algorithm, HARD, games=[game]).verdict == "broken"
 
 
 def test_the_page_lists_every_fault_with_the_game_that_catches_it() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from dpfl.algorithms import auto, dp_fedavg, dp_fedavg_wav, fedavg_dp
-from dpfl.audit import audit
+from dpfl.audit import AuditSettings, audit
 from dpfl.client.runner import ClientRunner
 from dpfl.privacy import Keyed, Release
 from dpfl.privacy.mechanisms.integer_sum import IntegerSum
@@ -150,7 +150,7 @@ NAMES = [
 @cache
 def verdict(number: int, game: str) -> str:
     algorithm = (STEPS, CLIENTS, COHORT, QUANTILE, HAAR, QUERY)[number]
-    return audit(algorithm, trials=2000, games=[game]).verdict
+    return audit(algorithm, AuditSettings(trials=2000), games=[game]).verdict
 
 
 @pytest.mark.parametrize(("sabotage", "algorithm", "game"), CAUGHT, ids=NAMES)
@@ -162,7 +162,7 @@ def test_a_fault_is_caught(
         == "consistent"
     )
     sabotage(monkeypatch)
-    assert audit(algorithm, trials=2000, games=[game]).verdict == "broken"
+    assert audit(algorithm, AuditSettings(trials=2000), games=[game]).verdict == "broken"
 
 
 @pytest.mark.parametrize("algorithm", [STEPS, QUANTILE], ids=["steps", "a quantile clip"])

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from dpfl import models
 from dpfl.algorithms import ALGORITHMS, Algorithm, from_name, options_of
-from dpfl.audit import AuditFinding, AuditReport
+from dpfl.audit import AuditFinding, AuditReport, AuditSettings
 from dpfl.audit import audit as play
 from dpfl.audit.attacks.attacks import loaded, membership_of
 from dpfl.audit.audit import ready, with_finding
@@ -120,9 +120,12 @@ def audit(
                 progress.print(f"game: {name}", highlight=False)
 
         report = play(
-            found.algorithm, delta=at, confidence=confidence, trials=trials, seed=seed, games=game,
-            draw=into(out) if out else None, tell=tell,
-        )  # fmt: skip
+            found.algorithm,
+            AuditSettings(delta=at, confidence=confidence, trials=trials, seed=seed),
+            games=game,
+            draw=into(out) if out else None,
+            tell=tell,
+        )
         if found.folder and found.experiment:
             found.folder.write_json("audit.json", report.to_dict())
             tell("membership, on the run's own model")
