@@ -15,6 +15,7 @@ import torch
 import dpfl
 from dpfl.algorithms import Algorithm
 from dpfl.client.context import ClientContext
+from dpfl.client.dataset import ClientDatasets
 from dpfl.client.runner import ClientRunner
 from dpfl.client.task import RAW_VALUES, ClientTask
 from dpfl.data import Federation
@@ -97,7 +98,7 @@ def neighbours() -> tuple[ClientContext, ClientContext]:
     generator = torch.Generator().manual_seed(0)
     x, y = torch.randn(11, 1, 28, 28, generator=generator), torch.arange(11) % 10
     contexts = [
-        ClientContext("run", MODEL, MultiClass(10), x, y, (rows,), (10,), Keyed(0))
+        ClientContext("run", MODEL, MultiClass(10), ClientDatasets(x, y, (rows,), (10,)), Keyed(0))
         for rows in (torch.arange(10), torch.tensor([*range(9), 10]))
     ]
     return contexts[0], contexts[1]
@@ -153,7 +154,11 @@ def opposites(copies: int) -> tuple[ClientContext, ClientContext]:
     same = torch.zeros(copies, dtype=torch.int64)
     contexts = [
         ClientContext(
-            "run", Zeros(), MultiClass(2), x, torch.tensor([0, 1]), (rows,), (copies,), Keyed(0)
+            "run",
+            Zeros(),
+            MultiClass(2),
+            ClientDatasets(x, torch.tensor([0, 1]), (rows,), (copies,)),
+            Keyed(0),
         )
         for rows in (same, torch.cat([same[:-1], torch.tensor([1])]))
     ]

@@ -12,6 +12,7 @@ from torch import nn
 
 from dpfl.algorithms import dp_sgd_wav
 from dpfl.client.context import ClientContext
+from dpfl.client.dataset import ClientDatasets
 from dpfl.client.optimisers import SGD
 from dpfl.client.runner import ClientRunner
 from dpfl.client.task import ClientTask, LocalTraining
@@ -104,9 +105,8 @@ def median_of(
 def test_the_public_clip_is_the_median_over_public_samples(variant: str) -> None:
     module, x, y = tiny()
     model, rows = from_module(module), torch.arange(12).split(4)
-    context = ClientContext(
-        "run", model, MultiClass(2), x, y, rows, (4, 4, 4), Keyed(0), public=range(2, 3)
-    )
+    data = ClientDatasets(x, y, rows, (4, 4, 4))
+    context = ClientContext("run", model, MultiClass(2), data, Keyed(0), public=range(2, 3))
     algorithm = dp_sgd_wav(variant, noise_multiplier=1.0, public_clip=True)
     engine = local_engine(context, 8)
     layout = FlatModel(module).layout
@@ -135,10 +135,7 @@ def test_norms_are_asked_of_public_clients_alone() -> None:
         "run",
         from_module(module),
         MultiClass(2),
-        x,
-        y,
-        torch.arange(12).split(4),
-        (4, 4, 4),
+        ClientDatasets(x, y, torch.arange(12).split(4), (4, 4, 4)),
         Keyed(0),
         public=range(2, 3),
     )

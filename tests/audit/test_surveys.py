@@ -7,11 +7,11 @@ from dpfl.audit.bounds import epsilon_of
 from dpfl.audit.query_games import one_answer, one_slope
 from dpfl.privacy import Keyed, accountant
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
-from dpfl.privacy.queries.answers import AnyQuery
 from dpfl.privacy.queries.columns import ColumnQuery
 from dpfl.privacy.queries.histogram import LabelQuery
 from dpfl.privacy.queries.mean import MeanQuery
 from dpfl.privacy.queries.metric import MetricQuery
+from dpfl.privacy.queries.query import PrivateQuery
 
 
 def test_a_noisy_histogram_stays_below_its_proof_and_shows_when_noise_is_small() -> None:
@@ -28,7 +28,7 @@ def test_a_noisy_mean_stays_below_its_proof_and_shows_when_noise_is_small() -> N
 @pytest.mark.parametrize(
     "survey", [LabelQuery(10.0), MeanQuery(20.0), ColumnQuery(20.0, 3, (0, 2), ((1, 8),))]
 )
-def test_an_answer_with_much_noise_is_measured_to_a_few_percent(survey: AnyQuery) -> None:
+def test_an_answer_with_much_noise_is_measured_to_a_few_percent(survey: PrivateQuery) -> None:
     proven = epsilon_of(1 / (survey.noise_multiplier or 1.0), 1e-5)
     measured = one_answer(survey, 1e-5, 600, 0.95, Keyed(0))
     assert 0.9 * proven < measured.epsilon <= proven

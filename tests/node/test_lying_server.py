@@ -34,6 +34,7 @@ from tests.node.loopback import (
     work,
     write_policy,
 )
+from tests.privacy.queries.subject import RowSubject
 
 Open = Callable[..., Asked]
 SMALL = 2
@@ -63,7 +64,7 @@ def test_a_metric_does_not_say_one_number_of_each_sample_ten_thousand_times(
     table = {"label": "visits", "task": "counts", "columns": {"age": {"low": 0, "high": 99}}}
     (new_node(tmp_path / "b").parent / "own.csv").write_text("age,visits\n" + "40,2\n" * 60)
     node = opened(data={"name": "own.csv", "classes": None, **table}, allow={"models": ["linear"]})
-    held, metric = node.service.held, MetricQuery(5.0, 1, 0, 1.0, 0.0, secure=True)
+    held, metric = node.service.data, MetricQuery(5.0, 1, 0, 1.0, 0.0, secure=True)
     words = {
         "model": "linear",
         "options": (),
@@ -83,7 +84,7 @@ def test_a_metric_does_not_say_one_number_of_each_sample_ten_thousand_times(
 def test_a_metric_counts_each_sample_with_as_many_numbers_as_its_noise_is_for() -> None:
     for survey in (MetricQuery(1.0, 0, 5, 1.0, 0.0), MetricQuery(1.0, 1, 1, 1.0, 0.0)):
         with pytest.raises(DpflError, match="counts with 1 numbers"):
-            survey.answer([torch.ones(3, 1)], 3, np.random.default_rng(0))
+            survey.answer(RowSubject(torch.ones(3, 1), 3), np.random.default_rng(0))
 
 
 def test_a_slope_of_haar_coefficients_is_refused(opened: Open) -> None:

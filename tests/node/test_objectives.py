@@ -26,13 +26,13 @@ from dpfl.client.optimisers import SGD
 from dpfl.client.plain_descent import descent
 from dpfl.client.task import LocalTraining
 from dpfl.errors import DpflError
-from dpfl.gradients.clipped import plain_gradient
+from dpfl.gradients.losses import plain_gradient
 from dpfl.models import FlatModel
 from dpfl.privacy import Keyed
 from dpfl.privacy.mechanisms.noise import gaussian_vector
 
 X, Y = torch.randn(10, 5, generator=torch.Generator().manual_seed(0)), torch.arange(10) % 3
-DATA = ClientDataset(X, Y, torch.arange(10))
+DATA = ClientDataset(X, Y, torch.arange(10), 10)
 
 
 def network() -> nn.Module:

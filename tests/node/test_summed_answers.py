@@ -14,7 +14,6 @@ import pytest
 from dpfl.client.task import ClientTask, SecureSumTerms
 from dpfl.privacy import Ledger
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
-from dpfl.privacy.queries.answers import answers_of
 from dpfl.privacy.queries.histogram import LabelQuery
 from dpfl.privacy.queries.mean import MeanQuery
 from tests.node.loopback import ROUNDS
@@ -56,7 +55,7 @@ def test_an_answer_in_a_secure_sum_is_paid_for_before_it_leaves(together: Togeth
     third = together.set_up(order="third", events=events)
     assert node.refused(together.work(third, asked_mean("b"))) == "not-planned"
     one, other = (
-        answers_of(MEAN, SHARED, 784, MEAN_SUM.bound, len(NAMES)).total(own) for own in spied
+        MEAN.integer_sum(SHARED, 784, MEAN_SUM.bound, len(NAMES)).total(own) for own in spied
     )
     noise = MEAN.noise_multiplier * 28.0 / SHARED.unknown_shares**0.5
     assert np.std(one - other) == pytest.approx(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dpfl.privacy.mechanisms import rounding
 from dpfl.privacy.mechanisms.clip import MARGIN, Flat, PerLayer, clip_vector
 from dpfl.privacy.mechanisms.rounding import cover_cancellation, gamma, squared_norms
-from dpfl.privacy.queries.mean import bounded_sum, scaled_down
+from dpfl.privacy.queries.bounded_sum import bounded_sum, scale_down
 
 PAGE = Path(__file__).parents[2] / "docs" / "privacy.md"
 
@@ -70,7 +70,7 @@ def test_a_clipped_vector_is_inside_less_the_margin(
 def test_what_a_sample_counts_with_is_bounded_in_float64() -> None:
     rows = torch.randn(50, 7, generator=torch.Generator().manual_seed(0)) * 100
     rows[3, 2] = torch.nan
-    inside = scaled_down(rows, 2.0)
+    inside = scale_down(rows, 2.0)
     assert inside.dtype == torch.float64
     assert float(inside.norm(dim=1).max()) <= 2 * (1 - MARGIN) * (1 + 1e-12)
     assert not inside[3].any()

@@ -25,9 +25,11 @@ from dpfl.privacy.mechanisms.secure_noise import (
 )
 from dpfl.privacy.queries.histogram import private_histogram
 from dpfl.privacy.queries.mean import MeanQuery
+from tests.privacy.queries.subject import RowSubject
 from tests.privacy.test_noise import ONE_IN_A_MILLION, assert_deviation
 
 SIZE = 200_000
+
 PLAIN = Release(All(), Flat(1.0), Gaussian(1.0))
 SECURE = PLAIN.with_secure_noise()
 
@@ -196,7 +198,9 @@ def test_a_histogram_and_a_mean_are_on_grids_with_the_deviation_that_is_paid_for
     noisy = private_histogram(counts, 2.0, rng(4), secure=True) * 5000 * 1000
     assert_deviation(noisy / noisy.mean() * 1000 - 1000, 2.0)
     survey = MeanQuery(3.0).with_secure_noise()
-    sums = torch.from_numpy(survey.answer([torch.full((10, 4096), 0.3)], 4096, 1, rng(5))).double()
+    sums = torch.from_numpy(
+        survey.answer(RowSubject(torch.full((10, 4096), 0.3), 1), rng(5))
+    ).double()
     assert on_grid(sums, grid_step(3.0 * 64))
     assert_deviation(sums.numpy() - sums.numpy().mean(), 3.0 * 64 + 3.0 * grid_step(3.0 * 64) * 64)
     assert survey.event == MeanQuery(3.0).event

@@ -18,7 +18,6 @@ from dpfl.privacy import All, Flat, Gaussian, Poisson, Release, accountant
 from dpfl.privacy.mechanisms.integer_sum import TAIL, IntegerSum
 from dpfl.privacy.mechanisms.noise_shares import MIN_GRID_STEPS, NoiseShares, log_total_variation
 from dpfl.privacy.mechanisms.secure_noise import GRID_BITS, standard_normal
-from dpfl.privacy.queries.answers import answers_of
 from dpfl.privacy.queries.mean import MeanQuery
 from dpfl.secagg.group import MOST
 from tests.privacy.exact_shares import ONE, aligned, delta, gaussian_delta, larger_delta, of_sum
@@ -224,7 +223,7 @@ def test_the_farthest_sum_of_all_clients_fits(monkeypatch, share, bound, clients
 
 def test_a_sum_of_answers_has_the_grid_and_room_of_its_own_noise():
     shared, survey = NoiseShares(8, 1), MeanQuery(4.0)
-    whole = answers_of(survey, shared, 784, 28.0 * 6000, 10)
+    whole = survey.integer_sum(shared, 784, 28.0 * 6000, 10)
     assert whole.share == pytest.approx(4.0 * 28.0 / math.sqrt(7))
     assert whole.largest < 2 ** (whole.bits - 1)
 

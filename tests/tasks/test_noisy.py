@@ -16,6 +16,7 @@ from dpfl.privacy.queries.metric import MetricQuery
 from dpfl.tasks import Binary, Counts, MultiClass, MultiLabel, NextToken, Ordinal, Regression
 from dpfl.tasks import metrics as exact
 from dpfl.tasks.noisy import count_outcomes, figures, numbers_and_cells
+from tests.privacy.queries.subject import RowSubject
 
 TASKS = (
     MultiClass(3),
@@ -44,8 +45,10 @@ def test_no_sample_moves_the_sum_by_more_than_the_bound(task, data):
         data.draw(st.lists(SCORES, min_size=math.prod(shape), max_size=math.prod(shape)))
     ).view(shape)
     one, asked = count_outcomes(task, scores, y, 4.0), survey(task)
-    rng = np.random.default_rng(0)
-    moved = asked.answer([one], 1, rng) - asked.answer([], 1, np.random.default_rng(0))
+    with_it, without = (
+        asked.answer(RowSubject(terms, 1), np.random.default_rng(0)) for terms in (one, one[:0])
+    )
+    moved = with_it - without
     assert np.isfinite(moved).all()
     assert np.linalg.norm(moved) <= asked.bound * (1 + 1e-6)
     assert asked.bound == pytest.approx(
@@ -65,7 +68,9 @@ def measured(scores: torch.Tensor, y: torch.Tensor, multiplier: float, seed: int
     sizes = [half, len(y) - half]
     answers = {
         client: torch.from_numpy(
-            asked.answer([count_outcomes(Binary(), scores[part], y[part], 4.0)], sizes[client], rng)
+            asked.answer(
+                RowSubject(count_outcomes(Binary(), scores[part], y[part], 4.0), sizes[client]), rng
+            )
         )
         for client, part in parts.items()
     }

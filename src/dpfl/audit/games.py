@@ -37,7 +37,7 @@ from dpfl.audit.whole_run import many_runs, one_run
 from dpfl.client.noise_placement import NoisePlacement
 from dpfl.privacy import FixedSize
 from dpfl.privacy.accounting.events import add_all
-from dpfl.privacy.queries.answers import AnyQuery
+from dpfl.privacy.queries.query import PrivateQuery
 
 CHANGES = "its noise changes from round to round, and this game has the same in all"
 SLOPES = 500
@@ -65,7 +65,7 @@ def _one_release(subject: AuditSubject) -> AuditFinding:
 def _query(subject: AuditSubject) -> AuditFinding | str:
     """Measures the query of which most was measured, relative to what is proven of it."""
     algorithm = subject.algorithm
-    candidates: tuple[AnyQuery | None, ...] = (
+    candidates: tuple[PrivateQuery | None, ...] = (
         algorithm.centre,
         algorithm.columns,
         algorithm.metric,

@@ -29,11 +29,11 @@ from dpfl.errors import DpflError
 from dpfl.models import from_module
 from dpfl.privacy import All, Flat, Gaussian, Keyed, Randomness, Release
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
-from dpfl.privacy.queries.answers import AnyQuery, Mean
 from dpfl.privacy.queries.columns import ColumnQuery
 from dpfl.privacy.queries.histogram import LabelQuery
 from dpfl.privacy.queries.mean import MeanQuery
 from dpfl.privacy.queries.metric import MetricQuery
+from dpfl.privacy.queries.query import PrivateQuery
 from dpfl.server.round_sum import AnswerSum
 from dpfl.tasks import Binary, MultiClass, Regression
 from dpfl.tasks import Task as Learning
@@ -91,17 +91,17 @@ class QueryGame:
         noise.
         """
         assert task.noise_shares is not None
-        assert isinstance(task.query, Mean)
+        assert task.query is not None
         size = self.test_bed.declared_sizes[task.client]
         whole = AnswerSum(
             task.query, task.noise_shares, len(numbers), (size,) * clients_for(task.noise_shares)
         ).whole
-        rng = node.site.randomness.generator("the shares of others", task.round, task.client)
+        rng = node.context.randomness.generator("the shares of others", task.round, task.client)
         return beside(whole, task.noise_shares, numbers, rng) / size
 
 
 def one_answer(
-    survey: AnyQuery,
+    survey: PrivateQuery,
     delta: float,
     trials: int,
     confidence: float,
@@ -112,12 +112,10 @@ def one_answer(
     """Of one answer, of samples or `persons`, seen by itself, or in a sum where its noise is
     `shared`; the better of two bounds, which hold together."""
     question = _question(survey)
-    if shared and isinstance(survey, Mean):
+    if shared and survey.summable:
         question = _in_a_sum(question, survey, shared)
     question = replace(question, test_bed=replace(question.test_bed, persons=persons))
-    silent = replace(
-        question, task=replace(question.task, query=replace(survey, noise_multiplier=1e-12))
-    )
+    silent = replace(question, task=replace(question.task, query=survey.with_noise(1e-12)))
     each = 1 - (1 - confidence) / 2
     normal = _normal(
         question,
@@ -179,15 +177,11 @@ def _normal(
     )
 
 
-def _question(survey: AnyQuery) -> QueryGame:
-    if isinstance(survey, ColumnQuery):
-        return _columns(survey)
-    if isinstance(survey, MetricQuery):
-        return _metric(survey)
-    return _mean(survey) if isinstance(survey, MeanQuery) else _histogram(survey)
+def _question(survey: PrivateQuery) -> QueryGame:
+    return _GAMES[type(survey)](survey)
 
 
-def _in_a_sum(question: QueryGame, survey: Mean, shared: NoiseShares) -> QueryGame:
+def _in_a_sum(question: QueryGame, survey: PrivateQuery, shared: NoiseShares) -> QueryGame:
     width = survey.answer_width(question.test_bed.x[0].numel())
     bound = survey.sensitivity(width) * question.test_bed.declared_sizes[0]
     release = Release(All(), Flat(1.0), Gaussian(1.0), noise_shares=shared)
@@ -248,7 +242,7 @@ def _mean(survey: MeanQuery) -> QueryGame:
 
 
 def _survey(
-    survey: AnyQuery,
+    survey: PrivateQuery,
     x: torch.Tensor,
     y: torch.Tensor,
     read: Callable[[dict[str, np.ndarray]], float],
@@ -262,6 +256,15 @@ def _survey(
         test_bed.flat().read(),
         read,
     )
+
+
+_GAMES: dict[type[PrivateQuery], Callable[..., QueryGame]] = {
+    ColumnQuery: _columns,
+    LabelQuery: _histogram,
+    MeanQuery: _mean,
+    MetricQuery: _metric,
+}
+"""What to play for each kind of query."""
 
 
 def _slope(release: Release) -> QueryGame:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from dpfl.algorithms import Algorithm
 from dpfl.client.context import ClientContext
+from dpfl.client.dataset import ClientDatasets
 from dpfl.client.task import ClientReply, RoundRequest
 from dpfl.data.names import client_names
 from dpfl.engines import Engine, local_engine
@@ -95,20 +96,18 @@ class TestBed:
             The context of all clients.
         """
         sizes = (*self.declared_sizes, *(len(rows) for rows in self.public))
-        clients = (*self.clients, *self.public)
-        context = ClientContext(
-            "audit", self.model, self.task, self.x, self.y, clients, sizes, randomness, ledgers
-        )
-        return _of_persons(context) if self.persons else context
+        data = ClientDatasets(self.x, self.y, (*self.clients, *self.public), sizes)
+        if self.persons:
+            data = _of_persons(data)
+        return ClientContext("audit", self.model, self.task, data, randomness, ledgers)
 
 
-def _of_persons(context: ClientContext) -> ClientContext:
+def _of_persons(data: ClientDatasets) -> ClientDatasets:
     """Makes every row a person with a few copies of it."""
-    unit_ids = torch.arange(len(context.x)).repeat_interleave(ROWS_OF_A_PERSON)
+    unit_ids = torch.arange(len(data.x)).repeat_interleave(ROWS_OF_A_PERSON)
     copies = torch.arange(ROWS_OF_A_PERSON)
-    clients = [(rows[:, None] * ROWS_OF_A_PERSON + copies).flatten() for rows in context.clients]
-    x, y = context.x[unit_ids], context.y[unit_ids]
-    return replace(context, x=x, y=y, clients=clients, unit_ids=unit_ids)
+    rows = [(rows[:, None] * ROWS_OF_A_PERSON + copies).flatten() for rows in data.rows]
+    return replace(data, x=data.x[unit_ids], y=data.y[unit_ids], rows=rows, unit_ids=unit_ids)
 
 
 @dataclass(frozen=True)

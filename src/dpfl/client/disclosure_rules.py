@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from dpfl.client.noise_placement import NoisePlacement
 from dpfl.client.task import ClientTask, sample_sensitivity
-from dpfl.privacy.queries.answers import Mean
 from dpfl.refusals import RefusalReason
 
 
@@ -80,7 +79,7 @@ SURVEYS: tuple[Objection, ...] = (
     (lambda own, task: task.noise_shares and not own.sums, ONLY_A_SHARE, RefusalReason.NOT_TRUSTED),
     (
         lambda own, task: (
-            task.secure_sum and not (task.noise_shares and isinstance(task.query, Mean))
+            task.secure_sum and not (task.noise_shares and task.query and task.query.summable)
         ),
         "a secure sum of answers that are no mean, or that nobody shares the noise of",
         RefusalReason.UNCOVERED,

@@ -15,8 +15,9 @@ from dpfl.client.drift import Drift
 from dpfl.client.objectives import Generator
 from dpfl.client.plain_descent import descent
 from dpfl.client.task import LocalTraining
-from dpfl.gradients.clipped import ClippedGradients, NonFinite, check_units
-from dpfl.gradients.products import sum_rows
+from dpfl.gradients.clipped import ClippedGradients, NonFinite
+from dpfl.gradients.sum_rounding import check_units
+from dpfl.gradients.unit_gradients import sum_rows
 from dpfl.models import FlatModel
 from dpfl.privacy import Release
 from dpfl.privacy.mechanisms.clip import Clip, MeasuringClip, ReshapingClip
@@ -28,7 +29,6 @@ Watch = Callable[[np.ndarray], None]
 def private_steps(
     gradients: ClippedGradients,
     data: ClientDataset,
-    size: int,
     steps: int,
     local: LocalTraining,
     release: Release,
@@ -44,7 +44,7 @@ def private_steps(
     """
     model = gradients.model
     step = local.optimiser.start()
-    divisor = release.divisor_for(size)
+    divisor = release.divisor_for(data.declared)
     draws, noise = generator("batch"), generator("sample noise")
     for _ in range(steps):
         batch = release.sampling.draw(len(data), draws)

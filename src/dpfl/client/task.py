@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpfl.client.noise_placement import NoisePlacement, PlacedRelease
-from dpfl.client.objectives import CrossEntropy, Objective
+from dpfl.client.objectives import CrossEntropy, Generator, Objective
 from dpfl.client.optimisers import Optimiser
 from dpfl.codec import part
 from dpfl.errors import DpflError
-from dpfl.privacy import Release
+from dpfl.privacy import Randomness, Release
 from dpfl.privacy.accounting.events import Event, gaussian
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.privacy.mechanisms.release import UpdateRelease
-from dpfl.privacy.queries.answers import AnyQuery
-from dpfl.privacy.queries.metric import MetricQuery
+from dpfl.privacy.queries.query import PrivateQuery
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -130,7 +129,7 @@ class ClientTask:
     horizon: int = 0
     raw: bool = False
     update: UpdateRelease | None = None
-    query: AnyQuery | None = None
+    query: PrivateQuery | None = None
     slope: bool = False
     secure_sum: SecureSumTerms | None = None
     norms: bool = False
@@ -153,6 +152,14 @@ class ClientTask:
     def placement(self) -> NoisePlacement:
         """Where the noise of the training is added."""
         return self.placed.placement
+
+    def generator(self, randomness: Randomness) -> Generator:
+        """Returns the random generators of this task, by purpose.
+
+        Args:
+            randomness: The randomness of the released value.
+        """
+        return lambda purpose: randomness.generator(purpose, self.round, self.client)
 
     @property
     def own_release(self) -> Release | None:
@@ -185,7 +192,7 @@ class ClientTask:
     @property
     def asks_metric(self) -> bool:
         """Whether it asks for a metric."""
-        return isinstance(self.query, MetricQuery)
+        return self.query is not None and self.query.asks_metric
 
     def cost(self, declared: int) -> tuple[Event, int] | None:
         """Returns the event that the client's own ledger pays for this task, and how often.

@@ -178,14 +178,14 @@ def with_paid_scales(
     Raises:
         DpflError: The schema gives a share of epsilon and the budget has no epsilon.
     """
-    if schema is None or not schema.features.paid:
+    if schema is None or not schema.features.has_paid_scales:
         return algorithm
-    paid = [(place, column) for place, column in schema.places if column.paid]
+    paid = [(place, column) for place, column in schema.places if column.has_paid_scale]
     places = tuple(place for place, column in paid if column.scale != QUARTILES)
     binned = tuple(
         (place, column.bins or BINS) for place, column in paid if column.scale == QUARTILES
     )
-    noise, share = schema.paid.noise, schema.paid.share
+    noise, share = schema.scale_cost.noise, schema.scale_cost.share
     if share is not None:
         noise = noise_of_share(share, budget, by, "data.paid")
     return replace(

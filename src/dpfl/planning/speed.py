@@ -19,7 +19,8 @@ from dpfl.client.optimisers import SGD
 from dpfl.client.task import LocalTraining
 from dpfl.engines import one_thread
 from dpfl.errors import DpflError
-from dpfl.gradients.clipped import ClippedGradients, plain_gradient
+from dpfl.gradients.clipped import ClippedGradients
+from dpfl.gradients.losses import plain_gradient
 from dpfl.models import Buildable, FlatModel, feature_map
 from dpfl.models.build import built
 from dpfl.privacy import Flat, Gaussian, Poisson, Release
@@ -86,11 +87,10 @@ class ClientWork:
         release, rng = Release(Poisson(1.0), Flat(1.0), Gaussian(1.0)), np.random.default_rng(0)
 
         def time_of(batch: int) -> float:
-            data = ClientDataset(
-                self._x, torch.arange(FEW) % self.classes, torch.arange(batch) % FEW
-            )
+            y, rows = torch.arange(FEW) % self.classes, torch.arange(batch) % FEW
+            data = ClientDataset(self._x, y, rows, declared=batch)
             start = time.perf_counter()
-            private_steps(gradients, data, batch, 1, local, release, lambda purpose: rng)
+            private_steps(gradients, data, 1, local, release, lambda purpose: rng)
             return time.perf_counter() - start
 
         with one_thread():

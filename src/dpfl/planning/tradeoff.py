@@ -77,7 +77,7 @@ class ClientPlan:
 
 
 @dataclass(frozen=True)
-class Tradeoff(NotebookView, shown_by="plan_view"):
+class Tradeoff(NotebookView, shown_by="plan_page"):
     """The table of a plan, and the cell to recommend.
 
     Attributes:

@@ -16,11 +16,11 @@ from dpfl.client.noise_placement import NoisePlacement
 from dpfl.client.task import RAW_VALUES, ClientReply, ClientTask, RoundRequest, reply_values
 from dpfl.privacy import Budget, NoClip, Randomness, Release
 from dpfl.privacy.accounting.calibration import MAX_RELEASES
-from dpfl.privacy.mechanisms.clip import adapt_clip
+from dpfl.privacy.mechanisms.adaptive_clip import adapt_clip
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.privacy.mechanisms.release import UpdateRelease
-from dpfl.privacy.queries.answers import AnyQuery, Mean
 from dpfl.privacy.queries.mean import MeanAnswer
+from dpfl.privacy.queries.query import PrivateQuery
 from dpfl.server.aggregate import (
     correlated_sum,
     fault,
@@ -137,7 +137,11 @@ class Coordinator:
         )
 
     def _order(
-        self, clients: Sequence[int], steps: int, release: Release, survey: AnyQuery | None = None
+        self,
+        clients: Sequence[int],
+        steps: int,
+        release: Release,
+        survey: PrivateQuery | None = None,
     ) -> RoundRequest:
         state = self.state
         task = ClientTask(
@@ -272,7 +276,7 @@ class Coordinator:
         )
         for asked, span in (
             (self.algorithm.centre, layout.centre),
-            (self.algorithm.columns, layout.paid),
+            (self.algorithm.columns, layout.paid_scales),
         ):
             if asked is None or span is None or self.state.round > 0 or self.stopped_by:
                 continue
@@ -299,7 +303,7 @@ class Coordinator:
             )
 
     def _mean(
-        self, survey: Mean, clients: Sequence[int], sizes: Sequence[int], width: int
+        self, survey: PrivateQuery, clients: Sequence[int], sizes: Sequence[int], width: int
     ) -> MeanAnswer | None:
         """What clients of these sizes say together, from the answer of each or from the sum of
         them, if anything.
@@ -310,11 +314,7 @@ class Coordinator:
                 for client, said in self._answers(survey, clients).items()
             }
             return (
-                MeanAnswer.from_clients(
-                    answers, sizes, survey.noise_multiplier * survey.sensitivity(width)
-                )
-                if answers
-                else None
+                MeanAnswer.from_clients(answers, sizes, survey.stddev(width)) if answers else None
             )
         sums, round = AnswerSum(survey, self.algorithm.noise_shares, width, sizes), self.state.round
         if len(clients) < sums.shared.survivors or not (
@@ -334,7 +334,7 @@ class Coordinator:
             self.lost,
         )
 
-    def _answers(self, survey: AnyQuery, clients: Sequence[int]) -> dict[int, np.ndarray]:
+    def _answers(self, survey: PrivateQuery, clients: Sequence[int]) -> dict[int, np.ndarray]:
         return {
             reply.client: reply.raw["answer"]
             for reply in self._asked(survey, clients)
@@ -342,7 +342,7 @@ class Coordinator:
         }
 
     def _asked(
-        self, survey: AnyQuery, clients: Sequence[int], sums: AnswerSum | None = None
+        self, survey: PrivateQuery, clients: Sequence[int], sums: AnswerSum | None = None
     ) -> list[ClientReply]:
         """Who refuses or fails is lost for this question only. An answer, no longer than a model,
         counts as one.
@@ -364,7 +364,7 @@ class Coordinator:
         ]
         return replies
 
-    def _when(self, survey: AnyQuery) -> str:
+    def _when(self, survey: PrivateQuery) -> str:
         return "after the last round" if survey is self.algorithm.metric else "before round 1"
 
     def _ask_public(self, steps: int) -> None:

@@ -18,8 +18,8 @@ from dpfl.models import Layout
 from dpfl.privacy import Release
 from dpfl.privacy.mechanisms.integer_sum import IntegerArray, IntegerSum
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
-from dpfl.privacy.queries.answers import Mean, answers_of
 from dpfl.privacy.queries.mean import MeanAnswer
+from dpfl.privacy.queries.query import PrivateQuery
 from dpfl.secagg import MaskedSum, RepeatSum, SumGroup, SumId, SumMember, UnmaskingShares
 from dpfl.secagg.shares import added_bytes
 
@@ -69,7 +69,7 @@ class SimulatedMaskedSum:
         sum = MaskedSum(self._group, here, len(first), 8 * first.dtype.itemsize)
         for client, own in numbers.items():
             sum.take(self._members[self._names[client]].mask(here, own))
-        answers = [self._members[name].agree(shown) for name, shown in sum.shown().items()]
+        answers = [self._members[name].agree(shown) for name, shown in sum.survivor_lists().items()]
         for answer in answers:
             if isinstance(answer, UnmaskingShares):
                 sum.open(answer)
@@ -192,7 +192,7 @@ class AnswerSum:
     with, `width` numbers each.
     """
 
-    survey: Mean
+    survey: PrivateQuery
     shared: NoiseShares
     width: int
     declared: Sequence[int]
@@ -200,7 +200,7 @@ class AnswerSum:
     @property
     def whole(self) -> IntegerSum:
         bound = self.survey.sensitivity(self.width) * max(self.declared)
-        return answers_of(self.survey, self.shared, self.width, bound, len(self.declared))
+        return self.survey.integer_sum(self.shared, self.width, bound, len(self.declared))
 
     @property
     def asked(self) -> SecureSumTerms:

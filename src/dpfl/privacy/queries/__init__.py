@@ -1,1 +1,1 @@
-"""Private questions that clients answer once: means, label counts, column scales, metrics."""
+"""Private queries: what a client answers once beside its updates, each answer a paid release."""

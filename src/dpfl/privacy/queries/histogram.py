@@ -1,13 +1,10 @@
-"""A client's label counts as a release: asked for once, with noise that is paid for, or (as
-published) as they are.
-"""
+"""A client's label distribution, which weighs clients by how balanced their labels are."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,20 +13,32 @@ from dpfl.bad_values import require_name
 from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
-from dpfl.privacy.accounting.events import ADD_REMOVE, REPLACE, Event, gaussian
+from dpfl.privacy.accounting.events import ADD_REMOVE, REPLACE
 from dpfl.privacy.mechanisms.noise import check_noise_multiplier
 from dpfl.privacy.mechanisms.secure_noise import secure_sum
+from dpfl.privacy.queries.query import PrivateQuery, QuerySubject
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 SENSITIVITY = {ADD_REMOVE: 1.0, REPLACE: math.sqrt(2)}
-"""L2 sensitivity of a vector of counts: one count moves by one, or two do."""
+"""L2 sensitivity of a vector of counts: one count moves by 1, or two counts do."""
+
+ROUNDING = 0.001
+"""How far a float32 distribution may be from a sum of 1."""
 
 
 def distribution(counts: ArrayLike) -> np.ndarray:
-    """Counts over the last axis as shares; a client of whom nothing is known (all zero) is taken as
-    balanced.
+    """Normalises counts to shares that sum to 1.
+
+    Args:
+        counts: Counts over the last axis, finite and at least 0.
+
+    Returns:
+        The shares. Counts that are all 0 give the uniform distribution.
+
+    Raises:
+        DpflError: If there is no class, or a count is negative or not finite.
     """
     values = np.asarray(counts, dtype=np.float64)
     if values.ndim == 0 or values.shape[-1] == 0:
@@ -37,10 +46,9 @@ def distribution(counts: ArrayLike) -> np.ndarray:
     if not (np.isfinite(values).all() and (values >= 0).all()):
         raise DpflError("A label histogram needs finite counts of at least 0.")
     largest = values.max(axis=-1, keepdims=True)
-    filled = np.where(
-        largest > 0, values / np.where(largest > 0, largest, 1.0), 1.0
-    )  # so that the sum cannot overflow
-    shares: np.ndarray = filled / filled.sum(axis=-1, keepdims=True)
+    scaled = values / np.where(largest > 0, largest, 1.0)  # the sum cannot overflow
+    scaled = np.where(largest > 0, scaled, 1.0)
+    shares: np.ndarray = scaled / scaled.sum(axis=-1, keepdims=True)
     return shares
 
 
@@ -51,18 +59,30 @@ def private_histogram(
     neighbours: str = ADD_REMOVE,
     secure: bool = False,
 ) -> np.ndarray:
-    """Shares from noisy counts: Gaussian noise for the sensitivity, then clamp and normalise, which
-    is free.
+    """Releases label counts: counts + N(0, (z S)^2 I), clamped at 0 and normalised.
 
-    It costs one `gaussian(multiplier)` event, to be debited before it leaves the client. `secure`
-    noise is on a grid, and larger by what rounding the counts to the grid can move them
-    (`secure_sum`).
+    Clamping and normalising are post-processing. The release costs one `gaussian(z)` event, which
+    the client debits before the shares leave it. Noise on a grid is larger by what rounding the
+    counts to the grid can move them (`secure_sum`).
+
+    Args:
+        counts: One finite count per class.
+        noise_multiplier: The noise z over the sensitivity S.
+        rng: The generator of the noise.
+        neighbours: The neighbouring relation, which sets S.
+        secure: Whether the noise is on a grid.
+
+    Returns:
+        The noisy shares.
+
+    Raises:
+        DpflError: If the counts, the multiplier or the neighbours are not usable.
     """
     check_noise_multiplier(noise_multiplier, " of the histogram")
     require_name("definition of neighbours", neighbours, SENSITIVITY)
     exact = np.asarray(counts, dtype=np.float64)
     if exact.ndim != 1 or not exact.size or not np.isfinite(exact).all():
-        raise DpflError("A private histogram needs one finite count a class.")
+        raise DpflError("A private histogram needs one finite count per class.")
     stddev = noise_multiplier * SENSITIVITY[neighbours]
     if secure:
         noisy = secure_sum(torch.from_numpy(exact), stddev, noise_multiplier, rng).double().numpy()
@@ -71,66 +91,47 @@ def private_histogram(
     return distribution(np.maximum(noisy, 0.0))
 
 
-class QuerySubject(Protocol):
-    """A client that is asked about its units: how many of each class, each as a row, some at a
-    time, and what is public.
-
-    A unit is a sample, or a person by the mean of their rows: one of either adds at most 1 to the
-    norm of the counts.
-    """
-
-    @property
-    def counts(self) -> np.ndarray: ...
-
-    @property
-    def blocks(self) -> Iterable[Tensor]: ...
-
-    @property
-    def features(self) -> int: ...
-
-    @property
-    def declared(self) -> int: ...
-
-    def vectors(self, of: Callable[[Tensor, Tensor], Tensor]) -> Iterable[Tensor]:
-        """What each sample is by a function of samples and labels."""
-
-    def measured(self, most: float) -> Iterable[Tensor]:
-        """What a metric counts each sample with, under the model that is asked about."""
-
-
 @part("query.histogram")
 @dataclass(frozen=True)
-class LabelQuery:
-    """The question for label shares; the noise protects one sample, added or removed. Without a
-    multiplier there is none.
+class LabelQuery(PrivateQuery):
+    """Asks for the share of each label. Its sensitivity is 1: one unit changes one count by 1.
 
-    A `trusted` server may have them exactly where it only ever shows sums with noise for whole
-    clients.
+    The server weighs each client by its own distribution, so the answers are not summable.
+
+    Attributes:
+        noise_multiplier: The noise's standard deviation over the sensitivity. None adds no noise,
+            as published.
+        trusted: Whether a trusted server gets the exact counts. It only ever shows sums with noise
+            for whole clients.
+        secure: Whether the noise is on a grid.
     """
 
     noise_multiplier: float | None
     trusted: bool = False
     secure: bool = False
+    summable: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.noise_multiplier is not None:
             check_noise_multiplier(self.noise_multiplier, " of the histogram")
 
-    def with_secure_noise(self) -> LabelQuery:
-        return replace(self, secure=True)
+    def answer_width(self, size: int) -> int:
+        return size
 
-    @property
-    def exact(self) -> bool:
-        return self.noise_multiplier is None
+    def sensitivity(self, width: int) -> float:
+        return SENSITIVITY[ADD_REMOVE]
 
-    @property
-    def event(self) -> Event:
-        return gaussian(self.noise_multiplier or 0.0)
+    def exact_sum(self, data: QuerySubject) -> Tensor:
+        return torch.from_numpy(np.asarray(data.counts, dtype=np.float64))
 
-    def ask(self, data: QuerySubject, rng: np.random.Generator) -> np.ndarray:
-        return self.answer(data.counts, rng)
-
-    def answer(self, counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def answer(self, data: QuerySubject, rng: np.random.Generator) -> np.ndarray:
         if self.noise_multiplier is None:
-            return distribution(counts)
-        return private_histogram(counts, self.noise_multiplier, rng, secure=self.secure)
+            return distribution(data.counts)
+        return private_histogram(data.counts, self.noise_multiplier, rng, secure=self.secure)
+
+    def matches_data(self, features: int, classes: int) -> bool:
+        return bool(classes)
+
+    def admits(self, answer: np.ndarray, declared: int) -> bool:
+        in_range = bool(((answer >= 0) & (answer <= 1 + ROUNDING)).all())
+        return in_range and bool(abs(answer.sum() - 1) < ROUNDING)

@@ -1,21 +1,15 @@
-"""What a metric needs of a client's samples as a release: asked for once, with noise that is paid
-for.
-"""
+"""A metric of the trained model, from the clients' own samples."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
-
-import numpy as np
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 from dpfl.codec import part
-from dpfl.privacy.accounting.events import Event, gaussian
 from dpfl.privacy.mechanisms.noise import check_noise_multiplier
-from dpfl.privacy.queries.histogram import QuerySubject
-from dpfl.privacy.queries.mean import bounded_sum, noisy_mean
+from dpfl.privacy.queries.bounded_sum import bounded_sum
+from dpfl.privacy.queries.query import PrivateQuery, QuerySubject
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,14 +17,20 @@ if TYPE_CHECKING:
 
 @part("query.metric")
 @dataclass(frozen=True)
-class MetricQuery:
-    """The question for the mean over samples of `numbers` between 0 and 1, and of a 1 in one of so
-    many `cells`, if any.
+class MetricQuery(PrivateQuery):
+    """Asks for the mean over samples of `numbers` between 0 and 1, and of a 1 in one of `cells`.
 
-    So a sample's vector has a norm of sqrt(numbers + 1) at most (without cells, sqrt(numbers)), and
-    the noise, which protects one sample, added or removed, `multiplier` times that deviation. A
-    loss counts up to `most`. A share of the samples may be `held_out` of training for it; where
-    none is, they are those of training.
+    A sample's vector has a norm of at most sqrt(numbers + 1), or sqrt(numbers) without cells. That
+    is the sensitivity.
+
+    Attributes:
+        noise_multiplier: The noise's standard deviation over the sensitivity.
+        numbers: The numbers between 0 and 1 per sample.
+        cells: The cells of which each sample is in one; 0 for none.
+        most: The largest loss that one sample counts with.
+        held_out: The share of samples that are kept out of training for the metric. At 0 the
+            metric is of the training samples.
+        secure: Whether the noise is on a grid.
     """
 
     noise_multiplier: float
@@ -39,38 +39,33 @@ class MetricQuery:
     most: float
     held_out: float
     secure: bool = False
-    trusted = exact = False
+    asks_metric: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_noise_multiplier(self.noise_multiplier, " of the private metric")
 
-    def with_secure_noise(self) -> MetricQuery:
-        return replace(self, secure=True)
-
     @property
-    def event(self) -> Event:
-        return gaussian(self.noise_multiplier)
+    def held_out_share(self) -> float:
+        return self.held_out
 
     @property
     def bound(self) -> float:
+        """The largest norm of one sample's vector."""
         return math.sqrt(self.numbers + bool(self.cells))
 
     @property
     def width(self) -> int:
+        """The length of one sample's vector."""
         return self.numbers + self.cells
 
-    def answer_width(self, features: int) -> int:
+    def answer_width(self, size: int) -> int:
         return self.width
 
     def sensitivity(self, width: int) -> float:
         return self.bound
 
-    def ask(self, data: QuerySubject, rng: np.random.Generator) -> np.ndarray:
-        return self.answer(data.measured(self.most), data.declared, rng)
-
     def exact_sum(self, data: QuerySubject) -> Tensor:
         return bounded_sum(data.measured(self.most), self.width, self.bound)
 
-    def answer(self, vectors: Iterable[Tensor], size: int, rng: np.random.Generator) -> np.ndarray:
-        """From what each sample counts with, some at a time."""
-        return noisy_mean(vectors, self.width, self.bound, self, size, rng)
+    def matches_metric(self, numbers: int, cells: int) -> bool:
+        return (numbers, cells) == (self.numbers, self.cells)
