@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import dp_accounting as dp
 import numpy as np
@@ -96,7 +97,8 @@ def test_an_exact_histogram_tells_neighbours_apart_and_a_noisy_one_does_not() ->
     ask = ClientTask(0, 0, 0, hw_dpfl().local, Release(), query=published)
     one, other = (raw_values(context, ask)["answer"] for context in neighbours())
     assert not np.array_equal(one, other)
-    answers = {tuple(sound.answer(np.ones(10), np.random.default_rng(seed))) for seed in range(5)}
+    subject = SimpleNamespace(counts=np.ones(10))
+    answers = {tuple(sound.answer(subject, np.random.default_rng(seed))) for seed in range(5)}
     assert len(answers) == 5
     assert sound.event.noise_multiplier == 10.0
 
