@@ -145,8 +145,8 @@ def _round(post: FlowerTransport, size: int) -> float:
     waiting = {post.send(address, letter) for address in post.nodes()}
     while waiting:
         for delivery in post.receive(5.0):
-            assert delivery.letter == letter
-            waiting.discard(delivery.ticket)
+            assert delivery.message == letter
+            waiting.discard(delivery.request_id)
         if time.monotonic() - began > ROUND_SECONDS:
             raise SystemExit(f"a round of {size} bytes took more than {ROUND_SECONDS:g} s")
     return time.monotonic() - began

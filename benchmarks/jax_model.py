@@ -52,12 +52,8 @@ def _apply(module: nn.Module, parameters: Any, x: Any, layout: str) -> Any:
             return x
         case Residual():
             body = _apply(module.body, parameters, x, layout)
-            return _apply(
-                module.activation,
-                parameters,
-                body + _apply(module.shortcut, parameters, x, layout),
-                layout,
-            )
+            shortcut = _apply(module.shortcut, parameters, x, layout)
+            return _apply(module.activation, parameters, body + shortcut, layout)
         case nn.Conv2d():
             return _convolution(module, parameters, x, layout)
         case nn.Linear():
@@ -65,14 +61,19 @@ def _apply(module: nn.Module, parameters: Any, x: Any, layout: str) -> Any:
             return x @ weight.T + bias
         case nn.GroupNorm():
             return _group_norm(module, next(parameters), next(parameters), x, layout)
+    return _apply_fixed(module, x, layout)
+
+
+def _apply_fixed(module: nn.Module, x: Any, layout: str) -> Any:
+    """Applies a layer that has no parameters."""
+    match module:
         case nn.MaxPool2d():
             return _max_pool(module, x, layout)
         case nn.AdaptiveAvgPool2d():
             return x.mean(_places(layout), keepdims=True)
         case nn.Flatten():
-            return (x.transpose(0, 3, 1, 2) if x.ndim == 4 and layout == "NHWC" else x).reshape(
-                len(x), -1
-            )
+            images = x.ndim == 4 and layout == "NHWC"
+            return (x.transpose(0, 3, 1, 2) if images else x).reshape(len(x), -1)
         case nn.ReLU():
             return jax.nn.relu(x)
         case nn.Tanh():

@@ -57,7 +57,7 @@ def whole_round(
         spent["numbers"] += drawn / len(staying)
         spent["client"] += masked / len(staying)
         spent["server"] += timed(lambda sent=sent: sum.take(sent))[0]
-    asked, shown = timed(sum.shown)
+    asked, shown = timed(sum.survivor_lists)
     spent["server"] += asked
     for name in staying:
         answered, answer = timed(lambda name=name: members[name].agree(shown[name]))

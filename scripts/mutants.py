@@ -31,8 +31,8 @@ from mutant_operators import Mutant, mutants
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "dpfl"
-PACKAGES = ("privacy", "secagg", "node", "gradients", "certificate")
-TESTS = ("privacy", "secagg", "node", "gradients", "certificate", "server", "engines")
+PACKAGES = ("privacy", "secagg", "client", "protocol", "node", "gradients", "certificate")
+TESTS = (*PACKAGES, "server", "engines")
 """Folders of tests that are traced."""
 
 RESULTS = ROOT / "build" / "mutants.json"
@@ -44,7 +44,7 @@ SECONDS = 60
 
 def all_mutants(packages: Iterable[str] = PACKAGES) -> list[Mutant]:
     """Lists every mutant of these packages, file by file."""
-    files = [file for package in packages for file in sorted((PACKAGE / package).glob("*.py"))]
+    files = [file for package in packages for file in sorted((PACKAGE / package).rglob("*.py"))]
     return [mutant for file in files for mutant in mutants(PACKAGE, str(file.relative_to(PACKAGE)))]
 
 
@@ -117,15 +117,11 @@ class Nearness:
 
 
 def _distance(file: str, test: str) -> int:
-    """0 for the tests of a file, 1 for those of its package, 2 for others; told by their names."""
-    package, stem = file.removesuffix(".py").split("/")
-    return (
-        0
-        if _file_of(test) == f"tests/{package}/test_{stem}.py"
-        else 1
-        if test.startswith(f"tests/{package}/")
-        else 2
-    )
+    """Judges by names: 0 for the tests of a file, 1 for those of its package, 2 for others."""
+    package, _, stem = file.removesuffix(".py").partition("/")
+    if not test.startswith(f"tests/{package}/"):
+        return 2
+    return 0 if _file_of(test).endswith(f"/test_{stem.rpartition('/')[2]}.py") else 1
 
 
 def harmless() -> set[str]:

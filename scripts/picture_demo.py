@@ -9,9 +9,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from dpfl.cli.run import show
 from dpfl.config.experiment import load
-from dpfl.views.progress import LiveProgress
+from dpfl.views.terminal.progress import LiveProgress
+from dpfl.views.terminal.tables import print_outcome
 
 TARGET = Path(__file__).parents[1] / "docs" / "demo.svg"
 
@@ -23,7 +23,7 @@ def main() -> None:
         result = load(None).run(Path(folder) / "run", progress=progress)
         console.print("[bold]$ dpfl run[/bold]", highlight=False)
         console.print(progress.bar)
-        show(replace(result, folder=Path("runs/demo")), console)
+        print_outcome(replace(result, folder=Path("runs/demo")), console)
         svg = console.export_svg(title="make demo")
     TARGET.write_text(re.sub(r"@font-face\s*{.*?}|<!--.*?-->", "", svg, flags=re.DOTALL))
 

@@ -14,7 +14,7 @@ from dpfl.audit.attacks.inversion import invert
 from dpfl.audit.games import GAMES
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.privacy.statement import rounded_up
-from dpfl.views.inversion_figure import draw
+from dpfl.views.figures.inversion_figure import draw
 
 DOCS = Path(__file__).parents[1] / "docs"
 REPEATS = 20

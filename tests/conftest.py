@@ -22,6 +22,7 @@ from hypothesis import settings
 import dpfl
 from dpfl.data import IID, DataSource, Federation
 from dpfl.privacy import Ledger
+from dpfl.run.flat_options import group_flat_options
 from dpfl.run.metrics import RoundRow
 from dpfl.run.recorder import SilentProgress
 
@@ -123,7 +124,7 @@ def crowd() -> Federation:
 
 @pytest.fixture
 def train(tmp_path: Path) -> Callable[..., dpfl.Result]:
-    """dpfl.train on the small model, into this test's own folder."""
+    """dpfl.train on the small model, into this test's own folder. Options may be flat."""
 
     def run(
         federation: Federation,
@@ -132,15 +133,14 @@ def train(tmp_path: Path) -> Callable[..., dpfl.Result]:
         out: str = "run",
         **options: Any,
     ) -> dpfl.Result:
-        named = {
+        budget = {
             name: options.pop(name)
             for name in ("epsilon", "delta", "rounds", "bytes", "seconds")
             if name in options
         }
         model = options.pop("model", MODEL)
-        return dpfl.train(
-            model, federation, algorithm, dpfl.Budget(**named), out=tmp_path / out, **options
-        )
+        groups, _ = group_flat_options({"out": tmp_path / out, **options})
+        return dpfl.train(model, federation, algorithm, dpfl.Budget(**budget), **groups)
 
     return run
 

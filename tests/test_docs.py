@@ -44,7 +44,7 @@ TESTED_ELSEWHERE = {
 """Python that needs the repository, or an environment of its own; these tests read the page, or
 make its calls.
 """
-CALLS = re.compile(r"(?:hugging_face|load_state_dict)\(.*?\)(?:, strict=False\))?")
+CALLS = re.compile(r"(?:hugging_face|load_state_dict)\(.*?\)(?:,\s*strict=False\s*\))?", re.DOTALL)
 DRAWN = {"docs/architecture.md"}
 """Python that shows the loop, which has no beginning there."""
 OTHER_WORDS = {"$EDITOR", "cp", "mkdir"}
@@ -52,14 +52,14 @@ ONLY_READ = {
     r"audit ": "games take minutes; tests/audit plays them",
     r"data get ": "it downloads; tests/data/test_download.py does, from this machine",
     r"ledger reconcile ": "it needs a node; tests/node/test_rollback.py and "
-    "tests/flower/test_daemon.py have some",
+    "tests/transports/flower/test_daemon.py have some",
     r"node ": "it needs the key that a server printed, and a policy that somebody edited; "
     "tests/cli/test_node.py has both",
     r"reproduce \S": "a table takes hours; tests/reproduce runs cells of it",
     r"run examples/": "they need data that must be downloaded; test_the_examples_are_valid reads "
     "them",
-    r"server (?!init)": "it waits for nodes; tests/run/test_nodes.py and tests/flower have some",
-    r"up ": "it starts five processes; tests/flower/test_up.py does",
+    r"server (?!init)": "it waits for nodes; tests/run/test_nodes.py, tests/transports have some",
+    r"up ": "it starts five processes; tests/transports/flower/test_local_federation.py does",
     r"(certify|verify) run\b": "it needs a run over nodes, and what they signed; "
     "tests/run/test_nodes.py has both",
 }
@@ -106,10 +106,11 @@ def test_python_runs_as_printed(page: str, tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize(("page", "test"), TESTED_ELSEWHERE.items())
 def test_other_python_is_run_by_tests_of_its_own(page: str, test: str) -> None:
-    told = text_of(test)
+    tests = "".join(text_of(test).split())
     for body in blocks(page, "python"):
         compile(body, page, "exec")
-        assert Path(page).name in told or any(line in told for line in CALLS.findall(body)), body
+        calls = ["".join(call.split()) for call in CALLS.findall(body)]
+        assert Path(page).name in tests or any(call in tests for call in calls), body
 
 
 @pytest.mark.parametrize("page", having("sh"))

@@ -11,14 +11,20 @@ if TYPE_CHECKING:
     from dpfl.planning.planner import afford
     from dpfl.planning.tradeoff import plan
     from dpfl.privacy import Budget, PrivacyStatement
-    from dpfl.run.train import Result, train
+    from dpfl.run.options import Aggregation, Evaluation, Execution, Privacy
+    from dpfl.run.result import Result
+    from dpfl.run.train import train
     from dpfl.views.comparison import compare, runs
 
 __version__ = "0.2.0"
 
 __all__ = [
+    "Aggregation",
     "Budget",
     "DpflError",
+    "Evaluation",
+    "Execution",
+    "Privacy",
     "PrivacyStatement",
     "PrivateMetric",
     "Result",
@@ -39,10 +45,14 @@ __all__ = [
 
 _ROOMS = ("algorithms", "audit", "certificate", "data", "loggers", "models", "privacy", "tasks")
 _HOMES = {
+    "Aggregation": "dpfl.run.options",
     "Budget": "dpfl.privacy",
+    "Evaluation": "dpfl.run.options",
+    "Execution": "dpfl.run.options",
+    "Privacy": "dpfl.run.options",
     "PrivacyStatement": "dpfl.privacy",
     "PrivateMetric": "dpfl.planning.paid_queries",
-    "Result": "dpfl.run.train",
+    "Result": "dpfl.run.result",
     "afford": "dpfl.planning.planner",
     "compare": "dpfl.views.comparison",
     "plan": "dpfl.planning.tradeoff",

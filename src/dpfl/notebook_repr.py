@@ -18,7 +18,7 @@ class NotebookView:
     def __init_subclass__(cls, shown_by: str = "", **options: Any) -> None:
         super().__init_subclass__(**options)
         if shown_by:
-            cls._shown_by = f"dpfl.views.{shown_by}"
+            cls._shown_by = f"dpfl.views.notebook.{shown_by}"
 
     def _repr_html_(self) -> str:
         return str(import_module(self._shown_by).html(self))

@@ -22,7 +22,7 @@ from dpfl.models.evaluation import compute_scores
 from dpfl.privacy import Budget, PrivacyStatement
 from dpfl.run.metrics import RoundRow
 from dpfl.run.recorder import SilentProgress
-from dpfl.run.train import Result
+from dpfl.run.result import Result
 from dpfl_papers.shared_prefixes import PrefixStore, beginning
 
 NAMES = {

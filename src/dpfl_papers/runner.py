@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from dpfl.engines.local import processes
+from dpfl.engines.pool import worker_context
 from dpfl.errors import DpflError
 from dpfl.run.folder import code_sha256
 from dpfl_papers.cells import Cell, Outcome
@@ -117,7 +117,7 @@ def _made(
         for digest in chain.from_iterable(lines):
             yield digest, run(*errands[digest])
         return
-    with ProcessPoolExecutor(workers, processes(), torch.set_num_threads, (1,)) as pool:
+    with ProcessPoolExecutor(workers, worker_context(), torch.set_num_threads, (1,)) as pool:
         under_way: dict[Future[Outcome], list[str]] = {}
 
         def begin(line: Sequence[str]) -> None:

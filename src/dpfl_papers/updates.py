@@ -22,8 +22,9 @@ from dpfl.config.settings import with_settings
 from dpfl.engines import one_thread
 from dpfl.errors import Diverged, DpflError
 from dpfl.privacy import Budget
+from dpfl.run.options import Execution, Privacy
 from dpfl.run.prepare import PreparedRun, prepare
-from dpfl.run.recorder import SilentProgress
+from dpfl.run.resolve import RunSpec
 from dpfl_papers.cells import Outcome
 
 
@@ -98,20 +99,12 @@ def _given(replies: Sequence[ClientReply]) -> list[Tensor]:
 
 
 def _prepared(experiment: Experiment, out: Path, data_dir: Path | None) -> PreparedRun:
-    return prepare(
+    spec = RunSpec(
         models.from_name(experiment.model.name, **experiment.model.options()),
         experiment.federation(data_dir),
         algorithms.from_name(experiment.algorithm.name, **experiment.algorithm.options()),
         Budget(**experiment.budget.model_dump()),
-        seed=experiment.seed,
-        out=out,
-        workers=1,
-        accountant=None,
-        ledger=None,
-        entropy="keyed",
-        noise="plain",
-        evaluate_every=None,
-        progress=SilentProgress(),
-        resume=False,
-        experiment=None,
+        Privacy(noise="plain"),
+        execution=Execution(seed=experiment.seed, out=out),
     )
+    return prepare(spec)

@@ -17,6 +17,7 @@ import dpfl
 from dpfl.algorithms import dp_fedavg, dp_fedavg_wav, dp_sgd_wav, hw_dpfl
 from dpfl.audit.leaks import leaks
 from dpfl.client.context import ClientContext
+from dpfl.client.dataset import ClientDatasets
 from dpfl.client.optimisers import SGD
 from dpfl.client.runner import ClientRunner
 from dpfl.client.task import ClientReply, ClientTask, LocalTraining, RoundRequest
@@ -277,9 +278,8 @@ def median_of(
 def test_the_public_clip_is_the_median_over_public_samples(variant: str) -> None:
     module, x, y = tiny()
     model, rows = from_module(module), torch.arange(12).split(4)
-    site = ClientContext(
-        "run", model, MultiClass(2), x, y, rows, (4, 4, 4), Keyed(0), public=range(2, 3)
-    )
+    data = ClientDatasets(x, y, rows, (4, 4, 4))
+    site = ClientContext("run", model, MultiClass(2), data, Keyed(0), public=range(2, 3))
     made = dp_sgd_wav(variant, noise_multiplier=1.0, public_clip=True)
     engine = local_engine(site, 8)
     layout = FlatModel(module).layout
@@ -308,10 +308,7 @@ def test_norms_are_asked_of_public_clients_alone() -> None:
         "run",
         from_module(module),
         MultiClass(2),
-        x,
-        y,
-        torch.arange(12).split(4),
-        (4, 4, 4),
+        ClientDatasets(x, y, torch.arange(12).split(4), (4, 4, 4)),
         Keyed(0),
         public=range(2, 3),
     )

@@ -14,8 +14,8 @@ from torch import nn
 
 import dpfl
 from dpfl.algorithms import auto, fedavg_dp
+from dpfl.client import runner
 from dpfl.client.optimisers import SGD, UncalibratedSGD
-from dpfl.client.runner import ClientRunner
 from dpfl.data import IID, Federation
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel, scattering_linear
@@ -244,14 +244,14 @@ def test_a_client_without_room_for_a_step_is_not_asked_to_pay_for_the_mean(train
 
 
 def test_who_does_not_questioned_is_named_and_the_others_have_the_mean(train, tiny, monkeypatch):
-    answer = ClientRunner._questioned
+    answer = runner.answer_query
 
-    def broken(self, task, *rest):
+    def broken(workspace, task, *rest):
         if task.client == 1:
             raise OSError("no disk")
-        return answer(self, task, *rest)
+        return answer(workspace, task, *rest)
 
-    monkeypatch.setattr(ClientRunner, "_questioned", broken)
+    monkeypatch.setattr(runner, "answer_query", broken)
     result = train(
         tiny, auto(sampling_rate=0.5, mean_noise=0.01), model=centred(), epsilon=1e6, rounds=1
     )

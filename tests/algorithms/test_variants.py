@@ -25,6 +25,7 @@ from dpfl.algorithms import (
     options_of,
 )
 from dpfl.client.context import ClientContext
+from dpfl.client.dataset import ClientDatasets
 from dpfl.client.noise_placement import NoisePlacement
 from dpfl.client.runner import ClientRunner
 from dpfl.client.task import RAW_VALUES, ClientTask
@@ -201,7 +202,7 @@ def neighbours() -> tuple[ClientContext, ClientContext]:
     generator = torch.Generator().manual_seed(0)
     x, y = torch.randn(11, 1, 28, 28, generator=generator), torch.arange(11) % 10
     sites = [
-        ClientContext("run", MODEL, MultiClass(10), x, y, (rows,), (10,), Keyed(0))
+        ClientContext("run", MODEL, MultiClass(10), ClientDatasets(x, y, (rows,), (10,)), Keyed(0))
         for rows in (torch.arange(10), torch.tensor([*range(9), 10]))
     ]
     return sites[0], sites[1]
@@ -325,7 +326,11 @@ def opposites(copies: int) -> tuple[ClientContext, ClientContext]:
     rows = torch.zeros(copies, dtype=torch.int64)
     sites = [
         ClientContext(
-            "run", Zeros(), MultiClass(2), x, torch.tensor([0, 1]), (held,), (copies,), Keyed(0)
+            "run",
+            Zeros(),
+            MultiClass(2),
+            ClientDatasets(x, torch.tensor([0, 1]), (held,), (copies,)),
+            Keyed(0),
         )
         for held in (rows, torch.cat([rows[:-1], torch.tensor([1])]))
     ]

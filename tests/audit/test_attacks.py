@@ -21,7 +21,7 @@ from dpfl.audit.attacks.membership import (
     roc,
 )
 from dpfl.engines import one_thread
-from dpfl.views.inversion_figure import draw
+from dpfl.views.figures.inversion_figure import draw
 
 
 def test_the_ceiling_is_that_of_the_definition() -> None:

@@ -17,7 +17,7 @@ from dpfl.algorithms import (
 )
 from dpfl.audit import leaks
 from dpfl.audit.games import AuditSettings, play_leaks
-from dpfl.client.runner import ClientRunner
+from dpfl.client.training import ClientTraining
 from dpfl.privacy import accountant
 from dpfl.privacy.accounting.events import gaussian
 from dpfl.server.algorithm import Algorithm
@@ -106,13 +106,14 @@ def test_own_systems_of_sound_parts_show_nothing(made: Algorithm) -> None:
 def test_a_client_that_tells_whether_it_was_clipped_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    honest = ClientRunner._upload
+    honest = ClientTraining.update
 
-    def telling(self: ClientRunner, task, vector, generator, added):
-        update, _ = honest(self, task, vector, generator, added)
-        return update, bool((self.model.vector - vector).norm() <= task.update.clip.clip_norm)
+    def telling(self: ClientTraining):
+        update, _ = honest(self)
+        difference = self.workspace.model.vector - self.vector
+        return update, bool(difference.norm() <= self.task.update.clip.clip_norm)
 
-    monkeypatch.setattr(ClientRunner, "_upload", telling)
+    monkeypatch.setattr(ClientTraining, "update", telling)
     assert [leak.what for leak in leaks(system("ldp-fl", "sound")) or []] == ["inside of client 0"]
     assert ldp_fl().unit == "client"
 

@@ -12,7 +12,9 @@ import torch
 
 from dpfl.algorithms import ali_dpfl, auto, custom, dp_fedavg, fedavg_dp, hw_dpfl
 from dpfl.audit import audit
-from dpfl.client import runner
+from dpfl.client import training
+from dpfl.client.dataset import ClientDatasets
+from dpfl.client.task import ClientTask
 from dpfl.gradients.clipped import ClippedGradients
 from dpfl.privacy import Gaussian, Keyed, Ledger, Poisson, Release, SystemEntropy
 from dpfl.privacy.accounting.events import Event
@@ -75,14 +77,14 @@ def forget_a_debit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def divide_by_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = runner.private_steps
+    honest = training.private_steps
 
     def realised(
-        gradients: Any, data: Any, size: int, steps: int, local: Any, release: Release, *rest: Any
+        gradients: Any, data: Any, steps: int, local: Any, release: Release, *rest: Any
     ) -> None:
-        honest(gradients, data, size, steps, local, replace(release, divide_by_drawn=True), *rest)
+        honest(gradients, data, steps, local, replace(release, divide_by_drawn=True), *rest)
 
-    monkeypatch.setattr(runner, "private_steps", realised)
+    monkeypatch.setattr(training, "private_steps", realised)
 
 
 def forget_the_noise_of_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,12 +114,11 @@ def shuffle_batches_for_poisson(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def use_one_batch_for_all_steps_of_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = runner.private_steps
+    honest = training.private_steps
 
     def same(
         gradients: Any,
         data: Any,
-        size: int,
         tau: int,
         local: Any,
         release: Release,
@@ -126,9 +127,9 @@ def use_one_batch_for_all_steps_of_a_round(monkeypatch: pytest.MonkeyPatch) -> N
     ) -> None:
         batch = release.sampling.draw(len(data), generator("batch"))
         once = replace(release, sampling=Always(batch, release.sampling))
-        honest(gradients, data, size, tau, local, once, generator, *rest)
+        honest(gradients, data, tau, local, once, generator, *rest)
 
-    monkeypatch.setattr(runner, "private_steps", same)
+    monkeypatch.setattr(training, "private_steps", same)
 
 
 @dataclass(frozen=True)
@@ -194,14 +195,14 @@ def leave_weights_uncapped(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def clip_uploads_at_twice_the_level(monkeypatch: pytest.MonkeyPatch) -> None:
     """An upload then moves twice as far as its noise is for."""
-    honest = runner.clip_vector
+    honest = training.clip_vector
 
     def wide(
         vector: torch.Tensor, clip: Any, *rest: Any, **options: Any
     ) -> tuple[torch.Tensor, bool]:
         return honest(vector, replace(clip, level=2 * clip.level), *rest, **options)
 
-    monkeypatch.setattr(runner, "clip_vector", wide)
+    monkeypatch.setattr(training, "clip_vector", wide)
 
 
 def repeat_the_noise_within_a_release(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,12 +230,11 @@ def repeat_the_noise_every_few_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def repeat_the_noise_in_every_step_of_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = runner.private_steps
+    honest = training.private_steps
 
     def same(
         gradients: Any,
         data: Any,
-        size: int,
         tau: int,
         local: Any,
         release: Release,
@@ -248,21 +248,24 @@ def repeat_the_noise_in_every_step_of_a_round(monkeypatch: pytest.MonkeyPatch) -
                 return super().add_noise(total, generator("sample noise"), *rest, **options)
 
         parts = {part.name: getattr(release, part.name) for part in fields(release)}
-        honest(gradients, data, size, tau, local, Again(**parts), generator, *rest)
+        honest(gradients, data, tau, local, Again(**parts), generator, *rest)
 
-    monkeypatch.setattr(runner, "private_steps", same)
+    monkeypatch.setattr(training, "private_steps", same)
 
 
 def repeat_the_noise_for_another_client(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shifted by some numbers, so that no two releases look alike."""
-    honest = runner._keyed
+    honest = ClientTask.generator
 
-    def same(randomness: Any, task: Any, purpose: str) -> np.random.Generator:
-        rng = honest(randomness, replace(task, client=0), purpose)
-        rng.bit_generator.random_raw(task.client)
-        return rng
+    def same(self: ClientTask, randomness: Any) -> Callable[[str], np.random.Generator]:
+        def generator(purpose: str) -> np.random.Generator:
+            rng = honest(replace(self, client=0), randomness)(purpose)
+            rng.bit_generator.random_raw(self.client)
+            return rng
 
-    monkeypatch.setattr(runner, "_keyed", same)
+        return generator
+
+    monkeypatch.setattr(ClientTask, "generator", same)
 
 
 def repeat_the_noise_whatever_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -328,9 +331,9 @@ def account_rows_for_persons(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every row is drawn, clipped and answered for by itself, and the ledger says that it is for
     persons.
     """
-    honest = runner.ClientRunner._held
+    honest = ClientDatasets.training
     monkeypatch.setattr(
-        runner.ClientRunner, "_held", lambda self, client: honest(self, client).as_rows
+        ClientDatasets, "training", lambda self, client: honest(self, client).as_rows
     )
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from dpfl.algorithms import auto, dp_fedavg, dp_fedavg_wav, fedavg_dp
 from dpfl.audit import audit
-from dpfl.client.runner import ClientRunner
+from dpfl.client.debits import ClientDebits
 from dpfl.privacy import Keyed, Release
 from dpfl.privacy.mechanisms.integer_sum import IntegerSum
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
@@ -91,7 +91,7 @@ def count_ten_times_as_much(patch: pytest.MonkeyPatch) -> None:
 
 
 def send_the_same_numbers_again(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ClientRunner, "_not_sent_before", lambda self, task, name: name)
+    patch.setattr(ClientDebits, "unused_name", lambda self, task, name: name)
 
 
 def let_all_clients_have_one_coin(patch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ def test_a_run_with_noise_on_samples_has_an_account_a_client(run_of, key):
         certificate.guarantee.proven == certificate.guarantee.median == certificate.guarantee.lowest
     )
     assert certificate.signer.public_key == load_public(public_file(key))
-    assert headline(certificate)[0] == "proven"
+    assert headline(certificate).level == "proven"
 
 
 def test_what_the_paper_claims_is_its_own_accountant_on_what_it_counts(run_of, key):
@@ -69,20 +69,21 @@ def test_where_tau_follows_what_came_out_used_stands_beside_what_is_proven(key, 
 
 def test_a_seed_is_a_condition_that_the_headline_names(run_of, key):
     certificate = made(run_of("keyed"), key)
-    level, sentence = headline(certificate)
-    assert level == "condition"
-    assert "while nobody knows the seed" in sentence
+    verdict = headline(certificate)
+    assert verdict.level == "condition"
+    assert "while nobody knows the seed" in verdict.sentence
     assert '"seed":' not in certificate.model_dump_json()
 
 
 def test_a_published_system_that_leaks_gets_a_certificate_of_no_guarantee(run_of, key):
     certificate = made(run_of("published"), key)
-    level, sentence = headline(certificate)
+    verdict = headline(certificate)
     assert certificate.guarantee.proven == "unbounded"
-    assert level == "nothing"
-    assert sentence.startswith("No epsilon holds")
-    assert "label histogram" in sentence
-    assert f"claims {display_figure(certificate.claimed.epsilon)}; that is no guarantee" in sentence
+    assert verdict.level == "nothing"
+    assert verdict.sentence.startswith("No epsilon holds")
+    assert "label histogram" in verdict.sentence
+    claim = f"claims {display_figure(certificate.claimed.epsilon)}; that is no guarantee"
+    assert claim in verdict.sentence
 
 
 def test_a_run_without_noise_is_refused(run_of, key):

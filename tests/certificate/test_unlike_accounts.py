@@ -85,29 +85,36 @@ def test_what_a_run_measured_is_said_where_its_file_says_it(
 
 def certificate(proven: Any, claim: float | None, entropy: str = "system", **changes: Any) -> Any:
     guarantee = SimpleNamespace(
-        proven=proven, unaccounted=[], delta=1e-5, unit="sample", neighbours=ADD_REMOVE, **changes
+        proven=proven,
+        unaccounted=[],
+        delta=1e-5,
+        unit="sample",
+        neighbours=ADD_REMOVE,
+        adversary="the server",
+        accountant="pld",
+        **changes,
     )
     return SimpleNamespace(
         guarantee=guarantee,
-        claimed=SimpleNamespace(epsilon=claim),
+        claimed=SimpleNamespace(epsilon=claim, text="the paper"),
         trained=SimpleNamespace(entropy=entropy),
     )
 
 
 def test_the_headline_warns_of_a_claim_only_where_it_is_lower():
     for claim, warns in ((1.0, True), (2.0, False), (3.0, False), (None, False)):
-        level, sentence = headline(certificate(2.0, claim))
-        assert level == "proven"
-        assert ("that is no guarantee" in sentence) == warns
-    assert headline(certificate(2.0, 1.0, entropy="keyed"))[0] == "condition"
-    assert headline(certificate("unbounded", 1.0))[0] == "nothing"
+        verdict = headline(certificate(2.0, claim))
+        assert verdict.level == "proven"
+        assert ("that is no guarantee" in verdict.sentence) == warns
+    assert headline(certificate(2.0, 1.0, entropy="keyed")).level == "condition"
+    assert headline(certificate("unbounded", 1.0)).level == "nothing"
 
 
 def test_the_headline_names_what_left_unprotected():
     leaking = certificate("unbounded", None)
-    assert "unprotected: a release without noise." in headline(leaking)[1]
+    assert "protection: a release without noise." in headline(leaking).sentence
     leaking.guarantee.unaccounted = ["raw values", "a size"]
-    assert "unprotected: raw values; a size." in headline(leaking)[1]
+    assert "protection: raw values; a size." in headline(leaking).sentence
 
 
 @pytest.mark.parametrize(("used", "stated"), [(None, 0.0), (0.0, 0.0), (0.5, 0.5)])

@@ -12,7 +12,7 @@ import pytest
 from dpfl.data import catalog
 from dpfl.data.sources.download import REMOTES, DownloadSource, get, unpack
 from dpfl.errors import DpflError
-from dpfl.views.download_progress import watch
+from dpfl.views.terminal.download_progress import watch
 from tests.data.writers import write_cifar10, write_mnist
 
 

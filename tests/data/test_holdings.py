@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 from dpfl.cli.data import app
 from dpfl.data import IID, Dataset, DataSource
 from dpfl.errors import DpflError
-from dpfl.views import partition_view
+from dpfl.views.notebook.federation_page import draw
+from dpfl.views.terminal.federation_table import federation_table
 
 
 def federation(clients, classes=10, public=0):
@@ -33,7 +34,7 @@ def run(*arguments):
 
 
 def test_the_table_has_a_row_a_client():
-    shown = text(partition_view.table(federation(3, classes=3, public=1)))
+    shown = text(federation_table(federation(3, classes=3, public=1)))
     assert "small, iid" in shown
     assert [line.split()[0] for line in shown.splitlines() if line[:2].strip().isdigit()] == [
         "0",
@@ -45,14 +46,14 @@ def test_the_table_has_a_row_a_client():
 
 
 def test_the_table_of_many_clients_is_cut():
-    shown = text(partition_view.table(federation(50)))
+    shown = text(federation_table(federation(50)))
     assert "30 more" in shown
     assert "smallest client 60 images" in shown
     assert len(shown.splitlines()) < 32
 
 
 def test_the_table_of_many_classes_counts_them():
-    shown = text(partition_view.table(federation(3, classes=47)))
+    shown = text(federation_table(federation(3, classes=47)))
     assert "classes" in shown
     assert " 47" in shown
 
@@ -60,7 +61,7 @@ def test_the_table_of_many_classes_counts_them():
 @pytest.mark.parametrize(("clients", "classes"), [(1, 2), (10, 10), (20, 20), (100, 47)])
 def test_the_picture_is_a_png_with_colours(tmp_path, clients, classes):
     path = tmp_path / "deep" / "holdings.png"
-    partition_view.draw(federation(clients, classes)).save(path)
+    draw(federation(clients, classes)).save(path)
     pixels = image.imread(path)
     assert pixels.shape[1] == 1170
     assert len(np.unique((pixels @ [1, 10, 100, 0]).round(3))) > classes

@@ -154,11 +154,11 @@ def test_a_lost_letter_is_sent_again_as_it_was(make) -> None:
 
 def test_a_round_closes_at_the_deadline_with_those_who_answered(make) -> None:
     remote = make(Wire(dict.fromkeys(KEYS, good), silent={"b"}))
-    began = remote.correspondence.post.clock.now
+    began = remote.channel.transport.clock.now
     replies = remote.run(order())
     assert [bool(reply.failed) for reply in replies] == [False, True, False]
     assert "deadline" in replies[1].failed
-    assert remote.correspondence.post.clock.now == began + 60.0
+    assert remote.channel.transport.clock.now == began + 60.0
 
 
 def test_too_few_end_the_run_with_what_to_do(make) -> None:

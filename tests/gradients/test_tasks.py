@@ -112,7 +112,7 @@ def test_plain_steps_follow_the_mean_loss_of_the_task(task, y):
         model.load(FlatModel(start).read())
         way = descent(
             model,
-            ClientDataset(x, y, torch.arange(COUNT)),
+            ClientDataset(x, y, torch.arange(COUNT), COUNT),
             LocalTraining(SGD(0.01), COUNT),
             3,
             loss_of=loss_of,

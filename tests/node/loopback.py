@@ -156,7 +156,7 @@ class Asked:
             1 << 24,
         )
         assert answer.head["answers"] == messages.digest(letter)
-        assert answer.head["from"] == self.service.charter.name
+        assert answer.head["from"] == self.service.policy.name
         return answer
 
     def refused(self, letter: bytes) -> str:

@@ -16,8 +16,8 @@ import dpfl
 from dpfl.client.optimisers import SGD, Adam, Momentum
 from dpfl.client.task import ClientTask, LocalTraining, SecureSumTerms
 from dpfl.node.load_data import schema_digest
-from dpfl.node.policy import AllowedRuns
 from dpfl.node.policy import read as read_policy
+from dpfl.node.policy_sections import AllowedRuns
 from dpfl.node.readiness import findings
 from dpfl.node.service import Service
 from dpfl.privacy import Flat
@@ -106,7 +106,7 @@ def test_a_weight_beyond_the_policy_is_refused_before_anything_is_debited(
     assert not list((node.folder / "replies").iterdir())
 
 
-@pytest.mark.parametrize("kind", ["steps", "a slope", "MetricSurvey"])
+@pytest.mark.parametrize("kind", ["steps", "a slope", "MetricQuery"])
 def test_a_weight_at_the_bound_is_worked_for(node: Asked, kind: str) -> None:
     answer = node(work(KINDS[kind], with_entry(SIZE - 1, LARGEST)))
     assert answer.head["kind"] == "reply"
@@ -218,7 +218,7 @@ def test_a_scale_that_blows_samples_up_is_refused(opened: Open, tmp_path: Path) 
     }
     (new_node(tmp_path / "b").parent / "own.csv").write_text("age,y\n" + "40,1\n30,0\n" * 30)
     node = opened(data={"name": "own.csv", "classes": None, **table}, allow={"models": ["linear"]})
-    held = node.service.held
+    held = node.service.data
     words = {
         "model": "linear",
         "options": (),

@@ -31,14 +31,14 @@ def _serve(policy: Path, where: str, letter: bytes) -> None:
     service = Service.open(policy)
     service.answer(join())
     if where == "begun":
-        begin = service._orders.begin
-        service._orders.begin = lambda order: (begin(order), die())  # type: ignore[method-assign,assignment,func-returns-value]
+        begin = service._state.log.begin
+        service._state.log.begin = lambda order: (begin(order), die())  # type: ignore[method-assign,assignment,func-returns-value]
     elif where == "debited":
-        service._orders.keep = die  # type: ignore[method-assign]
+        service._state.log.keep = die  # type: ignore[method-assign]
     elif where == "half kept":
         os.fsync = die
     elif where == "kept":
-        service._orders.see = die  # type: ignore[method-assign]
+        service._state.log.see = die  # type: ignore[method-assign]
     service.answer(letter)
 
 

@@ -77,7 +77,10 @@ def walked(
     rows = torch.arange(count).flip(0)
     model, batches = FlatModel(build()), batches_of(count, size, steps)
     way = descent(
-        model, ClientDataset(x.flip(0), y.flip(0), rows), LocalTraining(SGD(rate), size), steps
+        model,
+        ClientDataset(x.flip(0), y.flip(0), rows, len(rows)),
+        LocalTraining(SGD(rate), size),
+        steps,
     )
     losses = list(way(iter(batches)))
     vector, expected = reference(build(), x, y, batches, rate)
@@ -119,7 +122,7 @@ def test_other_optimisers_take_the_gradient_vector() -> None:
     x, y = samples(10)
     way = descent(
         FlatModel(dense()),
-        ClientDataset(x, y, torch.arange(10)),
+        ClientDataset(x, y, torch.arange(10), 10),
         LocalTraining(Momentum(0.1), 5),
         3,
     )

@@ -45,15 +45,13 @@ def test_plain_and_private_steps_add_the_drift_to_every_gradient(
     expected = by_hand(prox, correction)
     local, data = (
         LocalTraining(SGD(0.3), batch_size=10, prox=prox),
-        ClientDataset(X, Y, torch.arange(10)),
+        ClientDataset(X, Y, torch.arange(10), 10),
     )
     plain, private = FlatModel(network()), FlatModel(network())
     plain_steps(plain, data, 4, local, Keyed(0).generator, Drift(plain.read(), prox, correction))
     everything = Release(All(), Flat(1e6))
     drift = Drift(private.read(), prox, correction)
-    private_steps(
-        ClippedGradients(private), data, 10, 4, local, everything, Keyed(0).generator, drift
-    )
+    private_steps(ClippedGradients(private), data, 4, local, everything, Keyed(0).generator, drift)
     assert torch.allclose(plain.read(), expected, atol=1e-5)
     assert torch.allclose(private.read(), expected, atol=1e-4)
 

@@ -57,11 +57,10 @@ def change(
     before = model.read()
     x, y = data
     groups = release.clip.groups(model.layout.names)
-    holdings = ClientDataset(x, y, torch.arange(len(x)))
+    holdings = ClientDataset(x, y, torch.arange(len(x)), declared)
     private_steps(
         ClippedGradients(model, groups),
         holdings,
-        declared,
         steps,
         LocalTraining(SGD(rate)),
         release,
@@ -170,10 +169,10 @@ def test_the_noise_of_one_step_has_the_stated_deviation_sigma_c_over_q_n() -> No
         """The same batch every time, other noise each time."""
         model = FlatModel(network(wide))
         before = model.read()
-        holdings = ClientDataset(*data, torch.arange(30))
+        holdings = ClientDataset(*data, torch.arange(30), 50)
         generator = lambda purpose: keyed(0 if purpose == "batch" else seed)(purpose)  # noqa: E731
         private_steps(
-            ClippedGradients(model), holdings, 50, 1, LocalTraining(SGD(0.7)), release, generator
+            ClippedGradients(model), holdings, 1, LocalTraining(SGD(0.7)), release, generator
         )
         return model.read() - before
 
@@ -233,7 +232,7 @@ def test_plain_steps_use_every_image_once_an_epoch_in_a_new_order() -> None:
     rows = torch.arange(5, 15)
     plain_steps(
         FlatModel(module),
-        ClientDataset(x, y, rows),
+        ClientDataset(x, y, rows, 10),
         6,
         LocalTraining(SGD(0.01), batch_size=4),
         keyed(0),
@@ -249,7 +248,7 @@ def test_plain_steps_equal_sgd_written_out() -> None:
     model, module = FlatModel(network()), network()
     plain_steps(
         model,
-        ClientDataset(x, y, torch.arange(10)),
+        ClientDataset(x, y, torch.arange(10), 10),
         3,
         LocalTraining(SGD(0.3), batch_size=10),
         keyed(0),

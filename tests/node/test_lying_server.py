@@ -64,7 +64,7 @@ def test_a_metric_does_not_say_one_number_of_each_sample_ten_thousand_times(
     table = {"label": "visits", "task": "counts", "columns": {"age": {"low": 0, "high": 99}}}
     (new_node(tmp_path / "b").parent / "own.csv").write_text("age,visits\n" + "40,2\n" * 60)
     node = opened(data={"name": "own.csv", "classes": None, **table}, allow={"models": ["linear"]})
-    held, metric = node.service.held, MetricQuery(5.0, 1, 0, 1.0, 0.0, secure=True)
+    held, metric = node.service.data, MetricQuery(5.0, 1, 0, 1.0, 0.0, secure=True)
     words = {
         "model": "linear",
         "options": (),

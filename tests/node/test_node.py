@@ -12,12 +12,15 @@ from torch import Tensor, nn
 
 from dpfl.client import runner as node_module
 from dpfl.client.context import ClientContext
-from dpfl.client.dataset import ClientDataset, QueryData
+from dpfl.client.dataset import ClientDataset, ClientDatasets
 from dpfl.client.disclosure_rules import DisclosureRules
 from dpfl.client.objectives import Contrastive, CrossEntropy, Objective
 from dpfl.client.optimisers import SGD
+from dpfl.client.query_answers import outcomes_of
+from dpfl.client.release_names import ReleaseNames
 from dpfl.client.runner import ClientRunner
 from dpfl.client.task import ClientReply, ClientTask, LocalTraining
+from dpfl.client.workspace import Workspace
 from dpfl.data.names import client_names
 from dpfl.data.units import UnitGroups
 from dpfl.errors import DpflError
@@ -80,15 +83,17 @@ def site(
         run,
         described,
         MultiClass(CLASSES),
-        x,
-        y,
-        clients,
-        (30, 30),
+        ClientDatasets(x, y, clients, (30, 30)),
         Keyed(0),
         ledgers,
         policy=agreed,
     )
     return replace(plain, **options)
+
+
+def with_rows(where: ClientContext, *rows: Tensor, **options: Any) -> ClientContext:
+    """The same context with other rows of the clients."""
+    return replace(where, data=replace(where.data, rows=rows, **options))
 
 
 SIZE = FlatModel(network()).layout.size
@@ -245,13 +250,13 @@ def test_a_sample_without_a_finite_gradient_is_as_if_it_were_not_there(
 ) -> None:
     whole = replace(PRIVATE, samples=replace(SAMPLES, sampling=Poisson(1.0), noise=None))
     where = site(tmp_path)
-    row = where.clients[1][5]
-    where.x[row] = bad
+    row = where.data.rows[1][5]
+    where.data.x[row] = bad
     with_it = work(where, whole)
     assert with_it.update is not None
     assert not with_it.failed
-    left = where.clients[1][where.clients[1] != row]
-    without = work(replace(where, clients=(where.clients[0], left, *where.clients[2:])), whole)
+    left = where.data.rows[1][where.data.rows[1] != row]
+    without = work(with_rows(where, where.data.rows[0], left), whole)
     assert torch.allclose(with_it.update, without.update, atol=1e-6)
 
 
@@ -274,7 +279,7 @@ def test_a_model_that_is_not_finite_gives_the_same_reply_whatever_a_client_has(
 ) -> None:
     """Else a server that sends one would see whether batches were empty."""
     where = site(tmp_path)
-    where = replace(where, clients=(where.clients[0], where.clients[1][:held]))
+    where = with_rows(where, where.data.rows[0], where.data.rows[1][:held])
     reply = work(
         where, replace(PRIVATE, samples=replace(SAMPLES, sampling=Poisson(1.0))), start() * math.nan
     )
@@ -303,12 +308,12 @@ def test_steps_beyond_all_bounds_are_not_told_where_noise_hides_the_client(
     is the client's secret.
     """
     where = site(tmp_path, OneWeight())
-    where.x.fill_(1)
-    where.y.fill_(label)
+    where.data.x.fill_(1)
+    where.data.y.fill_(label)
     upload = UpdateRelease(
         clip=Flat(1.0), noise=Gaussian(1.0), sensitivity_bound=2.0, protects="client"
     )
-    one = replace(where, clients=(where.clients[0], where.clients[1][:1]))
+    one = with_rows(where, where.data.rows[0], where.data.rows[1][:1])
     reply = work(
         one,
         replace(PLAIN, samples=clipped, update=upload, local=LocalTraining(SGD(2e38))),
@@ -323,7 +328,7 @@ def test_a_client_that_noise_hides_sends_no_news_of_a_loss_that_is_not_finite(
     tmp_path: Path, hidden: str
 ) -> None:
     where = site(tmp_path)
-    where.x[where.clients[1][5]] = math.nan
+    where.data.x[where.data.rows[1][5]] = math.nan
     plain = ClientTask(0, 1, 3, LocalTraining(SGD(0.1)), Release())
     assert work(where, plain).diverged, "without noise nobody is hidden"
     noisy = Release(clip=Flat(1.0), noise=Gaussian(1.0))
@@ -356,9 +361,9 @@ def test_the_noise_of_an_upload_covers_what_float32_makes_of_one_sample(tmp_path
 
     def sent(name: str, odd: int, task: ClientTask) -> Tensor:
         where = site(tmp_path / name, nn.Linear(FEATURES, CLASSES))
-        where.x.fill_(1)
-        where.y.fill_(0)
-        where.y[where.clients[1][7]] = odd
+        where.data.x.fill_(1)
+        where.data.y.fill_(0)
+        where.data.y[where.data.rows[1][7]] = odd
         reply = work(where, task, torch.full((CLASSES * (FEATURES + 1),), length))
         assert reply.update is not None
         return reply.update.clone()
@@ -466,9 +471,9 @@ def test_a_changed_data_set_under_the_same_run_and_round_is_debited_again(
     work(site(tmp_path))
     changed = site(tmp_path)
     if part == "x":
-        changed.x[40] += 1
+        changed.data.x[40] += 1
     else:
-        changed.y[40] = (changed.y[40] + 1) % CLASSES
+        changed.data.y[40] = (changed.data.y[40] + 1) % CLASSES
     work(changed)
     assert spent(tmp_path) == {EVENT: 4}
 
@@ -476,7 +481,7 @@ def test_a_changed_data_set_under_the_same_run_and_round_is_debited_again(
 def test_another_client_s_images_do_not_make_it_another_release(tmp_path: Path) -> None:
     work(site(tmp_path))
     changed = site(tmp_path)
-    changed.x[0] += 1
+    changed.data.x[0] += 1
     work(changed)
     assert spent(tmp_path) == {EVENT: 2}
 
@@ -499,7 +504,7 @@ def test_a_second_release_under_the_same_run_and_round_has_noise_of_its_own(
     """
     first = noise_only(site(tmp_path))
     other = site(tmp_path)
-    other.x[40] += 1 if what == "data" else 0
+    other.data.x[40] += 1 if what == "data" else 0
     second = noise_only(other, start() + (1e-3 if what == "model" else 0.0))
     assert sum(spent(tmp_path).values()) == 2
     assert abs(float(torch.corrcoef(torch.stack([first, second]))[0, 1])) < 0.5
@@ -628,7 +633,7 @@ def test_an_unclipped_upload_is_the_difference_itself(tmp_path: Path) -> None:
 def test_a_node_works_for_more_clients_than_it_keeps_ledgers_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpfl.client.runner.OPEN_LEDGERS", 1)
+    monkeypatch.setattr("dpfl.client.debits.OPEN_LEDGERS", 1)
     node = ClientRunner(site(tmp_path))
     for round in range(2):
         for client in (0, 1):
@@ -694,10 +699,9 @@ def test_the_node_names_a_release_by_the_model_that_it_was_given(tmp_path: Path)
 def test_a_model_whose_bits_differ_has_another_digest_though_its_numbers_are_equal(
     tmp_path: Path,
 ) -> None:
-    node, zeros = ClientRunner(site(tmp_path)), torch.zeros(SIZE)
-    assert node._model_digest(zeros) != node._model_digest(-zeros)
-    assert node._model_digest(zeros) == node._model_digest(zeros.clone())
-    node.close()
+    names, zeros = ReleaseNames(site(tmp_path)), torch.zeros(SIZE)
+    assert names.model_digest(zeros) != names.model_digest(-zeros)
+    assert names.model_digest(zeros) == names.model_digest(zeros.clone())
 
 
 @pytest.mark.parametrize("width", [13, 200])
@@ -705,13 +709,12 @@ def test_what_a_sample_counts_with_in_a_metric_is_the_same_in_every_batch(
     tmp_path: Path, width: int
 ) -> None:
     """With weights of 1e9, where the last bit of a score decides the answer."""
-    node = ClientRunner(site(tmp_path, network(width)))
-    node.model.load(node.model.read() * 1e9)
-    x, y = node.site.x, node.site.y
-    whole = node._counted(x, y, 4.0)
+    workspace = Workspace(site(tmp_path, network(width)))
+    workspace.model.load(workspace.model.read() * 1e9)
+    x, y, outcomes = workspace.context.data.x, workspace.context.data.y, outcomes_of(workspace)
+    whole = outcomes(x, y, 4.0)
     for part in (slice(0, 1), slice(3, 6), slice(7, 48)):
-        assert torch.equal(node._counted(x[part], y[part], 4.0), whole[part])
-    node.close()
+        assert torch.equal(outcomes(x[part], y[part], 4.0), whole[part])
 
 
 def test_a_node_says_how_units_were_computed(tmp_path: Path) -> None:
@@ -733,33 +736,28 @@ def test_whether_a_batch_is_too_large_is_judged_by_the_declared_size(
         monkeypatch.setattr(module, "most_units", lambda *_: 29.5)
     task = replace(PRIVATE, samples=replace(SAMPLES, sampling=All()))
     for units in (29, 30):
-        where = site(
-            tmp_path / str(units), clients=(torch.arange(30), torch.arange(60 - units, 60))
+        where = with_rows(
+            site(tmp_path / str(units)), torch.arange(30), torch.arange(60 - units, 60)
         )
         with pytest.raises(
             DpflError, match="By the declared size, a batch may have 30 units, of which 30 can"
         ):
             work(where, task)
         assert not list((tmp_path / str(units)).glob("*"))
-        assert (
-            work(
-                replace(
-                    where, declared_sizes=(29, 29), clients=(torch.arange(30), torch.arange(31, 60))
-                ),
-                task,
-            ).update
-            is not None
-        )
+        fewer = with_rows(where, torch.arange(30), torch.arange(31, 60), declared=(29, 29))
+        assert work(fewer, task).update is not None
 
 
 def test_a_batch_of_most_models_may_be_larger_than_one_of_cancelling_products(
     tmp_path: Path,
 ) -> None:
-    node = ClientRunner(site(tmp_path))
-    found = node._clipped(SAMPLES)
-    assert found.largest_batch(node.site.x[:0], node.site.y[:0], persons=False) > 180_000
-    assert found.largest_batch(node.site.x[:0], node.site.y[:0], persons=True) < 17_000
-    node.close()
+    context = site(tmp_path)
+    gradients, empty = (
+        Workspace(context).gradients(SAMPLES),
+        (context.data.x[:0], context.data.y[:0]),
+    )
+    assert gradients.largest_batch(*empty, persons=False) > 180_000
+    assert gradients.largest_batch(*empty, persons=True) < 17_000
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e9, 1e30])
@@ -770,14 +768,11 @@ def test_one_unit_moves_an_answer_by_its_bound_at_most(
     """Metrics, means and scales of columns, of a sample and of a person, with weights that a server
     chose.
     """
-    node = ClientRunner(site(tmp_path, network(17)))
-    node.model.load(node.model.read() * scale)
-    x, y, rows, persons = (
-        3 * node.site.x,
-        node.site.y,
-        torch.arange(IMAGES),
-        torch.arange(IMAGES) // 3,
-    )
+    workspace = Workspace(site(tmp_path, network(17)))
+    workspace.model.load(workspace.model.read() * scale)
+    x, y = 3 * workspace.context.data.x, workspace.context.data.y
+    rows, persons = torch.arange(IMAGES), torch.arange(IMAGES) // 3
+    outcomes = outcomes_of(workspace)
     x[7] = value
     surveys = (
         MetricQuery(1.0, 2, 0, 4.0, 0.0),
@@ -789,14 +784,16 @@ def test_one_unit_moves_an_answer_by_its_bound_at_most(
             kept = rows[numbers != numbers[7]]
             sums = [
                 survey.exact_sum(
-                    QueryData(
-                        ClientDataset(x, y, some, None if by is None else UnitGroups.of(some, by)),
-                        CLASSES,
+                    ClientDataset(
+                        x,
+                        y,
+                        some,
                         30,
-                        node._counted,
+                        None if by is None else UnitGroups.of(some, by),
+                        CLASSES,
+                        outcomes,
                     )
                 )
                 for some in (rows, kept)
             ]
             assert float((sums[0] - sums[1]).norm()) <= survey.sensitivity(FEATURES)
-    node.close()

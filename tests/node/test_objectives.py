@@ -32,7 +32,7 @@ from dpfl.privacy import Keyed
 from dpfl.privacy.mechanisms.noise import gaussian_vector
 
 X, Y = torch.randn(10, 5, generator=torch.Generator().manual_seed(0)), torch.arange(10) % 3
-DATA = ClientDataset(X, Y, torch.arange(10))
+DATA = ClientDataset(X, Y, torch.arange(10), 10)
 
 
 def network() -> nn.Module:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from dpfl.client.context import ClientContext
+from dpfl.client.dataset import ClientDatasets
 from dpfl.client.optimisers import SGD
 from dpfl.client.runner import ClientRunner
 from dpfl.client.task import ClientReply, ClientTask, LocalTraining, SecureSumTerms
@@ -41,18 +42,20 @@ def module() -> nn.Module:
 MODEL = from_module(module())
 
 
-def site(x: Tensor, y: Tensor, persons: Tensor | None, **options: Any) -> ClientContext:
+def site(
+    x: Tensor,
+    y: Tensor,
+    persons: Tensor | None,
+    rows_per_person: int | None = None,
+    **options: Any,
+) -> ClientContext:
     held = (torch.arange(len(x)),)
     return ClientContext(
         "test",
         MODEL,
         MultiClass(CLASSES),
-        x,
-        y,
-        held,
-        (DECLARED,),
+        ClientDatasets(x, y, held, (DECLARED,), persons, rows_per_person),
         Keyed(0),
-        unit_ids=persons,
         **options,
     )
 
@@ -180,12 +183,8 @@ def test_persons_are_drawn_whole_at_the_rate_and_divided_by_their_declared_numbe
         "t",
         from_module(flat),
         MultiClass(2),
-        x,
-        y,
-        (torch.arange(len(x)),),
-        (count,),
+        ClientDatasets(x, y, (torch.arange(len(x)),), (count,), persons),
         Keyed(0),
-        unit_ids=persons,
     )
     node = ClientRunner(held)
     task = replace(STEP, samples=Release(Poisson(0.25), Flat(1.0)))
@@ -237,14 +236,16 @@ def test_who_has_a_row_nine_times_counts_as_with_one() -> None:
 def test_a_metric_is_of_those_that_are_kept_out_of_training() -> None:
     x, y, persons = rows([3, 1, 5, 2])
     survey, kept = MetricQuery(1e-9, 2, 0, 4.0, 0.5), persons >= 2
-    everyone = replace(
-        site(x, y, persons), clients=(torch.nonzero(~kept)[:, 0], torch.nonzero(kept)[:, 0])
-    )
-    found = answered(replace(everyone, declared_sizes=(DECLARED, 2), held_out=1), survey)
-    assert found == pytest.approx(
-        answered(replace(site(x[kept], y[kept], persons[kept]), declared_sizes=(2,)), survey)
-    )
-    assert found != pytest.approx(answered(replace(everyone, declared_sizes=(2, 2)), survey))
+    trained, evaluated = torch.nonzero(~kept)[:, 0], torch.nonzero(kept)[:, 0]
+
+    def answer(data: ClientDatasets) -> np.ndarray:
+        return answered(replace(site(x, y, persons), data=data), survey)
+
+    whole = ClientDatasets(x, y, (trained,), (DECLARED,), persons)
+    split = replace(whole, evaluation_rows=(evaluated,), evaluation_declared=(2,))
+    alone = replace(whole, rows=(evaluated,), declared=(2,))
+    assert answer(split) == pytest.approx(answer(alone))
+    assert answer(split) != pytest.approx(answer(replace(whole, declared=(2,))))
 
 
 def test_a_ledger_for_persons_needs_to_know_whose_rows_are_whose(tmp_path: Path) -> None:

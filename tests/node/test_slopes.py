@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from dpfl.client.context import ClientContext
+from dpfl.client.dataset import ClientDatasets
 from dpfl.client.disclosure_rules import DisclosureRules
 from dpfl.client.optimisers import SGD
 from dpfl.client.runner import ClientRunner
@@ -42,9 +43,8 @@ START = torch.randn(INPUTS * CLASSES, generator=RANDOM)
 def site(ledgers: ClientLedgers | None = None, rows: int = COUNT) -> ClientContext:
     flat = from_module(nn.Linear(INPUTS, CLASSES, bias=False))
     held, policy = (torch.arange(rows),), DisclosureRules(raw=True)
-    return ClientContext(
-        "test", flat, MultiClass(CLASSES), X, Y, held, (COUNT,), Keyed(0), ledgers, policy=policy
-    )
+    data = ClientDatasets(X, Y, held, (COUNT,))
+    return ClientContext("test", flat, MultiClass(CLASSES), data, Keyed(0), ledgers, policy=policy)
 
 
 def replied(
@@ -136,7 +136,7 @@ def test_a_client_that_made_no_step_says_nothing_of_another_one() -> None:
         (torch.arange(COUNT), torch.arange(2)),
         Release(Poisson(1e-9), Flat(LEVEL), Gaussian(1e-9), divide_by_drawn=True),
     )
-    node = ClientRunner(replace(site(), clients=held, declared_sizes=(COUNT, 2)))
+    node = ClientRunner(replace(site(), data=ClientDatasets(X, Y, held, (COUNT, 2))))
     first = node.work(
         replace(
             TASK, raw=True, raw_values=RAW_VALUES, samples=replace(SILENT, divide_by_drawn=True)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from dpfl.client import local_training, runner
+from dpfl.client import local_training, training
 from dpfl.client.runner import ClientRunner
 from dpfl.privacy.mechanisms import noise, sampling
 from dpfl.privacy.queries import histogram
@@ -69,7 +69,7 @@ def instrumented() -> Iterator[Log]:
         work = ClientRunner.work
 
         def watched(self: ClientRunner, task: Any, *rest: Any, **options: Any) -> Any:
-            log.paused = self.site.run == "rehearsal"  # on samples of zeros, which nobody owns
+            log.paused = self.context.run == "rehearsal"  # on samples of zeros, which nobody owns
             log.add("client", task.client)
             try:
                 return work(self, task, *rest, **options)
@@ -146,7 +146,7 @@ def _watch_histograms(patch: pytest.MonkeyPatch, log: Log) -> None:
 
 def _watch_uploads(patch: pytest.MonkeyPatch, log: Log) -> None:
     """The clip of an update or of a model, and the norm that it leaves."""
-    clipped = runner.clip_vector
+    clipped = training.clip_vector
 
     def clip_vector(
         vector: torch.Tensor, clip: Any, *rest: Any, **options: Any
@@ -156,4 +156,4 @@ def _watch_uploads(patch: pytest.MonkeyPatch, log: Log) -> None:
         log.add("upload", float(found.double().norm()))
         return found, inside
 
-    patch.setattr(runner, "clip_vector", clip_vector)
+    patch.setattr(training, "clip_vector", clip_vector)

@@ -24,7 +24,10 @@ from dpfl.privacy import Budget, Keyed, Ledger, Limit, Poisson, SystemEntropy, a
 from dpfl.privacy.accounting.calibration import MAX_RELEASES
 from dpfl.privacy.accounting.events import add, add_all, neighbours_of
 from dpfl.privacy.ledger import ledger
-from dpfl.run.accounts import Accounts, Meter
+from dpfl.run.accounting_terms import AccountingTerms
+from dpfl.run.accounts import Accounts
+from dpfl.run.meter import Meter
+from dpfl.run.statement import privacy_statement
 
 EVENT = fedavg_dp(sampling_rate=0.05, noise_multiplier=1.0).samples.event(0)
 OTHER = fedavg_dp(sampling_rate=0.05, noise_multiplier=2.0).samples.event(0)
@@ -79,7 +82,8 @@ def test_between_its_marks_the_tight_meter_is_hardly_above_the_truth_and_never_a
 def accounts(
     folder: Path, algorithm: Algorithm, run: str = "run", limit: Limit | None = None
 ) -> Accounts:
-    return Accounts(run, algorithm, folder, (50, 60, 70), 1e-5, "rdp", limit)
+    budget = Budget(epsilon=limit.epsilon if limit else None, delta=1e-5, seconds=1e9)
+    return Accounts(run, folder, AccountingTerms(algorithm, budget, "rdp", (50, 60, 70)))
 
 
 def debit(folder: Path, name: str, count: int, run: str = "run", event: object = EVENT) -> None:
@@ -130,7 +134,7 @@ def test_a_run_s_own_debits_are_not_held_against_it_when_it_resumes(tmp_path: Pa
 
 def test_what_other_runs_spent_is_not_left_to_one_whose_noise_changes(tmp_path: Path) -> None:
     falling = dyn_dp_sgd(sampling_rate=0.05, noise_multiplier=1.0)
-    falling = replace(falling, schedule=falling.schedule.over(100))
+    falling = replace(falling, schedule=falling.schedule.for_rounds(100))
     limit = Limit(
         accountant("rdp").epsilon(falling.spending(100, 0), 1e-5) * (1 + 1e-9), 1e-5, "rdp"
     )
@@ -148,10 +152,10 @@ def test_of_a_run_that_goes_on_the_meter_begins_with_all_that_ledgers_hold(tmp_p
     debit(tmp_path, "client-00000", 2, run="earlier", event=OTHER)
     debit(tmp_path, "client-00001", 9)
     held = accounts(tmp_path, SAMPLE)
-    again = held.meter([20] * 3, 20, kept=6)
+    again = held.meter([20] * 3, 20, checkpoint_releases=6)
     assert set(again.starts) == {frozenset({(OTHER, 2)}), frozenset({(EVENT, 3)}), frozenset()}
     assert set(held.meter([20] * 3, 20).starts) == {frozenset({(OTHER, 2)}), frozenset()}
-    assert again.at_most(6) >= held.statement(Keyed(0)).per_client["client-00001"]
+    assert again.at_most(6) >= privacy_statement(held, Keyed(0)).per_client["client-00001"]
 
 
 def test_a_debit_of_another_run_while_ledgers_are_read_is_no_lost_one_of_this(
@@ -178,8 +182,10 @@ def test_a_debit_of_another_run_while_ledgers_are_read_is_no_lost_one_of_this(
         return connection
 
     monkeypatch.setattr(ledger, "connect", watched)
-    held.check_kept([10, 0, 0])
-    (known,) = [dict(start) for start in held.meter([20] * 3, 20, kept=6).starts if start]
+    held.check_checkpoint([10, 0, 0])
+    (known,) = [
+        dict(start) for start in held.meter([20] * 3, 20, checkpoint_releases=6).starts if start
+    ]
     with closing(Ledger.read(tmp_path / "client-00000.sqlite")) as now:
         rival = now.spending(besides="run")[EVENT]
     assert 4 + 2 < known[EVENT] <= 4 + rival
@@ -196,7 +202,7 @@ def test_fault_epsilon_averaged_or_summed_over_clients(tmp_path: Path) -> None:
     """
     for name, count in (("client-00000", 5), ("client-00001", 50), ("client-00002", 20)):
         debit(tmp_path, name, count)
-    statement = accounts(tmp_path, SAMPLE).statement(SystemEntropy())
+    statement = privacy_statement(accounts(tmp_path, SAMPLE), SystemEntropy())
     figures = {
         f"client-{n:05d}": accountant("rdp").epsilon({EVENT: count}, 1e-5)
         for n, count in enumerate((5, 50, 20))
@@ -211,17 +217,17 @@ def test_fault_a_statement_that_covers_the_last_run_only(tmp_path: Path) -> None
     debit(tmp_path, "client-00000", 40, run="earlier")
     debit(tmp_path, "client-00000", 10)
     debit(tmp_path, "client-00000", 7, run="elsewhere", event=OTHER)
-    statement = accounts(tmp_path, SAMPLE).statement(Keyed(0))
+    statement = privacy_statement(accounts(tmp_path, SAMPLE), Keyed(0))
     assert statement.proven == pytest.approx(accountant("rdp").epsilon({EVENT: 50, OTHER: 7}, 1e-5))
 
 
 def test_a_run_in_which_nothing_was_released_spent_nothing(tmp_path: Path) -> None:
-    statement = accounts(tmp_path, SAMPLE).statement(Keyed(0))
+    statement = privacy_statement(accounts(tmp_path, SAMPLE), Keyed(0))
     assert statement.proven == 0.0
 
 
 def test_without_noise_the_statement_is_unbounded(tmp_path: Path) -> None:
-    statement = accounts(tmp_path, fedavg()).statement(Keyed(0))
+    statement = privacy_statement(accounts(tmp_path, fedavg()), Keyed(0))
     assert statement.proven == math.inf
     assert statement.unaccounted
 
@@ -233,7 +239,7 @@ def test_shared_noise_that_the_server_tops_up_is_not_stated_as_protection_from_t
     do not know the server's part are covered by the full epsilon. Sound: trust the server in the
     statement, or never let the cohort be short."""
     algorithm = dp_fedavg(cohort=2, noise_multiplier=1.0, noise="clients")
-    statement = accounts(tmp_path, algorithm).statement(Keyed(0))
+    statement = privacy_statement(accounts(tmp_path, algorithm), Keyed(0))
     assert not statement.adversary.startswith("the server")
 
 
@@ -249,15 +255,16 @@ def test_one_of_eight_that_share_the_noise_is_stated_to_face_seven_shares(tmp_pa
     left = planned.clients.noise.noise_multiplier * math.sqrt(7 / 8)
     truth = accountant("pld").epsilon({Poisson(8 / 50).event(left, 50): rounds}, 1e-5)
     assert 3.99 < truth <= 4.0
-    held = Accounts("run", planned, tmp_path, (10,) * 50, 1e-5, "pld", None)
+    terms = AccountingTerms(planned, Budget(delta=1e-5, rounds=rounds), "pld", (10,) * 50)
+    held = Accounts("run", tmp_path, terms)
     assert accountant("pld").epsilon(planned.spending(rounds, 50), 1e-5) == pytest.approx(truth)
     debit(tmp_path, "federation", rounds, event=held.event)
-    assert held.statement(Keyed(0)).proven == pytest.approx(truth)
+    assert privacy_statement(held, Keyed(0)).proven == pytest.approx(truth)
 
 
 @pytest.mark.parametrize("system", [ldp_fl, pe_dpfl, nbafl])
 def test_a_system_whose_server_sees_who_uploads_is_stated_for_replacing_one_client(
     system: Any, tmp_path: Path
 ) -> None:
-    statement = accounts(tmp_path, system(noise_multiplier=5.0)).statement(Keyed(0))
+    statement = privacy_statement(accounts(tmp_path, system(noise_multiplier=5.0)), Keyed(0))
     assert (statement.unit, statement.neighbours) == ("client", "replace one")

@@ -1,10 +1,12 @@
 """The models that every system trains are those that were recorded: a renamed class, a moved file
 or another engine changes no bit.
 
-Two processors round differently, so a model is compared by its hash where the recorded hashes came
-from a processor like this one, and everywhere by some of its weights. Another key of any random
-draw would change these weights altogether. `python -m tests.run.test_golden` records the models
-anew; do so only where a change of the draws is meant.
+Two processors round differently, and noise is keyed by a digest of the model that came, so a model
+of one kind of processor says nothing about those of another, not even after one round. The fixture
+has hashes for several kinds. `python -m tests.run.test_golden` adds this processor's; do so for a
+new kind, with code whose models were compared on a recorded one, or where a change of the draws is
+meant. What holds on any processor is pinned by tests/test_codec.py (the bytes that key the noise)
+and tests/privacy/mechanisms/test_randomness.py (the draws of a key).
 """
 
 from __future__ import annotations
@@ -19,7 +21,6 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 import dpfl
 from dpfl.algorithms import ALGORITHMS, from_name, options_of
@@ -33,8 +34,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "als-dpfl": {"sampling_rate": 0.1, "noise_multiplier": 1.4},
     "dp-ftrl": {"noise_multiplier": 5.0},
 }
-SHOWN = 8
-"""How many weights of each model are recorded."""
 
 
 @dataclass(frozen=True)
@@ -84,12 +83,6 @@ def train(case: Case, out: Path) -> dpfl.Result:
     )
 
 
-def weights(result: dpfl.Result) -> list[float]:
-    tensors = load_file(result.folder / "model.safetensors")
-    vector = torch.cat([tensors[name].reshape(-1).double() for name in sorted(tensors)])
-    return [float(value) for value in vector[:: len(vector) // SHOWN][:SHOWN]]
-
-
 @cache
 def processor() -> str:
     """Returns a digest of how this processor rounds: products, convolutions and functions of fixed
@@ -115,29 +108,27 @@ def processor() -> str:
 
 @pytest.mark.parametrize("name", cases())
 def test_the_model_is_the_one_that_was_recorded(name: str, tmp_path: Path) -> None:
-    golden = json.loads(GOLDEN.read_text())
-    result = train(cases()[name], tmp_path / "run")
-    recorded = golden["models"][name]
-    assert weights(result) == pytest.approx(recorded["weights"], rel=1e-2, abs=1e-4)
-    if golden["processor"] == processor():
-        assert result.model_sha256 == recorded["sha256"]
+    recorded = json.loads(GOLDEN.read_text())["processors"]
+    if processor() not in recorded:
+        pytest.skip(f"no models are recorded for processor {processor()}")
+    assert train(cases()[name], tmp_path / "run").model_sha256 == recorded[processor()][name]
 
 
 def test_every_system_is_recorded_and_workers_change_nothing() -> None:
-    models = json.loads(GOLDEN.read_text())["models"]
-    assert models.keys() == cases().keys()
-    assert models["dp-fedavg, two workers"] == models["dp-fedavg sound"]
+    for models in json.loads(GOLDEN.read_text())["processors"].values():
+        assert models.keys() == cases().keys()
+        assert models["dp-fedavg, two workers"] == models["dp-fedavg sound"]
 
 
 def record() -> None:
-    """Writes the models of this code to the fixture."""
-    models = {}
-    for name, case in cases().items():
-        with tempfile.TemporaryDirectory() as folder:
-            result = train(case, Path(folder) / "run")
-            models[name] = {"sha256": result.model_sha256, "weights": weights(result)}
-            print(name, result.model_sha256[:12], flush=True)
-    GOLDEN.write_text(json.dumps({"processor": processor(), "models": models}, indent=1) + "\n")
+    """Writes the models of this code on this processor to the fixture."""
+    golden, hashes = json.loads(GOLDEN.read_text()), {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, case in cases().items():
+            hashes[name] = train(case, Path(folder) / name).model_sha256
+            print(name, hashes[name][:12], flush=True)
+    golden["processors"][processor()] = hashes
+    GOLDEN.write_text(json.dumps(golden, indent=1) + "\n")
 
 
 if __name__ == "__main__":

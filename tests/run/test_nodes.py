@@ -22,7 +22,7 @@ from dpfl.engines.head_memory import HeadMemory
 from dpfl.errors import DpflError
 from dpfl.node.service import Service
 from dpfl.privacy import Ledger
-from dpfl.protocol import keys, messages
+from dpfl.protocol import keys
 from dpfl.protocol.keys import new_key, raw
 from dpfl.protocol.messages import SignedMessage
 from dpfl.refusals import RefusalReason
@@ -246,13 +246,13 @@ def test_a_node_whose_machine_is_set_back_while_it_runs_is_told_after_one_reply(
 
     def snapshot() -> None:
         shutil.copytree(nodes / "node-1", tmp_path / "copy")
-        joined.update(post.services["node-1"]._history.joined)
+        joined.update(post.services["node-1"]._state.history.joined)
 
     def revert() -> None:
         with monkeypatch.context() as patch:
             patch.setattr("dpfl.privacy.ledger.ledger.Ledger.start", lambda ledger, least=0: None)
             restarted(post, nodes, "node-1", tmp_path / "copy")
-        post.services["node-1"]._history.joined.update(joined)
+        post.services["node-1"]._state.history.joined.update(joined)
 
     at_round(post, 1, snapshot)
     at_round(post, 3, revert)
@@ -270,25 +270,21 @@ def as_before_heads(service: Service) -> list[str]:
     """A node of a version that signed no heads and refused words that it did not know; the kinds of
     letters that it refused.
     """
-    answer, letter, refused = service.answer, service._letter, []
+    answer, requests, refused = service.answer, service._state.requests, []
+    write = requests.answer
 
-    def answering(given: bytes) -> bytes:
-        (owner,) = service.charter.owners.values()
-        head = messages.read(given, owner, 1 << 24).head
-        if "heads" not in head:
-            return answer(given)
-        refused.append(head["kind"])
-        return service._refused(head, messages.digest(given), RefusalReason.BAD_WORDS)
+    def answering(data: bytes) -> bytes:
+        request = requests.read(data)
+        if "heads" not in request.fields:
+            return answer(data)
+        refused.append(request.kind)
+        return service._refuse(request, RefusalReason.BAD_WORDS)
 
-    def writing(head, asked, words, arrays={}) -> bytes:  # noqa: B006
-        return letter(
-            head,
-            asked,
-            {name: word for name, word in words.items() if name not in ("ledger_head", "heads")},
-            arrays,
-        )
+    def writing(request, fields, arrays=None):
+        old = {name: one for name, one in fields.items() if name not in ("ledger_head", "heads")}
+        return write(request, old, arrays)
 
-    service.answer, service._letter = answering, writing  # type: ignore[method-assign]
+    service.answer, requests.answer = answering, writing  # type: ignore[method-assign]
     return refused
 
 

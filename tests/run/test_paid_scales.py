@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import dpfl
-from dpfl.client.dataset import ClientDataset, QueryData
+from dpfl.client.dataset import ClientDataset
 from dpfl.config.experiment import parse
 from dpfl.data.units import UnitGroups
 from dpfl.errors import DpflError
@@ -20,7 +20,7 @@ from dpfl.privacy.accounting.accountant import accountant
 from dpfl.privacy.accounting.events import gaussian
 from dpfl.privacy.queries.columns import ColumnQuery
 from dpfl.run.folder import RunFolder
-from dpfl.run.train import Result
+from dpfl.run.result import Result
 from tests.conftest import StopsAfter, example, ledger_of
 from tests.run.test_tables import content, write
 
@@ -142,7 +142,7 @@ def test_a_person_counts_once_however_many_rows_they_have() -> None:
         persons = torch.cat([torch.arange(20) // 2, torch.full((rows,), 99)])
         with_, without = (
             survey.answer(
-                QueryData(ClientDataset(x, y, held, UnitGroups.of(held, persons)), 2, 1),
+                ClientDataset(x, y, held, 1, UnitGroups.of(held, persons), 2),
                 np.random.default_rng(0),
             )
             for held in (torch.arange(20 + rows), torch.arange(20))

@@ -42,8 +42,8 @@ def test_persons_are_counted_sampled_and_stated(train: Train) -> None:
     result = train(federation, SYSTEM, rounds=3, unit="person")
     said = dict(result.privacy.lines())
     assert said["unit"].startswith(
-        "one person, everything that they have at one client; a person at two clients counts "
-        "twice, epsilon adds up; neighbours"
+        "one person, with all of their data at one client; a person at two clients counts twice, "
+        "and the epsilons add up; neighbours"
     )
     assert result.privacy.unit == "person"
     assert result.privacy.warnings == ()

@@ -87,9 +87,9 @@ def steps_of(log, client, norm=lambda moved: float(moved.norm())):
         ]
         assert (first, second, third, population) == ("draw", "sum", "noise", SIZE)
         assert isinstance(sampling, Poisson)
-        reached += [norm(one) / clip.level for one in moved]
+        reached += [norm(one) / clip.clip_norm for one in moved]
         events[
-            dp.PoissonSampledDpEvent(sampling.rate, dp.GaussianDpEvent(deviation / clip.level))
+            dp.PoissonSampledDpEvent(sampling.rate, dp.GaussianDpEvent(deviation / clip.clip_norm))
         ] += 1
     assert 0.9999 <= max(reached) <= 1
     return events
@@ -290,7 +290,7 @@ def test_noise_on_sums_by_a_plan_and_on_coefficients(name, tmp_path):
     }[name]
     log, result = observed(tmp_path, made(cohort=3, clip=CLIP, noise_multiplier=Z))
     events = Counter(
-        dp.PoissonSampledDpEvent(3 / CLIENTS, dp.GaussianDpEvent(deviation / clip.level))
+        dp.PoissonSampledDpEvent(3 / CLIENTS, dp.GaussianDpEvent(deviation / clip.clip_norm))
         for deviation, clip in zip(log.values("noise"), _levels(log), strict=True)
     )
     assert result.privacy.proven == pytest.approx(epsilon(events), rel=1e-6)

@@ -30,6 +30,7 @@ from dpfl.algorithms import (
 )
 from dpfl.algorithms.scaffold import dp_scaffold
 from dpfl.client.context import ClientContext
+from dpfl.client.dataset import ClientDatasets
 from dpfl.client.disclosure_rules import DisclosureRules
 from dpfl.client.noise_placement import NoisePlacement
 from dpfl.client.optimisers import SGD
@@ -484,9 +485,8 @@ def test_a_clip_of_samples_beneath_a_sum_of_clients_is_no_release_of_samples(ten
         secure_sum=SecureSumTerms(1.0, 1e-3, 10),
     )
     assert DisclosureRules(sums=True).refusal(task) == ""
-    site = ClientContext(
-        "run", MODEL, ten.task, ten.train.x, ten.train.y, ten.clients, ten.sizes, Keyed(0)
-    )
+    data = ClientDatasets(ten.train.x, ten.train.y, ten.clients, ten.sizes)
+    site = ClientContext("run", MODEL, ten.task, data, Keyed(0))
     node = ClientRunner(site)
     sent = node.work(task, FlatModel(built(MODEL, ten.shape, 10, 0), ten.task).read()).numbers
     node.close()

@@ -15,10 +15,10 @@ from dpfl.config.experiment import parse
 from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.run.folder import RunFolder
-from dpfl.run.train import Result
+from dpfl.run.result import Result
 from dpfl.views.compare_groups import group_runs
-from dpfl.views.curves import draw_calibration, draw_groups
-from dpfl.views.terminal import summary
+from dpfl.views.figures.curves import draw_calibration, draw_groups
+from dpfl.views.run_summary import summary
 from tests.conftest import PATIENCE
 
 

@@ -22,9 +22,8 @@ from torch import Tensor, nn
 
 import dpfl
 from dpfl.algorithms import Algorithm, adap_dp_fl, dp_fedavg, fedavg, fedavg_dp
-from dpfl.cli.run import show
+from dpfl.client.debits import ClientDebits
 from dpfl.client.optimisers import SGD
-from dpfl.client.runner import ClientRunner
 from dpfl.client.task import ClientTask, LocalTraining
 from dpfl.data import IID, Federation
 from dpfl.errors import DpflError
@@ -34,9 +33,11 @@ from dpfl.run.folder import RunFolder
 from dpfl.run.metrics import RoundRow
 from dpfl.run.train import diverging
 from dpfl.views.compare_groups import group_runs
-from dpfl.views.curves import draw_groups
-from dpfl.views.progress import LiveProgress
-from dpfl.views.terminal import runs_table, summary
+from dpfl.views.comparison_view import ComparisonView
+from dpfl.views.figures.curves import draw_groups
+from dpfl.views.run_summary import summary
+from dpfl.views.terminal.progress import LiveProgress
+from dpfl.views.terminal.tables import print_outcome, runs_table
 from tests.conftest import MODEL, PATIENCE, StopsAfter, Ticking, small_federation
 from tests.privacy.forging import debit_elsewhere
 
@@ -747,12 +748,12 @@ def test_a_run_without_a_test_set_says_that_nothing_was_measured(
     assert result.accuracy is None
     assert result.loss is None
     assert "accuracy is not measured" in " ".join(result.notes)
-    show(result, Console(width=120))
+    print_outcome(result, Console(width=120))
     shown = capsys.readouterr().out
     assert "accuracy not measured (no test set)" in shown
     assert "round 2/2  tau 3" in shown
     folder = RunFolder(tmp_path / "run")
-    Console().print(runs_table([summary(folder)]))
+    Console().print(runs_table(ComparisonView.of_runs([summary(folder)])))
     draw_groups(group_runs([summary(folder)])).save(tmp_path / "runs.png")
     assert train(untested, SOUND, rounds=2, out="again").model_sha256 == result.model_sha256
     with pytest.raises(DpflError, match="follows the loss on a public test set"):
@@ -823,14 +824,14 @@ def test_a_run_in_which_a_client_failed_before_it_paid_can_be_resumed(
     """Fault: releases that the server gave up on were looked for in the client's ledger, and the
     run held for tampered with.
     """
-    debit = ClientRunner._debit
+    debit = ClientDebits.begin
 
-    def broken(self: ClientRunner, task: ClientTask, *rest: Any) -> Callable[[], None]:
+    def broken(self: ClientDebits, task: ClientTask, *rest: Any) -> Callable[[], None]:
         if (task.client, task.round) == (1, 1):
             raise OSError("no disk")
         return debit(self, task, *rest)
 
-    monkeypatch.setattr(ClientRunner, "_debit", broken)
+    monkeypatch.setattr(ClientDebits, "begin", broken)
     with pytest.raises(KeyboardInterrupt):
         train(federation, SOUND, rounds=4, progress=StopsAfter(3))
     result = train(federation, SOUND, rounds=4, resume=True)

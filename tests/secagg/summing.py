@@ -67,7 +67,9 @@ def summed(
     """
     sum = begun(of, members, values, here, silent)
     answers = {
-        name: members[name].agree(shown) for name, shown in sum.shown().items() if name not in gone
+        name: members[name].agree(shown)
+        for name, shown in sum.survivor_lists().items()
+        if name not in gone
     }
     for answer in answers.values():
         sum.open(answer) if isinstance(answer, UnmaskingShares) else sum.vote(answer)

@@ -162,7 +162,7 @@ def test_an_older_sum_is_closed_once_a_newer_has_begun(members):
     here = at(members, next(ROUNDS))
     old = begun(OF, members, numbers(OF), here)
     begun(OF, members, numbers(OF), at(members, next(ROUNDS)))
-    for name, shown in old.shown().items():
+    for name, shown in old.survivor_lists().items():
         with pytest.raises(MemberRefusal, match="not under way"):
             members[name].agree(shown)
 
@@ -269,7 +269,9 @@ def test_members_who_were_asked_for_other_things_are_at_other_sums(members):
     sum = begun(OF, {name: members[name] for name in OF.names}, values, one, silent=[odd])
     apart = members[odd].mask(other, values[odd])
     sum.take(replace(apart, at=one))
-    answers = [members[name].agree(shown) for name, shown in sum.shown().items() if name != odd]
+    answers = [
+        members[name].agree(shown) for name, shown in sum.survivor_lists().items() if name != odd
+    ]
     assert all((odd, odd) not in answer.shares for answer in answers)
     for answer in answers:
         sum.open(answer)
@@ -303,7 +305,7 @@ def test_a_key_of_low_order_is_refused():
 def test_a_vote_that_is_not_the_senders_is_not_counted(members):
     here = at(members, next(ROUNDS))
     sum = begun(OF, members, numbers(OF), here, silent=OF.names[9:])
-    shown = sum.shown()
+    shown = sum.survivor_lists()
     vote = members[OF.names[0]].agree(shown[OF.names[0]])
     with pytest.raises(MemberRefusal, match="did not sign these survivors"):
         sum.vote(replace(vote, sender=OF.names[1]))

@@ -108,7 +108,7 @@ def test_the_server_takes_whole_answers_of_members_to_this_sum_and_no_others():
         replace(sent[third], numbers=np.zeros(6, np.uint32))
     )  # a second answer does not replace the first
     assert np.array_equal(sum._masked[third].numbers, sent[third].numbers)
-    assert sum.shown().keys() == set(OF.names[:4])
+    assert sum.survivor_lists().keys() == set(OF.names[:4])
     with pytest.raises(MemberRefusal, match="came after the survivors were shown"):
         sum.take(sent[OF.names[4]])
 
@@ -116,14 +116,14 @@ def test_the_server_takes_whole_answers_of_members_to_this_sum_and_no_others():
 def test_the_server_counts_what_members_of_this_sum_open_each_once():
     members = met(OF)
     sum = begun(OF, members, numbers(OF), at(members))
-    answers = [members[name].agree(shown) for name, shown in sum.shown().items()]
+    answers = [members[name].agree(shown) for name, shown in sum.survivor_lists().items()]
     for wrong in (
         replace(answers[0], at=SumId("another", 0)),
         replace(answers[0], sender="somebody"),
     ):
         with pytest.raises(MemberRefusal, match="another sum, or"):
             sum.open(wrong)
-    assert not sum._opened
+    assert not sum._shares
 
 
 def test_a_missing_seed_is_found_from_shares_and_checked_where_its_owner_lies():
@@ -133,7 +133,7 @@ def test_a_missing_seed_is_found_from_shares_and_checked_where_its_owner_lies():
     of = group(7, 5, run="seeds")
     members, values, missing = met(of), numbers(of), of.names[6]
     sum = begun(of, members, values, at(members), silent=[missing])
-    for name, shown in sum.shown().items():
+    for name, shown in sum.survivor_lists().items():
         sum.vote(members[name].agree(shown))
     votes = sum.votes()
     for name in of.names[:5]:

@@ -60,7 +60,7 @@ def seeds_of_one_sum_open_no_other() -> bool:
     """What is opened of a round with a member missing is no seed of the next."""
     members, values, missing = met(OF), numbers(OF, 4), OF.names[4]
     first = begun(OF, members, values, at(members, 0), silent=[missing])
-    for name, shown in first.shown().items():
+    for name, shown in first.survivor_lists().items():
         first.vote(members[name].agree(shown))
     opened = members[OF.names[0]].open(first.votes()).seeds[missing]
     members[OF.names[0]].mask(at(members, 1), values[OF.names[0]])
@@ -72,7 +72,7 @@ def seeds_of_one_sum_open_no_other() -> bool:
 def too_few_are_refused_by_every_member() -> bool:
     members = met(OF)
     sum = begun(OF, members, numbers(OF, 4), at(members), silent=OF.names[:1])
-    shown = sum.shown()
+    shown = sum.survivor_lists()
     few = {
         name: member.SurvivorList(one.at, one.survivors[:3], one.envelopes)
         for name, one in shown.items()
@@ -127,9 +127,7 @@ def reuse_all_masks(patch: pytest.MonkeyPatch) -> None:
     reuse_the_masks_of_pairs(patch)
     patch.setattr(member.secrets, "token_bytes", lambda length: bytes(length))
     honest = masking.derive
-    patch.setattr(
-        masking, "derived", lambda secret, info, length: honest(secret, b"always", length)
-    )
+    patch.setattr(masking, "derive", lambda secret, info, length: honest(secret, b"always", length))
 
 
 def mask_by_a_seed_of_zeros(patch: pytest.MonkeyPatch) -> None:

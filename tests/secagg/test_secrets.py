@@ -27,7 +27,7 @@ def opened_seeds(rounds: int, absent: tuple[str, ...] = ()) -> list[bytes]:
     members, found = met(OF), []
     for round in range(rounds):
         sum = begun(OF, members, numbers(OF, 2), at(members, round), silent=absent)
-        for name, shown in sum.shown().items():
+        for name, shown in sum.survivor_lists().items():
             sum.open(members[name].agree(shown))
         found += [sum._seed(name, name) for name in sum.survivors]
     return found

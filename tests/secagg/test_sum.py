@@ -97,7 +97,7 @@ def test_the_mask_of_one_honest_pair_hides_the_rest(runs):
     of, members = runs[5, 4, 1]
     values, here = numbers(of, 40_000, seed=3), at(members, next(ROUNDS))
     sum = begun(of, members, values, here)
-    opened = [members[name].agree(shown) for name, shown in sum.shown().items()]
+    opened = [members[name].agree(shown) for name, shown in sum.survivor_lists().items()]
     for answer in opened:
         assert isinstance(answer, UnmaskingShares)
         sum.open(answer)
@@ -141,7 +141,7 @@ def test_a_member_that_lies_about_shares_is_outvoted_by_their_digest(runs):
     of, members = runs[10, 6, 0]
     values = numbers(of)
     sum = begun(of, members, values, at(members, next(ROUNDS)))
-    for name, shown in sum.shown().items():
+    for name, shown in sum.survivor_lists().items():
         answer = members[name].agree(shown)
         assert isinstance(answer, UnmaskingShares)
         lying = name in of.names[:2]
@@ -157,7 +157,7 @@ def test_a_member_whose_envelopes_are_garbage_costs_the_sum_and_is_named(runs):
     sum = begun(of, members, values, here, silent=[liar])
     sent = members[liar].mask(here, values[liar])
     sum.take(replace(sent, envelopes=dict.fromkeys(sent.envelopes, b"garbage")))
-    for name, shown in sum.shown().items():
+    for name, shown in sum.survivor_lists().items():
         answer = members[name].agree(shown)
         assert isinstance(answer, UnmaskingShares)
         assert name == liar or not any(owner == liar for owner, _ in answer.shares)
@@ -188,7 +188,7 @@ def test_what_the_protocol_sends_is_counted():
     of = group(10, 8)
     members = met(of)
     begun_sum = begun(of, members, numbers(of, 26), at(members))
-    sent, shown = begun_sum._masked[of.names[0]], begun_sum.shown()[of.names[0]]
+    sent, shown = begun_sum._masked[of.names[0]], begun_sum.survivor_lists()[of.names[0]]
     opened = members[of.names[0]].agree(shown)
     parts = (
         *sent.envelopes.values(),

@@ -14,7 +14,7 @@ import pytest
 
 from dpfl.privacy.statement import rounded_up
 from dpfl.run.folder import RunFolder
-from dpfl.web.run_index import line_of
+from dpfl.web.run_line import line_of
 from tests.conftest import PATIENCE
 from tests.web.conftest import FLAGS, HOSTILE, HOW, Site, chromium
 
@@ -126,7 +126,7 @@ def test_of_a_run_that_ended_the_page_says_when_and_all_of_its_statement(page, s
     )
     opened(page, "/run?name=private-seed0")
     expect(page.locator(".meter.large strong")).to_have_text(spent)
-    expect(page.get_by_text("for real data it is not enough")).to_be_visible()
+    expect(page.get_by_text("not safe for real data")).to_be_visible()
     expect(
         page.get_by_text(f"ended {line['ended'][:10]} {line['ended'][11:16]} UTC")
     ).to_be_visible()
@@ -234,7 +234,7 @@ def test_a_run_deleted_under_its_page_is_gone(page, site: Site) -> None:
     expect(page.locator(".badge").first).to_have_text("stopped")
     shutil.rmtree(site.runs / "doomed")
     page.get_by_role("button", name="Resume").click()
-    expect(page.get_by_text("or not any more")).to_be_visible()
+    expect(page.get_by_text("any more, or there never was")).to_be_visible()
     assert len(page.complaints) == 1  # that the answer was 400
     page.complaints.clear()
 
@@ -253,7 +253,7 @@ def test_a_run_deleted_while_its_page_reads_it_again_is_gone(page, site: Site) -
     page.route("**/api/run?*", between)
     opened(page, "/run?name=doomed")
     expect(page.get_by_role("heading", name="This run is gone")).to_be_visible()
-    expect(page.get_by_text("or not any more")).to_be_visible()
+    expect(page.get_by_text("any more, or there never was")).to_be_visible()
     page.unroute("**/api/run?*")
     assert len(page.complaints) == 1  # that the answer was 400
     page.complaints.clear()

@@ -23,7 +23,7 @@ from dpfl.web.auth import AccessKeys, AuthMiddleware
 from dpfl.web.control import RunControl
 from dpfl.web.event_stream import EventStream
 from dpfl.web.run_index import RunIndex
-from dpfl.web.run_views import run_view
+from dpfl.web.run_views import run_page
 
 pytestmark = pytest.mark.xdist_group("web")
 
@@ -77,7 +77,7 @@ def test_no_node_is_named_out_of_its_run(runs: Path, tmp_path: Path) -> None:
     (tmp_path / "runs" / "x" / "nodes").mkdir()
     (tmp_path / "secret.json").write_text('{"statement": {"proven": 7.25}}')
     RunFolder(tmp_path / "runs" / "x").write_json("nodes.json", {"../../../secret": {"size": 1}})
-    (node,) = run_view(RunFolder(tmp_path / "runs" / "x"), "x")["nodes"]
+    (node,) = run_page(RunFolder(tmp_path / "runs" / "x"), "x")["nodes"]
     assert node["proven"] is None
 
 
@@ -99,7 +99,7 @@ def test_limits_are_read_from_ledgers_within_the_folder_alone(
         folder.write_json("statement.json", stated)
     assert ledger_path(tmp_path / "elsewhere", "client-00000").is_file()
     own = RunIndex(tmp_path / "runs")
-    assert run_view(own.open("x"), "x", own.root)["limits"] == {}
+    assert run_page(own.open("x"), "x", own.root)["limits"] == {}
 
 
 @pytest.mark.parametrize("number", ["-1", "0", "1", "-9", "x", ""])
@@ -170,7 +170,7 @@ def test_too_many_viewers_are_told(runs: Path, monkeypatch: pytest.MonkeyPatch) 
         answer = client.get("/api/events", params={"name": "plain"})
     assert (answer.status_code, answer.json()["error"]) == (
         400,
-        "0 pages watch runs already; close some.",
+        "0 pages already watch runs. Close some of them.",
     )
 
 

@@ -21,8 +21,9 @@ from dpfl.run.metrics import COLUMNS
 from dpfl.web import planner, run_index
 from dpfl.web.event_stream import EventStream
 from dpfl.web.ledger_views import ledger_view, ledgers_of, verdict
-from dpfl.web.run_index import RunIndex, heads, line_of
-from dpfl.web.run_views import comparison_view, now, run_view
+from dpfl.web.run_index import RunIndex
+from dpfl.web.run_line import heads, line_of
+from dpfl.web.run_views import comparison_page, news, run_page
 from tests.web.conftest import HOSTILE
 
 pytestmark = pytest.mark.xdist_group("web")
@@ -71,7 +72,7 @@ def test_a_run_that_goes_away_is_a_sentence(runs: Path, tmp_path: Path) -> None:
     assert [line["state"] for line in own.lines()] == ["finished"]
     shutil.rmtree(tmp_path / "short-lived")
     assert own.lines() == []
-    with pytest.raises(DpflError, match="not any more"):
+    with pytest.raises(DpflError, match="any more"):
         own.open("short-lived")
 
     async def first() -> str:
@@ -95,20 +96,20 @@ def test_a_run_of_a_million_rounds_is_thinned(runs: Path, tmp_path: Path) -> Non
         connection.execute(
             f"{numbers} INSERT INTO updates SELECT round, '', 2.0, NULL, 1.0, NULL FROM made"
         )
-    view = run_view(folder, "long")
+    view = run_page(folder, "long")
     for shown, most in ((view["rows"]["round"], 4000), (view["signal"]["round"], 20_000)):
         assert most / 2 < len(shown) <= most
         assert shown[-1] == last
-    assert now(folder, last - 3, ())["rows"]["round"] == [last - 2, last - 1, last]
+    assert news(folder, last - 3, {})["rows"]["round"] == [last - 2, last - 1, last]
     assert line_of(folder, "long")["rounds"] == 2  # as its result says
 
 
 def test_of_a_private_run_the_page_gets_what_was_released(runs: Path) -> None:
-    view = run_view(RunFolder(runs / "private-seed0"), "private-seed0")
+    view = run_page(RunFolder(runs / "private-seed0"), "private-seed0")
     assert view["clients"]["accounts"][0] == {
         "name": "client-00000",
         "paid": view["clients"]["accounts"][0]["paid"],
-        "left": 0,
+        "remaining": 0,
     }
     assert len(view["signal"]["round"]) == 2
     assert view["nodes"] == []
@@ -119,7 +120,7 @@ def test_of_a_private_run_the_page_gets_what_was_released(runs: Path) -> None:
 def test_of_a_run_over_nodes_the_page_says_who_takes_part(runs: Path) -> None:
     own = RunIndex(runs)
     folder = own.open("hospitals/run")
-    first, _, away = run_view(folder, "hospitals/run")["nodes"]
+    first, _, away = run_page(folder, "hospitals/run")["nodes"]
     assert (first["name"], first["limit"], first["away"]) == ("node-0", 8.0, None)
     assert 0 < first["proven"] <= 4.0
     assert (away["name"], away["proven"]) == ("node-2", None)
@@ -137,15 +138,15 @@ def test_of_a_run_over_nodes_the_page_says_who_takes_part(runs: Path) -> None:
 def test_runs_side_by_side_have_intervals_over_seeds(runs: Path) -> None:
     from dpfl.views.run_tables import RunTables
 
-    found = comparison_view(
+    found = comparison_page(
         [RunTables.read(runs / name, name) for name in ("private-seed0", "private-seed1", "plain")]
     )
-    assert [(group["label"], len(group["runs"])) for group in found["groups"]] == [
+    assert [(group["label"], int(group["seeds"])) for group in found["rows"]] == [
         ("private (2 seeds)", 2),
         ("plain", 1),
     ]
-    first = found["groups"][0]
-    assert first["measured"]["low"] < first["measured"]["mean"] < first["measured"]["high"]
+    first = found["rows"][0]
+    assert "±" in first["metric"]
     assert all(half is not None for half in first["curves"]["epsilon"]["half"])
     assert any("fair comparison" in note for note in found["notes"])
 

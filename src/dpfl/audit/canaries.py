@@ -101,7 +101,7 @@ class CanarySite:
             and task.secure_sum
             and reply.numbers is not None
         ):
-            rng = node.site.randomness.generator("the shares of others", task.round, task.client)
+            rng = node.context.randomness.generator("the shares of others", task.round, task.client)
             whole = task.summed_release.integer_sum(task.secure_sum.bound, task.secure_sum.clients)
             total = beside(whole, task.summed_release.noise_shares, reply.numbers, rng)
             return self._as_update(task, task.summed_release, total)

@@ -58,7 +58,7 @@ class MaskedExchange:
     def ended(self, sum: MaskedSum) -> tuple[np.ndarray, list[UnmaskingShares]]:
         """The sum, and what members opened for it."""
         opened: list[UnmaskingShares] = []
-        for name, shown in sum.shown().items():
+        for name, shown in sum.survivor_lists().items():
             answer = self.members[name].agree(shown)
             if isinstance(answer, UnmaskingShares):
                 opened.append(answer)
@@ -163,7 +163,7 @@ def _below(shared: NoiseShares) -> Iterator[str]:
     """A server that shows each member fewer survivors than are needed."""
     meeting = MaskedExchange(shared)
     sum, _ = meeting.begun(0, 0, np.zeros(4, np.uint32))
-    for name, shown in sum.shown().items():
+    for name, shown in sum.survivor_lists().items():
         few = (name, *(other for other in shown.survivors if other != name))[: shared.survivors - 1]
         try:
             meeting.members[name].agree(replace(shown, survivors=few))

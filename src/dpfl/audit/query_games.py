@@ -96,7 +96,7 @@ class QueryGame:
         whole = AnswerSum(
             task.query, task.noise_shares, len(numbers), (size,) * clients_for(task.noise_shares)
         ).whole
-        rng = node.site.randomness.generator("the shares of others", task.round, task.client)
+        rng = node.context.randomness.generator("the shares of others", task.round, task.client)
         return beside(whole, task.noise_shares, numbers, rng) / size
 
 

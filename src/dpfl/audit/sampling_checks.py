@@ -42,8 +42,9 @@ from dpfl.privacy import (
     SystemEntropy,
 )
 from dpfl.privacy.mechanisms.sampling import Cyclic, Sampling
+from dpfl.run.options import Execution, Privacy
 from dpfl.run.prepare import prepare
-from dpfl.run.recorder import SilentProgress
+from dpfl.run.resolve import RunSpec
 from dpfl.server.coordinator import Coordinator
 from dpfl.server.steps.policy import FixedSteps
 
@@ -268,23 +269,15 @@ def _cohorts(sampling: Sampling, count: int, seed: int, entropy: str, rounds: in
     )
     drawn = np.zeros((rounds, count))
     with tempfile.TemporaryDirectory(prefix="dpfl-audit-") as folder:
-        job = prepare(
+        spec = RunSpec(
             from_module(torch.nn.Linear(2, 2)),
             federation,
             made,
             Budget(rounds=rounds),
-            seed=seed,
-            out=Path(folder) / "run",
-            workers=1,
-            accountant=None,
-            ledger=None,
-            entropy=entropy,
-            noise="plain",
-            evaluate_every=None,
-            progress=SilentProgress(),
-            resume=False,
-            experiment=None,
+            Privacy(entropy=entropy, noise="plain"),
+            execution=Execution(seed=seed, out=Path(folder) / "run"),
         )
+        job = prepare(spec)
         with closing(job.engine):
             for row, asked in zip(drawn, _orders(job.coordinator), strict=True):
                 row[asked] = 1

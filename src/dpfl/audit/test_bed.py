@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from dpfl.algorithms import Algorithm
 from dpfl.client.context import ClientContext
+from dpfl.client.dataset import ClientDatasets
 from dpfl.client.task import ClientReply, RoundRequest
 from dpfl.data.names import client_names
 from dpfl.engines import local_engine
@@ -64,20 +65,19 @@ class TestBed:
     def site(self, randomness: Randomness, ledgers: ClientLedgers | None = None) -> ClientContext:
         declared = (*self.declared, *(len(rows) for rows in self.public))
         everyone = (*self.clients, *self.public)
-        site = ClientContext(
-            "audit", self.model, self.task, self.x, self.y, everyone, declared, randomness, ledgers
-        )
-        return _of_persons(site) if self.persons else site
+        data = ClientDatasets(self.x, self.y, everyone, declared)
+        data = _of_persons(data) if self.persons else data
+        return ClientContext("audit", self.model, self.task, data, randomness, ledgers)
 
 
-def _of_persons(site: ClientContext) -> ClientContext:
+def _of_persons(data: ClientDatasets) -> ClientDatasets:
     """Every row as a person with a few of them."""
-    whose = torch.arange(len(site.x)).repeat_interleave(ROWS_OF_A_PERSON)
-    clients = [
+    unit_ids = torch.arange(len(data.x)).repeat_interleave(ROWS_OF_A_PERSON)
+    rows = [
         (rows[:, None] * ROWS_OF_A_PERSON + torch.arange(ROWS_OF_A_PERSON)).flatten()
-        for rows in site.clients
+        for rows in data.rows
     ]
-    return replace(site, x=site.x[whose], y=site.y[whose], clients=clients, unit_ids=whose)
+    return replace(data, x=data.x[unit_ids], y=data.y[unit_ids], rows=rows, unit_ids=unit_ids)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dpfl.certificate.check import VerificationCheck
 from dpfl.certificate.contents import Certificate
+from dpfl.certificate.earlier_words import in_present_words
 from dpfl.certificate.printed_page import page
 from dpfl.certificate.reading import strict_json
 from dpfl.certificate.seals import file_sha256
@@ -77,7 +78,8 @@ def check_pages(
 
 def _differs(path: Path, certificate: Certificate, signature: str) -> bool:
     try:
-        return path.read_bytes() != page(certificate, signature).encode()
+        text = path.read_bytes().decode()
+        return in_present_words(text) != page(certificate, signature)
     except (OSError, KeyError, ValueError):
         return True
 

@@ -18,10 +18,11 @@ from dpfl.certificate.reading import read
 from dpfl.certificate.seals import hashes, make_salt, seal
 from dpfl.codec import canonical
 from dpfl.errors import DpflError
-from dpfl.privacy import Ledger, accountant
+from dpfl.privacy import Ledger, PrivacyStatement, accountant
 from dpfl.privacy.accounting.events import REPLACE, decode, describe, encode, neighbours_of
+from dpfl.privacy.figures import epsilon_text
 from dpfl.privacy.ledger.plans import proven_events
-from dpfl.privacy.statement import rounded_up
+from dpfl.privacy.statement_view import PrivacyVerdict, verdict
 from dpfl.protocol.keys import fingerprint, load_private, raw, sign
 from dpfl.run.accounts import Accounts
 from dpfl.run.folder import RunFolder, code_sha256
@@ -279,7 +280,9 @@ def read_account(folder: RunFolder, path: Path, accounts: Accounts) -> AccountSe
     return AccountSection(
         name=path.stem,
         ledger=path.name,
-        proven=stated_figure(accountant(accounts.accountant).epsilon(spent, accounts.delta)),
+        proven=stated_figure(
+            accountant(accounts.terms.accountant).epsilon(spent, accounts.terms.budget.delta)
+        ),
         releases=[
             ReleaseSection(event=event, kind=kind, count=count) for event, kind, count in counts
         ],
@@ -289,38 +292,37 @@ def read_account(folder: RunFolder, path: Path, accounts: Accounts) -> AccountSe
     )
 
 
-def headline(certificate: Certificate) -> tuple[Literal["proven", "condition", "nothing"], str]:
-    """The one sentence that must not be overlooked."""
-    stated = certificate.guarantee
-    claim = certificate.claimed.epsilon
-    paper = (
-        ""
-        if claim is None
-        else f" The paper's own accounting claims {display_figure(claim)}; that is no guarantee."
+def headline(certificate: Certificate) -> PrivacyVerdict:
+    """Judges a certificate in one sentence, which nobody may overlook.
+
+    Args:
+        certificate: A certificate whose signature has been checked.
+
+    Returns:
+        The same verdict that pages and reports show for the run.
+    """
+    guarantee, claim = certificate.guarantee, certificate.claimed
+    statement = PrivacyStatement(
+        unit=guarantee.unit,
+        neighbours=guarantee.neighbours,
+        delta=guarantee.delta,
+        adversary=guarantee.adversary,
+        accountant=guarantee.accountant,
+        proven=number(guarantee.proven),
+        claimed=None if claim.epsilon is None else number(claim.epsilon),
+        claim=claim.text,
+        unaccounted=tuple(guarantee.unaccounted),
     )
-    if stated.proven == "unbounded":
-        leaks = "; ".join(stated.unaccounted) or "a release without noise"
-        return (
-            "nothing",
-            f"No epsilon holds: privacy is unbounded. What leaves unprotected: {leaks}.{paper}",
-        )
-    proven = f"Epsilon {display_figure(stated.proven)} at delta {stated.delta:g}"
-    figures = f"{proven} is proven for one {stated.unit} ({stated.neighbours})"
-    if certificate.trained.entropy != "system":
-        return (
-            "condition",
-            f"{figures}, but only while nobody knows the seed of the noise: this is a simulation, "
-            "not a release.",
-        )
-    below = paper if claim is not None and number(claim) < number(stated.proven) else ""
-    return "proven", f"{figures}.{below}"
+    return verdict(statement, keyed=certificate.trained.entropy != "system")
 
 
 def display_figure(epsilon: Epsilon | None) -> str:
-    return (
-        "nothing"
-        if epsilon is None
-        else epsilon
-        if isinstance(epsilon, str)
-        else f"{rounded_up(epsilon):.4f}"
-    )
+    """Shows an epsilon of a certificate.
+
+    Args:
+        epsilon: A figure, "unbounded", or None if nobody claims one.
+
+    Returns:
+        Four decimal places, rounded up, or a word.
+    """
+    return epsilon_text(epsilon, absent="nothing")

@@ -17,11 +17,12 @@ from dpfl.algorithms import Algorithm, from_name
 from dpfl.certificate.reading import read
 from dpfl.certificate.restated import RestatedStatement
 from dpfl.config.experiment import parse
-from dpfl.data.remote_federation import NODES
 from dpfl.errors import DpflError
 from dpfl.privacy import Keyed, Ledger, PrivacyStatement, SystemEntropy
-from dpfl.run.accounts import Accounts, warnings_for
+from dpfl.run.accounting_terms import AccountingTerms
+from dpfl.run.accounts import Accounts
 from dpfl.run.algorithm_record import algorithm_of
+from dpfl.run.algorithm_stages import with_unit
 from dpfl.run.folder import METRICS, RunFolder
 
 
@@ -62,8 +63,8 @@ def _ended(folder: RunFolder) -> FinishedRun:
             f"The run in {folder.path} added no noise: nothing is proven of it, so there is "
             "nothing to certify."
         )
-    accounts.check_kept(numbers["paid"])
-    accounts.check_made()
+    accounts.check_checkpoint(numbers["paid"])
+    accounts.check_debits()
     _refuse_uncounted(accounts)
     restated = RestatedStatement(
         accounts, SystemEntropy() if record["resolved"]["entropy"] == "system" else Keyed(0)
@@ -110,42 +111,41 @@ def _refuse_uncounted(accounts: Accounts) -> None:
 
 
 def accounts_of(folder: RunFolder, record: Mapping[str, Any]) -> Accounts:
-    """The accounts as the run had them: one for every client that its record counts, whatever its
-    statement lists.
+    """Opens the accounts of a run as it had them, read-only.
+
+    Args:
+        folder: The run's folder.
+        record: The record of the run.
+
+    Returns:
+        One account for every client that the record counts, whatever its statement lists.
     """
-    resolved = record["resolved"]
-    algorithm, clients, delta = _algorithm(record), resolved["clients"], resolved["budget"]["delta"]
+    terms = AccountingTerms.recorded(record, recorded_algorithm(record))
+    ledgers = record["resolved"].get("ledger")
     return Accounts(
-        run=record["run"]["id"],
-        algorithm=algorithm,
-        folder=Path(resolved.get("ledger") or folder.ledgers),
-        declared=(resolved["largest"],) * clients,
-        delta=delta,
-        accountant=resolved["accountant"],
-        limit=None,
-        epsilon=resolved["budget"].get("epsilon"),
-        warnings=(
-            *warnings_for(algorithm.unit, clients, resolved["largest"], delta),
-            *resolved.get("warnings", ()),
-        ),
-        reading=True,
-        timed=resolved["budget"].get("seconds") is not None,
-        names=tuple(resolved.get("names", ())),
-        ordered=resolved.get("partition") == NODES,
-        arithmetic=resolved.get("arithmetic", ""),
+        record["run"]["id"], Path(ledgers) if ledgers else folder.ledgers, terms, read_only=True
     )
 
 
-def _algorithm(record: Mapping[str, Any]) -> Algorithm:
-    """From its description, held against the system that the experiment names where it does."""
+def recorded_algorithm(record: Mapping[str, Any]) -> Algorithm:
+    """Reads the algorithm that a run ran from its record.
+
+    Args:
+        record: The record of the run.
+
+    Returns:
+        The algorithm as it ran. Its claim is that of the system that the experiment names.
+
+    Raises:
+        DpflError: The experiment in the record asks for another system.
+    """
     made = algorithm_of(record["resolved"]["algorithm"])
     if not record.get("experiment"):
         return made
     experiment = parse(record["experiment"])
-    section, unit = experiment.algorithm, experiment.privacy.unit
-    asked = from_name(section.name, **section.options())
-    asked = asked.for_unit(unit) if unit else asked
-    for word in ("name", "variant", "leaks", "unit", "scale"):
+    section = experiment.algorithm
+    asked = with_unit(from_name(section.name, **section.options()), experiment.privacy.unit)
+    for word in ("name", "variant", "leaks", "unit", "placement"):
         if getattr(asked, word) != getattr(made, word):
             raise DpflError(
                 f"experiment.toml asks for a system whose {word} is {getattr(asked, word)!r} and "

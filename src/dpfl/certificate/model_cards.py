@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 
 from dpfl.certificate.check import VerificationCheck
+from dpfl.certificate.earlier_words import in_present_words
 from dpfl.certificate.finished_run import FinishedRun
 from dpfl.certificate.reading import own_card
 from dpfl.privacy import Budget
@@ -68,7 +69,7 @@ def check_card(found: FinishedRun) -> VerificationCheck:
 
 
 def _faults(text: str, found: FinishedRun) -> Iterator[str]:
-    lines = text.splitlines()
+    lines = in_present_words(text).splitlines()
     rendered = list(_rendered(found))
     headings = [line for line in lines if line.startswith("#") and line not in _code(lines)]
     if headings != [TITLE, PRIVACY, LOADING, CLOSING]:

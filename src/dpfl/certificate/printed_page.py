@@ -12,14 +12,12 @@ from typing import Any
 
 from dpfl.certificate.contents import AccountSection, Certificate, display_figure, headline
 from dpfl.certificate.figures import number
-from dpfl.privacy.statement import unit_in_words
+from dpfl.privacy.statement_view import USED, unit_in_words
 
 MOST_LISTED = 30
 """More accounts than this are counted by their epsilon instead of named."""
 MOST_GROUPS = 12
 MOST_KINDS = 6
-
-TITLES = {"proven": "Proven", "condition": "Proven under a condition", "nothing": "No guarantee"}
 
 STYLE = """
 @page { size: A4; margin: 10mm 14mm }
@@ -61,12 +59,12 @@ footer { margin-top: 2.6mm; color: #55606e; font-size: 7.6pt } code { white-spac
 
 def page(certificate: Certificate, signature: str) -> str:
     trained, stated = certificate.trained, certificate.guarantee
-    level, sentence = headline(certificate)
+    verdict = headline(certificate)
     parts = [
         f"<header><h1>Privacy certificate</h1><p>{escape(trained.algorithm)} "
         f"({escape(trained.variant)})<br>"
         f"run {escape(trained.run)}<br>issued {escape(certificate.issued)}</p></header>",
-        f'<p class="headline {level}"><b>{TITLES[level]}</b>{escape(sentence)}</p>',
+        f'<p class="headline {verdict.level}"><b>{verdict.title}</b>{escape(verdict.sentence)}</p>',
         _figures(certificate),
         '<div class="columns"><section><h2>The '
         f"guarantee</h2>{_rows(_guarantee(certificate))}</section>"
@@ -147,8 +145,7 @@ def _guarantee(certificate: Certificate) -> Iterable[tuple[str, str]]:
     if stated.used != stated.proven:
         yield (
             "Used",
-            f"{display_figure(stated.used)} of what is proven; it follows what came out, and is no "
-            "guarantee",
+            f"{display_figure(stated.used)} of what is proven; {USED}",
         )
     yield (
         "Accountant",

@@ -12,6 +12,7 @@ from typing import Any
 from dpfl.certificate.figures import Epsilon, between, number, same_figure, stated_figure
 from dpfl.privacy import PrivacyStatement, Randomness
 from dpfl.run.accounts import Accounts
+from dpfl.run.statement import privacy_statement
 
 FIGURES = ("proven", "used", "claimed")
 """Epsilons that grow where other runs use the same ledgers later."""
@@ -26,7 +27,7 @@ class RestatedStatement:
 
     def __init__(self, accounts: Accounts, randomness: Randomness) -> None:
         self._accounts, self._randomness = accounts, randomness
-        self.now = accounts.statement(randomness)
+        self.now = privacy_statement(accounts, randomness)
 
     @cached_property
     def _high(self) -> dict[str, Any]:
@@ -34,7 +35,8 @@ class RestatedStatement:
 
     @cached_property
     def _low(self) -> dict[str, Any]:
-        return _as_json(self._accounts.statement(self._randomness, own=True))
+        statement = privacy_statement(self._accounts, self._randomness, at_own_last_row=True)
+        return _as_json(statement)
 
     def differences(self, told: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
         """Each word of a statement that is not what it should be, with what it says and what it

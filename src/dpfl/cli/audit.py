@@ -22,18 +22,17 @@ from dpfl.audit.attacks.attacks import loaded, membership_of
 from dpfl.audit.audit import ready, with_finding
 from dpfl.audit.report import BROKEN, ESTIMATE, INAPPLICABLE, TOO_LITTLE, UNTESTABLE
 from dpfl.bad_values import suggest
+from dpfl.certificate.finished_run import recorded_algorithm
 from dpfl.config.experiment import Experiment, load, parse
 from dpfl.data.catalog import is_table
 from dpfl.errors import DpflError
 from dpfl.import_path import is_path
-from dpfl.planning.paid_queries import with_questions
 from dpfl.planning.planner import with_planned_noise
 from dpfl.privacy import Budget
-from dpfl.privacy.mechanisms.noise import Uncalibrated
 from dpfl.privacy.statement import rounded_up
-from dpfl.run.aggregation import Aggregation
+from dpfl.run.algorithm_stages import fit_algorithm, with_unit, with_unit_and_queries
 from dpfl.run.folder import RunFolder
-from dpfl.views.inversion_figure import into
+from dpfl.views.figures.inversion_figure import into
 from dpfl.views.output_path import check_folder
 
 PRIVATE_FILE = "audit-private.json"
@@ -164,37 +163,36 @@ def _made(name: str, options: dict[str, Any], variant: str | None) -> Algorithm:
     return from_name(name, **options | ({"variant": variant} if variant else {}))
 
 
-def _experiment(
-    experiment: Experiment, variant: str | None, noise: str | None = None
-) -> AuditTarget:
-    made = _made(experiment.algorithm.name, experiment.algorithm.options(), variant)
-    made = made.for_unit(experiment.privacy.unit) if experiment.privacy.unit else made
-    budget, privacy = experiment.budget, experiment.privacy
-    clients = experiment.clients()
-    made = _asking(made, experiment).for_rounds(budget.rounds, clients)
-    release = made.release
-    if release and isinstance(release.noise, Uncalibrated) and budget.epsilon and budget.rounds:
-        made = with_planned_noise(made, Budget(**budget.model_dump()), clients, privacy.accountant)
-    made = Aggregation(privacy.aggregation, privacy.survivors, privacy.colluders).of(made, clients)
-    kind = noise or privacy.noise or ("secure" if privacy.entropy == "system" else "plain")
-    return AuditTarget(
-        ready(made, budget.rounds or 4).with_secure_noise() if kind == "secure" else made,
-        budget.delta,
-        experiment,
-    )
+def _experiment(experiment: Experiment, variant: str | None) -> AuditTarget:
+    """The system of an experiment, by the stages of `resolve` that need neither model nor sizes."""
+    system = _made(experiment.algorithm.name, experiment.algorithm.options(), variant)
+    budget, privacy, clients = experiment.budget, experiment.privacy.options(), experiment.clients()
+    requested = _requested(system, experiment)
+    aggregation = experiment.privacy.aggregation_options()
+    fitted = fit_algorithm(requested, None, budget.rounds, clients, aggregation)
+    if budget.epsilon and budget.rounds:
+        whole = Budget(**budget.model_dump())
+        fitted = with_planned_noise(fitted, whole, clients, privacy.accountant)
+    if privacy.noise_for(fitted.unit) == "secure":  # only noise of a known size has a secure form
+        fitted = ready(fitted, budget.rounds or 4).with_secure_noise()
+    return AuditTarget(fitted, budget.delta, experiment)
 
 
-def _asking(made: Algorithm, experiment: Experiment) -> Algorithm:
-    """With what its clients are asked once: the scales of a table, a metric."""
-    if not (experiment.metrics.private or is_table(experiment.data.name)):
-        return made
-    budget, by = Budget(**experiment.budget.model_dump()), experiment.privacy.accountant
-    return with_questions(
-        made, experiment.federation(), experiment.metrics.part(), budget, by, elsewhere=False
-    )
+def _requested(system: Algorithm, experiment: Experiment) -> Algorithm:
+    """With what its clients are asked once: the scales of a table, a metric. Only these need the
+    data.
+    """
+    privacy, metric = experiment.privacy.options(), experiment.metrics.part()
+    if metric is None and not is_table(experiment.data.name):
+        return with_unit(system, privacy.unit)
+    budget, federation = Budget(**experiment.budget.model_dump()), experiment.federation()
+    return with_unit_and_queries(system, federation, budget, privacy, metric, over_nodes=False)
 
 
 def _run(folder: RunFolder, variant: str | None) -> AuditTarget:
+    """The algorithm as the run's own record has it; of another variant, what the experiment asks
+    for.
+    """
     record = folder.experiment()
     if not record.get("experiment"):
         raise DpflError(
@@ -206,10 +204,11 @@ def _run(folder: RunFolder, variant: str | None) -> AuditTarget:
             f"The run in {folder.path} is not finished; go on with it: dpfl run --resume "
             f"{folder.path}"
         )
-    target = _experiment(
-        parse(record["experiment"]), variant, record.get("resolved", {}).get("noise")
-    )
-    return replace(target, folder=folder)
+    experiment = parse(record["experiment"])
+    algorithm = recorded_algorithm(record)
+    if variant and variant != algorithm.variant:
+        return replace(_experiment(experiment, variant), folder=folder)
+    return AuditTarget(algorithm, experiment.budget.delta, experiment, folder)
 
 
 def _own_membership(

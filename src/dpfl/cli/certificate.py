@@ -73,7 +73,7 @@ def certify(
         print(json.dumps(made))
         return
     console = Console(highlight=False, soft_wrap=True)
-    console.print(certificates.headline(certificate)[1], markup=False)
+    console.print(certificates.headline(certificate).sentence, markup=False)
     console.print(
         f"signed by {certificate.signer.fingerprint}\ncertificate in {path}, to print: {printed}",
         markup=False,
@@ -135,4 +135,4 @@ def _show(
     lines = f"{told.measured or accuracy}; ended by {told.stopped_by}; {audited}"
     console.print(f"as reported by the run, not checked: {lines}", markup=False)
     console.print(f"key {certificate.signer.fingerprint}", markup=False, soft_wrap=True)
-    console.print(certificates.headline(certificate)[1], markup=False)
+    console.print(certificates.headline(certificate).sentence, markup=False)

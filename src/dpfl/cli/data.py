@@ -13,9 +13,10 @@ from dpfl.data import Federation, load
 from dpfl.data.partition import parse
 from dpfl.data.sources.download import get as download
 from dpfl.errors import DpflError
-from dpfl.views import partition_view
-from dpfl.views.download_progress import watch
+from dpfl.views.notebook.federation_page import draw
 from dpfl.views.output_path import check_place
+from dpfl.views.terminal.download_progress import watch
+from dpfl.views.terminal.federation_table import SHOWN_CLIENTS, federation_table
 
 app = typer.Typer(help="Data: get it, see who holds what.", no_args_is_help=True)
 
@@ -123,15 +124,15 @@ def show(
             else source.split(clients, parse(word, **chosen), seed, public_clients)
         )
     if png:
-        partition_view.draw(federation).save(png)
+        draw(federation).save(png)
     if as_json:
         typer.echo(json.dumps(_summary(federation), indent=2))
         return
     console = Console()
-    console.print(partition_view.table(federation))
-    for note in federation.notes[: partition_view.SHOWN_CLIENTS]:
+    console.print(federation_table(federation))
+    for note in federation.notes[:SHOWN_CLIENTS]:
         console.print(f"- {note}", highlight=False, soft_wrap=True)
-    if (more := len(federation.notes) - partition_view.SHOWN_CLIENTS) > 0:
+    if (more := len(federation.notes) - SHOWN_CLIENTS) > 0:
         console.print(f"- and {more} more notes (--json shows all)", highlight=False)
     for note in federation.private:
         console.print(f"- {note} (for the owner of the data only)", highlight=False, soft_wrap=True)

@@ -10,13 +10,13 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 from rich.console import Console
 
-from dpfl.cli.run import show
 from dpfl.cli.server import terms_of
 from dpfl.config.experiment import load
 from dpfl.run.folder import RunFolder
 from dpfl.run.nodes import MOST_ANSWER
 from dpfl.transports.flower.grid_transport import GridTransport
-from dpfl.views.progress import LiveProgress
+from dpfl.views.terminal.progress import LiveProgress
+from dpfl.views.terminal.tables import print_outcome
 
 app = ServerApp()
 
@@ -34,4 +34,4 @@ def main(grid: Grid, context: Context) -> None:
     result = experiment.serve(
         GridTransport(grid, MOST_ANSWER, terms.deadline), terms, out, begun, LiveProgress(Console())
     )
-    show(result, Console())
+    print_outcome(result, Console())

@@ -167,7 +167,7 @@ def reconcile(
     from dpfl.node.folder import lock_folder
     from dpfl.node.load_data import load_node_data
     from dpfl.node.policy import read
-    from dpfl.node.rollback import reconcile as add_missing
+    from dpfl.node.reconciliation import reconcile as add_missing
     from dpfl.protocol.keys import load_private
 
     charter = read(policy)

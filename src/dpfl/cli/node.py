@@ -147,8 +147,9 @@ def check(
     """Whether policy, data, keys, ledger, clock, disk and server are in order; what will leave, and
     what will not.
     """
+    from dpfl.node.disclosures import describe_disclosures, describe_protection
     from dpfl.node.policy import read
-    from dpfl.node.readiness import findings, leaving, staying
+    from dpfl.node.readiness import findings
 
     charter = read(policy)
     found = findings(charter)
@@ -159,8 +160,8 @@ def check(
                 {
                     "node": charter.name,
                     "parts": parts,
-                    "leaves": [*leaving(charter)],
-                    "stays": [*staying(charter)],
+                    "leaves": [*describe_disclosures(charter)],
+                    "stays": [*describe_protection(charter)],
                 }
             )
         )
@@ -169,8 +170,8 @@ def check(
         for one in found:
             console.print(f"{'ok' if one.good else 'NO':3} {one.part:8} {one.words}", markup=False)
         for heading, lines in (
-            ("What leaves this node:", leaving(charter)),
-            ("What does not:", staying(charter)),
+            ("What leaves this node:", describe_disclosures(charter)),
+            ("What does not:", describe_protection(charter)),
         ):
             console.print(
                 f"\n{heading}", *(f"  - {line}" for line in lines), sep="\n", markup=False
@@ -187,7 +188,8 @@ def statement(
 ) -> None:
     """What the node spent, from its own ledger, signed with its own key."""
     from dpfl.node.policy import read
-    from dpfl.node.rollback import own_heads, refuse_missing
+    from dpfl.node.rollback import refuse_missing
+    from dpfl.node.signed_heads import own_heads
     from dpfl.node.statement import statement as said
     from dpfl.privacy import Ledger
     from dpfl.privacy.ledger.client_ledgers import ledger_path

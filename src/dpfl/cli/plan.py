@@ -19,8 +19,10 @@ from dpfl.planning.tradeoff import Tradeoff
 from dpfl.planning.tradeoff import plan as make_plan
 from dpfl.privacy.statement import rounded_up
 from dpfl.server.algorithm import SAMPLE_UNITS
-from dpfl.views import plan_view as report
+from dpfl.views.notebook.plan_page import plot
 from dpfl.views.output_path import check_place
+from dpfl.views.plan_view import ClientPlansView, PlanView
+from dpfl.views.terminal.plan_tables import client_table, plan_table
 
 WRITTEN = """\
 # Planned by `dpfl plan`: one sampling rate and one noise, which hold for clients of every size. Noise and learning rate are
@@ -168,7 +170,7 @@ def plan(
     )
     _show(found, as_json)
     if png:
-        report.draw(found).save(png)
+        plot(found).save(png)
     if write:
         _write(found, write, model, data, unit)
 
@@ -246,10 +248,10 @@ def _show(found: Tradeoff, as_json: bool) -> None:
         print(json.dumps(found.to_dict()))
         return
     console = Console(highlight=False)
-    console.print(report.table(found))
+    console.print(plan_table(PlanView.of(found)))
     if len(found.clients) > 1:
-        console.print(report.client_table(found))
-    for sentence in report.sentences(found):
+        console.print(client_table(ClientPlansView.of(found)))
+    for sentence in PlanView.of(found).sentences:
         console.print(sentence, soft_wrap=True)
 
 

@@ -9,9 +9,9 @@ import typer
 from rich.console import Console
 
 from dpfl.run.folder import write_atomically
-from dpfl.views.figures import pictures
+from dpfl.views.figures.run_figures import pictures
 from dpfl.views.output_path import check_folder, check_place
-from dpfl.views.run_report import page
+from dpfl.views.report.page import page
 from dpfl.views.run_tables import read_all
 
 

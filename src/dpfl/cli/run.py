@@ -12,10 +12,8 @@ from rich.console import Console
 from dpfl.config.experiment import Experiment, load, parse
 from dpfl.errors import DpflError
 from dpfl.run.folder import RunFolder, new_path
-from dpfl.run.train import Result
-from dpfl.views.progress import LiveProgress
-from dpfl.views.run_view import figures
-from dpfl.views.terminal import statement_panel
+from dpfl.views.terminal.progress import LiveProgress
+from dpfl.views.terminal.tables import print_outcome
 
 
 def run(
@@ -61,7 +59,7 @@ def run(
     if as_json:
         print(json.dumps(result.to_dict()))
     else:
-        show(result, Console())
+        print_outcome(result, Console())
 
 
 def _advice(folder: Path) -> str:
@@ -79,25 +77,3 @@ def recorded(folder: Path) -> Experiment:
             "resume=True)."
         )
     return parse(recorded)
-
-
-def show(result: Result, console: Console) -> None:
-    measured = result.measured if result.headline else "accuracy not measured (no test set)"
-    console.print(
-        f"\n[bold]{measured}[/bold] after {result.rounds} rounds and {result.iterations} steps a "
-        "client; "
-        f"ended by {result.stopped_by}",
-        highlight=False,
-    )
-    if result.metrics:
-        console.print(f"{result.noisy or 'on the test set'}: {figures(result)}", highlight=False)
-    console.print(statement_panel(result.privacy))
-    for warning in set(result.warnings) - set(result.privacy.warnings):
-        console.print(f"warning: {warning}", markup=False, highlight=False, soft_wrap=True)
-    if result.lost:
-        console.print(
-            f"{len(result.lost)} replies were lost, the first: {result.lost[0]}",
-            markup=False,
-            soft_wrap=True,
-        )
-    console.print(f"results in {result.folder}", highlight=False, soft_wrap=True)

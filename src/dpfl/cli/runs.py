@@ -10,10 +10,12 @@ import typer
 from rich.console import Console
 
 from dpfl.run.folder import RunFolder
-from dpfl.views import compare_groups as side_by_side
-from dpfl.views.curves import draw_calibration, draw_groups
+from dpfl.views.compare_groups import group_runs
+from dpfl.views.comparison_view import ComparisonView
+from dpfl.views.figures.curves import draw_calibration, draw_groups
 from dpfl.views.output_path import check_place
-from dpfl.views.terminal import runs_table, summary
+from dpfl.views.run_summary import summary
+from dpfl.views.terminal.tables import comparison_table, runs_table
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
@@ -30,7 +32,7 @@ def runs(
     if as_json:
         print(json.dumps(found))
     elif found:
-        Console().print(runs_table(found))
+        Console().print(runs_table(ComparisonView.of_runs(found)))
     else:
         print(f"There are no runs in {root}.")
 
@@ -53,7 +55,7 @@ def compare(
     """
     check_place(png, "--png", ".png")
     check_place(calibration, "--calibration", ".png")
-    groups = side_by_side.group_runs(summary(RunFolder.open(folder)) for folder in folders)
+    groups = group_runs(summary(RunFolder.open(folder)) for folder in folders)
     if png:
         draw_groups(groups).save(png)
     if calibration:
@@ -61,4 +63,4 @@ def compare(
     if as_json:
         print(json.dumps([group.to_dict() for group in groups]))
     else:
-        Console().print(side_by_side.table(groups))
+        Console().print(comparison_table(ComparisonView.of_groups(groups)))

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from dpfl.cli.run import recorded, show
+from dpfl.cli.run import recorded
 from dpfl.cli.shorthand import RunShorthandGroup
 from dpfl.config.experiment import Experiment, load
 from dpfl.errors import DpflError
 from dpfl.run.folder import RunFolder, new_path
 from dpfl.run.nodes import MOST_ANSWER, ServerTerms
 from dpfl.run.recorder import SilentProgress
-from dpfl.views.progress import LiveProgress
+from dpfl.views.terminal.progress import LiveProgress
+from dpfl.views.terminal.tables import print_outcome
 
 if TYPE_CHECKING:
     from dpfl.transports.flower.server import NodeKeys
@@ -138,7 +139,7 @@ def serve(
     if as_json:
         print(json.dumps(result.to_dict()))
     else:
-        show(result, Console())
+        print_outcome(result, Console())
 
 
 @contextmanager

@@ -4,47 +4,54 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from dpfl import tasks
+from dpfl.client.dataset import ClientDataset, ClientDatasets
 from dpfl.client.disclosure_rules import DisclosureRules
+from dpfl.client.task import ClientTask
 from dpfl.models import Buildable
 from dpfl.privacy import Randomness
 from dpfl.privacy.ledger.client_ledgers import ClientLedgers
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
 
 @dataclass(frozen=True)
 class ClientContext:
-    """Everything that the clients of one machine share; the tensors may lie in shared memory."""
+    """Everything that the clients of one machine share.
+
+    Attributes:
+        run: The run that the clients work for.
+        model: What builds the model.
+        task: What the model predicts.
+        data: The data of each client.
+        randomness: Where batches and noise are drawn from.
+        ledgers: The ledgers that the clients pay from; None where nothing is paid for.
+        fingerprint: A digest of the model's code, which names its releases; None to take it from
+            the model that the runner builds.
+        policy: What the owners of the data disclose.
+        public: Clients with public data, which have nothing to hide.
+        arithmetic: "exact" where a unit's numbers are the same in every batch; "fast" where they
+            may differ in the last bits.
+        timed: Whether somebody sees how long an answer takes, so that no draw may change it.
+    """
 
     run: str
     model: Buildable
     task: tasks.Task
-    x: Tensor
-    y: Tensor
-    clients: Sequence[Tensor]
-    declared_sizes: Sequence[int]
+    data: ClientDatasets
     randomness: Randomness
     ledgers: ClientLedgers | None = None
-    fingerprint: str = ""
+    fingerprint: str | None = ""
     policy: DisclosureRules = field(default_factory=DisclosureRules)
     public: Sequence[int] = ()
-    """Clients whose data is nobody's secret."""
-    held_out: int | None = None
-    """Where in `clients` those samples begin that each client keeps out of training, for a
-    metric.
-    """
-    unit_ids: Tensor | None = None
-    """Whose each row is, where the unit is a person: all that one has at a client. Sizes are
-    declared in persons then.
-    """
-    rows_per_person: int | None = None
     arithmetic: str = "exact"
-    """Whether a unit's numbers are the same in every batch ("exact"), or may differ in the last
-    bits ("fast").
-    """
     timed: bool = False
-    """Whether somebody sees how long an answer takes, so that no draw may change it."""
+
+    def dataset(self, task: ClientTask) -> ClientDataset:
+        """Returns the data that a task is about: what its client trains on, or measures on.
+
+        Args:
+            task: The task; one that asks for a metric is about the data to measure on.
+        """
+        if task.asks_metric:
+            return self.data.evaluation(task.client)
+        return self.data.training(task.client)

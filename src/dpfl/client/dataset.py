@@ -1,111 +1,227 @@
-"""What a client has."""
+"""Whose data a client has.
+
+The clients of one machine share two tensors, samples and labels. `ClientDatasets` says which rows
+each client has, how many units it declared, and which rows belong to one person; `ClientDataset` is
+one client's view of them. Training, private queries and digests all take a `ClientDataset`, so each
+of them asks the same container what a unit is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpfl.data.units import UnitGroups
 from dpfl.lazy_import import torch
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from dpfl.data.units import UnitGroups
+    from dpfl.data.federation import Federation
+    from dpfl.data.held_out import HeldOutSplit
 
 ROWS = 256
 """Rows that are copied at a time to read all of a client's data."""
 
-
 SHARES = 1 << 32
-"""Parts of one person: what each row counts is rounded down to whole ones, so that sums are
-exact.
-"""
+"""Parts of one person. What each row counts is rounded down to whole parts, so sums are exact."""
 
 
 @dataclass(frozen=True)
 class ClientDataset:
-    """A client's rows of a larger (shared) data set; with `persons`, all of one person's are one
-    unit.
+    """One client's rows of a larger data set; a unit is a row, or all rows of one person.
+
+    Attributes:
+        x: Samples of the larger data set, which may lie in shared memory.
+        y: Their labels.
+        rows: The client's rows.
+        declared: How many units the client declared; public, and not always the true number.
+        persons: The rows grouped by person, where a unit is a person.
+        classes: The number of classes, for queries about labels.
+        outcomes: What a metric counts samples with under the model that is asked about: samples,
+            labels and the largest loss to (rows, width).
     """
 
     x: Tensor
     y: Tensor
     rows: Tensor
+    declared: int
     persons: UnitGroups | None = None
+    classes: int = 0
+    outcomes: Callable[[Tensor, Tensor, float], Tensor] | None = None
 
     def __len__(self) -> int:
-        """Of units: rows, or persons."""
+        """The true number of units, which never leaves the client."""
         return len(self.rows) if self.persons is None else len(self.persons)
 
     @property
     def as_rows(self) -> ClientDataset:
-        """The same rows, each by itself: for training whose guarantee does not depend on whose they
-        are.
-        """
-        return ClientDataset(self.x, self.y, self.rows)
+        """The same rows, each a unit by itself, for training whose guarantee is not for persons."""
+        return self if self.persons is None else replace(self, persons=None)
 
     def take(self, batch: Tensor) -> tuple[Tensor, Tensor]:
-        chosen = self.rows[batch]
-        return self.x[chosen], self.y[chosen]
+        """Returns samples and labels.
+
+        Args:
+            batch: Positions in the client's own list of rows.
+        """
+        rows = self.rows[batch]
+        return self.x[rows], self.y[rows]
 
     def units(self, batch: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The rows of the units that were drawn; with persons, also which of the drawn ones each
-        row is of.
+        """Returns the samples and labels of units.
+
+        Args:
+            batch: Positions of the units.
+
+        Returns:
+            Samples, labels, and for each row the unit of the batch that it belongs to; None in its
+            place where each row is a unit.
         """
         if self.persons is None:
             return *self.take(batch), None
-        chosen, group = self.persons.take(batch)
-        return self.x[chosen], self.y[chosen], group
-
-
-@dataclass(frozen=True)
-class QueryData:
-    """A client that is asked about what it has, beside what is public of it. A person answers with
-    the mean of their rows.
-    """
-
-    data: ClientDataset
-    classes: int
-    declared: int
-    counted: Callable[[Tensor, Tensor, float], Tensor] | None = None
-    """What a metric counts samples and labels with, under the model that is asked about, their
-    losses up to a bound.
-    """
+        rows, group = self.persons.take(batch)
+        return self.x[rows], self.y[rows], group
 
     @property
     def counts(self) -> np.ndarray:
-        """How many units are of each class; a person with several is of each by its share of their
-        rows.
+        """How many units each class has. A person counts for each class by its share of their
+        rows, so one unit adds at most 1 to the norm.
         """
-        labels, persons = self.data.y.long(), self.data.persons
-        if persons is None:
-            return np.bincount(labels[self.data.rows].numpy(), minlength=self.classes)
+        labels = self.y.long()
+        if self.persons is None:
+            return np.bincount(labels[self.rows].numpy(), minlength=self.classes)
         total = torch.zeros(self.classes, dtype=torch.int64)
-        for rows, group in persons.blocks():
+        for rows, group in self.persons.blocks():
             total.index_add_(0, labels[rows], SHARES // torch.bincount(group)[group])
         return total.numpy() / SHARES
 
     @property
     def blocks(self) -> Iterator[Tensor]:
+        """The units as vectors (units, features), some at a time."""
         return self.vectors(lambda x, y: x.flatten(1))
 
     @property
     def features(self) -> int:
-        return self.data.x[0].numel()
+        """How many numbers a sample has."""
+        return self.x[0].numel()
 
     def vectors(self, of: Callable[[Tensor, Tensor], Tensor]) -> Iterator[Tensor]:
-        """What each unit is by a function of samples and labels, some at a time; of a person, the
-        mean over their rows.
+        """Returns a vector for each unit, some units at a time.
+
+        Args:
+            of: Samples and labels to one vector for each row. A person's vector is the mean over
+                their rows.
         """
-        x, y, persons = self.data.x, self.data.y, self.data.persons
-        if persons is not None:
-            return persons.means(lambda rows: of(x[rows], y[rows]))
-        return (of(x[part], y[part]) for part in self.data.rows.split(ROWS) if len(part))
+        x, y = self.x, self.y
+        if self.persons is not None:
+            return self.persons.means(lambda rows: of(x[rows], y[rows]))
+        return (of(x[part], y[part]) for part in self.rows.split(ROWS) if len(part))
 
     def measured(self, most: float) -> Iterator[Tensor]:
-        counted = self.counted
-        assert counted is not None
-        return self.vectors(lambda x, y: counted(x, y, most))
+        """Returns what a metric counts each unit with, some units at a time.
+
+        Args:
+            most: The largest loss that counts.
+        """
+        outcomes = self.outcomes
+        assert outcomes is not None
+        return self.vectors(lambda x, y: outcomes(x, y, most))
+
+    def digest(self) -> str:
+        """Returns a digest of the client's samples, labels and persons, which never leaves it."""
+        digest = hashlib.sha256()
+        for tensor in (self.x, self.y):
+            for rows in self.rows.split(ROWS):
+                digest.update(tensor[rows].contiguous().numpy().data)
+        if self.persons is not None:
+            rows, sizes = self.persons.rows.numpy(), self.persons.sizes.numpy()
+            digest.update(b" persons " + rows.tobytes() + sizes.tobytes())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class ClientDatasets:
+    """The data of all clients of one machine, by their numbers.
+
+    Attributes:
+        x: Samples of all clients.
+        y: Their labels.
+        rows: For each client the rows that it trains on.
+        declared: For each client how many units it declared that it trains on.
+        unit_ids: For each row of `x` the number of its person, where a unit is a person.
+        rows_per_person: How many rows of each person count, the first ones; None for all.
+        evaluation_rows: For each client the rows that it keeps out of training, to measure on.
+        evaluation_declared: For each client how many units it declared that these are.
+    """
+
+    x: Tensor
+    y: Tensor
+    rows: Sequence[Tensor]
+    declared: Sequence[int]
+    unit_ids: Tensor | None = None
+    rows_per_person: int | None = None
+    evaluation_rows: Sequence[Tensor] = ()
+    evaluation_declared: Sequence[int] = ()
+    _persons: dict[tuple[str, int], UnitGroups] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    @classmethod
+    def of(
+        cls, federation: Federation, split: HeldOutSplit, unit: str, x: Tensor | None = None
+    ) -> ClientDatasets:
+        """Returns the data of a federation that lies on this machine, public clients last.
+
+        Args:
+            federation: The clients, and the public clients.
+            split: The rows that each client trains on, and those that it measures on.
+            unit: What the run protects; persons are grouped where it is "person".
+            x: Samples in the place of the federation's, such as fixed features of them.
+        """
+        trained: Sequence[Tensor] = federation.clients
+        if not federation.described:
+            trained = (*split.trained, *federation.public)
+        return cls(
+            federation.train.x if x is None else x,
+            federation.train.y,
+            trained,
+            (*split.sizes, *federation.count_units(unit, federation.public)),
+            federation.persons if unit == "person" else None,
+            federation.rows_per_person,
+            split.kept,
+            split.kept_sizes,
+        )
+
+    def training(self, client: int) -> ClientDataset:
+        """Returns the data that a client trains on.
+
+        Args:
+            client: The client's number.
+        """
+        return self._dataset("training", client, self.rows[client], self.declared[client])
+
+    def evaluation(self, client: int) -> ClientDataset:
+        """Returns the data that a client measures a model on: what it keeps out of training, or
+        what it trains on where it keeps nothing.
+
+        Args:
+            client: The client's number.
+        """
+        if not self.evaluation_rows:
+            return self.training(client)
+        rows, declared = self.evaluation_rows[client], self.evaluation_declared[client]
+        return self._dataset("evaluation", client, rows, declared)
+
+    def _dataset(self, part: str, client: int, rows: Tensor, declared: int) -> ClientDataset:
+        persons = None
+        if self.unit_ids is not None:
+            if (part, client) not in self._persons:
+                groups = UnitGroups.of(rows, self.unit_ids, self.rows_per_person)
+                self._persons[part, client] = groups
+            persons = self._persons[part, client]
+        return ClientDataset(self.x, self.y, rows, declared, persons)

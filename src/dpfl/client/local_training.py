@@ -29,7 +29,6 @@ Watch = Callable[[np.ndarray], None]
 def private_steps(
     gradients: ClippedGradients,
     data: ClientDataset,
-    size: int,
     steps: int,
     local: LocalTraining,
     release: Release,
@@ -45,7 +44,7 @@ def private_steps(
     """
     model = gradients.model
     step = local.optimiser.start()
-    divisor = release.divisor_for(size)
+    divisor = release.divisor_for(data.declared)
     draws, noise = generator("batch"), generator("sample noise")
     for _ in range(steps):
         batch = release.sampling.draw(len(data), draws)

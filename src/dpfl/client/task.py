@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpfl.client.noise_placement import NoisePlacement, PlacedRelease
-from dpfl.client.objectives import CrossEntropy, Objective
+from dpfl.client.objectives import CrossEntropy, Generator, Objective
 from dpfl.client.optimisers import Optimiser
 from dpfl.codec import part
 from dpfl.errors import DpflError
-from dpfl.privacy import Release
+from dpfl.privacy import Randomness, Release
 from dpfl.privacy.accounting.events import Event, gaussian
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.privacy.mechanisms.release import UpdateRelease
@@ -152,6 +152,14 @@ class ClientTask:
     def placement(self) -> NoisePlacement:
         """Where the noise of the training is added."""
         return self.placed.placement
+
+    def generator(self, randomness: Randomness) -> Generator:
+        """Returns the random generators of this task, by purpose.
+
+        Args:
+            randomness: The randomness of the released value.
+        """
+        return lambda purpose: randomness.generator(purpose, self.round, self.client)
 
     @property
     def own_release(self) -> Release | None:

@@ -51,13 +51,14 @@ from dpfl.config.sections import (
 from dpfl.config.settings import with_settings
 from dpfl.errors import DpflError
 from dpfl.privacy import Budget
+from dpfl.run.options import Evaluation, Execution
 
 if TYPE_CHECKING:
     from dpfl.protocol.transport import Transport
     from dpfl.run.nodes import ServerTerms
     from dpfl.run.propose import Propose
     from dpfl.run.recorder import Progress
-    from dpfl.run.train import Result
+    from dpfl.run.result import Result
 
 DEMO: dict[str, Any] = {
     "seed": 0,
@@ -143,33 +144,29 @@ class Experiment(StrictSection):
         if self.engine.name != "local":
             raise unknown_name("engine", self.engine.name, ("local",))
         federation = self.federation(data_dir)
+        usual_workers = min(os.cpu_count() or 1, len(federation.sizes))
         return train(
-            model=model,
-            federation=federation,
-            algorithm=algorithm,
-            budget=budget,
-            seed=self.seed,
-            out=out,
-            workers=workers
-            if workers is not None
-            else self.engine.workers or min(os.cpu_count() or 1, len(federation.sizes)),
-            unit=self.privacy.unit,
-            accountant=self.privacy.accountant,
-            ledger=self.privacy.ledger,
-            entropy=self.privacy.entropy,
-            noise=self.privacy.noise,
-            arithmetic=self.privacy.arithmetic,
-            aggregation=self.privacy.aggregation,
-            survivors=self.privacy.survivors,
-            colluders=self.privacy.colluders,
-            masks=self.engine.masks,
-            evaluate_every=self.evaluate.every,
-            metric=self.metrics.part(),
-            progress=progress,
-            callbacks=loggers.from_words(self.log),
-            resume=resume,
-            experiment=self.model_dump(exclude_none=True),
+            model,
+            federation,
+            algorithm,
+            budget,
+            privacy=self.privacy.options(),
+            aggregation=self.privacy.aggregation_options(self.engine.masks),
+            evaluation=self._evaluation,
+            execution=Execution(
+                seed=self.seed,
+                workers=self.engine.workers or usual_workers if workers is None else workers,
+                out=out,
+                resume=resume,
+                progress=progress,
+                callbacks=loggers.from_words(self.log),
+                experiment=self.model_dump(exclude_none=True),
+            ),
         )
+
+    @property
+    def _evaluation(self) -> Evaluation:
+        return Evaluation(self.evaluate.every, self.metrics.part())
 
     def proposal(self, names: Sequence[str], keys: Sequence[str] = ()) -> Propose:
         """Builds the proposal that nodes answer before a run, and refuses what nodes cannot do.
@@ -185,8 +182,7 @@ class Experiment(StrictSection):
             DpflError: The experiment has something that only a simulation can do.
         """
         from dpfl.node.policy import SEED
-        from dpfl.run.aggregation import Aggregation
-        from dpfl.run.propose import build_proposal
+        from dpfl.run.propose import ProposalSpec, build_proposal
 
         if self.data.public_clients:
             raise DpflError("Over nodes no client is public: leave data.public_clients out.")
@@ -196,26 +192,21 @@ class Experiment(StrictSection):
                 "privacy.entropy out."
             )
         algorithm = algorithms.from_name(self.algorithm.name, **self.algorithm.options())
-        model, budget = (
-            models.from_name(self.model.name, **self.model.options()),
-            Budget(**self.budget.model_dump()),
-        )
-        source, privacy = self.data.source(), self.privacy
-        return build_proposal(
-            algorithm,
+        model = models.from_name(self.model.name, **self.model.options())
+        budget, source = Budget(**self.budget.model_dump()), self.data.source()
+        spec = ProposalSpec(
             model,
+            algorithm,
             budget,
             source.train,
             source.test,
             names,
-            privacy.accountant,
-            privacy.noise,
-            self._entropy,
-            privacy.unit,
-            self.metrics.part(),
-            Aggregation(privacy.aggregation, privacy.survivors, privacy.colluders),
             keys,
+            self.privacy.options(self._entropy),
+            self.privacy.aggregation_options(),
+            self.metrics.part(),
         )
+        return build_proposal(spec)
 
     @property
     def _entropy(self) -> str:
@@ -258,31 +249,29 @@ class Experiment(StrictSection):
         joined, sizes = zip(
             *((member.name, member.size) for member in gathering.members), strict=True
         )
-        federation, said = (
-            RemoteFederation.of(source.train, source.test, joined, sizes, self.privacy.unit),
-            self.model_dump(exclude_none=True),
+        federation = RemoteFederation.of(
+            source.train, source.test, joined, sizes, self.privacy.unit
         )
+        content = self.model_dump(exclude_none=True)
+        content["privacy"] |= {"entropy": self._entropy}
+        privacy = replace(self.privacy.options(self._entropy), ledger=None, arithmetic="exact")
         return train(
-            model=models.from_name(self.model.name, **self.model.options()),
-            federation=replace(federation, notes=gathering.notes, test_persons=source.test_persons),
-            algorithm=algorithms.from_name(self.algorithm.name, **self.algorithm.options()),
-            budget=Budget(**self.budget.model_dump()),
-            seed=self.seed,
-            out=out,
-            unit=self.privacy.unit,
-            accountant=self.privacy.accountant,
-            entropy=self._entropy,
-            noise=self.privacy.noise,
-            aggregation=self.privacy.aggregation,
-            survivors=self.privacy.survivors,
-            colluders=self.privacy.colluders,
-            evaluate_every=self.evaluate.every,
-            progress=progress,
-            callbacks=loggers.from_words(self.log),
-            resume=resume,
-            experiment=said | {"privacy": said["privacy"] | {"entropy": self._entropy}},
-            host=gathering,
-            metric=self.metrics.part(),
+            models.from_name(self.model.name, **self.model.options()),
+            replace(federation, notes=gathering.notes, test_persons=source.test_persons),
+            algorithms.from_name(self.algorithm.name, **self.algorithm.options()),
+            Budget(**self.budget.model_dump()),
+            privacy=privacy,
+            aggregation=self.privacy.aggregation_options(),
+            evaluation=self._evaluation,
+            execution=Execution(
+                seed=self.seed,
+                out=out,
+                resume=resume,
+                progress=progress,
+                callbacks=loggers.from_words(self.log),
+                nodes=gathering,
+                experiment=content,
+            ),
         )
 
 

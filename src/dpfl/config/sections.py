@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from dpfl import algorithms
 from dpfl.errors import DpflError
 from dpfl.privacy.accounting.budget import MAX_ROUNDS
+from dpfl.run.options import Aggregation, Privacy
 
 if TYPE_CHECKING:
     from dpfl.planning.paid_queries import PrivateMetric
@@ -75,6 +76,29 @@ class PrivacySection(StrictSection):
     aggregation: str = "plain"
     survivors: int | None = Field(default=None, ge=1, le=100)
     colluders: int | None = Field(default=None, ge=0, le=100)
+
+    def options(self, entropy: str | None = None) -> Privacy:
+        """Returns what is protected, for `dpfl.train`.
+
+        Args:
+            entropy: The entropy of a run over nodes; None takes that of the file.
+        """
+        return Privacy(
+            self.unit,
+            self.accountant,
+            self.ledger,
+            entropy or self.entropy,
+            self.noise,
+            self.arithmetic,
+        )
+
+    def aggregation_options(self, masks: bool = False) -> Aggregation:
+        """Returns how the server gets the sum of a round, for `dpfl.train`.
+
+        Args:
+            masks: Whether a simulation runs the masking protocol.
+        """
+        return Aggregation(self.aggregation, self.survivors, self.colluders, masks)
 
 
 class EngineSection(StrictSection):

@@ -44,7 +44,7 @@ ROWS_DIGESTED = 256
 
 
 @dataclass(frozen=True, eq=False)
-class Federation(NotebookView, shown_by="partition_view"):
+class Federation(NotebookView, shown_by="federation_page"):
     """Clients, and held-out public clients, as disjoint index tensors into one training set.
 
     Attributes:

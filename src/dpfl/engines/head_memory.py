@@ -1,9 +1,8 @@
-"""What a server remembers of nodes: the last heads of their ledgers that they signed, in its
-folder, from run to run.
+"""What a server remembers of nodes: the last heads of their ledgers, from run to run.
 
-A server shows a node its own heads whenever it asks it to join, so that a node whose disk was set
-back learns it before it spends anything. A head counts here if the key signed it that the server
-lists for the node; whatever else comes is left out.
+Whenever a server asks a node to join, it shows the node its own heads, so that a node whose disk
+was set back notices before it spends anything. Only heads that the node's listed key signed are
+remembered.
 """
 
 from __future__ import annotations
@@ -17,40 +16,56 @@ from pathlib import Path
 from typing import Any
 
 from dpfl.errors import DpflError
+from dpfl.protocol.head_words import fitting, head_from_words
 from dpfl.protocol.known_heads import write_whole
-from dpfl.protocol.ledger_head import HeadSet, SignedHead, fitting, head_from_words
+from dpfl.protocol.ledger_head import HeadSet, SignedHead
 from dpfl.protocol.messages import SignedMessage
 from dpfl.refusals import ProtocolError
 
 FILE = "heads.json"
 NEIGHBOURS = 8
-"""Other nodes whose heads a node is shown, to keep: those that come after it in the list."""
+"""How many other nodes' heads a node is shown, to keep: those of the nodes after it in the list."""
 
 
 @dataclass
 class HeadMemory:
-    """Of the nodes with these public keys, by name; in memory alone until there is a path."""
+    """Remembers the heads of some nodes.
+
+    Attributes:
+        keys: The nodes' public keys by name.
+        path: The file; None to remember in memory only.
+    """
 
     keys: Mapping[str, str]
     path: Path | None = None
     _heads: dict[str, HeadSet] = field(default_factory=dict)
     _accepted: set[str] = field(default_factory=set)
-    """Signatures of heads that their node was shown and includes in a later one."""
+    """Signatures of heads that their node was shown and has included in a later one."""
     _changed: bool = False
 
     def __post_init__(self) -> None:
         self._read()
 
     def of(self, name: str) -> list[SignedHead]:
-        """A node's own heads, the latest first."""
+        """Lists the heads of a node.
+
+        Args:
+            name: The node.
+
+        Returns:
+            The heads that the node signed, the latest first.
+        """
         return list(self._heads.get(name, ()))
 
     def shown_to(self, name: str) -> list[dict[str, Any]]:
-        """What a node is shown when it is asked to join: its own heads, and the last ones of its
-        neighbours.
+        """Chooses what a node is shown when it is asked to join.
 
-        Nothing where it is not known to have signed a head: nodes of earlier versions refuse a
-        letter that shows them.
+        Args:
+            name: The node.
+
+        Returns:
+            Its own heads and the last ones of its neighbours, as words. Nothing for a node that is
+            not known to have signed a head: nodes of earlier versions refuse messages with heads.
         """
         if not self.of(name):
             return []
@@ -60,36 +75,50 @@ class HeadMemory:
         return fitting([*self.of(name), *(head for other in others for head in self.of(other)[:1])])
 
     def take(self, name: str, answer: SignedMessage) -> None:
-        """The head that an answer carries, and those of other nodes that its sender remembers."""
-        given = [answer.head.get("ledger_head")]
-        beside = answer.head.get("heads")
-        for words in [*given, *(beside if isinstance(beside, list) else [])]:
+        """Remembers the heads in an answer.
+
+        Args:
+            name: The node that answered.
+            answer: Its answer: the head of its own ledger, and heads of other nodes that it
+                remembers.
+        """
+        own_head, other_heads = answer.head.get("ledger_head"), answer.head.get("heads")
+        for words in [own_head, *(other_heads if isinstance(other_heads, list) else [])]:
             with suppress(ProtocolError):
                 self._add(head_from_words(words))
 
-    def accept(self, name: str, shown: Iterable[Mapping[str, Any]], answer: SignedMessage) -> None:
-        """A node that was shown heads of its own and joined includes them all: its answer's head
-        stands for them.
+    def accept(
+        self, name: str, shown_heads: Iterable[Mapping[str, Any]], answer: SignedMessage
+    ) -> None:
+        """Forgets the heads that a node was shown before it joined, since its ledger includes
+        them: the head in its answer stands for them.
 
         Args:
             name: The node.
-            shown: What its letter showed.
-            answer: That it joined, with the head of its ledger.
+            shown_heads: The heads that it was shown, as words.
+            answer: Its answer, with the head of its ledger.
         """
         try:
             last = head_from_words(answer.head.get("ledger_head")).head
         except ProtocolError:
             return  # of an earlier version, which compares nothing
         for one in [
-            one for one in self.of(name) if one.to_words() in shown and one.head.tail != last.tail
+            one
+            for one in self.of(name)
+            if one.to_words() in shown_heads and one.head.tail != last.tail
         ]:
             self._heads[name].remove(one)
             self._accepted.add(one.signature)
             self._changed = True
 
     def is_doubtful(self, name: str) -> bool:
-        """Whether there are heads of a node of which none shows the others: it has to compare them
-        with its ledger.
+        """Decides whether a node has to compare its heads with its ledger.
+
+        Args:
+            name: The node.
+
+        Returns:
+            Whether there are heads of the node of which none includes the others.
         """
         return len(self.of(name)) > 1
 
@@ -101,7 +130,7 @@ class HeadMemory:
             self._changed |= self._heads.setdefault(one.head.node, HeadSet()).add(one)
 
     def save(self) -> None:
-        """To the file, together with what other runs of this server wrote there meanwhile."""
+        """Writes the file, together with what other runs of this server wrote there meanwhile."""
         if self.path is None or not self._changed:
             return
         with self._locked():
@@ -124,7 +153,7 @@ class HeadMemory:
                     self._add(head_from_words(words))
 
     def _strangers(self) -> dict[str, list[Any]]:
-        """Nodes of other experiments, and those of the same name with another key."""
+        """Heads of nodes of other experiments, and of nodes of the same name with another key."""
         return {
             name: [words for words in heads if self._is_strange(name, words)]
             for name, heads in self._file().items()

@@ -1,8 +1,8 @@
-"""Letters to nodes by name, each until it is answered: the same bytes again where one was lost,
-till a deadline.
+"""Sends messages to nodes by name, and collects their answers until a deadline.
 
-Who is at which address is learnt from letters that a node signed; what a carrier says is believed
-of nothing.
+The transport below knows addresses only. Which node is at which address is learned from messages
+that the node signed; nothing that a transport says is believed. A message that was lost is sent
+again, the same bytes, so that a node that has executed the task already replays its stored reply.
 """
 
 from __future__ import annotations
@@ -22,40 +22,54 @@ from dpfl.protocol.transport import Delivery, Transport
 from dpfl.refusals import SENTENCES, ProtocolError, RefusalReason
 
 POLL = 0.25
-"""Seconds that a carrier is waited for at a time."""
+"""Seconds to wait for the transport at a time."""
 AGAIN = 2.0
-"""Seconds before a letter that was lost is sent again."""
+"""Seconds before a message that was lost is sent again."""
 GRACE = 3.0
-"""Seconds that more answers are waited for once there are enough."""
-GREETED = 15.0
-"""Seconds after which an address that did not say its name is asked again."""
+"""Seconds to wait for more answers once there are enough."""
+GREETING_INTERVAL = 15.0
+"""Seconds before an address that did not say its name is asked again."""
 EVERYONE = "*"
+"""The receiver of a ping to an address whose node is not known yet."""
 Arrays = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)
 class InvalidReply:
-    """Why an answer that came cannot be used; the words are ours, none of the sender's."""
+    """Why an answer that came cannot be used.
+
+    Attributes:
+        reason: A sentence of ours; nothing of the sender's is in it.
+    """
 
     reason: str
 
 
 @dataclass
 class NodeChannel:
-    """Of one run: the owner's key signs what goes out, a node's own what comes back."""
+    """Messages between the server and the nodes of one run.
 
-    post: Transport
+    Attributes:
+        transport: Carries the messages.
+        run: The run.
+        key: The key of the run's owner, which signs what goes out.
+        nodes: The public key of each node by name, which must have signed what comes back.
+        most: The most bytes of an answer.
+        memory: Remembers the heads of ledgers that nodes signed.
+        addresses: The addresses of the nodes that have said their names.
+    """
+
+    transport: Transport
     run: str
     key: Ed25519PrivateKey
     nodes: Mapping[str, Ed25519PublicKey]
     most: int
-    """Bytes that an answer may have."""
     memory: HeadMemory | None = None
-    """Of what nodes signed."""
     addresses: dict[str, str] = field(default_factory=dict)
     _greetings: dict[str, tuple[str, bytes, float]] = field(default_factory=dict)
+    """By request id: the address that was greeted, the message, and when."""
 
-    def letter(
+    def message(
         self,
         to: str,
         kind: str,
@@ -63,47 +77,69 @@ class NodeChannel:
         words: Mapping[str, object],
         arrays: Arrays | None = None,
     ) -> bytes:
-        return messages.write(
-            {"kind": kind, "run": self.run, "to": to, "order": order, **words},
-            arrays or {},
-            self.key,
-        )
+        """Writes a message to a node.
+
+        Args:
+            to: The node's name.
+            kind: What is asked for.
+            order: The name of the task or step.
+            words: Further fields.
+            arrays: The arrays.
+
+        Returns:
+            The signed message.
+        """
+        routing = {"kind": kind, "run": self.run, "to": to, "order": order}
+        return messages.write({**routing, **words}, arrays or {}, self.key)
 
     def ask(
-        self, asked: Mapping[str, bytes], seconds: float, enough: int | None = None
+        self, requests: Mapping[str, bytes], seconds: float, enough: int | None = None
     ) -> dict[str, SignedMessage | InvalidReply]:
-        """The answers of all, or of those who answered in time; others are not waited for long once
-        there are `enough`.
+        """Sends messages and collects the answers.
+
+        Args:
+            requests: The message to each node by name.
+            seconds: How long to wait.
+            enough: A number of answers after which the others are not waited for long.
+
+        Returns:
+            The answers of the nodes that answered in time. The heads of ledgers in them are on disk
+            before this returns.
         """
         answers: dict[str, SignedMessage | InvalidReply] = {}
-        tickets: dict[str, str] = {}
-        due = dict.fromkeys(asked, 0.0)
+        names: dict[str, str] = {}
+        send_times = dict.fromkeys(requests, 0.0)
         end = time.monotonic() + seconds
-        while len(answers) < len(asked) and time.monotonic() < end:
+        while len(answers) < len(requests) and time.monotonic() < end:
             self._greet()
-            now = time.monotonic()
-            for name in [
-                name for name, when in due.items() if when <= now and name in self.addresses
-            ]:
-                tickets[self.post.send(self.addresses[name], asked[name])] = name
-                del due[name]
-            for delivery in self.post.receive(min(POLL, max(end - time.monotonic(), 0.0))):
-                if self._named(delivery):
+            self._send(requests, send_times, names)
+            for delivery in self.transport.receive(min(POLL, max(end - time.monotonic(), 0.0))):
+                if self._is_greeting(delivery):
                     continue
-                name = tickets.pop(delivery.ticket, "")
+                name = names.pop(delivery.request_id, "")
                 if not name or name in answers:
                     continue
-                if delivery.letter is None:
-                    due[name] = time.monotonic() + AGAIN
-                else:
-                    answers[name] = self._read(name, asked[name], delivery.letter)
-                    if enough is not None and len(answers) >= enough:
-                        end = min(end, time.monotonic() + GRACE)
+                if delivery.message is None:
+                    send_times[name] = time.monotonic() + AGAIN
+                    continue
+                answers[name] = self._read(name, requests[name], delivery.message)
+                if enough is not None and len(answers) >= enough:
+                    end = min(end, time.monotonic() + GRACE)
         self._remember(answers)
         return answers
 
+    def _send(
+        self, requests: Mapping[str, bytes], send_times: dict[str, float], names: dict[str, str]
+    ) -> None:
+        """Sends what is to be sent by now to nodes whose addresses are known."""
+        now = time.monotonic()
+        for name, when in list(send_times.items()):
+            if when <= now and name in self.addresses:
+                names[self.transport.send(self.addresses[name], requests[name])] = name
+                del send_times[name]
+
     def _remember(self, answers: Mapping[str, SignedMessage | InvalidReply]) -> None:
-        """The heads of ledgers that answers carry, on disk before the answers are used."""
+        """Stores the heads of ledgers in the answers, before the answers are used."""
         if self.memory is None:
             return
         for name, answer in answers.items():
@@ -112,45 +148,50 @@ class NodeChannel:
         self.memory.save()
 
     def _greet(self) -> None:
-        """Whoever is at an address that has no name yet is asked for it."""
-        now, known = time.monotonic(), set(self.addresses.values())
-        asked = {address: when for address, _, when in self._greetings.values()}
-        for address in self.post.nodes():
-            if address not in known and now - asked.get(address, -GREETED) >= GREETED:
-                ping = self.letter(EVERYONE, "ping", address, {})
-                self._greetings[self.post.send(address, ping)] = (address, ping, now)
+        """Asks whoever is at an address without a name for its name."""
+        now, named = time.monotonic(), set(self.addresses.values())
+        greeting_times = {address: when for address, _, when in self._greetings.values()}
+        for address in self.transport.nodes():
+            recent = now - greeting_times.get(address, -GREETING_INTERVAL) < GREETING_INTERVAL
+            if address not in named and not recent:
+                ping = self.message(EVERYONE, "ping", address, {})
+                self._greetings[self.transport.send(address, ping)] = (address, ping, now)
 
-    def _named(self, delivery: Delivery) -> bool:
-        """Whether it answers a greeting; a name is believed that its key signed."""
-        address, ping, _ = self._greetings.pop(delivery.ticket, ("", b"", 0.0))
+    def _is_greeting(self, delivery: Delivery) -> bool:
+        """Whether a delivery answers a greeting. The signature proves the name of the node."""
+        address, ping, _ = self._greetings.pop(delivery.request_id, ("", b"", 0.0))
         if not address:
             return False
-        for name in self.nodes if delivery.letter is not None else ():
-            found = self._read(name, ping, delivery.letter or b"")
-            if isinstance(found, SignedMessage) and found.head.get("kind") == "pong":
+        for name in self.nodes if delivery.message is not None else ():
+            answer = self._read(name, ping, delivery.message or b"")
+            if isinstance(answer, SignedMessage) and answer.head.get("kind") == "pong":
                 self.addresses[name] = address
         return True
 
-    def _read(self, name: str, asked: bytes, answer: bytes) -> SignedMessage | InvalidReply:
+    def _read(self, name: str, request: bytes, answer: bytes) -> SignedMessage | InvalidReply:
+        """An answer is believed if its node signed it, for this run, about this very message."""
         try:
-            letter = messages.read(answer, self.nodes[name], self.most)
-        except ProtocolError as bad:
-            return InvalidReply(f"its answer cannot be used: {SENTENCES[bad.reason]}")
-        head = letter.head
-        if (
-            head.get("run") != self.run
-            or head.get("from") != name
-            or head.get("answers") != messages.digest(asked)
-        ):
+            message = messages.read(answer, self.nodes[name], self.most)
+        except ProtocolError as error:
+            return InvalidReply(f"its answer cannot be used: {SENTENCES[error.reason]}")
+        head = message.head
+        same_run = head.get("run") == self.run and head.get("from") == name
+        if not same_run or head.get("answers") != messages.digest(request):
             return InvalidReply("its letter answers another one")
-        return letter
+        return message
 
 
 def refusal_of(head: Mapping[str, Any]) -> str:
-    """The node's reason, which is one of a few; whatever else it says is not passed on."""
+    """Says why a node refuses.
+
+    Args:
+        head: The fields of its answer.
+
+    Returns:
+        The sentence of its reason, which is one of a few. Whatever else the node says is not passed
+        on.
+    """
     reason = str(head.get("reason"))
-    return (
-        SENTENCES[RefusalReason(reason)]
-        if reason in set(RefusalReason)
-        else "The node refuses, for a reason that is not known here."
-    )
+    if reason in set(RefusalReason):
+        return SENTENCES[RefusalReason(reason)]
+    return "The node refuses, for a reason that is not known here."

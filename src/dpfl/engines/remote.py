@@ -1,5 +1,21 @@
-"""Clients at nodes elsewhere, behind the interface of those on this machine: the same order in, the
-same replies out.
+"""The engine whose clients are nodes elsewhere: the same request in, the same replies out.
+
+`RemoteEngine.run` executes a round in these steps:
+
+1. *Agree on keys.* In a round with secure sums, nodes that have no keys are left out, and are asked
+   again in a later round.
+2. *Count.* The server debits each task in its own ledgers, under one name per task, before the task
+   goes out (law 1). A task that is sent again counts once. These ledgers are the server's own
+   account; what a node spent is in the node's ledger, and in the statement that it signs.
+3. *Ask.* Each task goes out as one signed message, again and again until it is answered or the
+   deadline passes. A node that was started again asks for the run to join it again first; it is
+   then shown the heads that it signed before, so that it notices a disk that was set back.
+4. *Check.* A reply is used if the node signed it, for this very message, if it is what was asked
+   for, and if it is no larger than clip, noise and steps can make it (`reply_bounds.py`).
+5. *Close.* If fewer nodes answered than the run needs, the round cannot go on.
+
+Nothing that a node sends can end the round: a node that refuses, fails, lies or stays silent costs
+its own reply.
 """
 
 from __future__ import annotations
@@ -31,15 +47,19 @@ BEYOND = (
 )
 AWAY = "it was away when keys were agreed, and is asked again in a later round"
 
-
-Join = Callable[[Collection[str]], Mapping[str, SignedMessage | InvalidReply]]
-"""Asks these nodes to join, and returns the answers of those that answered."""
+Answer = SignedMessage | InvalidReply
+Join = Callable[[Collection[str]], Mapping[str, Answer]]
+"""Asks some nodes to join the run again, and returns the answers of those that answered."""
 
 
 @dataclass(frozen=True)
 class RemoteNode:
-    """A node that takes part: its place in the list that it was shown when it joined, and the size
-    that it declared.
+    """A node that joined the run.
+
+    Attributes:
+        name: Its name.
+        place: Its number in the list of nodes that was proposed to it.
+        size: The number of units that it declared.
     """
 
     name: str
@@ -49,109 +69,121 @@ class RemoteNode:
 
 @dataclass
 class RemoteEngine:
-    """`ledgers` are the server's own count: what was ordered, written before the order goes out.
-    The node's own is its own.
+    """Sends tasks to nodes. Implements `dpfl.engines.Engine`.
+
+    Attributes:
+        channel: Messages to the nodes of this run.
+        members: The nodes that joined, by client number.
+        run_id: The run's name in the server's ledgers.
+        ledgers: The server's own account of what it asked for; None where nothing is paid for.
+        seconds: How long a round may take.
+        least: How many nodes must answer in a round.
+        size: How many numbers the model's vector has.
+        sums: The server's part in secure sums; None where the server gets updates.
+        join: Asks nodes that were started again to join the run again.
     """
 
-    correspondence: NodeChannel
+    channel: NodeChannel
     members: Sequence[RemoteNode]
     run_id: str
     ledgers: ClientLedgers | None
     seconds: float
     least: int
     size: int
-    """Of the model, in numbers."""
     sums: SecureSumServer | None = None
-    """Where numbers are masked, and only their sum is opened."""
     join: Join | None = None
-    """Asks nodes that were started again to join the run again."""
 
     def run(self, order: RoundRequest) -> list[ClientReply]:
-        """Closed by the last answer, or at the deadline by as many as are needed; of a secure sum
-        it is the first exchange.
+        """Executes one round; see the module's documentation for its steps.
+
+        Args:
+            order: The tasks of the round and the model that they start from.
+
+        Returns:
+            One reply per task, in the order of the tasks.
+
+        Raises:
+            DpflError: Too few nodes answered, or have keys for a secure sum.
         """
-        refused = self._begun(order)
-        refused |= {
-            task.client: reply
-            for task in order.tasks
-            if task.client not in refused and (reply := self._counted(task))
-        }
-        asked = {
-            task: self._letter(order, task) for task in order.tasks if task.client not in refused
-        }
-        answers = self._answers({self._name(task): letter for task, letter in asked.items()})
-        replies = (
-            _alike(
-                {
-                    task.client: self._believed(order, task, answers.get(self._name(task)))
-                    for task in asked
-                }
-            )
-            | refused
+        replies = self._agree_on_keys(order)
+        for task in order.tasks:
+            if task.client not in replies and (refusal := self._debit(task)):
+                replies[task.client] = refusal
+        tasks = [task for task in order.tasks if task.client not in replies]
+        answers = self._ask({self._name(task): self._message(order, task) for task in tasks})
+        replies |= _of_one_length(
+            {
+                task.client: self._checked(order, task, answers.get(self._name(task)))
+                for task in tasks
+            }
         )
-        if sums := self._summed(order):
-            sums.close(order.round, answers, [self._name(task) for task in asked])
-        answered = sum(
-            not isinstance(answers.get(self._name(task)), InvalidReply | None) for task in asked
-        )
-        if answered < min(self.least, len(asked)):
-            raise DpflError(
-                f"{answered} of {len(asked)} nodes answered round {order.round + 1} within "
-                f"{self.seconds:g} seconds, where "
-                f"{self.least} are needed: go on when they are back, with --resume."
-            )
+        if sums := self._sums_of(order):
+            sums.close(order.round, answers, [self._name(task) for task in tasks])
+        self._refuse_too_few(order, tasks, answers)
         return [replies[task.client] for task in order.tasks]
 
-    def _answers(self, asked: Mapping[str, bytes]) -> dict[str, SignedMessage | InvalidReply]:
-        """A node that was started again joins again, where it is shown what it signed, and is then
-        asked once more. One whose last heads do not follow one another is shown them first: its
-        machine may have been set back while it ran."""
-        memory = self.correspondence.memory
-        doubtful = [name for name in asked if memory and memory.is_doubtful(name)]
-        compared = self.join(doubtful) if self.join and doubtful else {}
-        fine = {name for name, one in compared.items() if is_kind(one, "joined")}
-        answers = {name: one for name, one in compared.items() if name not in fine}
-        asked = {
-            name: letter for name, letter in asked.items() if name in fine or name not in doubtful
-        }
-        answers |= self.correspondence.ask(asked, self.seconds)
-        started = [
-            name
-            for name, one in answers.items()
-            if isinstance(one, SignedMessage) and one.head.get("reason") == JOIN_AGAIN
-        ]
-        if not started or self.join is None:
-            return answers
-        refused = {
-            name: one for name, one in self.join(started).items() if not is_kind(one, "joined")
-        }
-        again = self.correspondence.ask(
-            {name: asked[name] for name in started if name not in refused}, self.seconds
-        )
-        return {name: one for name, one in answers.items() if name not in started} | refused | again
+    def add(self, round: int, numbers: Mapping[int, np.ndarray]) -> np.ndarray:
+        """Adds up what clients sent in the last round of secure sums.
 
-    def _begun(self, order: RoundRequest) -> dict[int, ClientReply]:
-        """Whoever has no keys for a secure sum is not asked for its part of it."""
-        if (sums := self._summed(order)) is None:
+        Args:
+            round: The round.
+            numbers: The masked numbers of each client whose numbers are to be in the sum.
+
+        Returns:
+            The sum, which is all that the server learns.
+
+        Raises:
+            RepeatSum: The sum cannot be opened.
+        """
+        assert self.sums is not None
+        return self.sums.add({self.members[client].name: own for client, own in numbers.items()})
+
+    def close(self) -> None:
+        """Closes the transport."""
+        self.channel.transport.close()
+
+    # Keys
+
+    def _agree_on_keys(self, order: RoundRequest) -> dict[int, ClientReply]:
+        """Begins a secure sum. Nodes without keys are not asked for their part of it."""
+        if (sums := self._sums_of(order)) is None:
             return {}
         first = order.tasks[0]
         sums.ready(order.round, [self._name(task) for task in order.tasks])
-        sums.begin(
-            secure_sum_messages.at_of(first, sums.session, order.vector.numpy()), self._order(first)
-        )
+        sum_id = secure_sum_messages.at_of(first, sums.session, order.vector.numpy())
+        sums.begin(sum_id, self._order(first))
         return {
             task.client: ClientReply(task.client, failed=AWAY)
             for task in order.tasks
             if self._name(task) not in sums.here
         }
 
-    def _summed(self, order: RoundRequest) -> SecureSumServer | None:
+    def _sums_of(self, order: RoundRequest) -> SecureSumServer | None:
         return self.sums if order.tasks and order.tasks[0].noise_shares else None
 
-    def add(self, round: int, numbers: Mapping[int, np.ndarray]) -> np.ndarray:
-        """The sum of what clients sent in the last round, which nobody sees but as a sum."""
-        assert self.sums is not None
-        return self.sums.add({self.members[client].name: own for client, own in numbers.items()})
+    # Counting and sending
+
+    def _debit(self, task: ClientTask) -> ClientReply | None:
+        """Debits a task in the server's account; a refusal is the task's reply."""
+        cost = task.cost(self.members[task.client].size)
+        if self.ledgers is None or cost is None:
+            return None
+        event, count = cost
+        name = f"{self.run_id}/{self._order(task)}"
+        with closing(self.ledgers.open(task.client)) as ledger:
+            try:
+                ledger.debit(self.run_id, name, event, count, self.ledgers.limit, task.horizon)
+            except BudgetRefusal as refusal:
+                return ClientReply(task.client, refused=str(refusal))
+        return None
+
+    def _message(self, order: RoundRequest, task: ClientTask) -> bytes:
+        member = self.members[task.client]
+        words = {"task": task_messages.task_to_words(replace(task, client=member.place))}
+        arrays: dict[str, np.ndarray] = {"model": order.vector.numpy()}
+        if (correction := order.corrections.get(task.client)) is not None:
+            arrays["correction"] = correction.numpy()
+        return self.channel.message(member.name, "work", self._order(task), words, arrays)
 
     def _order(self, task: ClientTask) -> str:
         return task_messages.order_of(task, self.sums.session if self.sums else "")
@@ -159,94 +191,121 @@ class RemoteEngine:
     def _name(self, task: ClientTask) -> str:
         return self.members[task.client].name
 
-    def _letter(self, order: RoundRequest, task: ClientTask) -> bytes:
-        member = self.members[task.client]
-        words = {"task": task_messages.task_to_words(replace(task, client=member.place))}
-        arrays: dict[str, np.ndarray] = {"model": order.vector.numpy()}
-        if (correction := order.corrections.get(task.client)) is not None:
-            arrays["correction"] = correction.numpy()
-        return self.correspondence.letter(member.name, "work", self._order(task), words, arrays)
+    def _ask(self, requests: Mapping[str, bytes]) -> dict[str, Answer]:
+        """Sends the tasks, and lets nodes join again first where that is needed."""
+        compared = self._compare_histories(requests)
+        requests = {name: message for name, message in requests.items() if name not in compared}
+        answers = {name: one for name, one in compared.items() if one is not None}
+        answers |= self.channel.ask(requests, self.seconds)
+        restarted = [
+            name
+            for name, answer in answers.items()
+            if isinstance(answer, SignedMessage) and answer.head.get("reason") == JOIN_AGAIN
+        ]
+        if not restarted or self.join is None:
+            return answers
+        rejected = _not_joined(self.join(restarted))
+        again = {name: requests[name] for name in restarted if name not in rejected}
+        unchanged = {name: one for name, one in answers.items() if name not in restarted}
+        return unchanged | rejected | self.channel.ask(again, self.seconds)
 
-    def _counted(self, task: ClientTask) -> ClientReply | None:
-        """Law 1, for the server's own account: under one name an order, so that one that is sent
-        again counts once.
+    def _compare_histories(self, names: Collection[str]) -> dict[str, Answer | None]:
+        """Shows nodes whose last heads do not follow one another all of their heads: their machine
+        may have been set back while it ran.
+
+        Returns:
+            By name, the answers of those that did not join again; None for those that did not
+            answer. They are asked for nothing in this round.
         """
-        paid = task.cost(self.members[task.client].size)
-        if self.ledgers is None or paid is None:
-            return None
-        event, count = paid
-        with closing(self.ledgers.open(task.client)) as ledger:
-            try:
-                ledger.debit(
-                    self.run_id,
-                    f"{self.run_id}/{self._order(task)}",
-                    event,
-                    count,
-                    self.ledgers.limit,
-                    task.horizon,
-                )
-            except BudgetRefusal as refusal:
-                return ClientReply(task.client, refused=str(refusal))
-        return None
+        memory = self.channel.memory
+        doubtful = [name for name in names if memory and memory.is_doubtful(name)]
+        answers = self.join(doubtful) if self.join and doubtful else {}
+        return {
+            name: answers.get(name)
+            for name in doubtful
+            if name not in answers or not is_kind(answers[name], "joined")
+        }
 
-    def _believed(
-        self, order: RoundRequest, task: ClientTask, answer: SignedMessage | InvalidReply | None
-    ) -> ClientReply:
+    # Checking
+
+    def _checked(self, order: RoundRequest, task: ClientTask, answer: Answer | None) -> ClientReply:
+        """The reply in an answer, if it is no larger than it can be."""
         reply, declared = self._reply(task, answer), self.members[task.client].size
-        beyond = bound_violation(
-            task, reply, order.vector, declared, order.corrections.get(task.client)
-        )
-        return ClientReply(task.client, failed=BEYOND) if beyond else reply
+        correction = order.corrections.get(task.client)
+        if bound_violation(task, reply, order.vector, declared, correction):
+            return ClientReply(task.client, failed=BEYOND)
+        return reply
 
-    def _reply(self, task: ClientTask, answer: SignedMessage | InvalidReply | None) -> ClientReply:
+    def _reply(self, task: ClientTask, answer: Answer | None) -> ClientReply:
+        """The reply in an answer, or why there is none."""
         if answer is None:
             return ClientReply(task.client, failed=SILENT)
         if isinstance(answer, InvalidReply):
             return ClientReply(task.client, failed=answer.reason)
         if answer.head.get("kind") == "refused":
-            words = refusal_of(answer.head)
-            passing = str(answer.head.get("reason")) in PASSING
-            return (
-                ClientReply(task.client, failed=words)
-                if passing
-                else ClientReply(task.client, refused=words)
-            )
+            return _refusal(task, answer)
         try:
             if task.noise_shares and self.sums:
                 return ClientReply(task.client, numbers=self.sums.take(self._name(task), answer))
             reply = task_messages.reply_from_words(answer.head["reply"], answer.arrays, self.size)
         except (ProtocolError, KeyError):
             return ClientReply(task.client, failed=ANOTHER)
-        return (
-            replace(reply, client=task.client)
-            if _asked_for(task, reply)
-            else ClientReply(task.client, failed=ANOTHER)
-        )
+        if not _fits(task, reply):
+            return ClientReply(task.client, failed=ANOTHER)
+        return replace(reply, client=task.client)
 
-    def close(self) -> None:
-        self.correspondence.post.close()
+    def _refuse_too_few(
+        self, order: RoundRequest, tasks: Sequence[ClientTask], answers: Mapping[str, Answer]
+    ) -> None:
+        usable = sum(isinstance(answers.get(self._name(task)), SignedMessage) for task in tasks)
+        if usable < min(self.least, len(tasks)):
+            raise DpflError(
+                f"{usable} of {len(tasks)} nodes answered round {order.round + 1} within "
+                f"{self.seconds:g} seconds, where "
+                f"{self.least} are needed: go on when they are back, with --resume."
+            )
 
 
-def is_kind(answer: SignedMessage | InvalidReply, kind: str) -> bool:
-    """Whether an answer came, and is of this kind."""
+def is_kind(answer: Answer, kind: str) -> bool:
+    """Decides whether an answer came and is of a kind.
+
+    Args:
+        answer: The answer.
+        kind: The kind, such as "joined".
+
+    Returns:
+        Whether it is.
+    """
     return isinstance(answer, SignedMessage) and answer.head.get("kind") == kind
 
 
-def _asked_for(task: ClientTask, reply: ClientReply) -> bool:
-    """An answer to a survey and nothing else; or an update, with one number for a slope where one
-    was asked for.
+def _not_joined(answers: Mapping[str, Answer]) -> dict[str, Answer]:
+    return {name: answer for name, answer in answers.items() if not is_kind(answer, "joined")}
+
+
+def _refusal(task: ClientTask, answer: SignedMessage) -> ClientReply:
+    """A refusal of this task alone counts as a failure; any other is of the whole run."""
+    sentence = refusal_of(answer.head)
+    if str(answer.head.get("reason")) in PASSING:
+        return ClientReply(task.client, failed=sentence)
+    return ClientReply(task.client, refused=sentence)
+
+
+def _fits(task: ClientTask, reply: ClientReply) -> bool:
+    """Whether a reply is what was asked for: an answer to a query and nothing else; or an update,
+    with one number for a slope where one was asked for.
     """
     raw = reply.raw or {}
     if task.query:
         return reply.update is None and raw.keys() == {"answer"} and raw["answer"].ndim == 1
-    beside = {name: one.shape for name, one in raw.items()}
-    return reply.update is not None and (
-        task.raw or beside == ({"slope": ()} if task.slope else {})
-    )
+    if reply.update is None:
+        return False
+    shapes = {name: array.shape for name, array in raw.items()}
+    return task.raw or shapes == ({"slope": ()} if task.slope else {})
 
 
-def _alike(replies: dict[int, ClientReply]) -> dict[int, ClientReply]:
-    """Answers to one survey are as long as most of them."""
+def _of_one_length(replies: dict[int, ClientReply]) -> dict[int, ClientReply]:
+    """Drops answers to a query that are not as long as most of them."""
     lengths = {
         client: reply.raw["answer"].size
         for client, reply in replies.items()

@@ -1,9 +1,11 @@
-"""How long a reply can be that was made as it was ordered, by what is public: clip, noise, steps
-and declared sizes.
+"""Bounds on the length of an honest reply, by what is public: clip, noise, steps, declared size.
 
-Where the server adds the noise this is for privacy: beside a vector of millions a float32 sum
-rounds what others sent to a grid that its noise is not for. Elsewhere it keeps one node from ending
-everybody's run.
+A reply beyond its bound is dropped. Where the server adds the noise, that is needed for privacy:
+next to a vector of length 1e6, a float32 sum rounds what the others sent to a grid that the noise
+was not calibrated for. Elsewhere it keeps one node from ruining everybody's run.
+
+The length of a Gaussian vector of d numbers with standard deviation s is at most s (sqrt(d) + t)
+but with probability exp(-t^2 / 2); `TAIL` is t.
 """
 
 from __future__ import annotations
@@ -18,22 +20,29 @@ from dpfl.privacy.mechanisms.clip import measure_norms
 from dpfl.privacy.mechanisms.release import UpdateRelease
 
 ROUNDED = 1.001
-"""A clip holds by float32 sums."""
+"""A clip is computed with float32 sums, which may be off by this factor."""
 TAIL = 12.0
-"""Deviations by which the length of noise is never above that of its mean: by the 72nd power of
-e.
-"""
+"""t above: the probability of a longer vector is exp(-72)."""
 FEWER = 100.0
-"""Times that a node may have more units than it declares."""
+"""How many times more units than it declares a node may have."""
 LONGEST = 1e12
-"""Where nothing else bounds an update: no model is that long, and sums of such are finite."""
+"""The bound where there is no other: no model is that long, and sums of such vectors are finite."""
 
 
 def bound_violation(
     task: ClientTask, reply: ClientReply, vector: Tensor, declared: int, correction: Tensor | None
 ) -> bool:
-    """Whether no honest node that declared so many units, and was sent this vector, would have
-    replied so.
+    """Decides whether a reply is longer than any honest node's.
+
+    Args:
+        task: The task.
+        reply: The reply.
+        vector: The model that the task started from.
+        declared: The number of units that the node declared.
+        correction: What was added to the node's gradients, if anything.
+
+    Returns:
+        Whether the reply is to be dropped.
     """
     if task.query and reply.raw is not None:
         return not task.query.admits(reply.raw["answer"], declared)
@@ -58,8 +67,8 @@ def _of_updates(task: ClientTask) -> Release | None:
 def _updates(
     task: ClientTask, release: Release, vector: Tensor, correction: Tensor | None
 ) -> float:
-    """Inside the clip, which may be of the model and not of its difference to this one, with the
-    noise that is added there.
+    """The bound of an update inside a clip, with the noise that is added to it. A clip of the model
+    itself bounds the update by the clip and the length of the model that was sent.
     """
     start = float(vector.double().norm()) if release.clip.bounds == "model" else 0.0
     noise = 0.0
@@ -73,7 +82,7 @@ def _updates(
 
 
 def _steps(task: ClientTask, size: int, declared: int, correction: Tensor | None) -> float:
-    """Of plain SGD on means of clipped gradients; of other ways there is no bound."""
+    """The bound of plain SGD on means of clipped gradients. Other training has no bound."""
     samples, local = task.samples, task.local
     if (
         samples is None

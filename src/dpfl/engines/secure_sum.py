@@ -1,5 +1,12 @@
-"""The server's part of secure sums over nodes: a session with whoever is there, and one sum at a
-time (docs/secagg.md).
+"""The server's part in secure sums over nodes: sessions of keys, and one sum at a time.
+
+`dpfl.secagg.MaskedSum` is the protocol of one sum without I/O. This module asks the nodes and gives
+it their answers (docs/secagg.md):
+
+- `ready` sets up keys among the nodes that are there, before anybody pays for anything.
+- `begin` names the sum, and `take` accepts the masked numbers of each node (exchange 1).
+- `add` shows the survivors, collects votes if somebody is missing, and unmasks the sum (exchanges
+  2 and 3).
 """
 
 from __future__ import annotations
@@ -31,87 +38,106 @@ from dpfl.secagg import (
 )
 
 MOST_BARREN = 3
+"""Sums in a row that may fail to open, before nobody is asked to pay for another."""
 GREETING = 3.0
-"""Seconds that somebody who was away is waited for."""
+"""Seconds to wait for a node that was away."""
 
 
 @dataclass
 class SecureSumServer:
-    """`group` is all of the run's members; a session is of those who are there, and is set up anew
-    when that changes: when one has no keys any more, or does not answer, or is back. Whoever is
-    away is asked after 1, 2, 4, ... rounds."""
+    """Runs the secure sums of one run.
 
-    correspondence: NodeChannel
+    A session has the keys of the nodes that are there. It is set up anew when they change: when a
+    node has lost its keys, does not answer, or is back. A node that is away is asked again after 1,
+    2, 4, ... rounds.
+
+    Attributes:
+        channel: Messages to the nodes of the run.
+        group: All members of the run's sums.
+        deadline: Seconds that an exchange may take.
+        joining: Seconds that a set-up may take.
+        session: The digest that names the session.
+        here: The nodes that have the session's keys.
+    """
+
+    channel: NodeChannel
     group: SumGroup
     deadline: float
     joining: float
     session: str = ""
     here: frozenset[str] = frozenset()
-    """Those who have the session's keys."""
     _members: SumGroup | None = None
+    """The members of the session."""
     _away: dict[str, tuple[int, int]] = field(default_factory=dict)
-    _at: SumId | None = None
+    """By name: the round in which a node is asked again, and how many rounds it waits."""
+    _sum_id: SumId | None = None
     _order: str = ""
     _masked: dict[str, MaskedInput] = field(default_factory=dict)
-    _refused: dict[str, str] = field(default_factory=dict)
-    """Who refused what was asked last, and why."""
+    _refusals: dict[str, str] = field(default_factory=dict)
+    """By name: why a node refused what it was asked last."""
     _number: int = 0
-    """Of the last set-up. Later ones have larger ones, of a server that was started again too: they
-    go by the clock.
+    """The number of the last set-up. Later set-ups have larger numbers, also those of a server that
+    was started again: they follow the clock.
     """
     _barren: int = 0
-    """Sums since the last that was opened."""
+    """Sums since the last one that could be opened."""
 
-    def ready(self, round: int, wanted: Collection[str]) -> None:
-        """A session with those of the wanted who are there; refused, before anybody pays, where
-        they are too few.
+    def ready(self, round: int, names: Collection[str]) -> None:
+        """Sets up a session with the nodes that are there, if there is none.
+
+        Args:
+            round: The round.
+            names: The nodes that are to sum in it.
+
+        Raises:
+            DpflError: Too few of them are there. Nobody has paid for anything.
         """
-        due = [name for name, (when, _) in self._away.items() if when <= round and name in wanted]
-        for name in self._greeted(due):
+        to_greet = [
+            name for name, (when, _) in self._away.items() if when <= round and name in names
+        ]
+        for name in self._greeted(to_greet):
             del self._away[name]
-        for name in due:
+        for name in to_greet:
             if name in self._away:
                 gap = 2 * self._away[name][1]
                 self._away[name] = round + gap, gap
-        expected = frozenset(wanted) - self._away.keys()
+        expected = frozenset(names) - self._away.keys()
         if not self.session or self.here != expected:
             self._set_up(round, expected)
 
     def _greeted(self, names: Collection[str]) -> list[str]:
+        """Those of some nodes that answer a greeting."""
         if not names:
             return []
-        letter = self.correspondence.letter
-        answers = self.correspondence.ask(
-            {name: letter(name, "ping", "greeting", {}) for name in names}, GREETING
-        )
+        requests = {name: self.channel.message(name, "ping", "greeting", {}) for name in names}
+        answers = self.channel.ask(requests, GREETING)
         return [name for name, answer in answers.items() if isinstance(answer, SignedMessage)]
 
     def _set_up(self, round: int, names: Collection[str]) -> None:
-        """New keys of all who are there, shown to all of them."""
+        """Collects new keys of all who are there, and shows all keys to all of them."""
         self._number = max(self._number + 1, time.time_ns() // 1000)
-        self.session, order, told = "", f"set-up/{self._number}", {"number": self._number}
-        answers = self._asked("card", order, {name: (told, {}) for name in names}, self.joining)
+        self.session, order = "", f"set-up/{self._number}"
+        number: Words = {"number": self._number}
+        answers = self._ask("card", order, {name: (number, {}) for name in names}, self.joining)
         cards = [card for name, answer in answers.items() if (card := self._card(name, answer))]
         try:
             members = present(self.group, cards)
-            found = session(members, cards)
+            session_digest = session(members, cards)
         except MemberRefusal:
             raise self._too_few(len(cards)) from None
         words = {"cards": [secure_sum_messages.card_to_words(card) for card in cards]}
-        answers = self._asked(
-            "meet", order, {card.name: (words, {}) for card in cards}, self.joining
-        )
+        answers = self._ask("meet", order, {card.name: (words, {}) for card in cards}, self.joining)
         self.here = frozenset(
-            name for name, answer in answers.items() if answer.head.get("session") == found
+            name for name, one in answers.items() if one.head.get("session") == session_digest
         )
         for name in frozenset(names) - self.here:
             self._lose(name, round)
         if len(self.here) < self.group.survivors:
             raise self._too_few(len(self.here))
-        self.session, self._members = found, members
+        self.session, self._members = session_digest, members
 
     def _card(self, name: str, answer: SignedMessage) -> KeyAdvertisement | None:
-        """Its own, signed for this run."""
+        """A node's own keys, signed for this run."""
         try:
             card = secure_sum_messages.card_from_words(answer.head.get("card"))
             check(self.group, card)
@@ -119,10 +145,10 @@ class SecureSumServer:
             return None
         return card if card.name == name else None
 
-    def _too_few(self, found: int) -> DpflError:
-        why = "".join(f" {name}: {sentence}" for name, sentence in self._refused.items())
+    def _too_few(self, count: int) -> DpflError:
+        why = "".join(f" {name}: {sentence}" for name, sentence in self._refusals.items())
         return DpflError(
-            f"{found} of {len(self.group.names)} nodes are there for a sum that "
+            f"{count} of {len(self.group.names)} nodes are there for a sum that "
             f"{self.group.survivors} must be in: nothing was "
             f"asked of them; go on when more are back, with --resume.{why}"
         )
@@ -130,22 +156,43 @@ class SecureSumServer:
     def _lose(self, name: str, round: int) -> None:
         self._away.setdefault(name, (round + 1, 1))
 
-    def begin(self, at: SumId, order: str) -> None:
-        """Nobody pays for more sums than a few that come to nothing, one after another."""
+    def begin(self, sum_id: SumId, order: str) -> None:
+        """Begins a sum.
+
+        Args:
+            sum_id: The sum.
+            order: The name of its tasks.
+
+        Raises:
+            DpflError: Several sums in a row could not be opened, though enough nodes were there.
+                Nobody pays for another.
+        """
         if self._barren >= MOST_BARREN:
             raise DpflError(
                 f"{MOST_BARREN} sums one after another could not be opened, though enough nodes "
                 "were there: see what was lost, "
                 "take off the list who spoils them, or go on with --resume."
             )
-        self._at, self._order, self._masked, self._barren = at, order, {}, self._barren + 1
+        self._sum_id, self._order, self._masked = sum_id, order, {}
+        self._barren += 1
 
     def take(self, name: str, answer: SignedMessage) -> np.ndarray:
-        """The masked numbers of a node; `Bad` where they are none."""
-        assert self._at is not None
+        """Accepts the masked numbers of a node (exchange 1).
+
+        Args:
+            name: The node.
+            answer: Its answer.
+
+        Returns:
+            The masked numbers.
+
+        Raises:
+            ProtocolError: The answer has none.
+        """
+        assert self._sum_id is not None
         assert self._members is not None
         self._masked[name] = secure_sum_messages.masked_from(
-            answer.arrays, self._at, name, self._members.names
+            answer.arrays, self._sum_id, name, self._members.names
         )
         return self._masked[name].numbers
 
@@ -153,12 +200,17 @@ class SecureSumServer:
         self,
         round: int,
         answers: Mapping[str, SignedMessage | InvalidReply],
-        asked: Collection[str],
+        names: Collection[str],
     ) -> None:
-        """Who did not answer is away; who has no keys, or refused, gets new ones at the next
-        set-up.
+        """Notes who did not take part in a round.
+
+        Args:
+            round: The round.
+            answers: The answers that came. A node that has no keys gets new ones at the next
+                set-up.
+            names: The nodes that were asked. Those that did not answer are away.
         """
-        for name in asked:
+        for name in names:
             answer = answers.get(name)
             if answer is None:
                 self._lose(name, round)
@@ -169,70 +221,74 @@ class SecureSumServer:
                 self.here -= {name}
 
     def add(self, numbers: Mapping[str, np.ndarray]) -> np.ndarray:
-        """The sum over all whose numbers these are: exchange 2 and, if somebody is missing, 3;
-        `Repeat` where that fails.
+        """Unmasks the sum of some nodes' numbers (exchange 2, and 3 if somebody is missing).
+
+        Args:
+            numbers: The masked numbers that are in the sum, by node.
+
+        Returns:
+            The sum.
+
+        Raises:
+            RepeatSum: It cannot be opened.
         """
-        assert self._at is not None
+        assert self._sum_id is not None
         assert self._members is not None
         first = next(iter(numbers.values()))
-        sum, least = (
-            MaskedSum(self._members, self._at, len(first), 8 * first.dtype.itemsize),
-            self._members.threshold,
-        )
+        masked_sum = MaskedSum(self._members, self._sum_id, len(first), 8 * first.dtype.itemsize)
         for name in numbers:
-            sum.take(self._masked[name])
-        shown = {
-            name: secure_sum_messages.shown_to(one, len(self._members.names))
-            for name, one in sum.shown().items()
+            masked_sum.take(self._masked[name])
+        count = len(self._members.names)
+        lists = {
+            name: secure_sum_messages.shown_to(one, count)
+            for name, one in masked_sum.survivor_lists().items()
         }
-        answers = self._asked("survivors", self._order, shown, self.deadline, least)
-        if not sum.missing:
-            return self._total(sum, answers)
-        for name, answer in answers.items():
-            with suppress(ProtocolError, MemberRefusal):
-                sum.vote(
-                    SurvivorVote(
-                        self._at, name, secure_sum_messages.signature(answer.head.get("signature"))
-                    )
-                )
-        votes = secure_sum_messages.votes_to_words(sum.votes())
-        return self._total(
-            sum,
-            self._asked(
-                "votes", self._order, dict.fromkeys(answers, (votes, {})), self.deadline, least
-            ),
-        )
+        enough = self._members.threshold
+        answers = self._ask("survivors", self._order, lists, self.deadline, enough)
+        if masked_sum.missing:
+            self._collect_votes(masked_sum, answers)
+            votes = secure_sum_messages.votes_to_words(masked_sum.votes())
+            requests = dict.fromkeys(answers, (votes, dict[str, np.ndarray]()))
+            answers = self._ask("votes", self._order, requests, self.deadline, enough)
+        return self._total(masked_sum, answers)
 
-    def _total(self, sum: MaskedSum, answers: Mapping[str, SignedMessage]) -> np.ndarray:
-        assert self._at is not None
+    def _collect_votes(self, masked_sum: MaskedSum, answers: Mapping[str, SignedMessage]) -> None:
+        assert self._sum_id is not None
         for name, answer in answers.items():
             with suppress(ProtocolError, MemberRefusal):
-                sum.open(
-                    secure_sum_messages.opened_from(answer.head, answer.arrays, self._at, name)
+                signature = secure_sum_messages.signature(answer.head.get("signature"))
+                masked_sum.vote(SurvivorVote(self._sum_id, name, signature))
+
+    def _total(self, masked_sum: MaskedSum, answers: Mapping[str, SignedMessage]) -> np.ndarray:
+        assert self._sum_id is not None
+        for name, answer in answers.items():
+            with suppress(ProtocolError, MemberRefusal):
+                shares = secure_sum_messages.opened_from(
+                    answer.head, answer.arrays, self._sum_id, name
                 )
-        total, self._barren = sum.total(), 0
+                masked_sum.open(shares)
+        total = masked_sum.total()
+        self._barren = 0
         return total
 
-    def _asked(
+    def _ask(
         self,
         kind: str,
         order: str,
-        told: Mapping[str, tuple[Words, Arrays]],
+        content: Mapping[str, tuple[Words, Arrays]],
         seconds: float,
         enough: int | None = None,
     ) -> dict[str, SignedMessage]:
-        """Answers that are no refusals."""
-        letter = self.correspondence.letter
-        asked = {
-            name: letter(name, kind, order, words, arrays) for name, (words, arrays) in told.items()
+        """Asks nodes, and returns the answers that are no refusals."""
+        requests = {
+            name: self.channel.message(name, kind, order, words, arrays)
+            for name, (words, arrays) in content.items()
         }
-        answers = self.correspondence.ask(asked, seconds, enough)
-        came = {
-            name: answer for name, answer in answers.items() if isinstance(answer, SignedMessage)
-        }
-        self._refused = {
+        replies = self.channel.ask(requests, seconds, enough)
+        answers = {name: one for name, one in replies.items() if isinstance(one, SignedMessage)}
+        self._refusals = {
             name: refusal_of(answer.head)
-            for name, answer in came.items()
+            for name, answer in answers.items()
             if answer.head.get("kind") == "refused"
         }
-        return {name: answer for name, answer in came.items() if name not in self._refused}
+        return {name: answer for name, answer in answers.items() if name not in self._refusals}

@@ -13,7 +13,7 @@ from dpfl.run.callbacks import Callback, RunStart
 from dpfl.run.metrics import RoundRow
 
 if TYPE_CHECKING:
-    from dpfl.run.train import Result
+    from dpfl.run.result import Result
 
 MOST_WORD = 500
 """Characters of a parameter, which MLflow has a limit on."""

@@ -11,7 +11,7 @@ from dpfl.errors import DpflError
 from dpfl.run.metrics import RoundRow
 
 if TYPE_CHECKING:
-    from dpfl.run.train import Result
+    from dpfl.run.result import Result
 
 
 def writable(folder: Path) -> Path:

@@ -11,7 +11,7 @@ from dpfl.run.callbacks import Callback, RunStart
 from dpfl.run.metrics import RoundRow
 
 if TYPE_CHECKING:
-    from dpfl.run.train import Result
+    from dpfl.run.result import Result
 
 
 class TensorBoard(Callback):

@@ -1,18 +1,19 @@
-"""Where a run that a node joined is worked for: its model, from the owner's own code, on the node's
-own samples.
+"""Builds what a node executes a run's tasks with: the model, from the owner's own code, and a
+`ClientRunner` on the node's data and ledger.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
 import torch
 
 from dpfl import models
 from dpfl.client.context import ClientContext
+from dpfl.client.dataset import ClientDatasets
 from dpfl.client.runner import ClientRunner
 from dpfl.data import Federation
 from dpfl.errors import DpflError
@@ -28,24 +29,40 @@ from dpfl.privacy.ledger.limit import Limit, SubLimit
 from dpfl.protocol.proposal import Proposal
 from dpfl.refusals import ProtocolError, RefusalReason
 
-Thing = TypeVar("Thing")
-SPARE = 1 << 20
-"""Bytes of a letter that are not its model's."""
+Item = TypeVar("Item")
+OTHER_BYTES = 1 << 20
+"""Bytes of a message that are not its model's."""
+UNUSABLE_MODEL = (
+    DpflError,
+    TypeError,
+    ValueError,
+    RuntimeError,
+    MemoryError,
+    OverflowError,
+    NotImplementedError,
+)
+"""What building a model raises where the model or its options do not fit the data."""
 
 
 @dataclass(frozen=True)
-class SingleEntry(Sequence[Thing]):
-    """A list of which one place is known: a node has one client of a federation, under its number
-    there.
+class SingleEntry(Sequence[Item]):
+    """A list of which one entry exists.
+
+    A node is one client of a federation and keeps its number there, and knows nothing of the other
+    clients.
+
+    Attributes:
+        place: The number of the entry.
+        value: The entry.
     """
 
     place: int
-    value: Thing
+    value: Item
 
     @overload
-    def __getitem__(self, index: int) -> Thing: ...
+    def __getitem__(self, index: int) -> Item: ...
     @overload
-    def __getitem__(self, index: slice) -> Sequence[Thing]: ...
+    def __getitem__(self, index: slice) -> Sequence[Item]: ...
     def __getitem__(self, index: Any) -> Any:
         if index != self.place:
             raise IndexError(f"this node is client {self.place}")
@@ -54,71 +71,83 @@ class SingleEntry(Sequence[Thing]):
     def __len__(self) -> int:
         return self.place + 1
 
-    def __iter__(self) -> Iterator[Thing]:
+    def __iter__(self) -> Iterator[Item]:
         return iter((self.value,))
 
 
-def shares_of(charter: NodePolicy, run: str, proposal: Proposal) -> tuple[SubLimit, ...]:
-    """The owner's, and what the run says of itself: it spends no more than its own budget."""
-    own = charter.shares(run)
+def run_sub_limits(policy: NodePolicy, run: str, proposal: Proposal) -> tuple[SubLimit, ...]:
+    """Lists the limits that hold for a run beside the limit of all runs together.
+
+    Args:
+        policy: The node's policy.
+        run: The run.
+        proposal: The run as it was proposed.
+
+    Returns:
+        The owner's limits per year and per run, and the run's own budget: it spends no more than it
+        said.
+    """
+    own = policy.sub_limits(run)
     if proposal.epsilon is None or proposal.accountant == "none" or not proposal.events:
         return own
     return (*own, SubLimit(Limit(proposal.epsilon, proposal.delta, proposal.accountant), run=run))
 
 
-def model_of(proposal: Proposal, held: Federation, charter: NodePolicy, size: int) -> Buildable:
-    """By a name of the catalogue or of the policy. What does not fit, or is too large for a letter,
-    is refused before it is built, by its shape alone; and so are features that are too large for
-    the memory, by the `size` that the node declared."""
-    most_bytes = charter.allow.most_bytes
+def run_model(proposal: Proposal, data: Federation, policy: NodePolicy, size: int) -> Buildable:
+    """Chooses the model of a run by its name in the catalogue or in the policy.
+
+    A model of the catalogue that is too large for a message is refused by its shape alone, before
+    its weights exist. So are fixed features that are too large for the memory.
+
+    Args:
+        proposal: The run, which the policy allows.
+        data: The node's data.
+        policy: The node's policy.
+        size: The number of units that the node declared; the memory is judged by it.
+
+    Returns:
+        The model.
+
+    Raises:
+        ProtocolError: The model does not fit the data, a message or the memory.
+    """
+    most_bytes = policy.allow.most_bytes
     try:
-        named = proposal.options
-        model: Buildable = (
-            Model(proposal.model, named)
-            if is_path(proposal.model)
-            else models.from_name(proposal.model, **dict(named))
-        )
-        model = on_columns(model, held.train.features)
-        shape = _shape(model, held)
-        needed = (
-            4 * math.prod(shape) * charter.rows(size, held.rows_per_person)
-            if feature_map(model, held.shape)
-            else 0
-        )
-        if needed > charter.allow.most_memory:
+        model = on_columns(_named_model(proposal), data.train.features)
+        shape = _input_shape(model, data)
+        if _feature_bytes(model, shape, data, policy, size) > policy.allow.most_memory:
             raise ProtocolError(RefusalReason.TOO_MUCH_MEMORY)
         if not is_path(proposal.model):
             _check_size(model, shape, proposal.learning.outputs, most_bytes)
         flat = FlatModel(built(model, shape, proposal.learning.outputs, 0), proposal.learning)
         if proposal.unit != "client":
             refuse_batch_statistics(flat.module)
-    except (
-        DpflError,
-        TypeError,
-        ValueError,
-        RuntimeError,
-        MemoryError,
-        OverflowError,
-        NotImplementedError,
-    ):
+    except UNUSABLE_MODEL:
         raise ProtocolError(RefusalReason.MODEL_NOT_ALLOWED) from None
-    if 4 * flat.layout.size + SPARE > most_bytes:
+    if 4 * flat.layout.size + OTHER_BYTES > most_bytes:
         raise ProtocolError(RefusalReason.TOO_LARGE)
     return model
 
 
-def _shape(model: Buildable, held: Federation) -> tuple[int, ...]:
-    """Of what the model reads: samples, or their features."""
-    features = feature_map(model, held.shape)
-    return held.shape if features is None else tuple(features(held.train.x[:1]).shape[1:])
+def _named_model(proposal: Proposal) -> Buildable:
+    if is_path(proposal.model):
+        return Model(proposal.model, proposal.options)
+    return models.from_name(proposal.model, **dict(proposal.options))
 
 
-def features_of(model: Buildable, held: Federation) -> torch.Tensor:
-    """What the model reads of all samples, each by itself; a sample too large for its features
-    counts as nothing.
-    """
-    features = feature_map(model, held.shape)
-    return held.train.x if features is None else features(held.train.x).nan_to_num_(0.0, 0.0, 0.0)
+def _input_shape(model: Buildable, data: Federation) -> tuple[int, ...]:
+    """The shape of what the model reads: of a sample, or of its features."""
+    features = feature_map(model, data.shape)
+    return data.shape if features is None else tuple(features(data.train.x[:1]).shape[1:])
+
+
+def _feature_bytes(
+    model: Buildable, shape: tuple[int, ...], data: Federation, policy: NodePolicy, size: int
+) -> int:
+    """Bytes of the fixed features of all samples, by the declared size."""
+    if not feature_map(model, data.shape):
+        return 0
+    return 4 * math.prod(shape) * policy.rows_in_memory(size, data.rows_per_person)
 
 
 def _check_size(model: Buildable, shape: tuple[int, ...], outputs: int, most_bytes: int) -> None:
@@ -130,37 +159,67 @@ def _check_size(model: Buildable, shape: tuple[int, ...], outputs: int, most_byt
         raise ProtocolError(RefusalReason.TOO_LARGE)
 
 
+def features_of(model: Buildable, data: Federation) -> torch.Tensor:
+    """Computes what the model reads of every sample, each by itself.
+
+    Args:
+        model: The model.
+        data: The node's data.
+
+    Returns:
+        The samples, or their fixed features. A feature that is not finite counts as 0.
+    """
+    features = feature_map(model, data.shape)
+    return data.train.x if features is None else features(data.train.x).nan_to_num_(0.0, 0.0, 0.0)
+
+
 def build_runner(
-    charter: NodePolicy, held: Federation, run: str, proposal: Proposal, size: int
+    policy: NodePolicy, data: Federation, run: str, proposal: Proposal, size: int
 ) -> ClientRunner:
-    """A node's part of a run; debits go to the node's one ledger, under all limits at once."""
+    """Builds the runner of a run. It debits the node's one ledger, under all limits at once.
+
+    Args:
+        policy: The node's policy.
+        data: The node's data.
+        run: The run.
+        proposal: The run as it was proposed, which the policy allows.
+        size: The number of units that the node declared.
+
+    Returns:
+        A runner for the node's place among the run's clients.
+
+    Raises:
+        ProtocolError: The model does not fit.
+        DpflError: The ledger cannot be used.
+    """
     place = proposal.client
-    model = model_of(proposal, held, charter, size)
-    x = features_of(model, held)
+    model = run_model(proposal, data, policy, size)
     ledgers = ClientLedgers(
-        charter.ledgers,
-        SingleEntry(place, charter.name),
-        charter.limits.unit,
-        charter.limits.neighbours,
-        charter.limit,
-        SingleEntry(place, digest(held, charter.limits.unit)),
-        shares=shares_of(charter, run, proposal),
+        policy.ledgers,
+        SingleEntry(place, policy.name),
+        policy.limits.unit,
+        policy.limits.neighbours,
+        policy.limit,
+        SingleEntry(place, digest(data, policy.limits.unit)),
+        shares=run_sub_limits(policy, run, proposal),
     )
-    site = ClientContext(
+    datasets = ClientDatasets(
+        features_of(model, data),
+        data.train.y,
+        SingleEntry(place, data.clients[0]),
+        SingleEntry(place, size),
+        data.persons if policy.limits.unit == "person" else None,
+        data.rows_per_person,
+    )
+    context = ClientContext(
         run,
         model,
         proposal.learning,
-        x,
-        held.train.y,
-        SingleEntry(place, held.clients[0]),
-        SingleEntry(place, size),
-        charter.randomness,
+        datasets,
+        policy.randomness,
         ledgers,
-        policy=charter.policy,
-        unit_ids=held.persons if charter.limits.unit == "person" else None,
-        rows_per_person=held.rows_per_person,
+        fingerprint=None,
+        policy=policy.disclosure_rules,
         timed=True,
     )
-    node = ClientRunner(site)
-    node.site = replace(site, fingerprint=node.model.fingerprint)
-    return node
+    return ClientRunner(context)

@@ -1,6 +1,4 @@
-"""The folder of a node: one process at a time, and a ledger that holds all that it is known to have
-held.
-"""
+"""The folder of a node: locked by one process at a time, with the node's one ledger in it."""
 
 from __future__ import annotations
 
@@ -17,40 +15,73 @@ from dpfl.privacy.ledger.chain import ChainTail
 from dpfl.privacy.ledger.client_ledgers import ledger_path
 
 
-def open_own(charter: NodePolicy, data: Federation, path: Path) -> Ledger:
-    """A ledger of this node, for its data, at a path; made where there is none."""
-    limits = charter.limits
+def open_ledger_at(policy: NodePolicy, data: Federation, path: Path) -> Ledger:
+    """Opens or creates a ledger for this node's data at a path.
+
+    Args:
+        policy: The node's policy.
+        data: The node's data. A new ledger is bound to it by its first debit.
+        path: The file.
+
+    Returns:
+        The ledger; the caller closes it.
+
+    Raises:
+        DpflError: The ledger is damaged, or counts for somebody or something else.
+    """
+    limits = policy.limits
     return Ledger.open(
-        path, charter.name, limits.unit, limits.neighbours, charter.limit, digest(data, limits.unit)
+        path, policy.name, limits.unit, limits.neighbours, policy.limit, digest(data, limits.unit)
     )
 
 
-def open_ledger(charter: NodePolicy, data: Federation, seen: ChainTail) -> Ledger:
-    """The node's one ledger, with the limit of its policy; made where nothing was ever seen of
-    one.
+def open_ledger(policy: NodePolicy, data: Federation, tail: ChainTail) -> Ledger:
+    """Opens the node's ledger, with the limit of its policy.
+
+    Args:
+        policy: The node's policy.
+        data: The node's data.
+        tail: The last row that the ledger is known to have had. Only where there is none may a
+            ledger be created.
+
+    Returns:
+        The ledger; the caller closes it.
+
+    Raises:
+        DpflError: The ledger is gone, damaged, or older than `tail`.
     """
-    path, policy = ledger_path(charter.ledgers, charter.name), charter.folder / "policy.toml"
-    if seen.links and not path.exists():
+    path, policy_file = ledger_path(policy.ledgers, policy.name), policy.folder / "policy.toml"
+    if tail.links and not path.exists():
         raise DpflError(
             f"The ledger {path} is gone, and what it held was spent: bring it back from a copy, or "
             "count what was signed with: "
-            f"dpfl ledger reconcile {policy}"
+            f"dpfl ledger reconcile {policy_file}"
         )
-    ledger = open_own(charter, data, path)
-    if not ledger.contains(seen):
+    ledger = open_ledger_at(policy, data, path)
+    if not ledger.contains(tail):
         ledger.close()
         raise DpflError(
             f"The ledger {path} is older than what was spent since: bring back the one that this "
             "node had last, or count what "
-            f"was signed with: dpfl ledger reconcile {policy}"
+            f"was signed with: dpfl ledger reconcile {policy_file}"
         )
-    if ledger.limit != charter.limit:
-        ledger.set_limit(charter.limit)
+    if ledger.limit != policy.limit:
+        ledger.set_limit(policy.limit)
     return ledger
 
 
 def lock_folder(folder: Path) -> Any:
-    """For the life of a node: two at one folder would both answer."""
+    """Locks a node's folder, because two processes on one folder would both answer.
+
+    Args:
+        folder: The folder.
+
+    Returns:
+        The locked file; closing it releases the lock.
+
+    Raises:
+        DpflError: Another process has the lock, or the folder cannot be written.
+    """
     try:
         file = (folder / "node.lock").open("ab")
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The data of a node: read once, by the words of its policy, as a federation of one client."""
+"""Loads the data of a node, once, as its policy says, as a federation of one client."""
 
 from __future__ import annotations
 
@@ -13,52 +13,67 @@ from dpfl.lazy_import import torch
 from dpfl.node.policy import NodePolicy, PolicySplit
 
 
-def load_node_data(charter: NodePolicy) -> Federation:
-    """Its own rows alone are kept, under the node's name. Paths are of the policy's folder."""
-    words = dict(charter.data)
-    name, folder, most = (words.pop(word, None) for word in ("name", "data_dir", "rows_per_person"))
+def load_node_data(policy: NodePolicy) -> Federation:
+    """Loads the node's rows, under the node's name.
+
+    Args:
+        policy: The node's policy. Relative paths start in its folder.
+
+    Returns:
+        A federation whose one client is this node. Other rows of a dealt data set are dropped.
+
+    Raises:
+        DpflError: The data cannot be read, or the unit is a person and no column names persons.
+    """
+    options = dict(policy.data)
+    name, folder, rows_per_person = (
+        options.pop(key, None) for key in ("name", "data_dir", "rows_per_person")
+    )
     if not isinstance(name, str):
         raise DpflError(
             "data.name in the policy is the name of a data set, or the path of a table or an .npz "
             "file: give it."
         )
-    here = charter.folder / Path(name).expanduser()
-    place = str(here) if here.exists() else name
-    source = data.load(place, Path(folder) if folder else None, **words)
-    rows = (
-        torch.arange(len(source.train)) if charter.split is None else _dealt(source, charter.split)
+    path = policy.folder / Path(name).expanduser()
+    source = data.load(
+        str(path) if path.exists() else name, Path(folder) if folder else None, **options
     )
+    rows = torch.arange(len(source.train))
+    if policy.split is not None:
+        rows = _rows_of_client(source, policy.split)
     train = replace(
         source.train, x=source.train.x[rows].contiguous(), y=source.train.y[rows].contiguous()
     )
-    persons = None if source.persons is None else source.persons[rows]
-    own = torch.arange(len(rows))
-    found = Federation(
+    federation = Federation(
         train,
         None,
-        (own,),
+        (torch.arange(len(rows)),),
         how="own",
-        persons=persons,
+        persons=None if source.persons is None else source.persons[rows],
         private=source.private,
-        names=(charter.name,),
-        rows_per_person=most,
+        names=(policy.name,),
+        rows_per_person=rows_per_person,
     )
-    found.count_units(
-        charter.limits.unit
-    )  # persons are refused here, where nobody said whose each row is
-    return found
+    federation.count_units(policy.limits.unit)  # refuses persons that no column names
+    return federation
 
 
 def digest(federation: Federation, unit: str) -> str:
-    """Of what a ledger counts: the samples, and for persons whose each is; it stays where they
-    are.
+    """Computes the digest that binds a ledger to the node's data. It stays at the node.
+
+    Args:
+        federation: The node's data.
+        unit: The unit that the ledger counts for.
+
+    Returns:
+        A digest of the samples; for persons, also of whose each row is.
     """
     return (federation.by_person(federation.clients) if unit == "person" else federation.holdings)[
         0
     ]
 
 
-def _dealt(source: DataSource, split: PolicySplit) -> torch.Tensor:
+def _rows_of_client(source: DataSource, split: PolicySplit) -> torch.Tensor:
     if split.partition == "site":
         federation = source.by_owner()
     else:
@@ -76,6 +91,13 @@ def _dealt(source: DataSource, split: PolicySplit) -> torch.Tensor:
 
 
 def schema_digest(federation: Federation) -> str:
-    """Of what each column of a table means; empty where samples are no rows of one."""
+    """Computes the digest of what each column of a table means.
+
+    Args:
+        federation: The node's data.
+
+    Returns:
+        The digest; empty where the samples are not rows of a table.
+    """
     schema = federation.train.schema
     return hashlib.sha256(schema.to_json().encode()).hexdigest() if schema else ""

@@ -1,5 +1,20 @@
-"""The policy of a node, as its owner writes it (policy.toml): whose data, whose orders, how much,
-and what may leave.
+"""The policy of a node: `policy.toml`, in which the owner of the data says what may happen to it.
+
+    policy = read(Path("/srv/hospital/policy.toml"))
+
+A policy answers five questions. The sections of the file are documented in `policy_sections.py`.
+
+- Whose tasks does the node execute? (`[owners]`: public keys.) A message of anybody else is
+  refused before its content is looked at.
+- How much may be learned about the data? (`[limits]`: epsilon in all, per year and per run, at one
+  delta, for one unit and one neighbour relation.) The node's own ledger enforces it.
+- Which computations are allowed? (`[allow]`: systems, models, and bounds of noise, clip, sampling
+  rate, steps, rounds, message size.) `policy_checker.py` enforces it before anything is debited.
+- What may leave without being paid for? (`[tell]`: the declared size; nothing else by default.)
+- With whom does the node sum? (`[secure]`: names and keys of the members.)
+
+The server cannot change any of this. A policy is read when the node starts, and a file that is not
+valid stops the start with one sentence.
 """
 
 from __future__ import annotations
@@ -9,10 +24,10 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
 from dpfl import models
 from dpfl.bad_values import invalid, read_toml, too_deep
@@ -20,132 +35,49 @@ from dpfl.client.disclosure_rules import DisclosureRules
 from dpfl.data.names import checked_names
 from dpfl.errors import DpflError
 from dpfl.import_path import is_path
+from dpfl.node.policy_sections import (
+    AllowedRuns,
+    ConstantSize,
+    DeclaredSize,
+    PolicyFile,
+    PolicyLimits,
+    PolicyServer,
+    PolicySplit,
+    RoundedSize,
+    SecureSumGroup,
+)
 from dpfl.privacy import Keyed, Limit, Randomness, SystemEntropy
-from dpfl.privacy.accounting.budget import MAX_ROUNDS
-from dpfl.privacy.accounting.events import ADD_REMOVE
 from dpfl.privacy.ledger.limit import SubLimit
 from dpfl.protocol.keys import raw
-from dpfl.secagg.group import FEWEST, MOST
 
 SEED = "DPFL_TEST_KEYED_SEED"
-"""In the node's own environment, beside tell.entropy = "keyed": for tests, since whoever knows a
-seed can take noise away.
+"""The environment variable with the seed of `tell.entropy = "keyed"`. It is for tests: whoever
+knows the seed can subtract the noise.
 """
 YEAR = 365.0
+"""Days."""
 ANY = "*"
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
-
-
-class PolicyServer(_Section):
-    """Where it is, the certificate of its authority, and the key that Flower lets this node in
-    by.
-    """
-
-    address: str = "127.0.0.1:9092"
-    ca: str = "ca.crt"
-    key: str = "carrier.key"
-    watch: int = Field(default=0, ge=0, le=65535)
-    """A port of this machine for /health and /metrics; 0 is none."""
-
-
-class PolicySplit(_Section):
-    """Of data that is dealt, as an experiment would, the part of one client: for trials on data
-    that is all in one place.
-    """
-
-    client: int | str
-    partition: str = "iid"
-    clients: int = Field(default=10, ge=1, le=100_000)
-    seed: int = Field(default=0, ge=0, lt=2**63)
-    options: dict[str, Any] = Field(default_factory=dict)
-
-
-class PolicyLimits(_Section):
-    """Epsilon at one delta: in all, a year, a run."""
-
-    epsilon: float = Field(gt=0)
-    delta: float = Field(gt=0, lt=1)
-    epsilon_a_year: float | None = Field(default=None, gt=0)
-    epsilon_a_run: float | None = Field(default=None, gt=0)
-    accountant: str = "pld"
-    unit: Literal["sample", "person", "client"] = "sample"
-    neighbours: Literal["add/remove one", "replace one"] = ADD_REMOVE  # type: ignore[assignment]
-
-
-class AllowedRuns(_Section):
-    """What a run may be."""
-
-    systems: tuple[str, ...] = ()
-    models: tuple[str, ...] = ()
-    own_models: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    variants: tuple[str, ...] = ("sound",)
-    least_noise_multiplier: float = Field(default=0.3, gt=0)
-    largest_clip: float = Field(default=10.0, gt=0)
-    largest_weight: float = Field(default=1e4, gt=0)
-    """Of any number of a model that is sent, up or down; see `Guard.check_vectors`."""
-    largest_sampling_rate: float = Field(default=0.5, gt=0, le=1)
-    most_steps: int = Field(default=1000, ge=1, le=1_000_000)
-    most_rounds: int = Field(default=1000, ge=1, le=MAX_ROUNDS)
-    most_bytes: int = Field(default=256 << 20, ge=1 << 16, le=1 << 34)
-    most_memory: int = Field(default=4 << 30, ge=1 << 16, le=1 << 44)
-    """Bytes that the fixed features of all samples may take."""
-
-
-class RoundedSize(_Section):
-    rounded: int = Field(ge=2, le=1_000_000_000)
-
-
-class ConstantSize(_Section):
-    constant: int = Field(ge=1, le=1_000_000_000)
-
-
-class DeclaredSize(_Section):
-    """What is said beside what is paid for."""
-
-    size: Literal["exact"] | RoundedSize | ConstantSize
-    trusted: bool = False
-    bare: bool = False
-    secure: bool = True
-    every: float = Field(default=0.0, ge=0, le=3600)
-    """Replies leave at whole multiples of so many seconds after their order came: how long it took
-    says less then.
-    """
-    entropy: Literal["system", "keyed"] = "system"
-
-
-class SecureSumGroup(_Section):
-    """With whom this node sums so that a server sees the sum only, how many must be in it, and how
-    many may be the server's.
-    """
-
-    members: dict[str, str] = Field(min_length=2, max_length=MOST)
-    """The public key of each, as its owner gave it: whoever can put a key here can look into the
-    sums.
-    """
-    least_survivors: int = Field(default=FEWEST, ge=2, le=MOST)
-    least_colluders: int = Field(default=1, ge=0, lt=MOST)
-
-
-class _File(_Section):
-    name: str
-    key: str = "node.pem"
-    witness: str | None = None
-    data: dict[str, Any]
-    split: PolicySplit | None = None
-    server: PolicyServer = PolicyServer()
-    owners: dict[str, str] = Field(min_length=1, max_length=16)
-    limits: PolicyLimits
-    allow: AllowedRuns
-    tell: DeclaredSize
-    secure: SecureSumGroup | None = None
+"""In `allow.systems`: every system."""
 
 
 @dataclass(frozen=True)
 class NodePolicy:
-    """The policy, checked; its paths are those of its folder."""
+    """A checked policy.
+
+    Attributes:
+        folder: The folder of the policy file. All relative paths start there.
+        name: The node's name.
+        key: The file of the private key that signs the node's messages.
+        data: The `[data]` section: which data set, and how it is read.
+        split: The `[split]` section, if the node takes a part of a dealt data set.
+        server: The `[server]` section.
+        owners: Whose tasks are executed: public keys, by their hexadecimal digits.
+        limits: The `[limits]` section.
+        allow: The `[allow]` section.
+        tell: The `[tell]` section.
+        secure: The `[secure]` section, its members by the hexadecimal digits of their keys.
+        witness: A file on other storage, to which every signed head of the ledger is appended.
+    """
 
     folder: Path
     name: str
@@ -154,51 +86,77 @@ class NodePolicy:
     split: PolicySplit | None
     server: PolicyServer
     owners: Mapping[str, Ed25519PublicKey]
-    """By the hexadecimal digits of their keys."""
     limits: PolicyLimits
     allow: AllowedRuns
     tell: DeclaredSize
     secure: SecureSumGroup | None = None
-    """Its members by the hexadecimal digits of their keys."""
     witness: Path | None = None
-    """A file on other storage to which every signed head of the ledger is appended."""
 
     @property
-    def policy(self) -> DisclosureRules:
-        """Raw values are in no policy: no epsilon pays for them."""
+    def disclosure_rules(self) -> DisclosureRules:
+        """What may leave without noise. No policy allows raw values: no epsilon pays for them."""
         return DisclosureRules(self.tell.trusted, self.tell.bare, sums=self.secure is not None)
 
     @property
     def limit(self) -> Limit:
+        """The limit of all runs together."""
         return Limit(self.limits.epsilon, self.limits.delta, self.limits.accountant)
 
-    def shares(self, run: str) -> tuple[SubLimit, ...]:
-        """What a year and a run may spend at most."""
-        found = []
+    def sub_limits(self, run: str) -> tuple[SubLimit, ...]:
+        """Lists the owner's limits on a part of all releases.
+
+        Args:
+            run: The run that a limit per run is for.
+
+        Returns:
+            The limits per year and per run, where the policy sets them.
+        """
+        sub_limits = []
         if self.limits.epsilon_a_year is not None:
-            found.append(SubLimit(self._limit(self.limits.epsilon_a_year), days=YEAR))
+            sub_limits.append(SubLimit(self._limit(self.limits.epsilon_a_year), days=YEAR))
         if self.limits.epsilon_a_run is not None:
-            found.append(SubLimit(self._limit(self.limits.epsilon_a_run), run=run))
-        return tuple(found)
+            sub_limits.append(SubLimit(self._limit(self.limits.epsilon_a_run), run=run))
+        return tuple(sub_limits)
 
     def _limit(self, epsilon: float) -> Limit:
         return Limit(epsilon, self.limits.delta, self.limits.accountant)
 
-    def declared(self, units: int) -> int:
-        """How many units this node says that it has; rounded up, so that it never says none."""
+    def declared_size(self, units: int) -> int:
+        """Computes the number of units that the node declares to servers.
+
+        Args:
+            units: How many units there are.
+
+        Returns:
+            The declared number. Rounding is upwards, so that a node never declares none.
+        """
         size = self.tell.size
         if isinstance(size, RoundedSize):
             return math.ceil(units / size.rounded) * size.rounded
         return size.constant if isinstance(size, ConstantSize) else units
 
-    def rows(self, declared: int, rows_per_person: int | None) -> int:
-        """How many rows memory is counted for: those that the node says it has, so that what it
-        refuses says no more. Of a person the most that are trained on, where the policy says
-        that."""
+    def rows_in_memory(self, declared: int, rows_per_person: int | None) -> int:
+        """Counts the rows by which the memory for features is judged.
+
+        The count follows from what the server knows already, so that a refusal tells it nothing
+        more.
+
+        Args:
+            declared: The declared number of units.
+            rows_per_person: The most rows of one person that are trained on, if the policy says so.
+
+        Returns:
+            The number of rows.
+        """
         return declared * (rows_per_person or 1) if self.limits.unit == "person" else declared
 
     @property
     def randomness(self) -> Randomness:
+        """Where the node's noise comes from.
+
+        Raises:
+            DpflError: The policy asks for a seed, and the environment has none.
+        """
         if self.tell.entropy == "system":
             return SystemEntropy()
         seed = os.environ.get(SEED, "")
@@ -211,25 +169,36 @@ class NodePolicy:
 
     @property
     def ledgers(self) -> Path:
+        """The folder of the node's ledger."""
         return self.folder / "ledger"
 
 
 def read(path: Path) -> NodePolicy:
-    """The policy of a file, or of a folder that has one."""
+    """Reads and checks a policy.
+
+    Args:
+        path: The policy file, or the folder that contains `policy.toml`.
+
+    Returns:
+        The policy.
+
+    Raises:
+        DpflError: The file cannot be read, or says something that no policy can say.
+    """
     path = Path(path)
     path = path / "policy.toml" if path.is_dir() else path
     content = read_toml(path, "policy", "make one with: dpfl node init FOLDER")
     try:
-        file = _File.model_validate(_tuples(content))
+        file = PolicyFile.model_validate(_tuples(content))
     except RecursionError:
         raise too_deep(f"the policy {path}") from None
     except ValidationError as error:
-        raise invalid(error, f"the policy {path}", _File) from None
-    return _charter(path, file)
+        raise invalid(error, f"the policy {path}", PolicyFile) from None
+    return _checked(path, file)
 
 
 def _tuples(content: dict[str, Any]) -> dict[str, Any]:
-    """Lists of [allow] as the section has them; data is its reader's to check."""
+    """Turns TOML's lists in `[allow]` into the tuples of that section."""
     allow = content.get("allow")
     if isinstance(allow, dict):
         content = content | {
@@ -241,56 +210,59 @@ def _tuples(content: dict[str, Any]) -> dict[str, Any]:
     return content
 
 
-def _charter(path: Path, file: _File) -> NodePolicy:
+def _checked(path: Path, file: PolicyFile) -> NodePolicy:
     folder = path.resolve().parent
     checked_names([file.name], 1)
-    for name in file.allow.models:
-        if is_path(name):
-            raise DpflError(
-                f"allow.models has the import path {name!r}: own models are named in "
-                "[allow.own_models]."
-            )
-        models.from_name(name)
-    for name in file.allow.own_models:
-        if not is_path(name):
-            raise DpflError(
-                f'allow.own_models has {name!r}: name models by "package.module:factory", with '
-                "their options."
-            )
-    owners = {key.lower(): _public(owner, key) for owner, key in file.owners.items()}
-    charter = NodePolicy(
+    _check_models(file.allow)
+    policy = NodePolicy(
         folder,
         file.name,
         folder / file.key,
         file.data,
         file.split,
         file.server,
-        owners,
+        {key.lower(): _owner_key(owner, key) for owner, key in file.owners.items()},
         file.limits,
         file.allow,
         file.tell,
-        file.secure and _pinned(file.secure),
+        file.secure and _with_raw_keys(file.secure),
         _witness(folder, file.witness),
     )
-    charter.shares("run")  # what cannot be a limit is refused here
-    charter.limit  # noqa: B018
-    return charter
+    policy.sub_limits("run")  # refuses what cannot be a limit
+    policy.limit  # noqa: B018
+    return policy
 
 
-def _witness(folder: Path, given: str | None) -> Path | None:
-    """Refused in the node's own folder, where a backup would set it back with the ledger."""
-    if given is None:
+def _check_models(allow: AllowedRuns) -> None:
+    for name in allow.models:
+        if is_path(name):
+            raise DpflError(
+                f"allow.models has the import path {name!r}: own models are named in "
+                "[allow.own_models]."
+            )
+        models.from_name(name)
+    for name in allow.own_models:
+        if not is_path(name):
+            raise DpflError(
+                f'allow.own_models has {name!r}: name models by "package.module:factory", with '
+                "their options."
+            )
+
+
+def _witness(folder: Path, name: str | None) -> Path | None:
+    """Refuses a witness in the node's own folder: restoring a backup would set it back too."""
+    if name is None:
         return None
-    path = (folder / Path(given).expanduser()).resolve()
+    path = (folder / Path(name).expanduser()).resolve()
     if path.is_relative_to(folder):
         raise DpflError(
-            f"witness is {given!r}, inside of the node's own folder: name a file on other storage."
+            f"witness is {name!r}, inside of the node's own folder: name a file on other storage."
         )
     return path
 
 
-def _pinned(secure: SecureSumGroup) -> SecureSumGroup:
-    """A member is listed by its key, or by the whole line that its `dpfl node init` printed."""
+def _with_raw_keys(secure: SecureSumGroup) -> SecureSumGroup:
+    """Accepts each member's key alone, or the whole line that `dpfl node init` printed there."""
     checked_names(list(secure.members), len(secure.members))
     members = {}
     for name, line in secure.members.items():
@@ -308,7 +280,7 @@ def _pinned(secure: SecureSumGroup) -> SecureSumGroup:
     return secure.model_copy(update={"members": members})
 
 
-def _public(owner: str, key: str) -> Ed25519PublicKey:
+def _owner_key(owner: str, key: str) -> Ed25519PublicKey:
     try:
         return Ed25519PublicKey.from_public_bytes(bytes.fromhex(key))
     except ValueError:

@@ -1,7 +1,7 @@
-"""A node's part in secure sums: its keys, the sum under way, and what it answered, in memory alone.
+"""A node's part in secure sums, between the messages of the protocol and `dpfl.secagg.SumMember`.
 
-A node that was started again has nothing of it: it is missing until the next set-up, and can use no
-mask twice.
+Keys, seeds and answers are in memory only. A node that was started again has none of them: it is
+missing until the next set-up, and cannot use a mask twice.
 """
 
 from __future__ import annotations
@@ -14,63 +14,100 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpfl.client.task import ClientTask
+from dpfl.node.requests import Request
 from dpfl.protocol import secure_sum_messages
-from dpfl.protocol.messages import SignedMessage
 from dpfl.protocol.secure_sum_messages import Arrays, Words
-from dpfl.protocol.task_messages import whole
+from dpfl.protocol.value_forms import whole
 from dpfl.refusals import ProtocolError, RefusalReason
 from dpfl.secagg import MemberRefusal, SumGroup, SumId, SumMember, UnmaskingShares
 
 MOST_SESSIONS = 8
-"""Runs whose keys are held; the oldest go first, and are set up again if they go on."""
+"""Runs whose keys are kept. The oldest go first, and are set up again if they go on."""
 set_up_number = whole(0, 1 << 53)
 
 
 @dataclass
 class SumSession:
+    """The keys of a run, the sum under way, and the answers that were given.
+
+    Attributes:
+        member: This node as a member of the sums.
+        sum_id: The sum under way, or the last one.
+        order: The name of the task that the sum is for.
+        sum_answers: Answers about this sum, by the digest of the request.
+        set_up_answers: Answers before the first sum, by the digest of the request.
+    """
+
     member: SumMember
-    at: SumId | None = None
-    """The sum under way, or the last one."""
+    sum_id: SumId | None = None
     order: str = ""
-    """What the server knows that sum by."""
-    said: dict[str, bytes] = field(default_factory=dict)
-    """Answers of this sum, by the digest of the letter."""
-    set_up: dict[str, bytes] = field(default_factory=dict)
-    """Those before the first sum."""
+    sum_answers: dict[str, bytes] = field(default_factory=dict)
+    set_up_answers: dict[str, bytes] = field(default_factory=dict)
 
 
 class SecureSumClient:
-    """By run. A set-up takes the place of one before it, and never of a later one, by the numbers
-    that the run's owner gave them: letters can be late, and whoever carries them can keep them."""
+    """A node's sessions, one per run.
+
+    Messages can be late, and whoever carries them can keep them. So set-ups are numbered by the
+    owner of the run, and a set-up never replaces a later one.
+    """
 
     def __init__(self, name: str, key: Ed25519PrivateKey) -> None:
         self._name, self._key = name, key
         self._sessions: dict[str, SumSession] = {}
         self._latest: dict[str, int] = {}
-        """The number of a run's last set-up here, also where its keys are no longer held."""
+        """The number of each run's last set-up here, even if its keys are gone."""
 
-    def said(self, run: str, asked: str) -> bytes | None:
-        session = self._sessions.get(run)
-        return (session.said.get(asked) or session.set_up.get(asked)) if session else None
+    def replay(self, run: str, digest: str) -> bytes | None:
+        """Looks up the answer to a request that came before.
 
-    def keep(self, run: str, asked: str, answer: bytes) -> None:
-        session = self._session(run)
-        (session.said if session.at else session.set_up)[asked] = answer
+        Args:
+            run: The run.
+            digest: The digest of the request.
 
-    def step(self, letter: SignedMessage, group: SumGroup) -> tuple[Words, Arrays]:
-        """Set-up, or an exchange after the numbers were sent."""
-        kind, run = letter.head["kind"], letter.head["run"]
-        with refusing():
-            if kind == "card":
-                return self._card(run, group, set_up_number(letter.head["number"])), {}
-            if kind == "meet":
-                return self._meet(run, letter), {}
-            return self._answer(letter, self._session(run))
-
-    def _card(self, run: str, group: SumGroup, number: int) -> Words:
-        """New keys for this run, signed; the sum under way, if there was one, is over for this
-        node.
+        Returns:
+            The same answer again; None where there is none.
         """
+        session = self._sessions.get(run)
+        if session is None:
+            return None
+        return session.sum_answers.get(digest) or session.set_up_answers.get(digest)
+
+    def keep(self, run: str, digest: str, answer: bytes) -> None:
+        """Stores an answer, to give the same one to the same request.
+
+        Args:
+            run: The run.
+            digest: The digest of the request.
+            answer: The signed answer.
+        """
+        session = self._session(run)
+        answers = session.sum_answers if session.sum_id else session.set_up_answers
+        answers[digest] = answer
+
+    def step(self, request: Request, group: SumGroup) -> tuple[Words, Arrays]:
+        """Takes a step of the protocol other than masking: a set-up, or an exchange after it.
+
+        Args:
+            request: The request.
+            group: The members of the run's sums.
+
+        Returns:
+            The fields and arrays of the answer.
+
+        Raises:
+            ProtocolError: The step is refused.
+        """
+        with refusing():
+            if request.kind == "card":
+                number = set_up_number(request.fields["number"])
+                return self._advertise(request.run, group, number), {}
+            if request.kind == "meet":
+                return self._meet(request), {}
+            return self._exchange(request, self._session(request.run))
+
+    def _advertise(self, run: str, group: SumGroup, number: int) -> Words:
+        """New keys for this run, signed. A sum that was under way is over for this node."""
         if number <= self._latest.get(run, -1):
             raise ProtocolError(RefusalReason.SET_UP_PAST)
         member = SumMember(group, self._name, self._key)
@@ -81,47 +118,77 @@ class SecureSumClient:
             del self._sessions[oldest]
         return {"kind": "card", "card": secure_sum_messages.card_to_words(member.card)}
 
-    def _meet(self, run: str, letter: SignedMessage) -> Words:
-        member = self._session(run).member
-        member.meet(secure_sum_messages.cards(letter.head["cards"]))
+    def _meet(self, request: Request) -> Words:
+        member = self._session(request.run).member
+        member.meet(secure_sum_messages.cards(request.fields["cards"]))
         return {"kind": "met", "session": member.session}
 
-    def _answer(self, letter: SignedMessage, session: SumSession) -> tuple[Words, Arrays]:
-        head, at, member = letter.head, session.at, session.member
-        if at is None or head["order"] != session.order:
+    def _exchange(self, request: Request, session: SumSession) -> tuple[Words, Arrays]:
+        sum_id, member = session.sum_id, session.member
+        if sum_id is None or request.order != session.order:
             raise ProtocolError(RefusalReason.SUM_OVER)
-        if head["kind"] == "votes":
-            return secure_sum_messages.opened_to(
-                member.open(secure_sum_messages.votes_from_words(head["votes"], at))
-            )
-        shown = secure_sum_messages.shown_from(
-            head["survivors"], letter.arrays, at, self._name, member.size
+        if request.kind == "votes":
+            votes = secure_sum_messages.votes_from_words(request.fields["votes"], sum_id)
+            return secure_sum_messages.opened_to(member.open(votes))
+        survivors = secure_sum_messages.shown_from(
+            request.fields["survivors"], request.arrays, sum_id, self._name, member.size
         )
-        answer = member.agree(shown)
+        answer = member.agree(survivors)
         if isinstance(answer, UnmaskingShares):
             return secure_sum_messages.opened_to(answer)
         return {"kind": "vote", "signature": answer.signature.hex()}, {}
 
     def session(self, run: str) -> str:
-        """What it is known by, once keys were shown."""
-        found = self._sessions.get(run)
-        return found.member.session if found else ""
+        """Looks up the digest that names a run's session.
+
+        Args:
+            run: The run.
+
+        Returns:
+            The digest; empty before the members' keys were shown.
+        """
+        session = self._sessions.get(run)
+        return session.member.session if session else ""
 
     def expect(self, run: str, task: ClientTask, model: np.ndarray) -> SumId:
-        """The sum that a task is for, before anything is paid; refused where nothing would be
-        masked for it.
+        """Names the sum that a task is for, before anything is debited.
+
+        Args:
+            run: The run.
+            task: The task.
+            model: The model that came with it.
+
+        Returns:
+            The sum.
+
+        Raises:
+            ProtocolError: Nothing would be masked for it: there are no keys, or it is past.
         """
         member = self._session(run).member
-        at = secure_sum_messages.at_of(task, member.session, model)
+        sum_id = secure_sum_messages.at_of(task, member.session, model)
         with refusing():
-            member.expect(at)
-        return at
+            member.expect(sum_id)
+        return sum_id
 
-    def mask(self, run: str, order: str, at: SumId, numbers: np.ndarray) -> Arrays:
+    def mask(self, run: str, order: str, sum_id: SumId, numbers: np.ndarray) -> Arrays:
+        """Masks the numbers of a sum, once.
+
+        Args:
+            run: The run.
+            order: The name of the task.
+            sum_id: The sum.
+            numbers: The node's numbers, with its share of the noise.
+
+        Returns:
+            The masked numbers, sealed shares of every seed, and digests of the seeds.
+
+        Raises:
+            ProtocolError: The sum is past.
+        """
         session = self._session(run)
         with refusing():
-            masked = session.member.mask(at, numbers)
-        session.at, session.order, session.said = at, order, {}
+            masked = session.member.mask(sum_id, numbers)
+        session.sum_id, session.order, session.sum_answers = sum_id, order, {}
         return secure_sum_messages.masked_arrays(masked)
 
     def _session(self, run: str) -> SumSession:
@@ -132,7 +199,14 @@ class SecureSumClient:
 
 @contextmanager
 def refusing() -> Iterator[None]:
-    """A member's refusal, by the word for it."""
+    """Turns a member's refusal into the reason that goes over the wire.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        ProtocolError: The member refused.
+    """
     try:
         yield
     except MemberRefusal as refusal:

@@ -1,5 +1,7 @@
-"""A node's own word on what it spent: computed from its ledger and from nothing else, signed with
-its own key.
+"""A node's signed statement of what it has spent, computed from its ledger and nothing else.
+
+Whoever has the node's public key can check a statement without the node and without the server: the
+signature, and that every epsilon in it is that of the listed releases.
 """
 
 from __future__ import annotations
@@ -21,8 +23,9 @@ from dpfl.privacy.ledger.limit import Limit, SubLimit
 from dpfl.privacy.ledger.plans import proven_events
 from dpfl.privacy.mechanisms.noise_shares import weakest_shares
 from dpfl.privacy.statement import figure
+from dpfl.protocol.head_words import check_in_statement
 from dpfl.protocol.keys import is_signed, raw, sign
-from dpfl.protocol.ledger_head import LedgerHead, check_in_statement, sign_head
+from dpfl.protocol.ledger_head import LedgerHead, sign_head
 
 FORMAT = 1
 WORDS = {
@@ -45,25 +48,35 @@ WORDS = {
     "at",
     "version",
 }
-"""All that a statement says; earlier versions left some of it out."""
+"""All fields of a statement. Earlier versions left some of them out."""
 LAST_DIGIT = 2e-6
-"""By which figures of two machines may differ."""
+"""How far the figures of two machines may differ."""
 ARITHMETIC = "exact"
-"""Nodes know no other: a unit's numbers do not depend on who else is in a batch (docs/privacy.md,
-"Float arithmetic").
+"""The arithmetic of every node: what a unit contributes does not depend on who else is in its batch
+(docs/privacy.md, "Float arithmetic").
 """
 EVERYBODY = "the server, other clients and the public, who may see all that left this node"
 
 
 def statement(ledger: Ledger, limit: Limit, run: str, key: Ed25519PrivateKey) -> dict[str, Any]:
-    """Of all that the ledger holds, and of one run, where one is named. `proven` is for what was
-    fixed beforehand.
+    """States what the ledger counts.
+
+    `spent` is the epsilon of the releases so far. `proven` also covers what runs fixed beforehand
+    and may still release, up to the owner's limit if every debit was held to it.
+
+    Args:
+        ledger: The node's ledger.
+        limit: The limit of all runs together; its delta and accountant are those of the figures.
+        run: A run that is stated by itself as well; empty for none.
+        key: The node's key.
+
+    Returns:
+        The statement and its signature, as JSON has them.
     """
-    spent, by = ledger.spending(), accountant(limit.accountant)
-    used, ceiling = (
-        by.epsilon(spent, limit.delta),
-        limit.epsilon if _held(ledger, limit) else math.inf,
-    )
+    spending, by = ledger.spending(), accountant(limit.accountant)
+    used = by.epsilon(spending, limit.delta)
+    ceiling = limit.epsilon if _was_always_limited(ledger, limit) else math.inf
+    planned = min(by.epsilon(proven_events(ledger), limit.delta), ceiling)
     tail = ledger.tail
     words = {
         "format": FORMAT,
@@ -74,12 +87,12 @@ def statement(ledger: Ledger, limit: Limit, run: str, key: Ed25519PrivateKey) ->
         "delta": limit.delta,
         "accountant": limit.accountant,
         "limit": limit.epsilon,
-        "proven": figure(max(used, min(by.epsilon(proven_events(ledger), limit.delta), ceiling))),
+        "proven": figure(max(used, planned)),
         "spent": figure(used),
-        "releases": _lines(spent),
+        "releases": _lines(spending),
         "adversary": _adversary(ledger),
         "arithmetic": ARITHMETIC,
-        "run": _part(ledger, limit, run) if run else None,
+        "run": _run_part(ledger, limit, run) if run else None,
         "ledger": {"rows": tail.links, "seal": tail.seal},
         "ledger_head": sign_head(ledger, key).to_words(),
         "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -88,38 +101,58 @@ def statement(ledger: Ledger, limit: Limit, run: str, key: Ed25519PrivateKey) ->
     return {"statement": words, "signature": sign(words, key)}
 
 
-def _part(ledger: Ledger, limit: Limit, run: str) -> dict[str, Any]:
-    spent = ledger.spending_within(SubLimit(limit, run=run))
-    used = figure(accountant(limit.accountant).epsilon(spent, limit.delta))
+def _run_part(ledger: Ledger, limit: Limit, run: str) -> dict[str, Any]:
+    spending = ledger.spending_within(SubLimit(limit, run=run))
+    used = figure(accountant(limit.accountant).epsilon(spending, limit.delta))
     return {
         "id": run,
         "spent": used,
-        "releases": _lines(spent),
+        "releases": _lines(spending),
         "adversary": _adversary(ledger, run),
     }
 
 
-def check(given: Mapping[str, Any], public_key: str) -> Mapping[str, Any]:
-    """What a statement says, if this key signed it and its figures are those of its releases."""
-    words = given.get("statement")
+def check(signed_statement: Mapping[str, Any], public_key: str) -> Mapping[str, Any]:
+    """Verifies a statement.
+
+    Args:
+        signed_statement: The statement and its signature, as JSON has them.
+        public_key: The node's public key, in hexadecimal digits.
+
+    Returns:
+        The fields of the statement.
+
+    Raises:
+        DpflError: Another key signed it, it was changed, or its figures are not those of its
+            releases.
+    """
+    words = signed_statement.get("statement")
     if not isinstance(words, Mapping) or words.get("format") != FORMAT:
         raise DpflError("This is not a node's statement of this version.")
-    if odd := words.keys() - WORDS:
+    if unknown := words.keys() - WORDS:
         raise DpflError(
             f"The statement of {words.get('node')!r} says what no node says: "
-            f"{', '.join(sorted(map(str, odd)))}."
+            f"{', '.join(sorted(map(str, unknown)))}."
         )
     if words.get("public_key") != public_key or not is_signed(
-        words, str(given.get("signature")), public_key
+        words, str(signed_statement.get("signature")), public_key
     ):
         raise DpflError(
             f"The statement of {words.get('node')!r} is not signed by its key, or was changed."
         )
     by = accountant(words["accountant"])
     check_target(1.0, words["delta"])
+    _check_figures(words, by)
+    if head := check_in_statement(words):
+        _check_by_head(words, head, by)
+    return words
+
+
+def _check_figures(words: Mapping[str, Any], by: Accountant) -> None:
+    """Every epsilon is computed again from the releases beside it."""
     for part in (words, words["run"] or {"spent": figure(0.0), "releases": {}}):
-        spent = {decode(line): int(count) for line, count in part["releases"].items()}
-        if figure(by.epsilon(spent, words["delta"])) != part["spent"]:
+        spending = {decode(line): int(count) for line, count in part["releases"].items()}
+        if figure(by.epsilon(spending, words["delta"])) != part["spent"]:
             raise DpflError(
                 f"The epsilon in the statement of {words['node']!r} is not that of its releases."
             )
@@ -127,17 +160,14 @@ def check(given: Mapping[str, Any], public_key: str) -> Mapping[str, Any]:
         raise DpflError(f"The statement of {words['node']!r} does not say against whom it holds.")
     if _number(words["proven"]) < _number(words["spent"]):
         raise DpflError(f"The statement of {words['node']!r} proves less than was spent.")
-    if head := check_in_statement(words):
-        _check_by_head(words, head, by)
-    return words
 
 
 def _check_by_head(words: Mapping[str, Any], head: LedgerHead, by: Accountant) -> None:
-    """What was fixed beforehand is proven, up to the owner's limit; and shares of noise protect
-    against fewer.
+    """Compares a statement with the head of the ledger in it: what was fixed beforehand must be
+    proven, up to the owner's limit, and shares of noise protect against fewer adversaries.
     """
     planned: EventCounts = {}
-    for event, count in (*((event, count) for event, _, count in head.spent), *head.planned):
+    for event, count in (*((event, count) for event, _, count in head.releases), *head.planned):
         planned = add(planned, event, count)
     if _number(words["proven"]) + LAST_DIGIT < min(
         by.epsilon(planned, words["delta"]), float(words["limit"])
@@ -145,7 +175,7 @@ def _check_by_head(words: Mapping[str, Any], head: LedgerHead, by: Accountant) -
         raise DpflError(
             f"The statement of {words['node']!r} proves less than its runs fixed beforehand."
         )
-    if words["adversary"] != _against(mark for _, mark, _ in head.spent):
+    if words["adversary"] != _against(mark for _, mark, _ in head.releases):
         raise DpflError(
             f"The statement of {words['node']!r} holds against others than it says: "
             f"{words['adversary']}."
@@ -153,10 +183,8 @@ def _check_by_head(words: Mapping[str, Any], head: LedgerHead, by: Accountant) -
 
 
 def _adversary(ledger: Ledger, run: str = "") -> str:
-    """Against whom all that was released holds, or all for one run: who sees it, or only sums that
-    it is in.
-    """
-    names = [release for of, release, *_ in ledger.debits() if run in ("", of)]
+    """Against whom the guarantee holds, of all releases or of one run's."""
+    names = [release for name, release, *_ in ledger.debits() if run in ("", name)]
     return _against(name.split("/")[1] for name in names if "/" in name)
 
 
@@ -169,15 +197,13 @@ def _number(figure: Any) -> float:
     return math.inf if figure == "unbounded" else float(figure)
 
 
-def _held(ledger: Ledger, limit: Limit) -> bool:
-    """Whether every debit was held against this limit, or against a lower one, at a delta that is
-    no larger.
-    """
+def _was_always_limited(ledger: Ledger, limit: Limit) -> bool:
+    """Whether every debit was made under this limit, or a lower one, at a delta no larger."""
     return all(
         one is not None and one.epsilon <= limit.epsilon and one.delta <= limit.delta
         for one in ledger.limits_since_first_debit()
     )
 
 
-def _lines(spent: EventCounts) -> dict[str, int]:
-    return {encode(event): count for event, count in spent.items()}
+def _lines(counts: EventCounts) -> dict[str, int]:
+    return {encode(event): count for event, count in counts.items()}

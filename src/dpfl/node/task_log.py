@@ -1,9 +1,31 @@
-"""Runs that a node joined and orders that it saw, on its disk: an order is done once, and its reply
-kept while it may be lost.
+"""The task log: which runs a node joined, which tasks it accepted, and the replies that it sent.
 
-An order is written down before its debit, and its reply before it leaves. A reply that is there is
-sent again; an order without one was broken off, and is another release if it is done again.
-"""
+A node may crash at any point of a task, and its reply may be lost on the way. The server then sends
+the same message again. The task log makes sure that a task is then executed again only where no
+reply can have left the node, and that every release is in the ledger before its reply is on disk.
+
+A task goes through these states. Each is on disk before the next begins:
+
+| state | on disk | if the node crashes in this state, and the task comes again |
+|---|---|---|
+| received | nothing | it is checked again, as if it were new |
+| accepted | a row in `orders`: its name, the digest of its message, its cost, one attempt | nothing was debited; it is executed |
+| debited | the same, and the debit in the ledger | it is executed again and **debited again**: the noise of the lost attempt is gone, so this is another release. After `MOST_ATTEMPTS` attempts it is refused (`too-many-attempts`) |
+| answered | the same, and the signed reply in `replies/` | the stored reply is **replayed**, byte for byte. Nothing is executed or debited |
+| over | a row with a later round of the same run | it is refused (`order-past`); its reply is deleted |
+
+A task that the ledger refuses returns to "received": `take_back` removes its attempt.
+
+Two tasks of one run with the same name and different messages are never both executed: the second
+is refused (`order-changed`). With keyed randomness, which is for tests, the second attempt of a task
+computes the same release as the first, and the ledger counts it once.
+
+The log also stores how far the ledger had come (`seen`). A ledger that does not include that row
+was set back, and the node does not start on it.
+
+Files: `orders.sqlite` (written with `synchronous = FULL`) and `replies/*.letter` (written beside
+their place, synchronised, and renamed).
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -24,11 +46,11 @@ from dpfl.refusals import ProtocolError, RefusalReason
 
 FORMAT = 1
 MOST_ATTEMPTS = 3
-"""Times that an order is begun; each may have been paid for."""
+"""How often a task is begun. Each attempt may have been paid for."""
 MOST_KEPT = 16
-"""Replies of all runs."""
+"""How many replies are stored, of all runs together."""
 MOST_WAITING = 256
-"""Runs that were joined and never worked for."""
+"""How many runs are remembered that were joined and have not sent a task."""
 
 SCHEMA = """
 CREATE TABLE runs (
@@ -44,7 +66,13 @@ CREATE TABLE seen (links INTEGER NOT NULL, seal TEXT NOT NULL);
 
 @dataclass(frozen=True)
 class RunRecord:
-    """As it was joined: whose it is, what was proposed, and the size that was declared."""
+    """A run as the node joined it.
+
+    Attributes:
+        owner: The public key of the run's owner.
+        proposal: The proposal, as JSON has it.
+        size: The number of units that the node declared.
+    """
 
     owner: str
     proposal: dict[str, Any]
@@ -53,7 +81,16 @@ class RunRecord:
 
 @dataclass(frozen=True)
 class TaskRecord:
-    """One that came: its run and name, the digest of its letter, its round, and what it costs."""
+    """A task as the log knows it.
+
+    Attributes:
+        run: Its run.
+        name: Its name within the run (`dpfl.protocol.task_messages.order_of`).
+        letter: The digest of the message that brought it.
+        round: Its round.
+        event: The event of each release that it asks for; None where it asks for none.
+        count: How many such releases.
+    """
 
     run: str
     name: str
@@ -64,6 +101,8 @@ class TaskRecord:
 
 
 class TaskLog:
+    """The task log in a node's folder. See the module's documentation for the states of a task."""
+
     def __init__(self, folder: Path) -> None:
         self._path, self._replies = folder / "orders.sqlite", folder / "replies"
         try:
@@ -79,36 +118,56 @@ class TaskLog:
             raise _unusable(self._path, error) from error
 
     @classmethod
-    def seen_in(cls, folder: Path) -> ChainTail:
-        """How far the ledger had come by the orders of a folder; nothing is made where there are
-        none.
+    def tail_in(cls, folder: Path) -> ChainTail:
+        """Reads how far the ledger had come, without opening the log for writing.
+
+        Args:
+            folder: The node's folder, where another process may be at work.
+
+        Returns:
+            The last row of the ledger that the log knows of; an empty tail where there is no log.
+
+        Raises:
+            DpflError: The log cannot be read.
         """
-        found = cls._asked(folder, "SELECT links, seal FROM seen")
-        return ChainTail(*found[0]) if found else ChainTail()
+        rows = cls._query(folder, "SELECT links, seal FROM seen")
+        return ChainTail(*rows[0]) if rows else ChainTail()
 
     @classmethod
     def counts_in(cls, folder: Path) -> dict[Event, int]:
-        """Releases that the orders of a folder asked for, each once."""
+        """Counts the releases that the tasks of a log asked for, each once.
+
+        Args:
+            folder: The node's folder, where another process may be at work.
+
+        Returns:
+            The number of releases of each event.
+
+        Raises:
+            DpflError: The log cannot be read.
+        """
         query = "SELECT event, SUM(count) FROM orders WHERE event != '' GROUP BY event"
-        return {decode(line): int(count) for line, count in cls._asked(folder, query)}
+        return {decode(line): int(count) for line, count in cls._query(folder, query)}
 
     @staticmethod
-    def _asked(folder: Path, query: str) -> list[Any]:
-        """Read and nothing else: a node may be at work there. Nothing where there are no orders."""
+    def _query(folder: Path, query: str) -> list[Any]:
         path = folder / "orders.sqlite"
         if not path.exists():
             return []
         try:
-            with closing(
-                sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
-            ) as connection:
+            uri = f"{path.resolve().as_uri()}?mode=ro"
+            with closing(sqlite3.connect(uri, uri=True)) as connection:
                 return connection.execute(query).fetchall()
         except sqlite3.Error as error:
             raise _unusable(path, error) from error
 
     @staticmethod
     def put_away(folder: Path) -> None:
-        """Runs that were under way are over: what they made is counted, and not as theirs."""
+        """Ends all runs that were under way, after their releases were counted in another way.
+
+        Args:
+            folder: The node's folder. Its log is renamed to `orders.sqlite.old`.
+        """
         with suppress(FileNotFoundError):
             (folder / "orders.sqlite").replace(folder / "orders.sqlite.old")
 
@@ -120,66 +179,109 @@ class TaskLog:
             raise sqlite3.DatabaseError("it is of another version")
         self._connection.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version = {FORMAT}; COMMIT;")
 
-    def run(self, run: str) -> RunRecord | None:
-        found = self._connection.execute(
-            "SELECT owner, proposal, size FROM runs WHERE run = ?", (run,)
+    def run(self, name: str) -> RunRecord | None:
+        """Looks up a run.
+
+        Args:
+            name: The run.
+
+        Returns:
+            The run as the node joined it; None where it did not.
+        """
+        row = self._connection.execute(
+            "SELECT owner, proposal, size FROM runs WHERE run = ?", (name,)
         ).fetchone()
-        return RunRecord(found[0], json.loads(found[1]), found[2]) if found else None
+        return RunRecord(row[0], json.loads(row[1]), row[2]) if row else None
 
     def join(self, name: str, run: RunRecord) -> None:
-        """Said once; of those that never came to work only the latest are remembered."""
-        with self._transaction() as do:
-            do(
+        """Records that the node joined a run.
+
+        Of the runs that have sent no task, only the latest `MOST_WAITING` are remembered.
+
+        Args:
+            name: The run.
+            run: What was proposed, by whom, and what the node declared.
+        """
+        with self._transaction() as execute:
+            execute(
                 "INSERT INTO runs (run, owner, proposal, size) VALUES (?, ?, ?, ?)",
                 (name, run.owner, json.dumps(run.proposal), run.size),
             )
-            do(
+            execute(
                 "DELETE FROM runs WHERE round < 0 AND rowid NOT IN "
                 "(SELECT rowid FROM runs WHERE round < 0 ORDER BY rowid DESC LIMIT ?)",
                 (MOST_WAITING,),
             )
 
-    def reply(self, order: TaskRecord) -> bytes | None:
-        """The one that was kept for the same letter; another letter for the same order is
-        refused.
-        """
-        found = self._find(order)
-        if found and found[0] != order.letter:
-            raise ProtocolError(RefusalReason.ORDER_CHANGED)
-        path = self._file(order)
-        return path.read_bytes() if found and path.exists() else None
+    def reply(self, task: TaskRecord) -> bytes | None:
+        """Looks up the stored reply to a task.
 
-    def made(self, run: str, event: Event, besides: str) -> int:
-        """Releases of an event that orders of a run asked for, each once; the order `besides` left
-        out.
+        Args:
+            task: The task.
+
+        Returns:
+            The reply to the same message; None where there is none.
+
+        Raises:
+            ProtocolError: The task came before with another message (`ORDER_CHANGED`).
+        """
+        row = self._find(task)
+        if row and row[0] != task.letter:
+            raise ProtocolError(RefusalReason.ORDER_CHANGED)
+        path = self._file(task)
+        return path.read_bytes() if row and path.exists() else None
+
+    def count_releases(self, run: str, event: Event, besides: str) -> int:
+        """Counts the releases of an event that the tasks of a run asked for, each once.
+
+        Args:
+            run: The run.
+            event: The event.
+            besides: The name of a task that is left out.
+
+        Returns:
+            The number of releases.
         """
         query = (
             "SELECT COALESCE(SUM(count), 0) FROM orders WHERE run = ? AND event = ? AND name != ?"
         )
         return int(self._connection.execute(query, (run, encode(event), besides)).fetchone()[0])
 
-    def begin(self, order: TaskRecord) -> None:
-        """On disk before its debit; what came before its round is over."""
-        with self._transaction() as do:
-            (latest,) = do("SELECT round FROM runs WHERE run = ?", (order.run,)).fetchone()
-            if order.round < latest:
+    def begin(self, task: TaskRecord) -> None:
+        """Records an attempt at a task, before its debit. Tasks of earlier rounds are over then.
+
+        Args:
+            task: The task, with its cost.
+
+        Raises:
+            ProtocolError: The round is over (`ORDER_PAST`), or the task was begun too often
+                (`TOO_MANY_ATTEMPTS`).
+        """
+        with self._transaction() as execute:
+            (latest,) = execute("SELECT round FROM runs WHERE run = ?", (task.run,)).fetchone()
+            if task.round < latest:
                 raise ProtocolError(RefusalReason.ORDER_PAST)
-            found = self._find(order)
-            if found and found[1] >= MOST_ATTEMPTS:
+            row = self._find(task)
+            if row and row[1] >= MOST_ATTEMPTS:
                 raise ProtocolError(RefusalReason.TOO_MANY_ATTEMPTS)
-            line = encode(order.event) if order.event is not None else ""
-            do(
+            line = encode(task.event) if task.event is not None else ""
+            execute(
                 "INSERT INTO orders VALUES (?, ?, ?, ?, 1, ?, ?) ON CONFLICT DO UPDATE SET "
                 "attempts = attempts + 1",
-                (order.run, order.name, order.letter, order.round, line, order.count),
+                (task.run, task.name, task.letter, task.round, line, task.count),
             )
-            do("UPDATE runs SET round = ? WHERE run = ?", (order.round, order.run))
-        if order.round > latest:
-            self._forget_replies(order.run, order.round)
+            execute("UPDATE runs SET round = ? WHERE run = ?", (task.round, task.run))
+        if task.round > latest:
+            self._forget_replies(task.run, task.round)
 
-    def keep(self, order: TaskRecord, reply: bytes) -> None:
-        """Whole on disk, or not there at all."""
-        path = self._file(order)
+    def keep(self, task: TaskRecord, reply: bytes) -> None:
+        """Stores a reply: whole and synchronised, or not at all.
+
+        Args:
+            task: The task.
+            reply: The signed reply.
+        """
+        path = self._file(task)
         unfinished = path.with_suffix(".new")
         with os.fdopen(
             os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"
@@ -195,35 +297,44 @@ class TaskLog:
             os.close(folder)
         self._drop_oldest()
 
-    def take_back(self, order: TaskRecord) -> None:
-        """One that was refused in the end, with nothing debited."""
-        with self._transaction() as do:
-            do(
+    def take_back(self, task: TaskRecord) -> None:
+        """Removes an attempt that the ledger refused, so that nothing was debited.
+
+        Args:
+            task: The task.
+        """
+        with self._transaction() as execute:
+            execute(
                 "DELETE FROM orders WHERE run = ? AND name = ? AND attempts = 1",
-                (order.run, order.name),
+                (task.run, task.name),
             )
-            do(
+            execute(
                 "UPDATE orders SET attempts = attempts - 1 WHERE run = ? AND name = ?",
-                (order.run, order.name),
+                (task.run, task.name),
             )
 
     def see(self, tail: ChainTail) -> None:
-        """How far the ledger's chain is known to have come."""
-        with self._transaction() as do:
-            do("DELETE FROM seen")
-            do("INSERT INTO seen VALUES (?, ?)", (tail.links, tail.seal))
+        """Records how far the ledger has come.
+
+        Args:
+            tail: The ledger's last row.
+        """
+        with self._transaction() as execute:
+            execute("DELETE FROM seen")
+            execute("INSERT INTO seen VALUES (?, ?)", (tail.links, tail.seal))
 
     @property
-    def seen(self) -> ChainTail:
-        found = self._connection.execute("SELECT links, seal FROM seen").fetchone()
-        return ChainTail(*found) if found else ChainTail()
+    def ledger_tail(self) -> ChainTail:
+        """How far the ledger is known to have come."""
+        row = self._connection.execute("SELECT links, seal FROM seen").fetchone()
+        return ChainTail(*row) if row else ChainTail()
 
-    def _find(self, order: TaskRecord) -> tuple[str, int] | None:
+    def _find(self, task: TaskRecord) -> tuple[str, int] | None:
         query = "SELECT letter, attempts FROM orders WHERE run = ? AND name = ?"
-        return self._connection.execute(query, (order.run, order.name)).fetchone()  # type: ignore[no-any-return]
+        return self._connection.execute(query, (task.run, task.name)).fetchone()  # type: ignore[no-any-return]
 
-    def _file(self, order: TaskRecord) -> Path:
-        name = sha256(f"{order.run} {order.name} {order.letter}".encode()).hexdigest()[:32]
+    def _file(self, task: TaskRecord) -> Path:
+        name = sha256(f"{task.run} {task.name} {task.letter}".encode()).hexdigest()[:32]
         return self._replies / f"{name}.letter"
 
     def _forget_replies(self, run: str, round: int) -> None:
@@ -232,15 +343,15 @@ class TaskLog:
             self._file(TaskRecord(run, name, letter, 0)).unlink(missing_ok=True)
 
     def _drop_oldest(self) -> None:
-        """An order whose reply is dropped is not done again."""
-        held = sorted(self._replies.glob("*.letter"), key=lambda path: path.stat().st_mtime_ns)
-        dropped = {path.name for path in held[:-MOST_KEPT]}
+        """Keeps the latest replies only. A task whose reply is dropped is not executed again."""
+        files = sorted(self._replies.glob("*.letter"), key=lambda path: path.stat().st_mtime_ns)
+        dropped = {path.name for path in files[:-MOST_KEPT]}
         if not dropped:
             return
-        with self._transaction() as do:
-            for run, name, letter in do("SELECT run, name, letter FROM orders").fetchall():
+        with self._transaction() as execute:
+            for run, name, letter in execute("SELECT run, name, letter FROM orders").fetchall():
                 if self._file(TaskRecord(run, name, letter, 0)).name in dropped:
-                    do(
+                    execute(
                         "UPDATE orders SET attempts = ? WHERE run = ? AND name = ?",
                         (MOST_ATTEMPTS, run, name),
                     )
@@ -259,6 +370,7 @@ class TaskLog:
             raise
 
     def close(self) -> None:
+        """Closes the database."""
         self._connection.close()
 
 

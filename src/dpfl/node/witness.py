@@ -1,9 +1,8 @@
-"""A file on other storage to which a node appends every head that it signs, before the reply
-leaves.
+"""The witness: a file on other storage to which a node appends every head that it signs.
 
-Whoever sets back the node's own disk does not set back this file, so the node sees what it lost
-without any server's help. A copy of the node that writes to the same file is seen by the first line
-that the other did not write.
+A head is appended before the reply leaves. Whoever sets back the node's own disk does not set back
+this file, so the node finds out what it lost without any server's help. Two copies of a node that
+share a witness find each other out by the first line that the other one wrote.
 """
 
 from __future__ import annotations
@@ -15,31 +14,37 @@ from pathlib import Path
 
 from dpfl.codec import canonical
 from dpfl.errors import DpflError
-from dpfl.protocol.ledger_head import MOST_OWN, HeadSet, SignedHead, head_from_words
+from dpfl.protocol.head_words import head_from_words
+from dpfl.protocol.ledger_head import MOST_OWN, HeadSet, SignedHead
 from dpfl.refusals import ProtocolError, RefusalReason
 
 NOTE = "node/witness"
-"""The row by which a ledger knows that there was one."""
+"""The note in a ledger that says that there was a witness."""
 
 
 class Witness:
-    """Of the node with this public key. `heads` reads it, `check` and `append` are for a node at
-    work.
+    """The witness file of one node.
+
+    `heads` reads it. `begin`, `check` and `append` are for a running node.
     """
 
     def __init__(self, path: Path, public_key: str) -> None:
         self.path, self._public_key = path, public_key
         self._size: int | None = None
+        """Bytes of the file after this process wrote last."""
 
     def heads(self) -> HeadSet:
-        """What this node signed, by the file; a last line that was broken off is none.
+        """Reads what this node signed.
+
+        Returns:
+            The furthest heads. A last line that was cut off is left out: its reply never left.
 
         Raises:
             DpflError: The file cannot be read, or holds something else.
         """
-        found = HeadSet(most=MOST_OWN)
+        heads = HeadSet(most=MOST_OWN)
         if not self.path.exists():
-            return found
+            return heads
         try:
             *lines, last = self.path.read_bytes().split(b"\n")
         except OSError as error:
@@ -52,17 +57,27 @@ class Witness:
                     continue
                 raise self._unusable(f"line {number + 1} is not a head") from error
             if one.head.public_key == self._public_key:
-                found.add(one)
-        return found
+                heads.add(one)
+        return heads
 
     def begin(self, first: SignedHead) -> None:
-        """The line of this start; from now on nobody else writes here."""
+        """Appends the first head of a start. From now on nobody else may write to the file.
+
+        Args:
+            first: The head as it is now.
+
+        Raises:
+            DpflError: The file cannot be written.
+        """
         self._size = None
         self.append(first)
 
     def check(self) -> None:
-        """Refused, before anything is debited, where somebody else wrote since, or the file cannot
-        be reached.
+        """Compares the file with what this process left, before anything is debited.
+
+        Raises:
+            ProtocolError: Somebody else wrote to the file since (`ROLLED_BACK`).
+            DpflError: The file cannot be reached.
         """
         try:
             size = self.path.stat().st_size
@@ -72,7 +87,15 @@ class Witness:
             raise ProtocolError(RefusalReason.ROLLED_BACK)
 
     def append(self, one: SignedHead) -> None:
-        """A line more; on disk when this returns."""
+        """Appends a head. It is on disk when this returns.
+
+        Args:
+            one: The head.
+
+        Raises:
+            ProtocolError: Somebody else wrote to the file since (`ROLLED_BACK`).
+            DpflError: The file cannot be written.
+        """
         line = canonical(one.to_words()) + b"\n"
         try:
             with self.path.open("ab") as file:
@@ -81,7 +104,7 @@ class Witness:
                 if self._size is not None and size != self._size:
                     raise ProtocolError(RefusalReason.ROLLED_BACK)
                 if self._size is None:
-                    size = file.truncate(self._whole())
+                    size = file.truncate(self._whole_bytes())
                 file.write(line)
                 file.flush()
                 os.fsync(file.fileno())
@@ -89,9 +112,9 @@ class Witness:
         except OSError as error:
             raise self._unusable(error.strerror or "unknown") from error
 
-    def _whole(self) -> int:
-        """Bytes up to the end of the last line that is whole; the rest was broken off, and its
-        reply never left.
+    def _whole_bytes(self) -> int:
+        """Bytes up to the end of the last whole line. The rest was cut off, and its reply never
+        left.
         """
         return self.path.read_bytes().rfind(b"\n") + 1
 

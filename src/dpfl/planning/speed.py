@@ -71,11 +71,10 @@ class ClientWork:
         release, rng = Release(Poisson(1.0), Flat(1.0), Gaussian(1.0)), np.random.default_rng(0)
 
         def time_of(batch: int) -> float:
-            data = ClientDataset(
-                self._x, torch.arange(FEW) % self.classes, torch.arange(batch) % FEW
-            )
+            y, rows = torch.arange(FEW) % self.classes, torch.arange(batch) % FEW
+            data = ClientDataset(self._x, y, rows, declared=batch)
             start = time.perf_counter()
-            private_steps(gradients, data, batch, 1, local, release, lambda purpose: rng)
+            private_steps(gradients, data, 1, local, release, lambda purpose: rng)
             return time.perf_counter() - start
 
         with one_thread():

@@ -77,7 +77,7 @@ class ClientPlan:
 
 
 @dataclass(frozen=True)
-class Tradeoff(NotebookView, shown_by="plan_view"):
+class Tradeoff(NotebookView, shown_by="plan_page"):
     question: PlanningQuestion
     choices: tuple[NoiseChoice, ...]
     recommended: NoiseChoice

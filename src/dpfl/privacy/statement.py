@@ -1,169 +1,127 @@
-"""What a run cost in privacy, said in full: no bare epsilon anywhere."""
+"""What a run cost in privacy, in full. No epsilon stands here without its unit, its delta, its
+adversary and its accountant.
+"""
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from dpfl.notebook_repr import NotebookView
-
-
-def figure(epsilon: float | None) -> float | str | None:
-    """Epsilon as JSON holds it: infinity is the word "unbounded"."""
-    if epsilon is None:
-        return None
-    return rounded_up(epsilon, 6) if math.isfinite(epsilon) else "unbounded"
-
-
-def _number(figure: float | str | None) -> float | None:
-    if figure is None:
-        return None
-    return math.inf if figure == "unbounded" else float(figure)
-
-
-def rounded_up(epsilon: float, digits: int = 4) -> float:
-    """A figure with fewer digits must not say less than the figure."""
-    scale = 10.0**digits
-    return math.ceil(epsilon * scale - 1e-9) / scale
-
-
-NOISE = {
-    "floating-point": "floating-point, whose last digits can tell of the sum beneath; for real "
-    "data it is not enough",
-    "secure": "secure: whole numbers on a grid, from a stream cipher",
-    "shared": "shared by the clients: whole numbers on a grid, from a stream cipher",
-}
-
-
-def unit_in_words(unit: str) -> str:
-    if unit == "person":
-        return (
-            "one person, everything that they have at one client; a person at two clients "
-            "counts twice, epsilon adds up"
-        )
-    return f"one {unit}"
+from dpfl.privacy.figures import figure as figure
+from dpfl.privacy.figures import from_figure
+from dpfl.privacy.figures import rounded_up as rounded_up
+from dpfl.privacy.statement_view import StatementView
 
 
 @dataclass(frozen=True)
-class PrivacyStatement(NotebookView, shown_by="statement_view"):
+class PrivacyStatement(NotebookView, shown_by="statement_page"):
     """The guarantee of a run: for whom, against whom, and how much of it is proven."""
 
     unit: str
+    """What is protected: "sample", "person", "client", or "none"."""
     neighbours: str
+    """How two neighbouring datasets differ, for example "add/remove one"."""
     delta: float
     adversary: str
+    """Who may see what without breaking the guarantee."""
     accountant: str
     proven: float
+    """The epsilon that holds, an upper bound; infinity if none does."""
     claimed: float | None
+    """The epsilon by the paper's own accounting; None if the paper states none."""
     claim: str = ""
+    """Where the claim comes from."""
     unaccounted: tuple[str, ...] = ()
+    """Values that were released without protection."""
     per_client: Mapping[str, float] = field(default_factory=dict)
+    """The proven epsilon of each account."""
     releases: Mapping[str, int] = field(default_factory=dict)
+    """How often each kind of release was made, at the client with the most."""
     stated: Mapping[str, int] = field(default_factory=dict)
-    """The releases as the paper counts them, in the ledger's words: what `claimed` is computed
-    from.
+    """The releases as the paper counts them, in the ledger's words. `claimed` is computed from
+    them.
     """
     assumptions: tuple[str, ...] = ()
     noise: str = "floating-point"
-    """Of what kind: "floating-point", "shared", "secure", or "none"."""
+    """The kind of noise: "floating-point", "shared", "secure", or "none"."""
     warnings: tuple[str, ...] = ()
-    """What makes the guarantee weaker than its figures look; part of the statement, so that nothing
-    can leave it out.
+    """What makes the guarantee weaker than its figures look. Warnings are part of the statement,
+    so that no page can leave them out.
     """
     used: float | None = None
-    """Epsilon of what was released. Where that depends on what came out it is no guarantee:
-    `proven` was fixed beforehand.
+    """The epsilon of what was released. If that depends on the outcome, it is no guarantee;
+    `proven` was fixed in advance.
     """
     most: Mapping[str, int] = field(default_factory=dict)
-    """The most releases of each kind that `proven` covers."""
+    """The largest number of releases of each kind that `proven` covers."""
     asked: tuple[str, ...] = ()
-    """What clients were asked beside their updates, each a release of its own."""
+    """Questions to the clients besides their updates. Each answer is a release of its own."""
 
     def to_dict(self) -> dict[str, object]:
+        """Writes the statement as JSON holds it.
+
+        Returns:
+            Every field; epsilons rounded up, or the word "unbounded".
+        """
         fields = asdict(self)
-        fields["proven"] = figure(self.proven)
-        fields["claimed"] = figure(self.claimed)
-        fields["used"] = figure(self.used)
+        for name in ("proven", "claimed", "used"):
+            fields[name] = figure(fields[name])
         fields["per_client"] = {
             client: figure(epsilon) for client, epsilon in self.per_client.items()
         }
         return fields
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> PrivacyStatement:
-        """A statement from what `to_dict` wrote; words that this version does not know are left
-        out.
+    def from_dict(cls, content: Mapping[str, Any]) -> PrivacyStatement:
+        """Reads what `to_dict` wrote.
+
+        Args:
+            content: The content of `statement.json`. Keys that this version does not know are
+                ignored.
+
+        Returns:
+            The statement.
 
         Raises:
-            TypeError: If a word is missing that every version wrote.
-            ValueError: If an epsilon is none.
+            TypeError: If a key is missing that every version writes.
+            ValueError: If an epsilon is neither a number nor "unbounded".
         """
-        known = {field.name for field in fields(cls)}
-        given: dict[str, Any] = {name: value for name, value in told.items() if name in known}
-        given |= {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
-        for name in ("proven", "claimed", "used"):
-            given[name] = _number(given.get(name))
-        given["per_client"] = {
-            client: _number(epsilon) for client, epsilon in given.get("per_client", {}).items()
+        names = {field.name for field in fields(cls)}
+        values: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in content.items()
+            if name in names
         }
-        return cls(**given)
+        for name in ("proven", "claimed", "used"):
+            values[name] = from_figure(values.get(name))
+        values["per_client"] = {
+            client: from_figure(epsilon) for client, epsilon in values.get("per_client", {}).items()
+        }
+        return cls(**values)
 
     def to_json(self) -> str:
+        """Writes the statement as JSON text.
+
+        Returns:
+            The content of `statement.json`.
+        """
         return json.dumps(self.to_dict(), indent=2)
 
+    @property
+    def view(self) -> StatementView:
+        """The statement in words."""
+        return StatementView.of(self)
+
     def lines(self) -> list[tuple[str, str]]:
-        """Heading and text, for the terminal and for pages."""
-        rows = [("proven", self._proven()), ("claimed", self._claimed())]
-        if self.used is not None and self.used < self.proven < math.inf:
-            rows += [
-                (
-                    "used",
-                    f"epsilon {rounded_up(self.used):.4f} of it; that number follows what came out "
-                    "and is no guarantee",
-                )
-            ]
-        if self.unit != "none":
-            rows += [("unit", f"{unit_in_words(self.unit)}; neighbours: {self.neighbours}")]
-        rows += [("warning", warning) for warning in self.warnings]
-        rows += [("adversary", self.adversary)]
-        if self.noise in NOISE:
-            rows += [("noise", NOISE[self.noise])]
-        rows += [
-            ("releases", f"{self._count(event)} x {event}")
-            for event in {**self.releases, **self.most}
-        ]
-        rows += [("asked", question) for question in self.asked]
-        rows += [("not accounted for", release) for release in self.unaccounted]
-        rows += [("assumes", assumption) for assumption in self.assumptions]
-        return rows
+        """Puts the statement into words.
 
-    def _proven(self) -> str:
-        if math.isinf(self.proven):
-            return "unbounded: no epsilon holds"
-        spread = [epsilon for epsilon in self.per_client.values() if math.isfinite(epsilon)]
-        low, high = (rounded_up(pick(spread, default=0.0)) for pick in (min, max))
-        among = f"; clients {low:.4f} to {high:.4f}" if len(spread) > 1 else ""
-        return (
-            f"epsilon {rounded_up(self.proven):.4f} at delta {self.delta:g} by "
-            f"{self.accountant}{among}"
-        )
-
-    def _count(self, event: str) -> str:
-        made = self.releases.get(event, 0)
-        most = self.most.get(event, made)
-        return f"{made} (at most {most})" if most > made else str(made)
-
-    def _claimed(self) -> str:
-        if self.claimed is None:
-            return f"nothing{': ' + self.claim if self.claim else ''}"
-        value = (
-            "unbounded" if math.isinf(self.claimed) else f"epsilon {rounded_up(self.claimed):.4f}"
-        )
-        return f"{value} ({self.claim})"
+        Returns:
+            Heading and text of every row, in the order in which people read them.
+        """
+        return list(self.view.rows)
 
     def __str__(self) -> str:
-        width = max(len(heading) for heading, _ in self.lines())
-        return "\n".join(f"{heading:<{width}}  {text}" for heading, text in self.lines())
+        return str(self.view)

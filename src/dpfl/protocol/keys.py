@@ -1,5 +1,6 @@
-"""Keys and signatures: Ed25519 over one written form of a JSON value. The private key stays with
-the user.
+"""Keys and signatures: Ed25519 over the canonical form of a JSON value.
+
+A private key is a PEM file that only its user can read; its public key lies beside it (`.pub`).
 """
 
 from __future__ import annotations
@@ -26,16 +27,27 @@ from dpfl.errors import DpflError
 
 
 def default_key() -> Path:
-    """The file of the variable DPFL_KEY, or else the one in the user's configuration folder."""
-    chosen = os.environ.get("DPFL_KEY")
-    return (
-        Path(chosen).expanduser() if chosen else platformdirs.user_config_path("dpfl") / "key.pem"
-    )
+    """Finds the user's key.
+
+    Returns:
+        The file that the variable DPFL_KEY names, or else `key.pem` in the user's configuration
+        folder.
+    """
+    name = os.environ.get("DPFL_KEY")
+    return Path(name).expanduser() if name else platformdirs.user_config_path("dpfl") / "key.pem"
 
 
 def new_key(path: Path) -> str:
-    """Write a private key that only its user can read, and the public one beside it (.pub); say its
-    fingerprint.
+    """Creates a private key that only its user can read, and its public key beside it.
+
+    Args:
+        path: The file of the private key.
+
+    Returns:
+        The fingerprint of the public key.
+
+    Raises:
+        DpflError: One of the files exists, or cannot be written.
     """
     for file in (path, public_file(path)):
         if file.exists():
@@ -53,8 +65,8 @@ def new_key(path: Path) -> str:
         ):
             with os.fdopen(
                 os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb"
-            ) as opened:
-                opened.write(content)
+            ) as handle:
+                handle.write(content)
     except OSError as error:
         raise DpflError(
             f"The key {path} cannot be written ({error.strerror}); choose another folder."
@@ -63,6 +75,14 @@ def new_key(path: Path) -> str:
 
 
 def public_file(path: Path) -> Path:
+    """Names the file of a public key.
+
+    Args:
+        path: The file of the private key.
+
+    Returns:
+        The file of the public key.
+    """
     return path.with_name(path.name + ".pub")
 
 
@@ -71,6 +91,17 @@ def _pem(key: Ed25519PublicKey) -> bytes:
 
 
 def load_private(path: Path | None) -> Ed25519PrivateKey:
+    """Reads a private key.
+
+    Args:
+        path: The file; None for the user's own (`default_key`).
+
+    Returns:
+        The key.
+
+    Raises:
+        DpflError: The file is missing, is not an Ed25519 key, or can be read by others.
+    """
     path = path or default_key()
     try:
         if os.name == "posix" and path.stat().st_mode & 0o077:
@@ -93,7 +124,17 @@ def load_private(path: Path | None) -> Ed25519PrivateKey:
 
 
 def load_public(path: Path) -> str:
-    """The public key of a .pub file, as a certificate writes it."""
+    """Reads a public key.
+
+    Args:
+        path: The `.pub` file.
+
+    Returns:
+        The key in hexadecimal digits, as certificates and policies write it.
+
+    Raises:
+        DpflError: The file is missing, or is not an Ed25519 key.
+    """
     try:
         key = load_pem_public_key(path.read_bytes())
     except (OSError, ValueError, UnsupportedAlgorithm) as error:
@@ -107,18 +148,53 @@ def load_public(path: Path) -> str:
 
 
 def raw(key: Ed25519PublicKey) -> str:
+    """Writes a public key.
+
+    Args:
+        key: The key.
+
+    Returns:
+        Its 32 bytes in hexadecimal digits.
+    """
     return key.public_bytes(Encoding.Raw, PublicFormat.Raw).hex()
 
 
 def fingerprint(public_key: str) -> str:
+    """Computes what people compare instead of a whole key.
+
+    Args:
+        public_key: The key in hexadecimal digits.
+
+    Returns:
+        "sha256:" and the digest of its bytes.
+    """
     return "sha256:" + hashlib.sha256(bytes.fromhex(public_key)).hexdigest()
 
 
 def sign(value: Any, key: Ed25519PrivateKey) -> str:
+    """Signs a value.
+
+    Args:
+        value: What JSON can hold.
+        key: The signer's key.
+
+    Returns:
+        The signature of the value's canonical form, in hexadecimal digits.
+    """
     return key.sign(canonical(value)).hex()
 
 
 def is_signed(value: Any, signature: str, public_key: str) -> bool:
+    """Verifies a signature.
+
+    Args:
+        value: What JSON can hold.
+        signature: The signature in hexadecimal digits.
+        public_key: The signer's key in hexadecimal digits.
+
+    Returns:
+        Whether the key signed the value's canonical form.
+    """
     try:
         Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key)).verify(
             bytes.fromhex(signature), canonical(value)

@@ -1,8 +1,8 @@
-"""Heads that a node was shown, on its disk: its own that its ledger lacks, and the last ones of the
-nodes that it works beside.
+"""The heads of ledgers that a node remembers, in `heads.json` in its folder.
 
-The first are what its owner has to reconcile. The others are shown to whoever asks this node to
-join a run with the same nodes, so that what one server forgets another learns.
+- Heads of its own that its ledger lacks: its owner has to reconcile them.
+- The last heads of the nodes that it works beside. It shows them to whoever asks it to join a run
+  with the same nodes, so that what one server forgets another learns.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from typing import Any
 
 from dpfl.codec import canonical
 from dpfl.errors import DpflError
-from dpfl.protocol.ledger_head import MOST_OWN, HeadSet, SignedHead, head_from_words
+from dpfl.protocol.head_words import head_from_words
+from dpfl.protocol.ledger_head import MOST_OWN, HeadSet, SignedHead
 from dpfl.refusals import ProtocolError
 
 FILE = "heads.json"
 MOST_OTHERS = 128
-"""Nodes whose heads are kept for one owner of runs: nobody can push out what another brought."""
+"""Nodes whose heads are kept per owner of runs: no owner can push out what another showed."""
 LARGEST = 1 << 14
-"""Bytes of a head of another node."""
+"""Bytes of the head of another node."""
 
 
 class KnownHeads:
@@ -31,7 +32,7 @@ class KnownHeads:
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE
         self.own: list[SignedHead] = []
-        """Signed by this node, and not in its ledger when they were shown."""
+        """Heads that this node signed, and that its ledger lacked when they were shown."""
         self._others: dict[str, dict[str, SignedHead]] = {}
         try:
             words = (
@@ -58,43 +59,57 @@ class KnownHeads:
             ) from error
 
     def keep_own(self, heads: Iterable[SignedHead]) -> None:
-        """Heads that the ledger lacks; on disk when this returns."""
-        kept = HeadSet(most=MOST_OWN)
+        """Remembers heads that the ledger lacks. They are on disk when this returns.
+
+        Args:
+            heads: Heads that this node signed.
+        """
+        own = HeadSet(most=MOST_OWN)
         for one in (*self.own, *heads):
-            kept.add(one)
-        self.own = list(kept)
+            own.add(one)
+        self.own = list(own)
         self._save()
 
     def forget_own(self) -> None:
-        """Once they are counted."""
+        """Forgets the node's own heads, after the ledger has counted them."""
         if self.own:
             self.own = []
             self._save()
 
     def keep_others(self, owner: str, heads: Iterable[SignedHead]) -> None:
-        """What an owner of runs says of nodes of its own; what it brought before goes first where
-        that is too much.
+        """Remembers what an owner of runs shows of other nodes. What it showed first goes first.
+
+        Args:
+            owner: The public key of the owner.
+            heads: Heads of nodes of the owner's runs.
         """
-        kept = self._others.setdefault(owner, {})
-        before = dict(kept)
+        by_node = self._others.setdefault(owner, {})
+        before = dict(by_node)
         for one in heads:
             if len(canonical(one.to_words())) <= LARGEST:
-                kept.pop(one.head.node, None)
-                kept[one.head.node] = one
-        for name in list(kept)[:-MOST_OTHERS]:
-            del kept[name]
-        if kept != before:
+                by_node.pop(one.head.node, None)
+                by_node[one.head.node] = one
+        for name in list(by_node)[:-MOST_OTHERS]:
+            del by_node[name]
+        if by_node != before:
             self._save()
 
     def others(self, names: Collection[str]) -> list[SignedHead]:
-        """Of these nodes, whoever brought them, each once."""
-        found = {
+        """Lists the heads of some nodes, whoever showed them, each once.
+
+        Args:
+            names: The names of the nodes.
+
+        Returns:
+            The heads.
+        """
+        by_signature = {
             one.signature: one
             for heads in self._others.values()
             for name, one in heads.items()
             if name in names
         }
-        return list(found.values())
+        return list(by_signature.values())
 
     def _save(self) -> None:
         others = {
@@ -105,7 +120,15 @@ class KnownHeads:
 
 
 def write_whole(path: Path, value: Any) -> None:
-    """A JSON file, whole on disk or as it was."""
+    """Writes a JSON file that is whole on disk when this returns, or as it was.
+
+    Args:
+        path: The file.
+        value: What JSON can hold.
+
+    Raises:
+        DpflError: The file cannot be written.
+    """
     unfinished = path.with_name(f"{path.name}.new")
     try:
         with os.fdopen(

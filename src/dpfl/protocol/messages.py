@@ -1,12 +1,26 @@
-"""Letters: bytes with a head of words, arrays of numbers, and the signature of whoever wrote them.
-No code, no pickle, no path.
+"""Signed messages: fields, arrays of numbers, and the signature of whoever wrote them.
 
-    DPFL2 | length of the head (4 bytes, little-endian) | head | arrays | Ed25519 signature of all
-    before it (64 bytes)
+Everything that server and nodes say to each other has this form. There is no code in it, no pickle
+and no path. The bytes are:
 
-The head is JSON in one written form (UTF-8, sorted keys, no spaces). Its `arrays` list the name,
-type, shape and offset of each array, which lie one after another, little-endian. The signature is
-checked first, and sizes before anything is made of them.
+    DPFL2 | length of the header (4 bytes, little-endian) | header | arrays | signature (64 bytes)
+
+- The *header* is JSON in canonical form (UTF-8, sorted keys, no spaces). Its `arrays` entry lists
+  the name, type, shape and offset of each array.
+- The *arrays* lie one after another, little-endian, without gaps.
+- The *signature* is Ed25519 over all bytes before it, by the sender's own key.
+
+`read` trusts nothing that it has not checked. It goes on in this order, so that what a stranger
+sends costs no more than one signature check:
+
+1. the size, and the first bytes;
+2. the signature, over the bytes as they came;
+3. the header: that it is in canonical form, so that no two headers mean the same;
+4. the arrays: that the announced sizes add up to what is there, before any of it is copied;
+5. the numbers: that all of them are finite.
+
+Whoever reads a message also has to check who it is for and what it answers. Both are fields, which
+`dpfl.node.requests` and `dpfl.engines.node_channel` compare.
 """
 
 from __future__ import annotations
@@ -30,10 +44,11 @@ __all__ = ["ProtocolError", "RefusalReason", "SignedMessage", "digest", "read", 
 
 MAGIC = b"DPFL2"
 EARLIER = (b"DPFL1",)
-"""The first bytes of letters of earlier versions."""
+"""The first bytes of messages of earlier versions."""
 SIGNATURE = 64
 LENGTH = 4
 MOST_HEAD = 1 << 20
+"""Bytes of a header."""
 MOST_ARRAYS = 64
 MOST_DIMENSIONS = 8
 TYPES: dict[str, np.dtype[Any]] = {
@@ -46,46 +61,85 @@ _FIELDS = {"name", "dtype", "shape", "offset"}
 
 @dataclass(frozen=True)
 class SignedMessage:
+    """A message whose signature was checked.
+
+    Attributes:
+        head: The fields of the header, without its list of arrays.
+        arrays: The arrays by name.
+    """
+
     head: Mapping[str, Any]
     arrays: Mapping[str, np.ndarray]
 
 
-def digest(letter: bytes) -> str:
-    """What an answer names a letter by."""
-    return hashlib.sha256(letter).hexdigest()
+def digest(message: bytes) -> str:
+    """Computes the digest by which an answer names the message that it answers.
+
+    Args:
+        message: All bytes of the message.
+
+    Returns:
+        SHA-256, in hexadecimal digits.
+    """
+    return hashlib.sha256(message).hexdigest()
 
 
 def write(
     head: Mapping[str, Any], arrays: Mapping[str, np.ndarray], key: Ed25519PrivateKey
 ) -> bytes:
-    """Refused where `read` would refuse it."""
+    """Writes and signs a message.
+
+    Args:
+        head: The fields of the header; `arrays` is not one of them.
+        arrays: The arrays by name.
+        key: The sender's key.
+
+    Returns:
+        The bytes of the message.
+
+    Raises:
+        ProtocolError: `read` would refuse it, for example because a number is not finite.
+    """
+    if len(arrays) > MOST_ARRAYS:
+        raise ProtocolError(RefusalReason.BAD_ARRAYS)
     entries, parts, offset = [], [], 0
-    for name, given in sorted(arrays.items()):
-        array = np.ascontiguousarray(given).reshape(np.shape(given))
-        dtype = TYPES.get(array.dtype.name)
-        if (
-            dtype is None
-            or not _NAME.fullmatch(name)
-            or array.ndim > MOST_DIMENSIONS
-            or len(arrays) > MOST_ARRAYS
-        ):
-            raise ProtocolError(RefusalReason.BAD_ARRAYS)
-        if not np.isfinite(array).all():
-            raise ProtocolError(RefusalReason.NOT_FINITE)
-        entries.append(
-            {"name": name, "dtype": array.dtype.name, "shape": list(array.shape), "offset": offset}
-        )
-        parts.append(array.astype(dtype, copy=False).tobytes())
+    for name, values in sorted(arrays.items()):
+        array = np.ascontiguousarray(values).reshape(np.shape(values))
+        entries.append({**_described(name, array), "offset": offset})
+        parts.append(array.astype(TYPES[array.dtype.name], copy=False).tobytes())
         offset += array.nbytes
-    words = _written({**head, "arrays": entries})
-    if "arrays" in head or len(words) > MOST_HEAD:
+    header = _canonical({**head, "arrays": entries})
+    if "arrays" in head or len(header) > MOST_HEAD:
         raise ProtocolError(RefusalReason.BAD_HEAD)
-    body = b"".join([MAGIC, len(words).to_bytes(LENGTH, "little"), words, *parts])
+    body = b"".join([MAGIC, len(header).to_bytes(LENGTH, "little"), header, *parts])
     return body + key.sign(body)
 
 
+def _described(name: str, array: np.ndarray) -> dict[str, Any]:
+    """The entry of an array in the header, but for its offset."""
+    if array.dtype.name not in TYPES or not _NAME.fullmatch(name):
+        raise ProtocolError(RefusalReason.BAD_ARRAYS)
+    if array.ndim > MOST_DIMENSIONS:
+        raise ProtocolError(RefusalReason.BAD_ARRAYS)
+    if not np.isfinite(array).all():
+        raise ProtocolError(RefusalReason.NOT_FINITE)
+    return {"name": name, "dtype": array.dtype.name, "shape": list(array.shape)}
+
+
 def read(data: bytes, key: Ed25519PublicKey, most: int) -> SignedMessage:
-    """A letter of this key, of `most` bytes at most; anything else is `Bad`."""
+    """Checks and reads a message.
+
+    Args:
+        data: The bytes as they came.
+        key: The key that must have signed them.
+        most: The most bytes that a message may have.
+
+    Returns:
+        The message. Its arrays are copies.
+
+    Raises:
+        ProtocolError: The bytes are anything but a message of this key.
+    """
     start = len(MAGIC) + LENGTH
     if len(data) > most:
         raise ProtocolError(RefusalReason.TOO_LARGE)
@@ -101,53 +155,58 @@ def read(data: bytes, key: Ed25519PublicKey, most: int) -> SignedMessage:
     length = int.from_bytes(data[len(MAGIC) : start], "little")
     if length > MOST_HEAD or start + length > len(body):
         raise ProtocolError(RefusalReason.BAD_HEAD)
-    head = _head(bytes(body[start : start + length]))
+    head = _header(bytes(body[start : start + length]))
     return SignedMessage(head, _arrays(head.pop("arrays", None), body[start + length :]))
 
 
-def _written(head: Mapping[str, Any]) -> bytes:
+def _canonical(head: Mapping[str, Any]) -> bytes:
     try:
         return canonical(head)
     except (TypeError, ValueError, RecursionError):
         raise ProtocolError(RefusalReason.BAD_HEAD) from None
 
 
-def _head(words: bytes) -> dict[str, Any]:
-    """What is not in the one written form is refused: keys that occur twice, numbers that are not
-    finite, spaces.
+def _header(text: bytes) -> dict[str, Any]:
+    """Parses a header. One that is not in canonical form is refused: keys that occur twice, numbers
+    that are not finite, spaces.
     """
     try:
-        head = json.loads(words)
+        head = json.loads(text)
     except (ValueError, RecursionError):
         raise ProtocolError(RefusalReason.BAD_HEAD) from None
-    if not isinstance(head, dict) or _written(head) != words:
+    if not isinstance(head, dict) or _canonical(head) != text:
         raise ProtocolError(RefusalReason.BAD_HEAD)
     return head
 
 
 def _arrays(entries: Any, body: memoryview) -> dict[str, np.ndarray]:
-    """All announced sizes add up to what is there before any of it is copied."""
+    """Reads the arrays. The announced sizes must add up to what is there before any of it is
+    copied.
+    """
     if not isinstance(entries, list) or len(entries) > MOST_ARRAYS:
         raise ProtocolError(RefusalReason.BAD_ARRAYS)
-    planned: dict[str, tuple[np.dtype[Any], tuple[int, ...], int]] = {}
+    places: dict[str, tuple[np.dtype[Any], tuple[int, ...], int]] = {}
     end, last = 0, ""
     for entry in entries:
-        if not isinstance(entry, dict) or entry.keys() != _FIELDS:
+        name, dtype, shape = _entry(entry, end)
+        if name <= last:
             raise ProtocolError(RefusalReason.BAD_ARRAYS)
-        name, shape = _name(entry["name"]), _shape(entry["shape"])
-        dtype = TYPES.get(entry["dtype"]) if isinstance(entry["dtype"], str) else None
-        if (
-            dtype is None
-            or name <= last
-            or type(entry["offset"]) is not int
-            or entry["offset"] != end
-        ):
-            raise ProtocolError(RefusalReason.BAD_ARRAYS)
-        planned[name] = dtype, shape, end
+        places[name] = dtype, shape, end
         end, last = end + math.prod(shape) * dtype.itemsize, name
     if end != len(body):
         raise ProtocolError(RefusalReason.BAD_ARRAYS)
-    return {name: _array(body, *found) for name, found in planned.items()}
+    return {name: _array(body, *place) for name, place in places.items()}
+
+
+def _entry(entry: Any, offset: int) -> tuple[str, np.dtype[Any], tuple[int, ...]]:
+    """The name, type and shape of an array that must begin at `offset`."""
+    if not isinstance(entry, dict) or entry.keys() != _FIELDS:
+        raise ProtocolError(RefusalReason.BAD_ARRAYS)
+    name, shape = _name(entry["name"]), _shape(entry["shape"])
+    dtype = TYPES.get(entry["dtype"]) if isinstance(entry["dtype"], str) else None
+    if dtype is None or type(entry["offset"]) is not int or entry["offset"] != offset:
+        raise ProtocolError(RefusalReason.BAD_ARRAYS)
+    return name, dtype, shape
 
 
 def _name(name: Any) -> str:
@@ -167,7 +226,7 @@ def _shape(shape: Any) -> tuple[int, ...]:
 def _array(
     body: memoryview, dtype: np.dtype[Any], shape: tuple[int, ...], offset: int
 ) -> np.ndarray:
-    found = np.ndarray(shape, dtype, body, offset).copy()
-    if not np.isfinite(found).all():
+    array = np.ndarray(shape, dtype, body, offset).copy()
+    if not np.isfinite(array).all():
         raise ProtocolError(RefusalReason.NOT_FINITE)
-    return found
+    return array

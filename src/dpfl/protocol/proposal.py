@@ -1,5 +1,8 @@
-"""What a run is to be, as its owner proposes it to a node: said before the first release, and not
-changed after it.
+"""A run as its owner proposes it to a node.
+
+A proposal is fixed before the first release and never changes. It says all that the run may ask of
+the node: system, model, data, rounds, and every release in order. A node plans its spending by it,
+and refuses what it does not announce.
 """
 
 from __future__ import annotations
@@ -11,7 +14,6 @@ from typing import Any
 
 from dpfl import tasks
 from dpfl.codec import canonical
-from dpfl.errors import DpflError
 from dpfl.privacy.accounting.budget import MAX_ROUNDS
 from dpfl.privacy.accounting.calibration import MAX_EPSILON, MAX_RELEASES
 from dpfl.privacy.accounting.events import (
@@ -20,47 +22,61 @@ from dpfl.privacy.accounting.events import (
     Event,
     EventCounts,
     add,
-    decode,
     encode,
     subtract_events,
 )
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
-from dpfl.protocol.task_messages import (
-    SHARED,
+from dpfl.protocol.task_messages import learning_from_words, learning_to_words, shared_to_words
+from dpfl.protocol.value_forms import (
     Form,
-    learning_from_words,
-    learning_to_words,
+    event,
     listed,
     number,
     one_of,
     optional,
-    part,
     refuse,
-    shared_to_words,
     text,
     whole,
 )
-from dpfl.refusals import ProtocolError, RefusalReason
+from dpfl.protocol.wire_parts import SHARED, part
 
 MOST_OPTIONS = 16
 MOST_NODES = 10_000
 MOST_KINDS = 32
-"""Kinds of releases that one run can plan: an accountant takes a node about a second for each."""
+"""Kinds of releases that one run can plan. An accountant takes about a second for each."""
 
 Planned = tuple[tuple[Event, int], ...]
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """`client` is the node's place among the `federation`, which tasks name it by.
+    """What a run is to be. Each field is sent under its own name.
 
-    `events` are all that the run may ask this node to release, in the order in which it will, each
-    with the most of it: an accountant composes what was fixed beforehand, so a node makes no other
-    release for this run. A run that a budget ends says more of its last event than any budget
-    allows.
-
-    With `sums` the nodes share the noise, and the server gets sums over at least so many of them
-    only; `keys` are those of the federation then, in its order, as this run's owner knows them.
+    Attributes:
+        client: The node's place among the `federation`; tasks name the node by it.
+        system: The name of the system.
+        variant: "sound" or "published".
+        unit: What the guarantee protects: "sample", "person" or "client"; "none" without one.
+        neighbours: The neighbour relation of the guarantee.
+        model: The model's name in the catalogue, or the import path of an owner's model.
+        options: The model's options.
+        learning: What is to be predicted.
+        shape: The shape of a sample.
+        schema: The digest of a table's schema; empty where samples are not rows of a table.
+        epsilon: The run's own budget; None for none.
+        delta: The delta of that budget.
+        rounds: How many rounds; None where the budget ends the run.
+        accountant: The accountant of the budget.
+        noise: "secure", "floating-point", "shared" (whole numbers, in secure sums) or "none".
+        federation: The names of all nodes of the run.
+        events: All releases that the run may ask of this node, in order, each with its count. An
+            accountant composes what is fixed beforehand, so the node makes no other release for
+            this run. A run that a budget ends announces more of its last event than any budget
+            allows.
+        sums: The terms of secure sums: nodes share the noise, and the server gets sums over at
+            least so many of them only. None where the server gets updates.
+        keys: In secure sums, the public keys of the federation, in its order, as the run's owner
+            knows them.
     """
 
     client: int
@@ -73,19 +89,25 @@ class Proposal:
     learning: tasks.Task
     shape: tuple[int, ...]
     schema: str
-    """The digest of a table's schema; empty where samples are no rows of a table."""
     epsilon: float | None
     delta: float
     rounds: int | None
     accountant: str
     noise: str
-    """"secure", "floating-point", "shared" (whole numbers) or "none"."""
     federation: tuple[str, ...]
     events: Planned
     sums: NoiseShares | None = None
     keys: tuple[str, ...] = ()
 
     def to_words(self) -> dict[str, Any]:
+        """Writes the proposal.
+
+        Returns:
+            Words from which a node makes the same proposal.
+
+        Raises:
+            ProtocolError: The proposal has a part that cannot travel.
+        """
         words = {field.name: getattr(self, field.name) for field in fields(self)}
         lists = {name: list(words[name]) for name in ("shape", "federation", "keys")}
         words |= lists | {
@@ -93,19 +115,28 @@ class Proposal:
             "learning": learning_to_words(self.learning),
         }
         words["sums"] = self.sums and shared_to_words(self.sums)
-        words["events"] = [[encode(event), count] for event, count in self.events]
+        words["events"] = [[encode(kind), count] for kind, count in self.events]
         if proposal_from_words(words) != self:
             refuse()
         return words
 
     @property
     def digest(self) -> str:
-        """Of the run as proposed; a run is proposed once."""
+        """The digest of the proposal."""
         return hashlib.sha256(canonical(self.to_words())).hexdigest()
 
     def together(self, run: str, owner: str) -> str:
-        """What nodes of one run know it by when they sum: a digest of all that was proposed to each
-        of them, and by whom.
+        """Names the run of a secure sum: a digest of all that was proposed, and by whom.
+
+        Nodes to which a server proposed different runs have different digests, and therefore no
+        keys in common.
+
+        Args:
+            run: The run.
+            owner: The public key of the run's owner.
+
+        Returns:
+            The digest, which is the same for all nodes of one run.
         """
         words = self.to_words()
         del words["client"]
@@ -115,19 +146,37 @@ class Proposal:
 
     @property
     def most(self) -> int:
-        """Releases that it may ask for in all."""
+        """How many releases the run may ask for."""
         return sum(count for _, count in self.events)
 
     def spending(self, releases: int) -> EventCounts:
-        """The first so many of them."""
-        spent: dict[Event, int] = {}
-        for event, count in self.events:
-            spent = add(spent, event, min(count, releases))
+        """Counts the first releases of the run by event.
+
+        Args:
+            releases: How many of them.
+
+        Returns:
+            The number of releases of each event.
+        """
+        counts: dict[Event, int] = {}
+        for kind, count in self.events:
+            counts = add(counts, kind, min(count, releases))
             releases -= min(count, releases)
-        return {event: count for event, count in spent.items() if count}
+        return {kind: count for kind, count in counts.items() if count}
 
 
 def proposal_from_words(words: Any) -> Proposal:
+    """Reads a proposal.
+
+    Args:
+        words: A value that came over a wire.
+
+    Returns:
+        The proposal. Nothing about it is allowed yet: that is for the node's policy to say.
+
+    Raises:
+        ProtocolError: The words are no proposal.
+    """
     if type(words) is not dict or words.keys() != FORMS.keys():
         refuse()
     return Proposal(**{name: form(words[name]) for name, form in FORMS.items()})
@@ -136,25 +185,34 @@ def proposal_from_words(words: Any) -> Proposal:
 def in_order(
     before: EventCounts, spending: Callable[[int], EventCounts], releases: int, each: int = 0
 ) -> Planned:
-    """The events of a run: those before its first round, then its releases, all alike; or `each`
-    round's in turn, where a schedule changes them."""
-    found = list(before.items())
+    """Lists the events of a run in the order in which it releases them.
+
+    Args:
+        before: The releases before the first round.
+        spending: From a number of releases to their count by event.
+        releases: How many releases the rounds make.
+        each: Releases per round, where a schedule changes them; 0 where all are alike.
+
+    Returns:
+        Each event with its count. An event may occur several times.
+    """
+    events = list(before.items())
     if not each:
-        return (*found, *spending(releases).items())
-    made: EventCounts = {}
+        return (*events, *spending(releases).items())
+    total: EventCounts = {}
     for end in range(each, releases + each, each):
-        now = spending(min(end, releases))
-        for event, count in subtract_events(now, made).items():
-            if found and found[-1][0] == event:
-                found[-1] = (event, found[-1][1] + count)
+        counts = spending(min(end, releases))
+        for kind, count in subtract_events(counts, total).items():
+            if events and events[-1][0] == kind:
+                events[-1] = (kind, events[-1][1] + count)
             else:
-                found.append((event, count))
-        made = now
-    return tuple(found)
+                events.append((kind, count))
+        total = counts
+    return tuple(events)
 
 
 def _options(value: Any) -> tuple[tuple[str, object], ...]:
-    """Words and numbers by name, none of them a path or a list."""
+    """The options of a model: words and numbers by name, and nothing nested."""
     if type(value) is not dict or len(value) > MOST_OPTIONS:
         refuse()
     for name, option in value.items():
@@ -173,17 +231,9 @@ def _events(value: Any) -> Planned:
 
 
 def _event(value: Any) -> tuple[Event, int]:
-    if (
-        type(value) is not list
-        or len(value) != 2
-        or type(value[0]) is not str
-        or len(value[0]) > 1000
-    ):
+    if type(value) is not list or len(value) != 2:
         refuse()
-    try:
-        return decode(value[0]), whole(1, MAX_RELEASES)(value[1])
-    except (DpflError, RecursionError):
-        raise ProtocolError(RefusalReason.BAD_WORDS) from None
+    return event(value[0]), whole(1, MAX_RELEASES)(value[1])
 
 
 def _delta(value: Any) -> float:

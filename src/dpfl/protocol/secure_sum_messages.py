@@ -1,7 +1,17 @@
-"""What members of a secure sum and its server tell each other, as words and arrays of letters; odd
-ones are `Bad`.
+"""The steps of a secure sum as fields and arrays of messages, and back.
 
-Names are in the order of the alphabet throughout, so that rows of bytes need none.
+The protocol is in `dpfl.secagg`. Its steps travel like this:
+
+| step | kind of message to the node | kind of its answer |
+|---|---|---|
+| set-up: advertise keys | "card" | "card" |
+| set-up: see all keys | "meet" | "met" |
+| exchange 1: masked input | "work" | "masked" |
+| exchange 2: survivors | "survivors" | "opened" (nobody is missing) or "vote" |
+| exchange 3: votes of the others | "votes" | "opened" |
+
+Members are in alphabetical order throughout, so that rows of bytes need no names. What does not fit
+raises a `ProtocolError`.
 """
 
 from __future__ import annotations
@@ -15,7 +25,9 @@ import numpy as np
 
 from dpfl.client.task import ClientTask
 from dpfl.codec import canonical, tag_of
-from dpfl.protocol.task_messages import MOST_MEMBERS, Form, listed, refuse, task_to_words, text
+from dpfl.protocol.task_messages import task_to_words
+from dpfl.protocol.value_forms import Form, listed, refuse, text
+from dpfl.protocol.wire_parts import MOST_MEMBERS
 from dpfl.refusals import ProtocolError, RefusalReason
 from dpfl.secagg import (
     KeyAdvertisement,
@@ -31,26 +43,39 @@ from dpfl.secagg.shares import SHARE, envelope_bytes
 Words = dict[str, Any]
 Arrays = dict[str, np.ndarray]
 KEY, SIGNATURE = 32, 64
+"""Bytes of a key and of a signature."""
 TURNS = ("query.histogram", "query.mean", "query.columns", "train", "query.metric")
-"""Sums of one round, one after another."""
+"""The sums of one round, in order."""
 names = listed(text, MOST_MEMBERS)
+"""The form of a list of members."""
 
 
 def at_of(task: ClientTask, session: str, model: np.ndarray) -> SumId:
-    """The sum that a task is for: of its round, its turn there, and all that it says to every
-    member alike, the model too.
+    """Names the sum that a task is for.
+
+    The name covers all that the task says to every member alike, the model too. Members who were
+    asked for different things are therefore at different sums, whose masks do not cancel.
+
+    Args:
+        task: A task of a secure sum.
+        session: The session of the members' keys.
+        model: The model that came with the task.
+
+    Returns:
+        The sum: its session, round, turn in the round, and a digest of its terms.
     """
     assert task.secure_sum is not None
     turn = TURNS.index(tag_of(task.query) if task.query else "train")
-    alike = replace(task, client=0, horizon=0, secure_sum=replace(task.secure_sum, weight=1.0))
-    told = (
-        canonical(task_to_words(alike)) + hashlib.sha256(np.ascontiguousarray(model).data).digest()
-    )
-    return SumId(session, task.round, turn, hashlib.sha256(told).hexdigest())
+    common = replace(task, client=0, horizon=0, secure_sum=replace(task.secure_sum, weight=1.0))
+    model_digest = hashlib.sha256(np.ascontiguousarray(model).data).digest()
+    terms = canonical(task_to_words(common)) + model_digest
+    return SumId(session, task.round, turn, hashlib.sha256(terms).hexdigest())
 
 
 def _bytes(length: int) -> Form:
-    def found(value: Any) -> bytes:
+    """The form of so many bytes, in hexadecimal digits."""
+
+    def form(value: Any) -> bytes:
         if type(value) is not str or len(value) != 2 * length:
             refuse()
         try:
@@ -58,17 +83,18 @@ def _bytes(length: int) -> Form:
         except ValueError:
             raise ProtocolError(RefusalReason.BAD_WORDS) from None
 
-    return found
+    return form
 
 
 def _rows(parts: Sequence[bytes], length: int) -> np.ndarray:
-    """Shorter ones, which are nothing, as zeros."""
+    """An array with one row per part; shorter parts, which are empty, are filled with zeros."""
     return np.frombuffer(b"".join(part.ljust(length, b"\0") for part in parts), np.uint8).reshape(
         len(parts), length
     )
 
 
-def _of_rows(array: np.ndarray | None, count: int, length: int) -> list[bytes]:
+def _parts(array: np.ndarray | None, count: int, length: int) -> list[bytes]:
+    """The parts of an array with one row each."""
     if array is None or array.dtype != np.uint8 or array.shape != (count, length):
         raise ProtocolError(RefusalReason.BAD_ARRAYS)
     return [row.tobytes() for row in array]
@@ -83,6 +109,14 @@ CARD: Mapping[str, Form] = {
 
 
 def card_to_words(card: KeyAdvertisement) -> Words:
+    """Writes the keys that a member advertises.
+
+    Args:
+        card: The keys, signed by the member.
+
+    Returns:
+        The words.
+    """
     return {
         "name": card.name,
         "mask": card.mask.hex(),
@@ -92,16 +126,35 @@ def card_to_words(card: KeyAdvertisement) -> Words:
 
 
 def card_from_words(words: Any) -> KeyAdvertisement:
+    """Reads the keys that a member advertises. Their signature is checked by `dpfl.secagg`.
+
+    Args:
+        words: A value that came over a wire.
+
+    Returns:
+        The keys.
+
+    Raises:
+        ProtocolError: The words are no such keys.
+    """
     if type(words) is not dict or words.keys() != CARD.keys():
         refuse()
     return KeyAdvertisement(**{name: form(words[name]) for name, form in CARD.items()})
 
 
 cards = listed(card_from_words, MOST_MEMBERS)
+"""The form of a list of advertised keys."""
 
 
 def masked_arrays(masked: MaskedInput) -> Arrays:
-    """Exchange 1, to the server."""
+    """Writes exchange 1, from a member.
+
+    Args:
+        masked: The masked numbers, the sealed shares and the digests.
+
+    Returns:
+        The arrays.
+    """
     members = len(masked.digests)
     envelopes = [masked.envelopes[name] for name in sorted(masked.envelopes)]
     digests = [masked.digests[name] for name in sorted(masked.digests)]
@@ -113,15 +166,29 @@ def masked_arrays(masked: MaskedInput) -> Arrays:
 
 
 def masked_from(
-    arrays: Mapping[str, np.ndarray], at: SumId, sender: str, members: Sequence[str]
+    arrays: Mapping[str, np.ndarray], sum_id: SumId, sender: str, members: Sequence[str]
 ) -> MaskedInput:
+    """Reads exchange 1, at the server.
+
+    Args:
+        arrays: The arrays of the message.
+        sum_id: The sum.
+        sender: The member who sent it.
+        members: All members in alphabetical order.
+
+    Returns:
+        The masked numbers, the sealed shares and the digests.
+
+    Raises:
+        ProtocolError: The arrays are not those of exchange 1.
+    """
     if arrays.keys() != {"numbers", "envelopes", "digests"} or arrays["numbers"].dtype.kind != "u":
         raise ProtocolError(RefusalReason.BAD_ARRAYS)
     others, count = [name for name in members if name != sender], len(members)
-    envelopes = _of_rows(arrays["envelopes"], len(others), envelope_bytes(count))
-    digests = _of_rows(arrays["digests"], count, DIGEST)
+    envelopes = _parts(arrays["envelopes"], len(others), envelope_bytes(count))
+    digests = _parts(arrays["digests"], count, DIGEST)
     return MaskedInput(
-        at,
+        sum_id,
         sender,
         arrays["numbers"],
         dict(zip(others, envelopes, strict=True)),
@@ -129,60 +196,129 @@ def masked_from(
     )
 
 
-def shown_to(shown: SurvivorList, members: int) -> tuple[Words, Arrays]:
-    """Exchange 2, to a member."""
-    envelopes = [shown.envelopes[name] for name in sorted(shown.envelopes)]
-    return {"survivors": list(shown.survivors)}, {
-        "envelopes": _rows(envelopes, envelope_bytes(members))
-    }
+def shown_to(survivors: SurvivorList, members: int) -> tuple[Words, Arrays]:
+    """Writes exchange 2, to a member.
+
+    Args:
+        survivors: The survivors, and what they sealed for this member.
+        members: How many members the group has.
+
+    Returns:
+        The fields and the arrays.
+    """
+    envelopes = [survivors.envelopes[name] for name in sorted(survivors.envelopes)]
+    arrays = {"envelopes": _rows(envelopes, envelope_bytes(members))}
+    return {"survivors": list(survivors.survivors)}, arrays
 
 
 def shown_from(
-    words: Any, arrays: Mapping[str, np.ndarray], at: SumId, name: str, members: int
+    words: Any, arrays: Mapping[str, np.ndarray], sum_id: SumId, name: str, members: int
 ) -> SurvivorList:
+    """Reads exchange 2, at a member.
+
+    Args:
+        words: The list of survivors as it came.
+        arrays: The arrays of the message.
+        sum_id: The sum that is under way.
+        name: This member.
+        members: How many members the group has.
+
+    Returns:
+        The survivors, and what they sealed for this member.
+
+    Raises:
+        ProtocolError: The message is not that of exchange 2.
+    """
     survivors = names(words)
     others = sorted(other for other in survivors if other != name)
     if arrays.keys() != {"envelopes"}:
         raise ProtocolError(RefusalReason.BAD_ARRAYS)
-    rows = _of_rows(arrays["envelopes"], len(others), envelope_bytes(members))
-    return SurvivorList(at, survivors, dict(zip(others, rows, strict=True)))
+    rows = _parts(arrays["envelopes"], len(others), envelope_bytes(members))
+    return SurvivorList(sum_id, survivors, dict(zip(others, rows, strict=True)))
 
 
 signature = _bytes(SIGNATURE)
+"""The form of a signature."""
 
 
 def votes_to_words(votes: SurvivorVotes) -> Words:
-    """Exchange 3, to a member."""
-    return {"votes": {name: signature.hex() for name, signature in votes.signatures.items()}}
+    """Writes exchange 3, to a member.
+
+    Args:
+        votes: The signatures of all who voted.
+
+    Returns:
+        The words.
+    """
+    return {"votes": {name: signed.hex() for name, signed in votes.signatures.items()}}
 
 
-def votes_from_words(words: Any, at: SumId) -> SurvivorVotes:
+def votes_from_words(words: Any, sum_id: SumId) -> SurvivorVotes:
+    """Reads exchange 3, at a member. The signatures are checked by `dpfl.secagg`.
+
+    Args:
+        words: The votes as they came.
+        sum_id: The sum that is under way.
+
+    Returns:
+        The votes.
+
+    Raises:
+        ProtocolError: The words are no votes.
+    """
     if type(words) is not dict or len(words) > MOST_MEMBERS:
         refuse()
-    return SurvivorVotes(at, {text(name): signature(signed) for name, signed in words.items()})
+    signatures = {text(name): signature(value) for name, value in words.items()}
+    return SurvivorVotes(sum_id, signatures)
 
 
-def opened_to(opened: UnmaskingShares) -> tuple[Words, Arrays]:
-    """The last of a member: its own seeds with the missing, and of each owner whose envelope it
-    could open a share of the owner's own seed and of its seeds with the missing."""
-    missing, owners = sorted(opened.seeds), sorted({owner for owner, _ in opened.shares})
-    shares = [opened.shares[owner, other] for owner in owners for other in (owner, *missing)]
+def opened_to(shares: UnmaskingShares) -> tuple[Words, Arrays]:
+    """Writes the last answer of a member.
+
+    It has the member's own seeds with the missing, and shares: of each owner whose envelope the
+    member could open, a share of the owner's own seed and of its seeds with the missing.
+
+    Args:
+        shares: What the member reveals.
+
+    Returns:
+        The fields and the arrays.
+    """
+    missing, owners = sorted(shares.seeds), sorted({owner for owner, _ in shares.shares})
+    rows = [shares.shares[owner, other] for owner in owners for other in (owner, *missing)]
     arrays = {
-        "seeds": _rows([opened.seeds[name] for name in missing], SEED),
-        "shares": _rows(shares, SHARE),
+        "seeds": _rows([shares.seeds[name] for name in missing], SEED),
+        "shares": _rows(rows, SHARE),
     }
     return {"kind": "opened", "owners": owners, "missing": missing}, arrays
 
 
 def opened_from(
-    head: Mapping[str, Any], arrays: Mapping[str, np.ndarray], at: SumId, sender: str
+    head: Mapping[str, Any], arrays: Mapping[str, np.ndarray], sum_id: SumId, sender: str
 ) -> UnmaskingShares:
+    """Reads the last answer of a member, at the server.
+
+    Args:
+        head: The fields of the message.
+        arrays: The arrays of the message.
+        sum_id: The sum.
+        sender: The member who sent it.
+
+    Returns:
+        What the member reveals.
+
+    Raises:
+        ProtocolError: The message is not that answer.
+    """
     owners, missing = names(head.get("owners")), names(head.get("missing"))
     if arrays.keys() != {"seeds", "shares"}:
         raise ProtocolError(RefusalReason.BAD_ARRAYS)
-    seeds = _of_rows(arrays["seeds"], len(missing), SEED)
-    shares = _of_rows(arrays["shares"], len(owners) * (1 + len(missing)), SHARE)
+    seeds = _parts(arrays["seeds"], len(missing), SEED)
+    rows = _parts(arrays["shares"], len(owners) * (1 + len(missing)), SHARE)
     pairs = [(owner, other) for owner in owners for other in (owner, *missing)]
     return UnmaskingShares(
-        at, sender, dict(zip(missing, seeds, strict=True)), dict(zip(pairs, shares, strict=True))
+        sum_id,
+        sender,
+        dict(zip(missing, seeds, strict=True)),
+        dict(zip(pairs, rows, strict=True)),
     )

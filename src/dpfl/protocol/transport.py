@@ -1,5 +1,7 @@
-"""Letters to nodes that are elsewhere, whoever carries them: a carrier sees bytes, and is trusted
-with nothing.
+"""The interface of whatever carries messages to nodes and answers back.
+
+A transport sees bytes and is trusted with nothing. It may lose, delay, repeat, reorder or forge
+messages: signatures, digests and names inside the messages decide what is believed.
 """
 
 from __future__ import annotations
@@ -11,28 +13,54 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Delivery:
-    """What came back for a ticket; no letter where the carrier says that it was lost."""
+    """What came back for a message.
+
+    Attributes:
+        address: Where the message was sent.
+        request_id: What `Transport.send` returned for it.
+        message: The answer; None where the transport knows that it was lost.
+    """
 
     address: str
-    ticket: str
-    letter: bytes | None
+    request_id: str
+    message: bytes | None
 
 
 class Transport(Protocol):
+    """Carries messages between a server and its nodes."""
+
     most: int
-    """Bytes of the largest answer that is taken; a longer one counts as lost, and little of it is
-    ever in memory.
+    """Bytes of the largest answer that is accepted. A longer one counts as lost, and little of it
+    is ever in memory.
     """
 
     def nodes(self) -> Sequence[str]:
-        """The addresses of nodes that are connected now: the carrier's own words, not names."""
+        """Lists the nodes that are connected now.
 
-    def send(self, address: str, letter: bytes) -> str:
-        """Does not wait; returns the ticket that an answer will have."""
-
-    def receive(self, seconds: float) -> list[Delivery]:
-        """What has come back since the last call; waits that long at most, and not where something
-        is there.
+        Returns:
+            Their addresses: the transport's own words, not the names of nodes.
         """
 
-    def close(self) -> None: ...
+    def send(self, address: str, message: bytes) -> str:
+        """Sends a message without waiting for its answer.
+
+        Args:
+            address: One of `nodes()`.
+            message: The signed message.
+
+        Returns:
+            The request id that the answer's `Delivery` will have.
+        """
+
+    def receive(self, seconds: float) -> list[Delivery]:
+        """Collects what has come back since the last call.
+
+        Args:
+            seconds: How long to wait if nothing is there.
+
+        Returns:
+            The deliveries.
+        """
+
+    def close(self) -> None:
+        """Closes connections. What is under way is lost."""

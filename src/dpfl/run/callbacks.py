@@ -14,7 +14,7 @@ from dpfl.run.recorder import Progress
 
 if TYPE_CHECKING:
     from dpfl.run.prepare import PreparedRun
-    from dpfl.run.train import Result
+    from dpfl.run.result import Result
 
 PUBLIC = (
     "algorithm",

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 
 from dpfl import tasks
 from dpfl.client.context import ClientContext
+from dpfl.client.dataset import ClientDatasets
 from dpfl.client.runner import ClientRunner
 from dpfl.client.task import RAW_VALUES, ClientReply, ClientTask
 from dpfl.engines import one_thread
 from dpfl.errors import DpflError
-from dpfl.gradients.clipped import ARITHMETIC
 from dpfl.gradients.losses import checked_scores
 from dpfl.lazy_import import torch
-from dpfl.models import Buildable
 from dpfl.models.flat import evaluating
 from dpfl.privacy import All, Keyed
 
@@ -24,54 +23,41 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from dpfl.models import FlatModel
+    from dpfl.run.fitted_model import FittedModel
     from dpfl.server.algorithm import Algorithm
 
 LABELS = 64
 """Where there are more classes, as many of them, the first and the last among them."""
 
 
-def rehearse(
-    described: Buildable,
-    model: FlatModel,
-    algorithm: Algorithm,
-    shape: tuple[int, ...],
-    task: tasks.Task,
-    arithmetic: str = "exact",
-) -> str:  # fmt: skip
-    """Forward and backward pass, clip, noise and step with every declared label; refused with the
-    cause of what fails.
+def dry_run(model: FittedModel, algorithm: Algorithm, arithmetic: str = "exact") -> str:
+    """Makes forward and backward pass, clip, noise and step on zeros with every declared label.
+
+    Args:
+        model: The model as it was fitted to the federation. Its weights stay as they are.
+        algorithm: The algorithm as it would run.
+        arithmetic: "exact" or "fast", as in `dpfl.Privacy`.
 
     Returns:
-        How the units of private steps are computed on this machine, or "" where there are none.
+        How the units of private steps are computed on this machine, or "" without private steps.
+
+    Raises:
+        DpflError: The model fails, or one step moves its weights out of all bounds.
     """
-    labels = task.examples(shape[0])
-    labels = labels[torch.linspace(0, len(labels) - 1, min(len(labels), LABELS)).round().long()]
+    shape, task = model.federation.shape, model.federation.task
+    every_label = task.examples(shape[0])
+    places = torch.linspace(0, len(every_label) - 1, min(len(every_label), LABELS))
+    labels = every_label[places.round().long()]
     with one_thread():
         for x in _samples((len(labels), *shape), task):
-            _check_scores(model, x, labels, task)
-            reply, path = _reply(described, model, algorithm, x, labels, task, arithmetic)
+            _check_scores(model.flat, x, labels, task)
+            reply, path = _reply(model, algorithm, x, labels, arithmetic)
             if reply.update is not None and torch.isfinite(reply.update).all():
                 return path
     raise DpflError(
         f"One step of {algorithm.name} at learning rate {algorithm.local.optimiser.rate:g}, on "
-        "samples of zeros, leaves all "
-        "bounds: lower the rate, or give the model other weights."
+        "samples of zeros, leaves all bounds: lower the rate, or give the model other weights."
     )
-
-
-def check_arithmetic(arithmetic: str, entropy: str, nodes: bool) -> None:
-    """Refuses what is neither exact nor fast, and fast arithmetic where somebody's data are at
-    stake.
-    """
-    if arithmetic not in ARITHMETIC:
-        raise DpflError(
-            f"privacy.arithmetic is 'exact' or 'fast' (for simulations alone), not {arithmetic!r}."
-        )
-    if arithmetic == "fast" and (entropy == "system" or nodes):
-        raise DpflError(
-            "Fast arithmetic is for simulations: with real nodes, or privacy.entropy = 'system', "
-            "leave privacy.arithmetic out."
-        )
 
 
 def _samples(shape: tuple[int, ...], task: tasks.Task) -> tuple[Tensor, Tensor]:
@@ -94,27 +80,17 @@ def _check_scores(model: FlatModel, x: Tensor, y: Tensor, task: tasks.Task) -> N
 
 
 def _reply(
-    described: Buildable,
-    model: FlatModel,
-    algorithm: Algorithm,
-    x: Tensor,
-    y: Tensor,
-    task: tasks.Task,
-    arithmetic: str,
+    model: FittedModel, algorithm: Algorithm, x: Tensor, y: Tensor, arithmetic: str
 ) -> tuple[ClientReply, str]:
-    """By a node without ledgers, from the model's own weights."""
+    """The reply of a client without a ledger, from the model's own weights."""
     everyone = torch.arange(len(y))
     persons = everyone // 2 if algorithm.unit == "person" else None
     site = ClientContext(
-        "rehearsal",
-        described,
-        task,
-        x,
-        y,
-        (everyone,),
-        (len(y),),
+        "dry run",
+        model.description,
+        model.federation.task,
+        ClientDatasets(x, y, (everyone,), (len(y),), persons),
         Keyed(0),
-        unit_ids=persons,
         arithmetic=arithmetic,
     )
     samples = (
@@ -122,7 +98,7 @@ def _reply(
     )
     clients = replace(algorithm.clients, noise_shares=None)
     raw, slope = algorithm.steps.asks_raw, algorithm.steps.extra > 0
-    asked = ClientTask(
+    task = ClientTask(
         0,
         0,
         1,
@@ -134,15 +110,15 @@ def _reply(
         slope=slope,
         raw_values=RAW_VALUES,
     )
-    node = ClientRunner(site)
+    runner = ClientRunner(site)
     try:
-        return node.work(asked, model.read()), node.arithmetic
+        return runner.work(task, model.flat.read()), runner.arithmetic
     except DpflError:
         raise
     except Exception as error:
         raise _refusal(error, tuple(x.shape[1:])) from error
     finally:
-        node.close()
+        runner.close()
 
 
 def _refusal(error: Exception, shape: tuple[int, ...]) -> DpflError:

@@ -45,7 +45,7 @@ class RoundRow:
 COLUMNS = tuple(RoundRow.__dataclass_fields__)
 
 
-class RunHistory(tuple[RoundRow, ...], ColumnTable, NotebookView, shown_by="history_view"):
+class RunHistory(tuple[RoundRow, ...], ColumnTable, NotebookView, shown_by="history_page"):
     """The rounds of a run, one after another; as a table by `.to_arrow()` and `.to_pandas()`."""
 
     def columns(self) -> Mapping[str, Sequence[Any]]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dpfl.algorithms import Algorithm
     from dpfl.privacy import Budget, PrivacyStatement
     from dpfl.run.prepare import PreparedRun
-    from dpfl.run.train import Result
+    from dpfl.run.result import Result
 
 NAME = "README.md"
 TITLE = "# Model card"
@@ -108,10 +108,13 @@ def privacy_lines(statement: PrivacyStatement) -> Iterator[str]:
         yield f"    {_plain(line)}"
     yield ""
     yield (
-        "The glossary of dpfl's documentation explains the words; `statement.json` has the same "
-        "for programs, and"
+        "The glossary in dpfl's documentation explains these terms. `statement.json` holds the "
+        "same for programs."
     )
-    yield "`dpfl certify` signs it. What is done with the model from here on costs nothing more."
+    yield (
+        "`dpfl certify` signs it. Whatever is done with the model from now on costs no more "
+        "privacy."
+    )
     yield ""
 
 
@@ -151,14 +154,14 @@ def _loading(job: PreparedRun) -> Iterator[str]:
 def _inputs(job: PreparedRun) -> Iterator[str]:
     """What a sample must look like."""
     source, scale = job.source, SCALES.get(job.source.train.name)
-    if tuple(source.shape) != tuple(job.shape):
+    if tuple(source.shape) != tuple(job.data.shape):
         yield (
-            f"It takes fixed features of a sample, of shape {word(str((-1, *job.shape)))}, "
+            f"It takes fixed features of a sample, of shape {word(str((-1, *job.data.shape)))}, "
             "which "
             "dpfl makes:"
         )
         yield f"{word(_features(job))}."
-    elif job.schema:
+    elif job.data.train.schema:
         yield (
             "It takes a row as numbers, then a code a category. The file's own metadata says "
             "under `schema` how a raw row"
@@ -173,7 +176,7 @@ def _inputs(job: PreparedRun) -> Iterator[str]:
             f"It takes float32 samples of shape {word(str((-1, *source.shape)))}, in the scale "
             "that they had in training."
         )
-    if scale and not job.schema:
+    if scale and not job.data.train.schema:
         mean, deviation = scale
         yield (
             "Images of bytes are scaled as "
@@ -186,10 +189,10 @@ def closing_lines(warnings: Iterable[str]) -> Iterator[str]:
     """The last section, with the warnings of the run."""
     yield CLOSING
     yield ""
-    yield "- What was measured is of the test set named above. Measure again on data of your own."
+    yield "- The metrics are for the test set named above. Measure again on your own data."
     yield (
-        "- The guarantee is for the unit in the statement, against the adversary in it, under "
-        "what it assumes."
+        "- The guarantee protects the unit in the statement against the adversary in it, under "
+        "the assumptions in it."
     )
     for warning in warnings:
         yield f"- Warning: {_prose(warning)}"

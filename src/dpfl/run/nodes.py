@@ -19,8 +19,8 @@ from dpfl.engines.remote import SILENT, RemoteEngine, RemoteNode, is_kind
 from dpfl.engines.secure_sum import SecureSumServer
 from dpfl.errors import DpflError
 from dpfl.privacy.ledger.client_ledgers import ClientLedgers
+from dpfl.protocol.head_words import head_from_words
 from dpfl.protocol.keys import raw
-from dpfl.protocol.ledger_head import head_from_words
 from dpfl.protocol.messages import SignedMessage
 from dpfl.protocol.transport import Transport
 from dpfl.refusals import ProtocolError
@@ -86,7 +86,7 @@ class JoinRequests:
             words = {"proposal": self.proposal(places.index(name)).to_words()} | (
                 {"heads": heads} if heads else {}
             )
-            asked[name] = self.correspondence.letter(name, "join", "join", words)
+            asked[name] = self.correspondence.message(name, "join", "join", words)
         answers = self.correspondence.ask(asked, self.seconds)
         for name, answer in answers.items():
             if isinstance(answer, SignedMessage) and is_kind(answer, "joined"):
@@ -128,7 +128,7 @@ class JoinedNodes:
     def engine(
         self, run: str, ledgers: ClientLedgers | None, folder: RunFolder, size: int
     ) -> RemoteEngine:
-        self.correspondence.most = self.correspondence.post.most = MOST_ANSWER + NUMBER * size
+        self.correspondence.most = self.correspondence.transport.most = MOST_ANSWER + NUMBER * size
         folder.write_json(
             MEMBERS,
             {member.name: {"place": member.place, "size": member.size} for member in self.members},
@@ -157,7 +157,7 @@ class JoinedNodes:
         """Their signed statements, as they came: whoever has a node's public key can check them
         without this server.
         """
-        letter, memory = self.correspondence.letter, self.correspondence.memory
+        letter, memory = self.correspondence.message, self.correspondence.memory
         folder.file(STATEMENTS).mkdir(exist_ok=True)
         shown = {
             member.name: memory.shown_to(member.name) if memory else [] for member in self.members

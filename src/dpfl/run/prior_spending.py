@@ -1,10 +1,8 @@
-"""What the ledgers of a run hold before it starts: whether they are its own, and what they leave
-room for.
-"""
+"""What the ledgers of a run hold before it starts, and what noise has to be planned beside."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,31 +20,47 @@ from dpfl.privacy.statement import rounded_up
 
 @dataclass(frozen=True)
 class PriorSpending:
-    """What noise is planned beside, and what is said of it."""
+    """Events already spent when noise is calibrated, with notes for the statement.
+
+    Attributes:
+        spent: The events of the fullest ledger that still has budget left.
+        notes: What a person should know of ledgers that other runs used.
+    """
 
     spent: EventCounts = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     def record(self) -> dict[str, int] | None:
-        """For a run that goes on later: other runs may have spent by then, but its noise is what it
-        was.
+        """Returns the events for the record of the run; None if there are none.
+
+        A resumed run plans its noise beside these. Other runs may have spent more by then, but its
+        noise must be what it was.
         """
         return {encode(event): count for event, count in self.spent.items()} or None
 
     @classmethod
     def recorded(cls, resolved: Mapping[str, Any]) -> PriorSpending:
+        """Reads the events back from the record of a run.
+
+        Args:
+            resolved: The section `resolved` of the run's `experiment.toml`.
+        """
         return cls({decode(line): count for line, count in resolved.get("beside", {}).items()})
 
 
-def owners(algorithm: Algorithm, federation: Federation) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Who pays, and the digest of the data that is paid for."""
+def ledger_owners(
+    algorithm: Algorithm, federation: Federation
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Returns who pays, and a digest of the data that each of them pays for.
+
+    Args:
+        algorithm: The algorithm, which says where the noise is.
+        federation: The clients and their data.
+    """
     if algorithm.ledger_per_client and not federation.described:
-        held = (
-            federation.by_person(federation.clients)
-            if algorithm.unit == "person"
-            else federation.holdings
-        )
-        return federation.names, held
+        if algorithm.unit == "person":
+            return federation.names, federation.by_person(federation.clients)
+        return federation.names, federation.holdings
     return (
         ((FEDERATION,), (federation.holding,))
         if algorithm.placement is NoisePlacement.ROUND_SUM
@@ -54,13 +68,31 @@ def owners(algorithm: Algorithm, federation: Federation) -> tuple[tuple[str, ...
     )
 
 
-def look(
-    algorithm: Algorithm, federation: Federation, folder: Path, budget: Budget, by: str | None
+def read_prior_spending(
+    algorithm: Algorithm,
+    federation: Federation,
+    folder: Path | None,
+    budget: Budget,
+    accountant_name: str | None,
 ) -> PriorSpending:
-    """Refused where the folder's ledgers are not this run's; nothing is written."""
-    names, data = owners(algorithm, federation)
+    """Reads what other runs spent from the ledgers of a folder. Nothing is written.
+
+    Args:
+        algorithm: The algorithm, whose noise may still be open.
+        federation: The clients and their data.
+        folder: The folder of the ledgers; None if there is none yet.
+        budget: The budget that the ledgers are compared with.
+        accountant_name: The accountant that was asked for, or None.
+
+    Returns:
+        What noise is planned beside, with notes.
+
+    Raises:
+        DpflError: The folder's ledgers are not this run's.
+    """
+    names, data = ledger_owners(algorithm, federation)
     release = algorithm.release
-    if release is None or not names:
+    if release is None or not names or folder is None:
         return PriorSpending()
     ledgers = ClientLedgers(
         folder,
@@ -68,45 +100,43 @@ def look(
         algorithm.unit,
         release.neighbours,
         data=data,
-        public=_public(algorithm, federation),
+        public=_public_data(algorithm, federation),
     )
     ledgers.check()
-    spent = ledgers.spending()
-    if not any(spent) or budget.epsilon is None or algorithm.variant != "sound":
+    totals = ledgers.spending()
+    if not any(totals) or budget.epsilon is None or algorithm.variant != "sound":
         return PriorSpending()
-    chosen = proven_accountant(
-        by or default_accountant(release.sampling.event(1.0, len(federation.sizes)))
-    )
-    figures = [
-        (accountant(chosen.name).epsilon(events, budget.delta), number)
-        for number, events in enumerate(spent)
-    ]
-    return _planned(names, spent, figures, budget.epsilon, isinstance(release.noise, Uncalibrated))
+    event = release.sampling.event(1.0, len(federation.sizes))
+    by = accountant(proven_accountant(accountant_name or default_accountant(event)).name)
+    epsilons = [by.epsilon(events, budget.delta) for events in totals]
+    to_plan = isinstance(release.noise, Uncalibrated)
+    return _beside_fullest(names, totals, epsilons, budget.epsilon, to_plan)
 
 
-def _public(algorithm: Algorithm, federation: Federation) -> tuple[str, ...]:
+def _public_data(algorithm: Algorithm, federation: Federation) -> tuple[str, ...]:
     if algorithm.unit != "person":
         return federation.public_holdings
     return (*federation.public_holdings, *federation.by_person(federation.public))
 
 
-def _planned(
-    names: tuple[str, ...],
-    spent: list[Any],
-    figures: list[tuple[float, int]],
-    epsilon: float,
-    plans: bool,
+def _beside_fullest(
+    names: Sequence[str],
+    totals: Sequence[EventCounts],
+    epsilons: Sequence[float],
+    limit: float,
+    to_plan: bool,
 ) -> PriorSpending:
-    over = [names[number] for figure, number in figures if figure >= epsilon]
-    figure, fullest = max(
-        ((figure, number) for figure, number in figures if figure < epsilon), default=(0.0, -1)
-    )
+    """Beside the fullest ledger with budget left; ledgers over budget take no part."""
+    over = [name for name, epsilon in zip(names, epsilons, strict=True) if epsilon >= limit]
     notes = [f"the budget of {list_names(over)} is used up: no part is taken"] if over else []
-    if fullest < 0 or not spent[fullest]:
+    numbers = [number for number, epsilon in enumerate(epsilons) if epsilon < limit]
+    fullest = max(numbers, key=lambda number: (epsilons[number], number), default=None)
+    if fullest is None or not totals[fullest]:
         return PriorSpending(notes=tuple(notes))
-    said = f"{names[fullest]} has spent epsilon {rounded_up(figure):.4f} of {epsilon:g} before"
-    if not plans:
-        return PriorSpending(
-            notes=(*notes, f"{said}: this run may end by epsilon before its rounds do")
-        )
-    return PriorSpending(spent[fullest], (*notes, f"{said}: noise is planned for what that leaves"))
+    epsilon = rounded_up(epsilons[fullest])
+    before = f"{names[fullest]} has spent epsilon {epsilon:.4f} of {limit:g} before"
+    if not to_plan:
+        end = f"{before}: this run may end by epsilon before its rounds do"
+        return PriorSpending(notes=(*notes, end))
+    planned = f"{before}: noise is planned for what that leaves"
+    return PriorSpending(totals[fullest], (*notes, planned))

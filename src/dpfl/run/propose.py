@@ -1,11 +1,14 @@
-"""What a run is to be, worked out before any node has said anything: noise is planned from the
-budget, and from no data.
+"""What a run will be, as its server proposes it to nodes that have not yet declared a size.
+
+The stages are those of `resolve`. Noise is planned from the budget and from no data, so the nodes
+can be told what the run would spend before they join.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 from dpfl.algorithms import Algorithm
@@ -14,101 +17,139 @@ from dpfl.data import Dataset
 from dpfl.data.remote_federation import RemoteFederation
 from dpfl.data.tables.schema import Schema
 from dpfl.errors import DpflError
-from dpfl.models import Buildable, FlatModel
-from dpfl.models.build import built
-from dpfl.models.columns import on_columns
-from dpfl.planning.paid_queries import PrivateMetric, with_questions
+from dpfl.models import Buildable
+from dpfl.planning.paid_queries import PrivateMetric
 from dpfl.planning.planner import with_planned_noise
 from dpfl.privacy import Budget
-from dpfl.privacy.accounting.accountant import default_accountant, proven_accountant
 from dpfl.privacy.accounting.calibration import MAX_RELEASES
-from dpfl.protocol.proposal import MOST_KINDS, Proposal, in_order
-from dpfl.run.aggregation import Aggregation
-from dpfl.run.prepare import with_features
+from dpfl.privacy.accounting.events import EventCounts
+from dpfl.protocol.proposal import MOST_KINDS, Planned, Proposal, in_order
+from dpfl.run.algorithm_stages import (
+    accountant_for,
+    fit_algorithm,
+    with_noise_kind,
+    with_unit_and_queries,
+)
+from dpfl.run.fitted_model import fit_model
+from dpfl.run.options import Aggregation, Privacy
 
 Propose = Callable[[int], Proposal]
-"""To the node at a place of the list."""
+"""The proposal to the node at a place of the list."""
 
 
-def build_proposal(
-    algorithm: Algorithm,
-    model: Buildable,
-    budget: Budget,
-    form: Dataset,
-    test: Dataset | None,
-    names: Sequence[str],
-    accountant: str | None,
-    noise: str | None,
-    entropy: str,
-    unit: str | None,
-    metric: PrivateMetric | None,
-    aggregation: Aggregation = Aggregation(),
-    keys: Sequence[str] = (),
-) -> Propose:
-    """Refused where the releases would depend on what nodes have not yet declared."""
-    if algorithm.steps.asks_raw:
+@dataclass(frozen=True)
+class ProposalSpec:
+    """What a server asks nodes for, before it knows their sizes.
+
+    Attributes:
+        model: The description of the model.
+        algorithm: The algorithm, of which the noise may still be open.
+        budget: What ends the run.
+        form: Data of the form that the nodes have. None of its values are used.
+        test: The server's public test set, if any.
+        names: The names of the nodes.
+        keys: The public keys of the nodes, in the order of their names.
+        privacy: What is protected, and how it is counted.
+        aggregation: How the server gets the sum of a round.
+        metric: The noisy metric that nodes are asked for at the end, if any.
+    """
+
+    model: Buildable
+    algorithm: Algorithm
+    budget: Budget
+    form: Dataset
+    test: Dataset | None
+    names: Sequence[str]
+    keys: Sequence[str] = ()
+    privacy: Privacy = field(default_factory=Privacy)
+    aggregation: Aggregation = field(default_factory=Aggregation)
+    metric: PrivateMetric | None = None
+
+
+def build_proposal(spec: ProposalSpec) -> Propose:
+    """Works out the proposal to each node.
+
+    Args:
+        spec: What the server asks for.
+
+    Returns:
+        A function that gives the proposal to the node at a place of the list.
+
+    Raises:
+        DpflError: The releases would depend on what nodes have not yet declared.
+    """
+    if spec.algorithm.steps.asks_raw:
         raise DpflError(
             "Nodes are asked for no raw values to choose tau by: set algorithm.variant = 'sound'."
         )
-    wanted, nodes = model, len(names)
-    model = on_columns(model, form.features)
-    algorithm = algorithm if unit is None else algorithm.for_unit(unit)
-    here = RemoteFederation.of(form, test, names, (1,) * nodes, unit)
-    algorithm = with_questions(algorithm, here, metric, budget, accountant, True)
-    federation = with_features(model, here)
-    flat = FlatModel(built(model, federation.shape, federation.task.outputs, 0), federation.task)
-    algorithm = aggregation.of(
-        algorithm.for_model(flat.layout).for_rounds(budget.rounds, nodes), nodes
-    )
-    algorithm = with_planned_noise(algorithm, budget, nodes, accountant)
-    if noise == "secure" or (noise is None and entropy == "system" and algorithm.unit != "none"):
-        algorithm = algorithm.with_secure_noise()
+    algorithm, nodes = _algorithm(spec), len(spec.names)
     _refuse_unknown_sizes(algorithm)
     _refuse_shares_of_noise(algorithm)
-    release = algorithm.release
-    by = (
-        proven_accountant(accountant or default_accountant(release.event(nodes))).name
-        if release
-        else "none"
-    )
-    rounds = (
-        min(algorithm.releases_in(budget.rounds), MAX_RELEASES) if budget.rounds else MAX_RELEASES
-    )
-    each = algorithm.releases_in(1) if algorithm.schedule else 0
-    spending = partial(
-        algorithm.spending,
-        population=nodes if algorithm.placement is NoisePlacement.ROUND_SUM else 0,
-    )
-    own = in_order(algorithm.before, spending, rounds, each) if algorithm.ledger_per_client else ()
-    if len(own) > MOST_KINDS:
-        raise DpflError(
-            f"A node plans {MOST_KINDS} kinds of releases for a run at most, and this has "
-            f"{len(own)}: lower algorithm.phases."
-        )
+    release, budget = algorithm.release, spec.budget
     return partial(
         Proposal,
         system=algorithm.name,
         variant=algorithm.variant,
         unit=algorithm.unit,
         neighbours=release.neighbours if release else "none",
-        model=wanted.name,
-        options=tuple(wanted.options),
-        learning=form.task,
-        shape=form.shape,
-        schema=digest(form.schema),
+        model=spec.model.name,
+        options=tuple(spec.model.options),
+        learning=spec.form.task,
+        shape=spec.form.shape,
+        schema=digest(spec.form.schema),
         epsilon=budget.epsilon,
         delta=budget.delta,
         rounds=budget.rounds,
-        accountant=by,
+        accountant=accountant_for(algorithm, nodes, spec.privacy.accountant),
         noise=algorithm.noise,
-        federation=tuple(names),
-        events=own,
+        federation=tuple(spec.names),
+        events=_events(algorithm, budget.rounds, nodes),
         sums=algorithm.noise_shares,
-        keys=tuple(keys) if algorithm.noise_shares else (),
+        keys=tuple(spec.keys) if algorithm.noise_shares else (),
     )
 
 
+def _algorithm(spec: ProposalSpec) -> Algorithm:
+    """The algorithm by the stages of `resolve` that need no sizes."""
+    nodes, unit = len(spec.names), spec.privacy.unit
+    federation = RemoteFederation.of(spec.form, spec.test, spec.names, (1,) * nodes, unit)
+    requested = with_unit_and_queries(
+        spec.algorithm, federation, spec.budget, spec.privacy, spec.metric, over_nodes=True
+    )
+    layout = fit_model(spec.model, federation, seed=0).flat.layout
+    fitted = fit_algorithm(requested, layout, spec.budget.rounds, nodes, spec.aggregation)
+    planned = with_planned_noise(fitted, spec.budget, nodes, spec.privacy.accountant)
+    return with_noise_kind(planned, spec.privacy)
+
+
+def _events(algorithm: Algorithm, budget_rounds: int | None, nodes: int) -> Planned:
+    """The releases that a node's own ledger would pay for, in order."""
+    if not algorithm.ledger_per_client:
+        return ()
+    releases = (
+        min(algorithm.releases_in(budget_rounds), MAX_RELEASES) if budget_rounds else MAX_RELEASES
+    )
+    per_round = algorithm.releases_in(1) if algorithm.schedule else 0
+    population = nodes if algorithm.placement is NoisePlacement.ROUND_SUM else 0
+
+    def spending(count: int) -> EventCounts:
+        return algorithm.spending(count, population)
+
+    events = in_order(algorithm.before, spending, releases, per_round)
+    if len(events) > MOST_KINDS:
+        raise DpflError(
+            f"A node plans {MOST_KINDS} kinds of releases for a run at most, and this has "
+            f"{len(events)}: lower algorithm.phases."
+        )
+    return events
+
+
 def digest(schema: Schema | None) -> str:
+    """Returns the digest of a table's schema, which nodes compare with their own; "" without one.
+
+    Args:
+        schema: The declared columns of a table, or None.
+    """
     return hashlib.sha256(schema.to_json().encode()).hexdigest() if schema else ""
 
 
@@ -117,8 +158,7 @@ def _refuse_shares_of_noise(algorithm: Algorithm) -> None:
     if algorithm.clients.shared_by:
         raise DpflError(
             f"In {algorithm.name} with noise = 'clients' all are protected only if every node adds "
-            "its share, which nobody can "
-            "see: set algorithm.noise = 'server'."
+            "its share, which nobody can see: set algorithm.noise = 'server'."
         )
 
 
@@ -128,14 +168,14 @@ def _refuse_unknown_sizes(algorithm: Algorithm) -> None:
         raise DpflError(
             "A clip from a run without privacy is for simulations: set algorithm.variant = 'sound'."
         )
-    by_size = (
-        algorithm.release is not None
-        and algorithm.placement is not NoisePlacement.ROUND_SUM
-        and algorithm.event(2) != algorithm.event(3)
+    if not algorithm.ledger_per_client:
+        return
+    in_clients = (
+        algorithm.release is not None and algorithm.placement is not NoisePlacement.ROUND_SUM
     )
-    if algorithm.ledger_per_client and (by_size or algorithm.for_client_size(2) is not algorithm):
+    by_size = in_clients and algorithm.event(2) != algorithm.event(3)
+    if by_size or algorithm.for_client_size(2) is not algorithm:
         raise DpflError(
             f"A release of {algorithm.name} costs by how many samples a node has, which is not "
-            "known before it joins: draw "
-            "batches by a sampling_rate."
+            "known before it joins: draw batches by a sampling_rate."
         )

@@ -1,13 +1,31 @@
-"""The round loop: one model over data that stays with its owners, inside every budget."""
+"""`train`: one model over data that stays with its owners, inside every budget.
+
+A run has four stages:
+
+1. `resolve` works out what it will do, and writes nothing (`run/resolve.py`).
+2. `prepare` opens folder, accounts, engine and coordinator (`run/prepare.py`).
+3. `run_rounds` makes one round after the other:
+
+       while (request := coordinator.next_order()) is not None:  # cohort and steps in every budget
+           replies = engine.run(request)          # clients debit their ledgers, train, release
+           coordinator.aggregate(replies)         # weigh, sum, add the server's noise, step
+           coordinator.close_round(request.steps) # count
+           recorder.close_round(coordinator)      # checkpoint first, then evaluate and show
+
+4. `finish` writes weights, privacy statement and model card. Epsilon follows from the ledgers and
+   from nothing else.
+
+A run that was stopped goes through the same stages: its state comes from the checkpoint, and the
+round under way is made again with the same model, data and keys, so its release is the same and is
+not debited twice.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
 
 from torch import Tensor, nn
 
@@ -16,236 +34,155 @@ from dpfl.algorithms import Algorithm
 from dpfl.data import Federation
 from dpfl.data.tables.schema import Schema
 from dpfl.engines import one_thread
-from dpfl.models import Buildable, FlatModel, Layout
-from dpfl.notebook_repr import NotebookView
-from dpfl.planning.paid_queries import PrivateMetric
-from dpfl.privacy import Budget, BudgetRefusal, PrivacyStatement
-from dpfl.run.aggregation import Aggregation
-from dpfl.run.callbacks import Callback, CallbackProgress
+from dpfl.models import Buildable, Layout
+from dpfl.privacy import Budget, BudgetRefusal
+from dpfl.run.callbacks import CallbackProgress
+from dpfl.run.flat_options import accepts_flat_options
 from dpfl.run.folder import vector_sha256
-from dpfl.run.metrics import RoundRow, RunHistory, figure
+from dpfl.run.metrics import RoundRow, RunHistory
 from dpfl.run.model_card import write_card
-from dpfl.run.prepare import NodePool, PreparedRun, prepare, utc_now
-from dpfl.run.recorder import Progress, SilentProgress
+from dpfl.run.options import Aggregation, Evaluation, Execution, Privacy
+from dpfl.run.prepare import PreparedRun, prepare, utc_now
+from dpfl.run.recorder import SilentProgress
+from dpfl.run.resolve import RunSpec
+from dpfl.run.result import Result, finite_or_none
+from dpfl.run.statement import privacy_statement
 
 
-@dataclass(frozen=True)
-class Result(NotebookView, shown_by="run_view"):
-    """What a run came to; accuracy and loss are None where there is no test set, accuracy also
-    where the task has none.
-
-    `metrics` are all that the task measures on the test set, `headline` the first of them;
-    `intervals` hold the middle 95 % over test sets drawn from it, by person where it has persons.
-    Where clients were asked for them, `noisy` says so, and of which samples; the intervals are then
-    of the noise, too.
-    """
-
-    run: str
-    rounds: int
-    iterations: int
-    accuracy: float | None
-    loss: float | None
-    stopped_by: str
-    model_sha256: str
-    privacy: PrivacyStatement
-    history: RunHistory
-    notes: Sequence[str]
-    lost: Sequence[str]
-    folder: Path
-    module: nn.Module
-    warnings: Sequence[str] = ()
-    """Those of the statement, and what is wrong with the model itself."""
-    headline: str = ""
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    noisy: str = ""
-    calibration: Sequence[tuple[float, float, int]] = ()
-    """By bins of chances: the mean that was said, the share that was so, and of how many test
-    samples.
-    """
-
-    @property
-    def measured(self) -> str:
-        """The headline in words."""
-        return (
-            figure(self.headline, self.metrics[self.headline])
-            if self.headline
-            else "accuracy not measured"
-        )
-
-    def __repr__(self) -> str:
-        """The outcome in a line; the statement is in `privacy`, the rounds in `history`."""
-        proven = self.privacy.lines()[0][1]
-        whose = "" if self.privacy.unit == "none" else f" for one {self.privacy.unit}"
-        return (
-            f"Result({self.measured} after {self.rounds} rounds, ended by {self.stopped_by}; "
-            f"proven{whose}: {proven}; in {self.folder})"
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        names = ("run", "rounds", "iterations", "accuracy", "loss", "stopped_by", "model_sha256")
-        numbers = {name: _finite(getattr(self, name)) for name in names}
-        numbers |= {
-            "headline": self.headline or None,
-            "metrics": {name: _finite(value) for name, value in self.metrics.items()},
-            "intervals": {
-                name: [_finite(end) for end in ends] for name, ends in self.intervals.items()
-            },
-            "noisy": self.noisy or None,
-            "calibration": [list(point) for point in self.calibration],
-        }
-        told = {
-            "notes": list(self.notes),
-            "warnings": list(self.warnings),
-            "lost": self._lost_told(),
-        }
-        return numbers | {"privacy": self.privacy.to_dict()} | told | {"folder": str(self.folder)}
-
-    def _lost_told(self) -> list[str]:
-        """At client level a name would say who was drawn, which stays with the server: only how
-        many.
-        """
-        if self.privacy.unit != "client" or not self.lost:
-            return list(self.lost)
-        return [f"{len(self.lost)} replies"]
-
-
+@accepts_flat_options
 def train(
     model: Buildable | nn.Module | str,
     federation: Federation,
     algorithm: Algorithm | str,
     budget: Budget,
     *,
-    seed: int = 0,
-    out: Path | str | None = None,
-    workers: int = 1,
-    accountant: str | None = None,
-    ledger: Path | str | None = None,
-    entropy: str = "keyed",
-    noise: str | None = None,
-    arithmetic: str = "exact",
-    evaluate_every: int | None = None,
-    metric: PrivateMetric | None = None,
-    progress: Progress | None = None,
-    callbacks: Sequence[Callback] = (),
-    resume: bool = False,
-    experiment: Mapping[str, Any] | None = None,
-    unit: str | None = None,
-    host: NodePool | None = None,
-    aggregation: str = "plain",
-    survivors: int | None = None,
-    colluders: int | None = None,
-    masks: bool = False,
+    privacy: Privacy = Privacy(),
+    aggregation: Aggregation = Aggregation(),
+    evaluation: Evaluation = Evaluation(),
+    execution: Execution = Execution(),
 ) -> Result:
-    """Train until the first budget ends, and say what it cost in privacy.
+    """Trains a model until the first budget ends, and states what that cost in privacy.
 
-    Everything that is kept lies in the run's folder (`out`, a new one under runs/ by default):
-    metrics, weights, the ledgers of the clients, the privacy statement, which is for one `unit`: a
-    "sample" (a row), or a "person" (all rows at a client). The same seed gives the same model, on
-    any number of workers, resumed or never stopped. Callbacks are told of every round.
+    The same seed gives the same model, on any number of workers, resumed or never stopped.
+    Everything that is kept lies in the run's folder: metrics, weights, the clients' ledgers and the
+    privacy statement.
+
+    Example:
+        federation = dpfl.data.sample().split(clients=10)
+        result = dpfl.train("cnn", federation, "fedavg-dp", dpfl.Budget(epsilon=4.0, rounds=80))
+
+    Args:
+        model: A name such as "cnn", a description of a model, or a `torch.nn.Module`.
+        federation: The clients and their data.
+        algorithm: A name such as "auto", or what a function of `dpfl.algorithms` returns.
+        budget: What ends the run: epsilon, rounds, bytes or seconds, whichever is spent first.
+        privacy: What is protected, and how it is counted.
+        aggregation: Whether the server sees updates, or sums only.
+        evaluation: What is measured, and how often.
+        execution: Seed, workers, folder, and who hears of every round.
+
+    Returns:
+        The trained model with its metrics and its privacy statement.
+
+    Raises:
+        DpflError: The run is refused before anything was released, or training diverges.
     """
-    telling = CallbackProgress(progress or SilentProgress(), callbacks)
-    with ExitStack() as until_the_end:
-        until_the_end.push(telling.closing)
-        job = prepare(
-            models.described(model),
-            federation,
-            algorithms.described(algorithm),
-            budget,
-            seed=seed,
-            out=out,
-            workers=workers,
-            accountant=accountant,
-            ledger=ledger,
-            entropy=entropy,
-            noise=noise,
-            arithmetic=arithmetic,
-            evaluate_every=evaluate_every,
-            progress=telling,
-            resume=resume,
-            experiment=experiment,
-            until_the_end=until_the_end,
-            host=host,
-            metric=metric,
-            unit=unit,
-            aggregation=Aggregation(aggregation, survivors, colluders, masks),
-        )
-        try:
-            with closing(job.engine):
-                job.recorder.progress.start(job)
-                run_rounds(job)
-                if host:
-                    host.part(job.folder)
-        finally:
-            job.recorder.progress.stop()
-        result = finish(job)
-    telling.ended(result)
-    return (
-        replace(result, warnings=(*result.warnings, *telling.faults)) if telling.faults else result
+    progress = CallbackProgress(execution.progress or SilentProgress(), execution.callbacks)
+    spec = RunSpec(
+        models.described(model),
+        federation,
+        algorithms.described(algorithm),
+        budget,
+        privacy,
+        aggregation,
+        evaluation,
+        replace(execution, progress=progress),
     )
+    with ExitStack() as resources:
+        resources.push(progress.closing)
+        run = prepare(spec, resources)
+        try:
+            with closing(run.engine):
+                progress.start(run)
+                run_rounds(run)
+                if execution.nodes:
+                    execution.nodes.part(run.folder)
+        finally:
+            progress.stop()
+        result = finish(run)
+    progress.ended(result)
+    return replace(result, warnings=(*result.warnings, *progress.faults))
 
 
-def run_rounds(job: PreparedRun) -> None:
-    coordinator, engine, recorder = job.coordinator, job.engine, job.recorder
+def run_rounds(run: PreparedRun) -> None:
+    """Makes all rounds that are left, inside every budget.
+
+    Args:
+        run: The run, before its first round or after the one of its checkpoint.
+    """
+    coordinator, recorder = run.coordinator, run.recorder
     recorder.catch_up(coordinator)
-    while (order := coordinator.next_order()) is not None:
-        # A second thread of this process would take its time from the workers, and wait for them in
-        # a loop.
+    while (request := coordinator.next_order()) is not None:
+        # A second thread would take its time from the workers, and wait for them in a loop.
         with one_thread():
-            replies = engine.run(order)
+            replies = run.engine.run(request)
             try:
                 coordinator.aggregate(replies)
             except BudgetRefusal:
                 coordinator.stopped_by = "epsilon"
                 break
-        coordinator.close_round(order.steps)
-        recorder.close_round(coordinator, job.movement.of_round(coordinator, order, replies))
+        coordinator.close_round(request.steps)
+        recorder.close_round(coordinator, run.diagnostics.of_round(coordinator, request, replies))
     recorder.close_run(coordinator)
 
 
-def finish(job: PreparedRun) -> Result:
-    """Weights, statement and figures, from the state and the ledgers as they are."""
-    state, folder = job.coordinator.state, job.folder
-    figures, measured = (
-        job.recorder.evaluate(state.model),
-        job.recorder.measure(state, job.algorithm),
-    )
-    privacy = job.accounts.statement(job.randomness)
-    history = job.recorder.finish(job.coordinator, figures, _finite(privacy.used))
-    model: FlatModel = job.recorder.model
+def finish(run: PreparedRun) -> Result:
+    """Writes weights, statement and result, from the state and the ledgers as they are.
+
+    Args:
+        run: The run after its last round.
+    """
+    state, folder, recorder = run.coordinator.state, run.folder, run.recorder
+    figures, final = recorder.evaluate(state.model), recorder.measure(state, run.algorithm)
+    privacy = privacy_statement(run.accounts, run.randomness)
+    history = recorder.finish(run.coordinator, figures, finite_or_none(privacy.used))
+    layout, schema = recorder.model.layout, run.data.train.schema
     result = Result(
-        run=job.run,
+        run=run.run,
         rounds=state.round,
         iterations=state.iterations,
         accuracy=figures.accuracy,
         loss=figures.loss,
-        stopped_by=job.coordinator.stopped_by,
+        stopped_by=run.coordinator.stopped_by,
         model_sha256=vector_sha256(state.model),
         privacy=privacy,
         history=RunHistory(history),
-        notes=(*job.notes, *job.algorithm.steps.notes(state.memory)),
-        lost=tuple(job.coordinator.lost),
+        notes=(*run.notes, *run.algorithm.steps.notes(state.memory)),
+        lost=tuple(run.coordinator.lost),
         folder=folder.path,
-        module=model.module,
-        **vars(measured),
+        module=recorder.model.module,
+        **vars(final),
         warnings=(
             *privacy.warnings,
-            *overdue(job.budget.seconds, state.seconds),
-            *diverging(history, job.recorder.classes),
+            *overdue(run.budget.seconds, state.seconds),
+            *diverging(history, recorder.classes),
         ),
     )
-    folder.save_model(
-        state.model, model.layout, job.schema and scale_model(job.schema, state.model, model.layout)
-    )
+    folder.save_model(state.model, layout, schema and scale_model(schema, state.model, layout))
     folder.write_json("statement.json", privacy.to_dict())
     folder.write_json("result.json", result.to_dict() | {"ended": utc_now()})
-    write_card(job, result)
+    write_card(run, result)
     return result
 
 
 def scale_model(schema: Schema, vector: Tensor, layout: Layout) -> Schema:
-    """The schema with the scales that were paid for, which the model's front applies: a raw row
-    needs nothing else.
+    """Returns the schema with the scales that clients paid for, so that a raw row needs nothing
+    else.
+
+    Args:
+        schema: The declared columns of the table.
+        vector: The model, whose front applies the scales.
+        layout: Where the scales lie in the vector.
     """
     if layout.paid_scales is None:
         return schema
@@ -254,8 +191,11 @@ def scale_model(schema: Schema, vector: Tensor, layout: Layout) -> Schema:
 
 
 def overdue(allowed: float | None, seconds: float) -> tuple[str, ...]:
-    """A run stops where another round as long as its longest would pass the clock; how long the
-    first takes nobody knows.
+    """Warns of a run that took longer than its budget: one round was longer than all before it.
+
+    Args:
+        allowed: The seconds of the budget, or None.
+        seconds: What the run took.
     """
     if allowed is None or seconds <= allowed:
         return ()
@@ -266,27 +206,23 @@ def overdue(allowed: float | None, seconds: float) -> tuple[str, ...]:
 
 
 def diverging(history: Sequence[RoundRow], classes: int) -> tuple[str, ...]:
-    """A test loss far above that of guessing, log(classes), or above it and grown since it was
-    least; where labels are no classes, nobody knows what guessing has."""
-    if not classes:
+    """Warns of a test loss far above that of guessing, which is log(classes).
+
+    The loss is above twice that of guessing, and above four times it or above 1.5 times its own
+    least.
+
+    Args:
+        history: The rounds of the run.
+        classes: How many classes the test set has; 0 where labels are no classes.
+    """
+    losses = [row.loss for row in history if row.loss is not None]
+    if not classes or not losses:
         return ()
-    losses, guessing = (
-        [row.loss for row in history if row.loss is not None],
-        math.log(max(classes, 2)),
-    )
-    if (
-        not losses
-        or losses[-1] <= 2 * guessing
-        or losses[-1] <= min(4 * guessing, 1.5 * min(losses))
-    ):
+    guessing, last = math.log(max(classes, 2)), losses[-1]
+    if last <= 2 * guessing or last <= min(4 * guessing, 1.5 * min(losses)):
         return ()
-    grew = (
-        f"the test loss was {losses[0]:.3g} when first measured and is {losses[-1]:.3g}, where "
+    growth = (
+        f"the test loss was {losses[0]:.3g} when first measured and is {last:.3g}, where "
         f"guessing has {guessing:.3g}"
     )
-    return (f"training diverges: {grew}; lower the learning rate.",)
-
-
-def _finite(value: Any) -> Any:
-    """JSON knows no nan and no infinity."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return (f"training diverges: {growth}; lower the learning rate.",)

@@ -1,4 +1,4 @@
-"""Who sums together, how many of them must be left, and how many may be the server's."""
+"""Who sums together, how many of them must survive, and how many may collude with the server."""
 
 from __future__ import annotations
 
@@ -9,19 +9,36 @@ from functools import cached_property
 from dpfl.errors import DpflError
 
 FEWEST, MOST = 3, 100
+"""The least and the largest number of members."""
 
 
 def threshold(members: int, colluders: int) -> int:
-    """The least h with 2 h > K + t. Two sets of h members then share more than t, so one honest
-    member at least, who stands for one list of survivors only: the server cannot have h voices for
+    """Computes h, the least number with 2 h > K + t.
+
+    Two sets of h members have more than t in common, and so at least one honest member, who
+    supports one list of survivors only. The server can therefore get neither h votes for each of
     two lists, nor h shares of what only the other list opens.
+
+    Args:
+        members: K.
+        colluders: t.
+
+    Returns:
+        floor((K + t) / 2) + 1.
     """
     return (members + colluders) // 2 + 1
 
 
 def check_sizes(members: int, survivors: int, colluders: int) -> None:
-    """Refuses what cannot be kept, in one sentence; also for those who plan a run and have no group
-    yet.
+    """Refuses sizes for which the guarantee does not hold.
+
+    Args:
+        members: K.
+        survivors: The fewest members whose sum may be opened.
+        colluders: t.
+
+    Raises:
+        DpflError: The sizes do not fit together.
     """
     if not FEWEST <= members <= MOST:
         raise DpflError(f"Secure aggregation is for {FEWEST} to {MOST} clients, not {members}.")
@@ -43,11 +60,14 @@ def check_sizes(members: int, survivors: int, colluders: int) -> None:
 
 @dataclass(frozen=True)
 class SumGroup:
-    """The members of a run by name, with their Ed25519 keys (hexadecimal) as each owner was given
-    them, not as a server says.
+    """The members of a run's sums.
 
-    No sum is opened of fewer than `survivors`; up to `colluders` may tell the server all that they
-    know.
+    Attributes:
+        run: The digest that names the run.
+        identities: Each member's Ed25519 key (hexadecimal) by name, as its owner gave it to the
+            other owners. A server's word on it counts for nothing.
+        survivors: The fewest members whose sum may be opened.
+        colluders: How many members may tell the server all that they know.
     """
 
     run: str
@@ -63,18 +83,29 @@ class SumGroup:
             )
 
     def among(self, names: Iterable[str]) -> SumGroup:
-        """The same rules among those of its members who are there."""
+        """Restricts the group to the members who are there.
+
+        Args:
+            names: Their names.
+
+        Returns:
+            The group with the same rules among them.
+        """
         return replace(self, identities={name: self.identities[name] for name in names})
 
     @cached_property
     def names(self) -> tuple[str, ...]:
+        """The members in alphabetical order."""
         return tuple(sorted(self.identities))
 
     @cached_property
     def number(self) -> Mapping[str, int]:
-        """Where each member's shares lie on the polynomial: from 1, since the secret lies at 0."""
+        """Where each member's shares lie on Shamir's polynomial: from 1, since the secret lies at
+        0.
+        """
         return {name: number for number, name in enumerate(self.names, start=1)}
 
     @property
     def threshold(self) -> int:
+        """h: shares that open a seed, and members that must support one list of survivors."""
         return threshold(len(self.identities), self.colluders)

@@ -1,5 +1,7 @@
-"""Set-up, once a run: two X25519 keys a member, signed by the identity that the others' owners were
-given.
+"""Set-up, once per session: two X25519 keys per member, signed with the member's identity.
+
+This is AdvertiseKeys of Bonawitz et al. 2017. The identities are exchanged by the owners of the
+members, so the server cannot invent members.
 """
 
 from __future__ import annotations
@@ -22,6 +24,18 @@ def card(
     mask: X25519PrivateKey,
     envelope: X25519PrivateKey,
 ) -> KeyAdvertisement:
+    """Signs a member's keys for one run.
+
+    Args:
+        group: The members of the run.
+        name: The member.
+        identity: Its identity key.
+        mask: Its key for masks.
+        envelope: Its key for envelopes.
+
+    Returns:
+        The public keys with the signature.
+    """
     keys = (mask.public_key().public_bytes_raw(), envelope.public_key().public_bytes_raw())
     return KeyAdvertisement(name, *keys, identity.sign(_signed(group, name, *keys)))
 
@@ -30,22 +44,41 @@ def _signed(group: SumGroup, name: str, mask: bytes, envelope: bytes) -> bytes:
     return words("card", group.run, name, mask.hex(), envelope.hex())
 
 
-def check(group: SumGroup, shown: KeyAdvertisement) -> None:
-    """That a member signed these keys for this run, and something can be agreed with them."""
-    signed = _signed(group, shown.name, shown.mask, shown.envelope)
-    if not verify_advertisement(group.identities.get(shown.name, ""), shown.signature, signed):
+def check(group: SumGroup, advertisement: KeyAdvertisement) -> None:
+    """Checks that a member signed these keys for this run, and that they are usable.
+
+    Args:
+        group: The members of the run.
+        advertisement: The keys as they came.
+
+    Raises:
+        MemberRefusal: The signature is wrong, or nothing can be agreed with the keys.
+    """
+    name = advertisement.name
+    content = _signed(group, name, advertisement.mask, advertisement.envelope)
+    if not verify_advertisement(group.identities.get(name, ""), advertisement.signature, content):
         raise MemberRefusal(
-            f"The keys of {shown.name} are not signed by it for this run; start again, or ask "
-            f"{shown.name}.",
+            f"The keys of {name} are not signed by it for this run; start again, or ask {name}.",
             RefusalCause.KEYS,
         )
-    for key in (shown.mask, shown.envelope):
-        agree(X25519PrivateKey.generate(), shown.name, key)
+    for key in (advertisement.mask, advertisement.envelope):
+        agree(X25519PrivateKey.generate(), name, key)
 
 
 def present(group: SumGroup, cards: Sequence[KeyAdvertisement]) -> SumGroup:
-    """Those who showed keys, if they are members, each once, and enough."""
-    names = [shown.name for shown in cards]
+    """Restricts a group to the members who advertised keys.
+
+    Args:
+        group: All members of the run.
+        cards: The keys as they came.
+
+    Returns:
+        The members who are there.
+
+    Raises:
+        MemberRefusal: Somebody else's keys are among them, or they are too few.
+    """
+    names = [card.name for card in cards]
     if len(set(names)) < len(names) or not set(names) <= set(group.names):
         raise MemberRefusal(
             "The keys that were shown are not those of the members, each once; start the run "
@@ -61,9 +94,20 @@ def present(group: SumGroup, cards: Sequence[KeyAdvertisement]) -> SumGroup:
 
 
 def session(group: SumGroup, cards: Sequence[KeyAdvertisement]) -> str:
-    """A digest of the run, its rules and all keys, once all cards are checked. Every mask and
-    signature is derived with it, so that members who were shown different keys or rules have
-    nothing in common that a server could use.
+    """Computes the digest of a run, its rules and all keys, after checking all keys.
+
+    Every mask and signature is derived with it. Members who were shown different keys or rules
+    have therefore nothing in common that a server could use.
+
+    Args:
+        group: The members who are there.
+        cards: Their keys.
+
+    Returns:
+        The digest.
+
+    Raises:
+        MemberRefusal: The keys are not those of the members, each once and signed.
     """
     if sorted(card.name for card in cards) != list(group.names):
         raise MemberRefusal(
@@ -71,18 +115,26 @@ def session(group: SumGroup, cards: Sequence[KeyAdvertisement]) -> str:
             "again.",
             RefusalCause.KEYS,
         )
-    for shown in cards:
-        check(group, shown)
-    shown_by = {shown.name: [shown.mask.hex(), shown.envelope.hex()] for shown in cards}
-    keys = [
-        word for name in group.names for word in (name, group.identities[name], *shown_by[name])
-    ]
+    for one in cards:
+        check(group, one)
+    keys_of = {one.name: [one.mask.hex(), one.envelope.hex()] for one in cards}
+    keys = [word for name in group.names for word in (name, group.identities[name], *keys_of[name])]
     return hashlib.sha256(
         words("session", group.run, group.survivors, group.colluders, *keys)
     ).hexdigest()
 
 
 def verify_advertisement(identity: str, signature: bytes, content: bytes) -> bool:
+    """Verifies a member's signature, of keys or of a list of survivors.
+
+    Args:
+        identity: The member's identity key (hexadecimal).
+        signature: The signature.
+        content: What was signed.
+
+    Returns:
+        Whether the member signed it.
+    """
     try:
         Ed25519PublicKey.from_public_bytes(bytes.fromhex(identity)).verify(signature, content)
         return True
@@ -91,8 +143,18 @@ def verify_advertisement(identity: str, signature: bytes, content: bytes) -> boo
 
 
 def agree(own: X25519PrivateKey, name: str, other: bytes) -> bytes:
-    """What two members know and nobody else; a key of low order, with which everybody would know
-    it, is refused.
+    """Agrees on a secret that two members know and nobody else (X25519).
+
+    Args:
+        own: This member's key.
+        name: The other member, for errors.
+        other: The other member's public key.
+
+    Returns:
+        The secret.
+
+    Raises:
+        MemberRefusal: The other key is of low order, so that everybody would know the secret.
     """
     try:
         return own.exchange(X25519PublicKey.from_public_bytes(other))

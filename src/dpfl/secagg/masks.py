@@ -1,4 +1,4 @@
-"""Seeds of 128 bits, and the masks that ChaCha20 makes of them."""
+"""Seeds of 128 bits, and the masks that they expand to: PRG is ChaCha20, keyed by HKDF-SHA256."""
 
 from __future__ import annotations
 
@@ -14,26 +14,59 @@ from dpfl.errors import DpflError
 from dpfl.secagg.messages import SumId
 
 SEED = 16
-"""Bytes of a seed: what is shared out is short, and 2^128 guesses are out of reach."""
+"""Bytes of a seed: short to share out, and 2^128 guesses are out of reach."""
 
 DIGEST = 32
+"""Bytes of a digest."""
 
 Whole = np.ndarray[Any, np.dtype[Any]]
-"""Unsigned numbers of 32 or 64 bits, added modulo 2^32 or 2^64."""
+"""Unsigned integers of 32 or 64 bits, added modulo 2^32 or 2^64."""
 
 
 def derive(secret: bytes, info: bytes, length: int) -> bytes:
+    """Derives a key (HKDF-SHA256).
+
+    Args:
+        secret: The secret.
+        info: What the key is for.
+        length: Bytes of the key.
+
+    Returns:
+        The key.
+    """
     return HKDF(SHA256(), length, salt=None, info=info).derive(secret)
 
 
 def pair_seed(agreed: bytes, at: SumId, one: str, other: str) -> bytes:
-    """The same for both, and another for every sum: what is opened of one round says nothing of any
-    other.
+    """Derives s_uv, the seed of a pair for one sum.
+
+    It is the same for both members, and another for every sum: what is opened of one round says
+    nothing about any other.
+
+    Args:
+        agreed: The secret of the pair.
+        at: The sum.
+        one: One member.
+        other: The other member.
+
+    Returns:
+        The seed.
     """
     return derive(agreed, at.words("pair", *sorted((one, other))), SEED)
 
 
 def mask(seed: bytes, at: SumId, size: int, bits: int) -> Whole:
+    """Expands a seed to a mask: PRG(seed).
+
+    Args:
+        seed: The seed.
+        at: The sum.
+        size: How many numbers.
+        bits: 32 or 64.
+
+    Returns:
+        Uniform integers.
+    """
     key = derive(seed, at.words("mask", str(bits)), 32)
     stream = (
         Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None)
@@ -44,12 +77,33 @@ def mask(seed: bytes, at: SumId, size: int, bits: int) -> Whole:
 
 
 def add_pair(numbers: Whole, seed: bytes, at: SumId, one: str, other: str, times: int = 1) -> None:
-    """In place: the mask of the pair as `one` adds it; in the sum of both it cancels."""
+    """Adds the mask of a pair in place, with the sign of one of them; in the sum of both it
+    cancels.
+
+    Args:
+        numbers: Changed in place.
+        seed: The seed of the pair.
+        at: The sum.
+        one: The member whose sign is taken.
+        other: The other member.
+        times: 1 to add the mask; -1 to remove it.
+    """
     pair = mask(seed, at, len(numbers), bits_of(numbers))
     numbers += pair if (one < other) == (times > 0) else -pair
 
 
 def bits_of(numbers: Whole) -> int:
+    """Reads the width of integers.
+
+    Args:
+        numbers: A row of unsigned integers.
+
+    Returns:
+        32 or 64.
+
+    Raises:
+        DpflError: They are anything else.
+    """
     if numbers.dtype not in (np.dtype("<u4"), np.dtype("<u8")) or numbers.ndim != 1:
         raise DpflError("A secure sum is of unsigned whole numbers of 32 or 64 bits, in one row.")
     return 8 * numbers.dtype.itemsize
@@ -60,7 +114,17 @@ def _unsigned(bits: int) -> str:
 
 
 def digest(seed: bytes, at: SumId, owner: str, other: str) -> bytes:
-    """By which a seed that was put together again is known to be the right one; it betrays nothing
-    of 128 random bits.
+    """Computes the digest by which a seed that was put together from shares is checked.
+
+    It reveals nothing of 128 random bits.
+
+    Args:
+        seed: The seed.
+        at: The sum.
+        owner: The member who used the seed.
+        other: The other member of the pair; the owner itself for its own mask.
+
+    Returns:
+        The digest.
     """
     return hashlib.sha256(at.words("seed", owner, other) + seed).digest()

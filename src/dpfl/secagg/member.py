@@ -1,5 +1,5 @@
-"""A member's side: it masks, stands for one list of survivors a sum, and opens one half of each
-mask at most.
+"""A member's side of the protocol: it masks its numbers, supports one list of survivors per sum,
+and reveals at most one half of each member's masks.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from dpfl.secagg.shares import seal, split, unseal
 
 @dataclass
 class _Open:
-    """The sum under way: this member's seeds (by the other of the pair; its own mask's under its
-    own name), the shares that it holds by their owner, and the one list of survivors that it stands
-    for.
-    """
+    """The sum under way."""
 
     at: SumId
     seeds: dict[str, bytes]
+    """This member's seeds, by the other member of the pair; its own mask's under its own name."""
     shares: dict[str, list[bytes]] = field(default_factory=dict)
+    """The shares that it has, by their owner."""
     survivors: tuple[str, ...] = ()
+    """The one list of survivors that it supports."""
 
 
 class SumMember:
-    """Keys and seeds live in memory only: a member that is started again is another, and is missing
-    until the next set-up.
+    """A member.
 
-    Whatever is asked in another order than card, meet, then mask, agree and open for each sum, is
-    refused.
+    The steps are `card` and `meet` once, then `mask`, `agree` and, if somebody is missing, `open`
+    for each sum. Anything that is asked in another order is refused. Keys and seeds are in memory
+    only: a member that is started again is missing until the next set-up.
     """
 
     def __init__(self, group: SumGroup, name: str, identity: Ed25519PrivateKey) -> None:
@@ -64,8 +64,14 @@ class SumMember:
         self._sum: _Open | None = None
 
     def meet(self, cards: Sequence[KeyAdvertisement]) -> None:
-        """Set-up: the keys of all who are there, checked against the identities that this member's
-        owner was given.
+        """Set-up: checks the keys of all who are there, and agrees on a secret with each of them.
+
+        Args:
+            cards: Their keys, this member's own among them.
+
+        Raises:
+            MemberRefusal: The keys are not those of members whose identities this member's owner
+                was given.
         """
         if self.session:
             raise MemberRefusal(
@@ -78,22 +84,27 @@ class SumMember:
                 RefusalCause.KEYS,
             )
         group = present(self._group, cards)
-        found = session(group, cards)
+        digest_of_session = session(group, cards)
         others = [other for other in cards if other.name != self.name]
         self._pairs = {other.name: agree(self._mask, other.name, other.mask) for other in others}
         self._letters = {
             other.name: agree(self._envelope, other.name, other.envelope) for other in others
         }
-        self._group, self.session = group, found
+        self._group, self.session = group, digest_of_session
 
     @property
     def size(self) -> int:
-        """How many sum together."""
+        """How many members sum together."""
         return len(self._group.names)
 
     def expect(self, at: SumId) -> None:
-        """Refuses a sum that nothing will be masked for; asked before anything is computed or paid
-        for it.
+        """Refuses a sum for which nothing would be masked, before anything is computed or paid.
+
+        Args:
+            at: The sum.
+
+        Raises:
+            MemberRefusal: The sum is of another session, or is not later than the last one.
         """
         if not self.session or at.session != self.session:
             raise MemberRefusal(
@@ -108,8 +119,19 @@ class SumMember:
             )
 
     def mask(self, at: SumId, numbers: Whole) -> MaskedInput:
-        """Exchange 1: y_u = x_u + PRG(b_u) + sum_(v > u) PRG(s_uv) - sum_(v < u) PRG(s_uv), and
-        shares of every seed.
+        """Exchange 1: masks the numbers, and seals shares of every seed for the other members.
+
+            y_u = x_u + PRG(b_u) + sum_(v > u) PRG(s_uv) - sum_(v < u) PRG(s_uv)
+
+        Args:
+            at: The sum.
+            numbers: x_u, unsigned integers of 32 or 64 bits.
+
+        Returns:
+            y_u, the envelopes and the digests of the seeds.
+
+        Raises:
+            MemberRefusal: The sum is of another session, or is not later than the last one.
         """
         bits = bits_of(numbers)
         self.expect(at)
@@ -125,7 +147,7 @@ class SumMember:
         return MaskedInput(at, self.name, masked, envelopes, digests)
 
     def _envelopes(self, open: _Open) -> dict[str, bytes]:
-        """For each member a share of every seed of this one, in the order of names."""
+        """For each other member, a share of every seed of this one, in the order of names."""
         names = self._group.names
         split_up = [split(open.seeds[name], self._group.threshold, len(names)) for name in names]
         bundles = dict(zip(names, map(list, zip(*split_up, strict=True)), strict=True))
@@ -135,12 +157,23 @@ class SumMember:
             for name, bundle in bundles.items()
         }
 
-    def agree(self, shown: SurvivorList) -> UnmaskingShares | SurvivorVote:
-        """Exchange 2: the one list of survivors that it will stand for. Where nobody is missing, no
-        mask of a pair is to be opened, so it opens the others at once; else it waits for the
-        others' word.
+    def agree(self, survivor_list: SurvivorList) -> UnmaskingShares | SurvivorVote:
+        """Exchange 2: supports one list of survivors.
+
+        If nobody is missing, no pair seed has to be revealed, so shares of all own seeds are sent
+        at once. Otherwise the member signs the list and waits for the other members' votes.
+
+        Args:
+            survivor_list: The survivors, and what they sealed for this member.
+
+        Returns:
+            The shares, or the vote.
+
+        Raises:
+            MemberRefusal: Another list was shown before, or the list is too short, has strangers on
+                it, or does not have this member on it.
         """
-        open, names = self._under_way(shown.at), shown.survivors
+        open, names = self._under_way(survivor_list.at), survivor_list.survivors
         if open.survivors:
             raise MemberRefusal(
                 "The survivors of this sum were shown before; there is one list of them.",
@@ -163,14 +196,12 @@ class SumMember:
             )
         open.survivors = tuple(sorted(names))
         for name in set(names) - {self.name}:
-            envelope = shown.envelopes.get(name, b"")
-            held = unseal(
+            envelope = survivor_list.envelopes.get(name, b"")
+            shares = unseal(
                 self._letters[name], open.at, name, self.name, envelope, len(self._group.names)
             )
-            if (
-                held is not None
-            ):  # of a sender whose envelope does not open there is nothing to tell
-                open.shares[name] = held
+            if shares is not None:  # an envelope that does not open leaves nothing to reveal
+                open.shares[name] = shares
         if open.survivors == self._group.names:
             return self._opened(open)
         return SurvivorVote(
@@ -178,8 +209,16 @@ class SumMember:
         )
 
     def open(self, votes: SurvivorVotes) -> UnmaskingShares:
-        """Exchange 3, where somebody is missing: only once enough members stand for the very same
-        list.
+        """Exchange 3: reveals shares, if enough members support the very same list.
+
+        Args:
+            votes: The signatures of the other survivors.
+
+        Returns:
+            The member's own seeds with the missing, and its shares.
+
+        Raises:
+            MemberRefusal: Fewer than h members support the list.
         """
         open = self._under_way(votes.at)
         if not open.survivors:
@@ -207,8 +246,8 @@ class SumMember:
         return self._sum
 
     def _opened(self, open: _Open) -> UnmaskingShares:
-        """Of a survivor its own mask and its masks with the missing; never a missing one's own, nor
-        that of two survivors.
+        """Reveals, of each survivor, shares of its own seed and of its seeds with the missing;
+        never the own seed of a missing member, and never the seed of two survivors.
         """
         self._sum = None
         missing = [name for name in self._group.names if name not in open.survivors]
@@ -225,4 +264,13 @@ class SumMember:
 
 
 def ballot(at: SumId, survivors: Sequence[str]) -> bytes:
+    """Writes what a vote signs.
+
+    Args:
+        at: The sum.
+        survivors: The survivors in alphabetical order.
+
+    Returns:
+        The bytes.
+    """
     return at.words("survivors", *survivors)

@@ -1,5 +1,5 @@
-"""What members and server tell each other. Nothing here is trusted before a member has checked
-it.
+"""What members and the server tell each other, step by step. Nothing in it is trusted before its
+receiver has checked it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dpfl.errors import DpflError
 
 
 class RefusalCause(StrEnum):
-    """Why a member refuses, in a word."""
+    """Why a member refuses. The values go over the wire."""
 
     KEYS = "bad-keys"
     NO_KEYS = "no-keys"
@@ -27,7 +27,7 @@ class RefusalCause(StrEnum):
 
 
 class MemberRefusal(DpflError):
-    """Somebody was asked for what it will not do; it has told nothing."""
+    """A member, or the server, was asked for what it will not do. It has revealed nothing."""
 
     def __init__(self, sentence: str, why: RefusalCause = RefusalCause.OVER) -> None:
         super().__init__(sentence)
@@ -35,20 +35,32 @@ class MemberRefusal(DpflError):
 
 
 class RepeatSum(DpflError):
-    """The sum cannot be opened: it is made again, with fresh masks and fresh noise, and paid for
-    again, or not at all.
+    """The sum cannot be opened. If it is repeated, masks and noise are fresh, and it is paid for
+    again.
     """
 
 
 def words(*parts: str | int) -> bytes:
-    """One spelling for keys and signatures, so that no two lists of parts read alike."""
+    """Writes what keys and signatures are for, so that no two lists of parts read alike.
+
+    Args:
+        *parts: The parts.
+
+    Returns:
+        The bytes.
+    """
     return json.dumps(["dpfl secure aggregation", *parts], separators=(",", ":")).encode()
 
 
 @dataclass(frozen=True)
 class SumId:
-    """One sum: of a session (a run with its members and their keys), a round, an attempt at it, and
-    what is summed on which `terms`: members who were asked for other things are at other sums.
+    """Names one sum. Members who were asked for different things are at different sums.
+
+    Attributes:
+        session: The digest of the run, its members and their keys.
+        round: The round.
+        attempt: The attempt in the round.
+        terms: A digest of what is summed, and how.
     """
 
     session: str
@@ -65,16 +77,31 @@ class SumId:
 
     @property
     def place(self) -> tuple[int, int]:
+        """Round and attempt, which only grow."""
         return self.round, self.attempt
 
     def words(self, purpose: str, *parts: str) -> bytes:
+        """Writes what a key or a signature of this sum is for.
+
+        Args:
+            purpose: The purpose.
+            *parts: Further parts, such as names.
+
+        Returns:
+            The bytes.
+        """
         return words(purpose, self.session, self.round, self.attempt, self.terms, *parts)
 
 
 @dataclass(frozen=True)
 class KeyAdvertisement:
-    """Set-up, member to all: its keys for masks and envelopes (X25519) in this run, signed by its
-    identity.
+    """Set-up, member to all: its X25519 keys for this run.
+
+    Attributes:
+        name: The member.
+        mask: The key for masks.
+        envelope: The key for envelopes.
+        signature: The signature of the member's identity.
     """
 
     name: str
@@ -85,8 +112,15 @@ class KeyAdvertisement:
 
 @dataclass(frozen=True)
 class MaskedInput:
-    """Exchange 1, member to server: the masked numbers, an envelope for every other member, and a
-    digest of every seed.
+    """Exchange 1, member to server (MaskedInputCollection).
+
+    Attributes:
+        at: The sum.
+        sender: The member.
+        numbers: y_u, the masked numbers.
+        envelopes: For each other member, sealed shares of every seed of the sender.
+        digests: A digest of every seed, by the other member of the pair; the sender's own name
+            stands for its own mask.
     """
 
     at: SumId
@@ -98,8 +132,12 @@ class MaskedInput:
 
 @dataclass(frozen=True)
 class SurvivorList:
-    """Exchange 2, server to a survivor: whose numbers arrived (Bonawitz et al.: U3), and what they
-    sent for it.
+    """Exchange 2, server to a survivor.
+
+    Attributes:
+        at: The sum.
+        survivors: The members whose numbers arrived (U3 in the paper).
+        envelopes: What each of them sealed for this survivor.
     """
 
     at: SumId
@@ -109,8 +147,12 @@ class SurvivorList:
 
 @dataclass(frozen=True)
 class SurvivorVote:
-    """Exchange 2, back, where somebody is missing: the one list of survivors that this member has
-    seen, signed.
+    """Exchange 2, back, if somebody is missing: the one list that this member supports, signed.
+
+    Attributes:
+        at: The sum.
+        sender: The member.
+        signature: Its signature of the list.
     """
 
     at: SumId
@@ -120,7 +162,12 @@ class SurvivorVote:
 
 @dataclass(frozen=True)
 class SurvivorVotes:
-    """Exchange 3, server to a survivor: the signatures of the others."""
+    """Exchange 3, server to a survivor (ConsistencyCheck).
+
+    Attributes:
+        at: The sum.
+        signatures: The signature of each member who voted.
+    """
 
     at: SumId
     signatures: Mapping[str, bytes]
@@ -128,8 +175,14 @@ class SurvivorVotes:
 
 @dataclass(frozen=True)
 class UnmaskingShares:
-    """The last answer of a member: its seeds with the missing, and its shares of others' seeds, by
-    owner and by the other of the pair (the owner again, for the owner's own mask).
+    """The last answer of a member (Unmasking).
+
+    Attributes:
+        at: The sum.
+        sender: The member.
+        seeds: Its own seeds with each missing member.
+        shares: Its shares of other members' seeds, by owner and by the other member of the pair;
+            the owner again for the owner's own mask.
     """
 
     at: SumId

@@ -1,6 +1,4 @@
-"""The server's side of one sum. It is trusted with nothing: what it may learn is decided by the
-members.
-"""
+"""The server's side of one sum. The server is trusted with nothing: members decide what it learns."""
 
 from __future__ import annotations
 
@@ -26,29 +24,37 @@ from dpfl.secagg.messages import (
 from dpfl.secagg.shares import SHARE, combine
 
 TRIES = 1000
-"""Sets of shares that are tried for a seed before it is given up: some may be of members who
-lie.
-"""
+"""How many sets of shares are tried for a seed: some shares may be those of members who lie."""
 
 
 class MaskedSum:
-    """Take masked numbers, show the survivors, count votes where somebody is missing, take what
-    members open, and sum.
+    """One sum at the server.
+
+    The steps are `take` for each member, `survivor_lists`, then, if somebody is `missing`, `vote`
+    for each survivor and `votes`, then `open` for each survivor, and `total`.
     """
 
     def __init__(self, group: SumGroup, at: SumId, size: int, bits: int = 32) -> None:
         self._group, self._at, self._size, self._bits = group, at, size, bits
         self._masked: dict[str, MaskedInput] = {}
         self._votes: dict[str, bytes] = {}
-        self._opened: dict[str, UnmaskingShares] = {}
+        self._shares: dict[str, UnmaskingShares] = {}
         self.survivors: tuple[str, ...] = ()
 
     @property
     def missing(self) -> tuple[str, ...]:
+        """The members who are not among the survivors."""
         return tuple(name for name in self._group.names if name not in self.survivors)
 
     def take(self, masked: MaskedInput) -> None:
-        """Exchange 1; whoever sends what cannot be used counts as missing."""
+        """Exchange 1: accepts the masked numbers of a member.
+
+        Args:
+            masked: What the member sent.
+
+        Raises:
+            MemberRefusal: It cannot be used; the member counts as missing.
+        """
         self._expect(masked.at, masked.sender)
         if self.survivors:
             raise MemberRefusal(
@@ -68,8 +74,15 @@ class MaskedSum:
             )
         self._masked.setdefault(masked.sender, masked)
 
-    def shown(self) -> dict[str, SurvivorList]:
-        """Exchange 2: for each survivor who they are, and the envelopes for it."""
+    def survivor_lists(self) -> dict[str, SurvivorList]:
+        """Exchange 2: fixes the survivors.
+
+        Returns:
+            For each survivor, the list and the envelopes for it.
+
+        Raises:
+            RepeatSum: The survivors are too few.
+        """
         if len(self._masked) < self._group.survivors:
             raise RepeatSum(
                 f"Only {len(self._masked)} clients sent their numbers, of {self._group.survivors} "
@@ -88,6 +101,14 @@ class MaskedSum:
         }
 
     def vote(self, vote: SurvivorVote) -> None:
+        """Accepts the vote of a survivor.
+
+        Args:
+            vote: Its signature of the list.
+
+        Raises:
+            MemberRefusal: It is no signature of this list by this survivor.
+        """
         self._expect(vote.at, vote.sender)
         if vote.sender not in self.survivors or not verify_advertisement(
             self._group.identities[vote.sender], vote.signature, ballot(self._at, self.survivors)
@@ -98,7 +119,14 @@ class MaskedSum:
         self._votes[vote.sender] = vote.signature
 
     def votes(self) -> SurvivorVotes:
-        """Exchange 3, to each survivor."""
+        """Exchange 3: the votes, for each survivor.
+
+        Returns:
+            All votes.
+
+        Raises:
+            RepeatSum: They are fewer than h.
+        """
         if len(self._votes) < self._group.threshold:
             raise RepeatSum(
                 f"Only {len(self._votes)} clients agreed on the survivors, of "
@@ -106,15 +134,30 @@ class MaskedSum:
             )
         return SurvivorVotes(self._at, dict(self._votes))
 
-    def open(self, opened: UnmaskingShares) -> None:
-        self._expect(opened.at, opened.sender)
-        self._opened.setdefault(opened.sender, opened)
+    def open(self, shares: UnmaskingShares) -> None:
+        """Accepts what a survivor reveals.
+
+        Args:
+            shares: Its seeds and shares.
+
+        Raises:
+            MemberRefusal: It is of another sum, or of a stranger.
+        """
+        self._expect(shares.at, shares.sender)
+        self._shares.setdefault(shares.sender, shares)
 
     def total(self) -> Whole:
-        """The sum of the survivors' numbers, once every mask that does not cancel is known."""
-        if not self.survivors or len(self._opened) < self._group.threshold:
+        """Unmasks the sum of the survivors' numbers.
+
+        Returns:
+            The sum of x_u over the survivors u.
+
+        Raises:
+            RepeatSum: A mask that does not cancel is not known.
+        """
+        if not self.survivors or len(self._shares) < self._group.threshold:
             raise RepeatSum(
-                f"Only {len(self._opened)} clients opened their shares, of "
+                f"Only {len(self._shares)} clients opened their shares, of "
                 f"{self._group.threshold}: not opened."
             )
         total = np.zeros(self._size, f"<u{self._bits // 8}")
@@ -126,12 +169,12 @@ class MaskedSum:
         return total
 
     def _seed(self, owner: str, other: str) -> bytes:
-        """As the owner says itself, or from shares; known by the digest that came with the owner's
+        """A seed, from its owner or from shares, checked by the digest that came with the owner's
         numbers.
         """
-        wanted = self._masked[owner].digests[other]
+        expected = self._masked[owner].digests[other]
         for seed in self._candidates(owner, other):
-            if seed is not None and digest(seed, self._at, owner, other) == wanted:
+            if seed is not None and digest(seed, self._at, owner, other) == expected:
                 return seed
         raise RepeatSum(
             f"A mask of {owner} cannot be put together: it, or some who hold its shares, did not "
@@ -139,21 +182,20 @@ class MaskedSum:
         )
 
     def _candidates(self, owner: str, other: str) -> Iterator[bytes | None]:
-        if owner != other and owner in self._opened:
-            yield self._opened[owner].seeds.get(other)
+        if owner != other and owner in self._shares:
+            yield self._shares[owner].seeds.get(other)
         numbers, least = self._group.number, self._group.threshold
-        said = {
-            numbers[name]: opened.shares.get((owner, other), b"")
-            for name, opened in self._opened.items()
+        all_shares = {
+            numbers[name]: answer.shares.get((owner, other), b"")
+            for name, answer in self._shares.items()
         }
-        shares = {number: share for number, share in said.items() if len(share) == SHARE}
-        left_out = (
+        shares = {number: share for number, share in all_shares.items() if len(share) == SHARE}
+        omissions = (
             some for count in range(len(shares) - least + 1) for some in combinations(shares, count)
         )
-        for some in islice(left_out, TRIES):
-            yield combine(
-                {number: shares[number] for number in [n for n in shares if n not in some][:least]}
-            )
+        for omission in islice(omissions, TRIES):
+            chosen_numbers = [number for number in shares if number not in omission][:least]
+            yield combine({number: shares[number] for number in chosen_numbers})
 
     def _expect(self, at: SumId, sender: str) -> None:
         if at != self._at or sender not in self._group.identities:

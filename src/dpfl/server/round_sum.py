@@ -69,7 +69,7 @@ class SimulatedMaskedSum:
         sum = MaskedSum(self._group, here, len(first), 8 * first.dtype.itemsize)
         for client, own in numbers.items():
             sum.take(self._members[self._names[client]].mask(here, own))
-        answers = [self._members[name].agree(shown) for name, shown in sum.shown().items()]
+        answers = [self._members[name].agree(shown) for name, shown in sum.survivor_lists().items()]
         for answer in answers:
             if isinstance(answer, UnmaskingShares):
                 sum.open(answer)

@@ -1,1 +1,1 @@
-"""Carriers of messages. Each knows nothing of what is in them."""
+"""Transports: what carries signed messages between a server and its nodes."""

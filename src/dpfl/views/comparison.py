@@ -1,4 +1,4 @@
-"""Runs from Python: a folder of them as a table, and some of them side by side over their seeds."""
+"""Runs from Python: the runs of a folder as a table, and some of them side by side."""
 
 from __future__ import annotations
 
@@ -13,31 +13,33 @@ from dpfl.dataframe import ColumnTable
 from dpfl.errors import DpflError
 from dpfl.notebook_repr import NotebookView
 from dpfl.run.folder import RunFolder
-from dpfl.views.compare_groups import RunGroup, group_runs, notes
-from dpfl.views.curves import draw_groups
-from dpfl.views.html import card, columns, note, table
-from dpfl.views.terminal import guarantee, measured_by, summary, word
+from dpfl.views.compare_groups import RunGroup, group_runs
+from dpfl.views.comparison_view import ComparisonView
+from dpfl.views.notebook.html import columns, note
+from dpfl.views.run_summary import summary
 
 if TYPE_CHECKING:
-    from dpfl.run.train import Result
-    from dpfl.views.notebook import NotebookFigure
+    from dpfl.run.result import Result
 
 HIDDEN = ("settings", "model_sha256")
-"""Of a run's line: too long for a table, and kept in `.summaries`."""
+"""Entries of a summary that are too long for a table. They are in `summaries`."""
 
 
 @dataclass(frozen=True)
 class RunList(ColumnTable, Sequence[Path]):
-    """The folders of runs; as a table, what each came to. A run that is under way has empty
-    fields.
-    """
+    """The folders of runs; as a table, what each run came to. A run under way has empty cells."""
 
     summaries: tuple[Mapping[str, Any], ...]
+    """What `run_summary.summary` gives, one per run."""
 
     def columns(self) -> Mapping[str, Sequence[Any]]:
-        names = [
-            name for name in (self.summaries[0] if self.summaries else ()) if name not in HIDDEN
-        ]
+        """Lists the table by column.
+
+        Returns:
+            Values by the name of their column, one per run.
+        """
+        first = self.summaries[0] if self.summaries else {}
+        names = [name for name in first if name not in HIDDEN]
         return {name: [_number(name, run[name]) for run in self.summaries] for name in names}
 
     def __len__(self) -> int:
@@ -52,111 +54,121 @@ class RunList(ColumnTable, Sequence[Path]):
         return (Path(run["run"]) for run in self.summaries)
 
     def __repr__(self) -> str:
-        return (
-            f"Runs({', '.join(path.name for path in self)})"
-            if len(self) <= 5
-            else f"Runs({len(self)} runs)"
-        )
+        names = ", ".join(path.name for path in self)
+        return f"RunList({names})" if len(self) <= 5 else f"RunList({len(self)} runs)"
 
     def _repr_html_(self) -> str:
-        return columns(self.columns()) if self.summaries else note("no runs")
-
-
-def _number(name: str, value: Any) -> Any:
-    """Epsilons as numbers, infinity where none is proven, so that a column has one type."""
-    return (
-        (math.inf if isinstance(value, str) else value)
-        if name in ("proven", "claimed", "used")
-        else value
-    )
+        return columns(self.columns()) if self.summaries else note("There are no runs.")
 
 
 @dataclass(frozen=True)
-class Comparison(ColumnTable, NotebookView, shown_by="comparison"):
-    """Groups of runs that differ by their seed alone, each with its mean and the interval of it."""
+class Comparison(ColumnTable, NotebookView, shown_by="comparison_page"):
+    """Groups of runs that differ only by their seed, each with its mean and the interval of it."""
 
     groups: tuple[RunGroup, ...]
 
     @property
+    def view(self) -> ComparisonView:
+        """The comparison in words."""
+        return ComparisonView.of_groups(self.groups)
+
+    @property
     def notes(self) -> list[str]:
-        """What ± is, and whether the rows may be compared at all."""
-        return notes(self.groups)
+        """What ± is, and whether the rows are comparable at all."""
+        return list(self.view.notes)
 
     def columns(self) -> Mapping[str, Sequence[Any]]:
-        """A row a group: mean and ends of the interval (empty for one seed), the largest epsilon
-        that is proven, its unit.
+        """Lists the table by column.
+
+        Returns:
+            One row per group: the mean and the ends of its interval (empty for one seed), the
+            largest proven epsilon and what it is for.
         """
         rows = [_row(group) for group in self.groups]
         return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
 
     def to_dict(self) -> list[dict[str, Any]]:
-        """As `dpfl compare --json` prints it."""
+        """Writes the comparison as `dpfl compare --json` prints it.
+
+        Returns:
+            One entry per group.
+        """
         return [group.to_dict() for group in self.groups]
 
     def __repr__(self) -> str:
-        told = [
+        texts = [
             f"{group.label}: {group.figure.text if group.figure else 'not measured'}"
             for group in self.groups
         ]
-        return f"Comparison({'; '.join(told)})"
-
-
-def _row(group: RunGroup) -> dict[str, Any]:
-    figure, worst = group.figure, group.worst
-    ends = figure.to_dict() if figure else {"mean": None, "low": None, "high": None}
-    measured = {name: ends[name] for name in ("mean", "low", "high")} | {
-        "metric": figure.name if figure else None
-    }
-    bound = {name: worst[name] for name in ("unit", "delta", "accountant")}
-    return (
-        {"label": group.label, "runs": len(group.runs)}
-        | measured
-        | {"proven": _number("proven", worst["proven"])}
-        | bound
-    )
-
-
-def html(comparison: Comparison) -> str:
-    names = {group.figure.name for group in comparison.groups if group.figure} or {"accuracy"}
-    head = ("system and what differs", "seeds", measured_by(names), "epsilon proven", "ended by")
-    rows = []
-    for group in comparison.groups:
-        told = (
-            group.figure.text.removeprefix(group.figure.name if len(names) == 1 else "").strip()
-            if group.figure
-            else "-"
-        )
-        ended = "\n".join(sorted({word(run["stopped_by"]) for run in group.runs}))
-        rows.append((group.label, len(group.runs), told, guarantee(group.worst), ended))
-    return card("runs side by side", table(head, rows, most=60), *map(note, comparison.notes))
-
-
-def plot(comparison: Comparison) -> NotebookFigure:
-    return draw_groups(comparison.groups)
+        return f"Comparison({'; '.join(texts)})"
 
 
 def runs(root: PathLike[str] | str = "runs") -> RunList:
-    """The runs of a folder, under way and ended, by name."""
+    """Lists the runs of a folder, finished or under way.
+
+    Args:
+        root: The folder that holds the folders of the runs.
+
+    Returns:
+        The runs by name.
+
+    Raises:
+        DpflError: If there is no such folder.
+
+    Example:
+        >>> dpfl.runs("runs").to_pandas()  # doctest: +SKIP
+    """
     place = Path(root)
     if not place.is_dir():
-        raise DpflError(f"There is no folder {place} with runs; name the one that holds them.")
-    return RunList(
-        tuple(summary(RunFolder(file.parent)) for file in sorted(place.glob("*/experiment.toml")))
-    )
+        raise DpflError(f"There is no folder {place}. Name the folder that holds the runs.")
+    files = sorted(place.glob("*/experiment.toml"))
+    return RunList(tuple(summary(RunFolder(file.parent)) for file in files))
 
 
 def compare(
     *of: Result | PathLike[str] | str | Iterable[Result | PathLike[str] | str],
 ) -> Comparison:
-    """Runs side by side, as results, as folders, or as `dpfl.runs(...)`.
+    """Puts runs side by side.
 
-    Those that differ by their seed alone are one row, with the mean over seeds and its 95 %
-    interval (Student's t).
+    Runs that differ only by their seed are one row, with their mean and its 95 % interval
+    (Student's t).
+
+    Args:
+        of: Results, folders of runs, or collections of them such as `dpfl.runs(...)`.
+
+    Returns:
+        The comparison.
+
+    Raises:
+        DpflError: If there is nothing to compare, or a folder holds no run.
+
+    Example:
+        >>> dpfl.compare("runs/a", "runs/b").plot()  # doctest: +SKIP
     """
     folders = list(_folders(of))
     if not folders:
-        raise DpflError("There is nothing to compare: give results, or folders of runs.")
+        raise DpflError("There is nothing to compare. Give results, or folders of runs.")
     return Comparison(tuple(group_runs(summary(RunFolder.open(folder)) for folder in folders)))
+
+
+def _row(group: RunGroup) -> dict[str, Any]:
+    figure, worst = group.figure, group.worst
+    ends = figure.to_dict() if figure else {"mean": None, "low": None, "high": None}
+    return {
+        "label": group.label,
+        "runs": len(group.runs),
+        **{name: ends[name] for name in ("mean", "low", "high")},
+        "metric": figure.name if figure else None,
+        "proven": _number("proven", worst["proven"]),
+        **{name: worst[name] for name in ("unit", "delta", "accountant")},
+    }
+
+
+def _number(name: str, value: Any) -> Any:
+    """Epsilons as numbers, infinity if none is proven, so that a column has one type."""
+    if name in ("proven", "claimed", "used") and isinstance(value, str):
+        return math.inf
+    return value
 
 
 def _folders(of: Iterable[Any]) -> Iterator[Path]:

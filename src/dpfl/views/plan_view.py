@@ -1,179 +1,136 @@
-"""A trade-off as a table and as a picture."""
+"""A plan in words: the table of sampling rates and taus, and what is recommended.
+
+Terminal and notebook lay out the same `PlanView`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from rich import box
-from rich.table import Table
+from dataclasses import dataclass
 
 from dpfl.planning.noise_choices import NoiseChoice
 from dpfl.planning.tradeoff import CLIP, Tradeoff
-from dpfl.views.html import card, note
-from dpfl.views.html import table as html_table
 
-if TYPE_CHECKING:
-    from dpfl.views.notebook import NotebookFigure
+LEGEND = (
+    "Each cell: noise per step, z / q, and total noise, z / (q sqrt(tau R)). * is recommended; () "
+    "takes more samples than allowed."
+)
 
+CLIENT_HEADINGS = ("samples", "clients", "shared plan", "own plan", "with q", "and noise z")
+CLIENT_LEGEND = (
+    "Noise per step on a client's mean gradient (clip 1): in the shared plan, and in a plan of its "
+    "own with as many samples per round."
+)
 SHOWN_SIZES = 8
 
 
-def table(found: Tradeoff) -> Table:
-    """A row a sampling rate and two columns a tau: noise a step and noise in all."""
-    out = Table(box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left", caption_justify="left")
-    out.title = (
-        "noise a step (z / q), and in all (z / (q sqrt(tau R))); * is recommended, () "
-        "takes more samples than allowed"
-    )
-    taus = sorted({choice.tau for choice in found.choices})
-    for heading in ("q", *(f"tau {tau}" for tau in taus)):
-        out.add_column(heading, justify="right", no_wrap=True)
-    for rate in sorted({choice.sampling_rate for choice in found.choices}):
-        row = [choice for choice in found.choices if choice.sampling_rate == rate]
-        out.add_row(
-            f"{rate:g}",
-            *(_cell(found, choice) for choice in sorted(row, key=lambda choice: choice.tau)),
+@dataclass(frozen=True)
+class PlanCell:
+    """One sampling rate with one tau."""
+
+    text: str
+    recommended: bool
+    allowed: bool
+
+
+@dataclass(frozen=True)
+class PlanView:
+    """What a budget buys, as people read it."""
+
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[PlanCell, ...]], ...]
+    """Sampling rate, and one cell per tau."""
+    sentences: tuple[str, ...]
+    """The recommendation, what other accountants would allow, and the assumptions."""
+
+    @classmethod
+    def of(cls, plan: Tradeoff) -> PlanView:
+        """Puts a plan into words.
+
+        Args:
+            plan: What `dpfl.plan` returns.
+
+        Returns:
+            The table and its sentences.
+        """
+        taus = sorted({choice.tau for choice in plan.choices})
+        rows = []
+        for rate in sorted({choice.sampling_rate for choice in plan.choices}):
+            choices = [choice for choice in plan.choices if choice.sampling_rate == rate]
+            by_tau = sorted(choices, key=lambda choice: choice.tau)
+            rows.append((f"{rate:g}", tuple(_cell(plan, choice) for choice in by_tau)))
+        headings = ("q", *(f"tau {tau}" for tau in taus))
+        return cls(headings, tuple(rows), tuple(_sentences(plan)))
+
+
+@dataclass(frozen=True)
+class ClientPlansView:
+    """What a shared plan means for clients of unequal size."""
+
+    rows: tuple[tuple[str, ...], ...]
+    note: str
+    """Which sizes are shown, if not all of them."""
+
+    @classmethod
+    def of(cls, plan: Tradeoff) -> ClientPlansView:
+        """Compares the shared plan with a plan of each client's own.
+
+        Args:
+            plan: What `dpfl.plan` returns.
+
+        Returns:
+            One row per size; of many sizes, the largest and the smallest.
+        """
+        plans, note = list(plan.clients), ""
+        if len(plans) > SHOWN_SIZES:
+            note = f"the largest and the smallest of {len(plans)} sizes"
+            plans = plans[: SHOWN_SIZES // 2] + plans[-SHOWN_SIZES // 2 :]
+        rows = tuple(
+            (
+                str(client.size),
+                str(client.clients),
+                f"{client.shared_noise:.3g}",
+                f"{client.own_noise:.3g}",
+                f"{client.own.sampling_rate:g}",
+                f"{client.own.noise_multiplier:g}",
+            )
+            for client in plans
         )
-    return out
+        return cls(rows, note)
 
 
-def _cell(found: Tradeoff, choice: NoiseChoice) -> str:
+def _cell(plan: Tradeoff, choice: NoiseChoice) -> PlanCell:
     figures = f"{choice.per_step:.1f}  {choice.total:.3f}"
-    if choice is found.recommended:
-        return f"[bold]* {figures}[/bold]"
-    return figures if found.allowed(choice) else f"[dim]({figures})[/dim]"
+    recommended, allowed = choice is plan.recommended, plan.allowed(choice)
+    text = f"* {figures}" if recommended else figures if allowed else f"({figures})"
+    return PlanCell(text, recommended, allowed)
 
 
-def client_table(found: Tradeoff) -> Table:
-    """What one plan for all means for clients of unequal size, and what each would do by itself."""
-    out = Table(box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left")
-    out.title = (
-        "noise a step on a client's mean gradient (clip 1), in the plan for all and by "
-        "itself with as many samples"
-    )
-    for heading in ("samples", "clients", "plan for all", "by itself", "with q", "and noise z"):
-        out.add_column(heading, justify="right", no_wrap=True)
-    plans = found.clients
-    shown = (
-        plans
-        if len(plans) <= SHOWN_SIZES
-        else (*plans[: SHOWN_SIZES // 2], *plans[-SHOWN_SIZES // 2 :])
-    )
-    for plan in shown:
-        own = (
-            f"{plan.own_noise:.3g}",
-            f"{plan.own.sampling_rate:g}",
-            f"{plan.own.noise_multiplier:g}",
-        )
-        out.add_row(str(plan.size), str(plan.clients), f"{plan.shared_noise:.3g}", *own)
-    if len(plans) > len(shown):
-        out.caption = f"the largest and the smallest of {len(plans)} sizes"
-    return out
-
-
-def sentences(found: Tradeoff) -> Iterator[str]:
-    """What is recommended, what other accountants would have bought, and what was assumed."""
-    chosen, question = found.recommended, found.question
-    needed = " (the learning rate needs the clients' sizes, and --parameters or --model)"
-    rate = f", learning rate {found.rate:g}" if found.rate else needed
+def _sentences(plan: Tradeoff) -> Iterator[str]:
+    choice, question = plan.recommended, plan.question
+    rate = " (give --parameters or --model, and the clients' sizes, to plan the learning rate)"
+    if plan.rate:
+        rate = f", learning rate {plan.rate:g}"
     yield (
         f"Recommended for epsilon {question.epsilon:g} at delta {question.delta:g} over "
-        f"{question.rounds} rounds: "
-        f"sampling rate {chosen.sampling_rate:g}, tau {chosen.tau}, "
-        f"noise multiplier {chosen.noise_multiplier:g}, clip {CLIP:g}{rate}."
+        f"{question.rounds} rounds: sampling rate {choice.sampling_rate:g}, tau {choice.tau}, "
+        f"noise multiplier {choice.noise_multiplier:g}, clip {CLIP:g}{rate}."
     )
     if question.sizes:
-        yield (
-            f"That is {chosen.samples(max(question.sizes)):.0f} samples a round for the largest "
-            "client."
-        )
+        samples = choice.samples(max(question.sizes))
+        yield f"The largest client then takes {samples:.0f} samples per round."
         if question.delta * max(question.sizes) >= 1:
             yield (
-                f"Lower delta: {question.delta:g} is not below one over the largest client's "
-                "samples."
+                f"Lower delta: {question.delta:g} is not below one over the number of samples of "
+                "the largest client."
             )
-    if question.shared and found.on_the_mean:
-        alone = found.on_the_mean * question.shared.unknown_shares**0.5
+    if question.shared and plan.on_the_mean:
+        alone = plan.on_the_mean * question.shared.unknown_shares**0.5
         yield (
-            "Noise a step on the mean over all clients, under secure aggregation: "
-            f"{found.on_the_mean:.3g} for clip 1; "
-            f"{alone:.3g} if every client added all of it."
+            "Noise per step on the mean over all clients, under secure aggregation: "
+            f"{plan.on_the_mean:.3g} for clip 1. If every client added all of the noise, it would "
+            f"be {alone:.3g}."
         )
-    bought = ", ".join(f"{count} by {name}" for name, count in found.bought.items())
-    yield f"Iterations that this noise buys within epsilon: {bought}."
-    yield "Assumed: " + " ".join(found.assumptions)
-
-
-def html(found: Tradeoff) -> str:
-    """The table of rates and taus, and what is recommended."""
-    taus = sorted({choice.tau for choice in found.choices})
-    rows = []
-    for rate in sorted({choice.sampling_rate for choice in found.choices}):
-        row = sorted(
-            (choice for choice in found.choices if choice.sampling_rate == rate),
-            key=lambda choice: choice.tau,
-        )
-        rows.append([f"{rate:g}", *(_plain(found, choice) for choice in row)])
-    legend = (
-        "noise a step (z / q), and in all; * is recommended, () takes more samples than allowed"
-    )
-    return card(
-        "what the budget buys",
-        html_table(["q", *(f"tau {tau}" for tau in taus)], rows),
-        *map(note, (legend, *sentences(found))),
-    )
-
-
-def _plain(found: Tradeoff, choice: NoiseChoice) -> str:
-    figures = f"{choice.per_step:.1f}  {choice.total:.3f}"
-    return (
-        f"* {figures}"
-        if choice is found.recommended
-        else figures
-        if found.allowed(choice)
-        else f"({figures})"
-    )
-
-
-def plot(found: Tradeoff) -> NotebookFigure:
-    return draw(found)
-
-
-def draw(found: Tradeoff) -> NotebookFigure:
-    """Noise a step and in all against q, a line a tau; and what each accountant allows with the
-    recommended noise.
-    """
-    from dpfl.views.notebook import NotebookFigure
-
-    figure = NotebookFigure(11, 4)
-    steps, total, bars = figure.subplots(1, 3, width_ratios=(3, 3, 2))
-    rates = sorted({choice.sampling_rate for choice in found.choices})
-    for tau in sorted({choice.tau for choice in found.choices}):
-        line = sorted(
-            (choice for choice in found.choices if choice.tau == tau),
-            key=lambda choice: choice.sampling_rate,
-        )
-        steps.plot(rates, [choice.per_step for choice in line], marker=".")
-        total.plot(rates, [choice.total for choice in line], marker=".", label=f"tau {tau}")
-    chosen = found.recommended
-    shown = {
-        steps: (chosen.per_step, "noise a step, z / q"),
-        total: (chosen.total, "noise in all, z / (q sqrt(tau R))"),
-    }
-    for axis, (value, name) in shown.items():
-        axis.plot([chosen.sampling_rate], [value], "k*", markersize=12, label="recommended")
-        axis.set(xscale="log", xlabel="sampling rate q", ylabel=name)
-        axis.set_xticks(rates, [f"{rate:g}" for rate in rates])
-        axis.minorticks_off()
-        axis.grid(alpha=0.3)
-    total.legend(fontsize="small")
-    bought = found.bought
-    bars.bar_label(bars.bar(list(bought), list(bought.values())))
-    bars.set_ylabel("iterations within epsilon, recommended noise")
-    bars.margins(y=0.1)
-    figure.suptitle(
-        f"epsilon {found.question.epsilon:g}, delta {found.question.delta:g}, "
-        f"{found.question.rounds} rounds"
-    )
-    return figure
+    allowed = ", ".join(f"{count} by {name}" for name, count in plan.bought.items())
+    yield f"Steps that each accountant allows with this noise: {allowed}."
+    yield "Assumptions: " + " ".join(plan.assumptions)

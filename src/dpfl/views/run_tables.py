@@ -1,9 +1,11 @@
-"""A run as tables: its rounds, its updates, its accounts, its statement. What is drawn or listed of
-a run is made of these.
+"""A run as tables: its rounds, its updates, its accounts, its statement.
+
+Everything that is drawn or listed of a run is made of these.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -14,16 +16,17 @@ from typing import Any
 
 from dpfl.data.names import client_names
 from dpfl.errors import DpflError
+from dpfl.privacy.figures import UNBOUNDED
 from dpfl.privacy.ledger.client_ledgers import FEDERATION, ledger_path
 from dpfl.privacy.ledger.ledger import Ledger
+from dpfl.privacy.statement import PrivacyStatement
+from dpfl.privacy.statement_view import scope
 from dpfl.run.folder import METRICS, RunFolder
 from dpfl.run.metrics import RoundRow, UpdateRow, read_lost, read_thinned, read_updates
-from dpfl.views.terminal import summary
+from dpfl.views.run_summary import summary
 
 MOST_ROWS = 4000
-"""Of a longer run its rounds are shown as means over as many rounds each: a picture has no more
-places.
-"""
+"""Rounds that are read. A longer run is read as means over as many rounds each."""
 MOST_UPDATES = 20_000
 MOST_ACCOUNTS = 200
 """Ledgers that are opened for their limits."""
@@ -33,31 +36,48 @@ _LOST = re.compile(r"round (\d+), client (\d+): (.*)", re.DOTALL)
 
 @dataclass(frozen=True)
 class LostReply:
-    """A reply that did not count: of which round (0 is before or after all of them), whose, and
-    why.
-    """
+    """A reply that did not count."""
 
     round: int
+    """0 if it belongs to no round."""
     client: str
     why: str
 
 
 @dataclass(frozen=True)
 class RunTables:
+    """What the folder of a run holds, finished or not."""
+
     name: str
     folder: RunFolder
     experiment: Mapping[str, Any]
+    """The content of `experiment.toml`: as asked for, and as resolved."""
     summary: Mapping[str, Any]
     rows: Sequence[RoundRow]
     statement: Mapping[str, Any] = field(default_factory=dict)
+    """The content of `statement.json`; empty until the run ends."""
     audit: Mapping[str, Any] = field(default_factory=dict)
+    """The content of `audit.json`; empty without an audit."""
     result: Mapping[str, Any] = field(default_factory=dict)
+    """The content of `result.json`; empty until the run ends."""
     within: Path | None = None
-    """No ledger outside of this is opened, whatever the run says of where its ledgers lie."""
+    """No ledger outside of this folder is opened, wherever the run says that its ledgers are."""
 
     @classmethod
     def read(cls, path: Path, name: str = "", within: Path | None = None) -> RunTables:
-        """Of a run that ended, or is under way: whatever there is of it."""
+        """Reads a run that has ended or is under way.
+
+        Args:
+            path: The folder of the run.
+            name: What to call the run; by default, the name of its folder.
+            within: The folder that no opened ledger may lie outside of.
+
+        Returns:
+            Everything that the folder holds so far.
+
+        Raises:
+            DpflError: If the folder holds no run, or a file that cannot be read.
+        """
         folder = RunFolder.open(path)
         result = folder.json("result.json") or {}
         return cls(
@@ -73,78 +93,94 @@ class RunTables:
         )
 
     @cached_property
+    def privacy(self) -> PrivacyStatement | None:
+        """The statement as an object; None until the run ends."""
+        return PrivacyStatement.from_dict(self.statement) if self.statement else None
+
+    @property
+    def epsilons(self) -> dict[str, float | str | None]:
+        """The claimed, the proven and the audited epsilon: a number, a word, or None."""
+        values = {
+            "claimed": self.statement.get("claimed"),
+            "proven": self.statement.get("proven"),
+            "audited": self.audit.get("measured"),
+        }
+        return {
+            kind: _finite(value) if isinstance(value, int | float) else value
+            for kind, value in values.items()
+        }
+
+    @cached_property
     def updates(self) -> Sequence[UpdateRow]:
+        """How far each round moved the model, and single updates that are nobody's secret."""
         return read_updates(self.folder.file(METRICS), MOST_UPDATES)
 
     @property
     def steps(self) -> list[UpdateRow]:
-        """The step of each round, of which its noise is known or not."""
+        """The step of each round, with the norm of its noise if that is known."""
         return [update for update in self.updates if not update.whose]
 
     @property
     def single(self) -> list[UpdateRow]:
-        """Updates of single clients, where they are nobody's secret."""
+        """Updates of single clients, which are kept only if they are nobody's secret."""
         return [update for update in self.updates if update.whose]
 
     @cached_property
     def lost(self) -> list[LostReply]:
-        lines = read_lost(self.folder.file(METRICS)) or [
-            str(line) for line in self.result.get("lost", ())
-        ]
-        return [self._lost(line) for line in lines]
+        """Replies that did not count."""
+        lines = read_lost(self.folder.file(METRICS))
+        return [self._lost(line) for line in lines or map(str, self.result.get("lost", ()))]
 
     def _lost(self, line: str) -> LostReply:
-        found = _LOST.fullmatch(line)
-        if found is None:
+        match = _LOST.fullmatch(line)
+        if match is None:
             return LostReply(0, "", line)
-        place, names = int(found[2]), self.clients
-        return LostReply(
-            int(found[1]), names[place] if place < len(names) else f"client {place}", found[3]
-        )
+        place, names = int(match[2]), self.clients
+        name = names[place] if place < len(names) else f"client {place}"
+        return LostReply(int(match[1]), name, match[3])
 
     @property
     def clients(self) -> Sequence[str]:
+        """The names of the clients."""
         resolved = self.experiment["resolved"]
         return resolved.get("names") or client_names(int(resolved.get("clients", 0)))
 
     @property
     def budget(self) -> Mapping[str, Any]:
-        found = self.experiment["resolved"].get("budget", {})
-        return found if isinstance(found, dict) else {}
+        """The budget of the run: epsilon, delta, rounds, bytes, seconds."""
+        budget = self.experiment["resolved"].get("budget", {})
+        return budget if isinstance(budget, dict) else {}
 
     @property
     def headline(self) -> str:
+        """The name of the first metric."""
         return str(self.summary.get("headline") or "accuracy")
 
     @property
     def unit(self) -> str:
-        """Whom the epsilon is for; "none" where nobody is protected, "" while nobody has said."""
+        """What is protected; "none" if nothing is, "" until the run ends."""
         return str(self.statement.get("unit", ""))
 
     @property
     def guarantee(self) -> str:
-        """What an epsilon of this run is one of: without these words it says nothing."""
+        """What an epsilon of this run is for: unit and delta."""
         delta = self.statement.get("delta", self.budget.get("delta"))
-        whom = f"for one {self.unit}, " if self.unit not in ("", "none") else ""
-        return whom + (f"delta {delta:g}" if isinstance(delta, float) else "delta unknown")
+        return scope(self.unit, delta if isinstance(delta, float) else None)
 
     @property
     def keyed(self) -> bool:
-        """Whether the noise came from a seed, so that a guarantee holds only while nobody knows
-        it.
-        """
+        """Whether the noise came from a seed. A guarantee then holds only while nobody knows it."""
         return bool(self.experiment["resolved"].get("entropy") != "system")
 
     @property
     def ledgers(self) -> Path:
+        """The folder of the ledgers."""
         return Path(self.experiment["resolved"].get("ledger") or self.folder.ledgers)
 
     @cached_property
     def limits(self) -> Mapping[str, float]:
-        """What each account allows in all, by its owner; none where it has no limit, or its ledger
-        is not here.
-        """
-        found = {}
+        """The limit on epsilon that each account's owner has set, where its ledger is here."""
+        limits = {}
         for name in list(self.statement.get("per_client", {}))[:MOST_ACCOUNTS]:
             path = ledger_path(self.ledgers, FEDERATION if name == "every client" else name)
             try:
@@ -155,17 +191,25 @@ class RunTables:
             except DpflError:
                 continue
             if limit:
-                found[name] = limit.epsilon
-        return found
+                limits[name] = limit.epsilon
+        return limits
 
 
 def read_all(paths: Sequence[Path]) -> list[RunTables]:
-    """Several runs, each by a name of its own: by as much of its path as tells it from the
-    others.
+    """Reads several runs.
+
+    Args:
+        paths: Their folders.
+
+    Returns:
+        The runs, each named by as much of its path as tells it from the others.
+
+    Raises:
+        DpflError: If a folder is given twice or holds no run.
     """
     resolved = [path.resolve() for path in paths]
     if twice := next((path for path in resolved if resolved.count(path) > 1), None):
-        raise DpflError(f"The run in {twice} is named twice; name it once.")
+        raise DpflError(f"The run in {twice} is named twice. Name it once.")
     depth = 1
     while len({path.parts[-depth:] for path in resolved}) < len(resolved):
         depth += 1
@@ -173,3 +217,9 @@ def read_all(paths: Sequence[Path]) -> list[RunTables]:
         RunTables.read(path, "/".join(real.parts[-depth:]))
         for path, real in zip(paths, resolved, strict=True)
     ]
+
+
+def _finite(value: float) -> float | str | None:
+    if math.isnan(value):
+        return None
+    return float(value) if math.isfinite(value) else UNBOUNDED

@@ -21,7 +21,8 @@ import tomli_w
 
 from dpfl.errors import DpflError
 from dpfl.run.folder import RunFolder, write_atomically
-from dpfl.web.run_index import RunIndex, state_of
+from dpfl.web.run_index import RunIndex
+from dpfl.web.run_line import state_of
 
 STARTING = ".starting"
 """Within the folder of runs: experiments as they were asked for here, and what their processes
@@ -70,8 +71,8 @@ def _send(process: int, *signals: signal.Signals) -> None:
 
 
 class RunControl:
-    def __init__(self, shelf: RunIndex) -> None:
-        self._shelf, self._lock = shelf, threading.Lock()
+    def __init__(self, index: RunIndex) -> None:
+        self._index, self._lock = index, threading.Lock()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._stopped: set[int] = set()
         """The numbers of processes that were told to stop."""
@@ -82,7 +83,7 @@ class RunControl:
                 "A run's name has letters, digits, dots, dashes and underscores, 80 at most, and "
                 "begins with one."
             )
-        out, notes = self._shelf.free(name), self._shelf.root / STARTING
+        out, notes = self._index.free(name), self._index.root / STARTING
         file, text = notes / f"{name}.toml", tomli_w.dumps(dict(experiment))
         self._run(
             name,
@@ -96,7 +97,7 @@ class RunControl:
 
     def resume(self, name: str) -> None:
         """What is held goes on at once; what was stopped from its last round that was finished."""
-        folder = self._shelf.open(name)
+        folder = self._index.open(name)
         if (process := folder.process()) is not None:
             _send(process, signal.SIGCONT)
             return
@@ -112,11 +113,11 @@ class RunControl:
         """The process is held where it is: its clients end what they are at, and wait for the next
         round.
         """
-        _send(self._at(self._shelf.open(name), name), signal.SIGSTOP)
+        _send(self._at(self._index.open(name), name), signal.SIGSTOP)
 
     def stop(self, name: str) -> None:
         """As Ctrl-C in its terminal: the round under way is made again when the run is resumed."""
-        process = self._at(self._shelf.open(name), name)
+        process = self._at(self._index.open(name), name)
         _send(process, signal.SIGINT, signal.SIGCONT)
         self._stopped.add(process)
 
@@ -136,7 +137,7 @@ class RunControl:
             under_way = [
                 name for name, process in self._processes.items() if process.poll() is None
             ]
-        return [name for name in under_way if not RunFolder(self._shelf.root / name).begun()]
+        return [name for name in under_way if not RunFolder(self._index.root / name).begun()]
 
     def is_starting(self, name: str) -> bool:
         """Whether a process was started for it here that is not at the run yet: it takes seconds to
@@ -158,7 +159,7 @@ class RunControl:
                 earlier, LEAVING if earlier.pid in self._stopped else PATIENCE
             ):
                 raise DpflError(f"The run {name!r} is being started already.")
-            (self._shelf.root / STARTING).mkdir(parents=True, exist_ok=True)
+            (self._index.root / STARTING).mkdir(parents=True, exist_ok=True)
             before()
             with self._log(name).open("wb") as file:
                 self._processes[name] = subprocess.Popen(
@@ -177,7 +178,7 @@ class RunControl:
         return process
 
     def _log(self, name: str) -> Path:
-        return self._shelf.root / STARTING / f"{name.replace('/', '.')}.log"
+        return self._index.root / STARTING / f"{name.replace('/', '.')}.log"
 
     def _said(self, name: str) -> str:
         try:

@@ -1,5 +1,6 @@
-"""A run as it goes, to all who watch: looked at once for all of them, and only while somebody
-watches.
+"""A run as it goes, sent to all pages that watch it.
+
+The run is looked at once for all of them, and only while a page watches.
 """
 
 from __future__ import annotations
@@ -10,47 +11,68 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpfl.data.names import client_names
 from dpfl.errors import DpflError
 from dpfl.run.folder import METRICS, RunFolder
-from dpfl.web.run_index import RunIndex, as_runs_write, heads, state_of
-from dpfl.web.run_views import now
+from dpfl.web.run_index import RunIndex
+from dpfl.web.run_line import heads, refuse_malformed, state_of
+from dpfl.web.run_views import news
 
 EVERY = 0.7
-"""Seconds from one look to the next."""
+"""Seconds between two looks."""
 SILENCE = 15.0
-"""Seconds after which a line is sent all the same, so that a connection that was lost is
-noticed.
-"""
+"""Seconds without news after which a line is sent all the same, so that a lost connection shows."""
 MOST_WAITING = 64
-"""Events that a page may be behind; it is sent all that it lacks when it asks again."""
+"""Events that a page may be behind. Beyond that it must ask again for all that it lacks."""
 MOST_WATCHERS = 200
+
+WATCHED = ("result.json", METRICS, f"{METRICS}-wal", "checkpoint.safetensors", "experiment.toml")
+"""Files that change when a run moves on."""
+
+TABLES = ("resolved", "resolved.budget")
 
 
 @dataclass
 class WatchedRun:
-    """One run, and the queues of those who watch it."""
+    """One run, with the queues of the pages that watch it."""
 
     queues: set[asyncio.Queue[str | None]] = field(default_factory=set)
     task: asyncio.Task[None] | None = None
 
 
 class EventStream:
-    def __init__(self, shelf: RunIndex, is_starting: Callable[[str], bool]) -> None:
-        self._shelf, self._is_starting = shelf, is_starting
+    """Server-sent events of runs."""
+
+    def __init__(self, index: RunIndex, is_starting: Callable[[str], bool]) -> None:
+        """Makes a stream that watches nothing yet.
+
+        Args:
+            index: The folder of runs.
+            is_starting: Whether a process was started for a run that has not begun yet.
+        """
+        self._index, self._is_starting = index, is_starting
         self._watched: dict[str, WatchedRun] = {}
 
     def refuse_more(self) -> None:
-        """Before an answer begins: what has begun cannot say that it was refused."""
-        if sum(len(one.queues) for one in self._watched.values()) >= MOST_WATCHERS:
-            raise DpflError(f"{MOST_WATCHERS} pages watch runs already; close some.")
+        """Refuses another page, before its answer begins and can no longer be refused.
+
+        Raises:
+            DpflError: If too many pages watch runs.
+        """
+        if sum(len(watched.queues) for watched in self._watched.values()) >= MOST_WATCHERS:
+            raise DpflError(f"{MOST_WATCHERS} pages already watch runs. Close some of them.")
 
     async def watch(self, name: str, after: int) -> AsyncIterator[str]:
-        """Server-sent events from the round `after` on, until the run ends or is gone."""
-        watched, queue = (
-            self._watched.setdefault(name, WatchedRun()),
-            asyncio.Queue[str | None](MOST_WAITING),
-        )
+        """Sends what happens to a run until it ends or is gone.
+
+        Args:
+            name: The name of the run.
+            after: The last round that the page has.
+
+        Yields:
+            Server-sent events.
+        """
+        watched = self._watched.setdefault(name, WatchedRun())
+        queue = asyncio.Queue[str | None](MOST_WAITING)
         watched.queues.add(queue)
         try:
             first = await asyncio.to_thread(self._look, name, after)
@@ -76,42 +98,35 @@ class EventStream:
                 self._watched.pop(name, None)
 
     async def _follow(self, name: str, watched: WatchedRun, last: int) -> None:
-        before: dict[str, Any] = {}
+        earlier: dict[str, Any] = {}
         mark = None
         while watched.queues:
             await asyncio.sleep(EVERY)
-            seen = await asyncio.to_thread(self._mark, name)
-            if seen == mark:
+            new_mark = await asyncio.to_thread(self._mark, name)
+            if new_mark == mark:
                 continue
-            mark, found = seen, await asyncio.to_thread(self._look, name, last)
-            last = found["last"]
-            if found != before:
-                self._tell(watched, _event(found))
-            before = found
-            if found.get("over"):
-                self._tell(watched, None)
+            mark, event = new_mark, await asyncio.to_thread(self._look, name, last)
+            last = event["last"]
+            if event != earlier:
+                self._send(watched, _event(event))
+            earlier = event
+            if event.get("over"):
+                self._send(watched, None)
                 return
 
-    def _tell(self, watched: WatchedRun, event: str | None) -> None:
+    def _send(self, watched: WatchedRun, event: str | None) -> None:
+        """A page that does not read is let go, and asks again for all that it lacks."""
         for queue in list(watched.queues):
-            late = (
-                queue.full()
-            )  # whoever does not read is let go, and asks again for all that it lacks
-            if late:
+            behind = queue.full()
+            if behind:
                 queue.get_nowait()
-            queue.put_nowait(None if late else event)
+            queue.put_nowait(None if behind else event)
 
     def _mark(self, name: str) -> tuple[Any, ...]:
-        """What changes when a run does: the ages of its files, and whose process it is."""
-        path = self._shelf.root / name
+        """What changes when a run does: the ages of its files, and the state of its process."""
+        path = self._index.root / name
         ages = []
-        for file in (
-            "result.json",
-            METRICS,
-            f"{METRICS}-wal",
-            "checkpoint.safetensors",
-            "experiment.toml",
-        ):
+        for file in WATCHED:
             try:
                 ages.append((path / file).stat().st_mtime_ns)
             except OSError:
@@ -120,21 +135,17 @@ class EventStream:
 
     def _look(self, name: str, after: int) -> dict[str, Any]:
         try:
-            folder = self._shelf.open(name)
-            with as_runs_write(name):
-                found = now(folder, after, _names(folder))
+            folder = self._index.open(name)
+            with refuse_malformed(name):
+                resolved = heads(folder.file("experiment.toml"), TABLES)["resolved"]
+                event = news(folder, after, resolved)
         except (DpflError, OSError) as error:
             return {"gone": True, "why": str(error), "over": True, "last": after}
-        if found["state"] == "stopped" and self._is_starting(name):
-            found["state"] = "starting"
-        last = max([after, *found["rows"]["round"]])
-        return found | {"last": last, "over": found["state"] in ("finished", "stopped")}
+        if event["state"] == "stopped" and self._is_starting(name):
+            event["state"] = "starting"
+        last = max([after, *event["rows"]["round"]])
+        return event | {"last": last, "over": event["state"] in ("finished", "stopped")}
 
 
-def _names(folder: RunFolder) -> list[str]:
-    resolved = heads(folder.file("experiment.toml"), ("resolved",))["resolved"]
-    return list(resolved.get("names") or client_names(int(resolved.get("clients", 0))))
-
-
-def _event(found: dict[str, Any]) -> str:
-    return f"data: {json.dumps(found)}\n\n"
+def _event(content: dict[str, Any]) -> str:
+    return f"data: {json.dumps(content)}\n\n"

@@ -18,38 +18,39 @@ from dpfl.privacy.ledger.plans import proven_events
 from dpfl.privacy.statement import figure
 from dpfl.run.folder import RunFolder
 from dpfl.run.nodes import STATEMENTS
-from dpfl.web.run_index import RunIndex, heads
+from dpfl.web.run_index import RunIndex
+from dpfl.web.run_line import heads
 
 SHOWN_DEBITS = 100
 MOST_LEDGERS = 1000
 
 
-def ledgers_of(shelf: RunIndex, folder: RunFolder) -> dict[str, Any]:
+def ledgers_of(index: RunIndex, folder: RunFolder) -> dict[str, Any]:
     """Whose there are; those that runs share may lie elsewhere, and are not read from here."""
-    place = _place(shelf, folder)
+    place = _place(index, folder)
     if isinstance(place, str):
         return {"owners": [], "elsewhere": place}
-    here = (path for path in place.glob("*.sqlite") if path.resolve().is_relative_to(shelf.root))
+    here = (path for path in place.glob("*.sqlite") if path.resolve().is_relative_to(index.root))
     owners = sorted(path.stem for path in here if path.name != "metrics.sqlite")
     return {"owners": owners[:MOST_LEDGERS], "elsewhere": None}
 
 
-def _place(shelf: RunIndex, folder: RunFolder) -> Path | str:
+def _place(index: RunIndex, folder: RunFolder) -> Path | str:
     given = heads(folder.file("experiment.toml"), ("resolved",))["resolved"].get("ledger")
     place = Path(given) if given else folder.ledgers
     try:
-        inside = place.resolve().is_relative_to(shelf.root)
+        inside = place.resolve().is_relative_to(index.root)
     except (OSError, ValueError):
         inside = False
     return place if inside else str(given)
 
 
-def ledger_view(shelf: RunIndex, folder: RunFolder, owner: str) -> dict[str, Any]:
+def ledger_view(index: RunIndex, folder: RunFolder, owner: str) -> dict[str, Any]:
     """One account, checked link by link: what it spent, what it allows, what is left, and its last
     debits.
     """
-    place = _place(shelf, folder)
-    if isinstance(place, str) or owner not in ledgers_of(shelf, folder)["owners"]:
+    place = _place(index, folder)
+    if isinstance(place, str) or owner not in ledgers_of(index, folder)["owners"]:
         raise DpflError(f"There is no ledger of {owner[:80]!r} here.")
     with closing(Ledger.read(ledger_path(place, owner))) as ledger:
         limit, spent, most, debits = (
@@ -88,11 +89,11 @@ def _delta(folder: RunFolder) -> float:
     return budget.get("delta", 1e-5)
 
 
-def verdict(shelf: RunIndex, folder: RunFolder) -> dict[str, Any]:
+def verdict(index: RunIndex, folder: RunFolder) -> dict[str, Any]:
     """The same that `dpfl verify` says: signature, every epsilon computed again, the run that it is
     of, what nodes signed.
     """
-    if isinstance(_place(shelf, folder), str):
+    if isinstance(_place(index, folder), str):
         raise DpflError(
             "The ledgers of this run lie elsewhere; check its certificate with: dpfl verify"
         )

@@ -1,5 +1,7 @@
-"""One run, and several side by side, as the pages take them: words, numbers, and as many rounds as
-a picture has room for.
+"""One run, and several side by side, as JSON for the pages.
+
+The sentences and figures are those of `RunView` and `ComparisonView`. A page adds only the captions
+of charts that move while a run goes on.
 """
 
 from __future__ import annotations
@@ -7,87 +9,103 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import tomli_w
 from safetensors import SafetensorError, safe_open
 
+from dpfl.data.names import client_names
 from dpfl.errors import DpflError
 from dpfl.run.folder import METRICS, RunFolder
 from dpfl.run.metrics import COLUMNS, LESS_IS_BETTER, RoundRow, read_lost, read_thinned
 from dpfl.run.nodes import MEMBERS, STATEMENTS
-from dpfl.views.compare_groups import group_runs, notes
-from dpfl.views.lines import RunLines, lines_of
-from dpfl.views.rerun_command import command
+from dpfl.views.compare_groups import group_runs
+from dpfl.views.comparison_view import ComparisonView
+from dpfl.views.curve_sentences import COMPARED, compared_sentence
+from dpfl.views.run_lines import RunLines, lines_of
 from dpfl.views.run_tables import RunTables
-from dpfl.views.terminal import stated_lines
-from dpfl.web.run_index import line_of, state_of
+from dpfl.views.run_view import RunView, live_tiles
+from dpfl.web.run_line import last_row, line_of, state_of
 
 MOST_LISTED = 500
 """Clients, and lost replies, that a page lists."""
 
+MOST_NEW_ROWS = 500
+"""Rounds in one event of a page that watches."""
+
 
 def columns_of(rows: Sequence[RoundRow]) -> dict[str, list[Any]]:
-    """A list a column, which is half as long as a word a number; what is not finite is left out, as
-    JSON has no word for it.
+    """Lists rounds by column, which halves the size of the JSON.
+
+    Args:
+        rows: Rounds.
+
+    Returns:
+        Values by the name of their column. What is not finite is None, as JSON has no word for it.
     """
     return {name: [_plain(getattr(row, name)) for row in rows] for name in COLUMNS}
 
 
-def _plain(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def run_page(folder: RunFolder, name: str, within: Path | None = None) -> dict[str, Any]:
+    """Answers for the page of a run.
 
+    Args:
+        folder: The folder of the run.
+        name: What the pages call the run.
+        within: The folder that no opened ledger may lie outside of.
 
-def run_view(folder: RunFolder, name: str, within: Path | None = None) -> dict[str, Any]:
+    Returns:
+        What the page lays out.
+    """
     run = RunTables.read(folder.path, name, within)
+    view = RunView.of(run)
+    assert view.record is not None
     steps = [step for step in run.steps if step.noise]
-    record = {
-        key: run.experiment[key] for key in ("experiment", "resolved") if run.experiment.get(key)
-    }
+    stated = run.privacy.warnings if run.privacy else ()
+    notes = [str(note) for note in run.result.get("notes", ())]
     return {
         "line": line_of(folder, name),
+        "lead": view.record.lead,
+        "verdict": asdict(view.verdict) if view.verdict else None,
+        "tiles": [asdict(tile) for tile in view.tiles],
+        "warnings": [*stated, *view.outcome.warnings],
+        "ending": view.outcome.ending,
         "rows": columns_of(run.rows),
         "signal": {
             "round": [step.round for step in steps],
             "ratio": [step.norm / (step.noise or 1.0) for step in steps],
         },
         "statement": dict(run.statement),
-        "lines": list(stated_lines(run.statement)) if run.statement else [],
+        "lines": list(view.statement.rows) if view.statement else [],
         "guarantee": run.guarantee,
-        "keyed": run.keyed,
-        "audit": {
-            key: run.audit.get(key) for key in ("measured", "scope", "verdict", "why", "confidence")
-        }
-        if run.audit
-        else None,
-        "metrics": run.result.get("metrics", {}),
-        "intervals": run.result.get("intervals", {}),
-        "measured_on": run.result.get("noisy") or "on the public test set",
-        "warnings": [str(warning) for warning in run.result.get("warnings", ())],
         "clients": clients_view(folder, run.clients),
         "limits": dict(run.limits),
-        "nodes": nodes_view(
-            folder, run.experiment, [str(note) for note in run.result.get("notes", ())]
-        ),
-        "again": command(run.experiment),
-        "experiment": tomli_w.dumps(record),
+        "nodes": nodes_view(folder, run.experiment, notes),
+        "command": view.record.command,
+        "experiment": view.record.experiment,
     }
 
 
 def clients_view(folder: RunFolder, names: Sequence[str]) -> dict[str, Any]:
-    """Accounts as the last checkpoint has them, and whose replies did not count; quick enough to
-    ask every second.
+    """Lists the accounts as the last checkpoint has them, quickly enough to ask every second.
+
+    Args:
+        folder: The folder of the run.
+        names: The names of the clients.
+
+    Returns:
+        Releases paid and left by account, and the replies that did not count.
     """
-    paid, left = _counted(folder)
+    paid, remaining = _releases(folder)
     owners = list(names) if len(paid) == len(names) else ["federation"] * len(paid)
     try:
         lost = read_lost(folder.file(METRICS), MOST_LISTED)
     except DpflError:
         lost = []
     accounts = [
-        {"name": owner, "paid": made, "left": more}
-        for owner, made, more in zip(owners, paid, left, strict=True)
+        {"name": owner, "paid": count, "remaining": more}
+        for owner, count, more in zip(owners, paid, remaining, strict=True)
     ]
     return {
         "accounts": accounts[:MOST_LISTED],
@@ -96,106 +114,146 @@ def clients_view(folder: RunFolder, names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _counted(folder: RunFolder) -> tuple[list[int], list[int]]:
-    """Releases of each account that are paid for, and that it leaves room for."""
-    try:
-        with safe_open(folder.file("checkpoint.safetensors"), "np") as file:
-            numbers = json.loads((file.metadata() or {})["state"])
-        paid, left = (
-            [int(count) for count in numbers["paid"]],
-            [int(count) for count in numbers["remaining"]],
-        )
-    except (SafetensorError, OSError, KeyError, TypeError, ValueError):
-        return [], []
-    return (paid, left) if len(paid) == len(left) else ([], [])
-
-
 def nodes_view(
     folder: RunFolder, experiment: Mapping[str, Any], notes: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
-    """Of a run over nodes: who joined, what each signed at the end, and who takes no part; checked
-    by `verify` alone.
+    """Lists the nodes of a run: who joined, what each signed at the end, and who takes no part.
+
+    Signatures are checked by `verify` alone.
+
+    Args:
+        folder: The folder of the run.
+        experiment: The content of `experiment.toml`.
+        notes: The notes of the result, which say why a node takes no part.
+
+    Returns:
+        One entry per node; none for a simulation.
     """
     listed = experiment.get("experiment", {}).get("server", {}).get("nodes", {})
     try:
         members = folder.json(MEMBERS) or {}
     except DpflError:
         members = {}
-    told = [_node(folder, str(name), one) for name, one in list(members.items())[:MOST_LISTED]]
-    away = (
-        [name for name in listed if name not in members][: MOST_LISTED - len(told)]
-        if members
-        else []
-    )
-    return told + [_node(folder, name, None) | {"away": _why(name, notes)} for name in away]
+    joined = [_node(folder, str(name), one) for name, one in list(members.items())[:MOST_LISTED]]
+    absent = [name for name in listed if name not in members] if members else []
+    return joined + [
+        _node(folder, name, None) | {"away": _reason(name, notes)}
+        for name in absent[: MOST_LISTED - len(joined)]
+    ]
 
 
-def _node(folder: RunFolder, name: str, member: Any) -> dict[str, Any]:
-    said: Mapping[str, Any] = {}
-    try:
-        if member and Path(name).name == name:
-            said = (folder.json(f"{STATEMENTS}/{name}.json") or {}).get("statement", {})
-    except (DpflError, AttributeError):
-        pass
-    size = member.get("size") if isinstance(member, dict) else None
-    told = {
-        key: said.get(key)
-        for key in ("proven", "limit", "spent", "unit", "delta", "accountant", "at")
-    }
-    return {"name": name, "size": size, "away": None, **told}
+def comparison_page(runs: Sequence[RunTables]) -> dict[str, Any]:
+    """Answers for the page that compares runs.
 
+    Args:
+        runs: The runs.
 
-def _why(name: str, notes: Sequence[str]) -> str:
-    begins = f"{name} takes no part: "
-    return next(
-        (note.removeprefix(begins) for note in notes if note.startswith(begins)), "it did not join"
-    )
-
-
-def comparison_view(runs: Sequence[RunTables]) -> dict[str, Any]:
+    Returns:
+        The rows, the notes and the curves with their captions.
+    """
     groups, lines = group_runs(run.summary for run in runs), lines_of(runs)
-    told = []
-    for group, line in zip(groups, lines, strict=True):
-        worst = {
-            key: group.worst[key] for key in ("unit", "delta", "accountant", "proven", "claimed")
-        }
-        rounds = [run["rounds"] for run in group.runs]
-        figure = group.figure
-        measured = (
-            figure.to_dict()
-            | {"name": figure.name, "less_is_better": figure.name in LESS_IS_BETTER}
-            if figure
-            else None
-        )
-        made = {
-            "label": line.label,
-            "settings": group.label,
-            "runs": [run.name for run in line.runs],
-            "rounds": rounds,
-        }
-        told.append(made | {"measured": measured, **worst, "curves": curves(line)})
-    return {"groups": told, "notes": notes(groups)}
+    view = ComparisonView.of_groups(groups)
+    rows = []
+    for group, line, row in zip(groups, lines, view.rows, strict=True):
+        labels = {"label": line.label, "settings": group.label}
+        rows.append(asdict(row) | labels | {"curves": curves(line)})
+    names = {group.figure.name for group in groups if group.figure}
+    captions = {against: compared_sentence(lines, against) for against in COMPARED}
+    return {
+        "metric": view.metric,
+        "percent": names == {"accuracy"},
+        "less_is_better": bool(names & LESS_IS_BETTER),
+        "rows": rows,
+        "notes": list(view.notes),
+        "captions": captions,
+    }
 
 
 def curves(line: RunLines) -> dict[str, Any]:
-    """The headline against rounds, epsilon and bytes, and the loss: places, means, and halves of
-    their intervals.
+    """Lists the curves of a line: the first metric against rounds, epsilon and bytes, and the loss.
+
+    Args:
+        line: Runs that differ only by their seed.
+
+    Returns:
+        Places, means and halves of their intervals, by curve.
     """
-    wanted = {"rounds": "headline", "epsilon": "headline", "bytes": "headline", "loss": "loss"}
     found = {}
-    for name, value in wanted.items():
-        points = line.points("rounds" if name == "loss" else name, value)
+    for name in COMPARED:
+        points = line.points(*(("rounds", "loss") if name == "loss" else (name, "headline")))
         found[name] = {
             part: [getattr(point, part) for point in points] for part in ("x", "y", "half")
         }
     return found
 
 
-def now(folder: RunFolder, after: int, names: Sequence[str]) -> dict[str, Any]:
-    """What a page that watches has not seen yet."""
-    rows = read_thinned(folder.file(METRICS), 500, after)
+def news(folder: RunFolder, after: int, resolved: Mapping[str, Any]) -> dict[str, Any]:
+    """Answers for a page that watches a run.
+
+    Args:
+        folder: The folder of the run.
+        after: The last round that the page has.
+        resolved: The resolved experiment, with the names of the clients.
+
+    Returns:
+        The rounds since, the state, the tiles and the accounts.
+    """
+    rows = read_thinned(folder.file(METRICS), MOST_NEW_ROWS, after)
+    result = folder.json("result.json") or {}
+    headline = str(result.get("headline") or "accuracy")
+    budget = resolved.get("budget", {}).get("rounds")
+    evaluated = last_row(folder, evaluated=True)
+    measured = evaluated.measured if evaluated else None
+    tiles = live_tiles(headline, result, last_row(folder), budget, measured)
     return {
         "rows": columns_of(rows),
         "state": state_of(folder),
-        "clients": clients_view(folder, names),
+        "tiles": [asdict(tile) for tile in tiles],
+        "clients": clients_view(folder, client_names_of(resolved)),
     }
+
+
+def client_names_of(resolved: Mapping[str, Any]) -> list[str]:
+    """Names the clients of a run.
+
+    Args:
+        resolved: The resolved experiment.
+
+    Returns:
+        Their names, or default names for their number.
+    """
+    return list(resolved.get("names") or client_names(int(resolved.get("clients", 0))))
+
+
+def _plain(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _releases(folder: RunFolder) -> tuple[list[int], list[int]]:
+    """Releases of each account that are paid for, and how many more it allows."""
+    try:
+        with safe_open(folder.file("checkpoint.safetensors"), "np") as file:
+            numbers = json.loads((file.metadata() or {})["state"])
+        paid = [int(count) for count in numbers["paid"]]
+        remaining = [int(count) for count in numbers["remaining"]]
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError):
+        return [], []
+    return (paid, remaining) if len(paid) == len(remaining) else ([], [])
+
+
+def _node(folder: RunFolder, name: str, member: Any) -> dict[str, Any]:
+    statement: Mapping[str, Any] = {}
+    try:
+        if member and Path(name).name == name:
+            statement = (folder.json(f"{STATEMENTS}/{name}.json") or {}).get("statement", {})
+    except (DpflError, AttributeError):
+        pass
+    size = member.get("size") if isinstance(member, dict) else None
+    keys = ("proven", "limit", "spent", "unit", "delta", "accountant", "at")
+    return {"name": name, "size": size, "away": None} | {key: statement.get(key) for key in keys}
+
+
+def _reason(name: str, notes: Sequence[str]) -> str:
+    start = f"{name} takes no part: "
+    reasons = (note.removeprefix(start) for note in notes if note.startswith(start))
+    return next(reasons, "it did not join")

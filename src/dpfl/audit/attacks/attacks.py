@@ -19,6 +19,7 @@ from dpfl.errors import DpflError
 from dpfl.models import FlatModel
 from dpfl.models.columns import on_columns
 from dpfl.privacy import Budget
+from dpfl.run.options import Execution, Privacy
 from dpfl.run.train import train
 
 MEMBERS, CLIENTS, ROUNDS, SHADOWS = 400, 4, 5, 4
@@ -69,9 +70,8 @@ def _trained(
         split,
         algorithm,
         Budget(delta=delta, rounds=ROUNDS),
-        seed=seed,
-        out=out,
-        accountant=by,
+        privacy=Privacy(accountant=by),
+        execution=Execution(seed=seed, out=out),
     )
     return result.module, result.privacy.proven
 

@@ -1,8 +1,13 @@
-"""Letters over Flower: its SuperLink and SuperNodes carry bytes, and never an app's code to where
-the data is.
+"""Messages over Flower: its SuperLink and SuperNodes carry bytes, and never code to the data.
 
-Nothing else in dpfl imports flwr. What is used of it are its clients of the HTTP interfaces, which
-change between versions: so the version is one, and another is refused with a sentence.
+Nothing else in dpfl imports flwr. The clients of Flower's HTTP interfaces that are used here change
+between versions, so exactly one version is supported, and any other is refused with one sentence.
+
+- The server's machine: `server.py` (a SuperLink and its nodes) and `flower_transport.py`.
+- A node's machine: `daemon.py` (`dpfl node run`), `host.py` and `executor.py`.
+- Both: `processes.py` and `child.py` (Flower's processes), `flower_messages.py`, `tls_keys.py`.
+- In a Flower deployment that exists already: `grid_transport.py`.
+- A whole federation on one machine: `local_federation.py`.
 """
 
 from importlib.metadata import PackageNotFoundError, version

@@ -1,10 +1,11 @@
-"""`python -m dpfl.transports.flower.child superlink|supernode ...`: Flower's own process, with what
-a federation needs changed.
+"""`python -m dpfl.transports.flower.child superlink|supernode ...`: Flower's own process, with a
+few changes.
 
-It ends when its parent does, however that ended. A SuperLink answers to other machines on the paths
-of the fleet only: what starts runs and registers nodes is for its own machine. A SuperNode sleeps
-for tenths of a second where Flower's sleeps for three seconds, and takes no answer of the SuperLink
-that is larger than a piece of a letter can be.
+- It ends when its parent ends.
+- A SuperLink answers other machines on the paths of the fleet only. Starting runs and registering
+  nodes is possible from its own machine only.
+- A SuperNode sleeps for tenths of a second where Flower's sleeps for three seconds, and refuses
+  answers of the SuperLink that are larger than a piece of a message can be.
 """
 
 from __future__ import annotations
@@ -22,12 +23,10 @@ from dpfl.transports.flower.parent import end_with_parent
 FIRST_NAP, LAST_NAP = 0.04, 0.4
 IDLE_SECONDS = 3.0
 IDLE_PARTS = {"ControlEventLogMiddleware", "FleetEventLogMiddleware"}
-"""Of a SuperLink, that write no event log where there is none, and take their time for it on every
-call.
-"""
+"""Parts of a SuperLink that cost time on every call, to write an event log that nobody keeps."""
 HEARTBEAT_SECONDS = 10
-"""The least that a SuperLink takes: a node that was killed is missed, and let in again, after at
-most twice that.
+"""The shortest interval that a SuperLink accepts. A node that was killed is missed, and may come
+back, after at most twice as long.
 """
 
 Scope = MutableMapping[str, Any]
@@ -35,7 +34,7 @@ Asgi = Callable[[Scope, Any, Any], Awaitable[None]]
 
 
 class LoopbackFilter:
-    """Requests from elsewhere reach /v1/fleet/ and nothing else."""
+    """Lets requests of other machines reach `/v1/fleet/` and nothing else."""
 
     def __init__(self, app: Asgi) -> None:
         self.app = app
@@ -62,14 +61,19 @@ def _is_near(client: tuple[str, int] | None) -> bool:
 
 
 class BackoffTime:
-    """The module `time` where a SuperNode waits: shortly for its own executor, longer each time for
-    the SuperLink.
+    """Stands in for the module `time` where a SuperNode waits: shortly for its own executor, and
+    longer each time for the SuperLink.
     """
 
     def __init__(self) -> None:
         self._next = FIRST_NAP
 
     def sleep(self, seconds: float) -> None:
+        """Sleeps for a shorter time than it is asked for.
+
+        Args:
+            seconds: How long Flower would sleep.
+        """
         if seconds < IDLE_SECONDS:
             self._next = FIRST_NAP
             time.sleep(FIRST_NAP)
@@ -79,6 +83,7 @@ class BackoffTime:
 
 
 def superlink() -> None:
+    """Runs Flower's SuperLink with the changes."""
     from flwr.superlink import main
     from flwr.superlink.cli import flower_superlink
 
@@ -97,6 +102,7 @@ def superlink() -> None:
 
 
 def supernode() -> None:
+    """Runs Flower's SuperNode with the changes."""
     from flwr.supercore import heartbeat
     from flwr.supernode import fleet_http_connection, start_client_internal
     from flwr.supernode.cli import flower_supernode
@@ -120,6 +126,7 @@ def supernode() -> None:
 
 
 def main() -> None:
+    """Runs the process that the first argument names."""
     kind = sys.argv.pop(1)
     sys.argv[0] = f"flower-{kind}"
     end_with_parent()

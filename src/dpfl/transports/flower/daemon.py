@@ -1,9 +1,8 @@
-"""A node as its owner starts it (`dpfl node run POLICY`): a SuperNode, and the service that answers
-what it gets.
+"""A node as its owner starts it (`dpfl node run POLICY`): a SuperNode, and the node's service.
 
-On SIGTERM or Ctrl-C the letter at hand is answered first. What happens goes to the node's log, and
-to whoever watches, where its policy names a port for that (`watch.py`): counts, times and epsilon,
-and nothing of the data.
+On SIGTERM or Ctrl-C the message at hand is answered first. What happens is written to the node's
+log. If the policy names a port, counts, times and epsilon can be watched there (`watch.py`), and
+nothing of the data.
 """
 
 from __future__ import annotations
@@ -29,23 +28,30 @@ from dpfl.transports.flower.processes import FlowerProcess, supernode, trusting
 from dpfl.transports.flower.watch import MetricSample, MetricsEndpoint, alone
 
 
-def run(policy: Path) -> None:
-    """Until it is told to stop."""
+def run(policy_file: Path) -> None:
+    """Runs a node until it is told to stop.
+
+    Args:
+        policy_file: The policy file.
+
+    Raises:
+        DpflError: Anything of the node's own is not as it should be.
+    """
     end_with_parent()
-    with closing(Service.open(policy)) as service, stopping() as stop:
-        charter = service.charter
-        node, traffic = connected(charter), Traffic(service)
+    with closing(Service.open(policy_file)) as service, stopping() as stop:
+        policy = service.policy
+        node, traffic = connected(policy), Traffic(service)
 
         def say(event: str, words: str) -> None:
             service.note(f"supernode {event}", words=words)
             if words:
                 print(
-                    f"{charter.name}: the SuperNode ended, and is started again: {words}",
+                    f"{policy.name}: the SuperNode ended, and is started again: {words}",
                     file=sys.stderr,
                     flush=True,
                 )
 
-        port = charter.server.watch
+        port = policy.server.watch
         with (
             MetricsEndpoint(
                 port, traffic.figures, lambda: "" if node.alive() else "the SuperNode is away"
@@ -54,27 +60,41 @@ def run(policy: Path) -> None:
             else nullcontext()
         ):
             print(
-                f"{charter.name}: letters of {charter.server.address} are answered; log: "
-                f"{charter.folder / 'node.log'}",
+                f"{policy.name}: letters of {policy.server.address} are answered; log: "
+                f"{policy.folder / 'node.log'}",
                 flush=True,
             )
-            serve(node, traffic.answer, charter.allow.most_bytes, stop, say)
+            serve(node, traffic.answer, policy.allow.most_bytes, stop, say)
 
 
-def connected(charter: NodePolicy) -> FlowerProcess:
-    """The SuperNode of a policy, not yet started."""
-    authority, key = charter.folder / charter.server.ca, charter.folder / charter.server.key
+def connected(policy: NodePolicy) -> FlowerProcess:
+    """Prepares the SuperNode of a policy.
+
+    Args:
+        policy: The node's policy.
+
+    Returns:
+        The SuperNode, not yet started.
+
+    Raises:
+        DpflError: The node's key for Flower, or the server's certificate, is missing.
+    """
+    authority, key = policy.folder / policy.server.ca, policy.folder / policy.server.key
     if not key.exists():
         raise DpflError(
             f"There is no key {key} for Flower to let this node in by; `dpfl node init` makes one."
         )
     trusting(authority)
-    return supernode(charter.folder / "supernode", charter.server.address, authority, key)
+    return supernode(policy.folder / "supernode", policy.server.address, authority, key)
 
 
 @contextmanager
 def stopping() -> Iterator[threading.Event]:
-    """Set by SIGTERM and Ctrl-C."""
+    """Turns SIGTERM and Ctrl-C into an event.
+
+    Yields:
+        The event.
+    """
     stop = threading.Event()
     before = {
         number: signal.signal(number, lambda *_: stop.set())
@@ -88,33 +108,46 @@ def stopping() -> Iterator[threading.Event]:
 
 
 class Traffic:
-    """What a service does, counted on the way."""
+    """Counts what a service does."""
 
     def __init__(self, service: Service) -> None:
-        self._service, self._charter = service, service.charter
+        self._service, self._policy = service, service.policy
         self._bytes: Counter[str] = Counter()
         self._seconds = 0.0
 
-    def answer(self, letter: bytes) -> bytes:
-        began = time.monotonic()
-        answer = self._service.answer(letter)
-        self._seconds += time.monotonic() - began
-        self._bytes.update({'direction="in"': len(letter), 'direction="out"': len(answer)})
+    def answer(self, message: bytes) -> bytes:
+        """Answers a message.
+
+        Args:
+            message: The bytes as they came.
+
+        Returns:
+            The service's answer.
+        """
+        start = time.monotonic()
+        answer = self._service.answer(message)
+        self._seconds += time.monotonic() - start
+        self._bytes.update({'direction="in"': len(message), 'direction="out"': len(answer)})
         return answer
 
     def figures(self) -> list[MetricSample]:
+        """Reads the node's figures. This may be called from any thread.
+
+        Returns:
+            Messages, releases, refusals, bytes, seconds, and epsilon.
+        """
         counts = dict(self._service.counts)
         refused = {
             f'reason="{name.removeprefix("refused ")}"': n
             for name, n in counts.items()
             if name.startswith("refused ")
         }
-        limit = self._charter.limit
+        limit = self._policy.limit
         guarantee = (
-            f'delta="{limit.delta:g}",unit="{self._charter.limits.unit}",'
+            f'delta="{limit.delta:g}",unit="{self._policy.limits.unit}",'
             f'accountant="{limit.accountant}"'
         )
-        spent = self._spent()
+        epsilon = self._epsilon()
         return [
             alone("dpfl_letters_total", "counter", "Letters that came.", counts.get("letters", 0)),
             alone(
@@ -129,23 +162,23 @@ class Traffic:
                 "dpfl_answering_seconds_total", "counter", "Time spent on answers.", self._seconds
             ),
             MetricSample(
-                "dpfl_epsilon_spent", "gauge", "By the ledger, of all runs.", {guarantee: spent}
+                "dpfl_epsilon_spent", "gauge", "By the ledger, of all runs.", {guarantee: epsilon}
             ),
             MetricSample(
                 "dpfl_epsilon_left",
                 "gauge",
                 "Of the policy's epsilon in all.",
-                {guarantee: max(0.0, limit.epsilon - spent)},
+                {guarantee: max(0.0, limit.epsilon - epsilon)},
             ),
         ]
 
-    def _spent(self) -> float:
-        limit = self._charter.limit
-        with closing(Ledger.read(ledger_path(self._charter.ledgers, self._charter.name))) as ledger:
+    def _epsilon(self) -> float:
+        limit = self._policy.limit
+        with closing(Ledger.read(ledger_path(self._policy.ledgers, self._policy.name))) as ledger:
             return _epsilon(limit.accountant, limit.delta, tuple(ledger.spending().items()))
 
 
 @functools.lru_cache(maxsize=4)
-def _epsilon(by: str, delta: float, spent: tuple) -> float:  # type: ignore[type-arg]
-    """Whoever looks every few seconds has it computed once a release."""
-    return accountant(by).epsilon(dict(spent), delta)
+def _epsilon(by: str, delta: float, spending: tuple) -> float:  # type: ignore[type-arg]
+    """Computed once per release, however often somebody looks."""
+    return accountant(by).epsilon(dict(spending), delta)

@@ -1,8 +1,7 @@
-"""At a node, in the place of Flower's own executor: takes what the SuperNode got, and has it
-answered by code that is here.
+"""Executes what a SuperNode received, in the place of Flower's own executor.
 
-The app of a run is never looked at, let alone installed or run. A message that is not ours is
-answered with a fixed error.
+The app of a Flower run is never looked at, let alone installed or run: messages are answered by
+code that is installed here. A message that is not ours is answered with a fixed error.
 """
 
 from __future__ import annotations
@@ -36,9 +35,11 @@ Answer = Callable[[bytes], bytes]
 
 
 class Executor:
-    """Answers letters one after another, for the SuperNode at an address of this machine; `most` is
-    the size of the largest. Once it is `ending`, a letter that has not come whole is not waited
-    for: its run may be over, and the rest never come."""
+    """Answers messages one after another for a SuperNode on this machine.
+
+    Once `ending` says so, a message that has not come whole is not waited for: its run may be over,
+    and the rest may never come.
+    """
 
     def __init__(
         self,
@@ -57,12 +58,16 @@ class Executor:
         self._ending = ending
 
     def step(self) -> bool:
-        """One task, if there is one."""
+        """Answers one message, if there is one.
+
+        Returns:
+            Whether there was one.
+        """
         self._token.text = ""
-        taken = self._client.AcquireTask(AcquireTaskRequest(supported_task_types=KINDS))
-        if not taken.token:
+        task = self._client.AcquireTask(AcquireTaskRequest(supported_task_types=KINDS))
+        if not task.token:
             return False
-        self._token.text = taken.token
+        self._token.text = task.token
         with self._alive():
             self._client.PullTaskInput(PullTaskInputRequest())
             self._work()
@@ -79,36 +84,36 @@ class Executor:
         tree = pulled.message_object_trees[0]
         node, run = message.metadata.dst_node_id, message.metadata.run_id
         message.metadata.__dict__["_message_id"] = tree.object_id
-        letter, reason = None, REFUSED
+        answer, reason = None, REFUSED
         if message.metadata.message_type == flower_messages.KIND:
-            letter, reason = self._reply(tree, node, run)
+            answer, reason = self._reply(tree, node, run)
         else:
             with suppress(UnreadableMessage):
                 flower_messages.pull(self._client, tree, node, run, 0, self._ending)
-        flower_messages.push(self._client, flower_messages.reply(message, letter, reason), node)
+        flower_messages.push(self._client, flower_messages.reply(message, answer, reason), node)
 
     def _reply(
         self, tree: flower_messages.ObjectTree, node: int, run: int
     ) -> tuple[bytes | None, str]:
         try:
             message = flower_messages.pull(self._client, tree, node, run, self._most, self._ending)
-            letter = flower_messages.unpack(message.content, self._most)
+            content = flower_messages.unpack(message.content, self._most)
         except (UnreadableMessage, ValueError):
             return None, TOO_LARGE
         try:
-            return self._answer(letter), ""
+            return self._answer(content), ""
         except Exception:
             return None, FAILED
 
     @contextmanager
     def _alive(self) -> Iterator[None]:
-        """A task without a sign of life for a minute is taken for crashed, and training may take
-        longer.
+        """Sends signs of life. Flower takes a task without one for a minute as crashed, and
+        training may take longer.
         """
-        done = threading.Event()
+        finished = threading.Event()
 
         def beat() -> None:
-            while not done.wait(HEARTBEAT_SECONDS):
+            while not finished.wait(HEARTBEAT_SECONDS):
                 try:
                     self._client.SendTaskHeartbeat(SendTaskHeartbeatRequest())
                 except (httpx.HTTPError, UnreadableMessage):
@@ -119,8 +124,9 @@ class Executor:
         try:
             yield
         finally:
-            done.set()
+            finished.set()
             thread.join()
 
     def close(self) -> None:
+        """Closes the connection to the SuperNode."""
         self._client.close()

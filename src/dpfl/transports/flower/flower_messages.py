@@ -1,9 +1,9 @@
-"""A letter as a Flower message: its bytes in pieces, each an object that one end pushes and the
-other pulls by its hash.
+"""Our messages inside Flower messages: their bytes in pieces, which one end pushes and the other
+pulls by their hashes.
 
-A reader says how much it takes before it pulls anything, and asks for one piece after another, so
-that no answer is larger than `LARGEST_ANSWER` and no letter larger than its `most`. Nothing is
-inflated before all of it is there and of that size.
+A reader limits how much it takes before it pulls anything, and asks for one piece after another. So
+no answer is larger than `LARGEST_ANSWER`, and no message larger than its `most`. Nothing is
+inflated before all of it is there and of an allowed size.
 """
 
 from __future__ import annotations
@@ -47,16 +47,25 @@ TAKING = frozenset({"/flwr.proto.Runtime/AcquireTask"})
 
 
 class UnreadableMessage(Exception):
-    """What was sent is no letter, is larger than its reader takes, or went missing on its way."""
+    """What came is no message of ours, is larger than its reader takes, or was lost on its way."""
 
 
 class TaskToken:
-    """The token of the task at hand, which every call but the taking of a task shows."""
+    """The token of the task at hand. Every call shows it, except the one that takes a task."""
 
     def __init__(self) -> None:
         self.text = ""
 
     def intercept(self, context: ProtobufRequestContext, call_next: ProtobufCall) -> httpx.Response:
+        """Adds the token to a call.
+
+        Args:
+            context: The call.
+            call_next: Makes the call.
+
+        Returns:
+            The response.
+        """
         if self.text:
             context.request.headers[TASK_TOKEN_HEADER] = self.text
         return call_next(context)
@@ -65,8 +74,19 @@ class TaskToken:
 def runtime(
     url: str, secret: bytes, token: TaskToken, component: str, verify: Any = True
 ) -> RuntimeHttpClient:
-    """A client that takes tasks by the secret. Unlike Flower's own it never retries by itself nor
-    ends its process.
+    """Creates a client of Flower's runtime interface.
+
+    Unlike Flower's own client, it never retries by itself and never ends its process.
+
+    Args:
+        url: The address of the SuperLink or SuperNode.
+        secret: The secret by which tasks are taken.
+        token: The token of the task at hand.
+        component: What we call ourselves to Flower.
+        verify: The certificates to trust.
+
+    Returns:
+        The client.
     """
     client = RuntimeHttpClient(
         url,
@@ -87,7 +107,12 @@ class _Holder(Protocol):
 
 
 def refuse_large(client: _Holder, most: int) -> None:
-    """Answers that are larger, or do not say how large they are, are not read."""
+    """Makes a client refuse answers that are too large, or do not say how large they are.
+
+    Args:
+        client: The client.
+        most: The most bytes of an answer.
+    """
 
     def check(response: httpx.Response) -> None:
         size = response.headers.get("content-length", "")
@@ -97,14 +122,34 @@ def refuse_large(client: _Holder, most: int) -> None:
     client._client.event_hooks["response"].append(check)
 
 
-def pack(letter: bytes) -> RecordDict:
-    pieces = [letter[start : start + PIECE] for start in range(0, len(letter), PIECE)]
+def pack(message: bytes) -> RecordDict:
+    """Cuts a message into pieces.
+
+    Args:
+        message: The bytes.
+
+    Returns:
+        The pieces, as Flower carries them.
+    """
+    pieces = [message[start : start + PIECE] for start in range(0, len(message), PIECE)]
     return RecordDict(
         {f"{index:06d}": ConfigRecord({"piece": piece}) for index, piece in enumerate(pieces)}
     )
 
 
 def unpack(content: RecordDict, most: int) -> bytes:
+    """Puts the pieces of a message together.
+
+    Args:
+        content: The pieces, as Flower carried them.
+        most: The most bytes.
+
+    Returns:
+        The bytes.
+
+    Raises:
+        UnreadableMessage: The content is anything else, or too large.
+    """
     pieces: list[bytes] = []
     for index, (name, record) in enumerate(sorted(content.items())):
         if (
@@ -121,7 +166,19 @@ def unpack(content: RecordDict, most: int) -> bytes:
     return b"".join(pieces)
 
 
-def instruction(letter: bytes, address: int, server: int, run: int, seconds: float) -> Message:
+def instruction(content: bytes, address: int, server: int, run: int, seconds: float) -> Message:
+    """Makes the Flower message that carries a message to a node.
+
+    Args:
+        content: The bytes.
+        address: The node's id.
+        server: Our own id.
+        run: Our run at the SuperLink.
+        seconds: After so long nobody may take it.
+
+    Returns:
+        The Flower message.
+    """
     metadata = Metadata(
         run_id=run,
         message_id="",
@@ -133,21 +190,38 @@ def instruction(letter: bytes, address: int, server: int, run: int, seconds: flo
         ttl=seconds,
         message_type=KIND,
     )
-    return make_message(metadata=metadata, content=pack(letter))
+    return make_message(metadata=metadata, content=pack(content))
 
 
-def reply(to: Message, letter: bytes | None, reason: str = "") -> Message:
-    """An error with a fixed reason where there is no letter: what went wrong is the node's own
-    affair.
+def reply(to: Message, answer: bytes | None, reason: str = "") -> Message:
+    """Makes the Flower message that carries an answer back.
+
+    Args:
+        to: The Flower message that is answered.
+        answer: The bytes; None where there is no answer.
+        reason: A fixed reason for that. What went wrong is the node's own affair.
+
+    Returns:
+        The Flower message.
     """
-    return Message(
-        pack(letter) if letter is not None else Error(code=2, reason=reason), reply_to=to
-    )
+    if answer is None:
+        return Message(Error(code=2, reason=reason), reply_to=to)
+    return Message(pack(answer), reply_to=to)
 
 
 def push(client: RuntimeHttpClient, message: Message, node: int) -> str:
-    """Returns its id. The message is known first, then its pieces follow; one to nobody is not
-    taken.
+    """Pushes a Flower message: first the message, then its pieces.
+
+    Args:
+        client: The client.
+        message: The Flower message.
+        node: Our own id.
+
+    Returns:
+        The id of the message.
+
+    Raises:
+        UnreadableMessage: Flower does not take it, for example because there is no such node.
     """
     with no_object_id_recompute():
         message.metadata.__dict__["_message_id"] = message.object_id
@@ -159,9 +233,9 @@ def push(client: RuntimeHttpClient, message: Message, node: int) -> str:
         )
         if list(answer.message_ids) != [message.metadata.message_id]:
             raise UnreadableMessage
-        wanted = set(answer.objects_to_push)
+        missing = set(answer.objects_to_push)
         for name, part in get_all_nested_objects(message).items():
-            if name in wanted:
+            if name in missing:
                 client.PushObject(
                     PushObjectRequest(
                         node=Node(node_id=node),
@@ -182,8 +256,23 @@ def pull(
     most: int,
     ending: Callable[[], bool] = lambda: False,
 ) -> Message:
-    """The message of these objects; whoever kept them drops them, be they read or not. What is not
-    there is not waited for by one who is `ending`."""
+    """Pulls a Flower message. Whoever kept its pieces drops them, whether they could be read or
+    not.
+
+    Args:
+        client: The client.
+        tree: The ids of the pieces.
+        node: Our own id.
+        run: The run at the SuperLink.
+        most: The most bytes.
+        ending: Whether to stop waiting for pieces that are not there.
+
+    Returns:
+        The Flower message.
+
+    Raises:
+        UnreadableMessage: It is too large, is no message, or pieces of it are missing.
+    """
     contents = _contents(client, tree, node, run, most, ending)
     client.ConfirmMessageReceived(
         ConfirmMessageReceivedRequest(
@@ -208,15 +297,16 @@ def _contents(
     most: int,
     ending: Callable[[], bool],
 ) -> dict[str, bytes]:
-    """Nothing where they are too many or too large. They are waited for all the same: whoever drops
-    what is still under way spoils it for the one who brings it."""
+    """The pieces; none where they are too many or too large. All of them are pulled even so:
+    dropping pieces that are still under way would spoil the call of whoever is pushing them.
+    """
     names = list(dict.fromkeys(part.object_id for part in iterate_object_tree(tree)))
-    left = most + (len(names) << 10) if len(names) <= 2 + -(-most // PIECE) else -1
+    remaining = most + (len(names) << 10) if len(names) <= 2 + -(-most // PIECE) else -1
     contents: dict[str, bytes] = {}
     for name in names:
         contents[name] = _object(client, name, node, run, ending)
-        left -= len(contents[name])
-        if left < 0:
+        remaining -= len(contents[name])
+        if remaining < 0:
             contents.clear()
     return contents
 

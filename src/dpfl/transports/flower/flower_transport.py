@@ -1,9 +1,11 @@
-"""Letters of the server over a SuperLink: in the place of a server app, by pushes and short polls.
+"""Carries the server's messages over a SuperLink, in the place of a Flower server app.
 
-The run at the SuperLink is a wrapper without code: what a letter is about stands in the letter.
-Where the SuperLink is away, letters wait here and are sent when it is back; where it has given our
-wrapper up there is a new one, and what was under way is lost. A letter that nobody has taken `life`
-seconds after it was sent is lost too: a node that comes late trains for no round that is over.
+To the SuperLink, our run is an app bundle that names no code; all that matters is in the messages.
+
+- While the SuperLink is away, messages wait here, and are sent when it is back.
+- If the SuperLink has given up our run, a new one is started, and what was under way is lost.
+- A message that no node has taken `life` seconds after it was sent is lost. A node that comes late
+  therefore does not train for a round that is over.
 """
 
 from __future__ import annotations
@@ -59,8 +61,9 @@ T = TypeVar("T")
 
 
 class FlowerTransport:
-    """A `dpfl.protocol.transport.Post`. Used from one thread; a second one only tells the SuperLink
-    that we live.
+    """Carries messages over a SuperLink. Implements `dpfl.protocol.transport.Transport`.
+
+    It is used from one thread. A second thread only tells the SuperLink that we are alive.
     """
 
     def __init__(
@@ -72,9 +75,11 @@ class FlowerTransport:
             f"https://{server}", secret, self._token, "flwr-serverapp", trusting(authority)
         )
         self._run = 0
-        self._waiting: dict[str, tuple[str, bytes]] = {}
-        self._sent: dict[str, tuple[str, str, float]] = {}
-        self._come: list[Delivery] = []
+        self._unsent: dict[str, tuple[str, bytes]] = {}
+        """By request id: address and message."""
+        self._under_way: dict[str, tuple[str, str, float]] = {}
+        """By Flower's message id: request id, address, and when it was sent."""
+        self._deliveries: list[Delivery] = []
         self._checked = time.monotonic()
         self._closed = threading.Event()
         try:
@@ -89,30 +94,53 @@ class FlowerTransport:
         threading.Thread(target=self._beat, daemon=True).start()
 
     def nodes(self) -> Sequence[str]:
-        answer = self._asked(lambda: self._client.GetNodes(GetNodesRequest()))
+        """Lists the nodes that are connected now.
+
+        Returns:
+            Their ids at the SuperLink; none while it is away.
+        """
+        answer = self._call(lambda: self._client.GetNodes(GetNodesRequest()))
         return [str(node.node_id) for node in answer.nodes] if answer is not None else []
 
-    def send(self, address: str, letter: bytes) -> str:
-        ticket = uuid.uuid4().hex
-        self._waiting[ticket] = (address, letter)
+    def send(self, address: str, message: bytes) -> str:
+        """Sends a message without waiting for its answer.
+
+        Args:
+            address: A node's id at the SuperLink.
+            message: The signed message.
+
+        Returns:
+            The request id.
+        """
+        request_id = uuid.uuid4().hex
+        self._unsent[request_id] = (address, message)
         self._push()
-        return ticket
+        return request_id
 
     def receive(self, seconds: float) -> list[Delivery]:
+        """Collects what has come back since the last call.
+
+        Args:
+            seconds: How long to wait if nothing is there.
+
+        Returns:
+            The deliveries.
+        """
         until, nap = time.monotonic() + seconds, FIRST_NAP
         while True:
             self._push()
             self._pull()
             self._give_up()
-            come, self._come = self._come, []
-            if come or time.monotonic() >= until:
-                return come
+            deliveries, self._deliveries = self._deliveries, []
+            if deliveries or time.monotonic() >= until:
+                return deliveries
             time.sleep(max(0.0, min(nap, until - time.monotonic())))
             nap = min(LAST_NAP, nap * 1.3)
 
     def close(self) -> None:
+        """Ends our run at the SuperLink."""
         self._closed.set()
-        self._asked(
+        self._call(
             lambda: self._client.PushTaskOutput(
                 PushTaskOutputRequest(sub_status=SubStatus.COMPLETED, details="")
             )
@@ -120,8 +148,8 @@ class FlowerTransport:
         self._client.close()
 
     def _open(self) -> None:
-        """A run of our own at the SuperLink, taken by the hash of its wrapper, so that nobody
-        else's is.
+        """Starts a run at the SuperLink, and takes its task by the hash of its bundle, which is
+        ours alone.
         """
         content = _wrapper()
         digest = hashlib.sha256(content).hexdigest()
@@ -136,58 +164,59 @@ class FlowerTransport:
         self._client.PullTaskInput(PullTaskInputRequest())
 
     def _push(self) -> None:
-        for ticket, (address, letter) in list(self._waiting.items()):
+        for request_id, (address, content) in list(self._unsent.items()):
             message = flower_messages.instruction(
-                letter, int(address), SUPERLINK_NODE_ID, self._run, self._life
+                content, int(address), SUPERLINK_NODE_ID, self._run, self._life
             )
             try:
-                name = self._tried(
+                name = self._try(
                     partial(flower_messages.push, self._client, message, SUPERLINK_NODE_ID)
                 )
             except UnreadableMessage:
                 name = ""
             if name is None:
                 return
-            del self._waiting[ticket]
+            del self._unsent[request_id]
             if name:
-                self._sent[name] = (ticket, address, time.time())
+                self._under_way[name] = (request_id, address, time.time())
             else:
-                self._come.append(Delivery(address, ticket, None))
+                self._deliveries.append(Delivery(address, request_id, None))
 
     def _pull(self) -> None:
-        if not self._sent:
+        if not self._under_way:
             return
-        request = PullAppMessagesRequest(message_ids=list(self._sent))
-        answer = self._asked(lambda: self._client.PullMessages(request))
+        request = PullAppMessagesRequest(message_ids=list(self._under_way))
+        answer = self._call(lambda: self._client.PullMessages(request))
         for message, tree in (
             zip(answer.messages_list, answer.message_object_trees, strict=True)
             if answer is not None
             else ()
         ):
-            ticket, address, _ = self._sent.pop(message.metadata.reply_to_message_id, ("", "", 0.0))
-            if ticket:
-                self._come.append(Delivery(address, ticket, self._letter(tree)))
+            name = message.metadata.reply_to_message_id
+            request_id, address, _ = self._under_way.pop(name, ("", "", 0.0))
+            if request_id:
+                self._deliveries.append(Delivery(address, request_id, self._content(tree)))
 
     def _give_up(self) -> None:
-        """What a node got before it was started again is lost with it, and Flower says so only if
-        it is asked in between.
+        """Counts messages as lost that a node had received when it was started again. Flower says
+        so only if it is asked in between.
         """
-        if not self._sent or time.monotonic() < self._checked + CHECK_SECONDS:
+        if not self._under_way or time.monotonic() < self._checked + CHECK_SECONDS:
             return
         self._checked = time.monotonic()
-        answer = self._asked(lambda: self._client.GetNodes(GetNodesRequest()))
+        answer = self._call(lambda: self._client.GetNodes(GetNodesRequest()))
         since = (
             {str(node.node_id): _seconds(node.last_activated_at) for node in answer.nodes}
             if answer is not None
             else {}
         )
-        for name, (ticket, address, at) in list(self._sent.items()):
-            if since.get(address, 0.0) > at:
-                del self._sent[name]
-                self._come.append(Delivery(address, ticket, None))
+        for name, (request_id, address, send_time) in list(self._under_way.items()):
+            if since.get(address, 0.0) > send_time:
+                del self._under_way[name]
+                self._deliveries.append(Delivery(address, request_id, None))
 
-    def _letter(self, tree: ObjectTree) -> bytes | None:
-        """None where Flower says that it was lost, or it got lost just now."""
+    def _content(self, tree: ObjectTree) -> bytes | None:
+        """The bytes of an answer; None where Flower says that it was lost, or it got lost now."""
         try:
             message = flower_messages.pull(
                 self._client, tree, SUPERLINK_NODE_ID, self._run, self.most
@@ -200,24 +229,27 @@ class FlowerTransport:
         except (httpx.HTTPError, UnreadableMessage):
             return None
 
-    def _asked(self, call: Callable[[], T]) -> T | None:
+    def _call(self, call: Callable[[], T]) -> T | None:
         try:
-            return self._tried(call)
+            return self._try(call)
         except UnreadableMessage:
             return None
 
-    def _tried(self, call: Callable[[], T]) -> T | None:
-        """None where the SuperLink is away, or has given our run up; raises where it will not have
-        this.
+    def _try(self, call: Callable[[], T]) -> T | None:
+        """The result of a call; None where the SuperLink is away, or has given up our run.
+
+        Raises:
+            UnreadableMessage: The SuperLink refuses this very call.
         """
         try:
             return call()
         except httpx.HTTPStatusError as error:
             if error.response.status_code in (401, 403) and not self._closed.is_set():
-                self._come += [
-                    Delivery(address, ticket, None) for ticket, address, _ in self._sent.values()
+                self._deliveries += [
+                    Delivery(address, request_id, None)
+                    for request_id, address, _ in self._under_way.values()
                 ]
-                self._sent.clear()
+                self._under_way.clear()
                 with suppress(httpx.HTTPError, UnreadableMessage):
                     self._open()
             elif error.response.status_code < 500:

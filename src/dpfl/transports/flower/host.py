@@ -1,11 +1,11 @@
-"""A node as one process: the executor with what answers letters, and a SuperNode as its child,
-started again when it ends.
+"""A node as one process: the executor, and a SuperNode as its child, started again when it ends.
 
-    stop = threading.Event() serve(supernode(folder, server, authority, key), service.answer, most,
-    stop)      # returns after the letter at hand
+    stop = threading.Event()
+    node = supernode(folder, server, authority, key)
+    serve(node, service.answer, most, stop)  # returns after the message at hand is answered
 
-If this process is killed its SuperNode leaves the federation a second or so later, and the server
-learns it: a letter that was at hand is lost, and answered again when it is sent again.
+If this process is killed, its SuperNode leaves the federation about a second later, and the server
+learns it. A message that was at hand is lost, and is answered when it is sent again.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ FIRST_NAP, LAST_NAP = 0.02, 0.2
 FIRST_PAUSE, LAST_PAUSE = 0.5, 10.0
 SETTLED_SECONDS = 30.0
 LINGER_SECONDS = 3.0
-"""After an answer, for its way out: what a SuperLink has not handed over when a node leaves, it
-never does.
+"""How long to stay after an answer: when a node leaves, the SuperLink drops what it has not handed
+over yet.
 """
 
 Say = Callable[[str, str], None]
@@ -38,7 +38,15 @@ def serve(
     stop: threading.Event,
     say: Say = lambda event, words: None,
 ) -> None:
-    """`say` is told in a word what happened to the SuperNode, and its last words."""
+    """Answers messages until it is told to stop.
+
+    Args:
+        node: The SuperNode, not yet started.
+        answer: Answers a message.
+        most: The most bytes of a message.
+        stop: Set to stop after the message at hand.
+        say: Is told what happened to the SuperNode, and its last words.
+    """
     executor = Executor(node.address, node.secret, answer, most, stop.is_set)
     try:
         last = _serve(node, executor, stop, say)
@@ -49,7 +57,7 @@ def serve(
 
 
 def _serve(node: FlowerProcess, executor: Executor, stop: threading.Event, say: Say) -> float:
-    """Returns when the last letter was answered."""
+    """Serves until `stop`, and returns when the last message was answered."""
     pause, nap, started, last = FIRST_PAUSE, FIRST_NAP, time.monotonic(), -LINGER_SECONDS
     node.launch()
     say("started", "")

@@ -1,5 +1,5 @@
-"""A whole federation on this machine, for a first try: a server, nodes with data dealt to them,
-keys made on the spot.
+"""A whole federation on this machine, for a first try: a server, nodes with a part of the data
+each, and new keys.
 """
 
 from __future__ import annotations
@@ -22,24 +22,35 @@ from dpfl.transports.flower.server import new_server
 from dpfl.transports.flower.tls_keys import node_key
 
 LEAVING_SECONDS = 60.0
-"""A node answers the letter at hand, lets it out, and ends its SuperNode."""
+"""How long a node may take to answer the message at hand and to end its SuperNode."""
 ALLOWED = 3
-"""A node's epsilon in all, as many times that of the run: room for two more."""
+"""A node's epsilon in all, in multiples of the run's: room for two more runs."""
 
 
 def write_layout(
     folder: Path,
-    dealt: Mapping[str, Mapping[str, Any]],
+    sections: Mapping[str, Mapping[str, Any]],
     limits: Mapping[str, Any],
     allow: Mapping[str, Any],
     tell: Mapping[str, Any],
     secure: Mapping[str, Any] | None = None,
 ) -> tuple[str, dict[str, str]]:
-    """A server and its nodes, each with a folder of its own: the server's address, and the line of
-    each node's keys. With `secure` the nodes sum with each other."""
+    """Writes the folders of a server and its nodes.
+
+    Args:
+        folder: Where to write them.
+        sections: The `[data]` and other sections of each node's policy, by name.
+        limits: The `[limits]` section of every policy.
+        allow: The `[allow]` section of every policy.
+        tell: The `[tell]` section of every policy.
+        secure: The terms of the `[secure]` section of every policy; None for no secure sums.
+
+    Returns:
+        The server's address, and the line of keys of each node.
+    """
     authority, owner = new_server(folder / "server", ("localhost", "127.0.0.1"))
     address, lines = f"127.0.0.1:{free_port()}", {}
-    for name in dealt:
+    for name in sections:
         place = folder / "nodes" / name
         place.mkdir(parents=True)
         keys.new_key(place / "node.pem")
@@ -47,11 +58,11 @@ def write_layout(
             f"{keys.load_public(keys.public_file(place / 'node.pem'))} "
             f"{node_key(place / 'carrier.key')}"
         )
-    for name, sections in dealt.items():
+    for name, own_sections in sections.items():
         place = folder / "nodes" / name
         policy = {
             "name": name,
-            **sections,
+            **own_sections,
             "owners": {"server": owner},
             "limits": dict(limits),
             "allow": dict(allow),
@@ -68,20 +79,33 @@ def write_layout(
 def run_federation(
     folder: Path, names: Mapping[str, str]
 ) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
-    """Every node as a process of its own."""
-    started: dict[str, subprocess.Popen[bytes]] = {}
+    """Runs every node as a process of its own.
+
+    Args:
+        folder: The folder that `write_layout` wrote.
+        names: The nodes.
+
+    Yields:
+        The processes by name.
+    """
+    processes: dict[str, subprocess.Popen[bytes]] = {}
     try:
         for name in names:
-            started[name] = _node(folder / "nodes" / name)
-        yield started
+            processes[name] = _node(folder / "nodes" / name)
+        yield processes
     finally:
-        _end(started.values())
+        _end(processes.values())
 
 
 @contextmanager
 def leaving(nodes: Mapping[str, subprocess.Popen[bytes]]) -> Iterator[None]:
-    """They end with what is inside: before their server does, without which the letter at hand has
-    nowhere to go.
+    """Stops nodes before their server, so that replies that are under way arrive.
+
+    Args:
+        nodes: The processes by name.
+
+    Yields:
+        Nothing. The nodes are stopped on exit.
     """
     try:
         yield
@@ -90,7 +114,7 @@ def leaving(nodes: Mapping[str, subprocess.Popen[bytes]]) -> Iterator[None]:
 
 
 def _end(processes: Iterable[subprocess.Popen[bytes]]) -> None:
-    """All are told to stop at once, and once: a second word would end them on their way."""
+    """Tells all processes to stop, once: a second signal would end them before they answer."""
     alive = [process for process in processes if process.poll() is None]
     for process in alive:
         process.terminate()
@@ -114,16 +138,21 @@ def _node(place: Path) -> subprocess.Popen[bytes]:
 def refuse_ended(
     folder: Path, nodes: Mapping[str, subprocess.Popen[bytes]], seconds: float = 0.5
 ) -> None:
-    """A node that ends at once says why."""
+    """Raises if a node ended right after its start.
+
+    Args:
+        folder: The folder that `write_layout` wrote.
+        nodes: The processes by name.
+        seconds: How long to wait first.
+
+    Raises:
+        DpflError: A node ended; the sentence says why.
+    """
     time.sleep(seconds)
     for name, process in nodes.items():
         if process.poll() is not None:
-            said = (
-                (folder / "nodes" / name / "output.log")
-                .read_text(errors="replace")
-                .strip()
-                .splitlines()
-            )
+            log = folder / "nodes" / name / "output.log"
+            lines = log.read_text(errors="replace").strip().splitlines()
             raise DpflError(
-                f"The node {name} ended at once: {said[-1] if said else 'nothing was said'}"
+                f"The node {name} ended at once: {lines[-1] if lines else 'nothing was said'}"
             )

@@ -1,4 +1,4 @@
-"""A process that ends when the one that started it does, however that ended: killed, too."""
+"""Lets a process end when the process that started it ends, even if that one was killed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,19 @@ GRACE_SECONDS = 15.0
 
 
 def named() -> dict[str, str]:
-    """For the environment of a child that is to end with us."""
+    """Names us as the parent in the environment of a child that is to end with us.
+
+    Returns:
+        The variable to add to the child's environment.
+    """
     return {VARIABLE: str(os.getpid())}
 
 
 def end_with_parent() -> None:
-    """By SIGTERM, and at once some time after that. Nothing where nobody asked for it."""
+    """Ends this process when its parent has ended: by SIGTERM, and by force some time later.
+
+    Without the parent's name in the environment this does nothing.
+    """
     if VARIABLE in os.environ:
         threading.Thread(target=_watch, args=(int(os.environ[VARIABLE]),), daemon=True).start()
 

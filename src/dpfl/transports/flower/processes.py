@@ -1,16 +1,15 @@
 """Flower's own processes as children that never outlive us: a SuperLink at the server, a SuperNode
 at a node.
 
-    keys = server_keys(folder / "keys", hosts) with superlink(folder, "0.0.0.0", 9443, keys) as
-    link:                    # TLS, node authentication, state in sqlite
-        register(link.address, keys.authority, node_key(path), "hospital")    # by the node's public
-        line; twice is once with supernode(elsewhere, link.address, keys.authority, path) as node:
-            Executor(node.address, node.secret, answer, most).step()          # answers what the
-            SuperNode got (see host.py)
+    keys = server_keys(folder / "keys", hosts)
+    with superlink(folder, "0.0.0.0", 9443, keys) as link:
+        register(link.address, keys.authority, node_key(path), "hospital")
+        with supernode(elsewhere, link.address, keys.authority, path) as node:
+            Executor(node.address, node.secret, answer, most).step()
 
 Logs are files in the folder. `start` returns when the process answers, and raises with its last
-words if it ends before. A SuperNode answers before the SuperLink has let it in: one that is refused
-ends a moment later (`alive`, `words`).
+words if it ends before that. A SuperNode answers before the SuperLink has let it in: one that is
+refused ends a moment later (`alive`, `words`).
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from flwr.supercore.control import ControlHttpClient
 from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 
 from dpfl.errors import DpflError
-from dpfl.transports.flower import tls_keys as made
+from dpfl.transports.flower import tls_keys
 from dpfl.transports.flower.parent import named
 from dpfl.transports.flower.tls_keys import ServerKeys
 
@@ -45,18 +44,18 @@ QUIET = {
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
 }
-"""Without these Flower's processes try to reach hosts outside."""
+"""Without these, Flower's processes try to reach hosts on the internet."""
 PASSED = re.compile(
     "PATH|HOME|LANG|LC_.*|TZ|TMPDIR|VIRTUAL_ENV|PYTHON.*|LD_LIBRARY_PATH|OMP_NUM_THREADS|SSL_CERT_.*|(https?|no|all)_proxy",
     re.I,
 )
-"""What of our own environment is theirs too; what an owner keeps there beside it, such as
-passwords, is not.
+"""The variables of our environment that Flower's processes get. Whatever else an owner keeps there,
+such as passwords, they do not get.
 """
 
 
 class FlowerProcess:
-    """One of Flower's processes, and where it is reached from this machine."""
+    """One of Flower's processes, and how it is reached from this machine."""
 
     def __init__(
         self, kind: str, folder: Path, host: str, port: int, arguments: Sequence[str], secret: Path
@@ -69,22 +68,36 @@ class FlowerProcess:
 
     @property
     def address(self) -> str:
+        """Host and port."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def pid(self) -> int:
-        """0 before its first start."""
+        """The process id; 0 before its first start."""
         return self._process.pid if self._process else 0
 
     def alive(self) -> bool:
+        """Decides whether the process runs.
+
+        Returns:
+            Whether it was started and has not ended.
+        """
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> Self:
+        """Starts the process, and waits until it answers.
+
+        Returns:
+            This object.
+
+        Raises:
+            DpflError: The process ended, or does not answer.
+        """
         self.launch()
         return self.ready()
 
     def launch(self) -> None:
-        """Without waiting for it."""
+        """Starts the process without waiting for it."""
         command = [sys.executable, "-m", "dpfl.transports.flower.child", self.kind, *self.arguments]
         environment = {
             **passed(os.environ),
@@ -103,6 +116,14 @@ class FlowerProcess:
             )
 
     def ready(self) -> Self:
+        """Waits until the process answers.
+
+        Returns:
+            This object.
+
+        Raises:
+            DpflError: The process ended, or does not answer.
+        """
         try:
             self._wait()
         except BaseException:
@@ -129,19 +150,22 @@ class FlowerProcess:
         )
 
     def words(self) -> str:
-        """Why it ended, or the last that it said, in one line."""
-        _, found, reason = (
-            self.log.read_bytes()[-8000:].decode(errors="replace").rpartition("Exit Code:")
-        )
+        """Reads why the process ended.
+
+        Returns:
+            Its reason, or the last lines of its log, in one line.
+        """
+        end = self.log.read_bytes()[-8000:].decode(errors="replace")
+        _, has_reason, reason = end.rpartition("Exit Code:")
         lines = [
             line.strip()
             for line in reason.split("For more information")[0].splitlines()
             if line.strip()
         ]
-        return " ".join(lines[1:] if found else lines[-3:])[:300] or "nothing was said"
+        return " ".join(lines[1:] if has_reason else lines[-3:])[:300] or "nothing was said"
 
     def stop(self) -> None:
-        """Gracefully, and by force where that takes too long."""
+        """Ends the process gracefully, or by force if that takes too long."""
         if self._process is None:
             return
         if self.alive():
@@ -160,12 +184,29 @@ class FlowerProcess:
 
 
 def passed(environment: Mapping[str, str]) -> dict[str, str]:
+    """Chooses the variables that Flower's processes get.
+
+    Args:
+        environment: Our environment.
+
+    Returns:
+        The part of it that they get.
+    """
     return {name: value for name, value in environment.items() if PASSED.fullmatch(name)}
 
 
 def superlink(folder: Path, host: str, port: int, keys: ServerKeys) -> FlowerProcess:
-    """What it knows of nodes, runs and messages is in the folder, and there again when it is
-    started again.
+    """Prepares a SuperLink: TLS, node authentication, state in SQLite.
+
+    Args:
+        folder: Its folder. What it knows of nodes, runs and messages is there, and survives a
+            restart.
+        host: The address that it listens on.
+        port: Its port.
+        keys: Its keys.
+
+    Returns:
+        The SuperLink, not yet started.
     """
     folder.mkdir(parents=True, exist_ok=True)
     arguments = [
@@ -187,12 +228,21 @@ def superlink(folder: Path, host: str, port: int, keys: ServerKeys) -> FlowerPro
 def supernode(
     folder: Path, server: str, authority: Path, key: Path, port: int = 0
 ) -> FlowerProcess:
-    """Connects to the server's address by the node's key; its executor finds it on loopback, by a
-    secret of the folder.
+    """Prepares a SuperNode. Its executor finds it on loopback, by a secret in the folder.
+
+    Args:
+        folder: Its folder.
+        server: The address of the SuperLink.
+        authority: The certificate of the SuperLink's authority.
+        key: The key by which the SuperLink lets the node in.
+        port: Its port; 0 for a free one.
+
+    Returns:
+        The SuperNode, not yet started.
     """
     folder.mkdir(parents=True, exist_ok=True)
     secret = folder / "runtime.secret"
-    made.secret(secret)
+    tls_keys.secret(secret)
     port = port or free_port()
     arguments = [
         *(
@@ -210,7 +260,17 @@ def supernode(
 
 
 def register(server: str, authority: Path, public_line: str, name: str) -> None:
-    """Let the node of that carrier key in. From the SuperLink's own machine only."""
+    """Lets a node in. This is possible from the SuperLink's own machine only; twice is once.
+
+    Args:
+        server: The address of the SuperLink.
+        authority: The certificate of its authority.
+        public_line: The node's public key for Flower, as OpenSSH writes it.
+        name: The node's name.
+
+    Raises:
+        DpflError: The SuperLink refuses, or cannot be reached.
+    """
     key = load_ssh_public_key(public_line.encode()).public_bytes(
         Encoding.PEM, PublicFormat.SubjectPublicKeyInfo
     )
@@ -227,7 +287,15 @@ def register(server: str, authority: Path, public_line: str, name: str) -> None:
 
 
 def control(server: str, authority: Path) -> ControlHttpClient:
-    """Of the interface that registers nodes and starts runs."""
+    """Creates a client of the interface that registers nodes and starts runs.
+
+    Args:
+        server: The address of the SuperLink.
+        authority: The certificate of its authority.
+
+    Returns:
+        The client.
+    """
     return ControlHttpClient(
         f"https://{server}",
         interceptors=[RuntimeVersionHttpInterceptor(component_name="flwr CLI")],
@@ -237,7 +305,17 @@ def control(server: str, authority: Path) -> ControlHttpClient:
 
 
 def trusting(authority: Path) -> ssl.SSLContext:
-    """That authority, and none of the machine's own."""
+    """Trusts one authority, and none of the machine's own.
+
+    Args:
+        authority: The certificate of the authority.
+
+    Returns:
+        A TLS context for clients.
+
+    Raises:
+        DpflError: The certificate cannot be read.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         context.load_verify_locations(cafile=str(authority))
@@ -249,6 +327,11 @@ def trusting(authority: Path) -> ssl.SSLContext:
 
 
 def free_port() -> int:
+    """Finds a port of this machine that nobody uses now.
+
+    Returns:
+        The port.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -1,5 +1,5 @@
-"""The server's machine: a SuperLink that is kept alive, the nodes that it lets in, and the post of
-a run over it.
+"""The server's machine: a SuperLink that is kept alive, the nodes that it lets in, and a transport
+for a run over it.
 """
 
 from __future__ import annotations
@@ -21,16 +21,19 @@ from dpfl.transports.flower.tls_keys import ServerKeys, server_keys
 
 OWNER = "owner.pem"
 HEADS = "heads.json"
-"""What nodes signed, as far as this server remembers."""
+"""The heads of ledgers that this server remembers."""
 WATCH_SECONDS = 1.0
 MOST_STARTS = 20
-"""A SuperLink that ends more often is not to be helped by another start."""
+"""Another start does not help a SuperLink that has ended so often."""
 
 
 @dataclass(frozen=True)
 class NodeKeys:
-    """A node by its two public keys: the one that its letters are signed with, and the one that
-    Flower lets it in by.
+    """The two public keys of a node.
+
+    Attributes:
+        letters: The key that its messages are signed with.
+        carrier: The key by which Flower lets it in, as OpenSSH writes it.
     """
 
     letters: Ed25519PublicKey
@@ -38,8 +41,17 @@ class NodeKeys:
 
     @classmethod
     def parse(cls, name: str, line: str) -> NodeKeys:
-        """The line that `dpfl node init` prints: the first key in hexadecimal digits, then Flower's
-        as OpenSSH writes it.
+        """Reads the line that `dpfl node init` prints.
+
+        Args:
+            name: The node's name, for errors.
+            line: The first key in hexadecimal digits, then Flower's.
+
+        Returns:
+            The keys.
+
+        Raises:
+            DpflError: The line is incomplete.
         """
         own, _, carrier = line.strip().partition(" ")
         try:
@@ -57,57 +69,77 @@ class NodeKeys:
 
 
 def new_server(folder: Path, hosts: tuple[str, ...]) -> tuple[ServerKeys, str]:
-    """Its certificate, for the names that nodes reach it by, and the key that signs orders; says
-    the public half of it.
+    """Creates a server's certificate, and the key that signs tasks. Files that exist are kept.
+
+    Args:
+        folder: The server's folder.
+        hosts: The names and addresses by which nodes reach it.
+
+    Returns:
+        The files, and the public key of the run's owner.
     """
-    made = server_keys(folder, hosts)
+    tls_files = server_keys(folder, hosts)
     owner = folder / OWNER
     if not owner.exists():
         keys.new_key(owner)
-    return made, keys.load_public(keys.public_file(owner))
+    return tls_files, keys.load_public(keys.public_file(owner))
 
 
 @contextmanager
 def carried(
     folder: Path, address: str, nodes: Mapping[str, NodeKeys], most: int, life: float = LIFE_SECONDS
 ) -> Iterator[FlowerTransport]:
-    """The post of a run, over a SuperLink that lets these nodes in and is started again where it
-    ends.
+    """Runs a SuperLink that lets some nodes in, and is started again if it ends.
+
+    Args:
+        folder: The server's folder.
+        address: The host and port that it listens on.
+        nodes: The keys of each node by name.
+        most: The most bytes of an answer.
+        life: After so many seconds, no node may take a message.
+
+    Yields:
+        The transport of a run.
+
+    Raises:
+        DpflError: The address is malformed, there is no server in the folder, or the SuperLink
+            does not start.
     """
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 2**16:
         raise DpflError(
             f"server.address is {address!r}: give a host and a port, such as 0.0.0.0:9092."
         )
-    made = ServerKeys(folder)
-    if not made.certificate.exists():
+    tls_files = ServerKeys(folder)
+    if not tls_files.certificate.exists():
         raise DpflError(f"There is no server in {folder}; make one with: dpfl server init {folder}")
-    with superlink(folder, host.strip("[]"), int(port), made) as link, _kept_alive(link):
+    with superlink(folder, host.strip("[]"), int(port), tls_files) as link, _kept_alive(link):
         for name, node in nodes.items():
-            register(link.address, made.authority, node.carrier, name)
-        yield FlowerTransport(link.address, made.authority, made.secret.read_bytes(), most, life)
+            register(link.address, tls_files.authority, node.carrier, name)
+        secret = tls_files.secret.read_bytes()
+        yield FlowerTransport(link.address, tls_files.authority, secret, most, life)
 
 
 @contextmanager
 def _kept_alive(child: FlowerProcess) -> Iterator[None]:
-    done = threading.Event()
+    finished = threading.Event()
 
     def watch() -> None:
         for _ in range(MOST_STARTS):
             while child.alive():
-                if done.wait(WATCH_SECONDS):
+                if finished.wait(WATCH_SECONDS):
                     return
-            if done.is_set():
+            if finished.is_set():
                 return
             try:
                 child.start()
             except DpflError:
-                done.wait(WATCH_SECONDS)
+                finished.wait(WATCH_SECONDS)
 
     watching = threading.Thread(target=watch, daemon=True)
     watching.start()
     try:
         yield
     finally:
-        done.set()
+        finished.set()
         watching.join()

@@ -1,8 +1,8 @@
-"""What Flower's processes know each other by: an authority, a certificate of the server, a key a
+"""How Flower's processes know each other: an authority, a certificate of the server, a key per
 node, and a shared secret.
 
-They keep strangers off the wire and decide nothing about data: letters are signed with keys of
-their own (`dpfl key new`). A file that is there is never written again.
+These keep strangers off the wire and decide nothing about data: messages are signed with other keys
+(`dpfl key new`). A file that exists is never overwritten.
 """
 
 from __future__ import annotations
@@ -34,31 +34,47 @@ YEARS = 3
 
 @dataclass(frozen=True)
 class ServerKeys:
-    """The files of a SuperLink. Nodes get `authority`, and nothing else of it."""
+    """The files of a SuperLink. Nodes get `authority` and nothing else.
+
+    Attributes:
+        folder: Where the files are.
+    """
 
     folder: Path
 
     @property
     def authority(self) -> Path:
+        """The certificate of the authority."""
         return self.folder / "ca.crt"
 
     @property
     def certificate(self) -> Path:
+        """The certificate of the server."""
         return self.folder / "server.crt"
 
     @property
     def key(self) -> Path:
+        """The private key of the server."""
         return self.folder / "server.key"
 
     @property
     def secret(self) -> Path:
-        """Whoever has it may take the place of the server's app."""
+        """The secret by which tasks are taken. Whoever has it can take the place of the server."""
         return self.folder / "runtime.secret"
 
 
 def server_keys(folder: Path, hosts: Sequence[str] = ("localhost", "127.0.0.1")) -> ServerKeys:
-    """Those of the folder; made where there are none, for a server that nodes reach by these names
-    or addresses.
+    """Finds or creates the files of a SuperLink.
+
+    Args:
+        folder: Where they are.
+        hosts: The names and addresses by which nodes reach the server.
+
+    Returns:
+        The files.
+
+    Raises:
+        DpflError: A file cannot be written.
     """
     keys = ServerKeys(folder)
     if not keys.certificate.exists():
@@ -78,12 +94,21 @@ def server_keys(folder: Path, hosts: Sequence[str] = ("localhost", "127.0.0.1"))
 
 
 def node_key(path: Path) -> str:
-    """The private key (P-384) that a SuperNode shows itself with, made where there is none; returns
-    its public line.
+    """Finds or creates the key (P-384) by which a SuperLink lets a node in.
+
+    Args:
+        path: The file of the private key.
+
+    Returns:
+        The public key, as OpenSSH writes it.
+
+    Raises:
+        DpflError: The file cannot be read or written.
     """
     if not path.exists():
-        made = ec.generate_private_key(ec.SECP384R1())
-        _write(path, made.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()), 0o600)
+        new_key = ec.generate_private_key(ec.SECP384R1())
+        content = new_key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+        _write(path, content, 0o600)
     try:
         key = load_ssh_private_key(path.read_bytes(), None)
     except (OSError, ValueError) as error:
@@ -95,7 +120,17 @@ def node_key(path: Path) -> str:
 
 
 def secret(path: Path) -> bytes:
-    """Of the file; drawn where there is none."""
+    """Finds or creates a shared secret.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The secret.
+
+    Raises:
+        DpflError: The file cannot be written.
+    """
     if not path.exists():
         _write(path, secrets.token_hex(32).encode(), 0o600)
     return path.read_bytes()
@@ -108,7 +143,7 @@ def _certificate(
     signer: ec.EllipticCurvePrivateKey,
     hosts: Sequence[str],
 ) -> x509.Certificate:
-    """Of an authority where there are no hosts, of a server else."""
+    """The certificate of a server; without hosts, that of an authority."""
     now = datetime.datetime.now(datetime.UTC)
     builder = (
         x509.CertificateBuilder()

@@ -1,9 +1,10 @@
-"""For whoever watches a node or a server: `/health` and Prometheus' `/metrics`, on loopback.
+"""Monitoring of a node or a server: `/health`, and `/metrics` for Prometheus, on loopback.
 
-    with Watch(9100, figures, healthy): ...
+    with MetricsEndpoint(9100, figures, trouble):
+        ...
 
-Both are asked for when somebody looks, in a thread of their own: they read what another thread
-counts, and change nothing.
+Both are answered in a thread of their own, which reads what another thread counts, and changes
+nothing.
 """
 
 from __future__ import annotations
@@ -20,8 +21,13 @@ from dpfl.errors import DpflError
 
 @dataclass(frozen=True)
 class MetricSample:
-    """A number by its name, or one a label: `Figure("dpfl_refusals_total", "counter", "...",
-    {'reason="over-budget"': 2})`.
+    """A number, or one number per label.
+
+    Attributes:
+        name: The name, such as `dpfl_refusals_total`.
+        kind: "counter" or "gauge".
+        meaning: What it counts.
+        values: The number for each label, such as `reason="over-budget"`; one for the empty label.
     """
 
     name: str
@@ -31,11 +37,29 @@ class MetricSample:
 
 
 def alone(name: str, kind: Literal["counter", "gauge"], meaning: str, value: float) -> MetricSample:
+    """Makes a sample without labels.
+
+    Args:
+        name: The name.
+        kind: "counter" or "gauge".
+        meaning: What it counts.
+        value: The number.
+
+    Returns:
+        The sample.
+    """
     return MetricSample(name, kind, meaning, {"": value})
 
 
 def text(figures: Sequence[MetricSample]) -> str:
-    """As Prometheus reads it (text format 0.0.4)."""
+    """Writes samples as Prometheus reads them (text format 0.0.4).
+
+    Args:
+        figures: The samples.
+
+    Returns:
+        The text.
+    """
     lines = []
     for figure in figures:
         lines += [f"# HELP {figure.name} {figure.meaning}", f"# TYPE {figure.name} {figure.kind}"]
@@ -45,21 +69,24 @@ def text(figures: Sequence[MetricSample]) -> str:
 
 
 class MetricsEndpoint:
-    """`healthy` is asked for words; without any, all is well."""
+    """Serves `/health` and `/metrics` on a port of this machine.
+
+    `trouble` says what is wrong, in words; all is well if it says nothing.
+    """
 
     def __init__(
-        self, port: int, figures: Callable[[], Sequence[MetricSample]], healthy: Callable[[], str]
+        self, port: int, figures: Callable[[], Sequence[MetricSample]], trouble: Callable[[], str]
     ) -> None:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 if self.path == "/metrics":
                     self._say(200, "text/plain; version=0.0.4", text(figures()))
                 elif self.path == "/health":
-                    trouble = healthy()
+                    words = trouble()
                     self._say(
-                        503 if trouble else 200,
+                        503 if words else 200,
                         "application/json",
-                        json.dumps({"healthy": not trouble, "trouble": trouble}),
+                        json.dumps({"healthy": not words, "trouble": words}),
                     )
                 else:
                     self._say(404, "text/plain", "")
@@ -86,6 +113,7 @@ class MetricsEndpoint:
 
     @property
     def port(self) -> int:
+        """The port that is served."""
         return int(self._server.server_address[1])
 
     def __enter__(self) -> Self:

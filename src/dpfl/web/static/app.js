@@ -12,7 +12,7 @@ const found = here === "/run" ? ["/run", "Run", "run"] : PAGES.find(([path]) => 
 
 async function open() {
   if (!found) {
-    show(page, h("div", { class: "card empty" }, h("h1", {}, "There is no such page"), h("p", {}, h("a", { href: "/" }, "All runs"))));
+    show(page, h("div", { class: "card empty" }, h("h1", {}, "This page does not exist"), h("p", {}, h("a", { href: "/" }, "All runs"))));
     return;
   }
   document.title = `${found[1]} · dpfl`;
@@ -31,7 +31,7 @@ async function open() {
 
 function failed(error) {
   const again = h("button", { type: "button", onclick: () => location.reload() }, "Try again");
-  show(page, h("div", { class: "card empty" }, h("h1", {}, "This cannot be shown"), h("p", {}, error.message), h("p", {}, again)));
+  show(page, h("div", { class: "card empty" }, h("h1", {}, "This page cannot be shown"), h("p", {}, error.message), h("p", {}, again)));
 }
 
 addEventListener("unhandledrejection", (event) => { event.preventDefault(); if (event.reason?.name !== "AbortError") say(event.reason?.message || String(event.reason)); });

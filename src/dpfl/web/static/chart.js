@@ -8,7 +8,7 @@ const dash = (number) => [[], [6, 4], [2, 3]][Math.floor(number / 8) % 3];
 
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawn.forEach((chart) => chart.again()));
 
-// A figure with its axes, its units, and a sentence that says what to see.
+// A chart with axes, units, and a caption that says what to see.
 export function chart({ title, sentence, x, y, log, places, format }) {
   const caption = h("figcaption", {}, sentence || "");
   const place = h("div", { class: "chart", role: "img", "aria-label": title });
@@ -56,7 +56,7 @@ export function chart({ title, sentence, x, y, log, places, format }) {
   return made;
 }
 
-// Several lines with places of their own, on one axis.
+// Several lines with their own x values, on one axis.
 export function together(lines) {
   const places = [...new Set(lines.flatMap((line) => line.x))].sort((a, b) => a - b);
   const at = new Map(places.map((place, number) => [place, number]));

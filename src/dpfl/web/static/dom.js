@@ -1,4 +1,4 @@
-// Everything that is shown is put together here, as text: no string is ever read as HTML.
+// Every page is built here, from text: no string is ever read as HTML.
 export function h(tag, properties, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(properties || {})) {
@@ -34,7 +34,7 @@ async function answered(response) {
   const body = await response.text();
   let found;
   try { found = JSON.parse(body); } catch { found = { error: body }; }
-  if (!response.ok) throw Object.assign(new Error(found.error || "The server did not answer; is dpfl ui still running?"), { answered: true });
+  if (!response.ok) throw Object.assign(new Error(found.error || "The server did not answer. Is dpfl ui still running?"), { answered: true });
   return found;
 }
 
@@ -44,7 +44,7 @@ export async function get(address, signal) {
     response = await fetch(address, { signal });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Error("The server does not answer; is dpfl ui still running?");
+    throw new Error("The server does not answer. Is dpfl ui still running?");
   }
   return answered(response);
 }
@@ -57,7 +57,7 @@ export async function post(address, body) {
 
 export const link = (page, parameters) => `${page}?${new URLSearchParams(parameters)}`;
 
-// What is bounded from above is rounded up, and never says less than it is.
+// Upper bounds are rounded up and lower bounds down.
 export const up = (value, digits = 4) => (Math.ceil(value * 10 ** digits - 1e-9) / 10 ** digits).toFixed(digits);
 export const down = (value, digits = 4) => (Math.floor(value * 10 ** digits) / 10 ** digits).toFixed(digits);
 export const epsilon = (value, digits = 4) =>
@@ -83,19 +83,19 @@ export function when(time) {
   return Number.isNaN(read) ? "–" : `${new Date(read).toISOString().slice(0, 16).replace("T", " ")} UTC`;
 }
 
-export const badge = (state, words) => h("span", { class: `badge ${state}` }, words || state);
+export const badge = (state, text) => h("span", { class: `badge ${state}` }, text || state);
 
-export function told(kind, title, text) {
-  return h("div", { class: `told ${kind}` }, h("b", {}, title), text);
+// A box that nobody may overlook.
+export function box(level, title, text) {
+  return h("div", { class: `verdict ${level}` }, h("b", {}, title), text);
 }
 
-// What is proven, first: with its condition where the noise came from a seed.
-export function proven(run, text) {
-  return run.keyed ? told("warn", "Proven under a condition", `${text} Only while nobody knows the seed of the noise: it is a simulation, not a release.`)
-    : told("proven", "Proven", text);
-}
+// What holds for a run, in the words of the server.
+export const verdict = (run) => run.verdict && box(run.verdict.level, run.verdict.title, `${run.verdict.sentence} ${run.verdict.details}`);
 
-// Epsilon of what is allowed: a bar, and the same in words with all that an epsilon needs.
+export const tile = ({ kind, title, text, note }) => h("div", { class: `tile ${kind}` }, h("span", { class: "kind" }, title), h("strong", {}, text), h("span", {}, note));
+
+// Epsilon against its limit: a bar, and the same in words with unit and delta.
 export function meter({ value, most, unit, delta, proven, large, what }) {
   const bounded = typeof value === "number";
   const whose = unit && unit !== "none" ? `for one ${unit}, ` : "";
@@ -114,12 +114,12 @@ export function meter({ value, most, unit, delta, proven, large, what }) {
     "aria-valuemax": String(most), "aria-valuenow": String(Math.min(value, most)) }, fill);
   if (!large) return h("div", { class: "meter small", title: name }, h("span", {}, text), bar);
   return h("div", { class: "meter large" }, h("div", {}, h("strong", {}, up(value)), h("span", { class: "of" },
-    most ? ` of ${most} allowed` : " used, no limit set")), bar,
+    most ? ` of ${most} allowed` : " used, without a limit")), bar,
     h("p", { class: "soft small" }, `epsilon ${what || "used, an upper bound"} (${words})`,
-      typeof proven === "number" && proven > value ? `; proven ${up(proven)}, fixed beforehand` : ""));
+      typeof proven === "number" && proven > value ? `; proven ${up(proven)}, fixed in advance` : ""));
 }
 
-// On the way epsilon is a coarse bound from above, which may pass a limit that is kept; a published system keeps none.
+// During a run epsilon is a coarse upper bound, which may exceed a limit that the run keeps. A published system keeps none.
 export function soFar(line, value) {
   return typeof value === "number" && line.state !== "finished" && line.variant !== "published" ? Math.min(value, line.budget.epsilon || Infinity) : value;
 }
@@ -132,13 +132,13 @@ export function table(heads, rows, properties = {}) {
       h("tbody", {}, rows.map((row) => h("tr", {}, row.map((value, place) => cell(heads[place], value)))))));
 }
 
-export function words(rows) {
+export function statementTable(rows) {
   return h("div", { class: "scroll" }, h("table", { class: "words stack" }, h("tbody", {},
     rows.map(([name, text]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, text))))));
 }
 
 export function copying(text) {
   return h("button", { type: "button", onclick: async () => {
-    try { await navigator.clipboard.writeText(text); say("Copied."); } catch { say("Copying is not allowed here: mark the text instead."); }
+    try { await navigator.clipboard.writeText(text); say("Copied."); } catch { say("The browser does not allow copying here. Select the text instead."); }
   } }, "Copy");
 }

@@ -1,4 +1,4 @@
-import { badge, begin, down, epsilon, get, h, link, meter, post, proven, show, small, table, told, whole, words } from "../dom.js";
+import { badge, begin, box, down, epsilon, get, h, link, meter, post, show, small, statementTable, table, verdict, whole } from "../dom.js";
 import { nodes } from "../nodes.js";
 
 export default async function start(page, query) {
@@ -9,8 +9,8 @@ export default async function start(page, query) {
     h("div", { class: "soft small" }, run.proven === "unbounded" ? "no guarantee" : run.proven === null ? run.state : `proven ${epsilon(run.proven)}`, run.certificate ? " · certified" : ""))));
   const body = h("div", {});
   const shown = name ? h("div", { class: "split" }, h("div", {}, h("h3", {}, "Runs"), side), body) : body;
-  show(page, h("div", { class: "head" }, h("div", {}, h("h1", {}, "Privacy"), h("p", { class: "soft" }, "What every account has spent and may still spend. Ledgers are read here, and never written."))),
-    ended.length ? shown : h("div", { class: "card empty" }, h("h2", {}, "No accounts yet"), h("p", {}, "A run makes a ledger for every client before anything leaves it. Plan one to begin."), h("p", {}, h("a", { class: "button", href: "/plan" }, "Plan a run"))));
+  show(page, h("div", { class: "head" }, h("div", {}, h("h1", {}, "Privacy"), h("p", { class: "soft" }, "What each account has spent and may still spend. This page reads ledgers and never writes them."))),
+    ended.length ? shown : h("div", { class: "card empty" }, h("h2", {}, "No accounts yet"), h("p", {}, "A run opens a ledger for every client before anything leaves that client. Plan a run to begin."), h("p", {}, h("a", { class: "button", href: "/plan" }, "Plan a run"))));
   if (!ended.length) return;
   if (!name) { show(body, overview(ended)); return; }
   show(body, h("p", { class: "soft", role: "status" }, "Reading the ledgers…"));
@@ -21,62 +21,60 @@ export default async function start(page, query) {
 
 function overview(runs) {
   const rows = runs.map((run) => [h("a", { class: "name", href: link("/privacy", { name: run.name }) }, run.name), badge(run.state),
-    run.proven === "unbounded" ? h("span", { class: "wrong" }, "no guarantee") : run.proven === null ? h("span", { class: "soft" }, "at the end") : h("span", { class: "good" }, epsilon(run.proven)),
-    run.claimed === null ? "nothing" : epsilon(run.claimed), run.unit ? (run.unit === "none" ? "nobody" : `one ${run.unit}, delta ${small(run.delta)}`) : "–", run.certificate ? "signed" : "–", run.audited ? "played" : "–"]);
-  return table([{ text: "Run", label: "" }, { text: "State", label: "" }, { text: "Proven" }, { text: "Claimed" }, { text: "For" }, { text: "Certificate" }, { text: "Audit" }], rows, { label: "Runs" });
+    run.proven === "unbounded" ? h("span", { class: "wrong" }, "no guarantee") : run.proven === null ? h("span", { class: "soft" }, "not yet") : h("span", { class: "good" }, epsilon(run.proven)),
+    run.claimed === null ? "nothing" : epsilon(run.claimed), run.unit ? (run.unit === "none" ? "nobody" : `one ${run.unit}, delta ${small(run.delta)}`) : "–", run.certificate ? "signed" : "–", run.audited ? "done" : "–"]);
+  return table([{ text: "Run", label: "" }, { text: "State", label: "" }, { text: "Proven" }, { text: "Claimed" }, { text: "Protects" }, { text: "Certificate" }, { text: "Audit" }], rows, { label: "Runs" });
 }
 
 function statement(run) {
-  const stated = run.statement;
-  if (!stated.unit) return told("running", "No statement yet", "It is written when the run ends; its ledgers hold every release so far.");
-  const sure = typeof stated.proven === "number";
-  const audited = run.audit ? `${typeof run.audit.measured === "number" ? `at least ${down(run.audit.measured)}` : run.audit.measured ?? "–"} on ${run.audit.scope || "the system"}: ${run.audit.verdict}${Array.isArray(run.audit.played) ? ` (played: ${run.audit.played.join(", ") || "none"})` : ""}` : "no attack was played";
-  return [h("h2", {}, h("a", { href: link("/run", { name: run.line.name }) }, run.line.name)),
-    sure ? proven(run, `Epsilon ${epsilon(stated.proven)} at delta ${small(stated.delta)} for one ${stated.unit}.`) : told("nothing", "No guarantee", `No epsilon holds: ${(stated.unaccounted || []).join("; ")}.`),
-    words([...run.lines.slice(0, 2), ["audited", audited], ...run.lines.slice(2)])];
+  const heading = h("h2", {}, h("a", { href: link("/run", { name: run.line.name }) }, run.line.name));
+  if (!run.lines.length) return [heading, verdict(run)];
+  const audited = run.tiles.find((one) => one.kind === "audited");
+  const rows = audited ? [...run.lines.slice(0, 2), ["audited", `${audited.text}; ${audited.note}`], ...run.lines.slice(2)] : run.lines;
+  return [heading, verdict(run), statementTable(rows)];
 }
 
 const quoted = (path) => (/^[\w./-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`);
 
 function certificate(name, run, root) {
-  if (!run.line.certificate) return [h("h2", {}, "Certificate"), h("p", { class: "soft" }, "None was signed. The owner of a key makes one in a terminal: "), h("pre", {}, `dpfl certify ${quoted(`${root}/${name}`)}`)];
+  if (!run.line.certificate) return [h("h2", {}, "Certificate"), h("p", { class: "soft" }, "This run has no certificate. Make one in a terminal, with your signing key:"), h("pre", {}, `dpfl certify ${quoted(`${root}/${name}`)}`)];
   const outcome = h("div", { role: "status" });
   const button = h("button", { type: "button", class: "first", onclick: async () => {
     button.disabled = true;
-    show(outcome, h("p", { class: "soft" }, "Every epsilon is computed again; this takes a few seconds."));
+    show(outcome, h("p", { class: "soft" }, "Computing every epsilon again. This takes a few seconds."));
     try {
       const found = await post(link("/api/verify", { name }));
-      show(outcome, found.good ? told("proven", "It holds", `Signed by ${found.signer}; compare that with its owner.`) : told("nothing", "It does not hold", found.findings.join(" ")),
+      show(outcome, found.good ? box("proven", "The certificate is valid", `It is signed by ${found.signer}. Compare this fingerprint with its owner.`) : box("nothing", "The certificate is not valid", found.findings.join(" ")),
         h("div", { class: "scroll" }, h("table", { class: "checks" }, h("tbody", {}, Object.entries(found.checks).map(([check, text]) => h("tr", {}, h("td", {}, check), h("td", { class: text === "failed" ? "wrong" : null }, text)))))),
         h("h3", {}, "Not checked"), h("ul", { class: "soft" }, found.not_checked.map((line) => h("li", {}, line))));
-    } catch (error) { show(outcome, told("nothing", "It cannot be checked", error.message)); }
+    } catch (error) { show(outcome, box("nothing", "The certificate cannot be checked", error.message)); }
     button.disabled = false;
   } }, "Verify");
-  return [h("h2", {}, "Certificate"), h("div", { class: "row" }, button, h("a", { class: "button", href: link("/certificate", { name }) }, "Page to print")), outcome];
+  return [h("h2", {}, "Certificate"), h("div", { class: "row" }, button, h("a", { class: "button", href: link("/certificate", { name }) }, "Printable page")), outcome];
 }
 
 function accounts(name, run, ledgers, owner) {
-  if (ledgers.elsewhere) return [h("h2", {}, "Ledgers"), h("p", { class: "soft" }, `The ledgers of this run are shared with others and lie in ${ledgers.elsewhere}, outside of this folder; look with: dpfl ledger show`)];
-  if (!ledgers.owners.length) return [h("h2", {}, "Ledgers"), h("p", { class: "soft" }, "Nothing is private in this run, so nobody has an account.")];
+  if (ledgers.elsewhere) return [h("h2", {}, "Ledgers"), h("p", { class: "soft" }, `The ledgers of this run are in ${ledgers.elsewhere}, outside this folder. Read them with: dpfl ledger show`)];
+  if (!ledgers.owners.length) return [h("h2", {}, "Ledgers"), h("p", { class: "soft" }, "This run has no privacy, so there are no accounts.")];
   const spent = run.statement.per_client || {};
   const rows = ledgers.owners.map((one) => {
     const figure = spent[one] ?? spent["every client"], limit = run.limits[one] ?? run.limits["every client"];
-    return [h("a", { href: link("/privacy", { name, owner: one }), "aria-current": one === owner ? "true" : null }, one), figure === undefined ? "look" : meter({ value: figure, most: limit, unit: run.statement.unit, delta: run.statement.delta, what: "proven" }),
+    return [h("a", { href: link("/privacy", { name, owner: one }), "aria-current": one === owner ? "true" : null }, one), figure === undefined ? "open" : meter({ value: figure, most: limit, unit: run.statement.unit, delta: run.statement.delta, what: "proven" }),
       typeof figure === "number" && limit ? down(Math.max(0, limit - figure)) : "–"];
   });
-  return [h("h2", {}, "Ledgers"), table([{ text: "Account" }, { text: "Epsilon proven of its limit" }, { text: "Left", number: true }], rows, { label: "Ledgers" }), h("div", { id: "account" })];
+  return [h("h2", {}, "Ledgers"), table([{ text: "Account" }, { text: "Proven epsilon of its limit" }, { text: "Remaining", number: true }], rows, { label: "Ledgers" }), h("div", { id: "account" })];
 }
 
 async function account(body, name, owner) {
   const place = body.querySelector("#account");
   if (!place) return;
   let found;
-  try { found = await get(link("/api/ledger", { name, owner })); } catch (error) { show(place, told("nothing", "This ledger cannot be read", error.message)); return; }
+  try { found = await get(link("/api/ledger", { name, owner })); } catch (error) { show(place, box("nothing", "This ledger cannot be read", error.message)); return; }
   const time = (at) => new Date(1000 * at).toISOString().slice(0, 19).replace("T", " ");
   show(place, h("h2", {}, `Account of ${found.owner}`), h("div", { class: "card" }, meter({ value: found.spent, most: found.limit, unit: found.unit, delta: found.delta, proven: found.proven, large: true, what: "spent" }),
-    h("p", { class: "soft small" }, found.limit === null ? "Its owner set no limit: dpfl ledger limit sets one." : `${down(found.left)} left. Neighbours: ${found.neighbours}; by ${found.accountant}. Every row is chained to the one before, and was checked.`)),
-    h("br"), table([{ text: "Release" }, { text: "How often", number: true }], found.releases.map((one) => [one.kind, whole(one.count)]), { label: "Releases" }),
-    h("details", {}, h("summary", {}, `${whole(found.debits)} debits of ${found.runs.length} ${found.runs.length === 1 ? "run" : "runs"}, the last first`),
+    h("p", { class: "soft small" }, found.limit === null ? "This ledger has no limit. Set one with: dpfl ledger limit" : `${down(found.left)} remaining. Neighbours: ${found.neighbours}. Accountant: ${found.accountant}. Each row contains the hash of the row before it; all hashes were checked.`)),
+    h("br"), table([{ text: "Release" }, { text: "Count", number: true }], found.releases.map((one) => [one.kind, whole(one.count)]), { label: "Releases" }),
+    h("details", {}, h("summary", {}, `${whole(found.debits)} debits by ${found.runs.length} ${found.runs.length === 1 ? "run" : "runs"}, latest first`),
       table([{ text: "At (UTC)" }, { text: "Run" }, { text: "Release" }, { text: "Count", number: true }], found.last.map((one) => [time(one.at), one.run.slice(0, 12), one.kind, whole(one.count)]), { label: "Debits" })));
   place.scrollIntoView({ block: "nearest" });
 }

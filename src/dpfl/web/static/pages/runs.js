@@ -1,4 +1,4 @@
-import { ago, badge, begin, epsilon, get, h, link, measured, meter, show, soFar, whole } from "../dom.js";
+import { ago, badge, begin, box as notice, epsilon, get, h, link, measured, meter, show, soFar, whole } from "../dom.js";
 
 const STATES = ["all", "running", "paused", "stopped", "finished", "unreadable"];
 const HEADS = [["Run", "name"], ["State", "state"], ["Measured", "measured"], ["Epsilon used", "epsilon"],
@@ -29,11 +29,11 @@ export default async function start(page) {
     compare.hidden = view.chosen.size < 1;
     compare.textContent = `Compare ${view.chosen.size}`;
     compare.href = `/compare?${new URLSearchParams([...view.chosen].map((name) => ["name", name]))}`;
-    const nothing = h("div", { class: "card empty" }, h("p", {}, "No run is like that. Clear the search, or choose another state."));
+    const nothing = h("div", { class: "card empty" }, h("p", {}, "No run matches. Clear the search, or choose another state."));
     show(list, others(), found.runs.length + found.starting.length === 0 ? empty() : shown.length ? rows(shown) : nothing);
   }
 
-  // What is not there sorts below everything, what is unbounded above.
+  // Missing values sort first and unbounded ones last.
   function order(a, b) {
     const place = (value) => (value === null || value === undefined ? 0 : value === "unbounded" ? 2 : 1);
     if (place(a) !== place(b)) return place(a) - place(b);
@@ -41,8 +41,8 @@ export default async function start(page) {
   }
 
   const others = () => [
-    found.starting.map((name) => h("div", { class: "told running" }, h("b", {}, `${name} is starting`), "Its first round begins in a few seconds.")),
-    Object.entries(found.failed).map(([name, why]) => h("div", { class: "told nothing" }, h("b", {}, `${name} did not start, or broke off`), why)),
+    found.starting.map((name) => notice("running", `${name} is starting`, "Its first round begins in a few seconds.")),
+    Object.entries(found.failed).map(([name, why]) => notice("nothing", `${name} did not start, or failed`, why)),
   ];
 
   function rows(shown) {
@@ -67,7 +67,7 @@ export default async function start(page) {
       : h("a", { class: "name", href: link("/run", { name: run.name }) }, run.name);
     const rounds = `${whole(run.rounds || 0)}${run.budget.rounds ? ` of ${whole(run.budget.rounds)}` : ""}`;
     const proven = run.proven === "unbounded" ? h("span", { class: "wrong" }, "no guarantee")
-      : run.proven === null ? h("span", { class: "soft" }, "at the end") : h("span", { class: "good" }, epsilon(run.proven));
+      : run.proven === null ? h("span", { class: "soft" }, "not yet") : h("span", { class: "good" }, epsilon(run.proven));
     const bare = run.unit === "none" || run.proven === "unbounded";
     const used = bare ? h("span", { class: "soft" }, "–")
       : meter({ value: soFar(run, run.epsilon), most: run.budget.epsilon, unit: run.unit, delta: run.delta ?? run.budget.delta });
@@ -77,7 +77,7 @@ export default async function start(page) {
   }
 
   const empty = () => h("div", { class: "card empty" }, h("h2", {}, "No runs yet"),
-    h("p", {}, "Plan one here, and watch it train; or start the demo in a terminal, in the folder above this one:"),
+    h("p", {}, "Plan a run here and watch it train. Or start the demo in a terminal, in the folder above this one:"),
     h("pre", {}, "dpfl run"), h("p", {}, h("a", { class: "button", href: "/plan" }, "Plan a run")));
 
   async function look() {
@@ -89,5 +89,5 @@ export default async function start(page) {
   }
   found = await get("/api/runs");
   draw();
-  setInterval(() => look().catch(() => { count.textContent = "The server does not answer; is dpfl ui still running?"; }), 2500);
+  setInterval(() => look().catch(() => { count.textContent = "The server does not answer. Is dpfl ui still running?"; }), 2500);
 }

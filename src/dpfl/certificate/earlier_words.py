@@ -1,0 +1,72 @@
+"""Sentences of pages and model cards that earlier versions worded otherwise.
+
+A page and a card are drawn again and compared when a certificate is verified. So that files of an
+earlier version still match, their sentences are first brought into the words of this version.
+"""
+
+from __future__ import annotations
+
+REWORDED = (
+    (
+        "one person, everything that they have at one client; a person at two clients counts "
+        "twice, epsilon adds up",
+        "one person, with all of their data at one client; a person at two clients counts twice, "
+        "and the epsilons add up",
+    ),
+    (
+        "floating-point, whose last digits can tell of the sum beneath; for real data it is not "
+        "enough",
+        "floating-point: the last digits of a sum can reveal the value without noise, so it is "
+        "not safe for real data",
+    ),
+    (
+        "secure: whole numbers on a grid, from a stream cipher",
+        "secure: integers on a grid, drawn from a stream cipher",
+    ),
+    (
+        "shared by the clients: whole numbers on a grid, from a stream cipher",
+        "shared by the clients: integers on a grid, drawn from a stream cipher",
+    ),
+    (
+        "of it; that number follows what came out and is no guarantee",
+        "of that; this figure depends on the outcome and is no guarantee",
+    ),
+    (
+        "of what is proven; it follows what came out, and is no guarantee",
+        "of what is proven; this figure depends on the outcome and is no guarantee",
+    ),
+    ("What leaves unprotected: ", "Released without protection: "),
+    (
+        "The glossary of dpfl's documentation explains the words; `statement.json` has the same "
+        "for programs, and\n`dpfl certify` signs it. What is done with the model from here on "
+        "costs nothing more.",
+        "The glossary in dpfl's documentation explains these terms. `statement.json` holds the "
+        "same for programs.\n`dpfl certify` signs it. Whatever is done with the model from now on "
+        "costs no more privacy.",
+    ),
+    (
+        "- What was measured is of the test set named above. Measure again on data of your own.",
+        "- The metrics are for the test set named above. Measure again on your own data.",
+    ),
+    (
+        "- The guarantee is for the unit in the statement, against the adversary in it, under "
+        "what it assumes.",
+        "- The guarantee protects the unit in the statement against the adversary in it, under "
+        "the assumptions in it.",
+    ),
+)
+"""Earlier and present wording. The texts are fixed: no figure and no name is in any of them."""
+
+
+def in_present_words(text: str) -> str:
+    """Brings a page or a model card into the words of this version.
+
+    Args:
+        text: The file, written by this or an earlier version.
+
+    Returns:
+        The same text with every earlier sentence replaced.
+    """
+    for earlier, present in REWORDED:
+        text = text.replace(earlier, present)
+    return text

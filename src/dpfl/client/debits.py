@@ -1,0 +1,132 @@
+"""A client's own ledger pays for a release before anything of it leaves.
+
+A debit has two halves. `begin` asks the ledger's owner: its limits are checked inside a
+transaction. What it returns writes the event to the disk, which may happen while the client trains.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+
+from dpfl.client.context import ClientContext
+from dpfl.client.task import ClientTask
+from dpfl.errors import DpflError
+from dpfl.privacy import Ledger
+from dpfl.privacy.accounting.events import Event, gaussian
+
+OPEN_LEDGERS = 256
+"""Ledgers that are open at once; a machine may have more clients."""
+
+
+class ClientDebits:
+    """The ledgers of the clients of one machine.
+
+    Args:
+        context: What the clients share, with their ledgers.
+
+    Raises:
+        DpflError: The ledgers are for persons and the data does not say whose each row is, or the
+            other way round.
+    """
+
+    def __init__(self, context: ClientContext) -> None:
+        of_persons = context.data.unit_ids is not None
+        if context.ledgers and (context.ledgers.unit == "person") != of_persons:
+            raise DpflError(
+                "A ledger for persons needs to know whose each row is, and no other ledger does."
+            )
+        self._context = context
+        self._ledgers: dict[int, Ledger] = {}
+        self._epochs: dict[int, int] = {}
+
+    def ledger(self, client: int) -> Ledger:
+        """Returns the open ledger of a client.
+
+        Args:
+            client: The client's number.
+        """
+        if client not in self._ledgers:
+            if len(self._ledgers) >= OPEN_LEDGERS:
+                self._ledgers.pop(next(iter(self._ledgers))).close()
+            assert self._context.ledgers is not None
+            self._ledgers[client] = self._context.ledgers.open(client)
+        return self._ledgers[client]
+
+    def epoch(self, client: int) -> int:
+        """Returns how many runs used a client's ledger before this one.
+
+        Args:
+            client: The client's number.
+        """
+        if client not in self._epochs:
+            self._epochs[client] = self.ledger(client).epoch(self._context.run)
+        return self._epochs[client]
+
+    def has_unbounded_release(self, client: int) -> bool:
+        """Returns whether a client's ledger holds a release without a guarantee already.
+
+        Args:
+            client: The client's number.
+        """
+        return gaussian(0.0) in self.ledger(client).spending()
+
+    def begin(self, task: ClientTask, name: str, event: Event, count: int) -> Callable[[], None]:
+        """Asks for the owner's consent.
+
+        Args:
+            task: What is paid for.
+            name: The name of the released value.
+            event: What one release costs.
+            count: How many releases there are.
+
+        Returns:
+            A function that writes the debit to the disk.
+
+        Raises:
+            BudgetRefusal: The ledger's limits leave no room.
+        """
+        fresh = "" if self._context.randomness.repeatable else secrets.token_hex(16)
+        ledgers = self._context.ledgers
+        assert ledgers is not None
+        return self.ledger(task.client).begin(
+            self._context.run,
+            self._entry(task, f"{name}{fresh}"),
+            event,
+            count,
+            ledgers.limit,
+            task.horizon,
+            ledgers.shares,
+        )
+
+    def unused_name(self, task: ClientTask, name: str) -> str:
+        """Returns a name that nothing was paid for under yet.
+
+        Numbers for a secure sum that are made again have new noise and are paid for again. Once
+        they are in two sums over different clients, the difference of the sums shows whoever is in
+        one of them, with a share of the noise only.
+
+        Args:
+            task: What is paid for.
+            name: The name of the released value.
+        """
+        ledger, repetition = self.ledger(task.client), 0
+        while ledger.has_release(self._entry(task, _repeated(name, repetition))):
+            repetition += 1
+        return _repeated(name, repetition)
+
+    def _entry(self, task: ClientTask, name: str) -> str:
+        """The ledger's name for a release. For a share of the noise it says with how many others
+        the noise is enough.
+        """
+        run = self._context.run
+        return "/".join((run, task.noise_shares.mark, name) if task.noise_shares else (run, name))
+
+    def close(self) -> None:
+        """Closes every ledger."""
+        for ledger in self._ledgers.values():
+            ledger.close()
+
+
+def _repeated(name: str, repetition: int) -> str:
+    return f"{name}/{repetition}" if repetition else name

@@ -1,0 +1,84 @@
+"""The data of all clients in shared memory: a small record that worker processes open."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from dpfl.client.dataset import ClientDatasets
+from dpfl.engines.shared_memory import MappedTensor, PackedRows, SharedFolder
+
+
+@dataclass(frozen=True)
+class SharedDatasets:
+    """Where the tensors of `ClientDatasets` lie.
+
+    Attributes:
+        data: The data without its tensors. A population that is described stays as it is.
+        x: The samples.
+        y: The labels.
+        unit_ids: The persons of the rows, if units are persons.
+        rows: The rows that clients train on; None for a described population.
+        evaluation_rows: The rows that clients measure on; None for a described population.
+    """
+
+    data: ClientDatasets
+    x: MappedTensor
+    y: MappedTensor
+    unit_ids: MappedTensor | None
+    rows: PackedRows | None
+    evaluation_rows: PackedRows | None
+
+    @staticmethod
+    def bytes_of(data: ClientDatasets) -> int:
+        """Returns how many bytes of shared memory the data takes.
+
+        Args:
+            data: The data of all clients.
+        """
+        tensors = [tensor for tensor in (data.x, data.y, data.unit_ids) if tensor is not None]
+        row_numbers = 8 * len(data.x) if _is_listed(data) else 0
+        return sum(tensor.numel() * tensor.element_size() for tensor in tensors) + row_numbers
+
+    @classmethod
+    def put(cls, folder: SharedFolder, data: ClientDatasets) -> SharedDatasets:
+        """Copies the data into shared memory.
+
+        Args:
+            folder: Where the tensors go.
+            data: The data of all clients.
+        """
+        listed = _is_listed(data)
+        bare = replace(
+            data,
+            x=torch.empty(0),
+            y=torch.empty(0),
+            unit_ids=None,
+            rows=() if listed else data.rows,
+            evaluation_rows=(),
+        )
+        return cls(
+            bare,
+            folder.put(data.x),
+            folder.put(data.y),
+            None if data.unit_ids is None else folder.put(data.unit_ids),
+            PackedRows.put(folder, data.rows) if listed else None,
+            PackedRows.put(folder, data.evaluation_rows) if data.evaluation_rows else None,
+        )
+
+    def open(self) -> ClientDatasets:
+        """Returns the data with its tensors mapped into this process."""
+        return replace(
+            self.data,
+            x=self.x.open(),
+            y=self.y.open(),
+            unit_ids=self.unit_ids.open() if self.unit_ids else None,
+            rows=self.rows.open() if self.rows else self.data.rows,
+            evaluation_rows=self.evaluation_rows.open() if self.evaluation_rows else (),
+        )
+
+
+def _is_listed(data: ClientDatasets) -> bool:
+    """Whether the rows are lists of numbers, and not made when they are asked for."""
+    return isinstance(data.rows, (tuple, list))

@@ -1,0 +1,187 @@
+"""Counts in a node's ledger what the node released and the ledger lacks (`dpfl ledger reconcile`).
+
+Nothing is subtracted and nothing is forgotten. For each missing head, the ledger adds what that
+head counts beyond the rows that both chains share. What only the log or the task log knows of is
+added after that. Where the evidence disagrees, the larger count is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from dpfl.data import Federation
+from dpfl.errors import DpflError
+from dpfl.node.folder import open_ledger_at
+from dpfl.node.journal import OLDER_FILES
+from dpfl.node.logged_releases import LoggedRelease, missing_releases, read_log, total_counts
+from dpfl.node.policy import NodePolicy
+from dpfl.node.rollback import includes, is_behind, missing
+from dpfl.node.signed_heads import own_heads
+from dpfl.node.task_log import TaskLog
+from dpfl.node.witness import Witness
+from dpfl.privacy import Ledger
+from dpfl.privacy.accounting.events import Event, EventCounts, add, max_events, subtract_events
+from dpfl.privacy.ledger.client_ledgers import ledger_path
+from dpfl.privacy.ledger.database import remove_database
+from dpfl.privacy.ledger.ledger import LedgerAccount, check_same_kind
+from dpfl.privacy.ledger.starts import (
+    ANCHOR_DIGITS,
+    NODE_PREFIX,
+    NodeStart,
+    anchors_row,
+    common_rows,
+    reconciliation_row,
+)
+from dpfl.protocol.keys import raw
+from dpfl.protocol.known_heads import KnownHeads
+from dpfl.protocol.ledger_head import HeadSet, LedgerHead, SignedHead, sign_head
+
+
+@dataclass(frozen=True)
+class Reconciliation:
+    """What was added to a ledger.
+
+    Attributes:
+        path: The ledger.
+        before: What it counted before.
+        added: What was added.
+        heads: How many signed heads were missing.
+    """
+
+    path: Path
+    before: EventCounts
+    added: EventCounts
+    heads: int
+
+
+def reconcile(
+    policy: NodePolicy, key: Ed25519PrivateKey, data: Federation, files: Sequence[Path] = ()
+) -> Reconciliation:
+    """Counts in the node's ledger at least all that the node signed.
+
+    If anything was added, the runs that were under way are over for this node.
+
+    Args:
+        policy: The node's policy. The caller holds the lock of its folder.
+        key: The node's key.
+        data: The node's data, which a new ledger is bound to.
+        files: More evidence: statements and heads as JSON.
+
+    Returns:
+        What was added.
+
+    Raises:
+        DpflError: The ledger is gone and nothing shows all that it held; or a head is of another
+            kind of ledger.
+    """
+    path = ledger_path(policy.ledgers, policy.name)
+    heads = own_heads(policy, raw(key.public_key()), files)
+    is_gone = not path.exists()
+    if is_gone:
+        _refuse_incomplete_log(policy, path, heads)
+    # A new ledger appears under its name with all that it counts, or not at all.
+    unfinished = path.with_name(f"{path.name}.unfinished") if is_gone else path
+    if is_gone:
+        remove_database(unfinished)
+    with closing(open_ledger_at(policy, data, unfinished)) as ledger:
+        before, lacking = ledger.spending(), missing(ledger, heads)
+        needed = is_gone or bool(lacking) or is_behind(policy, ledger)
+        if needed:
+            _add_all(ledger, lacking, policy.folder)
+        added = subtract_events(ledger.spending(), before)
+        if policy.witness and not policy.witness.exists():
+            Witness(policy.witness, raw(key.public_key())).begin(sign_head(ledger, key))
+    if is_gone:
+        unfinished.replace(path)
+    if needed:
+        TaskLog.put_away(policy.folder)
+    KnownHeads(policy.folder).forget_own()
+    return Reconciliation(path, before, added, len(lacking))
+
+
+def _refuse_incomplete_log(policy: NodePolicy, path: Path, heads: HeadSet) -> None:
+    """Without a ledger and without heads, the log must go back to the node's first release."""
+    if not heads and (policy.folder / f"node.log.{OLDER_FILES}").exists():
+        raise DpflError(
+            f"The ledger {path} is gone, and its log does not go back to the beginning: give a "
+            "signed statement or a server's "
+            "heads.json, or end the use of this data."
+        )
+
+
+def _add_all(ledger: Ledger, lacking: Sequence[SignedHead], folder: Path) -> None:
+    """Adds all that was signed, then what the log and the task log know of beyond that."""
+    logged = read_log(folder)
+    reported = max_events(total_counts(logged), TaskLog.counts_in(folder))
+    ledger.start(max((one.head.boot for one in lacking), default=0))
+    for one in lacking:
+        _add_head(ledger, one.head)
+    unsigned = missing_releases(ledger, logged)
+    if rest := max_events(subtract_events(reported, ledger.spending()), total_counts(unsigned)):
+        ledger.add_spending(
+            f"{NODE_PREFIX}told/{ledger.starts[0].name}",
+            {(event, ""): rest[event] for event in rest},
+            {},
+        )
+    for last in _last_of_each_start(unsigned):
+        ledger.write_once(
+            reconciliation_row(last.tail.seal, (NodeStart(1, last.start, last.tail.links),))
+        )
+
+
+def _last_of_each_start(lines: Sequence[LoggedRelease]) -> list[LoggedRelease]:
+    by_row = sorted(lines, key=lambda one: one.tail.links)
+    return list({one.start: one for one in by_row}.values())
+
+
+def _add_head(ledger: Ledger, head: LedgerHead) -> None:
+    """Adds what that chain counts beyond the rows that it shares with this one."""
+    if includes(ledger, head):
+        return  # as a part of another head that was added
+    _refuse_other_kind(ledger, head)
+    shared = ledger.spending_until(_shared_rows(ledger, head))
+    rest: dict[tuple[Event, str], int] = {}
+    for event, mark, count in sorted(head.releases, key=lambda kind: bool(kind[1])):
+        in_both = min(shared.get(event, 0), count)
+        shared = add(shared, event, -in_both)
+        if count > in_both:
+            rest[event, mark] = count - in_both
+    ledger.write_once(anchors_row(head.seal, dict(head.anchors)))
+    ledger.add_spending(reconciliation_row(head.seal, head.starts), rest, dict(head.planned))
+
+
+def _shared_rows(ledger: Ledger, head: LedgerHead) -> int:
+    """Rows that both chains have for certain: up to an anchor of the head, or to the row of a
+    start.
+    """
+    anchors = dict(head.anchors)
+    common_anchors = [
+        one.links
+        for one in ledger.tails_at(list(anchors))
+        if one.seal[:ANCHOR_DIGITS] == anchors[one.links]
+    ]
+    return max([common_rows(ledger.starts, head.starts), *common_anchors])
+
+
+def _refuse_other_kind(ledger: Ledger, head: LedgerHead) -> None:
+    """Refuses a head that counts for another unit or other neighbours: such counts cannot be added
+    up.
+    """
+    account, signed_for = ledger.account, LedgerAccount(head.node, head.unit, head.neighbours)
+    try:
+        check_same_kind(ledger.path, account, signed_for)
+    except DpflError:
+        raise DpflError(
+            f"This node signed releases for one {head.unit} (neighbours: {head.neighbours}), and "
+            f"its ledger {ledger.path} "
+            f"counts for one {account.unit} (neighbours: {account.neighbours}): they cannot be "
+            "added up. Bring back the policy and "
+            "the ledger of before; for another unit set up a node with a name and a key of its "
+            "own, and lower its limits by "
+            "what was spent."
+        ) from None

@@ -1,0 +1,191 @@
+"""What people read of a privacy statement, in the order in which they read it.
+
+Terminal, notebook, web page, report, model card and certificate page lay out these objects and
+add no sentence or figure of their own. The module is part of `privacy` because all of them need it
+and most of them lie below `views`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from dpfl.privacy.figures import epsilon_text
+
+if TYPE_CHECKING:
+    from dpfl.privacy.statement import PrivacyStatement
+
+LOUD = ("warning", "not accounted for")
+"""Headings of rows that a layout should make stand out."""
+
+USED = "this figure depends on the outcome and is no guarantee"
+"""What must be said of an epsilon of the releases that were made."""
+
+NOISE = {
+    "floating-point": "floating-point: the last digits of a sum can reveal the value without "
+    "noise, so it is not safe for real data",
+    "secure": "secure: integers on a grid, drawn from a stream cipher",
+    "shared": "shared by the clients: integers on a grid, drawn from a stream cipher",
+}
+
+
+@dataclass(frozen=True)
+class PrivacyVerdict:
+    """The one thing about a run's privacy that nobody may overlook."""
+
+    level: Literal["proven", "condition", "nothing", "running"]
+    """How a layout colours it: a guarantee, one under a condition, none, or not known yet."""
+    title: str
+    sentence: str
+    details: str = ""
+    """Adversary and accountant of a guarantee, for a page that does not list them beside it."""
+
+
+@dataclass(frozen=True)
+class StatementView:
+    """A privacy statement as headings and texts."""
+
+    rows: tuple[tuple[str, str], ...]
+    """Heading and text. A heading may occur several times."""
+    proven: str
+    """The proven epsilon as a figure, or "unbounded"."""
+    claimed: str
+    """The epsilon that the paper claims as a figure, "unbounded", or "nothing"."""
+    scope: str
+    """What the figures are for: unit and delta. Without it an epsilon says nothing."""
+
+    @classmethod
+    def of(cls, statement: PrivacyStatement) -> StatementView:
+        """Puts a statement into words.
+
+        Args:
+            statement: The guarantee of a run, or of a certificate.
+
+        Returns:
+            Its rows and figures.
+        """
+        return cls(
+            rows=tuple(_rows(statement)),
+            proven=epsilon_text(statement.proven),
+            claimed=epsilon_text(statement.claimed, absent="nothing"),
+            scope=scope(statement.unit, statement.delta),
+        )
+
+    def __str__(self) -> str:
+        width = max(len(heading) for heading, _ in self.rows)
+        return "\n".join(f"{heading:<{width}}  {text}" for heading, text in self.rows)
+
+
+def unit_in_words(unit: str) -> str:
+    """Says whom a guarantee protects.
+
+    Args:
+        unit: "sample", "person" or "client".
+
+    Returns:
+        The unit with its article; for a person, also what counts as one.
+    """
+    if unit == "person":
+        return (
+            "one person, with all of their data at one client; a person at two clients counts "
+            "twice, and the epsilons add up"
+        )
+    return f"one {unit}"
+
+
+def scope(unit: str, delta: float | None) -> str:
+    """Says what an epsilon is for.
+
+    Args:
+        unit: The unit of privacy; "none" or "" if there is none.
+        delta: The delta of the guarantee; None if it is not known.
+
+    Returns:
+        For example "for one sample, delta 1e-05".
+    """
+    protected = f"for one {unit}, " if unit not in ("", "none") else ""
+    return protected + ("delta unknown" if delta is None else f"delta {delta:g}")
+
+
+def verdict(statement: PrivacyStatement, keyed: bool) -> PrivacyVerdict:
+    """Judges a statement: proven, proven under a condition, or no guarantee.
+
+    Args:
+        statement: The statement of a finished run.
+        keyed: Whether the noise came from a seed. The guarantee then holds only while nobody
+            knows the seed.
+
+    Returns:
+        The verdict with its title and one to three sentences.
+    """
+    claim = ""
+    if statement.claimed is not None:
+        claim = (
+            f" The paper's own accounting claims {epsilon_text(statement.claimed)}; that is no "
+            "guarantee."
+        )
+    if math.isinf(statement.proven):
+        leaks = "; ".join(statement.unaccounted) or "a release without noise"
+        sentence = f"No epsilon holds: privacy is unbounded. Released without protection: {leaks}."
+        return PrivacyVerdict("nothing", "No guarantee", sentence + claim)
+    guarantee = (
+        f"Epsilon {epsilon_text(statement.proven)} at delta {statement.delta:g} is proven for one "
+        f"{statement.unit} ({statement.neighbours})"
+    )
+    details = f"Adversary: {statement.adversary}. Accountant: {statement.accountant}."
+    if keyed:
+        condition = (
+            "but only while nobody knows the seed of the noise: this is a simulation, not a "
+            "release."
+        )
+        sentence = f"{guarantee}, {condition}"
+        return PrivacyVerdict("condition", "Proven under a condition", sentence, details)
+    below = statement.claimed is not None and statement.claimed < statement.proven
+    return PrivacyVerdict("proven", "Proven", f"{guarantee}.{claim if below else ''}", details)
+
+
+def _rows(statement: PrivacyStatement) -> list[tuple[str, str]]:
+    rows = [("proven", _proven(statement)), ("claimed", _claimed(statement))]
+    if statement.used is not None and statement.used < statement.proven < math.inf:
+        used = epsilon_text(statement.used)
+        rows.append(("used", f"epsilon {used} of that; {USED}"))
+    if statement.unit != "none":
+        unit = f"{unit_in_words(statement.unit)}; neighbours: {statement.neighbours}"
+        rows.append(("unit", unit))
+    rows += [("warning", warning) for warning in statement.warnings]
+    rows.append(("adversary", statement.adversary))
+    if statement.noise in NOISE:
+        rows.append(("noise", NOISE[statement.noise]))
+    for event in {**statement.releases, **statement.most}:
+        rows.append(("releases", f"{_count(statement, event)} x {event}"))
+    rows += [("asked", question) for question in statement.asked]
+    rows += [("not accounted for", release) for release in statement.unaccounted]
+    rows += [("assumes", assumption) for assumption in statement.assumptions]
+    return rows
+
+
+def _proven(statement: PrivacyStatement) -> str:
+    if math.isinf(statement.proven):
+        return "unbounded: no epsilon holds"
+    bounded = [epsilon for epsilon in statement.per_client.values() if math.isfinite(epsilon)]
+    clients = ""
+    if len(bounded) > 1:
+        clients = f"; clients {epsilon_text(min(bounded))} to {epsilon_text(max(bounded))}"
+    return (
+        f"epsilon {epsilon_text(statement.proven)} at delta {statement.delta:g} by "
+        f"{statement.accountant}{clients}"
+    )
+
+
+def _claimed(statement: PrivacyStatement) -> str:
+    if statement.claimed is None:
+        return f"nothing{': ' + statement.claim if statement.claim else ''}"
+    bounded = math.isfinite(statement.claimed)
+    return f"{'epsilon ' if bounded else ''}{epsilon_text(statement.claimed)} ({statement.claim})"
+
+
+def _count(statement: PrivacyStatement, event: str) -> str:
+    count = statement.releases.get(event, 0)
+    most = statement.most.get(event, count)
+    return f"{count} (at most {most})" if most > count else str(count)

@@ -1,0 +1,131 @@
+"""What the accounts of a run count by: fixed before the first round, and recorded with the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dpfl import codec
+from dpfl.algorithms import Algorithm
+from dpfl.client.noise_placement import NoisePlacement
+from dpfl.data.names import client_names
+from dpfl.data.remote_federation import NODES
+from dpfl.errors import DpflError
+from dpfl.privacy import Budget, Limit
+from dpfl.privacy.accounting.calibration import MAX_RELEASES
+from dpfl.privacy.ledger.client_ledgers import FEDERATION
+
+
+@dataclass(frozen=True)
+class AccountingTerms:
+    """The algorithm, the budget and the public facts that every figure of a run follows from.
+
+    `resolve` works them out before a run. `AccountingTerms.recorded` reads them back from the
+    run's record, so a certificate counts by the same terms as the run did.
+
+    Attributes:
+        algorithm: The algorithm as it runs, with planned noise.
+        budget: The budget of the run.
+        accountant: The name of the accountant, or "none" without noise.
+        declared: The size that each client declares, in units of the guarantee.
+        names: The names of the clients; () for the default names.
+        data: A digest of the data that each ledger pays for; () where the data is elsewhere.
+        row_notes: What the statement says of persons behind the rows.
+        arithmetic: How the units of private steps are computed, in words.
+        over_nodes: Whether these accounts are the server's own count of what it ordered. The
+            nodes that paid have ledgers of their own.
+    """
+
+    algorithm: Algorithm
+    budget: Budget
+    accountant: str
+    declared: Sequence[int]
+    names: Sequence[str] = ()
+    data: Sequence[str] = ()
+    row_notes: Sequence[str] = ()
+    arithmetic: str = ""
+    over_nodes: bool = False
+
+    @classmethod
+    def recorded(cls, record: Mapping[str, Any], algorithm: Algorithm) -> AccountingTerms:
+        """Reads the terms of a run from its record.
+
+        Args:
+            record: The content of the run's `experiment.toml`.
+            algorithm: The algorithm that the record describes.
+
+        Returns:
+            The terms as the run had them, without the digests of the data. Every client has the
+            largest declared size, since the record holds no other.
+
+        Raises:
+            DpflError: The record holds no budget.
+        """
+        resolved = record["resolved"]
+        budget = codec.decode(resolved["budget"])
+        if not isinstance(budget, Budget):
+            raise DpflError(
+                "The record of the run holds no budget; restore experiment.toml from a copy."
+            )
+        return cls(
+            algorithm,
+            budget,
+            resolved["accountant"],
+            (resolved["largest"],) * resolved["clients"],
+            names=tuple(resolved.get("names", ())),
+            row_notes=tuple(resolved.get("warnings", ())),
+            arithmetic=resolved.get("arithmetic", ""),
+            over_nodes=resolved.get("partition") == NODES,
+        )
+
+    @property
+    def limit(self) -> Limit | None:
+        """The limit that no debit of this run may pass. A published system has none: it stops where
+        its paper's own accounting says.
+        """
+        algorithm, epsilon = self.algorithm, self.budget.epsilon
+        if not epsilon or algorithm.unit == "none" or algorithm.variant != "sound":
+            return None
+        return Limit(epsilon, self.budget.delta, self.accountant)
+
+    @property
+    def population(self) -> int:
+        """The number of clients that a release samples from; 0 where it samples inside a client."""
+        return len(self.declared) if self.algorithm.placement is NoisePlacement.ROUND_SUM else 0
+
+    @property
+    def horizon(self) -> int:
+        """The most private releases that the budget's rounds can make; 0 where rounds are
+        unlimited.
+        """
+        rounds = self.budget.rounds
+        return min(self.algorithm.releases_in(rounds), MAX_RELEASES) if rounds else 0
+
+    @property
+    def owners(self) -> Sequence[str]:
+        """The names of the ledgers that pay."""
+        if self.algorithm.ledger_per_client:
+            return self.names or client_names(len(self.declared))
+        return (FEDERATION,) if self.algorithm.placement is NoisePlacement.ROUND_SUM else ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is wrong with the guarantee although every figure is right."""
+        return (*self._large_delta(), *self.row_notes)
+
+    def _large_delta(self) -> tuple[str, ...]:
+        """A delta of 1/n or more allows a mechanism that publishes one of n units."""
+        unit, delta = self.algorithm.unit, self.budget.delta
+        if unit == "none":
+            return ()
+        if unit == "client":
+            units, meaning = len(self.declared), "clients"
+        else:
+            units, meaning = max(self.declared), f"the largest client's {unit}s"
+        if delta < 1 / units:
+            return ()
+        return (
+            f"delta {delta:g} is not below 1/{units} ({meaning}): it allows giving one of them "
+            "away; lower it.",
+        )

@@ -1,0 +1,300 @@
+"""What a run will do, worked out once, before anything is written or debited.
+
+A run is asked for by a `RunSpec`: model, federation, algorithm, budget and four option groups. Much
+of it is left open. The noise may have to follow from epsilon and rounds, the learning rate from the
+noise, the accountant from the sampling, and the guarantee depends on ledgers that other runs have
+used. `resolve` answers all of that and returns a `ResolvedRun`:
+
+    spec = RunSpec(model, federation, algorithm, budget)
+    resolved = resolve(spec)
+    resolved.algorithm     # with its noise, its rate, its secure sums
+    resolved.terms         # what the accounts count by: accountant, limit, declared sizes
+    resolved.record()      # what experiment.toml keeps of it
+
+It writes nothing. Beside its argument it reads ledgers (what other runs spent) and, to resume, the
+record of the run that goes on. So the same spec gives the same result, and a refusal costs nothing.
+
+The stages depend on each other in this order:
+
+1. The unit and the one-time queries decide which releases there are.
+2. Model and data are fitted to each other, which gives the layout, and the algorithm is fitted to
+   layout, rounds and secure sums.
+3. The ledgers are read. A resumed run takes what its record says instead: other runs may have
+   spent since, but its own noise must be what it was.
+4. The noise is planned (`planning/planner.py`): the least z with
+   epsilon(prior spending + queries + all releases) <= epsilon. The learning rate follows from it.
+5. The checks and the dry run refuse what would fail in the first round.
+
+Everybody who has to know what a run does takes this result. The run itself (`prepare.py`) takes all
+of it. The server's proposal to nodes (`propose.py`) and the audit of an experiment go through the
+same stages, without those that need sizes. The certificate and the audit of a finished run read the
+record back (`AccountingTerms.recorded`).
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dpfl.algorithms import Algorithm
+from dpfl.codec import FORMAT, encode
+from dpfl.data import Federation
+from dpfl.data.held_out import HeldOutSplit, held_out
+from dpfl.data.names import client_names
+from dpfl.errors import DpflError
+from dpfl.import_path import refuse_unreachable
+from dpfl.models import Buildable
+from dpfl.planning.feature_counts import rows_of
+from dpfl.planning.planner import with_planned_noise, with_planned_rate
+from dpfl.privacy import Budget
+from dpfl.run.accounting_terms import AccountingTerms
+from dpfl.run.algorithm_record import describe, describe_options
+from dpfl.run.algorithm_stages import (
+    accountant_for,
+    fit_algorithm,
+    with_noise_kind,
+    with_unit_and_queries,
+)
+from dpfl.run.checks import check_run, row_unit_notes
+from dpfl.run.dry_run import dry_run
+from dpfl.run.fitted_model import FittedModel, fit_model
+from dpfl.run.folder import RunFolder, code_sha256, vector_sha256
+from dpfl.run.options import (
+    FAST_IS_FOR_SIMULATIONS,
+    Aggregation,
+    Evaluation,
+    Execution,
+    Privacy,
+)
+from dpfl.run.prior_spending import PriorSpending, ledger_owners, read_prior_spending
+
+VERSIONED = ("dpfl", "torch", "numpy", "dp-accounting")
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """What somebody asks for: the arguments of `dpfl.train`, with names made into parts.
+
+    Attributes:
+        model: The description of the model.
+        federation: The clients and their data.
+        algorithm: The algorithm, of which noise and rate may still be open.
+        budget: What ends the run.
+        privacy: What is protected, and how it is counted.
+        aggregation: How the server gets the sum of a round.
+        evaluation: What is measured.
+        execution: Where and how the run executes.
+    """
+
+    model: Buildable
+    federation: Federation
+    algorithm: Algorithm
+    budget: Budget
+    privacy: Privacy = field(default_factory=Privacy)
+    aggregation: Aggregation = field(default_factory=Aggregation)
+    evaluation: Evaluation = field(default_factory=Evaluation)
+    execution: Execution = field(default_factory=Execution)
+
+    @property
+    def over_nodes(self) -> bool:
+        """Whether the clients are nodes on other machines."""
+        return self.execution.nodes is not None
+
+    @property
+    def clients(self) -> int:
+        """How many clients there are."""
+        return len(self.federation.sizes)
+
+    @property
+    def ledger_folder(self) -> Path | None:
+        """The folder of the ledgers; None for a new run without a folder, which has none yet."""
+        if self.privacy.ledger:
+            return Path(self.privacy.ledger)
+        return RunFolder(Path(self.execution.out)).ledgers if self.execution.out else None
+
+
+@dataclass(frozen=True)
+class ResolvedRun:
+    """What a run will do. Nothing of it changes afterwards.
+
+    Attributes:
+        spec: What was asked for.
+        requested: The algorithm with its unit and its queries, before model, noise and rate.
+        terms: What the accounts count by. It holds the algorithm as it runs.
+        fitted: The model and the data in the form that it takes.
+        split: What the clients train on, and what they hold out for a noisy metric.
+        prior: What the ledgers held before this run.
+    """
+
+    spec: RunSpec
+    requested: Algorithm
+    terms: AccountingTerms
+    fitted: FittedModel
+    split: HeldOutSplit
+    prior: PriorSpending
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """The algorithm as it runs: fitted, with planned noise and rate."""
+        return self.terms.algorithm
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The size that each client declares for training, in units of the guarantee."""
+        return self.split.sizes
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a person should know before the first round, warnings last."""
+        measured: tuple[str, ...] = ()
+        if not self.fitted.federation.test:
+            instead = (
+                "accuracy is not measured"
+                if self.spec.evaluation.metric is None
+                else "a metric with noise is asked of the clients at the end, and paid for"
+            )
+            measured = (f"there is no public test set: {instead}",)
+        warnings = (f"warning: {warning}" for warning in self.terms.warnings)
+        return (*self.spec.federation.notes, *self.prior.notes, *measured, *warnings)
+
+    def record(self) -> dict[str, Any]:
+        """Returns the record of the run without the run's own name: what was asked, what it came to
+        be, and hashes of data, code and model.
+        """
+        spec, flat = self.spec, self.fitted.flat
+        return {
+            "format": FORMAT,
+            "experiment": dict(spec.execution.experiment or {}),
+            "asked": describe(self.requested),
+            "resolved": self._resolved(),
+            "hashes": {
+                "federation": spec.federation.sha256,
+                "train": spec.federation.train.sha256,
+                "test": spec.federation.test.sha256 if spec.federation.test else None,
+                "code": code_sha256(),
+                "model": flat.fingerprint,
+                "initial": vector_sha256(flat.vector),
+            },
+            "versions": {name: importlib.metadata.version(name) for name in VERSIONED}
+            | {"python": platform.python_version()},
+        }
+
+    def _resolved(self) -> dict[str, Any]:
+        spec, terms, federation = self.spec, self.terms, self.spec.federation
+        ledger, default_names = spec.privacy.ledger, client_names(len(federation.names))
+        return {
+            "seed": spec.execution.seed,
+            "entropy": spec.privacy.entropy,
+            "noise": spec.privacy.noise_for(self.algorithm.unit),
+            "accountant": terms.accountant,
+            "model": self.fitted.description.name,
+            "model_options": describe_options(self.fitted.description.options),
+            "ledger": str(Path(ledger).resolve()) if ledger else None,
+            "budget": encode(spec.budget),
+            "algorithm": describe(self.algorithm),
+            "clients": spec.clients,
+            "names": None if federation.names == default_names else list(federation.names),
+            "beside": self.prior.record(),
+            "partition": federation.how,
+            "largest": max(self.sizes),
+            "warnings": list(terms.row_notes) or None,
+            "arithmetic": terms.arithmetic or None,
+        }
+
+
+def resolve(spec: RunSpec) -> ResolvedRun:
+    """Works out what a run will do. It writes nothing, and no private data leaves a client.
+
+    Args:
+        spec: What was asked for.
+
+    Returns:
+        The run as it will be.
+
+    Raises:
+        DpflError: The parts do not fit together, the ledgers are not this run's, or the first round
+            would fail.
+    """
+    if spec.privacy.arithmetic == "fast" and spec.over_nodes:
+        raise DpflError(FAST_IS_FOR_SIMULATIONS)
+    requested = with_unit_and_queries(
+        spec.algorithm,
+        spec.federation,
+        spec.budget,
+        spec.privacy,
+        spec.evaluation.metric,
+        spec.over_nodes,
+    )
+    row_notes = row_unit_notes(requested.unit, spec.federation)
+    fitted = fit_model(spec.model, spec.federation, spec.execution.seed)
+    metric = spec.evaluation.metric
+    split = held_out(fitted.federation, metric.held_out if metric else 0.0, requested.unit)
+    layout = fitted.flat.layout
+    fitted_algorithm = fit_algorithm(
+        requested, layout, spec.budget.rounds, spec.clients, spec.aggregation
+    )
+    _refuse_ledger_without_noise(spec, fitted_algorithm)
+    prior = _prior_spending(spec, fitted_algorithm)
+    algorithm = _planned(spec, fitted_algorithm, fitted, split, prior)
+    check_run(algorithm, fitted.federation, spec.budget, fitted.flat)
+    arithmetic = dry_run(fitted, algorithm, spec.privacy.arithmetic)
+    if spec.execution.workers > 1:
+        refuse_unreachable("model", fitted.description)
+    names, data = ledger_owners(algorithm, spec.federation)
+    terms = AccountingTerms(
+        algorithm,
+        spec.budget,
+        accountant_for(algorithm, spec.clients, spec.privacy.accountant),
+        split.sizes,
+        names,
+        data,
+        row_notes,
+        arithmetic,
+        spec.over_nodes,
+    )
+    return ResolvedRun(spec, requested, terms, fitted, split, prior)
+
+
+def _refuse_ledger_without_noise(spec: RunSpec, algorithm: Algorithm) -> None:
+    if spec.privacy.ledger and algorithm.unit == "none":
+        raise DpflError(
+            f"{algorithm.name} adds no noise, which no ledger can pay for: leave privacy.ledger "
+            "out."
+        )
+
+
+def _prior_spending(spec: RunSpec, algorithm: Algorithm) -> PriorSpending:
+    """What noise is planned beside. The ledgers are checked for a resumed run, too."""
+    on_disk = read_prior_spending(
+        algorithm, spec.federation, spec.ledger_folder, spec.budget, spec.privacy.accountant
+    )
+    if not spec.execution.resume:
+        return on_disk
+    assert spec.execution.out is not None
+    record = RunFolder(Path(spec.execution.out)).experiment()
+    return PriorSpending.recorded(record.get("resolved", {}))
+
+
+def _planned(
+    spec: RunSpec,
+    algorithm: Algorithm,
+    fitted: FittedModel,
+    split: HeldOutSplit,
+    prior: PriorSpending,
+) -> Algorithm:
+    """The fitted algorithm with its noise, then the rate that follows from the noise."""
+    with_noise = with_planned_noise(
+        algorithm, spec.budget, spec.clients, spec.privacy.accountant, prior.spent
+    )
+    data = fitted.federation
+    with_rate = with_planned_rate(
+        with_noise,
+        spec.budget,
+        split.sizes,
+        fitted.flat.layout.trainable,
+        rows_of(data.train.features, data.task),
+    )
+    return with_noise_kind(with_rate, spec.privacy)

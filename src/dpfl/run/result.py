@@ -1,0 +1,119 @@
+"""What a run came to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpfl.notebook_repr import NotebookView
+from dpfl.privacy import PrivacyStatement
+from dpfl.run.metrics import RunHistory, figure
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+@dataclass(frozen=True)
+class Result(NotebookView, shown_by="result_page"):
+    """What a run came to.
+
+    Attributes:
+        run: The name of the run in ledgers and certificates.
+        rounds: How many rounds it made.
+        iterations: How many steps each client made.
+        accuracy: On the test set; None without one, or where the task has no accuracy.
+        loss: The mean loss on the test set; None without one.
+        stopped_by: What ended the run, such as "rounds" or "epsilon".
+        model_sha256: The digest of the weights.
+        privacy: The privacy statement.
+        history: The rounds, as rows.
+        notes: What a person should know of the run.
+        lost: Replies that never arrived, or counted for nothing.
+        folder: The run's folder.
+        module: The trained model.
+        warnings: Those of the statement, and what is wrong with the model itself.
+        headline: The name of the task's first metric.
+        metrics: All that the task measures on the test set.
+        intervals: The middle 95 % of each metric over test sets drawn from this one, by person
+            where it has persons. For a noisy metric, of the noise, too.
+        noisy: On which samples the clients measured, where the metric is noisy.
+        calibration: For each bin of predicted probabilities the mean prediction, the observed
+            frequency, and how many test samples it holds.
+    """
+
+    run: str
+    rounds: int
+    iterations: int
+    accuracy: float | None
+    loss: float | None
+    stopped_by: str
+    model_sha256: str
+    privacy: PrivacyStatement
+    history: RunHistory
+    notes: Sequence[str]
+    lost: Sequence[str]
+    folder: Path
+    module: nn.Module
+    warnings: Sequence[str] = ()
+    headline: str = ""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    noisy: str = ""
+    calibration: Sequence[tuple[float, float, int]] = ()
+
+    @property
+    def measured(self) -> str:
+        """The headline in words."""
+        if not self.headline:
+            return "accuracy not measured"
+        return figure(self.headline, self.metrics[self.headline])
+
+    def __repr__(self) -> str:
+        """The outcome in a line; the statement is in `privacy`, the rounds in `history`."""
+        proven, unit = self.privacy.lines()[0][1], self.privacy.unit
+        protected = "" if unit == "none" else f" for one {unit}"
+        return (
+            f"Result({self.measured} after {self.rounds} rounds, ended by {self.stopped_by}; "
+            f"proven{protected}: {proven}; in {self.folder})"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the content of result.json."""
+        names = ("run", "rounds", "iterations", "accuracy", "loss", "stopped_by", "model_sha256")
+        metrics = {name: finite_or_none(value) for name, value in self.metrics.items()}
+        intervals = {
+            name: [finite_or_none(end) for end in ends] for name, ends in self.intervals.items()
+        }
+        return {
+            **{name: finite_or_none(getattr(self, name)) for name in names},
+            "headline": self.headline or None,
+            "metrics": metrics,
+            "intervals": intervals,
+            "noisy": self.noisy or None,
+            "calibration": [list(point) for point in self.calibration],
+            "privacy": self.privacy.to_dict(),
+            "notes": list(self.notes),
+            "warnings": list(self.warnings),
+            "lost": self._lost_replies(),
+            "folder": str(self.folder),
+        }
+
+    def _lost_replies(self) -> list[str]:
+        """At client level only their number: a name would say who was drawn, which stays with the
+        server.
+        """
+        if self.privacy.unit != "client" or not self.lost:
+            return list(self.lost)
+        return [f"{len(self.lost)} replies"]
+
+
+def finite_or_none(value: Any) -> Any:
+    """Returns the value for JSON, which has neither nan nor infinity.
+
+    Args:
+        value: A number, or anything else.
+    """
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,50 @@
+"""Every picture of one run, or of several side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from dpfl.config.experiment import parse
+from dpfl.data.catalog import SHAPES
+from dpfl.data.remote_federation import NODES
+from dpfl.errors import DpflError
+from dpfl.views.figures.canvas import FigureFile
+from dpfl.views.figures.privacy_figures import accounts, losses, partition, three_epsilons
+from dpfl.views.figures.training_figures import measured, signals, taus, updates
+from dpfl.views.run_lines import lines_of
+from dpfl.views.run_tables import RunTables
+
+EMBEDDED = ("mnist-sample", "randhie", "shakespeare")
+
+
+def pictures(runs: Sequence[RunTables]) -> list[FigureFile]:
+    return [picture for picture in _all(runs) if picture is not None]
+
+
+def _all(runs: Sequence[RunTables]) -> Iterator[FigureFile | None]:
+    lines = lines_of(runs)
+    yield three_epsilons(runs)
+    for against in ("rounds", "epsilon", "bytes"):
+        yield measured(lines, against)
+    yield taus(lines)
+    yield signals(lines)
+    if len(runs) == 1:
+        yield accounts(runs[0])
+        yield losses(runs[0])
+        yield updates(runs[0])
+        yield who_holds_what(runs[0])
+
+
+def who_holds_what(run: RunTables) -> FigureFile | None:
+    """Only of data sets that everybody has, dealt by a seed that is written in the experiment."""
+    asked, resolved = run.experiment.get("experiment") or {}, run.experiment["resolved"]
+    name = asked.get("data", {}).get("name")
+    if (name not in SHAPES and name not in EMBEDDED) or resolved.get("partition") == NODES:
+        return None
+    try:
+        federation = parse(asked).federation()
+    except DpflError:  # it is not on this machine
+        return None
+    if federation.sha256 != run.experiment["hashes"].get("federation"):
+        return None
+    return partition(federation.label_counts(), federation.how, federation.names)

@@ -1,0 +1,1 @@
+"""Pages and pictures that a notebook shows by itself."""

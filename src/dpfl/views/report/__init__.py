@@ -1,0 +1,1 @@
+"""The report: one page of HTML on one run or on several."""
