@@ -31,7 +31,7 @@ SAMPLE = {
     "privacy/mechanisms/integer_sum.py:IntegerSum.bits:compare:1": (
         "tests/privacy/test_borders.py::TestLevels"
     ),
-    "secagg/group.py:threshold:constant:2": "tests/secagg/test_borders.py",
+    "secagg/group.py:threshold:constant:2": "tests/secagg/test_group.py",
     "secagg/member.py:SumMember.agree:unchecked:4": "tests/secagg/test_sabotage.py",
     "node/statement.py:_was_always_limited:compare:3": "tests/node/test_statement.py",
     "gradients/products.py:stacked:extreme:1": "tests/gradients/test_products.py",
