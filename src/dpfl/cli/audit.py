@@ -16,7 +16,7 @@ from rich.table import Table
 
 from dpfl import models
 from dpfl.algorithms import ALGORITHMS, Algorithm, from_name, options_of
-from dpfl.audit import AuditFinding, AuditReport
+from dpfl.audit import AuditFinding, AuditReport, AuditSettings
 from dpfl.audit import audit as play
 from dpfl.audit.attacks.attacks import loaded, membership_of
 from dpfl.audit.audit import ready, with_finding
@@ -127,10 +127,12 @@ def audit(
 
         report = play(
             subject.algorithm,
-            delta=subject.delta if delta is None else delta,
-            confidence=confidence,
-            trials=trials,
-            seed=seed,
+            AuditSettings(
+                delta=subject.delta if delta is None else delta,
+                confidence=confidence,
+                trials=trials,
+                seed=seed,
+            ),
             games=game,
             draw=into(out) if out else None,
             tell=tell,

@@ -14,9 +14,10 @@ from dpfl import models
 from dpfl.bad_values import suggest
 from dpfl.data.catalog import SHAPES
 from dpfl.errors import DpflError
+from dpfl.planning.plan import ClientWorkload, PlanSearch, noise_shares
+from dpfl.planning.plan import plan as make_plan
 from dpfl.planning.planner import BudgetPlan, afford
 from dpfl.planning.tradeoff import Tradeoff
-from dpfl.planning.tradeoff import plan as make_plan
 from dpfl.privacy.statement import rounded_up
 from dpfl.server.algorithm import SAMPLE_UNITS
 from dpfl.views.notebook.plan_page import plot
@@ -148,23 +149,27 @@ def plan(
     if model is None:
         _refuse("needs --model", **network)
     sample_shape, class_count = _shape(data, shape, classes)
+    declared_sizes = _sizes(sizes, clients, size)
     tradeoff = make_plan(
         epsilon,
         rounds,
         delta=delta,
-        sizes=_sizes(sizes, clients, size),
-        model=models.from_name(model) if model else None,
-        shape=sample_shape,
-        classes=class_count,
-        parameters=parameters,
-        samples_per_round=samples_per_round,
-        seconds_per_round=seconds_per_round,
-        samples_per_second=samples_per_second,
+        sizes=declared_sizes,
+        workload=ClientWorkload(
+            model=models.from_name(model) if model else None,
+            shape=sample_shape,
+            classes=class_count,
+            parameters=parameters,
+            samples_per_round=samples_per_round,
+            seconds_per_round=seconds_per_round,
+            samples_per_second=samples_per_second,
+        ),
         accountant=accountant,
-        rates=() if sampling_rate is None else (sampling_rate,),
-        taus=() if tau is None else (tau,),
-        survivors=survivors,
-        colluders=colluders,
+        search=PlanSearch(
+            rates=() if sampling_rate is None else (sampling_rate,),
+            taus=() if tau is None else (tau,),
+        ),
+        secure_sums=noise_shares(len(declared_sizes), survivors, colluders),
     )
     _print_plan(tradeoff, as_json)
     if png:
