@@ -54,7 +54,7 @@ def test_a_node_whose_unit_is_a_person_trains_by_person_and_counts_persons(opene
     )
     unmoved(node, join(replace(proposal, unit="sample")), "other-unit")
     joined = node(join(proposal)).head
-    assert joined["size"] == held.counted("person")[0] < len(held.train)
+    assert joined["size"] == held.count_units("person")[0] < len(held.train)
     assert joined["schema"] == proposal.schema
     size = node.service._tasks._runner_of(RUN, proposal, joined["size"]).model.layout.size
     assert node(work(model=np.zeros(size, np.float32))).head["kind"] == "reply"

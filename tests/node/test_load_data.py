@@ -38,7 +38,7 @@ def test_persons_are_counted_where_they_are_the_unit(tmp_path: Path) -> None:
         "split": {"client": 1, "partition": "site"},
     }
     own = load_node_data(read(new_node(tmp_path / "b", limits={"unit": "person"}, **words)))
-    assert own.counted("person")[0] < own.sizes[0]
+    assert own.count_units("person")[0] < own.sizes[0]
     assert own.rows_per_person == 2
     assert digest(own, "person") != digest(own, "sample")
     with pytest.raises(DpflError, match="whose each row is"):

@@ -16,7 +16,7 @@ from dpfl.client.noise_placement import NoisePlacement
 from dpfl.client.task import RAW_VALUES, ClientReply, ClientTask, RoundRequest, reply_values
 from dpfl.privacy import Budget, NoClip, Randomness, Release
 from dpfl.privacy.accounting.calibration import MAX_RELEASES
-from dpfl.privacy.mechanisms.clip import adapt_clip
+from dpfl.privacy.mechanisms.adaptive_clip import adapt_clip
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.privacy.mechanisms.release import UpdateRelease
 from dpfl.privacy.queries.mean import MeanAnswer
@@ -276,7 +276,7 @@ class Coordinator:
         )
         for asked, span in (
             (self.algorithm.centre, layout.centre),
-            (self.algorithm.columns, layout.paid),
+            (self.algorithm.columns, layout.paid_scales),
         ):
             if asked is None or span is None or self.state.round > 0 or self.stopped_by:
                 continue
