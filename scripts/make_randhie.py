@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.csv as csv
 import pyarrow.parquet as parquet
 
-from dpfl.data.sources.randhie_table import DECLARED, declared
+from dpfl.data.sources.randhie_table import DECLARATION, declaration
 
-TARGET = DECLARED.with_suffix(".parquet")
+TARGET = DECLARATION.with_suffix(".parquet")
 
 
 def main(source: Path) -> None:
     table = csv.read_csv(source)
-    kept = pa.table({name: _small(table[name]) for name in declared("visits").schema.read})
+    kept = pa.table({name: _small(table[name]) for name in declaration("visits").schema.read})
     parquet.write_table(kept, TARGET, compression="zstd", compression_level=19)
     print(
         f"{TARGET.name}: {kept.num_rows} rows, {kept.num_columns} columns, {TARGET.stat().st_size} "

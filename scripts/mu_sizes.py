@@ -26,7 +26,8 @@ from torch import Tensor
 import dpfl
 from dpfl.algorithms import ali_dpfl
 from dpfl.data import Dirichlet, Federation
-from dpfl.gradients.clipped import ClippedGradients, plain_gradient
+from dpfl.gradients.clipped import ClippedGradients
+from dpfl.gradients.losses import plain_gradient
 from dpfl.models import FlatModel
 from dpfl.privacy import Flat
 from dpfl.server.steps.adaptive import AliSteps

@@ -23,8 +23,8 @@ from transformers import (
 import dpfl
 from dpfl import models, tasks
 from dpfl.gradients.clipped import ClippedGradients
-from dpfl.gradients.layer_pass import LayerPass
-from dpfl.gradients.row_pass import RowPass
+from dpfl.gradients.passes.layer_pass import LayerPass
+from dpfl.gradients.passes.row_pass import RowPass
 from dpfl.models import FlatModel
 from dpfl.run.metrics import Row
 from dpfl.run.recorder import Silent
@@ -128,7 +128,7 @@ def test_gradients_are_those_of_single_samples(
     expected = (bound / norms.clamp_min(bound)) @ rows
     assert float((found.total - expected).abs().max()) <= 1e-6 * float(expected.abs().max())
     assert float((found.norms[:, 0] - norms).abs().max()) <= 1e-6 * float(norms.max())
-    assert isinstance(computed._pass, way)
+    assert isinstance(computed.passes.current, way)
 
 
 def single(flat: FlatModel, task: tasks.Task, x: Tensor, y: Tensor) -> Tensor:

@@ -118,6 +118,6 @@ def test_ledgers_know_a_population_by_a_text_that_never_changes(source) -> None:
     """
     population = source.split(clients=7, how=RandomClients(images=5, beta=0.5), seed=3).clients
     assert (
-        population.written
+        population.canonical_text
         == "Population(how=Drawn(images=5, beta=0.5, labels=None), clients=range(0, 7), seed=3)"
     )

@@ -3,7 +3,7 @@ import pytest
 from scipy.optimize import minimize
 
 from dpfl.data.sources import randhie_table
-from dpfl.data.sources.randhie_table import DECLARED, declared, read
+from dpfl.data.sources.randhie_table import DECLARATION, declaration, read
 from dpfl.errors import DpflError
 from dpfl.tasks import Binary
 
@@ -25,7 +25,7 @@ OUTCOMES = [
 
 
 def test_the_study_as_it_is_known() -> None:
-    table = read(declared())
+    table = read(declaration())
     assert len(table) == 20_190
     assert len(np.unique(table.rows.person)) == 5_912
     assert table.sites == ("1", "2", "3", "4", "5", "6")
@@ -45,21 +45,21 @@ def test_the_study_as_it_is_known() -> None:
 
 
 def test_twenty_columns_and_none_that_tells_the_visits() -> None:
-    names = [column.name for column in declared().schema.columns]
+    names = [column.name for column in declaration().schema.columns]
     assert len(names) == 20
     assert not set(names) & set(OUTCOMES)
 
 
 def test_visits_are_counts() -> None:
-    table = read(declared("visits"))
+    table = read(declaration("visits"))
     assert (table.schema.label.task, int(table.rows.y.max())) == ("counts", 77)
     with pytest.raises(DpflError, match="There is no randhie label 'visit'; did you mean 'visits'"):
-        declared("visit")
+        declaration("visit")
 
 
 def test_the_file_is_small_and_says_where_it_is_from() -> None:
-    assert DECLARED.with_suffix(".parquet").stat().st_size < 1_000_000
-    text = DECLARED.read_text()
+    assert DECLARATION.with_suffix(".parquet").stat().st_size < 1_000_000
+    text = DECLARATION.read_text()
     assert "# Source: " in text
     assert "# Licence: public domain" in text
 
@@ -75,7 +75,7 @@ def test_a_plain_model_on_persons_that_it_has_not_seen() -> None:
     """Logistic regression without privacy, all sites together: the most that a private one can hope
     for.
     """
-    train, test = read(declared()).held_out(0.2)
+    train, test = read(declaration()).split_off(0.2)
     x, y = dense(train), train.rows.y
 
     def loss(w: np.ndarray) -> tuple[float, np.ndarray]:

@@ -247,7 +247,7 @@ def people(tmp_path: Path, persons: range, person: str | None = "who") -> Table:
 
 
 def test_a_test_set_holds_whole_persons(tmp_path: Path) -> None:
-    train, test = people(tmp_path, range(1000)).held_out(0.2)
+    train, test = people(tmp_path, range(1000)).split_off(0.2)
     assert not set(train.rows.person) & set(test.rows.person)
     assert len(set(test.rows.person)) == pytest.approx(200, abs=40)
 
@@ -257,7 +257,7 @@ def test_who_is_tested_on_depends_on_nobody_else(tmp_path: Path, person: str | N
     """Without the first person, or with another, the others stay where they were: neighbours stay
     neighbours.
     """
-    tested = [people(tmp_path, range(first, 100), person).held_out(0.3)[1] for first in (0, 1)]
+    tested = [people(tmp_path, range(first, 100), person).split_off(0.3)[1] for first in (0, 1)]
     lost = len(tested[0]) - len(tested[1])
     assert lost in (0, 1)
     np.testing.assert_array_equal(tested[0].rows.x[lost:], tested[1].rows.x)
@@ -266,7 +266,7 @@ def test_who_is_tested_on_depends_on_nobody_else(tmp_path: Path, person: str | N
 def test_another_seed_draws_others(tmp_path: Path) -> None:
     people(tmp_path, range(100))
     draws = [
-        read_table(tmp_path / "table.csv", schema(), seed=seed).held_out(0.5)[1].rows.person
+        read_table(tmp_path / "table.csv", schema(), seed=seed).split_off(0.5)[1].rows.person
         for seed in (0, 1)
     ]
     assert set(draws[0]) != set(draws[1])
@@ -277,9 +277,9 @@ def test_a_site_that_is_all_tested_on_is_said(tmp_path: Path) -> None:
     table = read_table(write(tmp_path, rows), schema())
     alone = float(table.rows.draw[7])
     with pytest.raises(DpflError, match=r"The site 'b' of table\.csv has no rows to train on"):
-        table.held_out(alone + 1e-9)[0].by_site()
+        table.split_off(alone + 1e-9)[0].by_site()
     with pytest.raises(DpflError, match="leaves nothing to train or to test on"):
-        table.held_out(1e-12)
+        table.split_off(1e-12)
 
 
 def test_a_column_named_like_an_identifier_brings_a_warning_whatever_its_values(

@@ -13,7 +13,8 @@ from dpfl.client.optimisers import SGD, Adam
 from dpfl.client.task import ClientReply, ClientTask, LocalTraining
 from dpfl.engines.reply_bounds import LONGEST, bound_violation
 from dpfl.privacy import All, Flat, Gaussian, PerLayer, Poisson, Release
-from dpfl.privacy.mechanisms.clip import ModelClip, Quantile
+from dpfl.privacy.mechanisms.adaptive_clip import Quantile
+from dpfl.privacy.mechanisms.clip import ModelClip
 from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
 from dpfl.privacy.mechanisms.release import UpdateRelease
 from dpfl.privacy.mechanisms.secure_noise import SecureGaussian

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from torch import nn
 
 import dpfl
-from dpfl.gradients.chain import Chain, ChainPass
 from dpfl.gradients.clipped import ClippedGradients
-from dpfl.gradients.layer_pass import LayerPass
-from dpfl.gradients.losses import losses_and_gradients
-from dpfl.gradients.products import Unsupported
+from dpfl.gradients.losses import losses_and_slopes
+from dpfl.gradients.passes.chain import Chain, ChainPass
+from dpfl.gradients.passes.layer_pass import LayerPass
+from dpfl.gradients.unit_gradients import UnsupportedLayer
 from dpfl.models import FlatModel
 from tests.gradients.gradient_reference import (
     CLASSES,
@@ -39,7 +39,7 @@ def convolutional(activation: nn.Module, pool: nn.Module) -> nn.Module:
 @pytest.mark.parametrize("name", ["mlp", "cnn", "cnn_wide", "alexnet"])
 def test_these_models_of_the_catalogue_are_chains(name: str) -> None:
     model = FlatModel(getattr(dpfl.models, name)().build((3, 32, 32), 10, seed=0))
-    assert isinstance(ClippedGradients(model)._pass, ChainPass)
+    assert isinstance(ClippedGradients(model).passes.current, ChainPass)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_chain_gives_the_gradients_of_autograd(activation: nn.Module, pool: nn
     module = convolutional(activation, pool)
     x, y = batch(7, 2, 12, 12)
     computed = ClippedGradients(FlatModel(module))
-    assert isinstance(computed._pass, ChainPass)
+    assert isinstance(computed.passes.current, ChainPass)
     compare(computed, x, y, one_by_one(module, x, y))
 
 
@@ -96,7 +96,7 @@ def test_chains_of_any_shape(
     except RuntimeError:
         return  # the image is too small for these kernels
     computed = ClippedGradients(FlatModel(module))
-    assert isinstance(computed._pass, ChainPass)
+    assert isinstance(computed.passes.current, ChainPass)
     compare(computed, x, y, rows[:size])
 
 
@@ -111,14 +111,14 @@ def frozen() -> nn.Module:
 
 def test_frozen_parameters_stay_and_the_others_have_their_gradients() -> None:
     module = frozen()
-    assert isinstance(ClippedGradients(FlatModel(module))._pass, ChainPass)
+    assert isinstance(ClippedGradients(FlatModel(module)).passes.current, ChainPass)
     check(module, *batch(7, 5))
 
 
 def test_dropout_drops_in_training_only() -> None:
     module = nn.Sequential(nn.Linear(5, 400), nn.Dropout(0.5), nn.Linear(400, CLASSES))
     computed = ClippedGradients(FlatModel(module))
-    assert isinstance(computed._pass, ChainPass)
+    assert isinstance(computed.passes.current, ChainPass)
     x, y = batch(7, 5)
     one, two = (computed(x, y, clip(1e9)).total for _ in range(2))
     assert not close(one, two)
@@ -152,7 +152,7 @@ shared = nn.Linear(5, 5)
     ],
 )
 def test_what_is_no_chain_is_computed_another_way(module: nn.Module) -> None:
-    with pytest.raises(Unsupported):
+    with pytest.raises(UnsupportedLayer):
         Chain(FlatModel(module))
     check(module, *batch(7, 5))
 
@@ -165,13 +165,13 @@ def test_a_hook_that_changes_an_output_is_seen() -> None:
     module[1].register_forward_hook(lambda module, inputs, output: 3 * output)
     rows = one_by_one(module, x, y)
     assert close(computed(x, y, clip(1e9)).total, rows.sum(0))
-    assert isinstance(computed._pass, LayerPass)
+    assert isinstance(computed.passes.current, LayerPass)
 
 
 def test_a_method_that_was_put_over_forward_is_seen() -> None:
     module = nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, CLASSES))
     module[1].forward = torch.sin  # type: ignore[method-assign]
-    with pytest.raises(Unsupported):
+    with pytest.raises(UnsupportedLayer):
         Chain(FlatModel(module))
     check(module, *batch(7, 5))
 
@@ -180,7 +180,7 @@ def test_a_method_that_was_put_over_forward_is_seen() -> None:
 def test_losses_and_their_gradient_are_those_of_cross_entropy(shape: tuple[int, ...]) -> None:
     scores = torch.randn(*shape, generator=torch.Generator().manual_seed(0)).requires_grad_()
     y = torch.randint(4, (6, *shape[2:]), generator=torch.Generator().manual_seed(1))
-    losses, g = losses_and_gradients(scores.detach(), y)
+    losses, g = losses_and_slopes(scores.detach(), y)
     expected = F.cross_entropy(scores, y, reduction="none").reshape(6, -1).mean(1)
     assert torch.allclose(losses, expected.detach())
     assert torch.allclose(g, torch.autograd.grad(expected.sum(), scores)[0])

@@ -9,9 +9,10 @@ from torch import Tensor, nn
 
 from dpfl import models
 from dpfl.errors import DpflError
-from dpfl.gradients.clipped import ClippedGradients, NonFinite, plain_gradient
-from dpfl.gradients.layer_pass import LayerPass
-from dpfl.gradients.row_pass import RowPass
+from dpfl.gradients.clipped import ClippedGradients, NonFinite
+from dpfl.gradients.losses import plain_gradient
+from dpfl.gradients.passes.layer_pass import LayerPass
+from dpfl.gradients.passes.row_pass import RowPass
 from dpfl.models import FlatModel
 from tests.gradients.gradient_reference import (
     CLASSES,
@@ -57,7 +58,7 @@ def test_catalogue_equals_both_references(
     x, y = batch(size, *shape, classes=10)
     rows = one_by_one(module, x, y)
     assert close(by_opacus(module, x, y), rows)
-    assert isinstance(check(module, x, y, rows)._pass, LayerPass)
+    assert isinstance(check(module, x, y, rows).passes.current, LayerPass)
 
 
 def test_per_layer_groups() -> None:
@@ -251,7 +252,7 @@ def test_other_modules_fall_back(
 ) -> None:
     with caplog.at_level(logging.INFO, "dpfl"):
         computed = check(make(), *batch(7, *shape), chunk=4)
-    assert isinstance(computed._pass, RowPass)
+    assert isinstance(computed.passes.current, RowPass)
     assert sum("by torch.func" in record.message for record in caplog.records) == 1
     one_at_a_time = sum("one by one" in record.message for record in caplog.records)
     assert one_at_a_time == (1 if make is Branching else 0)
@@ -266,7 +267,7 @@ def test_in_place_activations_do_not_deceive() -> None:
         nn.ReLU(inplace=True),
         nn.Linear(6, CLASSES),
     )
-    assert isinstance(check(module, *batch(7, 2, 5, 5))._pass, LayerPass)
+    assert isinstance(check(module, *batch(7, 2, 5, 5)).passes.current, LayerPass)
     check(
         nn.Sequential(nn.Linear(5, 6), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(12, CLASSES)),
         *batch(7, 2, 5),
@@ -284,7 +285,7 @@ def test_a_users_hook_on_a_layer_is_kept_and_counted_in() -> None:
 
 
 def test_a_linear_layer_may_be_called_several_times() -> None:
-    assert isinstance(check(Twice(), *batch(7, 5))._pass, LayerPass)
+    assert isinstance(check(Twice(), *batch(7, 5)).passes.current, LayerPass)
 
 
 def test_an_unused_layer_has_a_zero_gradient() -> None:
@@ -292,7 +293,7 @@ def test_an_unused_layer_has_a_zero_gradient() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return self.head(x)
 
-    assert isinstance(check(Spare(), *batch(7, 5))._pass, LayerPass)
+    assert isinstance(check(Spare(), *batch(7, 5)).passes.current, LayerPass)
 
 
 def test_frozen_parameters_are_left_out() -> None:
@@ -302,7 +303,7 @@ def test_frozen_parameters_are_left_out() -> None:
     module[0].requires_grad_(False)
     module[2].bias.requires_grad_(False)
     module[4].weight.requires_grad_(False)
-    assert isinstance(check(module, *batch(7, 5))._pass, LayerPass)
+    assert isinstance(check(module, *batch(7, 5)).passes.current, LayerPass)
 
 
 def test_a_module_that_calls_view_on_images() -> None:
@@ -314,7 +315,7 @@ def test_a_module_that_calls_view_on_images() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return self.head(self.conv(x).view(len(x), -1))
 
-    assert isinstance(check(Viewing(), *batch(7, 2, 5, 5))._pass, LayerPass)
+    assert isinstance(check(Viewing(), *batch(7, 2, 5, 5)).passes.current, LayerPass)
 
 
 def test_dropout_uses_torchs_random_state() -> None:

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from dpfl.errors import DpflError
-from dpfl.gradients import chunks, clipped, products
-from dpfl.gradients.clipped import ClippedGradients, most_units
-from dpfl.gradients.convolution import convolution_weight
+from dpfl.gradients import products, self_test, sum_rounding, unit_gradients
+from dpfl.gradients.clipped import ClippedGradients
+from dpfl.gradients.layers.convolution import convolution_weight
+from dpfl.gradients.sum_rounding import most_units
 from dpfl.models import FlatModel
 from dpfl.models.row_sizes import GRAINS
 from dpfl.privacy import Flat
@@ -177,7 +178,7 @@ def test_where_no_size_passes_units_are_computed_one_at_a_time(
     whole = computed(x, y, clip.factors)
     assert computed.path == "exact: one unit at a time"
     assert torch.equal(computed(x[3:4], y[3:4], clip.factors).norms, whole.norms[3:4])
-    monkeypatch.setattr(chunks, "_references", {})
+    monkeypatch.setattr(self_test, "_references", {})
     fast = ClippedGradients(computed.model, arithmetic="fast")
     found = fast(x, y, clip.factors)
     assert fast.path.startswith("fast")
@@ -222,15 +223,15 @@ def test_arithmetic_is_exact_or_fast() -> None:
 def test_more_units_than_the_margin_covers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The float64 rounding of two sums, 2 B (gamma_n C / COVER + gamma_B C), stays within half of
     the margin, also where each of the B units is added by itself."""
-    for amplifies in (1.0, 1 / COVER):
-        units = most_units(amplifies)
+    for cancellation in (1.0, 1 / COVER):
+        units = most_units(cancellation)
         rounding = (
-            2 * units * (gamma(2 * TERMS, DOUBLE) * amplifies + gamma(math.ceil(units), DOUBLE))
+            2 * units * (gamma(2 * TERMS, DOUBLE) * cancellation + gamma(math.ceil(units), DOUBLE))
         )
         assert rounding == pytest.approx(MARGIN / 2, rel=1e-4)
     assert most_units(1 / COVER) > 16_000
     assert most_units(1.0) > 180_000
-    monkeypatch.setattr(clipped, "most_units", lambda *_: 2)
+    monkeypatch.setattr(sum_rounding, "most_units", lambda *_: 2)
     computed = ClippedGradients(FlatModel(nn.Linear(4, 2)))
     with pytest.raises(DpflError, match="3 units is too large"):
         computed(torch.ones(3, 4), torch.zeros(3, dtype=torch.int64), Flat(1.0).factors)
@@ -247,7 +248,7 @@ def test_each_addition_of_a_result_is_a_rounding_that_the_margin_covers(
         rounding = 2 * units * (gamma(depth, DOUBLE) / COVER + gamma(math.ceil(units), DOUBLE))
         assert rounding == pytest.approx(MARGIN / 2, rel=1e-4)
     seen = []
-    monkeypatch.setattr(clipped, "most_units", lambda *given: seen.append(given) or 1e9)
+    monkeypatch.setattr(sum_rounding, "most_units", lambda *given: seen.append(given) or 1e9)
     computed = ClippedGradients(
         FlatModel(nn.Sequential(nn.Embedding(5, 3), nn.Flatten(), nn.Linear(3 * 700, 2)))
     )
@@ -256,8 +257,8 @@ def test_each_addition_of_a_result_is_a_rounding_that_the_margin_covers(
         torch.zeros(40, dtype=torch.int64),
         Flat(1.0).factors,
     )
-    ((amplifies, additions),) = seen
-    assert amplifies == 1 / COVER
+    ((cancellation, additions),) = seen
+    assert cancellation == 1 / COVER
     assert additions > 700
 
 
@@ -272,7 +273,7 @@ def test_a_gradient_says_how_many_results_it_adds(
     gradient = products.sum_of_outer(torch.randn(units, terms, 4), torch.randn(units, terms, 3))
     assert gradient.additions >= (units / 5 + 5 * terms / TERMS if advantage else units / 5)
     assert products.outer(torch.randn(3 * TERMS, 2), torch.randn(3 * TERMS, 2)).additions >= 3
-    assert products.stacked([gradient, gradient]).additions == gradient.additions
+    assert unit_gradients.stack([gradient, gradient]).additions == gradient.additions
 
 
 @pytest.mark.parametrize("count", [0, 3, TERMS + 1])
@@ -286,8 +287,8 @@ def test_a_sum_is_written_over_what_was_there(count: int) -> None:
     terms, rows = torch.randn(count + 2, 6, 4), torch.randn(count + 2, 6, 3)
     image, slopes = torch.randn(count + 2, 2, 5, 5), torch.randn(count + 2, 3, 3, 3)
     for gradient in (
-        products.outer(x, g), products.written_out(x), products.sum_of_outer(terms, rows),
-        products.stacked([products.outer(x, g), products.written_out(x)]),
+        products.outer(x, g), unit_gradients.from_rows(x), products.sum_of_outer(terms, rows),
+        unit_gradients.stack([products.outer(x, g), unit_gradients.from_rows(x)]),
         convolution_weight(nn.Conv2d(2, 3, 3), image, slopes),
     ):  # fmt: skip
         expected = weights @ gradient.rows(slice(0, count)).double()

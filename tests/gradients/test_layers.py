@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from dpfl.gradients import products
-from dpfl.gradients.layer_pass import LayerPass
+from dpfl.gradients.passes.layer_pass import LayerPass
 from tests.gradients.gradient_reference import CLASSES, batch, by_opacus, check, close, one_by_one
 
 
@@ -26,7 +26,7 @@ def _same_weights_every_time() -> Iterator[None]:
 
 
 def by_rule(module: nn.Module, x: Tensor, y: Tensor, **options: object) -> None:
-    assert isinstance(check(module, x, y, **options)._pass, LayerPass)
+    assert isinstance(check(module, x, y, **options).passes.current, LayerPass)
 
 
 @settings(max_examples=30, deadline=None)
@@ -160,7 +160,7 @@ def test_ghost_or_written_out_kept_or_recomputed(
     ],
 )
 def test_linear_layers_and_norms(make: Callable[[], nn.Module], shape: tuple[int, ...]) -> None:
-    assert isinstance(check(make(), *batch(7, *shape))._pass, LayerPass)
+    assert isinstance(check(make(), *batch(7, *shape)).passes.current, LayerPass)
 
 
 @pytest.mark.parametrize("options", [{}, {"padding_idx": 2}, {"sparse": True}])
@@ -170,7 +170,7 @@ def test_embedding_with_repeated_words(options: dict[str, object]) -> None:
     dense = copy.deepcopy(module)
     dense[0].sparse = False
     y = batch(7, 1)[1]
-    assert isinstance(check(module, x, y, one_by_one(dense, x, y))._pass, LayerPass)
+    assert isinstance(check(module, x, y, one_by_one(dense, x, y)).passes.current, LayerPass)
 
 
 class Attention(nn.Module):

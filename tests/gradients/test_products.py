@@ -7,15 +7,8 @@ import torch
 from torch import Tensor
 
 from dpfl.gradients import products as module
-from dpfl.gradients.products import (
-    SampleGradient,
-    _Products,
-    outer,
-    stacked,
-    sum_of_outer,
-    sum_rows,
-    written_out,
-)
+from dpfl.gradients.products import _Products, outer, sum_of_outer
+from dpfl.gradients.unit_gradients import UnitGradients, from_rows, stack, sum_rows
 from dpfl.privacy.mechanisms.rounding import COVER, TERMS
 
 UNITS, GROUPS, LENGTH, HEIGHT, WIDTH = 7, 2, 3, 4, 5
@@ -29,9 +22,9 @@ def factors() -> tuple[Tensor, Tensor, Tensor]:
     return left, right, torch.einsum("bgth,bgtw->bghw", left.double(), right.double()).flatten(1)
 
 
-def both_ways(left: Tensor, right: Tensor) -> dict[str, SampleGradient]:
+def both_ways(left: Tensor, right: Tensor) -> dict[str, UnitGradients]:
     found = _Products(left, lambda block, room: room.copy_(right[block]), WIDTH)
-    return {"compared": found.compared(), "written": found.written()}
+    return {"compared": found.by_gram(), "written": found.by_rows()}
 
 
 @pytest.mark.parametrize("way", ["compared", "written"])
@@ -61,12 +54,12 @@ def test_what_cancels_is_said_to_amplify_rounding() -> None:
     """
     left, right, rows = factors()
     found = both_ways(left, right)
-    assert found["compared"].amplifies == pytest.approx(1 / COVER)
+    assert found["compared"].cancellation == pytest.approx(1 / COVER)
     assert 1 / COVER > 1
     assert (
-        found["written"].amplifies
-        == outer(left[:, 0, 0], right[:, 0, 0]).amplifies
-        == written_out(rows.float()).amplifies
+        found["written"].cancellation
+        == outer(left[:, 0, 0], right[:, 0, 0]).cancellation
+        == from_rows(rows.float()).cancellation
         == 1
     )
 
@@ -75,8 +68,8 @@ def test_gradients_beside_each_other_have_the_squares_of_all_and_the_worst_round
     left, right, rows = factors()
     found = both_ways(left, right)
     for parts in ([found["written"], found["compared"]], [found["compared"], found["written"]]):
-        both = stacked(parts)
-        assert both.amplifies == pytest.approx(1 / COVER)
+        both = stack(parts)
+        assert both.cancellation == pytest.approx(1 / COVER)
         torch.testing.assert_close(both.squares, parts[0].squares + parts[1].squares)
         weights = torch.ones(UNITS, dtype=torch.float64)
         torch.testing.assert_close(
@@ -116,7 +109,7 @@ def test_one_term_is_an_outer_product_whatever_its_sizes(inputs: int, outputs: i
     )
     gradient = sum_of_outer(x, g)
     rows = torch.bmm(g.mT, x).flatten(1)
-    assert gradient.amplifies == 1
+    assert gradient.cancellation == 1
     assert torch.equal(gradient.rows(slice(0, 5)), rows)
     assert torch.allclose(
         gradient.weighted(slice(0, 5), weights), weights @ rows.double(), rtol=0, atol=1e-5

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from dpfl.data.tables.schema import FeatureLayout
 from dpfl.errors import DpflError
-from dpfl.gradients import products
+from dpfl.gradients import products, unit_gradients
 from dpfl.gradients.clipped import ClippedGradients
+from dpfl.gradients.layers.rules import embedding
 from dpfl.gradients.mixing import random_weights, refuse_mixing
-from dpfl.gradients.rules import embedding
 from dpfl.models import FlatModel, from_module
 from dpfl.models.columns import on_columns
 from dpfl.privacy.mechanisms.rounding import COVER
@@ -268,7 +268,7 @@ def test_words_whose_gradients_cancel() -> None:
 
 def test_norms_of_many_numbers_are_not_low() -> None:
     rows = torch.randn(2, 4_000_000)
-    above = products.written_out(rows).squares.sqrt() / rows.double().norm(dim=1) - 1
+    above = unit_gradients.from_rows(rows).squares.sqrt() / rows.double().norm(dim=1) - 1
     assert (above > 0).all()
     assert (above < 2e-5).all()
 

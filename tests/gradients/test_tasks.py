@@ -13,11 +13,11 @@ from dpfl.client.dataset import ClientDataset
 from dpfl.client.optimisers import SGD
 from dpfl.client.plain_descent import descent
 from dpfl.client.task import LocalTraining
-from dpfl.gradients.chain import ChainPass
 from dpfl.gradients.clipped import ClippedGradients
-from dpfl.gradients.layer_pass import LayerPass
 from dpfl.gradients.losses import mean_loss
-from dpfl.gradients.row_pass import RowPass
+from dpfl.gradients.passes.chain import ChainPass
+from dpfl.gradients.passes.layer_pass import LayerPass
+from dpfl.gradients.passes.row_pass import RowPass
 from dpfl.models import FlatModel
 from tests.gradients.gradient_reference import batch, close, compare
 
@@ -77,9 +77,9 @@ def check(
     rows = one_by_one(module, task, x, y)
     for way in ways:
         computed = ClippedGradients(FlatModel(module, task))
-        computed._pass = way(computed.model)
+        computed.passes.current = way(computed.model)
         compare(computed, x, y, rows)
-        assert isinstance(computed._pass, way)
+        assert isinstance(computed.passes.current, way)
 
 
 @pytest.mark.parametrize("make", [linear, mlp])

@@ -9,14 +9,15 @@ import torch
 from torch import Tensor, nn
 
 from dpfl.errors import DpflError
-from dpfl.gradients import rules, unit_rows
+from dpfl.gradients import unit_rows
 from dpfl.gradients.clipped import ClippedGradients
 from dpfl.gradients.haar_energies import haar_energies
-from dpfl.gradients.layer_pass import LayerPass
-from dpfl.gradients.losses import losses_and_gradients
-from dpfl.gradients.products import Unsupported, written_out
-from dpfl.gradients.row_pass import RowPass
-from dpfl.gradients.rules import embedding
+from dpfl.gradients.layers import rules
+from dpfl.gradients.layers.rules import embedding
+from dpfl.gradients.losses import losses_and_slopes
+from dpfl.gradients.passes.layer_pass import LayerPass
+from dpfl.gradients.passes.row_pass import RowPass
+from dpfl.gradients.unit_gradients import UnsupportedLayer, from_rows
 from dpfl.models import FlatModel
 from dpfl.privacy.mechanisms.rounding import TERMS
 from tests.gradients.gradient_reference import CLASSES, batch, check, clip, one_by_one
@@ -52,7 +53,7 @@ def test_the_self_test_compares_what_gradients_are_made_of() -> None:
         assert sum(part.shape == (3, CLASSES) for part in parts) == 2, (
             "slopes at its outputs, and the bias written out"
         )
-        computed._pass = computed._next_way(Unsupported("asked for"))
+        computed.passes.fall_back(UnsupportedLayer("not chosen here"))
 
 
 def test_the_self_test_compares_all_of_a_gradient_that_is_written_out() -> None:
@@ -60,8 +61,8 @@ def test_the_self_test_compares_all_of_a_gradient_that_is_written_out() -> None:
     x, y = batch(3, 5)
     rows = one_by_one(module, x, y)
     computed = ClippedGradients(FlatModel(module))
-    while not isinstance(computed._pass, RowPass):
-        computed._pass = computed._next_way(Unsupported("asked for"))
+    while not isinstance(computed.passes.current, RowPass):
+        computed.passes.fall_back(UnsupportedLayer("not chosen here"))
     _, weight, bias, *written = computed._outputs(x, y, None)
     torch.testing.assert_close((weight + bias).float(), rows.square().sum(1), rtol=1e-3, atol=0)
     torch.testing.assert_close(torch.cat(written, dim=1), rows, rtol=1e-5, atol=1e-6)
@@ -70,15 +71,15 @@ def test_the_self_test_compares_all_of_a_gradient_that_is_written_out() -> None:
 def test_rows_of_a_batch_are_not_computed_in_two_ways() -> None:
     computed = ClippedGradients(FlatModel(nn.Linear(5, CLASSES)), chunk=1, arithmetic="fast")
     x, y = batch(3, 5)
-    usual = computed._pass
+    usual = computed.passes.current
 
     def picky(x: Tensor, *others: object) -> object:
         if x.max() > 1e6:
-            raise Unsupported("a sample that it cannot do")
+            raise UnsupportedLayer("a sample that it cannot do")
         return usual(x, *others)  # type: ignore[arg-type]
 
     for odd in range(3):
-        computed._pass = picky  # type: ignore[assignment]
+        computed.passes.current = picky  # type: ignore[assignment]
         spoilt = x.clone()
         spoilt[odd] = 1e7
         if odd:
@@ -126,7 +127,7 @@ def test_losses_and_slopes_without_a_task_are_those_of_cross_entropy_for_every_l
     labels = torch.arange(130)
     expected = nn.functional.cross_entropy(scores, labels, reduction="none")
     (slopes,) = torch.autograd.grad(expected.sum(), scores)
-    found, by_hand = losses_and_gradients(scores.detach(), labels)
+    found, by_hand = losses_and_slopes(scores.detach(), labels)
     torch.testing.assert_close(found, expected.detach())
     torch.testing.assert_close(by_hand, slopes)
 
@@ -144,7 +145,7 @@ class Gated(nn.Module):
 
 
 def test_a_layer_that_reads_no_batch_is_left_to_a_way_that_takes_it() -> None:
-    assert isinstance(check(Gated(), *batch(3, 5))._pass, RowPass)
+    assert isinstance(check(Gated(), *batch(3, 5)).passes.current, RowPass)
 
 
 class Frozen(nn.Module):
@@ -207,7 +208,7 @@ def test_gradients_of_units_are_sums_of_rows_in_blocks_of_any_size(
     monkeypatch.setattr(unit_rows, "_KEEP", keep)
     rows = torch.randn(10, 3, generator=torch.Generator().manual_seed(0))
     units = rows.view(5, 2, 3).sum(1)
-    found = unit_rows.UnitRows(2, torch.full((10,), 0.5)).summed(written_out(rows))
+    found = unit_rows.UnitRows(2, torch.full((10,), 0.5)).summed(from_rows(rows))
     torch.testing.assert_close(found.squares, units.double().square().sum(1), rtol=1e-4, atol=0)
     torch.testing.assert_close(found.rows(slice(1, 4)), units[1:4])
     for chosen in (slice(0, 5), slice(0, 2), torch.tensor([0, 3, 4])):
@@ -231,7 +232,7 @@ class Reading(nn.Module):
 @pytest.mark.parametrize("kind", [nn.RNN, nn.GRU, nn.LSTM])
 def test_recurrent_layers_whose_steps_come_first(kind: type[nn.Module]) -> None:
     torch.manual_seed(0)
-    assert isinstance(check(Reading(kind(5, 4)), *batch(2, 3, 5))._pass, LayerPass)
+    assert isinstance(check(Reading(kind(5, 4)), *batch(2, 3, 5)).passes.current, LayerPass)
 
 
 class Looping(nn.Module):
@@ -253,7 +254,7 @@ def test_cells_that_read_one_sample_at_a_time_are_left_to_a_way_that_takes_them(
     kind: type[nn.Module],
 ) -> None:
     torch.manual_seed(0)
-    assert isinstance(check(Looping(kind(5, 4)), *batch(2, 5))._pass, RowPass)
+    assert isinstance(check(Looping(kind(5, 4)), *batch(2, 5)).passes.current, RowPass)
 
 
 class Unheard(nn.Module):
@@ -274,4 +275,4 @@ def test_a_layer_of_which_nothing_comes_has_no_gradient() -> None:
     rows = torch.cat([rows for _, rows in found.rows(*batch(3, 5))])
     assert not rows[:, :30].any()
     assert rows[:, 30:].any(1).all()
-    assert isinstance(found._pass, LayerPass)
+    assert isinstance(found.passes.current, LayerPass)

@@ -13,7 +13,7 @@ import dpfl
 from dpfl import models, tasks
 from dpfl.errors import DpflError
 from dpfl.gradients.clipped import ClippedGradients
-from dpfl.gradients.layer_pass import LayerPass
+from dpfl.gradients.passes.layer_pass import LayerPass
 from dpfl.models import FlatModel
 from tests.conftest import StopsAfter
 from tests.gradients.gradient_reference import compare
@@ -81,7 +81,7 @@ def test_gradients_of_adapters_are_exact_by_the_quick_kernels():
     )
     computed = ClippedGradients(FlatModel(module, TASK))
     compare(computed, x[:COUNT], y[:COUNT], rows)
-    assert isinstance(computed._pass, LayerPass)
+    assert isinstance(computed.passes.current, LayerPass)
 
 
 def test_adapters_train_are_resumed_and_load_without_dpfl(train, tmp_path):

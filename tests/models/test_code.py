@@ -25,7 +25,10 @@ CASES = {
     "transformer": (models.transformer(width=8, layers=2, heads=2), TOKENS),
     "scattering-linear": (models.scattering_linear(), (6,)),
     "a table": (TableModel(models.mlp(hidden=3), 3, (2, 4)), ROWS),
-    "a table with paid scales": (TableModel(models.linear(), 3, (2, 4), paid=True), ROWS),
+    "a table with paid scales": (
+        TableModel(models.linear(), 3, (2, 4), has_paid_scales=True),
+        ROWS,
+    ),
     "a table with embeddings": (TableModel(models.mlp(hidden=3, embedding=2), 3, (2, 4)), ROWS),
 }
 

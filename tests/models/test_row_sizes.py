@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dpfl.gradients.chunks import SelfTest
+from dpfl.gradients.self_test import SelfTest
 from dpfl.models import FlatModel
 from dpfl.models.catalog import feature_map, scattering_linear
 from dpfl.models.features.patches import patch_features

@@ -11,8 +11,8 @@ from dpfl import models, tasks
 from dpfl.data.tables.schema import FeatureLayout
 from dpfl.errors import DpflError
 from dpfl.gradients.clipped import ClippedGradients
-from dpfl.gradients.layer_pass import LayerPass
-from dpfl.gradients.row_pass import RowPass
+from dpfl.gradients.passes.layer_pass import LayerPass
+from dpfl.gradients.passes.row_pass import RowPass
 from dpfl.models import FlatModel
 from dpfl.models.columns import on_columns
 from tests.gradients.gradient_reference import compare
@@ -60,7 +60,7 @@ def test_the_quick_kernels_are_exact_for_the_next_token(model):
     module = model.build((PLACES,), VOCABULARY, seed=0)
     computed = ClippedGradients(FlatModel(module, task))
     compare(computed, x, y, one_by_one(module, task, x, y))
-    assert isinstance(computed._pass, LayerPass)
+    assert isinstance(computed.passes.current, LayerPass)
 
 
 @pytest.mark.parametrize("model", LABELLED, ids=lambda m: m.name)
@@ -69,16 +69,16 @@ def test_the_quick_kernels_are_exact_for_labels_of_sequences(model):
     module, y = model.build((PLACES,), 3, seed=0), torch.arange(COUNT) % 3
     computed = ClippedGradients(FlatModel(module, task))
     compare(computed, x, y, one_by_one(module, task, x, y))
-    assert isinstance(computed._pass, LayerPass)
+    assert isinstance(computed.passes.current, LayerPass)
 
 
 def test_a_transformer_is_exact_by_torch_func_too():
     task, (x, y) = tasks.NextToken(VOCABULARY), drawn()
     module = SMALL[1].build((PLACES,), VOCABULARY, seed=0)
     computed = ClippedGradients(FlatModel(module, task))
-    computed._pass = RowPass(computed.model)
+    computed.passes.current = RowPass(computed.model)
     compare(computed, x, y, one_by_one(module, task, x, y))
-    assert computed._pass._rows == computed._pass._vectorised
+    assert computed.passes.current._rows == computed.passes.current._vectorised
 
 
 def test_embedded_categories_are_exact_by_the_quick_kernels():
@@ -91,7 +91,7 @@ def test_embedded_categories_are_exact_by_the_quick_kernels():
     x, y = torch.cat([numbers, codes.float()], dim=1), (torch.arange(COUNT) % 2).float()
     computed = ClippedGradients(FlatModel(module, task))
     compare(computed, x, y, one_by_one(module, task, x, y))
-    assert isinstance(computed._pass, LayerPass)
+    assert isinstance(computed.passes.current, LayerPass)
 
 
 def test_what_does_not_fit_is_one_sentence():

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from dpfl.errors import DpflError
-from dpfl.node.load_data import digest, load_node_data
 from dpfl.node.policy import SEED, read
 from dpfl.node.policy_sections import SecureSumGroup
 from dpfl.privacy import Keyed, Limit, SystemEntropy
 from dpfl.privacy.ledger.limit import SubLimit
-from tests.node.loopback import POLICY, SAMPLES, new_node, write_policy
+from tests.node.loopback import POLICY, new_node
 
 
 def test_a_policy_refuses_by_default_whatever_it_does_not_name(tmp_path: Path) -> None:
@@ -117,38 +116,6 @@ def test_a_seed_counts_only_where_the_environment_has_it_too(
     assert read(new_node(tmp_path / "b", tell={"entropy": "keyed"})).randomness == Keyed(7)
 
 
-def test_data_is_read_by_its_own_words_and_is_this_node_s_alone(tmp_path: Path) -> None:
-    own = load_node_data(read(new_node(tmp_path / "b")))
-    assert (len(own.train), own.names, own.test, own.sizes) == (SAMPLES, ("b",), None, (SAMPLES,))
-    dealt = load_node_data(read(write_policy(tmp_path / "b", split={"client": 2, "clients": 4})))
-    assert len(dealt.train) == SAMPLES // 4
-    site = load_node_data(
-        read(
-            write_policy(
-                tmp_path / "b",
-                data={"name": "randhie", "classes": None},
-                split={"client": 1, "partition": "site"},
-            )
-        )
-    )
-    assert site.train.schema is not None
-    assert site.persons is not None
-    assert len(site.persons) == len(site.train)
-
-
-def test_persons_are_counted_where_they_are_the_unit(tmp_path: Path) -> None:
-    words = {
-        "data": {"name": "randhie", "classes": None, "rows_per_person": 2},
-        "split": {"client": 1, "partition": "site"},
-    }
-    own = load_node_data(read(new_node(tmp_path / "b", limits={"unit": "person"}, **words)))
-    assert own.counted("person")[0] < own.sizes[0]
-    assert own.rows_per_person == 2
-    assert digest(own, "person") != digest(own, "sample")
-    with pytest.raises(DpflError, match="whose each row is"):
-        load_node_data(read(new_node(tmp_path / "c", limits={"unit": "person"})))
-
-
 ODD: dict[str, tuple[dict[str, Any], str]] = {
     "no owner": ({"owners": None}, "has no owners"),
     "no key": ({"owners": {"study": "abc"}}, "owners.study is no public key"),
@@ -185,21 +152,3 @@ def test_a_policy_that_is_no_toml_is_one_sentence(tmp_path: Path, text: str) -> 
     (tmp_path / "policy.toml").write_text(text)
     with pytest.raises(DpflError, match="The policy"):
         read(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"data": {"name": None}}, "data.name"),
-        ({"data": {"name": "nothing.npz"}}, "nothing.npz"),
-        ({"data": {"more": 1}}, "no option 'more'"),
-        ({"split": {"client": 9, "clients": 4}}, "split.client"),
-        ({"split": {"client": "who", "clients": 4}}, "split.client"),
-    ],
-)
-def test_data_that_is_not_there_is_one_sentence(
-    tmp_path: Path, changes: dict[str, Any], said: str
-) -> None:
-    with pytest.raises(DpflError) as refused:
-        load_node_data(read(new_node(tmp_path / "b", **changes)))
-    assert said in str(refused.value)

@@ -14,7 +14,7 @@ from dpfl.client.local_training import clipped_sum, plain_steps, private_steps, 
 from dpfl.client.optimisers import SGD
 from dpfl.client.task import LocalTraining
 from dpfl.errors import DpflError
-from dpfl.gradients import clipped
+from dpfl.gradients import sum_rounding
 from dpfl.gradients.clipped import ClippedGradients
 from dpfl.models import FlatModel
 from dpfl.privacy import Flat, Gaussian, Keyed, PerLayer, Poisson, Release
@@ -294,7 +294,7 @@ def test_one_sample_moves_a_sum_of_haar_clipped_gradients_by_the_level_in_the_we
 def test_more_units_than_the_margin_covers_are_refused_by_a_clip_with_its_own_measure(
     units: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clipped, "most_units", lambda *_: 2)
+    monkeypatch.setattr(sum_rounding, "most_units", lambda *_: 2)
     model = FlatModel(torch.nn.Linear(4, 2))
     clip = HaarClip(1.0, weights="orthonormal").for_model([model.layout.trainable])
     sum_of = partial(

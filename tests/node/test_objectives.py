@@ -26,7 +26,7 @@ from dpfl.client.optimisers import SGD
 from dpfl.client.plain_descent import descent
 from dpfl.client.task import LocalTraining
 from dpfl.errors import DpflError
-from dpfl.gradients.clipped import plain_gradient
+from dpfl.gradients.losses import plain_gradient
 from dpfl.models import FlatModel
 from dpfl.privacy import Keyed
 from dpfl.privacy.mechanisms.noise import gaussian_vector

@@ -8,39 +8,21 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from dpfl.client.optimisers import Adam
-from dpfl.client.task import LocalTraining
-from dpfl.codec import canonical
 from dpfl.errors import DpflError
-from dpfl.node.load_data import schema_digest
 from dpfl.node.service import Service
 from dpfl.node.statement import check
-from dpfl.privacy import All, FixedSize, Flat, Gaussian, Poisson, PoissonSize, Release, accountant
-from dpfl.privacy.accounting.events import gaussian
-from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
-from dpfl.privacy.mechanisms.matrix_release import BandedNoise
-from dpfl.privacy.mechanisms.release import UpdateRelease
-from dpfl.privacy.mechanisms.sampling import Cyclic
-from dpfl.privacy.mechanisms.secure_noise import SecureGaussian
-from dpfl.privacy.queries.columns import ColumnQuery
+from dpfl.privacy import accountant
 from dpfl.privacy.queries.histogram import LabelQuery
-from dpfl.privacy.queries.mean import MeanQuery
 from dpfl.privacy.queries.metric import MetricQuery
 from dpfl.protocol import messages, task_messages
-from dpfl.protocol.keys import load_private
-from dpfl.tasks import Binary, MultiClass
 from tests.node.loopback import (
     EVENT,
     OWNER,
     PROPOSAL,
-    RELEASE,
     ROUNDS,
     RUN,
     SAMPLES,
@@ -57,7 +39,6 @@ from tests.node.loopback import (
     write_policy,
 )  # fmt: skip
 
-OTHER = Ed25519PrivateKey.from_private_bytes(bytes(32))
 Open = Callable[..., Asked]
 
 
@@ -144,38 +125,6 @@ def test_a_greeting_may_be_to_everyone_and_is_answered_by_name(opened: Open) -> 
     assert node.refused(join(to="*")) == "wrong-node"
 
 
-def test_an_order_that_comes_again_gets_the_same_reply_and_costs_nothing(
-    node: Asked, opened: Open
-) -> None:
-    letter = work()
-    first, before = node.service.answer(letter), node.rows()
-    assert node.service.answer(letter) == first
-    node.service.close()
-    again = opened()
-    assert again.service.answer(letter) == first, "also after the node was started anew"
-    assert again.rows() == before
-    unmoved(again, work(model=vector(1)), "order-changed")
-    unmoved(again, work(replace(TASK, steps=1)), "order-changed")
-
-
-def test_replies_are_kept_for_the_last_round_and_the_past_is_over(node: Asked) -> None:
-    first = work(round_of(1))
-    node(first)
-    node(work(round_of(2)))
-    assert len(list((node.folder / "replies").iterdir())) == 1
-    unmoved(node, first, "order-past")
-    unmoved(node, work(round_of(0)), "order-past")
-
-
-def test_noise_is_fresh_and_of_the_node_alone(opened: Open) -> None:
-    one, two = opened("one"), opened("two")
-    answers = []
-    for node in (one, two):
-        node(join())
-        answers.append(node(work()).arrays["update"])
-    assert not np.allclose(*answers), "the same data, the same order, and other noise"
-
-
 def test_the_size_is_said_as_the_policy_says_it(opened: Open) -> None:
     for name, size, declared in (
         ("r", {"rounded": 50}, 100),
@@ -188,20 +137,6 @@ def test_the_size_is_said_as_the_policy_says_it(opened: Open) -> None:
     node.service.close()
     again = opened("e", tell={"size": {"constant": 7}})
     assert again(join()).head["size"] == SAMPLES, "once in a run"
-
-
-def test_replies_have_the_same_size_whatever_came_out(node: Asked) -> None:
-    """But for the head of the ledger, which counts what was asked for, and knows nothing of what
-    came out.
-    """
-    lengths = set()
-    for number in range(4):
-        answer = node.service.answer(work(round_of(number), vector(number)))
-        head = messages.read(
-            answer, load_private(node.folder / "node.pem").public_key(), 1 << 24
-        ).head["ledger_head"]
-        lengths.add(len(answer) - len(canonical(head)))
-    assert len(lengths) == 1
 
 
 def test_surveys_and_metrics_that_were_planned_are_answered_once(opened: Open) -> None:
@@ -225,205 +160,7 @@ def test_surveys_and_metrics_that_were_planned_are_answered_once(opened: Open) -
     assert node.spending() == {survey.event: 1, EVENT: STEPS, metric.event: 1}
 
 
-def test_replies_leave_at_whole_multiples_of_a_time(
-    opened: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After their order came, whatever is done for it the first time."""
-    slept: list[float] = []
-    moments: list[float] = []
-
-    def monotonic() -> float:
-        moments.append(moments[-1] + 0.07 if moments else 0.0)
-        return moments[-1]
-
-    node = opened(tell={"every": 0.5})
-    node(join())
-    monkeypatch.setattr(
-        "dpfl.node.task_execution.time", SimpleNamespace(monotonic=monotonic, sleep=slept.append)
-    )
-    for number in range(2):
-        moments.clear()
-        node(work(round_of(number)))
-        assert 0 < slept[-1] <= 0.5
-        assert (moments[-1] + slept[-1]) / 0.5 == pytest.approx(
-            round((moments[-1] + slept[-1]) / 0.5)
-        )
-    assert len(slept) == 2
-
-
 # What a lying server may ask
-
-HAAR = Release(Poisson(0.2), HaarClip(1.0, ends=(SIZE,)), HaarNoise(5.0, ends=(SIZE,)))
-TASKS: dict[str, tuple[Any, str]] = {
-    "more steps": (round_of(0, steps=5), "too-many-steps"),
-    "no steps": (round_of(0, steps=0), "bad-words"),
-    "less noise": (
-        round_of(0, samples=replace(RELEASE, noise=SecureGaussian(0.79))),
-        "too-little-noise",
-    ),
-    "a larger clip": (round_of(0, samples=replace(RELEASE, clip=Flat(2.01))), "clip-too-large"),
-    "a higher rate": (
-        round_of(0, samples=replace(RELEASE, sampling=Poisson(0.51))),
-        "rate-too-high",
-    ),
-    "all samples": (round_of(0, samples=replace(RELEASE, sampling=All())), "rate-too-high"),
-    "another rate than was planned": (
-        round_of(0, samples=replace(RELEASE, sampling=Poisson(0.3))),
-        "not-planned",
-    ),
-    "more noise than was planned": (
-        round_of(0, samples=replace(RELEASE, noise=SecureGaussian(2.0))),
-        "not-planned",
-    ),
-    "noise in floating point": (
-        round_of(0, samples=replace(RELEASE, noise=Gaussian(1.0))),
-        "not-secure",
-    ),
-    "Haar noise": (round_of(0, samples=HAAR), "not-secure"),
-    "Haar coefficients of another model": (
-        round_of(
-            0,
-            samples=replace(
-                HAAR, clip=HaarClip(1.0, ends=(10**9,)), noise=HaarNoise(5.0, ends=(10**9,))
-            ),
-        ),
-        "bad-words",
-    ),
-    "noise that is taken back": (
-        round_of(0, samples=Release(Cyclic(10), Flat(1.0), BandedNoise(1.0, rounds=9, turns=2))),
-        "uncovered",
-    ),
-    "a batch counted by what is there": (
-        round_of(0, samples=replace(RELEASE, sampling=PoissonSize(12))),
-        "uncovered",
-    ),
-    "a batch of a fixed size": (
-        round_of(0, samples=replace(RELEASE, sampling=FixedSize(12))),
-        "other-unit",
-    ),
-    "a division by the batch": (
-        round_of(0, samples=replace(RELEASE, divide_by_drawn=True)),
-        "raw-values",
-    ),
-    "a raw value": (round_of(0, raw=True), "raw-values"),
-    "no noise": (round_of(0, samples=Release(Poisson(0.2), Flat(1.0))), "without-noise"),
-    "nothing private at all": (round_of(0, samples=None), "without-noise"),
-    "noise that the server adds": (
-        round_of(0, samples=None, clients=Release(All(), Flat(1.0), SecureGaussian(1.0))),
-        "not-trusted",
-    ),
-    "an upload for less than a sample moves": (
-        round_of(
-            0,
-            samples=None,
-            update=UpdateRelease(clip=Flat(1.0), noise=SecureGaussian(1.0), sensitivity_bound=0.1),
-        ),
-        "uncovered",
-    ),
-    "an upload of clients": (
-        round_of(
-            0,
-            samples=None,
-            update=UpdateRelease(
-                clip=Flat(1.0), noise=SecureGaussian(1.0), sensitivity_bound=2.0, protects="client"
-            ),
-        ),
-        "other-unit",
-    ),
-    "a slope without noise": (
-        round_of(
-            0,
-            slope=True,
-            update=UpdateRelease(clip=Flat(1.0), noise=SecureGaussian(1.0), sensitivity_bound=2.0),
-        ),
-        "uncovered",
-    ),
-    "a slope that was not planned": (
-        round_of(0, slope=True, samples=replace(RELEASE, sampling=Poisson(0.1))),
-        "not-planned",
-    ),
-    "exact counts": (replace(TASK, steps=0, query=LabelQuery(None)), "raw-values"),
-    "exact counts for a trusted server": (
-        replace(TASK, steps=0, query=LabelQuery(None, trusted=True)),
-        "not-trusted",
-    ),
-    "counts with little noise": (
-        replace(TASK, steps=0, query=LabelQuery(0.5, secure=True)),
-        "too-little-noise",
-    ),
-    "counts in floating point": (replace(TASK, steps=0, query=LabelQuery(5.0)), "not-secure"),
-    "counts that were not planned": (
-        replace(TASK, steps=0, query=LabelQuery(5.0, secure=True)),
-        "not-planned",
-    ),
-    "a mean that was not planned": (
-        replace(TASK, steps=0, query=MeanQuery(5.0, True)),
-        "not-planned",
-    ),
-    "columns that are not there": (
-        replace(TASK, steps=0, query=ColumnQuery(5.0, 9, (784,), secure=True)),
-        "other-schema",
-    ),
-    "a metric on samples that were not kept out": (
-        round_of(ROUNDS, steps=0, query=MetricQuery(5.0, 1, 0, 1.0, 0.2, secure=True)),
-        "other-schema",
-    ),
-    "another round": (round_of(ROUNDS), "too-many-rounds"),
-    "another client": (replace(TASK, client=0), "wrong-node"),
-}
-
-
-@pytest.mark.parametrize("what", TASKS)
-def test_a_task_that_the_policy_does_not_allow_is_refused(node: Asked, what: str) -> None:
-    task, reason = TASKS[what]
-    unmoved(node, work(task), reason)
-
-
-RUNS: dict[str, tuple[Any, str]] = {
-    "a published variant": (replace(PROPOSAL, variant="published"), "variant-not-allowed"),
-    "another system": (replace(PROPOSAL, system="fedavg"), "system-not-allowed"),
-    "another model": (replace(PROPOSAL, model="resnet-18", options=()), "model-not-allowed"),
-    "a model by an import path": (
-        replace(PROPOSAL, model="os:system", options=(("command", "true"),)),
-        "model-not-allowed",
-    ),
-    "options that a model does not have": (
-        replace(PROPOSAL, options=(("name", "cnn"),)),
-        "model-not-allowed",
-    ),
-    "a model of 3 GB": (replace(PROPOSAL, options=(("hidden", 1_000_000),)), "too-large"),
-    "a model that takes hours to build": (
-        replace(PROPOSAL, model="transformer", options=(("layers", 1_000_000), ("vocabulary", 4))),
-        "model-not-allowed",
-    ),
-    "another task": (replace(PROPOSAL, learning=Binary()), "other-schema"),
-    "other classes": (replace(PROPOSAL, learning=MultiClass(11)), "other-schema"),
-    "another shape": (replace(PROPOSAL, shape=(784,)), "other-schema"),
-    "a table": (replace(PROPOSAL, schema="0" * 64), "other-schema"),
-    "more rounds": (replace(PROPOSAL, rounds=11), "too-many-rounds"),
-    "another unit": (replace(PROPOSAL, unit="client"), "other-unit"),
-    "other neighbours": (replace(PROPOSAL, neighbours="replace one"), "other-unit"),
-    "events of other neighbours": (
-        replace(PROPOSAL, events=((FixedSize(6).event(2.0, SAMPLES), 5),), accountant="rdp"),
-        "other-unit",
-    ),
-    "events without noise": (replace(PROPOSAL, events=((gaussian(0.0), 1),)), "too-little-noise"),
-    "events with less noise": (replace(PROPOSAL, events=((gaussian(0.7), 1),)), "too-little-noise"),
-    "noise in floating point": (replace(PROPOSAL, noise="floating-point"), "not-secure"),
-    "a place of another": (replace(PROPOSAL, client=0), "wrong-node"),
-    "no noise at all": (replace(PROPOSAL, unit="none", events=(), noise="none"), "without-noise"),
-    "noise at the server": (replace(PROPOSAL, unit="client", events=()), "not-trusted"),
-}
-
-
-@pytest.mark.parametrize("what", RUNS)
-def test_a_run_that_the_policy_does_not_allow_is_refused_and_not_worked_for(
-    opened: Open, what: str
-) -> None:
-    node = opened()
-    proposal, reason = RUNS[what]
-    unmoved(node, join(proposal), reason)
-    unmoved(node, work(), "not-joined")
 
 
 def test_one_release_more_than_is_left_is_refused(opened: Open) -> None:
@@ -474,117 +211,7 @@ def test_a_run_that_changes_what_it_said_or_whose_it_is_is_refused(
     unmoved(node, ask("ask-statement", run="another"), "not-joined")
 
 
-def test_an_owner_cannot_order_in_the_run_of_another(opened: Open) -> None:
-    from dpfl.protocol.keys import raw
-
-    node = opened(owners={"other": raw(OTHER.public_key())})
-    node(join())
-    for letter in (work(key=OTHER), join(key=OTHER), ask("ask-statement", key=OTHER)):
-        unmoved(node, letter, "wrong-run")
-
-
 # What is no order at all
-
-
-def test_letters_of_a_stranger_or_for_another_node_are_refused(node: Asked) -> None:
-    unmoved(node, work(key=OTHER), "bad-signature")
-    unmoved(node, join(key=OTHER), "bad-signature")
-    unmoved(node, work(to="a"), "wrong-node")
-    letter = work()
-    for data, reason in (
-        (letter[:-1], "bad-signature"),
-        (b"", "not-a-letter"),
-        (b"x" * (1 << 21) + b"x", "too-large"),
-    ):
-        unmoved(node, data, reason)
-
-
-@pytest.mark.parametrize("kind", ["train", "evaluate", "reply", "query", "", "joined", "__class__"])
-def test_an_unknown_message_is_refused(node: Asked, kind: str) -> None:
-    unmoved(node, ask(kind), "unknown-message")
-
-
-@pytest.mark.parametrize(
-    "letter",
-    [
-        work(more=1),
-        join(more=1),
-        ask("ping", to="*", more=1),
-        ask("join"),
-        ask("work"),
-        ask("join", proposal={}),
-        ask("work", order="0/train", task={"part": "task"}),
-        work(order="1/train"),
-        work(order="0/probe"),
-        work(order=3),
-        work(run="../../etc"),
-        work(run=""),
-        ask("join", proposal=[["a"]] * 3),
-        join(run="a" * 65),
-        ask("work", order="0/query.histogram", task=task_messages.task_to_words(TASK)),
-    ],
-)
-def test_words_that_are_missing_unknown_or_of_another_type_are_refused(
-    node: Asked, letter: bytes
-) -> None:
-    unmoved(node, letter, "bad-words")
-
-
-@pytest.mark.parametrize(
-    "arrays",
-    [
-        {},
-        {"model": np.zeros(SIZE)},
-        {"model": np.zeros(SIZE - 1, np.float32)},
-        {"model": np.zeros((1, SIZE), np.float32)},
-        {"model": vector(), "correction": np.zeros(3, np.float32)},
-        {"model": vector(), "data": np.zeros(3, np.float32)},
-        {"correction": vector()},
-    ],
-)
-def test_arrays_that_are_not_a_model_s_are_refused(
-    node: Asked, arrays: dict[str, np.ndarray]
-) -> None:
-    unmoved(node, work(arrays=arrays), "bad-arrays")
-
-
-@pytest.mark.parametrize(
-    ("size", "reason"), [({"constant": 500}, "size-not-exact"), ("exact", "rate-too-high")]
-)
-def test_nobody_learns_how_many_samples_there_are_by_batches_that_cannot_be_drawn(
-    opened: Open, size: Any, reason: str
-) -> None:
-    upload = UpdateRelease(clip=Flat(1.0), noise=SecureGaussian(1.0), sensitivity_bound=2.0)
-    node = opened(tell={"size": size})
-    node(join(replace(PROPOSAL, events=((upload.event(1), 5),))))
-    task = replace(TASK, samples=Release(FixedSize(SAMPLES + 1), Flat(1.0)), update=upload)
-    unmoved(node, work(task), reason)
-    fits = replace(task, samples=Release(FixedSize(6), Flat(1.0)))
-    if size == "exact":
-        assert node(work(fits)).head["kind"] == "reply"
-    else:
-        unmoved(node, work(fits), reason)
-
-
-def test_a_model_of_the_owner_s_own_has_the_owner_s_options(opened: Open) -> None:
-    path = "tests.node.loopback:own_net"
-    node = opened(allow={"own_models": {path: {"hidden": 3}}})
-    unmoved(
-        node, join(replace(PROPOSAL, model=path, options=(("hidden", 4),))), "model-not-allowed"
-    )
-    unmoved(
-        node,
-        join(replace(PROPOSAL, model="tests.node.loopback:vector", options=())),
-        "model-not-allowed",
-    )
-    assert (
-        node(join(replace(PROPOSAL, model=path, options=(("hidden", 3),)))).head["kind"] == "joined"
-    )
-    assert node(work(model=np.zeros(785 * 3 + 40, np.float32))).head["kind"] == "reply"
-
-
-def test_another_optimiser_costs_the_same_and_is_done(node: Asked) -> None:
-    assert node(work(replace(TASK, local=LocalTraining(Adam(0.1))))).head["kind"] == "reply"
 
 
 ODD = (
@@ -660,57 +287,6 @@ def test_whatever_an_owner_signs_is_answered_and_what_leaves_is_paid_for(node: A
 # What goes wrong at the node
 
 
-def test_an_exception_carries_nothing_and_its_order_is_not_done_again(
-    node: Asked, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def failing(*_: Any) -> None:
-        raise ValueError("patient 4711 has 3 children")
-
-    monkeypatch.setattr("dpfl.client.training.private_steps", failing)
-    letter = work()
-    assert node.refused(letter) == "failed"
-    assert "4711" not in node.log()
-    assert "ValueError" in node.log()
-    assert node.spending() == {EVENT: STEPS}, "paid for, since it may have"
-    monkeypatch.undo()
-    before = node.rows()
-    assert node.refused(letter) == "failed", "a letter that is replayed drains no budget"
-    assert node.rows() == before
-
-
-def test_a_run_that_failed_too_often_is_over(node: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each failure may say something of the data, and no noise covers that."""
-
-    def failing(*_: Any) -> None:
-        raise IndexError
-
-    monkeypatch.setattr("dpfl.client.training.private_steps", failing)
-    for number in range(3):
-        assert node.refused(work(round_of(number))) == "failed"
-    monkeypatch.undo()
-    unmoved(node, work(round_of(3)), "failed")
-    node(join(run="another"))
-    assert node(work(run="another")).head["kind"] == "reply"
-
-
-def test_what_is_not_finite_is_not_sent(node: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "dpfl.client.training.private_steps",
-        lambda gradients, *_: gradients.model.vector.fill_(np.inf),
-    )
-    assert node.refused(work()) == "diverged"
-    huge = np.full(SIZE, 3e38, np.float32)
-    monkeypatch.undo()
-    assert node(work(round_of(1), huge)).head["kind"] in ("reply", "refused")
-
-
-def test_a_disk_that_is_full_is_said_before_anything_is_debited(
-    node: Asked, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("dpfl.node.task_execution.FREE_BYTES", 1 << 60)
-    unmoved(node, work(), "no-room")
-
-
 def test_runs_that_are_joined_and_never_worked_for_and_replies_of_many_runs_fill_no_disk(
     node: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -729,26 +305,6 @@ def test_runs_that_are_joined_and_never_worked_for_and_replies_of_many_runs_fill
     assert node(letters_of["three"]).head["kind"] == "reply"
 
 
-def test_a_full_log_becomes_an_older_one(node: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpfl.node.journal.MOST_BYTES", 2000)
-    for _ in range(120):
-        node.service.answer(b"")
-    names = sorted(path.name for path in node.folder.glob("node.log*"))
-    assert names == ["node.log", *(f"node.log.{number}" for number in range(1, 5))]
-    assert all(path.stat().st_size < 2500 for path in node.folder.glob("node.log*"))
-
-
-def test_a_node_that_cannot_open_a_new_log_answers_and_goes_on(
-    node: Asked, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("dpfl.node.journal.MOST_BYTES", 0)
-    (node.folder / "node.log.1").mkdir()
-    (node.folder / "node.log.2").mkdir()
-    for _ in range(3):
-        assert node.refused(b"") == "not-a-letter"
-    assert node(work()).head["kind"] == "reply"
-
-
 def test_a_second_process_is_kept_out(node: Asked) -> None:
     with pytest.raises(DpflError, match="Another process"):
         Service.open(node.folder / "policy.toml")
@@ -763,28 +319,3 @@ def test_a_policy_that_was_changed_holds_from_then_on(node: Asked, opened: Open)
     again = opened(limits={"epsilon": 0.5})
     unmoved(again, join(), "over-budget")
     unmoved(again, work(round_of(1)), "join-again")
-
-
-def test_a_node_whose_unit_is_a_person_trains_by_person_and_counts_persons(opened: Open) -> None:
-    words = {
-        "data": {"name": "randhie", "classes": None},
-        "split": {"client": 1, "partition": "site"},
-    }
-    node = opened(limits={"unit": "person"}, allow={"models": ["linear"]}, **words)
-    held = node.service.data
-    proposal = replace(
-        PROPOSAL,
-        unit="person",
-        model="linear",
-        options=(),
-        learning=held.task,
-        shape=held.shape,
-        schema=schema_digest(held),
-    )
-    unmoved(node, join(replace(proposal, unit="sample")), "other-unit")
-    joined = node(join(proposal)).head
-    assert joined["size"] == held.counted("person")[0] < len(held.train)
-    assert joined["schema"] == proposal.schema
-    size = node.service._tasks._runner_of(RUN, proposal, joined["size"]).model.layout.size
-    assert node(work(model=np.zeros(size, np.float32))).head["kind"] == "reply"
-    assert node.spending() == {EVENT: STEPS}

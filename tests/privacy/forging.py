@@ -24,7 +24,7 @@ def unguarded(path: Path) -> sqlite3.Connection:
 def debit_elsewhere(path: Path, run: str, release: str, event: Any, count: int) -> None:
     """Of another run, on the same data."""
     with closing(Ledger.existing(path)) as ledger:
-        ledger._mark = ledger._held.mark if ledger._held else ""
+        ledger._mark = ledger._snapshot.mark if ledger._snapshot else ""
         ledger.debit(run, release, event, count)
 
 

@@ -17,7 +17,8 @@ from dpfl.privacy.accounting.calibration import largest_count
 from dpfl.privacy.accounting.events import decode, gaussian
 from dpfl.privacy.accounting.losses import gaussian_losses
 from dpfl.privacy.accounting.published_claims import TwoWayNoise
-from dpfl.privacy.mechanisms.clip import ShareOfMean, check_clip_norm
+from dpfl.privacy.mechanisms.adaptive_clip import ShareOfMean
+from dpfl.privacy.mechanisms.clip import check_clip_norm
 from dpfl.privacy.mechanisms.haar import Haar
 from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarLevels, HaarNoise
 from dpfl.privacy.mechanisms.integer_sum import IntegerSum

@@ -36,11 +36,11 @@ def assert_the_same(multiplier: float, rate: float, interval: float, counts=(1, 
     ours, theirs = both(multiplier, rate, interval)
     for losses, pmf in ((ours.removed, theirs._pmf_remove), (ours.added, theirs._pmf_add)):
         dense = pmf.to_dense_pmf()
-        assert (losses.lowest, len(losses.chances)) == (dense._lower_loss, dense.size)
-        np.testing.assert_allclose(losses.chances, dense._probs, rtol=0, atol=1e-16)
+        assert (losses.lowest, len(losses.masses)) == (dense._lower_loss, dense.size)
+        np.testing.assert_allclose(losses.masses, dense._probs, rtol=0, atol=1e-16)
         assert losses.infinite == pytest.approx(dense._infinity_mass, abs=1e-16)
     for count in counts:
-        assert_the_same_figures(ours.repeated(count), theirs.self_compose(count))
+        assert_the_same_figures(ours.self_compose(count), theirs.self_compose(count))
 
 
 @given(st.floats(0.5, 20.0), st.floats(1e-4, 1.0))
@@ -62,14 +62,14 @@ def test_releases_of_two_kinds_compose_as_they_do_there(rates):
         both(multiplier, rate, 1e-3) for multiplier, rate in zip((1.0, 4.0), rates, strict=True)
     )
     assert_the_same_figures(
-        first.repeated(7).beside(second.repeated(3)),
+        first.self_compose(7).compose(second.self_compose(3)),
         theirs.self_compose(7).compose(others.self_compose(3)),
     )
 
 
 @pytest.mark.parametrize(("multiplier", "count"), [(1.0, 1), (1.0, 300), (2.0, 30), (5.0, 2000)])
 def test_no_figure_is_below_the_exact_one_of_gaussians(multiplier, count):
-    losses = gaussian_losses(multiplier, 1.0, 1e-3).repeated(count)
+    losses = gaussian_losses(multiplier, 1.0, 1e-3).self_compose(count)
     for delta in CLOSE:
         exact = gaussian_epsilon(math.sqrt(count) / multiplier, delta)
         assert exact <= losses.epsilon(delta) < exact + 1e-3
@@ -105,8 +105,9 @@ def test_losses_whose_weight_is_beyond_floating_point_numbers_are_their_own_boun
 def test_what_is_cut_off_counts_as_an_infinite_loss():
     """None of the mass is lost, however many are composed; rounding on the grid may add some."""
     whole = gaussian_losses(1.0, 0.1, 1e-3)
-    for losses in (whole.repeated(500).removed, whole.repeated(3).beside(whole.repeated(2)).added):
-        assert 1.0 - 1e-13 < losses.chances.sum() + losses.infinite < 1.0 + 1e-8
+    both = whole.self_compose(3).compose(whole.self_compose(2))
+    for losses in (whole.self_compose(500).removed, both.added):
+        assert 1.0 - 1e-13 < losses.masses.sum() + losses.infinite < 1.0 + 1e-8
         assert losses.infinite > whole.removed.infinite
 
 
@@ -115,12 +116,12 @@ def test_what_two_cut_off_together_counts_as_an_infinite_loss_and_never_as_less(
     losses of either or of both.
     """
     tail = LossGrid(1.0, 0, np.array([0.5, 0.5 - 1.7e-8, 1.7e-8]), 0.0)
-    assert 0 < tail.beside(tail).infinite < 1e-15
+    assert 0 < tail.compose(tail).infinite < 1e-15
     one, other = (
         LossGrid(1.0, -1, np.array([0.5, 0.4]), 0.1),
         LossGrid(1.0, 3, np.array([0.5, 0.3]), 0.2),
     )
-    both = one.beside(other)
+    both = one.compose(other)
     assert both.infinite == pytest.approx(0.28, rel=1e-12)
     assert both.lowest == 2
-    np.testing.assert_allclose(both.chances, [0.25, 0.35, 0.12], rtol=1e-12)
+    np.testing.assert_allclose(both.masses, [0.25, 0.35, 0.12], rtol=1e-12)

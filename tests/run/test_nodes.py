@@ -453,7 +453,7 @@ def test_persons_are_the_unit_at_nodes_too(tmp_path) -> None:
     assert result.privacy.unit == "person"
     declared = json.loads((tmp_path / "run" / "nodes.json").read_text())
     assert [one["size"] for one in declared.values()] == list(
-        experiment.federation().counted("person")
+        experiment.federation().count_units("person")
     )
     told = json.loads(next((tmp_path / "run" / "nodes").iterdir()).read_text())["statement"]
     assert told["unit"] == "person"

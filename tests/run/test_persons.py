@@ -15,8 +15,7 @@ import torch
 import dpfl
 from dpfl.certificate.finished_run import read_finished_run
 from dpfl.config.experiment import parse
-from dpfl.data import IID, Dirichlet, Federation
-from dpfl.data.partition import ExplicitPartition
+from dpfl.data import IID, Dirichlet, ExplicitPartition, Federation
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger
 from dpfl.run.folder import RunFolder
@@ -57,7 +56,7 @@ def test_persons_are_counted_sampled_and_stated(train: Train) -> None:
         "as many steps at the same rate"
     )
     record = RunFolder.open(result.folder).experiment()["resolved"]
-    assert record["largest"] == max(federation.counted("person")) < max(federation.sizes)
+    assert record["largest"] == max(federation.count_units("person")) < max(federation.sizes)
 
 
 def test_workers_and_resuming_give_the_same_run(train: Train, tmp_path: Path) -> None:
@@ -161,7 +160,8 @@ def test_a_partition_keeps_persons_whole(how) -> None:
     assert sum(map(len, everyone)) == 250 == len(set.union(*everyone))
     assert sum(federation.sizes) + len(federation.public[0]) == 1000
     assert (
-        sum(federation.counted("person")) + federation.counted("person", federation.public)[0]
+        sum(federation.count_units("person"))
+        + federation.count_units("person", federation.public)[0]
         == 250
     )
 
@@ -171,7 +171,7 @@ def test_a_mapping_is_the_users_own_word_on_every_row() -> None:
     federation = source.split(
         clients=2, how=ExplicitPartition([list(range(0, 1000, 2)), list(range(1, 1000, 2))])
     )
-    assert federation.counted("person") == (250, 250), "a person at two clients is one at each"
+    assert federation.count_units("person") == (250, 250), "a person at two clients is one at each"
 
 
 def test_an_experiment_says_persons(tmp_path: Path) -> None:

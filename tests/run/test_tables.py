@@ -116,7 +116,7 @@ def test_a_table_may_be_dealt_anew(tmp_path: Path) -> None:
     """Persons whole: each has three rows."""
     dealt = federation(tmp_path, partition="iid", clients=3, test=None)
     assert dealt.sizes == (102, 99, 99)
-    assert dealt.counted("person") == (34, 33, 33)
+    assert dealt.count_units("person") == (34, 33, 33)
     assert len(federation(tmp_path, site=None, sites=None).sizes) == 10
     skewed = federation(tmp_path, partition="dirichlet", beta=5.0, clients=3, test=None)
     assert skewed.how == "dirichlet(beta=5.0, minimum=20)"

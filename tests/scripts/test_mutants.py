@@ -33,7 +33,7 @@ SAMPLE = {
     ),
     "secagg/group.py:threshold:constant:2": "tests/secagg/test_borders.py",
     "secagg/member.py:SumMember.agree:unchecked:4": "tests/secagg/test_sabotage.py",
-    "node/statement.py:_held:compare:3": "tests/node/test_statement.py",
+    "node/statement.py:_was_always_limited:compare:3": "tests/node/test_statement.py",
     "gradients/products.py:stacked:extreme:1": "tests/gradients/test_products.py",
     "certificate/figures.py:between:sign:1": "tests/certificate/test_figures_and_recompute.py",
 }

@@ -146,7 +146,7 @@ def test_a_model_of_another_size_is_refused(task, shape, y):
         (tasks.MultiClass(3), [0.5, 1.0], "whole numbers"),
         (tasks.MultiClass(3), [math.nan, 1.0], "not finite"),
         (tasks.MultiClass(3), [8e9, 1.0], "from 0 to 2"),
-        (tasks.MultiClass(3), [[0, 1], [1, 2]], "one label a sample"),
+        (tasks.MultiClass(3), [[0, 1], [1, 2]], "one label for each sample"),
         (tasks.Binary(), [0, 2], "from 0 to 1"),
         (tasks.MultiLabel(3), [[0, 1], [1, 0]], "3 of 0 or 1"),
         (tasks.Ordinal(3), [0, 5], "from 0 to 2"),
@@ -190,7 +190,7 @@ def test_labels_that_have_their_form_keep_it(task, shape, y):
 @pytest.mark.parametrize(("task", "shape", "y"), CASES, ids=IDS)
 def test_what_is_shown_under_way_is_measured_alike_at_the_end(task, shape, y):
     scores = torch.randn(shape, generator=torch.Generator().manual_seed(4)).numpy()
-    shown, measured = task.shown(scores, y.numpy()), task.metrics(scores, y.numpy())
+    shown, measured = task.live_metrics(scores, y.numpy()), task.metrics(scores, y.numpy())
     assert task.headline in shown
     assert ("accuracy" in shown) == ("accuracy" in measured)
     assert shown == pytest.approx({name: measured[name] for name in shown}, nan_ok=True)

@@ -32,7 +32,8 @@ from dpfl.privacy import (
     Quantile,
     Release,
 )
-from dpfl.privacy.mechanisms.clip import Clip, ShareOfMean
+from dpfl.privacy.mechanisms.adaptive_clip import ShareOfMean
+from dpfl.privacy.mechanisms.clip import Clip
 from dpfl.privacy.mechanisms.sampling import Sampling
 from dpfl.server.algorithm import Algorithm, Claim
 from dpfl.server.steps.policy import FixedSteps

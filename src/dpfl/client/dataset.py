@@ -190,7 +190,7 @@ class ClientDatasets:
             federation.train.x if x is None else x,
             federation.train.y,
             trained,
-            (*split.sizes, *federation.counted(unit, federation.public)),
+            (*split.sizes, *federation.count_units(unit, federation.public)),
             federation.persons if unit == "person" else None,
             federation.rows_per_person,
             split.kept,

@@ -17,7 +17,7 @@ from dpfl.client.task import DIFFERENCES, LAST_STEP, ClientTask
 from dpfl.client.training import ClientTraining
 from dpfl.client.workspace import Workspace
 from dpfl.errors import DpflError
-from dpfl.gradients.clipped import mean_loss, plain_gradient
+from dpfl.gradients.losses import mean_loss, plain_gradient
 from dpfl.models import FlatModel
 
 

@@ -15,8 +15,9 @@ from dpfl.client.drift import Drift
 from dpfl.client.objectives import Generator
 from dpfl.client.plain_descent import descent
 from dpfl.client.task import LocalTraining
-from dpfl.gradients.clipped import ClippedGradients, NonFinite, check_units
-from dpfl.gradients.products import sum_rows
+from dpfl.gradients.clipped import ClippedGradients, NonFinite
+from dpfl.gradients.sum_rounding import check_units
+from dpfl.gradients.unit_gradients import sum_rows
 from dpfl.models import FlatModel
 from dpfl.privacy import Release
 from dpfl.privacy.mechanisms.clip import Clip, MeasuringClip, ReshapingClip

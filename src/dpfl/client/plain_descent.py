@@ -15,11 +15,10 @@ from dpfl.client.dataset import ClientDataset
 from dpfl.client.drift import Drift
 from dpfl.client.optimisers import SGD, Optimiser
 from dpfl.client.task import LocalTraining
-from dpfl.gradients.chain import Chain
-from dpfl.gradients.clipped import plain_gradient
-from dpfl.gradients.losses import Loss, losses_and_gradients, mean_loss
-from dpfl.gradients.products import Unsupported
-from dpfl.gradients.recording import Layer
+from dpfl.gradients.losses import Loss, losses_and_slopes, mean_loss, plain_gradient
+from dpfl.gradients.passes.chain import Chain
+from dpfl.gradients.passes.recording import Layer
+from dpfl.gradients.unit_gradients import UnsupportedLayer
 from dpfl.models import FlatModel
 
 aten = torch.ops.aten
@@ -46,7 +45,7 @@ def descent(
         return anyhow
     try:
         chain = Chain(model)
-    except Unsupported:
+    except UnsupportedLayer:
         return anyhow
     return partial(
         _in_dual if _dual_pays(chain, len(data), local.batch_size, steps) else _in_place,
@@ -79,7 +78,7 @@ def _in_place(
     for batch in batches:
         x, y = data.take(batch)
         scores, kept = chain.forward(chain.model.arrange(x))
-        losses, g = losses_and_gradients(scores, y, chain.model.task)
+        losses, g = losses_and_slopes(scores, y, chain.model.task)
         for layer, inputs, outputs in chain.backward(g, kept):
             _move(layer, inputs, outputs, -rate / len(batch))
         yield float(losses.mean())
@@ -104,7 +103,7 @@ def _in_dual(
         scores, kept = chain.forward(
             torch.addmm(outputs_before[batch], products[batch], a), after=chain.first
         )
-        losses, g = losses_and_gradients(scores, y[batch], chain.model.task)
+        losses, g = losses_and_slopes(scores, y[batch], chain.model.task)
         for layer, inputs, outputs in chain.backward(g, [()] * chain.first + [(batch,)] + kept):
             if layer.module is first:
                 a.index_add_(0, inputs, outputs, alpha=-rate / len(batch))

@@ -13,8 +13,8 @@ from dpfl.client.module_randomness import drawing_from
 from dpfl.client.objectives import Generator
 from dpfl.client.task import ClientReply, ClientTask
 from dpfl.client.workspace import Workspace
-from dpfl.gradients.chunks import SelfTest
 from dpfl.gradients.mixing import refuse_mixing
+from dpfl.gradients.self_test import SelfTest
 from dpfl.gradients.unit_rows import UnitRows
 from dpfl.models.flat import evaluating
 from dpfl.models.row_sizes import InvariantSizes, padded_chunks

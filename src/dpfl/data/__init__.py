@@ -1,5 +1,8 @@
 """Who holds what: data sets, and how they are spread over the clients of a federation.
 
+A `DataSource` is data in one place. `DataSource.split` deals it to clients by a partition, and
+`DataSource.by_owner` keeps the owners that it came with. Either gives a `Federation`.
+
 >>> federation = dpfl.data.sample().split(clients=10, how=dpfl.data.Dirichlet(0.05), seed=0)
 """
 
@@ -24,12 +27,12 @@ from dpfl.data.catalog import (
     tensors,
 )
 from dpfl.data.dataset import Dataset, DataSource
+from dpfl.data.explicit_partition import ExplicitPartition
 from dpfl.data.federation import Federation
-from dpfl.data.partition import (
+from dpfl.data.partition_kinds import (
     IID,
     CappedDirichlet,
     Dirichlet,
-    ExplicitPartition,
     LabelSkew,
     Mix,
     Shards,

@@ -1,4 +1,4 @@
-"""The data sets that have a name, and the user's own arrays and tensors."""
+"""The data sets that have a name, and the user's own arrays, tensors, files and tables."""
 
 from __future__ import annotations
 
@@ -61,7 +61,11 @@ Scale = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 def sample() -> DataSource:
-    """10,000 images of MNIST that come with the package: 8,000 to train and 2,000 to test on."""
+    """10,000 images of MNIST that come with the package.
+
+    Returns:
+        8,000 images to train on and 2,000 to test on.
+    """
     return _source("mnist-sample", _sample_bytes(), 10, MNIST_SCALE)
 
 
@@ -70,42 +74,80 @@ def _sample_bytes() -> Arrays:
     """Unpacked once: a source has copies of its own."""
     file = resources.files("dpfl.data") / "mnist_sample.npz"
     with resources.as_file(file) as path:
-        held = read_npz(path)
-    assert held.test is not None
-    return Arrays(held.x, held.y, *held.test)
+        arrays = read_npz(path)
+    assert arrays.test is not None
+    return Arrays(arrays.x, arrays.y, *arrays.test)
 
 
 def mnist(data_dir: str | Path | None = None, merged: bool = False) -> DataSource:
-    """With its own test set; or `merged`, as some papers' code has it: three quarters of all images
-    to train on, and a twentieth, drawn at random, to test on."""
+    """MNIST.
+
+    Args:
+        data_dir: The folder of all data sets.
+        merged: Whether all images are shuffled first, as in some papers' code: three quarters to
+            train on, and a twentieth, drawn at random, to test on.
+
+    Returns:
+        The source; with its own test set unless merged.
+    """
     return _source(
         "mnist", _merged(_read_idx("mnist", "train", "t10k", data_dir), merged), 10, MNIST_SCALE
     )
 
 
 def fashion_mnist(data_dir: str | Path | None = None, merged: bool = False) -> DataSource:
-    """As `mnist`."""
-    held = _merged(_read_idx("fashion-mnist", "train", "t10k", data_dir), merged)
-    return _source("fashion-mnist", held, 10, FASHION_MNIST_SCALE)
+    """Fashion-MNIST.
+
+    Args:
+        data_dir: The folder of all data sets.
+        merged: As for `mnist`.
+
+    Returns:
+        The source.
+    """
+    arrays = _merged(_read_idx("fashion-mnist", "train", "t10k", data_dir), merged)
+    return _source("fashion-mnist", arrays, 10, FASHION_MNIST_SCALE)
 
 
 def emnist(split: str = "digits", data_dir: str | Path | None = None) -> DataSource:
-    """EMNIST, whose files hold the images transposed, and whose letters are labelled from 1."""
+    """EMNIST. Its files hold the images transposed, and label letters from 1; both are undone.
+
+    Args:
+        split: The name of the split, such as "digits" or "letters".
+        data_dir: The folder of all data sets.
+
+    Returns:
+        The source.
+
+    Raises:
+        DpflError: There is no such split.
+    """
     require_name("EMNIST split", split, EMNIST_CLASSES)
-    held = _read_idx(
+    arrays = _read_idx(
         "emnist", f"emnist-{split}-train", f"emnist-{split}-test", data_dir, within="gzip"
     )
     first = 1 if split == "letters" else 0
     upright = Arrays(
-        held.x.transpose(0, 2, 1),
-        held.y.astype(np.int64) - first,
-        held.x_test.transpose(0, 2, 1),
-        held.y_test.astype(np.int64) - first,
+        arrays.x.transpose(0, 2, 1),
+        arrays.y.astype(np.int64) - first,
+        arrays.x_test.transpose(0, 2, 1),
+        arrays.y_test.astype(np.int64) - first,
     )
     return _source(f"emnist-{split}", upright, EMNIST_CLASSES[split], EMNIST_SCALE)
 
 
 def cifar10(data_dir: str | Path | None = None) -> DataSource:
+    """CIFAR-10.
+
+    Args:
+        data_dir: The folder of all data sets.
+
+    Returns:
+        The source.
+
+    Raises:
+        DpflError: The files are missing, or lie in several folders.
+    """
     folders = {
         find("cifar10", file, data_dir, within="cifar-10-batches-bin").parent
         for file in CIFAR10_TRAIN
@@ -124,10 +166,22 @@ def npz(
     task: Task | str | None = None,
     class_weights: Sequence[float] = (),
 ) -> DataSource:
-    """The user's own .npz file with x and y, and x_test and y_test if there is a public test set.
+    """The user's own .npz file.
 
-    Where there is none, nothing is measured, unless a `test_share` of the records is declared
-    public: a seeded stratified part.
+    Args:
+        path: A file with x and y, and x_test and y_test if there is a public test set.
+        classes: The number of classes.
+        test_share: The share of the records that is declared public to test on, stratified by
+            class. By default, nothing is measured.
+        seed: Seeds the choice of these records.
+        task: As for `tensors`.
+        class_weights: As for `tensors`.
+
+    Returns:
+        The source.
+
+    Raises:
+        DpflError: The file cannot be read, or holds something else.
     """
     if not is_number(test_share) or not 0 <= test_share < 1:
         raise DpflError(
@@ -137,20 +191,30 @@ def npz(
     require_whole(seed, "seed", least=0)
     if is_medmnist(Path(path).expanduser()):
         return medmnist(path, classes, task, class_weights)
-    held = read_npz(Path(path).expanduser(), test_share, seed, stratify=names_classes(task))
-    x_test, y_test = held.test or (None, None)
-    known = held.classes if classes is None else classes
-    return tensors(held.x, held.y, x_test, y_test, Path(path).stem, known, task, class_weights)
+    arrays = read_npz(Path(path).expanduser(), test_share, seed, stratify=names_classes(task))
+    x_test, y_test = arrays.test or (None, None)
+    classes = arrays.classes if classes is None else classes
+    return tensors(
+        arrays.x, arrays.y, x_test, y_test, Path(path).stem, classes, task, class_weights
+    )
 
 
 def table(path: str | Path, **words: Any) -> DataSource:
-    """The user's own table (CSV or Parquet; one file, or a folder with one file a site), declared
-    by the words of [data]:
+    """The user's own table: CSV or Parquet, one file, or a folder with one file for each site.
 
-    >>> dpfl.data.table("stays.csv", label="died", task="binary", site="hospital", sites=["a", "b"],
-    person="patient",
-    ...     columns={"age": {"low": 0, "high": 110}, "sex": {"levels": ["f", "m"], "other": True}},
-    test={"share": 0.2})
+    >>> dpfl.data.table("stays.csv", label="died", task="binary", person="patient",
+    ...     site="hospital", sites=["a", "b"], test={"share": 0.2},
+    ...     columns={"age": {"low": 0, "high": 110}, "sex": {"levels": ["f", "m"], "other": True}})
+
+    Args:
+        path: The file or folder.
+        words: The words of [data] in an experiment.
+
+    Returns:
+        The source.
+
+    Raises:
+        DpflError: The declaration is incomplete, or the table cannot be read.
     """
     from dpfl.data.tables.tabular import own_table
 
@@ -158,11 +222,15 @@ def table(path: str | Path, **words: Any) -> DataSource:
 
 
 def randhie(label: str = "any-visit", test: Mapping[str, Any] | None = None) -> DataSource:
-    """The RAND Health Insurance Experiment: 20,190 person-years of 5,912 people at six sites, 20
-    columns.
+    """The RAND Health Insurance Experiment: 20,190 person-years of 5,912 people at six sites.
 
-    `label` is "any-visit" (to a doctor in a year) or "visits" (how many); a fifth of the persons is
-    declared public to test on.
+    Args:
+        label: What is learned from 20 columns: "any-visit" to a doctor in a year, or the number of
+            "visits".
+        test: The words of data.test. By default, a fifth of the persons is public.
+
+    Returns:
+        The source.
     """
     from dpfl.data.tables.tabular import study
 
@@ -170,9 +238,15 @@ def randhie(label: str = "any-visit", test: Mapping[str, Any] | None = None) -> 
 
 
 def shakespeare(length: int = 64, test: Mapping[str, Any] | None = None) -> DataSource:
-    """Shakespeare's 31 largest roles, 0.86 million characters: a role is a client, a passage of
-    `length` characters a sample, and the next character the task. A tenth of the passages is
-    declared public to test on."""
+    """Shakespeare's 31 largest roles: a role is a client, and the next character is predicted.
+
+    Args:
+        length: The number of characters of a sample.
+        test: The share of the samples that is public to test on, 0.1 by default, and a seed.
+
+    Returns:
+        The source, of 0.86 million characters.
+    """
     from dpfl.data.sources.shakespeare_text import read
 
     return read(length, test)
@@ -181,11 +255,19 @@ def shakespeare(length: int = 64, test: Mapping[str, Any] | None = None) -> Data
 def leaf(
     path: str | Path, shape: Sequence[int] | None = None, classes: int | None = None
 ) -> DataSource:
-    """The user's own data in LEAF's JSON: a folder with train/ and test/, each of .json files, or
-    one .json file.
+    """The user's own data in LEAF's JSON. A user is a client.
 
-    A user is a client; all users' test samples are one test set, which is thereby public. `shape`
-    is that of a sample, where the file has it as one row.
+    Args:
+        path: A folder with train/ and test/, each of .json files, or one .json file. All users'
+            test samples are one test set, which is thereby public.
+        shape: The shape of a sample, where the file has it as one row.
+        classes: The number of classes.
+
+    Returns:
+        The source.
+
+    Raises:
+        DpflError: A file is not LEAF's.
     """
     from dpfl.data.sources.leaf_files import read_leaf
 
@@ -198,8 +280,20 @@ def medmnist(
     task: Task | str | None = None,
     class_weights: Sequence[float] = (),
 ) -> DataSource:
-    """A file of MedMNIST; the number of classes is declared, or its test set's; several labels an
-    image are the task "labels". Its images to validate on are left out."""
+    """A file of MedMNIST. Its images to validate on are left out.
+
+    Args:
+        path: The file.
+        classes: The number of classes; by default that of the test set.
+        task: As for `tensors`. Several labels for each image are the task "labels".
+        class_weights: As for `tensors`.
+
+    Returns:
+        The source.
+
+    Raises:
+        DpflError: The file is not MedMNIST's.
+    """
     x, y, x_test, y_test = read_medmnist(Path(path).expanduser())
     if y.ndim > 1 and task is None:
         task, classes = "labels", y.shape[1] if classes is None else classes
@@ -216,32 +310,56 @@ def tensors(
     task: Task | str | None = None,
     class_weights: Sequence[float] = (),
 ) -> DataSource:
-    """The user's own tensors or arrays, in any numeric type. The number of classes is declared, or
-    that of the test set.
+    """The user's own tensors or arrays, of any numeric type.
 
-    `task` is a part of dpfl.tasks or its word: "classes" (unless said otherwise), "binary",
-    "labels", "ordinal", "number", "counts" or "tokens", of which labels, levels and vocabulary are
-    counted by `classes`.
+    Args:
+        x: The samples to train on.
+        y: Their labels.
+        x_test: The samples to test on.
+        y_test: Their labels.
+        name: A name for the data.
+        classes: The number of classes, labels, levels or tokens. By default, the number of classes
+            of the test set.
+        task: A part of `dpfl.tasks` or its name: "classes" (the default), "binary", "labels",
+            "ordinal", "number", "counts" or "tokens".
+        class_weights: The weight of each class in the loss.
+
+    Returns:
+        The source.
+
+    Raises:
+        DpflError: The arrays do not fit each other or the task.
     """
-    known = task_of(name, task, classes, class_weights, y_test)
+    task = task_of(name, task, classes, class_weights, y_test)
     if (x_test is None) != (y_test is None):
         raise DpflError("A test set has samples and labels: give both x_test and y_test, or none.")
-    test = None if x_test is None or y_test is None else make_dataset(name, x_test, y_test, known)
-    return DataSource(make_dataset(name, x, y, known), test)
+    test = None if x_test is None or y_test is None else make_dataset(name, x_test, y_test, task)
+    return DataSource(make_dataset(name, x, y, task), test)
 
 
 def load(name: str, data_dir: str | Path | None = None, **options: Any) -> DataSource:
-    """A source by its name, or by the path of a table or a folder of tables, of an .npz file, or of
-    LEAF's JSON.
+    """A source by its name or path.
+
+    Args:
+        name: The name of a data set, or the path of a table or a folder of tables, of an .npz file,
+            or of LEAF's JSON.
+        data_dir: The folder of all data sets.
+        options: The options of the data set, such as the words of a table.
+
+    Returns:
+        The source.
+
+    Raises:
+        DpflError: There is no such data set, or it has no such option.
     """
-    named = _named(data_dir)
-    found = named.get(name) or _at(name)
-    if found is None:
+    named = _named_readers(data_dir)
+    reader = named.get(name) or _at(name)
+    if reader is None:
         raise DpflError(
             f"There is no data set {name!r}; {suggest(name, named)} Or give the path of an .npz, "
             ".csv or .parquet file."
         )
-    read, allowed = found
+    read, allowed = reader
     refuse_unknown_options(f"The data set {name!r}", options, allowed)
     return read(**options)
 
@@ -250,7 +368,7 @@ Reader = tuple[Callable[..., DataSource], Sequence[str]]
 """What reads a source, and the options that it has."""
 
 
-def _named(data_dir: str | Path | None) -> dict[str, Reader]:
+def _named_readers(data_dir: str | Path | None) -> dict[str, Reader]:
     readers: dict[str, Reader] = {
         "mnist-sample": (sample, ()),
         "randhie": (randhie, ("label", "test")),
@@ -266,17 +384,30 @@ def _named(data_dir: str | Path | None) -> dict[str, Reader]:
 
 
 def is_table(name: str) -> bool:
-    """Whether a name is the path of a table, or of a folder of tables."""
-    found = None if name in _named(None) else _at(name)
-    return found is not None and found[1] is TABLE_WORDS
+    """Whether a name is the path of a table, or of a folder of tables.
+
+    Args:
+        name: The name of the data.
+
+    Returns:
+        Whether it is.
+    """
+    reader = None if name in _named_readers(None) else _at(name)
+    return reader is not None and reader[1] is TABLE_WORDS
 
 
 def is_owned(name: str, words: Mapping[str, Any]) -> bool:
-    """Whether samples have owners of their own: a study's sites, a table's site column, a file or a
-    user each.
+    """Whether samples have owners: a study's sites, a table's site column, a file or a user each.
+
+    Args:
+        name: The name of the data.
+        words: The words of [data].
+
+    Returns:
+        Whether they have.
     """
-    found = None if name in _named(None) else _at(name)
-    leafs = found is not None and found[1] is LEAF_WORDS
+    reader = None if name in _named_readers(None) else _at(name)
+    leafs = reader is not None and reader[1] is LEAF_WORDS
     return (
         name in ("randhie", "shakespeare")
         or leafs
@@ -285,9 +416,16 @@ def is_owned(name: str, words: Mapping[str, Any]) -> bool:
 
 
 def own_words(name: str) -> Sequence[str]:
-    """The options that a data set has itself, apart from those of its partition."""
-    found = _named(None).get(name) or _at(name)
-    return found[1] if found else ()
+    """The options of a data set itself, apart from those of its partition.
+
+    Args:
+        name: The name of the data.
+
+    Returns:
+        The options.
+    """
+    reader = _named_readers(None).get(name) or _at(name)
+    return reader[1] if reader else ()
 
 
 def _at(name: str) -> Reader | None:
@@ -315,27 +453,27 @@ def _read_idx(
     return Arrays(*pairs[0], *pairs[1])
 
 
-def _merged(held: Arrays, merged: bool) -> Arrays:
+def _merged(arrays: Arrays, merged: bool) -> Arrays:
     if not merged:
-        return held
-    x, y = np.concatenate([held.x, held.x_test]), np.concatenate([held.y, held.y_test])
+        return arrays
+    x, y = np.concatenate([arrays.x, arrays.x_test]), np.concatenate([arrays.y, arrays.y_test])
     mixed = np.random.default_rng(0).permutation(len(y))
     train, test = mixed[: 3 * len(y) // 4], mixed[3 * len(y) // 4 :][: len(y) // 20]
     return Arrays(x[train], y[train], x[test], y[test])
 
 
-def _source(name: str, held: Arrays, classes: int, scale: Scale) -> DataSource:
+def _source(name: str, arrays: Arrays, classes: int, scale: Scale) -> DataSource:
     return DataSource(
         Dataset(
             name,
-            _normalise(held.x, scale),
-            torch.from_numpy(held.y.astype(np.int64)),
+            _normalise(arrays.x, scale),
+            torch.from_numpy(arrays.y.astype(np.int64)),
             MultiClass(classes),
         ),
         Dataset(
             name,
-            _normalise(held.x_test, scale),
-            torch.from_numpy(held.y_test.astype(np.int64)),
+            _normalise(arrays.x_test, scale),
+            torch.from_numpy(arrays.y_test.astype(np.int64)),
             MultiClass(classes),
         ),
     )

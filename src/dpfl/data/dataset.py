@@ -1,4 +1,4 @@
-"""A data set, and a source: the pair of a training and a test set that can be split over
+"""A data set, and a source: the pair of a training and a test set that can be spread over
 clients.
 """
 
@@ -15,7 +15,8 @@ import numpy as np
 from dpfl import tasks
 from dpfl.bad_values import require_whole
 from dpfl.data.names import names_of_sites
-from dpfl.data.partition import Dirichlet, ExplicitPartition, Partition, describe, skews_classes
+from dpfl.data.partition import describe
+from dpfl.data.partition_kinds import Dirichlet, Partition, deals_by_class
 from dpfl.data.population import Population, RandomClients
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
@@ -29,10 +30,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Samples and their labels: x is float32 (n, ...), or int64 where samples are tokens; y has the
-    form of the task.
+    """Samples and their labels. Whoever has this object sees all of them.
 
-    A number in the place of a task is that of classes.
+    Attributes:
+        name: The name of the data.
+        x: The samples (n, ...): float32, or int64 where samples are tokens.
+        y: The labels, in the form that the task takes.
+        task: What is predicted. A number stands for that many classes.
+        schema: The declared columns, where a sample is a row of a table.
     """
 
     name: str
@@ -44,14 +49,12 @@ class Dataset:
     def __post_init__(self) -> None:
         if isinstance(self.task, int):
             object.__setattr__(self, "task", MultiClass(self.task))
-        form, wanted = (
-            self.task.examples(1),
-            torch.int64 if self.task.reads == "tokens" else torch.float32,
-        )
-        if self.x.dtype != wanted or self.y.dtype != form.dtype:
+        form = self.task.examples(1)
+        x_type = torch.int64 if self.task.reads == "tokens" else torch.float32
+        if self.x.dtype != x_type or self.y.dtype != form.dtype:
             raise DpflError(
                 f"The data set {self.name!r} has x of {self.x.dtype} and y of {self.y.dtype}: "
-                f"give {_word(wanted)} and {_word(form.dtype)}, or let dpfl.data.tensors convert "
+                f"give {_word(x_type)} and {_word(form.dtype)}, or let dpfl.data.tensors convert "
                 "them."
             )
         if self.x.ndim < 2 or self.y.ndim != form.ndim or len(self.x) != len(self.y):
@@ -85,12 +88,12 @@ class Dataset:
 
     @property
     def classes(self) -> int:
-        """How many there are; 0 where labels are no classes."""
+        """The number of classes; 0 where labels are no classes."""
         return self.task.classes
 
     @property
     def features(self) -> FeatureLayout | None:
-        """How a sample is laid out, if it is a row of a table."""
+        """How a sample is laid out, where it is a row of a table."""
         return self.schema.features if self.schema else None
 
     @property
@@ -100,8 +103,9 @@ class Dataset:
 
     @cached_property
     def sha256(self) -> str:
-        """Of the samples, the labels and what these mean; how a loss weighs them is no part of the
-        data.
+        """A digest of the samples, the labels and what these mean.
+
+        How a loss weighs the labels is no part of the data.
         """
         digest = hashlib.sha256(
             f"{tuple(self.x.shape)} {self.task.name} {self.task.outputs}".encode()
@@ -118,8 +122,19 @@ MOST_CLASSES = 1_000_000
 
 
 def make_dataset(name: str, x: Array, y: Array, task: Task) -> Dataset:
-    """A data set from tensors or arrays of any numeric type; bytes (uint8) are scaled from 0..255
-    to 0..1, unless tokens.
+    """A data set from tensors or arrays of any numeric type.
+
+    Args:
+        name: The name of the data.
+        x: The samples. Bytes (uint8) are scaled from 0..255 to 0..1, unless they are tokens.
+        y: Their labels.
+        task: What is predicted.
+
+    Returns:
+        The data set.
+
+    Raises:
+        DpflError: Samples or labels do not fit the task.
     """
     samples = _tensor(name, x)
     if task.reads == "tokens":
@@ -150,7 +165,14 @@ def _word(dtype: torch.dtype) -> str:
 
 
 def names_classes(task: Task | str | None) -> bool:
-    """Whether the labels of a task are classes, as far as its word tells."""
+    """Whether the labels of a task are classes, as far as its name tells.
+
+    Args:
+        task: A task, or its name in an experiment.
+
+    Returns:
+        Whether they are.
+    """
     return (
         task.classes > 0
         if isinstance(task, Task)
@@ -165,7 +187,21 @@ def task_of(
     weights: Sequence[float] = (),
     test: Array | None = None,
 ) -> Task:
-    """As declared by a part or by its word; classes where nothing is said."""
+    """The task of a data set, as it is declared.
+
+    Args:
+        name: The name of the data, for errors.
+        task: A task, or its name in an experiment. Without one, labels are classes.
+        classes: The declared number of classes, labels, levels or tokens.
+        weights: The weights of the classes in the loss.
+        test: The labels of the public test set.
+
+    Returns:
+        The task.
+
+    Raises:
+        DpflError: The declarations contradict each other, or one is missing.
+    """
     if not isinstance(task, str | None):
         if classes is not None or weights:
             raise DpflError(
@@ -176,14 +212,14 @@ def task_of(
     options: dict[str, Any] = {"weights": tuple(weights)} if weights else {}
     if task in (None, "classes"):
         return tasks.from_name("classes", classes=number_of_classes(name, classes, test), **options)
-    counted = {"labels": "count", "ordinal": "levels", "tokens": "vocabulary"}
-    if task in counted:
+    sizes = {"labels": "count", "ordinal": "levels", "tokens": "vocabulary"}
+    if task in sizes:
         if classes is None:
             raise DpflError(
-                f"The task {task!r} of {name!r} needs its {counted[task]} declared (data.classes, "
+                f"The task {task!r} of {name!r} needs its {sizes[task]} declared (data.classes, "
                 "classes=)."
             )
-        options[counted[task]] = classes
+        options[sizes[task]] = classes
     elif classes not in (None, tasks.from_name(task).classes):
         raise DpflError(
             f"The task {task!r} does not have {classes} classes: leave data.classes out."
@@ -192,8 +228,21 @@ def task_of(
 
 
 def number_of_classes(name: str, declared: int | None, test: Array | None) -> int:
-    """As declared, or else by the labels of the test set, which is public; never by the labels of
-    the clients, who would tell with it that one of them holds the last class."""
+    """The number of classes: as declared, or that of the public test set.
+
+    It is never read off the labels of clients. It would tell that one of them holds the last class.
+
+    Args:
+        name: The name of the data, for errors.
+        declared: The declared number.
+        test: The labels of the public test set.
+
+    Returns:
+        The number.
+
+    Raises:
+        DpflError: There is neither a declaration nor a test set, or the number is out of its range.
+    """
     if declared is None:
         if test is None:
             raise DpflError(
@@ -213,27 +262,36 @@ def number_of_classes(name: str, declared: int | None, test: Array | None) -> in
 
 def _tensor(name: str, values: Array) -> torch.Tensor:
     try:
-        found = torch.as_tensor(values).detach().cpu()
+        tensor = torch.as_tensor(values).detach().cpu()
     except (TypeError, ValueError, RuntimeError) as error:
         raise DpflError(
             f"The data set {name!r} holds something else than numbers ({error}): convert it."
         ) from error
-    if found.is_complex():
+    if tensor.is_complex():
         raise DpflError(
             f"The data set {name!r} holds complex numbers: give real ones, such as both parts side "
             "by side."
         )
-    return found
+    return tensor
 
 
 @dataclass(frozen=True, eq=False)
 class DataSource:
-    """Training data that is still in one place, and the public test data that everyone is measured
-    on, if there is any.
+    """Training data in one place, and the public test data that everyone is measured on.
 
-    Where samples have owners of their own, `owned` holds the samples of each; `persons` numbers the
-    people that rows are of. `private` is for the eyes of whoever holds the data, and is written
-    nowhere.
+    It holds everyone's samples, so it is for simulations, and for an owner's own node.
+
+    Attributes:
+        train: The training set.
+        test: The public test set, if there is one.
+        owned: The rows of each owner, where samples have owners of their own.
+        persons: The number of the person that each training row is of.
+        notes: What was changed or left out, for the record of a run.
+        private: What the holder of the data should know, such as the number of clamped cells. It is
+            read off the data, so it is shown and never written.
+        test_persons: The number of the person that each test row is of.
+        owners: The names of the owners, in the order of `owned`.
+        warnings: What a statement says of whose rows these are. It follows from what is declared.
     """
 
     train: Dataset
@@ -248,8 +306,17 @@ class DataSource:
     """What a statement says of whose rows these are, from what is declared."""
 
     def by_owner(self, names: Sequence[str] = ()) -> Federation:
-        """Every owner is a client, by the name that is given here, or else by its own where that
-        can be a file's.
+        """Makes every owner a client.
+
+        Args:
+            names: The clients' names. By default, the owners' own names, where they can be names of
+                files.
+
+        Returns:
+            The federation.
+
+        Raises:
+            DpflError: The source does not say whose its samples are.
         """
         from dpfl.data.federation import Federation
 
@@ -275,7 +342,7 @@ class DataSource:
     def __repr__(self) -> str:
         return f"Source(train={self.train!r}, test={self.test!r})"
 
-    def _dealt_by(self, classes: bool) -> np.ndarray:
+    def _labels_for_partition(self, classes: bool) -> np.ndarray:
         """The labels that a partition looks at."""
         task, labels = self.train.task, self.train.y.numpy()
         if classes and not task.classes:
@@ -285,24 +352,24 @@ class DataSource:
             )
         return labels.astype(np.int64) if task.classes else labels
 
-    def _dealt(
+    def _deal(
         self, how: Partition, clients: int, seed: int
     ) -> tuple[Sequence[np.ndarray], tuple[str, ...]]:
-        """By rows; where these are of people, a person is dealt whole, as the label of their first
-        row has it.
+        """Deals rows; where these are of people, whole persons, each with the label of their first
+        row.
 
-        A mapping is the user's own word on every row.
+        An explicit partition is the user's own word on every row.
         """
-        labels, rng = self._dealt_by(skews_classes(how)), np.random.default_rng(seed)
-        if self.persons is None or isinstance(how, ExplicitPartition):
+        labels, rng = self._labels_for_partition(deals_by_class(how)), np.random.default_rng(seed)
+        if self.persons is None or getattr(how, "assigns_rows", False):
             return how(labels, clients, rng)
-        _, first, whose = np.unique(self.persons.numpy(), return_index=True, return_inverse=True)
+        _, first, person = np.unique(self.persons.numpy(), return_index=True, return_inverse=True)
         parts, notes = how(labels[first], clients, rng)
         owner = np.full(len(first), -1)
         for number, part in enumerate(parts):
             owner[part] = number
-        held = [np.flatnonzero(owner[whose] == number) for number in range(clients)]
-        return held, tuple(note.replace("images", "persons") for note in notes)
+        rows = [np.flatnonzero(owner[person] == number) for number in range(clients)]
+        return rows, tuple(note.replace("images", "persons") for note in notes)
 
     def split(
         self,
@@ -312,10 +379,20 @@ class DataSource:
         public_clients: int = 0,
         names: Sequence[str] = (),
     ) -> Federation:
-        """Spread the training data over clients; the partition's last `public_clients` parts are
-        held out as public.
+        """Spreads the training data over clients.
 
-        Clients have the `names` that are given here or by a mapping.
+        Args:
+            clients: The number of clients.
+            how: The partition, or how each client of a population draws its samples.
+            seed: Seeds the partition.
+            public_clients: How many parts more are made. They are held out as public clients.
+            names: The clients' names. By default, those of an explicit partition.
+
+        Returns:
+            The federation.
+
+        Raises:
+            DpflError: The partition cannot be made of this data.
         """
         from dpfl.data.federation import Federation
 
@@ -333,7 +410,9 @@ class DataSource:
                     "Clients that are drawn share samples, so none of them can be public: set "
                     "public_clients to 0."
                 )
-            population = Population(how, self._dealt_by(how.beta is not None), range(clients), seed)
+            population = Population(
+                how, self._labels_for_partition(how.beta is not None), range(clients), seed
+            )
             return Federation(
                 self.train,
                 self.test,
@@ -343,7 +422,7 @@ class DataSource:
                 self.notes,
                 private=self.private,
             )
-        parts, notes = self._dealt(how, clients + public_clients, seed)
+        parts, notes = self._deal(how, clients + public_clients, seed)
         indices = tuple(torch.from_numpy(np.sort(part).astype(np.int64)) for part in parts)
         notes = (*self.notes, *notes)
         if public_clients:

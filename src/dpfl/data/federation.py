@@ -1,4 +1,22 @@
-"""A federation: one training set, and which of its samples each client holds."""
+"""A federation: one training set, and which of its samples each client holds.
+
+In a simulation one process has all data, so a client is a tensor of indices into the training set.
+Every sample has one owner at most: a sample at two clients would be paid for by each ledger alone,
+and its guarantee would be wrong. A population (`population.py`) is the exception. Its clients are
+described and may share samples, so its unit can only be a client. Over nodes, the server has a
+`RemoteFederation` (`remote_federation.py`): names, declared sizes and the form of a sample, and no
+data.
+
+Whose each row is (`persons`) matters where the unit is a person. Then all rows of one person at one
+client are one unit (`units.py`). A person with rows at two clients is one unit at each.
+
+A ledger is bound to the samples that it pays for. `holdings` are digests of each client's samples,
+independent of their order. A digest says something of the samples, so it stays with their owner.
+
+>>> federation = Federation.from_tensors([(x1, y1), (x2, y2)], test=(x_test, y_test))
+>>> federation.sizes
+(600, 400)
+"""
 
 from __future__ import annotations
 
@@ -20,19 +38,29 @@ from dpfl.lazy_import import torch
 from dpfl.notebook_repr import NotebookView
 from dpfl.tasks import Task
 
-COUNTED = 1000
-DIGESTED = 256
+CLIENTS_COUNTED = 1000
+ROWS_DIGESTED = 256
 """Rows that are copied at a time to digest them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Federation(NotebookView, shown_by="federation_page"):
-    """Clients (and held-out public clients) as disjoint index tensors into the training set, or as
-    a population that is described instead, whose clients may share samples.
+    """Clients, and held-out public clients, as disjoint index tensors into one training set.
 
-    `persons` and `test_persons` say whose each row is, where rows are of people. `private` is for
-    the owner of the data alone: it is read off the data, so it is shown and never written. `names`
-    are those of the clients' ledgers.
+    Attributes:
+        train: The training set of all clients.
+        test: The public test set, if there is one.
+        clients: The rows of each client, or a population whose clients are described instead.
+        public: The rows of each held-out public client.
+        how: How the samples were dealt, as an experiment writes it.
+        notes: What was changed or left over, for the record of a run.
+        persons: The number of the person that each training row is of.
+        private: What the holder of the data should know. It is read off the data, so it is shown
+            and never written.
+        names: The names of the clients, and of their ledgers.
+        test_persons: The number of the person that each test row is of.
+        rows_per_person: How many rows of each person count, the first ones; by default all.
+        warnings: What a statement of the unit says of the data. It follows from what is declared.
     """
 
     train: Dataset
@@ -93,56 +121,79 @@ class Federation(NotebookView, shown_by="federation_page"):
         names: Sequence[str] = (),
         task: Task | str | None = None,
     ) -> Federation:
-        """A federation of the user's own clients, each a pair (x, y), and a public test set (x, y),
-        if there is one.
+        """A federation of the user's own clients.
 
-        The task is classes unless another is declared; their number is declared, or that of the
-        test set.
+        Args:
+            parts: A pair (x, y) for each client.
+            test: A public test set (x, y).
+            name: The name of the data.
+            classes: The declared number of classes; by default that of the test set.
+            names: The clients' names.
+            task: A task or its name; by default, labels are classes.
+
+        Returns:
+            The federation.
+
+        Raises:
+            DpflError: There is no client, or the clients' samples do not have one shape.
         """
         if not parts:
             raise DpflError("The federation has no clients: give at least one pair (x, y).")
-        known = task_of(name, task, classes, test=test[1] if test else None)
-        held = [
-            make_dataset(f"{name}, client {number}", x, y, known)
+        task = task_of(name, task, classes, test=test[1] if test else None)
+        sets = [
+            make_dataset(f"{name}, client {number}", x, y, task)
             for number, (x, y) in enumerate(parts)
         ]
-        measured = make_dataset(name, *test, known) if test else None
+        measured = make_dataset(name, *test, task) if test else None
         shape, whose = (
-            (measured.shape, "test samples'") if measured else (held[0].shape, "first client's")
+            (measured.shape, "test samples'") if measured else (sets[0].shape, "first client's")
         )
-        if odd := next((one.name for one in held if one.shape != shape), None):
+        if odd := next((one.name for one in sets if one.shape != shape), None):
             raise DpflError(
                 f"The samples of {odd!r} do not have the {whose} shape {shape}: align them."
             )
         train = Dataset(
-            name, torch.cat([one.x for one in held]), torch.cat([one.y for one in held]), known
+            name, torch.cat([one.x for one in sets]), torch.cat([one.y for one in sets]), task
         )
-        ends = np.cumsum([0, *(len(one) for one in held)])
+        ends = np.cumsum([0, *(len(one) for one in sets)])
         clients = tuple(torch.arange(start, end) for start, end in pairwise(ends))
         return cls(train, measured, clients, names=tuple(names))
 
     def __repr__(self) -> str:
         """Sizes, never samples."""
         low, high = min(self.sizes), max(self.sizes)
-        held = f"{low} samples each" if low == high else f"{low} to {high} samples"
+        sizes = f"{low} samples each" if low == high else f"{low} to {high} samples"
         public = f", {len(self.public)} public clients" if self.public else ""
-        clients = f"{len(self.clients)} clients with {held}{public}, by {self.how}"
+        clients = f"{len(self.clients)} clients with {sizes}{public}, by {self.how}"
         tested = f"{len(self.test)} test samples" if self.test else "no test set"
         return f"Federation({self.train.name!r}: {clients}; {tested})"
 
     @property
     def described(self) -> bool:
+        """Whether the clients are a population, described and not held."""
         return isinstance(self.clients, Population)
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
+        """The number of samples of each client."""
         if isinstance(self.clients, Population):
             return (self.clients.how.images,) * len(self.clients)
         return tuple(len(part) for part in self.clients)
 
-    def counted(self, unit: str, parts: Sequence[torch.Tensor] | None = None) -> tuple[int, ...]:
-        """The sizes of the clients (or of other parts) in units: persons, where these are
-        protected, else samples.
+    def count_units(
+        self, unit: str, parts: Sequence[torch.Tensor] | None = None
+    ) -> tuple[int, ...]:
+        """The sizes of the clients in units.
+
+        Args:
+            unit: What is protected: "person", or anything else for samples.
+            parts: Other parts than the clients.
+
+        Returns:
+            The number of persons, or of samples, of each part.
+
+        Raises:
+            DpflError: The unit is a person, and no persons are declared.
         """
         if unit == "person":
             return tuple(map(self._persons_in, self.clients if parts is None else parts))
@@ -158,28 +209,39 @@ class Federation(NotebookView, shown_by="federation_page"):
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The shape of one sample."""
         return self.train.shape
 
     @property
     def task(self) -> Task:
+        """What is predicted."""
         return self.train.task
 
     @property
     def classes(self) -> int:
+        """The number of classes; 0 where labels are no classes."""
         return self.train.classes
 
     def client(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """The samples and labels that a client holds."""
+        """The samples and labels of one client.
+
+        Args:
+            number: The client's place in `clients`.
+
+        Returns:
+            x and y.
+        """
         part = self.clients[number]
         return self.train.x[part], self.train.y[part]
 
     def label_counts(self) -> np.ndarray:
-        """How many samples of each class each client holds: (clients, classes); of a population,
-        the first 1,000.
+        """How many samples of each class each client holds.
 
-        Where labels are no classes, one column: how many samples.
+        Returns:
+            Counts (clients, classes); of a population, those of the first 1,000 clients. Where
+            labels are no classes, one column: the number of samples.
         """
-        parts = self.clients[:COUNTED] if self.described else self.clients
+        parts = self.clients[:CLIENTS_COUNTED] if self.described else self.clients
         if not self.classes:
             return np.array([[len(part)] for part in parts])
         labels = self.train.y.numpy().astype(np.int64)
@@ -189,27 +251,37 @@ class Federation(NotebookView, shown_by="federation_page"):
 
     @cached_property
     def holdings(self) -> tuple[str, ...]:
-        """A digest of each client's samples; it says something of them, so it stays where they
+        """A digest of each client's samples. It says something of them, so it stays where they
         are.
         """
         return () if self.described else tuple(_digest(self.train, part) for part in self.clients)
 
     @cached_property
     def public_holdings(self) -> tuple[str, ...]:
+        """A digest of each public client's samples."""
         return () if self.described else tuple(_digest(self.train, part) for part in self.public)
 
     def by_person(self, parts: Sequence[torch.Tensor]) -> tuple[str, ...]:
-        """The same, with whose each sample is: a ledger for persons counts for these persons and no
-        others.
+        """Digests of samples and of whose each is.
+
+        A ledger for persons counts for these persons and no others.
+
+        Args:
+            parts: The rows of each client.
+
+        Returns:
+            The digests.
         """
         assert self.persons is not None
         return tuple(_digest(self.train, part, self.persons) for part in parts)
 
     @cached_property
     def holding(self) -> str:
-        """Of all of them, dealt as they are, in whatever order the clients are listed."""
+        """A digest of all clients' samples, dealt as they are, whatever the order of the
+        clients.
+        """
         whole = (
-            f"{self.train.sha256} {_written(self.clients)}"
+            f"{self.train.sha256} {_population_text(self.clients)}"
             if self.described
             else " ".join(sorted(self.holdings))
         )
@@ -217,6 +289,9 @@ class Federation(NotebookView, shown_by="federation_page"):
 
     @cached_property
     def sha256(self) -> str:
+        """A digest of the whole federation: training and test data, persons, and who holds which
+        rows.
+        """
         digest = hashlib.sha256(
             f"{self.train.sha256} {self.test.sha256 if self.test else ''}".encode()
         )
@@ -225,7 +300,9 @@ class Federation(NotebookView, shown_by="federation_page"):
             digest.update(self.persons.contiguous().numpy().data)
             digest.update(f" {self.rows_per_person} ".encode())
         if self.described:
-            digest.update(f"{_written(self.clients)} {_written(self.public)}".encode())
+            digest.update(
+                f"{_population_text(self.clients)} {_population_text(self.public)}".encode()
+            )
             return digest.hexdigest()
         for kind, parts in (("clients", self.clients), ("public", self.public)):
             digest.update(f" {kind} {[len(part) for part in parts]} ".encode())
@@ -234,21 +311,23 @@ class Federation(NotebookView, shown_by="federation_page"):
         return digest.hexdigest()
 
 
-def _written(clients: Any) -> str:
+def _population_text(clients: Any) -> str:
     """The fixed text of a population; `()` for no clients."""
-    return clients.written if isinstance(clients, Population) else "()"
+    return clients.canonical_text if isinstance(clients, Population) else "()"
 
 
 def _digest(train: Dataset, rows: torch.Tensor, persons: torch.Tensor | None = None) -> str:
-    """Of the samples that a client holds, whatever their order in the lists; and of who has which,
-    whatever their numbers.
+    """A digest of a client's samples, whatever their order in the lists.
+
+    With persons, also of who has which samples, whatever the persons' numbers.
     """
-    digest, held = hashlib.sha256(f"{train.shape} {len(rows)}".encode()), rows.sort().values
+    digest = hashlib.sha256(f"{train.shape} {len(rows)}".encode())
+    rows = rows.sort().values
     for tensor in (train.x, train.y):
-        for part in held.split(DIGESTED):
+        for part in rows.split(ROWS_DIGESTED):
             digest.update(tensor[part].contiguous().numpy().data)
     if persons is not None:
-        digest.update(b" persons " + _by_appearance(persons[held].numpy()).tobytes())
+        digest.update(b" persons " + _by_appearance(persons[rows].numpy()).tobytes())
     return digest.hexdigest()
 
 
@@ -265,9 +344,9 @@ def _check_part(name: str, part: torch.Tensor, total: int) -> None:
             "int64."
         )
     if len(part) < 2:
-        held = "only one image" if len(part) else "no images"
+        size = "only one image" if len(part) else "no images"
         raise DpflError(
-            f"There is {held} at {name}: ask for fewer clients, a larger minimum, or a milder "
+            f"There is {size} at {name}: ask for fewer clients, a larger minimum, or a milder "
             "partition."
         )
     if int(part.min()) < 0 or int(part.max()) >= total:
@@ -278,14 +357,14 @@ def _check_part(name: str, part: torch.Tensor, total: int) -> None:
 
 
 def _check_disjoint(named: list[tuple[str, torch.Tensor]], total: int) -> None:
-    """A sample with two owners would be paid for by each of them alone, and its guarantee would be
-    wrong.
+    """Each sample has one owner: with two, each would pay for it alone, and its guarantee would
+    be wrong.
     """
-    taken = torch.zeros(total, dtype=torch.bool)
+    occupied = torch.zeros(total, dtype=torch.bool)
     for name, part in named:
-        if bool(taken[part].any()) or len(torch.unique(part)) != len(part):
+        if bool(occupied[part].any()) or len(torch.unique(part)) != len(part):
             raise DpflError(
                 f"Some indices of {name} occur twice: every image must have one owner, who holds "
                 "it once."
             )
-        taken[part] = True
+        occupied[part] = True

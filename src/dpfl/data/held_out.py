@@ -33,7 +33,7 @@ def held_out(federation: Federation, share: float, unit: str = "sample") -> Held
     Where the unit is one row, a person's other rows must not move it: what is a neighbour would not
     be one afterwards.
     """
-    declared = federation.counted(unit)
+    declared = federation.count_units(unit)
     if not share:
         return HeldOutSplit(federation.clients, (), declared, ())
     if federation.described:

@@ -1,4 +1,6 @@
-"""Names of clients: whose ledger is whose, in whatever order they are listed."""
+"""Names of clients. A client's ledger is found by its name, in whatever order clients are
+listed.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +17,45 @@ _OTHER = re.compile(r"[^A-Za-z0-9._-]")
 
 
 def client_names(count: int) -> tuple[str, ...]:
-    """Of clients that nobody named."""
+    """Default client names.
+
+    Args:
+        count: The number of clients.
+
+    Returns:
+        client-00000, client-00001, and so on.
+    """
     return tuple(f"client-{number:05d}" for number in range(count))
 
 
 def names_of_sites(sites: Sequence[str]) -> tuple[str, ...]:
-    """As near as a file's name can be; none where two would be alike, or one is another file's."""
+    """Client names that are as near to the names of sites as names of files can be.
+
+    Args:
+        sites: The names of the sites.
+
+    Returns:
+        The names; none where two would be equal, or one is reserved.
+    """
     near = tuple(_OTHER.sub("_", site).lstrip(".-")[:64] for site in sites)
     small = {name.lower() for name in near}
     return near if len(small) == len(near) and all(small) and not small & set(RESERVED) else ()
 
 
 def checked_names(names: Sequence[str], count: int) -> tuple[str, ...]:
-    """One a client, and no two alike, not even where a disk takes small letters for capitals."""
+    """Names that users gave their clients, if they can be names of files.
+
+    Args:
+        names: The names.
+        count: The number of clients.
+
+    Returns:
+        The names.
+
+    Raises:
+        DpflError: There is not one name for each client, a name cannot be a file's, or two are
+            equal where a disk ignores case.
+    """
     if isinstance(names, str) or len(names) != count:
         raise DpflError(
             f"{len(names)} names were given for {count} clients: give one each (data.names)."
@@ -39,6 +67,10 @@ def checked_names(names: Sequence[str], count: int) -> tuple[str, ...]:
             "dashes and underscores."
         )
     small = [name.lower() for name in names]
-    if taken := next((name for name in small if name in RESERVED or small.count(name) > 1), None):
-        raise DpflError(f"The client's name {taken!r} is taken: give every client one of its own.")
+    if repeated := next(
+        (name for name in small if name in RESERVED or small.count(name) > 1), None
+    ):
+        raise DpflError(
+            f"The client's name {repeated!r} is taken: give every client one of its own."
+        )
     return tuple(names)

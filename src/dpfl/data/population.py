@@ -1,7 +1,7 @@
 """Populations of any size: clients that are described, not held.
 
-A client's samples are drawn from the training set by its number, when somebody asks for them.
-Clients may hold the same sample, so such a federation can be private for clients, but not for
+A client's samples are drawn from the training set by the client's number, when somebody asks for
+them. Two clients may draw the same sample. So such a federation can protect clients, but not
 samples.
 """
 
@@ -22,9 +22,14 @@ from dpfl.lazy_import import torch
 
 @dataclass(frozen=True)
 class RandomClients:
-    """Each client draws `images` samples; with `beta`, its labels follow proportions of its own
-    from Dir(beta); with `labels`, it has them in these proportions, and chance says which class has
-    which: [230, 230, 5, 5, 5, 5, 5, 5, 5, 5] of ten."""
+    """How each client of a population draws its samples.
+
+    Attributes:
+        images: The number of samples of each client.
+        beta: With it, the classes of each client have proportions of its own from Dir(beta).
+        labels: With it, each client has the classes in these proportions, and chance says which
+            class has which: [230, 230, 5, 5, 5, 5, 5, 5, 5, 5] of ten.
+    """
 
     images: int = 50
     beta: float | None = None
@@ -55,12 +60,20 @@ class RandomClients:
 
     @property
     def skewed(self) -> bool:
+        """Whether the draw depends on labels."""
         return bool(self.beta or self.labels)
 
 
 @dataclass(frozen=True, eq=False)
 class Population(Sequence["torch.Tensor"]):
-    """Index tensors by client number, each made anew when it is asked for."""
+    """The rows of each client of a population, drawn anew whenever they are asked for.
+
+    Attributes:
+        how: How a client draws.
+        labels: The labels of the training set.
+        clients: The numbers of the clients.
+        seed: Seeds the draw of each client, together with its number.
+    """
 
     how: RandomClients
     labels: np.ndarray = field(repr=False)
@@ -68,9 +81,9 @@ class Population(Sequence["torch.Tensor"]):
     seed: int
 
     @property
-    def written(self) -> str:
-        """The text that digests know the population by, as in every version: ledgers are bound to
-        it.
+    def canonical_text(self) -> str:
+        """The text that digests know the population by. Ledgers are bound to it, so it never
+        changes.
         """
         how = f"images={self.how.images!r}, beta={self.how.beta!r}, labels={self.how.labels!r}"
         return (
@@ -107,21 +120,23 @@ class Population(Sequence["torch.Tensor"]):
 
     def _by_label(self, rng: np.random.Generator) -> np.ndarray:
         members = self._members
-        wanted = (
-            self._given(len(members), rng) if self.how.labels else self._drawn(len(members), rng)
+        counts = (
+            self._by_proportions(len(members), rng)
+            if self.how.labels
+            else self._by_dirichlet(len(members), rng)
         )
-        wanted = np.minimum(wanted, [len(rows) for rows in members])
+        counts = np.minimum(counts, [len(rows) for rows in members])
         return np.concatenate(
             [
                 rng.choice(rows, count, replace=False)
-                for rows, count in zip(members, wanted, strict=True)
+                for rows, count in zip(members, counts, strict=True)
             ]
         )
 
-    def _drawn(self, classes: int, rng: np.random.Generator) -> np.ndarray:
+    def _by_dirichlet(self, classes: int, rng: np.random.Generator) -> np.ndarray:
         return rng.multinomial(self.how.images, rng.dirichlet(np.full(classes, self.how.beta)))
 
-    def _given(self, classes: int, rng: np.random.Generator) -> np.ndarray:
+    def _by_proportions(self, classes: int, rng: np.random.Generator) -> np.ndarray:
         labels = self.how.labels or ()
         if len(labels) != classes:
             raise DpflError(

@@ -47,7 +47,9 @@ class RemoteFederation(Federation):
     def sizes(self) -> tuple[int, ...]:
         return self.declared
 
-    def counted(self, unit: str, parts: Sequence[torch.Tensor] | None = None) -> tuple[int, ...]:
+    def count_units(
+        self, unit: str, parts: Sequence[torch.Tensor] | None = None
+    ) -> tuple[int, ...]:
         """As the nodes declared them, in the unit that the run proposes."""
         return self.declared if parts is None else tuple(map(len, parts))
 

@@ -1,5 +1,6 @@
-"""The words that declare a table, and the endings of its files; here, so that they can be asked for
-without reading any.
+"""The words that declare a table, and the endings of its files.
+
+They are kept here, so that they can be known without reading any file.
 """
 
 TABLES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")

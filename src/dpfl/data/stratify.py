@@ -1,10 +1,18 @@
-"""Whole numbers and random samples that keep given proportions."""
+"""Whole numbers and random samples in given proportions."""
 
 import numpy as np
 
 
 def apportion(weights: np.ndarray, total: int) -> np.ndarray:
-    """Whole numbers in proportion to the weights that sum to the total (largest remainders)."""
+    """Whole numbers in proportion to weights, by the largest remainders.
+
+    Args:
+        weights: The weights.
+        total: What the numbers add up to.
+
+    Returns:
+        The numbers.
+    """
     exact = np.asarray(weights, dtype=np.float64) / np.sum(weights) * total
     counts = np.floor(exact).astype(np.int64)
     lacking = total - int(counts.sum())
@@ -13,12 +21,19 @@ def apportion(weights: np.ndarray, total: int) -> np.ndarray:
 
 
 def stratify(labels: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """The sorted indices of `count` random samples that hold the classes in their original
-    proportions.
+    """A random sample that holds the classes in their original proportions.
+
+    Args:
+        labels: The class of each sample.
+        count: The size of the sample.
+        rng: The generator.
+
+    Returns:
+        Indices, ascending.
     """
     classes, sizes = np.unique(labels, return_counts=True)
-    chosen = [
+    parts = [
         rng.choice(np.flatnonzero(labels == label), size, replace=False)
         for label, size in zip(classes, apportion(sizes, count), strict=True)
     ]
-    return np.sort(np.concatenate(chosen))
+    return np.sort(np.concatenate(parts))

@@ -1,5 +1,6 @@
-"""Whose each row is: the rows of one person at one client are one unit, whose vector is the mean
-over them.
+"""Units of several rows: all rows of one person at one client are one unit.
+
+The vector of a unit is the mean over its rows.
 """
 
 from __future__ import annotations
@@ -16,10 +17,14 @@ ROWS = 256
 
 @dataclass(frozen=True, eq=False)
 class UnitGroups:
-    """The rows of a client by person, 0, 1, 2, ... in the order of the persons' numbers; each one's
-    in the client's order.
+    """The rows of a client, by person.
 
-    What is one person's here depends on that person's rows alone.
+    Persons come in the order of their numbers, and the rows of one person in the client's order. So
+    one person's part depends on that person's rows alone.
+
+    Attributes:
+        rows: The row numbers, person by person.
+        sizes: The number of rows of each person.
     """
 
     rows: torch.Tensor
@@ -27,8 +32,18 @@ class UnitGroups:
 
     @classmethod
     def of(cls, rows: torch.Tensor, persons: torch.Tensor, most: int | None = None) -> UnitGroups:
-        """From the rows that a client holds and the persons of all rows; of each person the first
-        `most` rows.
+        """Groups the rows of a client.
+
+        Args:
+            rows: The rows that the client holds.
+            persons: The person of every row of the training set.
+            most: The number of rows that count of each person, the first ones; by default all.
+
+        Returns:
+            The groups.
+
+        Raises:
+            DpflError: `most` is below 1.
         """
         if most is not None and most < 1:
             raise DpflError(f"data.rows_per_person is at least 1, not {most}.")
@@ -43,18 +58,25 @@ class UnitGroups:
     def __len__(self) -> int:
         return len(self.sizes)
 
-    def take(self, drawn: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The rows of the units that were drawn, and which of the drawn ones each is of: 0, 1, 2,
-        ..., ascending.
+    def take(self, units: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The rows of some units.
+
+        Args:
+            units: The places of the units.
+
+        Returns:
+            The rows, and which of the given units each is of: 0, 1, 2, ..., ascending.
         """
-        sizes = self.sizes[drawn]
-        starts = self.sizes.cumsum(0)[drawn] - sizes
+        sizes = self.sizes[units]
+        starts = self.sizes.cumsum(0)[units] - sizes
         group = torch.repeat_interleave(sizes)
         return self.rows[starts[group] + _places(sizes)], group
 
     def blocks(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """All units, some at a time: their rows, and which of these units each is of. A unit is
-        never cut.
+        """All units, some at a time. A unit is never cut.
+
+        Yields:
+            The rows of some units, and which of these units each row is of.
         """
         ends = self.sizes.cumsum(0)
         first = 0
@@ -65,8 +87,13 @@ class UnitGroups:
             first = last
 
     def means(self, of: Callable[[torch.Tensor], torch.Tensor]) -> Iterator[torch.Tensor]:
-        """For each person, some at a time, the float64 mean (units, n) over their rows of `of`: row
-        numbers to (rows, n).
+        """The mean over the rows of each person, in float64, some persons at a time.
+
+        Args:
+            of: Maps row numbers to values (rows, n).
+
+        Yields:
+            The means (units, n).
         """
         for rows, group in self.blocks():
             sizes = torch.bincount(group)

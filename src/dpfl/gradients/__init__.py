@@ -1,1 +1,4 @@
-"""Clipped sums of per-sample gradients: passes, rules a layer, what they refuse."""
+"""Clipped sums of per-unit gradients: what a private step computes before it adds noise.
+
+Start with `clipped.py`, which explains the method and its references.
+"""

@@ -1,275 +1,125 @@
-"""The self-test of gradients and metrics: which chunks give every unit the same bits, with this
-model's layers.
+"""A batch in chunks: rows that go through the model together.
 
-The same samples in other orders, beside other companions, with usual and with wild weights, and at
-every size that is used, must give equal bits. Kernels do not branch on the numbers, so equal bits
-of random numbers mean equal orders of summation. The weights are the test's own: who sends the
-model must not choose what is tested.
+A chunk has a number of rows that passed the self-test (`self_test.py`), filled up with rows of
+zeros. Where the unit is a person, a chunk holds persons with equally many rows: each is filled up
+to the next power of two by repeating the last row with a share of 0. So the shape of everything
+that is computed for a unit depends on that unit alone, and never on the rest of the batch.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
-from weakref import ref
 
+import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.nn.modules.dropout import _DropoutNd
+from torch import Tensor
 
-from dpfl.gradients.mixing import mixed_rows, random_weights, untouched
+from dpfl.errors import DpflError
 from dpfl.gradients.unit_rows import UnitRows
-from dpfl.models import FlatModel
-from dpfl.models.row_sizes import GRAINS, checksum
+from dpfl.models.row_sizes import ChunkSizes, pad, padded_chunks
 
-ORDERS = (3, 8)
-"""Orders of the samples that the self-test tries, at least and at most; small models, whose passes
-are quick, have more.
-"""
-
-_WORK = 1 << 26
-# Rows times parameters of all orders of one test.
-
-_DROPS_NOTHING = 2.0**-60
-# A rate of dropout above 0 at which no number is ever dropped: the same kernels run, and no mask
-# tells two places apart.
-
-_COVERED = ("_parameters", "_buffers", "_modules", "training", "forward")
-# What the fingerprint, the modules in their order and the modes say of a module.
-
-Outputs = Sequence[Tensor]
-"""What must be equal bit for bit: tensors whose first dimension is the unit."""
-
-Compute = Callable[[Tensor, Tensor, UnitRows | None], Outputs]
-
-
-_references: dict[tuple[Any, ...], bytes | None] = {}
+Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
-class SelfTest:
-    """Computes one sample's results at every position of a chunk and beside others, with weights of
-    its own.
+class Chunk:
+    """Rows that are computed together.
 
     Attributes:
-        model: The model; its weights, buffers and torch's random state are put back.
-        compute: From samples, labels and the rows of units to what must be equal bit for bit.
-        name: What is computed, with all that changes it but for the model.
-        x: A batch, for the shape and type of a sample.
-        y: Its labels.
+        x: The rows, with fillers behind them.
+        y: Their labels.
+        units: The batch's units that come first in the chunk; all other rows are fillers.
+        rows: The rows of each unit, where a unit has several.
+        large: Whether this is one unit with more rows than a chunk may have. It has no fillers.
     """
-
-    model: FlatModel
-    compute: Compute
-    name: str
-    x: Tensor
-    y: Tensor
-
-    def reference(self, rows: int, per_unit: int) -> bytes | None:
-        """A digest of the sample's results, or None where they are not the same everywhere in the
-        chunk.
-        """
-        key = (
-            self.name,
-            self._model,
-            self._settings,
-            *self._shapes,
-            torch.get_num_threads(),
-            rows,
-            per_unit,
-        )
-        if key not in _references:
-            _references[key] = self._tested(rows, per_unit)
-        return _references[key]
-
-    @property
-    def _model(self) -> str:
-        """Digested once for each model object: nothing of it changes but weights."""
-        if not hasattr(self.model, "_fingerprint_kept"):
-            self.model._fingerprint_kept = self.model.fingerprint  # type: ignore[attr-defined]
-        return self.model._fingerprint_kept  # type: ignore[attr-defined, no-any-return]
-
-    @cached_property
-    def _modules(self) -> list[torch.nn.Module]:
-        return list(self.model.module.modules())
-
-    @cached_property
-    def _settings(self) -> tuple[Any, ...]:
-        """What modules of one class may differ by and their words do not show, such as the heads of
-        an attention.
-        """
-        modules = (vars(module) for module in self._modules)
-        return tuple(
-            _comparable({name: own[name] for name in own if name not in _COVERED})
-            for own in modules
-        )
-
-    @property
-    def _shapes(self) -> tuple[Any, ...]:
-        modes = tuple(
-            (type(module), module.training, module.__dict__.get("forward"))
-            for module in self._modules
-        )
-        return self.x.dtype, tuple(self.x.shape[1:]), self.y.dtype, tuple(self.y.shape[1:]), modes
-
-    @torch.no_grad()
-    def _tested(self, rows: int, per_unit: int) -> bytes | None:
-        batch = _Batch.random(self.model, self.x, self.y, rows, per_unit)
-        orders = max(ORDERS[0], min(ORDERS[1], _WORK // (rows * self.model.layout.trainable)))
-        digest = hashlib.blake2b(digest_size=16)
-        with untouched(self.model), _dropping_nothing(self.model.module):
-            for weights, count in (
-                (random_weights(self.model), orders),
-                (_wild_weights(self.model), ORDERS[0]),
-            ):
-                self.model.load(weights)
-                expected = self._checksums(batch)
-                digest.update(expected[:, : max(1, GRAINS[0] // per_unit)].numpy().tobytes())
-                for order in batch.orders(count):
-                    if not torch.equal(self._checksums(batch.ordered(order)), expected[:, order]):
-                        return None
-                for own in batch.companies():
-                    if not torch.equal(
-                        self._checksums(batch.beside_zeros(own))[:, own], expected[:, own]
-                    ):
-                        return None
-        return digest.digest()
-
-    def _checksums(self, batch: _Batch) -> Tensor:
-        """(outputs, units): a number for the bits of every unit's results."""
-        outputs = self.compute(batch.x, batch.y, batch.rows)
-        return torch.stack([checksum(values, batch.units) for values in outputs])
-
-
-@contextmanager
-def _dropping_nothing(module: nn.Module) -> Iterator[None]:
-    """Sets all rates of dropout to one that drops nothing. The mode stays: in evaluation mode,
-    other kernels may run.
-
-    A module that draws numbers in any other way gets other ones at every place, so it fails the
-    test.
-    """
-    rates = [
-        (layer, name, rate)
-        for layer in module.modules()
-        for name, rate in vars(layer).items()
-        if _drops(layer, name, rate)
-    ]
-    try:
-        for layer, name, _ in rates:
-            setattr(layer, name, _DROPS_NOTHING)
-        yield
-    finally:
-        for layer, name, rate in rates:
-            setattr(layer, name, rate)
-
-
-def _drops(layer: nn.Module, name: str, rate: object) -> bool:
-    named = "drop" in name.lower() or (name == "p" and isinstance(layer, _DropoutNd))
-    return named and isinstance(rate, float) and 0 < rate < 1
-
-
-class _Same:
-    """Equal to itself alone. It keeps what it stands for, so that nothing else gets its address."""
-
-    def __init__(self, value: object) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.value is other.value
-
-    def __hash__(self) -> int:
-        return id(self.value)
-
-
-def _comparable(value: object) -> Any:
-    """A key that is equal where the value is: plain values by what they are, all else by
-    identity.
-    """
-    if value is None or isinstance(
-        value, bool | int | float | complex | str | bytes | torch.dtype | torch.device | type
-    ):
-        return type(value), value
-    if isinstance(value, tuple | list | set | frozenset):
-        return type(value), tuple(map(_comparable, value))
-    if isinstance(value, Mapping):
-        return type(value), tuple((name, _comparable(part)) for name, part in value.items())
-    if isinstance(
-        value, nn.Parameter | nn.Module | ref
-    ):  # recurrent layers list their weights a second time
-        return (type(value),)
-    return _Same(value)
-
-
-@dataclass(frozen=True)
-class _Batch:
-    """Random units of so many rows each."""
 
     x: Tensor
     y: Tensor
-    units: int
-    rows: UnitRows | None
+    units: Array
+    rows: UnitRows | None = None
+    large: bool = False
 
-    @classmethod
-    def random(cls, model: FlatModel, x: Tensor, y: Tensor, rows: int, per_unit: int) -> _Batch:
-        """Samples from 0 to 1 and wide ones, as `mixed_rows` has them, and labels 0 and 1."""
-        samples = mixed_rows(model, x, max(rows, GRAINS[-1]))[:rows]
-        labels = (
-            (torch.arange(rows) % 2)
-            .to(y.dtype)
-            .view(-1, *[1] * (y.dim() - 1))
-            .expand(rows, *y.shape[1:])
-            .contiguous()
+
+def rows_per_unit(unit_ids: Tensor, rows: int) -> Array:
+    """The number of rows of each unit of a batch.
+
+    Args:
+        unit_ids: The unit of each row: 0, 1, 2, ..., ascending, and none left out.
+        rows: The number of rows of the batch.
+
+    Returns:
+        The counts, by unit.
+
+    Raises:
+        DpflError: The numbers are not ascending, leave one out, or are not one for each row.
+    """
+    ids = unit_ids.numpy()
+    ascending = len(ids) == rows and not (ids[1:] < ids[:-1]).any()
+    counts = np.bincount(ids) if ascending else np.zeros(1)
+    if not counts.all():
+        raise DpflError(
+            "The units of a batch are numbered 0, 1, 2, ..., one number a row, in ascending order."
         )
-        shares = torch.full((rows,), 1 / per_unit)
-        return cls(
-            samples, labels, rows // per_unit, UnitRows(per_unit, shares) if per_unit > 1 else None
-        )
-
-    def orders(self, count: int) -> Iterator[Tensor]:
-        """Each unit one place further, then all in reverse, then at random."""
-        generator = torch.Generator().manual_seed(3)
-        yield torch.arange(self.units).roll(1)
-        yield torch.arange(self.units).flip(0)
-        for _ in range(count - 2):
-            yield torch.randperm(self.units, generator=generator)
-
-    def ordered(self, order: Tensor) -> _Batch:
-        return replace(
-            self,
-            x=self._by_unit(self.x)[order].flatten(0, 1),
-            y=self._by_unit(self.y)[order].flatten(0, 1),
-        )
-
-    def companies(self) -> Iterator[Tensor]:
-        """Units that are left beside zeros: every other one, one alone, and three, wide ones among
-        them.
-
-        A module that computes some rows apart from the others then has other numbers of them.
-        """
-        yield torch.arange(0, self.units, 2)
-        yield torch.arange(self.units)[2 % self.units :][:1]
-        yield torch.arange(self.units)[3 % self.units :: 4][:3]
-
-    def beside_zeros(self, own: Tensor) -> _Batch:
-        """With all other units replaced by zeros, as units that fill a chunk up are."""
-        x, y = self._by_unit(self.x), self._by_unit(self.y)
-        alone = replace(self, x=torch.zeros_like(self.x), y=torch.zeros_like(self.y))
-        alone._by_unit(alone.x)[own], alone._by_unit(alone.y)[own] = x[own], y[own]
-        return alone
-
-    def _by_unit(self, values: Tensor) -> Tensor:
-        return values.unflatten(0, (self.units, -1))
+    return counts
 
 
-def _wild_weights(model: FlatModel) -> Tensor:
-    """The same, each times a power of ten between 1e-9 and 1e9, and some zeros of either sign."""
-    generator = torch.Generator().manual_seed(4)
-    weights = random_weights(model)
-    powers = torch.rand(weights.shape, generator=generator) * 18 - 9
-    zeros = torch.rand(weights.shape, generator=generator) < 0.05
-    return (weights * 10.0**powers).where(~zeros, weights * 0.0)
+def sample_chunks(sizes: ChunkSizes, x: Tensor, y: Tensor) -> Iterator[Chunk]:
+    """Chunks of a batch in which every row is a unit.
+
+    Args:
+        sizes: Chooses the number of rows of the next chunk.
+        x: The samples.
+        y: Their labels.
+
+    Yields:
+        The chunks, in the order of the batch.
+    """
+    first = 0
+    for (samples, labels), count in padded_chunks(sizes, x, y):
+        yield Chunk(samples, labels, np.arange(first, first + count))
+        first += count
+
+
+def unit_chunks(
+    sizes: ChunkSizes, x: Tensor, y: Tensor, counts: Array, most: int
+) -> Iterator[Chunk]:
+    """Chunks of units that have equally many rows after each is filled up to a power of two.
+
+    Args:
+        sizes: Chooses the number of rows of the next chunk.
+        x: The samples, unit by unit.
+        y: Their labels.
+        counts: The number of rows of each unit.
+        most: The largest number of rows of a chunk. A unit with more has a chunk of its own.
+
+    Yields:
+        The chunks, the smallest units first.
+    """
+    starts, classes = counts.cumsum() - counts, 2 ** np.ceil(np.log2(counts)).astype(np.int64)
+    for per_unit in np.unique(classes).tolist():
+        remaining = np.flatnonzero(classes == per_unit)
+        while len(remaining):
+            if per_unit > most:
+                unit = remaining[0]
+                span = slice(int(starts[unit]), int(starts[unit] + counts[unit]))
+                yield Chunk(x[span], y[span], remaining[:1], large=True)
+                remaining = remaining[1:]
+                continue
+            rows = sizes.rows_for(len(remaining), per_unit)
+            units, remaining = remaining[: rows // per_unit], remaining[rows // per_unit :]
+            indices, shares = _filled_up(starts[units], counts[units], per_unit)
+            unit_rows = UnitRows(per_unit, pad(shares, rows))
+            yield Chunk(pad(x[indices], rows), pad(y[indices], rows), units, unit_rows)
+
+
+def _filled_up(starts: Array, counts: Array, per_unit: int) -> tuple[Tensor, Tensor]:
+    """The rows of units that have `per_unit` rows each, and each row's share in its unit.
+
+    A unit that has fewer repeats its last row, with a share of 0.
+    """
+    place, counts = np.arange(per_unit), counts[:, None]
+    indices = starts[:, None] + np.minimum(place, counts - 1)
+    shares = np.where(place < counts, 1 / counts, 0.0).astype(np.float32)
+    return torch.from_numpy(indices.ravel()), torch.from_numpy(shares.ravel())

@@ -1,5 +1,6 @@
-"""What matched Haar weights are made of: how much of a gradient lies in each band. To be measured
-on public data only.
+"""How much of a gradient lies in each Haar band, from which matched Haar weights are computed.
+
+Measure it on public data only.
 """
 
 from __future__ import annotations
@@ -16,10 +17,19 @@ from dpfl.privacy.mechanisms.haar import Haar
 def haar_energies(
     module: nn.Module, x: Tensor, y: Tensor, by_layer: bool = False
 ) -> tuple[float, ...]:
-    """E_b, the mean energy of the samples' gradients in each band of the whole vector, or of a
-    parameter at a time.
+    """E_b, the mean energy of the samples' gradients in each band.
 
-    They choose the noise, so they are a release: take samples that are public, or pay for them.
+    The energies choose the noise, so they are a release themselves. Take samples that are public,
+    or pay for them.
+
+    Args:
+        module: The model.
+        x: Public samples.
+        y: Their labels.
+        by_layer: Whether each parameter is transformed by itself. By default, the whole vector is.
+
+    Returns:
+        The energies, by band.
     """
     model = FlatModel(module)
     layout = model.layout
@@ -29,6 +39,6 @@ def haar_energies(
         model, Flat(1.0).groups([name for name, _ in zip(layout.names, ends, strict=False)])
     )
     total = torch.zeros(len(haar.band_sizes), dtype=torch.float64)
-    for rows, written in gradients.rows(x, y):
-        total += haar.energies(written) * (rows.stop - rows.start)
+    for rows, values in gradients.rows(x, y):
+        total += haar.energies(values) * (rows.stop - rows.start)
     return tuple((total / len(x)).tolist())

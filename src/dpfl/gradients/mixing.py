@@ -1,5 +1,9 @@
-"""Refuses models in which one sample of a batch changes what another contributes: no per-sample
-guarantee holds for them.
+"""Refuses a model in which one sample of a batch changes what another contributes.
+
+Clipping bounds what a unit contributes. It does not bound what a unit changes in the contributions
+of others, so such a model has no per-sample guarantee. The test changes the samples of a small
+batch in turn. It uses random samples, and random weights of its own: whoever sends the model must
+not choose what is tested, and a refusal must tell nothing of the data.
 """
 
 from __future__ import annotations
@@ -25,14 +29,21 @@ _WIDE = 10.0
 
 
 def refuse_mixing(model: FlatModel, x: Tensor) -> None:
-    """Changes each sample of a small batch in turn, in training and in evaluation mode; the others'
-    scores must not move.
+    """Changes each sample of a small batch in turn, and refuses the model if another sample's
+    scores move.
 
-    The samples are random, of the shape and kind of those in x: what is refused says nothing of
-    private data. So are the weights: those that a server sends could hide a mixture, or make much
-    of rounding.
+    Scores and buffers are compared in the modes that the layers are in, and in evaluation mode.
+    Samples and weights are random: a refusal tells nothing of private data, and the weights that a
+    server sends can neither hide a mixture nor amplify rounding.
+
+    Args:
+        model: The model. It is put back as it was.
+        x: A batch, of which only the shape and type matter.
+
+    Raises:
+        DpflError: The model mixes samples, or a buffer keeps something of them.
     """
-    with untouched(model):
+    with restoring(model):
         model.load(random_weights(model))
         rows, others = random_rows(model, x), _other_rows(model, x)
         for mode in modes(model.module):
@@ -42,7 +53,16 @@ def refuse_mixing(model: FlatModel, x: Tensor) -> None:
 
 
 def random_rows(model: FlatModel, x: Tensor, size: int = SIZE) -> Tensor:
-    """Numbers from 0 to 1, tokens that the task has, codes that a table declares."""
+    """Random samples: numbers from 0 to 1, tokens that the task has, codes that a table declares.
+
+    Args:
+        model: The model they are for.
+        x: A batch, of which only the shape and type matter.
+        size: The number of samples.
+
+    Returns:
+        The samples, the same ones every time.
+    """
     generator = torch.Generator().manual_seed(0)
     shape = (size, *x.shape[1:])
     if not x.is_floating_point():
@@ -53,9 +73,18 @@ def random_rows(model: FlatModel, x: Tensor, size: int = SIZE) -> Tensor:
     return rows.to(x)
 
 
-def mixed_rows(model: FlatModel, x: Tensor, size: int) -> Tensor:
-    """Random rows of which every third and fourth are wide, so that either kind is among those that
-    stay beside zeros.
+def narrow_and_wide_rows(model: FlatModel, x: Tensor, size: int) -> Tensor:
+    """Random samples of which every third and fourth have wide values.
+
+    So both kinds are among those that stay when others are replaced by zeros.
+
+    Args:
+        model: The model they are for.
+        x: A batch, of which only the shape and type matter.
+        size: The number of samples.
+
+    Returns:
+        The samples, the same ones every time.
     """
     rows = random_rows(model, x, size)
     if x.is_floating_point():
@@ -65,8 +94,9 @@ def mixed_rows(model: FlatModel, x: Tensor, size: int) -> Tensor:
 
 
 def _other_rows(model: FlatModel, x: Tensor, size: int = SIZE) -> Tensor:
-    """Unlike in every place, and wide, as samples may be; whole numbers where the model takes no
-    others.
+    """Samples that differ from `random_rows` everywhere, and are wide, as samples may be.
+
+    They are whole numbers where the model takes no others.
     """
     rows = random_rows(model, x, size)
     if not x.is_floating_point():
@@ -87,7 +117,7 @@ def _other_rows(model: FlatModel, x: Tensor, size: int = SIZE) -> Tensor:
 
 
 def _tokens(model: FlatModel) -> int:
-    """How many there are: as many as the task has, or as the smallest table of words."""
+    """The number of tokens: as many as the task has, or as the smallest embedding."""
     words = [
         layer.num_embeddings for layer in model.module.modules() if isinstance(layer, nn.Embedding)
     ]
@@ -98,14 +128,29 @@ def _tokens(model: FlatModel) -> int:
 
 
 def modes(module: nn.Module) -> tuple[AbstractContextManager[None], ...]:
-    """The modes that the layers are in, and evaluation mode."""
+    """The modes that a model is tested in.
+
+    Args:
+        module: The model.
+
+    Returns:
+        A context for the modes that the layers are in, and one for evaluation mode.
+    """
     return nullcontext(), evaluating(module)
 
 
 @contextmanager
-def untouched(model: FlatModel) -> Iterator[None]:
-    """Puts back weights, buffers and torch's random state. Inside, no weight is zero: it could hide
-    a mixture behind it.
+def restoring(model: FlatModel) -> Iterator[None]:
+    """Puts back weights, buffers and torch's random state at its end.
+
+    Inside, noise is added to the weights, so that none is zero: a zero could hide a mixture behind
+    it.
+
+    Args:
+        model: The model.
+
+    Yields:
+        Nothing.
     """
     buffers = [(buffer, buffer.clone()) for buffer in model.module.buffers()]
     vector = model.read()
@@ -124,7 +169,14 @@ def untouched(model: FlatModel) -> Iterator[None]:
 
 
 def random_weights(model: FlatModel) -> Tensor:
-    """Weights of a test's own: who chooses the model's must not choose what is tested."""
+    """Weights of a test's own, because whoever chooses the model's must not choose what is tested.
+
+    Args:
+        model: The model they are for.
+
+    Returns:
+        A vector in layout order, the same one every time.
+    """
     generator = torch.Generator().manual_seed(2)
     parts = []
     for name, shape in zip(model.layout.names, model.layout.shapes, strict=True):
@@ -135,6 +187,14 @@ def random_weights(model: FlatModel) -> Tensor:
 
 
 def refusal(what: str) -> DpflError:
+    """The error for a model that mixes samples.
+
+    Args:
+        what: What was observed.
+
+    Returns:
+        The error.
+    """
     return DpflError(
         f"The model mixes the samples of a batch ({what}), so no per-sample guarantee is possible; "
         "let each sample's scores depend on that sample alone."
@@ -142,8 +202,9 @@ def refusal(what: str) -> DpflError:
 
 
 def _scores(model: FlatModel, rows: Tensor, seed: int = 0) -> tuple[Tensor, list[Tensor]]:
-    """Scores, and the buffers as they are after the forward pass, which starts from the same
-    buffers and random state.
+    """Scores, and the buffers after the forward pass.
+
+    Every call starts from the same buffers and random state.
     """
     before = [(buffer, buffer.clone()) for buffer in model.module.buffers()]
     torch.default_generator.manual_seed(
@@ -161,11 +222,11 @@ def _refuse_influence(model: FlatModel, rows: Tensor, others: Tensor) -> None:
     for changed in range(len(rows)):
         batch = rows.clone()
         batch[changed] = others[changed]
-        found, found_state = _scores(model, batch)
+        changed_scores, changed_state = _scores(model, batch)
         rest = torch.arange(len(rows), device=scores.device) != changed
-        if not _same(found[rest], scores[rest], _TOLERANCE):
+        if not _same(changed_scores[rest], scores[rest], _TOLERANCE):
             raise refusal("the scores of one sample change with another sample")
-        if not all(_same(a, b, _TOLERANCE) for a, b in zip(found_state, state, strict=True)):
+        if not all(_same(a, b, _TOLERANCE) for a, b in zip(changed_state, state, strict=True)):
             raise refusal(
                 "a buffer keeps what the model saw of the samples, and the next batch can see it"
             )
@@ -179,11 +240,11 @@ def _refuse_dependence_on_size(model: FlatModel, rows: Tensor) -> None:
         raise refusal("the scores of a sample change with the number of samples")
 
 
-def _same(found: Tensor, expected: Tensor, tolerance: float) -> bool:
-    if torch.equal(found, expected):
+def _same(scores: Tensor, reference: Tensor, tolerance: float) -> bool:
+    if torch.equal(scores, reference):
         return True
-    finite = expected.isfinite()
-    if found.shape != expected.shape or not torch.equal(finite, found.isfinite()):
+    finite = reference.isfinite()
+    if scores.shape != reference.shape or not torch.equal(finite, scores.isfinite()):
         return False
-    a, b = found[finite].double(), expected[finite].double()
+    a, b = scores[finite].double(), reference[finite].double()
     return not a.numel() or bool((a - b).abs().max() <= tolerance * b.abs().max())

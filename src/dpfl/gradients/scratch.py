@@ -1,4 +1,4 @@
-"""Memory that one step leaves to the next: fresh pages cost more than what is computed in them."""
+"""Memory that one step leaves to the next. Mapping fresh pages costs more than the arithmetic."""
 
 from __future__ import annotations
 
@@ -17,20 +17,24 @@ _ALIGNED = 16
 
 
 class Scratch:
-    """Gives out parts of one growing buffer, until the next step takes them back."""
+    """One growing buffer. It gives out parts, and takes them back when the next step begins."""
 
     def __init__(self) -> None:
         self._buffer = torch.empty(0)
-        self._used = 0
+        self._end = 0
         self._peak = 0
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        """What `empty` gives out inside is valid until the next step with this scratch begins."""
-        wanted = min(self._peak, _LARGEST)
-        if wanted > len(self._buffer):
-            self._buffer = torch.empty(wanted)
-        self._used = self._peak = 0
+        """Makes this the scratch that `empty` takes memory from.
+
+        Yields:
+            Nothing. Memory given out inside is valid until the next step with this scratch begins.
+        """
+        size = min(self._peak, _LARGEST)
+        if size > len(self._buffer):
+            self._buffer = torch.empty(size)
+        self._end = self._peak = 0
         token = _current.set(self)
         try:
             yield
@@ -38,34 +42,61 @@ class Scratch:
             _current.reset(token)
 
     def take(self, like: Tensor, shape: tuple[int, ...]) -> Tensor:
-        start, size = self._used, prod(shape)
-        self._used = start + -(-size // _ALIGNED) * _ALIGNED
-        self._peak = max(self._peak, self._used)
+        """An uninitialised tensor from the buffer, or a new one where the buffer is full or of
+        another kind.
+
+        Args:
+            like: A tensor with the type and device that are needed.
+            shape: The shape.
+
+        Returns:
+            The tensor.
+        """
+        start, size = self._end, prod(shape)
+        self._end = start + -(-size // _ALIGNED) * _ALIGNED
+        self._peak = max(self._peak, self._end)
         if (
             like.dtype != self._buffer.dtype
             or like.device != self._buffer.device
-            or self._used > len(self._buffer)
+            or self._end > len(self._buffer)
         ):
             return like.new_empty(shape)
         return self._buffer[start : start + size].view(shape)
 
     @contextmanager
     def inner(self) -> Iterator[None]:
-        used = self._used
+        """Takes back, at its end, what was given out inside.
+
+        Yields:
+            Nothing.
+        """
+        end = self._end
         yield
-        self._used = used
+        self._end = end
 
 
 _current: ContextVar[Scratch | None] = ContextVar("scratch", default=None)
 
 
 def empty(like: Tensor, *shape: int) -> Tensor:
-    """An uninitialised tensor, of the current step's scratch if there is one."""
+    """An uninitialised tensor, from the current step's scratch if there is one.
+
+    Args:
+        like: A tensor with the type and device that are needed.
+        shape: The sizes.
+
+    Returns:
+        The tensor.
+    """
     scratch = _current.get()
     return like.new_empty(shape) if scratch is None else scratch.take(like, shape)
 
 
 def temporary() -> AbstractContextManager[None]:
-    """What `empty` gives out inside is valid inside only."""
+    """A context inside which `empty` gives out memory that is valid inside only.
+
+    Returns:
+        The context.
+    """
     scratch = _current.get()
     return nullcontext() if scratch is None else scratch.inner()

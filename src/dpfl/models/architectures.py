@@ -1,4 +1,4 @@
-"""The networks of the catalogue, for small images of any size and number of channels."""
+"""The networks of the catalogue for small images, of any size and number of channels."""
 
 from __future__ import annotations
 
@@ -25,12 +25,36 @@ Shape = tuple[int, ...]
 
 
 def build_linear(shape: Shape, classes: int) -> nn.Module:
+    """One linear layer.
+
+    Args:
+        shape: The shape of a sample.
+        classes: The number of scores.
+
+    Returns:
+        The module.
+    """
     return nn.Sequential(nn.Flatten(), nn.Linear(int(torch.Size(shape).numel()), classes))
 
 
 def build_mlp(
     shape: Shape, classes: int, hidden: int, activation: str, embedding: int | None = None
 ) -> nn.Module:
+    """A network with one hidden layer.
+
+    Args:
+        shape: The shape of a sample.
+        classes: The number of scores.
+        hidden: The width of the hidden layer.
+        activation: The name of its activation.
+        embedding: Must be None: embeddings are for the categories of a table.
+
+    Returns:
+        The module.
+
+    Raises:
+        DpflError: An embedding is asked for.
+    """
     if embedding is not None:
         raise DpflError(
             "Embeddings are for the categories of a table: leave model.embedding out for other "
@@ -46,8 +70,12 @@ def build_mlp(
 
 
 class Centre(nn.Module):
-    """x - m: m is 0 until the server knows a mean of the samples that was paid for, and is not
-    trained.
+    """Subtracts a mean from its samples. It is not trained.
+
+    The mean is 0 until the server sets one that was paid for.
+
+    Args:
+        size: The number of features.
     """
 
     written_as = "centre"
@@ -62,6 +90,15 @@ class Centre(nn.Module):
 
 
 def build_centred_linear(shape: Shape, classes: int) -> nn.Module:
+    """One linear layer on centred features.
+
+    Args:
+        shape: The shape of a sample.
+        classes: The number of scores.
+
+    Returns:
+        The module.
+    """
     size = int(torch.Size(shape).numel())
     return nn.Sequential(
         OrderedDict(flatten=nn.Flatten(), centre=Centre(size), linear=nn.Linear(size, classes))
@@ -69,6 +106,19 @@ def build_centred_linear(shape: Shape, classes: int) -> nn.Module:
 
 
 def build_cnn(shape: Shape, classes: int, activation: str) -> nn.Module:
+    """The small network of the DP-SGD literature (Papernot et al. 2021, arXiv:2007.14191).
+
+    Args:
+        shape: The shape of a sample.
+        classes: The number of scores.
+        activation: The name of its activation.
+
+    Returns:
+        The module.
+
+    Raises:
+        DpflError: The samples are no images, or too small.
+    """
     act = ACTIVATIONS[activation]
     features = nn.Sequential(
         nn.Conv2d(_channels(shape), 16, 8, stride=2, padding=3),
@@ -84,6 +134,19 @@ def build_cnn(shape: Shape, classes: int, activation: str) -> nn.Module:
 
 
 def build_cnn_wide(shape: Shape, classes: int, activation: str) -> nn.Module:
+    """The network of FedAvg (McMahan et al. 2017, arXiv:1602.05629).
+
+    Args:
+        shape: The shape of a sample.
+        classes: The number of scores.
+        activation: The name of its activation.
+
+    Returns:
+        The module.
+
+    Raises:
+        DpflError: The samples are no images, or too small.
+    """
     act = ACTIVATIONS[activation]
     features = nn.Sequential(
         nn.Conv2d(_channels(shape), 32, 5),
@@ -99,7 +162,18 @@ def build_cnn_wide(shape: Shape, classes: int, activation: str) -> nn.Module:
 
 
 def build_alexnet(shape: Shape, classes: int) -> nn.Module:
-    """AlexNet with 3x3 kernels and one hidden linear layer, for images of about 32x32."""
+    """AlexNet with 3x3 kernels and one hidden linear layer, for images of about 32x32.
+
+    Args:
+        shape: The shape of a sample.
+        classes: The number of scores.
+
+    Returns:
+        The module.
+
+    Raises:
+        DpflError: The samples are no images, or too small.
+    """
     module = nn.Sequential(
         nn.Conv2d(_channels(shape), 64, 3, stride=2, padding=1),
         nn.ReLU(),
@@ -124,7 +198,13 @@ def build_alexnet(shape: Shape, classes: int) -> nn.Module:
 
 
 class Residual(nn.Module):
-    """body(x) + shortcut(x), then an activation."""
+    """An activation of body(x) + shortcut(x).
+
+    Args:
+        body: The residual branch.
+        shortcut: The identity, or a projection where widths differ.
+        activation: What is applied to the sum.
+    """
 
     written_as = "residual"
 
@@ -139,7 +219,16 @@ class Residual(nn.Module):
 
 
 def build_resnet18(shape: Shape, classes: int, norm: str) -> nn.Module:
-    """ResNet-18 with the stem for small images: a 3x3 convolution and no pooling."""
+    """ResNet-18 with the stem for small images: a 3x3 convolution and no pooling.
+
+    Args:
+        shape: The shape of a sample.
+        classes: The number of scores.
+        norm: "group" or "batch".
+
+    Returns:
+        The module.
+    """
     layers = _convolution(_channels(shape), 64, norm)
     channels = 64
     for width, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
@@ -159,8 +248,15 @@ def _basic_block(channels: int, width: int, stride: int, norm: str) -> nn.Module
 
 
 def build_mobilenet_v2(shape: Shape, classes: int, norm: str) -> nn.Module:
-    """MobileNet-V2 with three of its five strides, and a 1x1 projection where a shortcut changes
-    width.
+    """MobileNet-V2 with three of its five strides, and a projection where a shortcut changes width.
+
+    Args:
+        shape: The shape of a sample.
+        classes: The number of scores.
+        norm: "group" or "batch".
+
+    Returns:
+        The module.
     """
     stages = (
         (1, 16, 1, 1),

@@ -1,4 +1,4 @@
-"""A module from its description, or a sentence."""
+"""Builds a module from its description, or says in a sentence why it cannot be built."""
 
 from __future__ import annotations
 
@@ -11,14 +11,40 @@ if TYPE_CHECKING:
 
 
 class ModelDescription(Protocol):
-    @property
-    def name(self) -> str: ...
+    """What a module is built from."""
 
-    def build(self, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module: ...
+    @property
+    def name(self) -> str:
+        """The name of the model."""
+
+    def build(self, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
+        """Builds a module.
+
+        Args:
+            shape: The shape of a sample.
+            classes: The number of scores.
+            seed: Seeds the weights.
+
+        Returns:
+            The module.
+        """
 
 
 def built(model: ModelDescription, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
-    """Refused where the model does not fit the samples, or no memory."""
+    """Builds a module.
+
+    Args:
+        model: Its description.
+        shape: The shape of a sample.
+        classes: The number of scores.
+        seed: Seeds the weights.
+
+    Returns:
+        The module.
+
+    Raises:
+        DpflError: The model does not fit the samples, or no memory.
+    """
     try:
         return model.build(shape, classes, seed)
     except (RuntimeError, MemoryError, OverflowError, TypeError, ValueError) as error:

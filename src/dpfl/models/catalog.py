@@ -1,6 +1,4 @@
-"""Descriptions of models: a name and options that build the same module, with the same weights,
-everywhere.
-"""
+"""Descriptions of models: a name and options that build the same module everywhere."""
 
 from __future__ import annotations
 
@@ -33,24 +31,51 @@ class Buildable(Protocol):
     """What can be trained: a name and options, and a module for samples of a shape."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name of the model."""
 
     @property
-    def options(self) -> Sequence[tuple[str, object]]: ...
+    def options(self) -> Sequence[tuple[str, object]]:
+        """Its options, which with the name say what is built."""
 
-    def build(self, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module: ...
+    def build(self, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
+        """Builds a module.
+
+        Args:
+            shape: The shape of a sample.
+            classes: The number of scores.
+            seed: Seeds the weights.
+
+        Returns:
+            The module.
+        """
 
 
 @dataclass(frozen=True)
 class Model:
-    """A model by its catalogue name, or by the import path of a factory, with its options."""
+    """A model of the catalogue, or of a factory with an import path.
+
+    Attributes:
+        name: The catalogue name, or the import path "package.module:factory".
+        options: The options of the model or the factory.
+    """
 
     name: str
     options: tuple[tuple[str, object], ...] = ()
 
     def build(self, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
-        """A new module for samples (or features) of this shape, channels first; its weights depend
-        on the seed alone.
+        """Builds a module, whose weights depend on the seed alone.
+
+        Args:
+            shape: The shape of a sample, or of its features, channels first.
+            classes: The number of scores.
+            seed: Seeds the weights.
+
+        Returns:
+            The module.
+
+        Raises:
+            DpflError: The model does not fit the samples, or the factory failed.
         """
         options: dict[str, Any] = dict(self.options)
         with torch.random.fork_rng(devices=[]):
@@ -65,24 +90,56 @@ class Model:
 
 @dataclass(frozen=True, eq=False)
 class ReadyModel:
-    """A user's own module: its weights as they are become the initial weights."""
+    """A user's own module. Its weights are the initial weights.
+
+    Attributes:
+        module: The module.
+        name: The name of its class.
+        options: None.
+    """
 
     module: nn.Module = field(repr=False)
     name: str
     options: tuple[tuple[str, object], ...] = ()
 
     def build(self, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
+        """A copy of the module.
+
+        Args:
+            shape: Not used.
+            classes: Not used.
+            seed: Not used.
+
+        Returns:
+            The copy.
+        """
         return copy.deepcopy(self.module)
 
 
 def linear() -> Model:
-    """One linear layer: logistic regression, or linear where the label is a number; for tables."""
+    """One linear layer: logistic regression, or linear regression where the label is a number.
+
+    Returns:
+        The model.
+    """
     return Model("linear")
 
 
 def mlp(hidden: int = 200, activation: str = "relu", embedding: int | None = None) -> Model:
-    """One hidden layer; 159,010 parameters on MNIST. With `embedding`, a category of a table is so
-    many trained numbers, for columns of many levels; without it, it is one-hot."""
+    """One hidden layer; 159,010 parameters on MNIST.
+
+    Args:
+        hidden: The width of the hidden layer.
+        activation: "relu", "tanh", "elu" or "gelu".
+        embedding: The number of trained numbers for each category of a table, for columns of many
+            levels. By default, categories are one-hot.
+
+    Returns:
+        The model.
+
+    Raises:
+        DpflError: An option is out of its range.
+    """
     _size("hidden", hidden)
     embedded = () if embedding is None else (("embedding", _size("embedding", embedding)),)
     return Model(
@@ -96,11 +153,18 @@ def mlp(hidden: int = 200, activation: str = "relu", embedding: int | None = Non
 
 
 def gru(width: int = 64, vocabulary: int | None = None) -> Model:
-    """An embedding and one gated recurrent layer for sequences of tokens; 35,280 parameters for 80
-    tokens.
+    """An embedding and one gated recurrent layer for sequences; 35,280 parameters for 80 tokens.
 
-    Scores are for the next token at every place. With the `vocabulary` of the tokens declared, they
-    are for one label of the whole sequence, after its last token.
+    Args:
+        width: The width of the embedding and of the layer.
+        vocabulary: The number of tokens. With it, the scores are for one label of the whole
+            sequence, after its last token. Without it, they are for the next token at every place.
+
+    Returns:
+        The model.
+
+    Raises:
+        DpflError: An option is out of its range.
     """
     return Model("gru", (("width", _size("width", width)), *_vocabulary(vocabulary)))
 
@@ -108,8 +172,19 @@ def gru(width: int = 64, vocabulary: int | None = None) -> Model:
 def transformer(
     width: int = 64, layers: int = 2, heads: int = 4, vocabulary: int | None = None
 ) -> Model:
-    """A small causal transformer for sequences of tokens; 77,392 parameters for 80 tokens. What is
-    predicted: as by `gru`.
+    """A small causal transformer for sequences of tokens; 77,392 parameters for 80 tokens.
+
+    Args:
+        width: The width of the embedding, a multiple of twice the heads.
+        layers: The number of blocks.
+        heads: The number of attention heads.
+        vocabulary: As for `gru`.
+
+    Returns:
+        The model.
+
+    Raises:
+        DpflError: An option is out of its range.
     """
     if _size("width", width) % (2 * _size("heads", heads)):
         raise DpflError(
@@ -120,40 +195,74 @@ def transformer(
 
 
 def cnn(activation: str = "tanh") -> Model:
-    """The small network of the DP-SGD literature; 26,010 parameters on MNIST."""
+    """The small network of the DP-SGD literature; 26,010 parameters on MNIST.
+
+    Args:
+        activation: "relu", "tanh", "elu" or "gelu".
+
+    Returns:
+        The model.
+    """
     return Model("cnn", (("activation", require_name("activation", activation, _ACTIVATIONS)),))
 
 
 def cnn_wide(activation: str = "relu") -> Model:
-    """The network of FedAvg; 582,026 parameters on MNIST, 878,538 on CIFAR-10."""
-    return Model(
-        "cnn-wide", (("activation", require_name("activation", activation, _ACTIVATIONS)),)
-    )
+    """The network of FedAvg; 582,026 parameters on MNIST, 878,538 on CIFAR-10.
+
+    Args:
+        activation: "relu", "tanh", "elu" or "gelu".
+
+    Returns:
+        The model.
+    """
+    options = (("activation", require_name("activation", activation, _ACTIVATIONS)),)
+    return Model("cnn-wide", options)
 
 
 def alexnet() -> Model:
-    """AlexNet for small images; 3.3 million parameters."""
+    """AlexNet for small images; 3.3 million parameters.
+
+    Returns:
+        The model.
+    """
     return Model("alexnet")
 
 
 def mobilenet_v2(norm: str = "group") -> Model:
-    """MobileNet-V2 for small images; 2.3 million parameters."""
+    """MobileNet-V2 for small images; 2.3 million parameters.
+
+    Args:
+        norm: "group" or "batch". Batch norm is refused where samples are clipped.
+
+    Returns:
+        The model.
+    """
     return Model("mobilenet-v2", (("norm", require_name("norm", norm, architectures.NORMS)),))
 
 
 def scattering_linear(mirror: bool = False, patches: int | None = None) -> Model:
     """One linear layer on fixed scattering features; 39,700 parameters on MNIST, 155,530 on
-    CIFAR-10 (77,770 with `mirror`).
+    CIFAR-10.
 
-    The features (J = 2, 8 angles; every three channels of a sample normalised by themselves, then
-    mixed by a fixed matrix) need no data and have no parameters. They are computed once, before
-    training: a function of each sample alone, which changes no guarantee. So the trained and saved
-    module is the layer; apply it to `feature_map(scattering_linear(), shape)(images)`. It begins by
-    subtracting a mean of the features, 0 unless a system pays for one. With `mirror` an image and
-    its mirror image are alike: for things that may face either way, and not for letters or digits.
-    With `patches` there are features of another kind beside them, for photographs: how much each of
-    16 parts of an image is like so many patches of random images, which need no data either; with
-    `mirror` and 512 patches the layer has 118,730 parameters on CIFAR-10.
+    The features (J = 2, 8 angles; every three channels normalised within a sample, then mixed by a
+    fixed matrix) need no data and have no parameters. They are computed once, before training. As
+    each is a function of one sample alone, no guarantee changes. The trained and saved module is
+    the layer; apply it to `feature_map(scattering_linear(), shape)(images)`. It begins by
+    subtracting a mean of the features, which is 0 unless a system pays for one.
+
+    Args:
+        mirror: Whether an image and its mirror image have the same features: for things that may
+            face either way, and not for letters or digits. There are half as many (77,770
+            parameters on CIFAR-10).
+        patches: The number of random patches, which need no data either, that each of 16 parts of
+            an image is also compared with. For photographs; with `mirror` and 512 patches there are
+            118,730 parameters on CIFAR-10.
+
+    Returns:
+        The model.
+
+    Raises:
+        DpflError: An option is out of its range.
     """
     if not isinstance(mirror, bool):
         raise DpflError(f"mirror is true or false, not {mirror!r}.")
@@ -162,12 +271,30 @@ def scattering_linear(mirror: bool = False, patches: int | None = None) -> Model
 
 
 def resnet18(norm: str = "group") -> Model:
-    """ResNet-18 for small images; 11.2 million parameters."""
+    """ResNet-18 for small images; 11.2 million parameters.
+
+    Args:
+        norm: "group" or "batch". Batch norm is refused where samples are clipped.
+
+    Returns:
+        The model.
+    """
     return Model("resnet-18", (("norm", require_name("norm", norm, architectures.NORMS)),))
 
 
 def from_name(name: str, **options: object) -> Model:
-    """The model of that catalogue name, or of an import path "package.module:factory"."""
+    """A model by its name.
+
+    Args:
+        name: A catalogue name, or an import path "package.module:factory".
+        options: The options of the model or the factory.
+
+    Returns:
+        The model.
+
+    Raises:
+        DpflError: There is no such model, or it has no such option.
+    """
     if is_path(name):
         OWN.factory(name)
         return Model(name, tuple(options.items()))
@@ -177,14 +304,34 @@ def from_name(name: str, **options: object) -> Model:
 
 
 def from_module(module: nn.Module) -> ReadyModel:
-    """A ready module as a model; every build is a copy of it, as it is now."""
+    """A ready module as a model. Every build is a copy of it, as it is now.
+
+    Args:
+        module: The module.
+
+    Returns:
+        The model.
+
+    Raises:
+        DpflError: It is no module.
+    """
     if not isinstance(module, nn.Module):
         raise DpflError(f"from_module takes a torch.nn.Module, but got {type(module).__name__}.")
     return ReadyModel(copy.deepcopy(module), type(module).__name__)
 
 
 def described(model: Buildable | nn.Module | str) -> Buildable:
-    """A model by its name, a ready module, or a description as it is."""
+    """A model from whatever a user may give.
+
+    Args:
+        model: A name, a ready module, or a description.
+
+    Returns:
+        The description.
+
+    Raises:
+        DpflError: It is none of these.
+    """
     if isinstance(model, str):
         return from_name(model)
     if isinstance(model, nn.Module):
@@ -203,8 +350,14 @@ def described(model: Buildable | nn.Module | str) -> Buildable:
 
 
 def feature_map(model: object, shape: tuple[int, ...]) -> FeatureMap | None:
-    """The fixed function of each sample by itself that a model is trained on the values of, if it
-    has one.
+    """The fixed function of each sample that a model is trained on the values of.
+
+    Args:
+        model: The description of a model.
+        shape: The shape of a sample.
+
+    Returns:
+        The function, or None where the model takes the samples themselves.
     """
     if not isinstance(model, Model) or model.name not in _FEATURE_MAPS:
         return None

@@ -1,4 +1,4 @@
-"""Models for which no per-sample guarantee exists."""
+"""Refuses models for which no per-sample guarantee exists."""
 
 from __future__ import annotations
 
@@ -10,8 +10,14 @@ from dpfl.errors import DpflError
 
 
 def refuse_batch_statistics(module: nn.Module) -> None:
-    """Raises when a layer lets one sample of a batch change the gradients, or the state, of the
+    """Refuses a model with a layer that lets one sample change the gradients, or the state, of
     others.
+
+    Args:
+        module: The model.
+
+    Raises:
+        DpflError: A layer has batch statistics, or rewrites or rescales by what the batch holds.
     """
     for name, layer in module.named_modules():
         where = (

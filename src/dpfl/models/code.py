@@ -1,5 +1,6 @@
-"""A module as the Python that builds it, with PyTorch and nothing else: so that what was trained
-outlives the library.
+"""A module as the Python that builds it, with PyTorch and nothing else.
+
+So what was trained outlives the library.
 """
 
 from __future__ import annotations
@@ -25,8 +26,14 @@ from torch.nn import functional"""
 
 
 def as_code(module: nn.Module) -> str | None:
-    """Lines that end with `model = ...`; None where a part is of a class that is neither torch's
-    nor of the catalogue.
+    """The Python that builds a module.
+
+    Args:
+        module: The module.
+
+    Returns:
+        Lines that end with `model = ...`; None where a part is of a class that is neither torch's
+        nor of the catalogue.
     """
     try:
         built, needed = _expression(module, 0), _classes(module)

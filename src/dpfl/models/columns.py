@@ -1,5 +1,6 @@
-"""Models on tables: rows of numbers and codes, made dense a batch at a time, so that wide tables
-stay small.
+"""Models on tables: rows of numbers and codes, made dense a batch at a time.
+
+So wide tables stay small.
 """
 
 from __future__ import annotations
@@ -18,33 +19,52 @@ CODED = "coded_columns"
 
 
 class WrappedDescription(Protocol):
-    """A description of a model."""
+    """The description of a model that is put on a table."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name of the model."""
 
     @property
-    def options(self) -> Sequence[tuple[str, object]]: ...
+    def options(self) -> Sequence[tuple[str, object]]:
+        """Its options."""
 
-    def build(self, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module: ...
+    def build(self, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
+        """Builds a module.
+
+        Args:
+            shape: The shape of a dense row.
+            classes: The number of scores.
+            seed: Seeds the weights.
+
+        Returns:
+            The module.
+        """
 
 
 class ColumnFeatures(Protocol):
-    """How a row is laid out: so many numbers, then a code for each column that has levels."""
+    """How a row is laid out: numbers first, then a code for each column that has levels."""
 
     @property
-    def numbers(self) -> int: ...
+    def numbers(self) -> int:
+        """How many numbers there are."""
 
     @property
-    def levels(self) -> tuple[int, ...]: ...
+    def levels(self) -> tuple[int, ...]:
+        """The number of levels of each other column."""
 
     @property
-    def paid(self) -> bool: ...
+    def has_paid_scales(self) -> bool:
+        """Whether some numbers have a scale that is measured, and paid for, before training."""
 
 
 class ScaledColumns(nn.Module):
-    """(x - m) / sqrt(v) for the numbers of a row: 0 and 1 until the server knows a scale that was
-    paid for, and not trained.
+    """(x - m) / sqrt(v) for the numbers of a row. It is not trained.
+
+    m and v are 0 and 1 until the server sets those that were paid for.
+
+    Args:
+        numbers: How many numbers there are.
     """
 
     written_as = "scaled-columns"
@@ -66,8 +86,11 @@ class ScaledColumns(nn.Module):
 
 
 class OneHotColumns(nn.Module):
-    """(B, numbers + columns) to (B, numbers + sum of levels): after the numbers, each code as a row
-    of 0 and a 1.
+    """Makes each code a one-hot vector: (B, numbers + columns) to (B, numbers + sum of levels).
+
+    Args:
+        numbers: How many numbers there are.
+        levels: The number of levels of each other column.
     """
 
     written_as = "one-hot-columns"
@@ -89,8 +112,12 @@ class OneHotColumns(nn.Module):
 
 
 class EmbeddedColumns(nn.Module):
-    """(B, numbers + columns) to (B, numbers + columns * width): after the numbers, what was learnt
-    of each code.
+    """Makes each code an embedding: (B, numbers + columns) to (B, numbers + columns * width).
+
+    Args:
+        numbers: How many numbers there are.
+        levels: The number of levels of each other column.
+        width: The width of an embedding.
     """
 
     written_as = "embedded-columns"
@@ -111,23 +138,44 @@ class EmbeddedColumns(nn.Module):
 
 @dataclass(frozen=True)
 class TableModel:
-    """A model for rows of a table. It is given dense rows, categories one-hot or embedded by its
-    option `embedding`; unless its module says `takes_codes` and embeds them itself."""
+    """A model for rows of a table.
+
+    The module gets dense rows, with categories one-hot, or embedded by its option `embedding`. One
+    that sets `takes_codes` gets the codes.
+
+    Attributes:
+        model: The model without a table.
+        numbers: How many numbers there are.
+        levels: The number of levels of each other column.
+        has_paid_scales: Whether some numbers have a scale that is measured before training.
+    """
 
     model: WrappedDescription
     numbers: int
     levels: tuple[int, ...]
-    paid: bool = False
+    has_paid_scales: bool = False
 
     @property
     def name(self) -> str:
+        """The name of the model."""
         return self.model.name
 
     @property
     def options(self) -> Sequence[tuple[str, object]]:
+        """Its options."""
         return self.model.options
 
     def build(self, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
+        """Builds a module for rows with codes.
+
+        Args:
+            shape: Not used: a row has the declared layout.
+            classes: The number of scores.
+            seed: Seeds the weights.
+
+        Returns:
+            The module.
+        """
         module = self._built(classes, seed)
         vars(module)[CODED] = dict(enumerate(self.levels, self.numbers))
         return module
@@ -137,7 +185,9 @@ class TableModel:
         if isinstance(self.model, Model) and isinstance(width, int):
             return self._embedded(self.model, width, classes, seed)
         module = self.model.build((self.numbers + sum(self.levels),), classes, seed)
-        front: dict[str, nn.Module] = {"paid": ScaledColumns(self.numbers)} if self.paid else {}
+        front: dict[str, nn.Module] = (
+            {"paid": ScaledColumns(self.numbers)} if self.has_paid_scales else {}
+        )
         if not getattr(module, "takes_codes", False):
             front["columns"] = OneHotColumns(self.numbers, self.levels)
         return nn.Sequential(OrderedDict(**front, model=module)) if front else module
@@ -155,17 +205,30 @@ class TableModel:
 
 
 def on_columns(model: WrappedDescription, features: ColumnFeatures | None) -> WrappedDescription:
-    """The model as it is for samples of another kind than rows of a table."""
+    """A model for the samples of a data set.
+
+    Args:
+        model: The model.
+        features: How a row is laid out; None where samples are no rows of a table.
+
+    Returns:
+        The model on a table, or the model as it is.
+    """
     return (
         model
         if features is None
-        else TableModel(model, features.numbers, features.levels, features.paid)
+        else TableModel(model, features.numbers, features.levels, features.has_paid_scales)
     )
 
 
 def coded(module: nn.Module) -> Mapping[int, int]:
-    """Which places of a row hold codes, and of how many levels; none where the module is not on a
-    table.
+    """Which places of a row hold codes.
+
+    Args:
+        module: The module.
+
+    Returns:
+        The number of levels by place; none where the module is not on a table.
     """
     found: Mapping[int, int] = vars(module).get(CODED, {})
     return found

@@ -1,4 +1,4 @@
-"""Two kinds of features as one."""
+"""Two kinds of features as one vector."""
 
 from __future__ import annotations
 
@@ -16,8 +16,16 @@ TOGETHER = 500
 def beside(
     one: Callable[[Tensor], Tensor], other: Callable[[Tensor], Tensor]
 ) -> Callable[[Tensor], Tensor]:
-    """Two kinds of features as one vector, the other's of a sample stretched to the length of the
-    one's: they count alike.
+    """Puts two kinds of features side by side.
+
+    The other's are stretched to the length of the one's for each sample, so that both count alike.
+
+    Args:
+        one: Maps images to features.
+        other: Likewise.
+
+    Returns:
+        A function that maps images to both.
     """
 
     def both(images: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What is measured on a data set."""
+"""The loss and accuracy of a model on a data set."""
 
 from __future__ import annotations
 
@@ -12,16 +12,36 @@ from dpfl.tasks import MultiClass
 def evaluate(
     model: FlatModel, x: Tensor, y: Tensor, batch: int = 1000
 ) -> tuple[float | None, float]:
-    """The share of right answers, where the task has such, and the mean loss."""
+    """Evaluates a model.
+
+    Args:
+        model: The model.
+        x: The samples.
+        y: Their labels.
+        batch: The number of samples at a time.
+
+    Returns:
+        The accuracy, or None where the task has none, and the mean loss.
+    """
     scores, loss = compute_scores(model, x, y, batch)
     task = model.task or MultiClass(scores.shape[1])
-    return task.shown(scores.numpy(), y.numpy()).get("accuracy"), loss
+    return task.live_metrics(scores.numpy(), y.numpy()).get("accuracy"), loss
 
 
 def compute_scores(
     model: FlatModel, x: Tensor, y: Tensor, batch: int = 1000
 ) -> tuple[Tensor, float]:
-    """The scores of every sample, and the mean loss."""
+    """The scores of a data set.
+
+    Args:
+        model: The model.
+        x: The samples.
+        y: Their labels.
+        batch: The number of samples at a time.
+
+    Returns:
+        The scores of all samples, and the mean loss.
+    """
     scores, loss = [], 0.0
     with evaluating(model.module), torch.no_grad():
         for samples, labels in zip(x.split(batch), y.split(batch), strict=True):

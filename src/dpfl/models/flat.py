@@ -1,4 +1,24 @@
-"""A module whose trainable parameters and running statistics are views into one float32 vector."""
+"""A model as one flat float32 vector and a layout.
+
+`FlatModel` re-points every trainable parameter and every running statistic of a module at one
+vector. So clipping, noise, averaging, checkpoints and messages are operations on vectors, and none
+of them needs to know what a layer is:
+
+    vector = [ parameters, in the module's order | running_mean, running_var, ... ]
+             0                          trainable                            size
+
+The first `trainable` numbers are what training changes: a gradient, a clipped sum and an update
+have this length, in this order. What follows are running statistics, which the server sets or
+averages. Frozen parameters and other buffers are no part of the vector. They are constants of the
+model, and part of its fingerprint.
+
+The parameters *are* the vector: loading a vector changes the module, and an optimiser's step
+changes the vector. No copy is made.
+
+>>> model = FlatModel(nn.Sequential(nn.Flatten(), nn.Linear(784, 10)))
+>>> model.layout.names, model.layout.trainable
+(('1.weight', '1.bias'), 7850)
+"""
 
 from __future__ import annotations
 
@@ -27,8 +47,14 @@ PAID = ("paid.running_mean", "paid.running_var")
 
 @dataclass(frozen=True)
 class Layout:
-    """Where each entry lies in the vector: trainable parameters first, then tracked running
-    statistics.
+    """Where each entry lies in the vector.
+
+    Attributes:
+        names: The names of the entries: trainable parameters first, then running statistics.
+        shapes: Their shapes.
+        offsets: Where each of them begins.
+        trainable: The number of trainable numbers, with which the vector begins.
+        size: The length of the vector.
     """
 
     names: tuple[str, ...]
@@ -39,25 +65,46 @@ class Layout:
 
     @property
     def centre(self) -> slice | None:
+        """The span of the mean that the model subtracts from its samples, if it has one."""
         return self.span(self.names.index(CENTRE)) if CENTRE in self.names else None
 
     @property
-    def paid(self) -> slice | None:
-        """The means, then the variances."""
+    def paid_scales(self) -> slice | None:
+        """The span of the means, then the variances, by which a table's numbers are scaled, if
+        any.
+        """
         spans = [self.span(self.names.index(name)) for name in PAID if name in self.names]
         return slice(spans[0].start, spans[1].stop) if len(spans) == 2 else None
 
     def span(self, entry: int) -> slice:
+        """Where an entry lies.
+
+        Args:
+            entry: The number of the entry.
+
+        Returns:
+            Its part of the vector.
+        """
         end = self.offsets[entry + 1] if entry + 1 < len(self.offsets) else self.size
         return slice(self.offsets[entry], end)
 
 
 class FlatModel:
-    """Re-points a module's parameters at one vector; frozen parameters and other buffers stay
-    constants of the module.
+    """A module whose trainable parameters and running statistics are views into one vector.
 
-    The task says what its scores are for; without one they are for as many classes as there are, by
-    cross-entropy.
+    Args:
+        module: The module. Its parameters are re-pointed in place.
+        task: What its scores are for. Without one, they are for as many classes as there are
+            scores, by cross-entropy.
+
+    Raises:
+        DpflError: Nothing is trainable, a parameter is not float32 or has no shape yet, or the
+            module lies on several devices.
+
+    Attributes:
+        layout: Where each entry lies.
+        parameters: The trainable parameters, in layout order.
+        vector: The vector itself, and no copy of it.
     """
 
     def __init__(self, module: nn.Module, task: Task | None = None) -> None:
@@ -86,6 +133,14 @@ class FlatModel:
         self._takes_channels_last: bool | None = None
 
     def load(self, vector: Tensor) -> None:
+        """Copies a vector into the model.
+
+        Args:
+            vector: A float32 vector of the model's size.
+
+        Raises:
+            DpflError: It has another size or type.
+        """
         if vector.shape != self.vector.shape or vector.dtype != torch.float32:
             raise DpflError(
                 f"This model takes a float32 vector of {self.layout.size} numbers, but got "
@@ -95,12 +150,18 @@ class FlatModel:
         self.vector.copy_(vector)
 
     def read(self) -> Tensor:
+        """A copy of the vector.
+
+        Returns:
+            The copy.
+        """
         return self.vector.clone()
 
     @property
     def fingerprint(self) -> str:
-        """Of what training does not change: the module's structure, layout and constants, and the
-        task, which is its loss.
+        """A digest of what training does not change.
+
+        That is the module's structure, its layout, its constants, and the task, which is its loss.
         """
         layout = (
             self.layout.names,
@@ -121,8 +182,13 @@ class FlatModel:
         return digest.hexdigest()
 
     def arrange(self, x: Tensor) -> Tensor:
-        """The batch in the memory order that the module runs fastest on; the numbers and the shape
-        do not change.
+        """The batch in the memory order that the module runs fastest on.
+
+        Args:
+            x: The samples.
+
+        Returns:
+            The same numbers in the same shape.
         """
         if x.dim() != 4 or not x.is_floating_point() or not len(x):
             return x
@@ -132,7 +198,7 @@ class FlatModel:
 
     def _try_channels_last(self, x: Tensor) -> bool:
         """A module may call `.view(...)` on activations, which torch refuses for channels-last
-        ones: try, once.
+        ones.
         """
         if not any(isinstance(layer, nn.Conv2d) for layer in self.module.modules()):
             return False
@@ -147,8 +213,8 @@ class FlatModel:
 def _structure(module: nn.Module) -> list[Any]:
     """A module as its kind, its settings as torch shows them, and its children by name.
 
-    The kind is the name of the class, or what the class says it is `written_as`, so that a class
-    can be renamed.
+    The kind is the class attribute `written_as`, or else the name of the class. So a class can be
+    renamed.
     """
     kind = getattr(type(module), "written_as", type(module).__name__)
     return [
@@ -160,8 +226,14 @@ def _structure(module: nn.Module) -> list[Any]:
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Forward passes that leave no trace: evaluation mode, no gradients, torch's random state put
-    back.
+    """Evaluation mode, no gradients, and torch's random state put back: forward passes leave no
+    trace.
+
+    Args:
+        module: The module.
+
+    Yields:
+        Nothing.
     """
     modes = [(layer, layer.training) for layer in module.modules()]
     module.eval()

@@ -1,5 +1,6 @@
-"""Models of Hugging Face's transformers, and peft's adapters on them. Neither is imported here: a
-model is given ready.
+"""Models of Hugging Face's transformers, and peft's adapters on them.
+
+Neither library is imported here: the user gives a ready model.
 """
 
 from __future__ import annotations
@@ -13,7 +14,11 @@ from dpfl.models.catalog import ReadyModel
 
 
 class Logits(nn.Module):
-    """Rows of token numbers in, the model's logits out, and nothing else; no token is masked."""
+    """Maps rows of token numbers to the model's logits. No token is masked.
+
+    Args:
+        model: A model that takes `input_ids` and returns `logits`.
+    """
 
     written_as = "logits"
 
@@ -27,12 +32,20 @@ class Logits(nn.Module):
 
 
 def hugging_face(model: nn.Module) -> ReadyModel:
-    """A model that takes `input_ids` and returns `logits`: for the next token (task "tokens") or
-    for a label of a sequence.
+    """A ready model of transformers or peft.
 
-    What has `requires_grad` is trained, clipped, noised and sent; the rest is frozen, stays where
-    it is, and is part of the model's hash. Names in the saved file are the model's own after
-    "model.".
+    What has `requires_grad` is trained, clipped, noised and sent. The rest is frozen, stays where
+    it is, and is part of the model's hash. In the saved file, names follow "model.".
+
+    Args:
+        model: A model that takes `input_ids` and returns `logits`: for the next token (task
+            "tokens"), or for a label of a sequence.
+
+    Returns:
+        The description. Every build is a copy of the model.
+
+    Raises:
+        DpflError: It is no such model.
     """
     if not isinstance(model, nn.Module) or not hasattr(model, "config"):
         raise DpflError(

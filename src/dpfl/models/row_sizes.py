@@ -1,8 +1,8 @@
 """Row counts at which every row of a batch gets the same bits, whoever else is in the batch.
 
-A matrix product may sum in another order for another number of rows, or for another position of a
-row. A server that chooses the model can turn the last bit into another prediction, and then one
-unit changes what the others contribute. So rows are computed in chunks whose number of rows has
+A matrix product may sum in another order for another number of rows, or at another position of a
+row. A server that chooses the model can turn the last bit into another prediction. Then one unit
+changes what the others contribute. So rows are computed in chunks with a number of rows that has
 passed a self-test on this machine. Where no number passes, units are computed one at a time.
 """
 
@@ -29,10 +29,18 @@ ALIGNED = 64
 
 
 class ChunkSizes(Protocol):
-    """Says how many rows the next chunk has."""
+    """Chooses how many rows the next chunk has."""
 
     def rows_for(self, units: int, per_unit: int = 1) -> int:
-        """The rows of a chunk for so many units of `per_unit` rows each, or for some of them."""
+        """The number of rows of the next chunk.
+
+        Args:
+            units: The number of units that remain.
+            per_unit: The number of rows of each unit.
+
+        Returns:
+            The number of rows. It may hold fewer units than remain, or fillers.
+        """
 
     @property
     def path(self) -> str:
@@ -41,12 +49,25 @@ class ChunkSizes(Protocol):
 
 @dataclass(frozen=True)
 class UnpaddedSizes:
-    """Chunks as they come: the quickest, and without any promise about bits."""
+    """Chunks without fillers: the quickest, and without any promise about bits.
+
+    Attributes:
+        most: The largest chunk, in rows.
+    """
 
     most: int
     path = "fast: results may depend on the batch in the last bits"
 
     def rows_for(self, units: int, per_unit: int = 1) -> int:
+        """As many units as remain, up to the largest chunk.
+
+        Args:
+            units: The number of units that remain.
+            per_unit: The number of rows of each unit.
+
+        Returns:
+            The number of rows.
+        """
         return per_unit * max(1, min(units, self.most // per_unit))
 
 
@@ -55,8 +76,9 @@ class InvariantSizes:
     """Row counts at which every unit gets the same bits.
 
     Attributes:
-        most: The largest chunk, in rows. reference: A digest of one sample's results at (rows,
-        per_unit), or None where they depend on its place or companions.
+        most: The largest chunk, in rows.
+        reference: Maps (rows, per_unit) to a digest of one sample's results, or None where these
+            depend on its position or on other samples.
     """
 
     most: int
@@ -64,6 +86,16 @@ class InvariantSizes:
     _bases: dict[int, int | None] = field(default_factory=dict)
 
     def rows_for(self, units: int, per_unit: int = 1) -> int:
+        """The smallest number of rows that holds all units and has passed the self-test.
+
+        Args:
+            units: The number of units that remain.
+            per_unit: The number of rows of each unit.
+
+        Returns:
+            The number of rows: a multiple of the smallest size that passed, or one unit where none
+            did.
+        """
         base, same = self._base(per_unit)
         self._bases[per_unit] = base
         if base is None:
@@ -76,9 +108,7 @@ class InvariantSizes:
         return base
 
     def _base(self, per_unit: int) -> tuple[int | None, bytes | None]:
-        """The smallest chunk for units of so many rows, and its digest; None where each is computed
-        alone.
-        """
+        """The smallest size that passes and its digest; None where each unit is computed alone."""
         tried = ((rows, self.reference(rows, per_unit)) for rows in self._candidates(per_unit))
         return next(((rows, digest) for rows, digest in tried if digest is not None), (None, None))
 
@@ -90,6 +120,7 @@ class InvariantSizes:
 
     @property
     def path(self) -> str:
+        """How units are computed, in words for the statement."""
         alone = [per_unit for per_unit, base in self._bases.items() if base is None]
         return (
             "exact: one unit at a time"
@@ -99,8 +130,14 @@ class InvariantSizes:
 
 
 def checksum(values: Tensor, units: int) -> Tensor:
-    """A whole number for the bits of each unit's values, modulo 2^64; what is not a number is equal
-    to itself.
+    """A whole number, modulo 2^64, for the bits of each unit's values. NaN is equal to itself.
+
+    Args:
+        values: Values (rows, ...), unit by unit.
+        units: The number of units.
+
+    Returns:
+        One number for each unit.
     """
     bits = values.nan_to_num() if values.is_floating_point() else values
     bits = bits.reshape(units, -1).contiguous()
@@ -127,7 +164,14 @@ class RowFunction:
         self._sizes: dict[tuple[object, ...], InvariantSizes] = {}
 
     def __call__(self, samples: Tensor) -> Tensor:
-        """The results of all samples, into memory that is taken once."""
+        """Applies the function to all samples.
+
+        Args:
+            samples: The samples (n, ...).
+
+        Returns:
+            The results (n, ...).
+        """
         if not len(samples):
             return self._function(samples)
         results = samples.new_empty(len(samples), *self._function(pad(samples[:1], 1)).shape[1:])
@@ -175,8 +219,14 @@ class RowFunction:
 
 
 def padded_chunks(sizes: ChunkSizes, *tensors: Tensor) -> Iterator[tuple[tuple[Tensor, ...], int]]:
-    """The rows of tensors in chunks, with rows of zeros behind the last, and how many rows of each
-    chunk count.
+    """The rows of tensors in chunks, with rows of zeros behind the last.
+
+    Args:
+        sizes: Chooses the number of rows of the next chunk.
+        tensors: Tensors with equally many rows.
+
+    Yields:
+        The rows of each tensor, and how many rows of the chunk are not fillers.
     """
     done = 0
     while done < len(tensors[0]):
@@ -187,8 +237,16 @@ def padded_chunks(sizes: ChunkSizes, *tensors: Tensor) -> Iterator[tuple[tuple[T
 
 
 def pad(values: Tensor, rows: int) -> Tensor:
-    """The values with rows of zeros behind them. They begin where torch's own memory does: kernels
-    heed the address.
+    """The values with rows of zeros behind them, in memory that begins where torch's own does.
+
+    Kernels heed the address.
+
+    Args:
+        values: The values (n, ...).
+        rows: The number of rows of the result, at least n.
+
+    Returns:
+        The values themselves, where they already have this form.
     """
     if len(values) == rows and values.is_contiguous() and values.data_ptr() % ALIGNED == 0:
         return values

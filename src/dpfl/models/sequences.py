@@ -1,8 +1,8 @@
-"""Networks on sequences of tokens: scores at every place, for the next token, or after the last,
-for a label of the whole.
+"""Networks on sequences of tokens.
 
-A token beyond the vocabulary counts as the nearest: whoever names a vocabulary cannot learn from a
-failure who is beyond it.
+Scores are at every place, for the next token, or after the last place, for a label of the whole. A
+token beyond the vocabulary counts as the nearest one. So whoever names a vocabulary cannot learn
+from a failure who is beyond it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,14 @@ Shape = tuple[int, ...]
 
 
 class Recurrent(nn.Module):
-    """Embedding, one gated recurrent layer, scores."""
+    """An embedding, one gated recurrent layer, and scores.
+
+    Args:
+        vocabulary: The number of tokens.
+        width: The width of the embedding and of the layer.
+        outputs: The number of scores.
+        at_end: Whether scores are after the last place only.
+    """
 
     written_as = "recurrent"
 
@@ -38,7 +45,12 @@ class Recurrent(nn.Module):
 
 
 class Attention(nn.Module):
-    """Every place looks at itself and at those before it."""
+    """Causal self-attention: every place sees itself and those before it.
+
+    Args:
+        width: The width of a place.
+        heads: The number of heads.
+    """
 
     written_as = "attention"
 
@@ -57,7 +69,12 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """Normalised before each part (Xiong et al. 2020), so that no warm-up is needed."""
+    """A transformer block, normalised before each part (Xiong et al. 2020), which needs no warm-up.
+
+    Args:
+        width: The width of a place.
+        heads: The number of heads.
+    """
 
     written_as = "transformer-block"
 
@@ -74,8 +91,18 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Places are told apart by sines and cosines (Vaswani et al. 2017), which are constants and
-    need no noise.
+    """A causal transformer. Sines and cosines (Vaswani et al. 2017) tell its places apart.
+
+    They are constants, which need no noise.
+
+    Args:
+        vocabulary: The number of tokens.
+        places: The largest number of places.
+        width: The width of a place.
+        layers: The number of blocks.
+        heads: The number of heads of each.
+        outputs: The number of scores.
+        at_end: Whether scores are after the last place only.
     """
 
     written_as = "transformer"
@@ -107,6 +134,20 @@ class Transformer(nn.Module):
 
 
 def build_gru(shape: Shape, outputs: int, width: int, vocabulary: int | None = None) -> nn.Module:
+    """A recurrent network.
+
+    Args:
+        shape: The shape of a sample, a row of tokens.
+        outputs: The number of scores.
+        width: The width of the embedding and of the layer.
+        vocabulary: The number of tokens, where scores are for a label of the whole sequence.
+
+    Returns:
+        The module.
+
+    Raises:
+        DpflError: Samples are no rows of tokens.
+    """
     _places(shape)
     return Recurrent(vocabulary or outputs, width, outputs, at_end=vocabulary is not None)
 
@@ -114,13 +155,29 @@ def build_gru(shape: Shape, outputs: int, width: int, vocabulary: int | None = N
 def build_transformer(
     shape: Shape, outputs: int, width: int, layers: int, heads: int, vocabulary: int | None = None
 ) -> nn.Module:
+    """A transformer.
+
+    Args:
+        shape: The shape of a sample, a row of tokens.
+        outputs: The number of scores.
+        width: The width of a place.
+        layers: The number of blocks.
+        heads: The number of heads of each.
+        vocabulary: The number of tokens, where scores are for a label of the whole sequence.
+
+    Returns:
+        The module.
+
+    Raises:
+        DpflError: Samples are no rows of tokens.
+    """
     at_end = vocabulary is not None
     return Transformer(vocabulary or outputs, _places(shape), width, layers, heads, outputs, at_end)
 
 
 def _waves(places: int, width: int) -> Tensor:
-    """(places, width): sin and cos of the place at wavelengths from 2 pi to 10,000 times as
-    long.
+    """Sines and cosines (places, width) of the place, at wavelengths from 2 pi to 10,000 times
+    as long.
     """
     frequencies = torch.exp(-math.log(10_000.0) * torch.arange(0, width, 2) / width)
     angles = torch.arange(places).unsqueeze(1) * frequencies

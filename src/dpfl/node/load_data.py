@@ -54,7 +54,7 @@ def load_node_data(policy: NodePolicy) -> Federation:
         names=(policy.name,),
         rows_per_person=rows_per_person,
     )
-    federation.counted(policy.limits.unit)  # refuses persons that no column names
+    federation.count_units(policy.limits.unit)  # refuses persons that no column names
     return federation
 
 

@@ -126,7 +126,7 @@ def _memory(policy: NodePolicy, data: Federation) -> str:
     if not any(_has_features(name, data.shape) for name in policy.allow.models):
         return "no model of the policy has fixed features that would take some"
     rows, most_bytes = len(data.train), policy.allow.most_memory
-    declared = policy.declared_size(data.counted(policy.limits.unit)[0])
+    declared = policy.declared_size(data.count_units(policy.limits.unit)[0])
     each = most_bytes // max(policy.rows_in_memory(declared, data.rows_per_person), 1)
     needed = (
         f"features may take {each} bytes of a sample, {each * rows / 1e9:.2g} GB for {rows} samples"

@@ -239,7 +239,7 @@ class Service:
 
     def _declared_size(self) -> int:
         policy = self._state.policy
-        return policy.declared_size(self._state.data.counted(policy.limits.unit)[0])
+        return policy.declared_size(self._state.data.count_units(policy.limits.unit)[0])
 
     def _joined_run(self, request: Request) -> tuple[Proposal, int]:
         """The proposal of a run that was joined, and the size that was declared to it."""

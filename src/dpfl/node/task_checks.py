@@ -122,7 +122,7 @@ def batch_violations(
     if not isinstance(sampling, FixedSize):
         return
     # The policy may have been another one when the run was joined.
-    exact = policy.tell.size == "exact" and size == data.counted(policy.limits.unit)[0]
+    exact = policy.tell.size == "exact" and size == data.count_units(policy.limits.unit)[0]
     yield not exact, RefusalReason.SIZE_NOT_EXACT
     yield sampling.min_population > size, RefusalReason.RATE_TOO_HIGH
 
@@ -225,9 +225,9 @@ def vector_violations(
     if "correction" in magnitudes and not task.local.objective.needs_last:
         reach = _correction_reach(task, magnitudes["correction"])
         yield not reach <= largest, RefusalReason.WEIGHTS_TOO_LARGE
-    if layout.paid:  # the numbers of a row are divided by the root of the second half
-        paid_part = vectors["model"][layout.paid]
-        variances = paid_part[(layout.paid.stop - layout.paid.start) // 2 :]
+    if layout.paid_scales:  # the numbers of a row are divided by the root of the second half
+        paid_part = vectors["model"][layout.paid_scales]
+        variances = paid_part[(layout.paid_scales.stop - layout.paid_scales.start) // 2 :]
         yield bool((variances < np.float32(MIN_VARIANCE)).any()), RefusalReason.WEIGHTS_TOO_LARGE
 
 

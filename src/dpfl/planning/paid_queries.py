@@ -116,14 +116,14 @@ def with_paid_scales(
     """The algorithm with the question for the scales that a table leaves to be paid for, if there
     are any.
     """
-    if schema is None or not schema.features.paid:
+    if schema is None or not schema.features.has_paid_scales:
         return algorithm
-    asked = [(place, column) for place, column in schema.places if column.paid]
+    asked = [(place, column) for place, column in schema.places if column.has_paid_scale]
     places = tuple(place for place, column in asked if column.scale != QUARTILES)
     binned = tuple(
         (place, column.bins or BINS) for place, column in asked if column.scale == QUARTILES
     )
-    noise, share = schema.paid.noise, schema.paid.share
+    noise, share = schema.scale_cost.noise, schema.scale_cost.share
     if share is not None:
         noise = noise_of_share(share, budget, by, "data.paid")
     return replace(

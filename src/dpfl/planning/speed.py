@@ -18,7 +18,8 @@ from dpfl.client.optimisers import SGD
 from dpfl.client.task import LocalTraining
 from dpfl.engines import one_thread
 from dpfl.errors import DpflError
-from dpfl.gradients.clipped import ClippedGradients, plain_gradient
+from dpfl.gradients.clipped import ClippedGradients
+from dpfl.gradients.losses import plain_gradient
 from dpfl.models import Buildable, FlatModel, feature_map
 from dpfl.models.build import built
 from dpfl.privacy import Flat, Gaussian, Poisson, Release

@@ -17,7 +17,8 @@ from dpfl.client.optimisers import SGD, AdaGrad, Adam, Momentum
 from dpfl.client.task import ClientTask, LocalTraining, SecureSumTerms
 from dpfl.codec import TAG, encode, format_of
 from dpfl.errors import DpflError
-from dpfl.privacy.mechanisms.clip import Flat, ModelClip, NoClip, PerLayer, PublicMedian, Quantile
+from dpfl.privacy.mechanisms.adaptive_clip import PublicMedian, Quantile
+from dpfl.privacy.mechanisms.clip import Flat, ModelClip, NoClip, PerLayer
 from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
 from dpfl.privacy.mechanisms.matrix_release import BandedNoise
 from dpfl.privacy.mechanisms.noise import FlooredGaussian, Gaussian

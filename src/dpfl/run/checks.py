@@ -119,7 +119,7 @@ def _check_batches(algorithm: Algorithm, federation: Federation) -> None:
         return
     batch, smallest = (
         algorithm.samples.sampling.min_population,
-        min(federation.counted(algorithm.unit)),
+        min(federation.count_units(algorithm.unit)),
     )
     if batch > smallest:
         raise DpflError(
@@ -144,7 +144,7 @@ def _check_public_data(algorithm: Algorithm, federation: Federation) -> None:
 
 def _check_noise(algorithm: Algorithm, federation: Federation) -> None:
     """Float32 must hold the noise of every private release beside the sum of its expected units."""
-    sizes = federation.counted(algorithm.unit)
+    sizes = federation.count_units(algorithm.unit)
     if samples := algorithm.samples:
         expected = samples.sampling.expected_size(max(sizes))
         try:

@@ -161,7 +161,7 @@ class Recorder:
         if not self.test:
             return TestFigures()
         scores, loss = compute_scores(self.model, self.test.x, self.test.y)
-        shown = self.test.task.shown(scores.numpy(), self.test.y.numpy())
+        shown = self.test.task.live_metrics(scores.numpy(), self.test.y.numpy())
         return TestFigures(shown.get("accuracy"), loss, shown[self.test.task.headline])
 
     def close_run(self, coordinator: Coordinator) -> None:

@@ -184,10 +184,10 @@ def scale_model(schema: Schema, vector: Tensor, layout: Layout) -> Schema:
         vector: The model, whose front applies the scales.
         layout: Where the scales lie in the vector.
     """
-    if layout.paid is None:
+    if layout.paid_scales is None:
         return schema
-    means, variances = vector[layout.paid].chunk(2)
-    return schema.scaled(means.tolist(), variances.sqrt().tolist())
+    means, variances = vector[layout.paid_scales].chunk(2)
+    return schema.with_scales(means.tolist(), variances.sqrt().tolist())
 
 
 def overdue(allowed: float | None, seconds: float) -> tuple[str, ...]:

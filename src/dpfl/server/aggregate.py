@@ -52,8 +52,8 @@ def correlated_sum(
     """The sum with noise that takes back part of the `past`, and the noise to remember, the latest
     first.
     """
-    found = noise.taking_back(release.add_noise(torch.zeros_like(total), rng), list(past))
-    kept = noise.kept([found, *past])
+    found = noise.correlate(release.add_noise(torch.zeros_like(total), rng), list(past))
+    kept = noise.retained_noise([found, *past])
     return release.add_precomputed_noise(total, found), torch.stack(kept) if kept else past
 
 

@@ -256,7 +256,7 @@ class Algorithm:
         )
         centre, columns = (
             self.centre if layout.centre else None,
-            self.columns if layout.paid else None,
+            self.columns if layout.paid_scales else None,
         )
         return replace(
             self,

@@ -35,7 +35,7 @@ from dpfl.client.noise_placement import NoisePlacement
 from dpfl.client.task import ClientReply, RoundRequest, reply_values
 from dpfl.privacy import Budget, Randomness
 from dpfl.privacy.accounting.calibration import MAX_RELEASES
-from dpfl.privacy.mechanisms.clip import adapt_clip
+from dpfl.privacy.mechanisms.adaptive_clip import adapt_clip
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.privacy.queries.mean import MeanAnswer
 from dpfl.privacy.queries.query import PrivateQuery
@@ -317,7 +317,7 @@ class Coordinator:
         per_client = self.algorithm.ledger_per_client
         for query, span in (
             (self.algorithm.centre, layout.centre),
-            (self.algorithm.columns, layout.paid),
+            (self.algorithm.columns, layout.paid_scales),
         ):
             if query is None or span is None or self.state.round > 0 or self.stopped_by:
                 continue

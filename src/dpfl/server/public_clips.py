@@ -13,7 +13,8 @@ from torch import Tensor
 from dpfl.client.task import ClientReply, RoundRequest
 from dpfl.errors import DpflError
 from dpfl.privacy import Budget, Release
-from dpfl.privacy.mechanisms.clip import Clip, MeasuringClip, adapt_clip
+from dpfl.privacy.mechanisms.adaptive_clip import adapt_clip
+from dpfl.privacy.mechanisms.clip import Clip, MeasuringClip
 from dpfl.server.aggregate import mean
 from dpfl.server.update import ServerUpdate
 

@@ -26,7 +26,18 @@ TASKS: dict[str, type[Any]] = {
 
 
 def from_name(name: str, **options: Any) -> Task:
-    """A task by its word in an experiment file, with what it has to know."""
+    """A task by its name in an experiment.
+
+    Args:
+        name: The name.
+        options: The task's options, such as its number of classes.
+
+    Returns:
+        The task.
+
+    Raises:
+        DpflError: There is no such task, or an option is unknown or wrong.
+    """
     kind = choose("task", name, TASKS)
     refuse_unknown_options(f"The task {name!r}", options, [field.name for field in fields(kind)])
     try:

@@ -1,4 +1,4 @@
-"""Whether chances are what they say: by bins, what was said against what was so."""
+"""Whether predicted probabilities hold: what was predicted against what happened, in bins."""
 
 from __future__ import annotations
 
@@ -11,8 +11,18 @@ Curve = list[tuple[float, float, int]]
 
 
 def calibration(task: Task, scores: Array, y: Array) -> Curve:
-    """For each bin that has any: the mean chance said, the share that was so, and how many. Of yes,
-    or of the class that was said where there are many; none where a task gives no chances."""
+    """The calibration curve of a model.
+
+    Args:
+        task: The task.
+        scores: The scores of the test set.
+        y: Its labels.
+
+    Returns:
+        For each bin that has samples: the mean predicted probability, the share that was so, and
+        the number of samples. It is the probability of yes, or of the class that was predicted. The
+        curve is empty where a task has no probabilities.
+    """
     if task.name == "binary":
         return measured.calibration_curve(measured.sigmoid(scores.reshape(-1)), y.astype(np.int64))
     if task.name == "classes":

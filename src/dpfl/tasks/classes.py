@@ -1,4 +1,4 @@
-"""Tasks whose labels are classes: two, many, several at once, or in order."""
+"""Tasks with classes as labels: two, many, several at once, or in order."""
 
 from __future__ import annotations
 
@@ -30,8 +30,11 @@ if TYPE_CHECKING:
 @part("target.multi-class")
 @dataclass(frozen=True)
 class MultiClass(TaskFigures):
-    """One of several classes, by cross-entropy: log sum exp(s) - s_y, times the weight of the class
-    where one is declared.
+    """One of several classes, by cross-entropy: log sum exp(s) - s_y.
+
+    Attributes:
+        classes: The number of classes.
+        weights: The weight of each class, by which the loss is multiplied.
     """
 
     classes: int
@@ -46,11 +49,12 @@ class MultiClass(TaskFigures):
 
     @property
     def outputs(self) -> int:
+        """One score for each class."""
         return self.classes
 
-    def labels(self, given: Labels) -> Tensor:
+    def labels(self, values: Labels) -> Tensor:
         return _one_each(
-            between(whole(given, "Labels of classes"), 0, self.classes - 1, "Labels of classes")
+            between(whole(values, "Labels of classes"), 0, self.classes - 1, "Labels of classes")
         )
 
     def examples(self, places: int) -> Tensor:
@@ -76,11 +80,11 @@ class MultiClass(TaskFigures):
         return torch.tensor(self.weights)[y]
 
     def figures(self, scores: Array, y: Array, times: Array) -> Mapping[str, Array]:
-        chances, said = measured.softmax(scores), scores.argmax(1)
+        chances, predictions = measured.softmax(scores), scores.argmax(1)
         return {
-            "accuracy": measured.accuracy(said, y, times),
-            "balanced accuracy": measured.balanced_accuracy(said, y, times),
-            "F1": measured.macro_f1(said, y, times),
+            "accuracy": measured.accuracy(predictions, y, times),
+            "balanced accuracy": measured.balanced_accuracy(predictions, y, times),
+            "F1": measured.macro_f1(predictions, y, times),
             "AUC": measured.auc_against_rest(chances, y, times),
             "log loss": measured.log_loss(chances, y, times),
             "Brier": measured.brier(chances, y, times),
@@ -89,7 +93,7 @@ class MultiClass(TaskFigures):
             ),
         }
 
-    def shown(self, scores: Array, y: Array) -> Mapping[str, float]:
+    def live_metrics(self, scores: Array, y: Array) -> Mapping[str, float]:
         return measured.first(
             {"accuracy": measured.accuracy(scores.argmax(1), y, measured.each_once(y))}
         )
@@ -98,8 +102,10 @@ class MultiClass(TaskFigures):
 @part("target.binary")
 @dataclass(frozen=True)
 class Binary(TaskFigures):
-    """Yes or no by one score: log(1 + exp(s)) - y s, times the weight of the label where weights
-    are declared.
+    """Yes or no by one score: log(1 + exp(s)) - y s.
+
+    Attributes:
+        weights: The weights of no and of yes, by which the loss is multiplied.
     """
 
     weights: tuple[float, ...] = ()
@@ -112,10 +118,10 @@ class Binary(TaskFigures):
     def __post_init__(self) -> None:
         _check_weights(self.weights, 2)
 
-    def labels(self, given: Labels) -> Tensor:
+    def labels(self, values: Labels) -> Tensor:
         return _one_each(
             between(
-                whole(given, "Labels of a binary task"), 0, 1, "Labels of a binary task"
+                whole(values, "Labels of a binary task"), 0, 1, "Labels of a binary task"
             ).float()
         )
 
@@ -140,33 +146,37 @@ class Binary(TaskFigures):
 
     def figures(self, scores: Array, y: Array, times: Array) -> Mapping[str, Array]:
         chance = measured.sigmoid(scores.reshape(-1))
-        said, both = (chance > 0.5).astype(np.int64), np.stack([1 - chance, chance], axis=1)
+        predictions, both = (chance > 0.5).astype(np.int64), np.stack([1 - chance, chance], axis=1)
         label = y.astype(np.int64)
         return {
             "AUC": measured.auc(chance, label, times),
             "average precision": measured.average_precision(chance, label, times),
-            "accuracy": measured.accuracy(said, label, times),
-            "balanced accuracy": measured.balanced_accuracy(said, label, times),
-            "F1": measured.f1(said, label, times),
+            "accuracy": measured.accuracy(predictions, label, times),
+            "balanced accuracy": measured.balanced_accuracy(predictions, label, times),
+            "F1": measured.f1(predictions, label, times),
             "log loss": measured.log_loss(both, label, times),
             "Brier": measured.brier(both, label, times) / 2,
             "calibration error": measured.calibration_error(chance, label, times),
         }
 
-    def shown(self, scores: Array, y: Array) -> Mapping[str, float]:
+    def live_metrics(self, scores: Array, y: Array) -> Mapping[str, float]:
         score, label, times = scores.reshape(-1), y.astype(np.int64), measured.each_once(y)
-        found = {
+        metrics = {
             "AUC": measured.auc(score, label, times),
             "accuracy": measured.accuracy(score > 0, label == 1, times),
         }
-        return measured.first(found)
+        return measured.first(metrics)
 
 
 @part("target.multi-label")
 @dataclass(frozen=True)
 class MultiLabel(TaskFigures):
-    """Several answers of yes or no to one sample: the mean of their binary losses. Labels are (n,
-    labels) of 0 and 1.
+    """Several answers of yes or no to one sample: the mean of their binary losses.
+
+    Labels are (n, labels), of 0 and 1.
+
+    Attributes:
+        count: The number of labels.
     """
 
     count: int
@@ -180,16 +190,17 @@ class MultiLabel(TaskFigures):
 
     @property
     def outputs(self) -> int:
+        """One score for each label."""
         return self.count
 
-    def labels(self, given: Labels) -> Tensor:
-        found = between(whole(given, "Several labels"), 0, 1, "Several labels").float()
-        if found.dim() != 2 or found.shape[1] != self.count:
+    def labels(self, values: Labels) -> Tensor:
+        labels = between(whole(values, "Several labels"), 0, 1, "Several labels").float()
+        if labels.dim() != 2 or labels.shape[1] != self.count:
             raise DpflError(
                 f"Labels must be {self.count} of 0 or 1 for each sample, but have the shape "
-                f"{tuple(found.shape)}."
+                f"{tuple(labels.shape)}."
             )
-        return found
+        return labels
 
     def examples(self, places: int) -> Tensor:
         return torch.stack([torch.zeros(self.count), torch.ones(self.count)])
@@ -206,7 +217,7 @@ class MultiLabel(TaskFigures):
 
     def figures(self, scores: Array, y: Array, times: Array) -> Mapping[str, Array]:
         chances, label = measured.sigmoid(scores), y.astype(np.int64)
-        said = (chances > 0.5).astype(np.int64)
+        predictions = (chances > 0.5).astype(np.int64)
 
         def over_labels(figure: Callable[[Array, Array, Array], Array], of: Array) -> Array:
             return measured.mean_of(
@@ -216,16 +227,20 @@ class MultiLabel(TaskFigures):
         return {
             "AUC": over_labels(measured.auc, chances),
             "average precision": over_labels(measured.average_precision, chances),
-            "F1": over_labels(measured.f1, said),
-            "accuracy": measured.mean((said == label).mean(axis=1), times),
+            "F1": over_labels(measured.f1, predictions),
+            "accuracy": measured.mean((predictions == label).mean(axis=1), times),
         }
 
 
 @part("target.ordinal")
 @dataclass(frozen=True)
 class Ordinal(TaskFigures):
-    """One of several levels in order (Frank and Hall 2001): the questions "above k?", by the mean
-    of their binary losses.
+    """One of several levels in order (Frank and Hall 2001): the questions "above k?".
+
+    The loss is the mean of their binary losses.
+
+    Attributes:
+        levels: The number of levels.
     """
 
     levels: int
@@ -238,14 +253,16 @@ class Ordinal(TaskFigures):
 
     @property
     def classes(self) -> int:
+        """The number of levels."""
         return self.levels
 
     @property
     def outputs(self) -> int:
+        """One score for each question."""
         return self.levels - 1
 
-    def labels(self, given: Labels) -> Tensor:
-        return _one_each(between(whole(given, "Levels"), 0, self.levels - 1, "Levels"))
+    def labels(self, values: Labels) -> Tensor:
+        return _one_each(between(whole(values, "Levels"), 0, self.levels - 1, "Levels"))
 
     def examples(self, places: int) -> Tensor:
         return torch.arange(self.levels)
@@ -267,22 +284,23 @@ class Ordinal(TaskFigures):
         return (y.unsqueeze(1) > torch.arange(self.outputs)).float()
 
     def figures(self, scores: Array, y: Array, times: Array) -> Mapping[str, Array]:
-        said = (scores > 0).sum(1)
+        predictions = (scores > 0).sum(1)
         return {
-            "mean distance": measured.mean(np.abs(said - y), times),
-            "accuracy": measured.accuracy(said, y, times),
-            "balanced accuracy": measured.balanced_accuracy(said, y, times),
+            "mean distance": measured.mean(np.abs(predictions - y), times),
+            "accuracy": measured.accuracy(predictions, y, times),
+            "balanced accuracy": measured.balanced_accuracy(predictions, y, times),
         }
 
 
-def _one_each(found: Tensor) -> Tensor:
-    if found.dim() == 2 and found.shape[1] == 1:
-        found = found.squeeze(1)
-    if found.dim() != 1:
+def _one_each(labels: Tensor) -> Tensor:
+    if labels.dim() == 2 and labels.shape[1] == 1:
+        labels = labels.squeeze(1)
+    if labels.dim() != 1:
         raise DpflError(
-            f"There must be one label a sample, but the labels have the shape {tuple(found.shape)}."
+            "There must be one label for each sample, but the labels have the shape "
+            f"{tuple(labels.shape)}."
         )
-    return found
+    return labels
 
 
 def _check_count(what: str, count: int, least: int) -> None:

@@ -1,6 +1,4 @@
-"""Intervals of what was measured, by drawing the test set again and again from itself (Efron
-1979).
-"""
+"""Intervals of metrics, by drawing test sets from the test set: the bootstrap (Efron 1979)."""
 
 from __future__ import annotations
 
@@ -23,42 +21,52 @@ def intervals(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Mapping[str, tuple[float, float]]:
-    """The middle 95 % of what a task measures over test sets that are drawn from this one, by owner
-    where samples have one.
+    """The middle 95 % of each metric over test sets that are drawn from this one.
 
-    It says how far a figure depends on who is in the test set; not what another training run would
-    give.
+    They say how far a metric depends on who is in the test set. They do not say what another
+    training run would give.
+
+    Args:
+        task: The task.
+        scores: The scores of the test set.
+        y: Its labels.
+        owners: The owner of each sample. Then owners are drawn, with all of their samples.
+        draws: The number of test sets that are drawn.
+        seed: Seeds the draws.
+
+    Returns:
+        The lower and the upper end, by metric.
     """
-    found: dict[str, list[Array]] = {}
-    for times in _drawn(len(y), owners, draws, np.random.default_rng(seed)):
+    values: dict[str, list[Array]] = {}
+    for times in _resample(len(y), owners, draws, np.random.default_rng(seed)):
         for name, figures in task.figures(scores, y, times).items():
-            found.setdefault(name, []).append(figures)
-    return {name: _middle(np.concatenate(figures)) for name, figures in found.items()}
+            values.setdefault(name, []).append(figures)
+    return {name: _middle(np.concatenate(figures)) for name, figures in values.items()}
 
 
-def _drawn(
+def _resample(
     count: int, owners: Array | None, draws: int, rng: np.random.Generator
 ) -> Iterator[Array]:
-    """How often each sample is in each of the sets (samples, sets), as many of them at once as
-    there is room for.
+    """How often each sample is in each test set (samples, sets), for as many sets as there is
+    room for.
     """
-    whose = (
+    owner = (
         np.arange(count)
         if owners is None
         else np.unique(owners, return_inverse=True)[1].reshape(-1)
     )
-    units = int(whose.max(initial=-1)) + 1
+    units = int(owner.max(initial=-1)) + 1
     for start in range(0, draws, step := max(1, AT_ONCE // max(count, 1))):
         sets = range(start, min(start + step, draws))
         counts = np.stack(
             [np.bincount(rng.integers(0, units, units), minlength=units) for _ in sets], axis=1
         )
-        yield counts.astype(np.float64)[whose]
+        yield counts.astype(np.float64)[owner]
 
 
 def _middle(figures: Array) -> tuple[float, float]:
-    known = figures[~np.isnan(figures)]
-    if not len(known):
+    defined = figures[~np.isnan(figures)]
+    if not len(defined):
         return float("nan"), float("nan")
-    low, high = np.percentile(known, [2.5, 97.5])
+    low, high = np.percentile(defined, [2.5, 97.5])
     return float(low), float(high)

@@ -1,8 +1,7 @@
-"""What is measured on a test set, in float64; a figure that is not defined (one class only, nothing
-said) is nan.
+"""Metrics on test sets, in float64. A metric that is not defined, as with one class only, is NaN.
 
-Figures are of several test sets at once, made of the same samples: `times` (samples, sets) says how
-often each is in which.
+Every metric is computed for several test sets at once, which are made of the same samples: `times`
+(samples, sets) says how often each sample is in each set.
 """
 
 from __future__ import annotations
@@ -18,86 +17,193 @@ BINS = 10
 
 
 def each_once(y: Array) -> Array:
-    """One set, with every sample in it."""
+    """The weights of one test set with every sample in it.
+
+    Args:
+        y: The labels.
+
+    Returns:
+        Ones (samples, 1).
+    """
     return np.ones((len(y), 1))
 
 
 def first(figures: Mapping[str, Array]) -> Mapping[str, float]:
-    """Of the first set."""
+    """The metrics of the first test set.
+
+    Args:
+        figures: The metrics (sets,) by name.
+
+    Returns:
+        Numbers by name.
+    """
     return {name: float(figure[0]) for name, figure in figures.items()}
 
 
 def sigmoid(scores: Array) -> Array:
+    """1 / (1 + exp(-s)).
+
+    Args:
+        scores: The scores s.
+
+    Returns:
+        The probabilities.
+    """
     return np.exp(-np.logaddexp(0.0, -scores.astype(np.float64)))
 
 
 def softmax(scores: Array) -> Array:
+    """exp(s_k) / sum_j exp(s_j) over the last axis.
+
+    Args:
+        scores: The scores s.
+
+    Returns:
+        The probabilities.
+    """
     shifted = scores.astype(np.float64) - scores.max(axis=-1, keepdims=True)
     powers = np.exp(shifted)
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
 def over(above: Array, below: Array) -> Array:
-    """A share; nan where it is of nothing."""
-    known: Array = below > 0
-    return np.where(known, above / np.where(known, below, 1.0), np.nan)
+    """A share; NaN where it is of nothing.
+
+    Args:
+        above: The numerators.
+        below: The denominators.
+
+    Returns:
+        The quotients.
+    """
+    defined: Array = below > 0
+    return np.where(defined, above / np.where(defined, below, 1.0), np.nan)
 
 
 def mean(values: Array, times: Array) -> Array:
+    """The mean over a test set.
+
+    Args:
+        values: A value for each sample.
+        times: How often each sample is in each set.
+
+    Returns:
+        The means (sets,).
+    """
     return over(values.astype(np.float64) @ times, times.sum(0))
 
 
 def mean_of(figures: Array) -> Array:
-    """Over those that are defined, of several for each set."""
-    known = ~np.isnan(figures)
-    return over(np.where(known, figures, 0.0).sum(0), known.sum(0))
+    """The mean over those of several figures that are defined.
+
+    Args:
+        figures: Figures (several, sets).
+
+    Returns:
+        The means (sets,).
+    """
+    defined = ~np.isnan(figures)
+    return over(np.where(defined, figures, 0.0).sum(0), defined.sum(0))
 
 
-def accuracy(said: Array, truth: Array, times: Array) -> Array:
-    return mean(said == truth, times)
+def accuracy(predictions: Array, truth: Array, times: Array) -> Array:
+    """The share of right predictions.
+
+    Args:
+        predictions: The predicted classes.
+        truth: The labels.
+        times: How often each sample is in each set.
+
+    Returns:
+        The accuracy (sets,).
+    """
+    return mean(predictions == truth, times)
 
 
-def balanced_accuracy(said: Array, truth: Array, times: Array) -> Array:
-    """The mean over classes of the share of it that was found."""
-    held, found, _ = _by_class(said, truth, times)
-    return mean_of(over(found, held))
+def balanced_accuracy(predictions: Array, truth: Array, times: Array) -> Array:
+    """The mean over classes of the share of each class that was recognised.
+
+    Args:
+        predictions: The predicted classes.
+        truth: The labels.
+        times: How often each sample is in each set.
+
+    Returns:
+        The balanced accuracy (sets,).
+    """
+    samples, hits, _ = _by_class(predictions, truth, times)
+    return mean_of(over(hits, samples))
 
 
-def f1(said: Array, truth: Array, times: Array) -> Array:
-    """2 TP / (2 TP + FP + FN)."""
+def f1(predictions: Array, truth: Array, times: Array) -> Array:
+    """2 TP / (2 TP + FP + FN).
+
+    Args:
+        predictions: The predictions, 0 or 1.
+        truth: The labels, 0 or 1.
+        times: How often each sample is in each set.
+
+    Returns:
+        F1 (sets,).
+    """
     right, wrong = (
-        these.astype(np.float64) @ times for these in ((said == 1) & (truth == 1), said != truth)
+        these.astype(np.float64) @ times
+        for these in ((predictions == 1) & (truth == 1), predictions != truth)
     )
     return over(2 * right, 2 * right + wrong)
 
 
-def macro_f1(said: Array, truth: Array, times: Array) -> Array:
-    """The mean of F1 = 2 TP / (said + there) over the classes that are there."""
-    held, found, told = _by_class(said, truth, times)
-    return mean_of(np.where(held > 0, over(2 * found, held + told), np.nan))
+def macro_f1(predictions: Array, truth: Array, times: Array) -> Array:
+    """The mean of F1 over the classes that occur.
+
+    Args:
+        predictions: The predicted classes.
+        truth: The labels.
+        times: How often each sample is in each set.
+
+    Returns:
+        Macro F1 (sets,).
+    """
+    samples, hits, predicted = _by_class(predictions, truth, times)
+    return mean_of(np.where(samples > 0, over(2 * hits, samples + predicted), np.nan))
 
 
-def _by_class(said: Array, truth: Array, times: Array) -> tuple[Array, Array, Array]:
-    """How many there are of each class, how many of them were found, and how often it was said."""
-    one = np.eye(int(max(said.max(initial=0), truth.max(initial=0))) + 1)
-    return one[:, truth] @ times, (one[:, truth] * (said == truth)) @ times, one[:, said] @ times
+def _by_class(predictions: Array, truth: Array, times: Array) -> tuple[Array, Array, Array]:
+    """The numbers of samples of each class, of those recognised, and of those predicted."""
+    one = np.eye(int(max(predictions.max(initial=0), truth.max(initial=0))) + 1)
+    return (
+        one[:, truth] @ times,
+        (one[:, truth] * (predictions == truth)) @ times,
+        one[:, predictions] @ times,
+    )
 
 
 def auc(score: Array, truth: Array, times: Array) -> Array:
-    """The chance that a positive scores above a negative, ties by half: from the places of the
-    positives among all, of which their places among themselves come to P^2 / 2."""
+    """The probability that a positive scores above a negative; ties count half.
+
+    It follows from the ranks of the positives among all samples. Their ranks among themselves add
+    up to P^2 / 2.
+
+    Args:
+        score: A score for each sample.
+        truth: The labels, 0 or 1.
+        times: How often each sample is in each set.
+
+    Returns:
+        The AUC (sets,).
+    """
     positive = truth == 1
     order, below, through = _ranked(score)
     upto = np.zeros((len(score) + 1, times.shape[1]))
     np.cumsum(times[order], axis=0, out=upto[1:])
-    held = times[positive]
-    places = np.einsum("ij,ij->j", held, upto[below[positive]] + upto[through[positive]]) / 2
-    positives = held.sum(0)
+    weights = times[positive]
+    places = np.einsum("ij,ij->j", weights, upto[below[positive]] + upto[through[positive]]) / 2
+    positives = weights.sum(0)
     return over(places - np.square(positives) / 2, positives * (upto[-1] - positives))
 
 
 def _ranked(score: Array) -> tuple[Array, Array, Array]:
-    """The order from the lowest on, and for each sample how many are below it, and below or
+    """The order from the lowest on; and for each sample how many are below it, and below or
     equal.
     """
     order = np.argsort(score, kind="stable")
@@ -106,8 +212,14 @@ def _ranked(score: Array) -> tuple[Array, Array, Array]:
 
 
 def auc_of_cells(negative: Array, positive: Array) -> Array:
-    """The same where scores lie in cells, from the lowest on: sum_b p_b (n_<b + n_b / 2) / (P N)
-    over the last axis.
+    """The AUC where scores lie in cells: sum_b p_b (n_<b + n_b / 2) / (P N) over the last axis.
+
+    Args:
+        negative: The number of negatives in each cell, from the lowest on.
+        positive: The number of positives in each cell.
+
+    Returns:
+        The AUC.
     """
     below = np.cumsum(negative, -1) - negative / 2
     positives, negatives = positive.sum(-1), negative.sum(-1)
@@ -118,77 +230,160 @@ def auc_of_cells(negative: Array, positive: Array) -> Array:
 
 
 def average_precision(score: Array, truth: Array, times: Array) -> Array:
-    """sum_k (recall_k - recall_{k-1}) precision_k over the distinct thresholds: a positive counts
-    with the precision among those that score at least as high."""
+    """sum_k (recall_k - recall_{k-1}) precision_k over the distinct thresholds.
+
+    So a positive counts with the precision among those that score at least as high.
+
+    Args:
+        score: A score for each sample.
+        truth: The labels, 0 or 1.
+        times: How often each sample is in each set.
+
+    Returns:
+        The average precision (sets,).
+    """
     positive = truth == 1
     order, _, through = _ranked(-score)
-    said = np.cumsum(times[order], axis=0)[through[positive] - 1]
-    found = np.cumsum(times[order] * positive[order, None], axis=0)[through[positive] - 1]
-    held = times[positive]
-    return over((held * found / np.maximum(said, SMALLEST)).sum(0), held.sum(0))
+    above = np.cumsum(times[order], axis=0)[through[positive] - 1]
+    hits = np.cumsum(times[order] * positive[order, None], axis=0)[through[positive] - 1]
+    weights = times[positive]
+    return over((weights * hits / np.maximum(above, SMALLEST)).sum(0), weights.sum(0))
 
 
 def auc_against_rest(chances: Array, truth: Array, times: Array) -> Array:
-    """The mean over classes of the AUC of one against all others."""
+    """The mean over classes of the AUC of one class against all others.
+
+    Args:
+        chances: The probabilities (samples, classes).
+        truth: The labels.
+        times: How often each sample is in each set.
+
+    Returns:
+        The AUC (sets,).
+    """
     return mean_of(
         np.stack([auc(chances[:, one], truth == one, times) for one in range(chances.shape[1])])
     )
 
 
 def confidence(chances: Array, truth: Array) -> tuple[Array, Array]:
-    """The chance of the class that is said, and whether it was right."""
-    said = chances.argmax(1)
-    return chances[np.arange(len(said)), said], (said == truth).astype(int)
+    """The probability of the class that is predicted, and whether it was right.
+
+    Args:
+        chances: The probabilities (samples, classes).
+        truth: The labels.
+
+    Returns:
+        Both, for each sample.
+    """
+    predictions = chances.argmax(1)
+    return chances[np.arange(len(predictions)), predictions], (predictions == truth).astype(int)
 
 
 def log_loss(chances: Array, truth: Array, times: Array) -> Array:
+    """The mean of -log p_y.
+
+    Args:
+        chances: The probabilities (samples, classes).
+        truth: The labels.
+        times: How often each sample is in each set.
+
+    Returns:
+        The loss (sets,).
+    """
     return mean(-np.log(np.maximum(chances[np.arange(len(truth)), truth], SMALLEST)), times)
 
 
 def brier(chances: Array, truth: Array, times: Array) -> Array:
-    """The mean over samples of sum_k (p_k - 1[y = k])^2."""
+    """The mean over samples of sum_k (p_k - 1[y = k])^2.
+
+    Args:
+        chances: The probabilities (samples, classes).
+        truth: The labels.
+        times: How often each sample is in each set.
+
+    Returns:
+        The Brier score (sets,).
+    """
     return mean(np.square(chances - np.eye(chances.shape[1])[truth]).sum(axis=1), times)
 
 
 def calibration_curve(
     chance: Array, truth: Array, bins: int = BINS
 ) -> list[tuple[float, float, int]]:
-    """For each of the bins that has any: the mean chance said, the share that was so, and how
-    many.
+    """For each bin that has samples: the mean probability, the share that was so, and their number.
+
+    Args:
+        chance: The probability of each sample.
+        truth: Whether it was so, 0 or 1.
+        bins: The number of bins.
+
+    Returns:
+        The bins, from the lowest on.
     """
-    known = np.isfinite(chance)
-    chance, truth = chance[known], truth[known]
+    defined = np.isfinite(chance)
+    chance, truth = chance[defined], truth[defined]
     place = _place(chance, bins)
-    held = [place == one for one in range(bins)]
+    members = [place == one for one in range(bins)]
     return [
         (float(chance[these].mean()), float(truth[these].mean()), int(these.sum()))
-        for these in held
+        for these in members
         if these.any()
     ]
 
 
 def calibration_error(chance: Array, truth: Array, times: Array, bins: int = BINS) -> Array:
-    """The mean distance of what was said to what was so, over samples by their bin."""
+    """The mean over samples of the distance, in their bin, of the mean probability to the share.
+
+    Args:
+        chance: The probability of each sample.
+        truth: Whether it was so, 0 or 1.
+        times: How often each sample is in each set.
+        bins: The number of bins.
+
+    Returns:
+        The expected calibration error (sets,).
+    """
     apart = np.eye(bins)[:, _place(chance, bins)] * (chance - truth)
     return over(np.abs(apart @ times).sum(0), times.sum(0))
 
 
 def _place(chance: Array, bins: int) -> Array:
-    """What is no number, of a model that diverged, is in the first, and makes its mean none."""
+    """The bin of each probability. NaN, of a model that diverged, is in the first and makes it
+    NaN.
+    """
     place: Array = np.minimum(np.nan_to_num(chance * bins).astype(int), bins - 1)
     return place
 
 
 def root_mean_square(apart: Array, times: Array) -> Array:
+    """sqrt(mean e^2).
+
+    Args:
+        apart: The error e of each sample.
+        times: How often each sample is in each set.
+
+    Returns:
+        The root (sets,).
+    """
     return np.sqrt(mean(np.square(apart), times))
 
 
-def explained(said: Array, truth: Array, times: Array) -> Array:
-    """1 - squared errors over squared distances to the mean."""
+def explained(predictions: Array, truth: Array, times: Array) -> Array:
+    """R^2: 1 - squared errors over squared distances to the mean.
+
+    Args:
+        predictions: The predicted numbers.
+        truth: The labels.
+        times: How often each sample is in each set.
+
+    Returns:
+        R^2 (sets,).
+    """
     centred = truth - (truth.mean() if len(truth) else 0.0)
     spread = mean(np.square(centred), times) - np.square(mean(centred, times))
     return np.where(
-        _varies(truth, times), 1 - over(mean(np.square(said - truth), times), spread), np.nan
+        _varies(truth, times), 1 - over(mean(np.square(predictions - truth), times), spread), np.nan
     )
 
 
@@ -200,7 +395,16 @@ def _varies(truth: Array, times: Array) -> Array:
 
 
 def poisson_deviance(rate: Array, truth: Array, times: Array) -> Array:
-    """2 mean(y log(y / rate) - (y - rate)); 0 log 0 is 0."""
+    """2 mean(y log(y / rate) - (y - rate)), where 0 log 0 is 0.
+
+    Args:
+        rate: The predicted rates.
+        truth: The counts y.
+        times: How often each sample is in each set.
+
+    Returns:
+        The deviance (sets,).
+    """
     return 2 * mean(_logs(truth) - truth * np.log(np.maximum(rate, SMALLEST)) - truth + rate, times)
 
 
@@ -209,7 +413,16 @@ def _logs(truth: Array) -> Array:
 
 
 def explained_deviance(rate: Array, truth: Array, times: Array) -> Array:
-    """1 - deviance over that of one rate for all, 2 (mean(y log y) - m log m)."""
+    """1 - deviance over that of one rate m for all, 2 (mean(y log y) - m log m).
+
+    Args:
+        rate: The predicted rates.
+        truth: The counts y.
+        times: How often each sample is in each set.
+
+    Returns:
+        The explained deviance (sets,).
+    """
     usual = mean(truth, times)
     alone = 2 * (mean(_logs(truth), times) - usual * np.log(np.where(usual > 0, usual, 1.0)))
     return np.where(

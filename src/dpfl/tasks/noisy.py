@@ -1,5 +1,6 @@
-"""Metrics from sums with noise: what each sample counts with, bounded, and the figures with
-intervals that follow.
+"""Metrics from noisy sums: what each sample counts with, and the figures that follow.
+
+Each sample counts with numbers between 0 and 1, so that the sensitivity of their mean is known.
 """
 
 from __future__ import annotations
@@ -26,8 +27,12 @@ LOSS = "clipped loss"
 
 @dataclass(frozen=True)
 class NoisyFigures:
-    """Figures by name and the middle 95 % of where they may lie, by the noise and by who is among
-    the samples.
+    """Metrics with intervals, for noise and for who is among the samples.
+
+    Attributes:
+        headline: The name of the first metric.
+        metrics: The metrics by name.
+        intervals: The middle 95 % of where each may lie.
     """
 
     headline: str
@@ -36,15 +41,31 @@ class NoisyFigures:
 
 
 def numbers_and_cells(task: Task) -> tuple[int, int]:
-    """Of a sample: the loss and, where there is such a thing, whether the answer was right; of a
-    binary one, where it lies.
+    """What a sample counts with.
+
+    Args:
+        task: The task.
+
+    Returns:
+        How many numbers (the loss, and whether the answer was right, where there is one), and how
+        many cells of a histogram (label and probability, of a binary task).
     """
     return 1 + _answers(task), 2 * BINS if task.name == "binary" else 0
 
 
 def count_outcomes(task: Task, scores: Tensor, y: Tensor, most: float) -> Tensor:
-    """What each sample counts with: its loss up to `most`, as a share of that; 1 if the answer was
-    right; a 1 in the cell of its label and chance."""
+    """What each sample counts with.
+
+    Args:
+        task: The task.
+        scores: The scores of the samples.
+        y: Their labels.
+        most: The largest loss that counts.
+
+    Returns:
+        For each sample: its loss as a share of `most`, 1 if the answer was right, and a 1 in the
+        cell of its label and probability.
+    """
     parts = [(_loss(task, scores, y) / most).nan_to_num(1.0, 1.0, 0.0).clamp(0.0, 1.0).unsqueeze(1)]
     if _answers(task):
         parts.append(_right(task, scores, y).unsqueeze(1))
@@ -60,8 +81,11 @@ def _answers(task: Task) -> bool:
 
 
 def _loss(task: Task, scores: Tensor, y: Tensor) -> Tensor:
-    """None below 0: the loss of counts leaves out what does not depend on the score, which is put
-    back (half a deviance, in units of the declared mean)."""
+    """The loss, which is never below 0.
+
+    The loss of counts leaves out what does not depend on the score. It is put back: half a
+    deviance, in units of the declared mean.
+    """
     losses = task.losses(scores, y)
     if not isinstance(task, Counts):
         return losses
@@ -78,10 +102,20 @@ def _right(task: Task, scores: Tensor, y: Tensor) -> Tensor:
 
 
 def figures(task: Task, mean: Array, units: int, noise: float, most: float) -> NoisyFigures:
-    """From the noisy mean of what so many units counted with.
+    """The metrics that follow from a noisy mean.
 
-    A number between 0 and 1 with the mean m varies by m (1 - m) at most, over persons as over
-    samples.
+    A number between 0 and 1 with the mean m has a variance of at most m (1 - m), over persons as
+    over samples.
+
+    Args:
+        task: The task.
+        mean: The noisy mean of what the units counted with.
+        units: The number of units.
+        noise: The standard deviation of the noise in the mean.
+        most: The largest loss that counts.
+
+    Returns:
+        The metrics.
     """
     numbers, _ = numbers_and_cells(task)
     names = (LOSS, "accuracy")[:numbers]
@@ -100,26 +134,28 @@ def figures(task: Task, mean: Array, units: int, noise: float, most: float) -> N
 
 
 def _auc_between(cells: Array, units: int, noise: float) -> tuple[float, tuple[float, float]]:
-    """The figure, and where it comes to lie with other samples of the same shares and other noise;
-    all of 0 to 1 where noise hides whether there are any of both labels."""
+    """The AUC, and where it would lie with other samples of the same shares and other noise.
+
+    That is anywhere from 0 to 1 where the noise hides whether both labels occur.
+    """
     rng, shares = np.random.default_rng(0), np.maximum(cells, 0.0)
     if not shares.sum() > 0:
         return float("nan"), (0.0, 1.0)
     shares = shares / shares.sum()
-    drawn = (
+    draws = (
         cells
         + rng.multinomial(units, shares, DRAWS) / units
         - shares
         + noise * rng.standard_normal((DRAWS, len(cells)))
     )
-    found, each = float(_auc(cells)), _auc(drawn)
+    estimate, each = float(_auc(cells)), _auc(draws)
     if np.isnan(each).mean() > 0.025:
-        return found, (0.0, 1.0)
+        return estimate, (0.0, 1.0)
     low, high = np.nanpercentile(each, [2.5, 97.5])
-    return found, (float(low), float(high))
+    return estimate, (float(low), float(high))
 
 
 def _auc(cells: Array) -> Array:
-    """Of noisy shares; nan where noise leaves none of a label."""
+    """The AUC of noisy shares; NaN where noise leaves nothing of a label."""
     negative, positive = np.moveaxis(cells.reshape(*cells.shape[:-1], 2, -1), -2, 0)
     return np.clip(auc_of_cells(negative, positive), 0.0, 1.0)

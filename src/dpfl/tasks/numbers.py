@@ -1,4 +1,4 @@
-"""Tasks whose labels are numbers: regression, and counts of events."""
+"""Tasks with numbers as labels: regression, and counts of events."""
 
 from __future__ import annotations
 
@@ -27,8 +27,15 @@ and must not overflow.
 @part("target.regression")
 @dataclass(frozen=True)
 class Regression(TaskFigures):
-    """A number, trained as t = (y - centre) / scale with both declared: (s - t)^2 / 2, or beyond
-    `width` a line (Huber).
+    """A number, trained as t = (y - centre) / scale: (s - t)^2 / 2.
+
+    With the Huber loss, it is a line beyond `width`.
+
+    Attributes:
+        loss: "squared" or "huber".
+        centre: The declared centre of the labels.
+        scale: Their declared scale.
+        width: Where the Huber loss becomes a line, in units of the scale.
     """
 
     loss: str = "squared"
@@ -48,8 +55,8 @@ class Regression(TaskFigures):
         if not np.isfinite(self.centre):
             raise DpflError(f"The centre of a label must be a number, not {self.centre}.")
 
-    def labels(self, given: Labels) -> Tensor:
-        return finite(given, "Labels")
+    def labels(self, values: Labels) -> Tensor:
+        return finite(values, "Labels")
 
     def examples(self, places: int) -> Tensor:
         return self.centre + self.scale * torch.tensor([-1.0, 0.0, 1.0])
@@ -70,21 +77,26 @@ class Regression(TaskFigures):
         return one_column(scores, y, self) - (y - self.centre) / self.scale
 
     def figures(self, scores: Array, y: Array, times: Array) -> Mapping[str, Array]:
-        said = scores.reshape(-1).astype(np.float64) * self.scale + self.centre
+        predictions = scores.reshape(-1).astype(np.float64) * self.scale + self.centre
         truth = y.reshape(-1).astype(np.float64)
         return {
-            "RMSE": measured.root_mean_square(said - truth, times),
-            "MAE": measured.mean(np.abs(said - truth), times),
-            "R^2": measured.explained(said, truth, times),
+            "RMSE": measured.root_mean_square(predictions - truth, times),
+            "MAE": measured.mean(np.abs(predictions - truth), times),
+            "R^2": measured.explained(predictions, truth, times),
         }
 
 
 @part("target.counts")
 @dataclass(frozen=True)
 class Counts(TaskFigures):
-    """A number of events, Poisson with rate m exp(s) for a declared mean m: exp(s) - (y / m) s, the
-    part of -log p that depends on the score, in units of m. A score of 0 is the mean, so that
-    training need not find it."""
+    """A number of events, Poisson with the rate m exp(s) for a declared mean m: exp(s) - (y / m) s.
+
+    This is the part of -log p that depends on the score, in units of m. A score of 0 is the mean,
+    so that training need not find it.
+
+    Attributes:
+        mean: The declared mean m.
+    """
 
     mean: float = 1.0
     name = "counts"
@@ -96,14 +108,14 @@ class Counts(TaskFigures):
     def __post_init__(self) -> None:
         check_positive((self.mean,), "The mean of counts")
 
-    def labels(self, given: Labels) -> Tensor:
-        found = whole(given, "Counts")
-        if found.numel() and int(found.min()) < 0:
+    def labels(self, values: Labels) -> Tensor:
+        labels = whole(values, "Counts")
+        if labels.numel() and int(labels.min()) < 0:
             raise DpflError(
                 "Counts must be at least 0, but some are not: correct them, or declare the task "
                 "'number'."
             )
-        return finite(found, "Counts")
+        return finite(labels, "Counts")
 
     def examples(self, places: int) -> Tensor:
         return torch.tensor([0.0, 1.0, 100.0]) * self.mean
@@ -135,18 +147,30 @@ def _rate(s: Tensor) -> Tensor:
     return near.exp() * (1 + s - near)
 
 
-def finite(given: Labels, what: str) -> Tensor:
-    """One finite float32 a sample."""
-    found = torch.as_tensor(given).detach().cpu()
-    if found.is_complex():
+def finite(values: Labels, what: str) -> Tensor:
+    """Labels as one finite number for each sample.
+
+    Args:
+        values: The labels.
+        what: What they are, for the error.
+
+    Returns:
+        float32.
+
+    Raises:
+        DpflError: They are complex, not finite, or not one for each sample.
+    """
+    labels = torch.as_tensor(values).detach().cpu()
+    if labels.is_complex():
         raise DpflError(f"{what} must be numbers of one part, but are complex: convert them.")
-    found = found.float()
-    if found.dim() == 2 and found.shape[1] == 1:
-        found = found.squeeze(1)
-    if found.dim() != 1:
+    labels = labels.float()
+    if labels.dim() == 2 and labels.shape[1] == 1:
+        labels = labels.squeeze(1)
+    if labels.dim() != 1:
         raise DpflError(
-            f"There must be one label a sample, but the labels have the shape {tuple(found.shape)}."
+            "There must be one label for each sample, but the labels have the shape "
+            f"{tuple(labels.shape)}."
         )
-    if not bool(torch.isfinite(found).all()):
+    if not bool(torch.isfinite(labels).all()):
         raise DpflError(f"{what} must be finite, but some are not: remove or replace them.")
-    return found.contiguous()
+    return labels.contiguous()

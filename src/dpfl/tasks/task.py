@@ -1,6 +1,4 @@
-"""What is to be predicted: the form of a label, the loss of a sample, and what is measured on a
-test set.
-"""
+"""What is to be predicted: the form of a label, the loss of a sample, and what is measured."""
 
 from __future__ import annotations
 
@@ -22,16 +20,19 @@ Labels: TypeAlias = "Tensor | Array"
 
 @runtime_checkable
 class Task(Protocol):
-    """A frozen part. Scores are what a model returns for a batch, a row a sample; labels are as
-    `labels` made them.
+    """A frozen part that says what a model is for.
+
+    Scores are what a model returns for a batch, one row for each sample. Labels are as `labels`
+    returns them.
     """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Its name in an experiment."""
 
     @property
     def classes(self) -> int:
-        """How many classes a label is one of; 0 where it is none."""
+        """The number of classes of a label; 0 where labels are no classes."""
 
     @property
     def reads(self) -> str:
@@ -39,80 +40,199 @@ class Task(Protocol):
 
     @property
     def outputs(self) -> int:
-        """How many numbers a model returns for a sample (for a place of it, where a sample is a
-        sequence).
-        """
+        """How many numbers a model returns for each sample, or for each place of a sequence."""
 
     @property
     def headline(self) -> str:
         """The metric that is shown where there is room for one."""
 
-    def labels(self, given: Labels) -> Tensor:
-        """Labels in the form that the loss takes; what does not fit is refused."""
+    def labels(self, values: Labels) -> Tensor:
+        """Labels in the form that the loss takes.
+
+        Args:
+            values: The labels as the user has them.
+
+        Returns:
+            The labels.
+
+        Raises:
+            DpflError: A label does not fit the task.
+        """
 
     def examples(self, places: int) -> Tensor:
-        """One label of each kind that may occur, so that all of them can be tried before any data
-        is.
+        """One label of each kind that may occur, so that all can be tried before any data is.
+
+        Args:
+            places: The number of places of a sample, where it is a sequence.
+
+        Returns:
+            The labels.
         """
 
     def losses(self, scores: Tensor, y: Tensor) -> Tensor:
-        """The loss of each sample (B,), with its graph."""
+        """The loss of each sample.
+
+        Args:
+            scores: The scores.
+            y: The labels.
+
+        Returns:
+            The losses (B,), with their graph.
+        """
 
     def losses_and_slopes(self, scores: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """The losses, and the gradient of their sum at the scores; no graph is built."""
+        """The losses, and the gradient of their sum at the scores. No graph is built.
+
+        Args:
+            scores: The scores.
+            y: The labels.
+
+        Returns:
+            The losses (B,), and the gradient, in the shape of the scores.
+        """
 
     def figures(self, scores: Array, y: Array, times: Array) -> Mapping[str, Array]:
-        """What is measured, by name, on test sets that have sample i `times[i, set]` times."""
+        """The metrics of several test sets that are made of the same samples.
+
+        Args:
+            scores: The scores of the samples.
+            y: Their labels.
+            times: How often each sample is in each set (samples, sets).
+
+        Returns:
+            The metric of each set (sets,), by name.
+        """
 
     def metrics(self, scores: Array, y: Array) -> Mapping[str, float]:
-        """The same on the test set as it is."""
+        """The metrics of one test set.
 
-    def shown(self, scores: Array, y: Array) -> Mapping[str, float]:
-        """Those that are looked at while a run is under way: the headline, and accuracy where there
-        is one.
+        Args:
+            scores: The scores of the samples.
+            y: Their labels.
+
+        Returns:
+            The metrics by name.
+        """
+
+    def live_metrics(self, scores: Array, y: Array) -> Mapping[str, float]:
+        """The metrics that are computed while a run is under way.
+
+        Args:
+            scores: The scores of the samples.
+            y: Their labels.
+
+        Returns:
+            The headline, and the accuracy where there is one.
         """
 
 
 class TaskFigures:
-    """What follows from the figures of a task."""
+    """The metrics that follow from a task's `figures`."""
 
     def figures(self, scores: Array, y: Array, times: Array) -> Mapping[str, Array]:
+        """The metrics of several test sets that are made of the same samples.
+
+        Args:
+            scores: The scores of the samples.
+            y: Their labels.
+            times: How often each sample is in each set (samples, sets).
+
+        Returns:
+            The metric of each set (sets,), by name.
+        """
         raise NotImplementedError
 
     def metrics(self, scores: Array, y: Array) -> Mapping[str, float]:
+        """The metrics of one test set.
+
+        Args:
+            scores: The scores of the samples.
+            y: Their labels.
+
+        Returns:
+            The metrics by name.
+        """
         return first(self.figures(scores, y, each_once(y)))
 
-    def shown(self, scores: Array, y: Array) -> Mapping[str, float]:
+    def live_metrics(self, scores: Array, y: Array) -> Mapping[str, float]:
+        """The metrics that are computed while a run is under way; by default, all.
+
+        Args:
+            scores: The scores of the samples.
+            y: Their labels.
+
+        Returns:
+            The metrics by name.
+        """
         return self.metrics(scores, y)
 
 
-def whole(given: Labels, what: str) -> Tensor:
-    """Labels as int64; none of them may be anything else than a whole number."""
-    found = torch.as_tensor(given).detach().cpu()
-    if found.is_complex() or (found.is_floating_point() and not bool(torch.isfinite(found).all())):
+def whole(values: Labels, what: str) -> Tensor:
+    """Labels as whole numbers.
+
+    Args:
+        values: The labels.
+        what: What they are, for the error.
+
+    Returns:
+        int64.
+
+    Raises:
+        DpflError: One of them is no whole number.
+    """
+    labels = torch.as_tensor(values).detach().cpu()
+    if labels.is_complex() or (
+        labels.is_floating_point() and not bool(torch.isfinite(labels).all())
+    ):
         raise DpflError(
             f"{what} must be whole numbers, but some are not finite or complex: correct them."
         )
-    converted = found.to(torch.int64)
-    if not torch.equal(converted.to(found.dtype), found):
+    converted = labels.to(torch.int64)
+    if not torch.equal(converted.to(labels.dtype), labels):
         raise DpflError(
             f"{what} must be whole numbers, but some are not: number the classes 0, 1, 2, ..."
         )
     return converted.contiguous()
 
 
-def between(found: Tensor, least: int, most: int, what: str) -> Tensor:
-    if found.numel() and (int(found.min()) < least or int(found.max()) > most):
+def between(labels: Tensor, least: int, most: int, what: str) -> Tensor:
+    """Refuses labels outside of a range.
+
+    Args:
+        labels: The labels.
+        least: The smallest label.
+        most: The largest label.
+        what: What they are, for the error.
+
+    Returns:
+        The labels.
+
+    Raises:
+        DpflError: One of them is outside.
+    """
+    if labels.numel() and (int(labels.min()) < least or int(labels.max()) > most):
         raise DpflError(
-            f"{what} run from {int(found.min())} to {int(found.max())}: number them from {least} "
+            f"{what} run from {int(labels.min())} to {int(labels.max())}: number them from {least} "
             f"to {most}, or declare the "
             "task that they are for."
         )
-    return found
+    return labels
 
 
 def check_scores(scores: Tensor, shape: tuple[int, ...], task: Task) -> Tensor:
-    """A model of another size than the task is a mistake that the first pass must show."""
+    """Refuses a model of another size than the task. The first pass shows this mistake.
+
+    Args:
+        scores: What the model returned.
+        shape: The shape that the task needs.
+        task: The task.
+
+    Returns:
+        The scores.
+
+    Raises:
+        DpflError: They have another shape.
+    """
     if tuple(scores.shape) != shape:
         raise DpflError(
             f"The task {task.name!r} needs {task.outputs} outputs a sample, a tensor of shape "
@@ -123,10 +243,31 @@ def check_scores(scores: Tensor, shape: tuple[int, ...], task: Task) -> Tensor:
 
 
 def one_column(scores: Tensor, y: Tensor, task: Task) -> Tensor:
-    """Scores of a task with one output, (B, 1) or (B,), as (B,)."""
+    """The scores of a task with one output.
+
+    Args:
+        scores: The scores (B, 1) or (B,).
+        y: The labels.
+        task: The task.
+
+    Returns:
+        The scores (B,).
+
+    Raises:
+        DpflError: They have another shape.
+    """
     return scores if scores.shape == y.shape else check_scores(scores, (len(y), 1), task).squeeze(1)
 
 
 def check_positive(values: tuple[float, ...], what: str) -> None:
+    """Refuses values that are not positive numbers.
+
+    Args:
+        values: The values.
+        what: What they are, for the error.
+
+    Raises:
+        DpflError: One of them is not.
+    """
     if not all(0 < value < float("inf") for value in values):
         raise DpflError(f"{what} must be positive numbers, not {values}.")

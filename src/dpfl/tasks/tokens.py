@@ -1,4 +1,6 @@
-"""The next token of a sequence: a sample is a whole sequence, its loss the mean over its tokens."""
+"""The next token of a sequence. A sample is a whole sequence; its loss is the mean over its
+tokens.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,14 @@ PADDING = -100
 @part("target.next-token")
 @dataclass(frozen=True)
 class NextToken(TaskFigures):
-    """Labels (n, places) are the tokens that follow, or -100 where nothing is to be predicted;
-    scores (n, places, vocabulary).
+    """Predicts the token that follows, at every place.
 
-    A sequence of which no place counts has the loss 0: a mean over its own tokens, never over those
-    of a batch.
+    Labels (n, places) are the tokens that follow, or -100 where nothing is predicted; scores are
+    (n, places, vocabulary). A sequence without a place that counts has the loss 0. The mean is over
+    a sequence's own tokens, never over those of a batch.
+
+    Attributes:
+        vocabulary: The number of tokens.
     """
 
     vocabulary: int
@@ -49,17 +54,18 @@ class NextToken(TaskFigures):
 
     @property
     def outputs(self) -> int:
+        """One score for each token."""
         return self.vocabulary
 
-    def labels(self, given: Labels) -> Tensor:
-        found = whole(given, "Tokens")
-        if found.dim() != 2:
+    def labels(self, values: Labels) -> Tensor:
+        tokens = whole(values, "Tokens")
+        if tokens.dim() != 2:
             raise DpflError(
                 "Tokens must be a row a sequence, (n, places), but have the shape "
-                f"{tuple(found.shape)}."
+                f"{tuple(tokens.shape)}."
             )
-        between(found[found != PADDING], 0, self.vocabulary - 1, "Tokens")
-        return found
+        between(tokens[tokens != PADDING], 0, self.vocabulary - 1, "Tokens")
+        return tokens
 
     def examples(self, places: int) -> Tensor:
         tokens = torch.arange(-(-self.vocabulary // places) * places) % self.vocabulary
@@ -81,14 +87,14 @@ class NextToken(TaskFigures):
         return losses, slopes.mul_(share.unsqueeze(2))
 
     def figures(self, scores: Array, y: Array, times: Array) -> Mapping[str, Array]:
-        counted, truth = y != PADDING, np.maximum(y, 0)[:, :, None]
+        counts, truth = y != PADDING, np.maximum(y, 0)[:, :, None]
         chances = np.take_along_axis(measured.softmax(scores), truth, axis=2)[:, :, 0]
-        lost = (-np.log(np.maximum(chances, measured.SMALLEST)) * counted).sum(1) @ times
+        loss_sum = (-np.log(np.maximum(chances, measured.SMALLEST)) * counts).sum(1) @ times
         right, count = (
-            ((scores.argmax(axis=2) == y) & counted).sum(1) @ times,
-            counted.sum(1) @ times,
+            ((scores.argmax(axis=2) == y) & counts).sum(1) @ times,
+            counts.sum(1) @ times,
         )
-        loss = measured.over(lost, count)
+        loss = measured.over(loss_sum, count)
         return {
             "perplexity": np.exp(np.minimum(loss, 700.0)),
             "accuracy": measured.over(right, count),
@@ -98,5 +104,5 @@ class NextToken(TaskFigures):
 
 def _shares(y: Tensor) -> Tensor:
     """1 over the places that count in a sequence, 0 at those that do not."""
-    counted = (y != PADDING).float()
-    return counted / counted.sum(1, keepdim=True).clamp(min=1)
+    counts = (y != PADDING).float()
+    return counts / counts.sum(1, keepdim=True).clamp(min=1)

@@ -1,1 +1,1 @@
-"""Where data sets come from: downloads and file formats."""
+"""Readers of the files that data comes in, and where these files lie."""

@@ -1,4 +1,6 @@
-"""Getting the public data sets from their origins, checked against their published hashes."""
+"""Downloads the public data sets from their origins, and checks them against their published
+hashes.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +23,26 @@ from dpfl.errors import DpflError
 
 
 class DownloadProgress(Protocol):
-    """Whoever watches a download, as pooch calls it: bytes so far of `total`."""
+    """A watcher of a download, as pooch calls it.
+
+    Attributes:
+        total: The number of bytes to come.
+    """
 
     total: int
 
-    def update(self, count: int) -> None: ...
+    def update(self, count: int) -> None:
+        """Counts bytes that arrived.
 
-    def reset(self) -> None: ...
+        Args:
+            count: Their number.
+        """
 
-    def close(self) -> None: ...
+    def reset(self) -> None:
+        """Starts counting anew."""
+
+    def close(self) -> None:
+        """Ends the display."""
 
 
 Watch = Callable[[str], AbstractContextManager[DownloadProgress]]
@@ -38,8 +51,12 @@ Watch = Callable[[str], AbstractContextManager[DownloadProgress]]
 
 @dataclass(frozen=True)
 class DownloadSource:
-    """The files of a data set at their origin: names and hashes; of an archive, also what must come
-    out of it.
+    """The files of a data set at their origin.
+
+    Attributes:
+        base_url: The address of the folder that they are in.
+        hashes: The name and the published hash of each file.
+        unpacked: The files that must come out of an archive; none where the files are no archive.
     """
 
     base_url: str
@@ -98,8 +115,20 @@ def get(
     watch: Watch | None = None,
     remotes: Mapping[str, DownloadSource] = REMOTES,
 ) -> Path:
-    """Download a data set into its own folder within the data folder, unless it is there; return
-    its folder.
+    """Downloads a data set into its own folder within the data folder, unless it is there.
+
+    Args:
+        name: The name of the data set.
+        folder: The folder of all data sets.
+        base_url: Another address than the origin's.
+        watch: Opens a display for a file's download.
+        remotes: The data sets that there are.
+
+    Returns:
+        The folder of the data set.
+
+    Raises:
+        DpflError: There is no such data set, or the download failed.
     """
     data_set = "emnist" if name.startswith("emnist-") else name
     if data_set == "mnist-sample":
@@ -118,16 +147,22 @@ def get(
         if remote.unpacked:
             unpack(path, target)
             path.unlink()
-    if lost := next((file for file in remote.unpacked if not (target / file).is_file()), None):
+    if absent := next((file for file in remote.unpacked if not (target / file).is_file()), None):
         raise DpflError(
-            f"The archive of {data_set} did not hold {lost}: report it, or get the files by hand."
+            f"The archive of {data_set} did not hold {absent}: report it, or get the files by hand."
         )
     return target
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Write the regular files of a .zip or .tar.gz under the folder, and refuse names that lead out
-    of it.
+    """Writes the regular files of an archive under a folder.
+
+    Args:
+        archive: A .zip or .tar.gz file.
+        folder: The folder.
+
+    Raises:
+        DpflError: The archive is damaged, or a name in it leads out of the folder.
     """
     root = folder.resolve()
     try:

@@ -22,7 +22,14 @@ CIFAR10_RECORD = 1 + 3 * 32 * 32
 
 @dataclass(frozen=True)
 class Arrays:
-    """What was read: samples and labels to train and to test on."""
+    """The contents of a public data set's files.
+
+    Attributes:
+        x: The samples to train on.
+        y: Their labels.
+        x_test: The samples to test on.
+        y_test: Their labels.
+    """
 
     x: np.ndarray
     y: np.ndarray
@@ -32,8 +39,13 @@ class Arrays:
 
 @dataclass(frozen=True)
 class UserArrays:
-    """What was read of a user's own file: there may be no test set, and the number of classes may
-    be declared.
+    """The contents of a user's own file.
+
+    Attributes:
+        x: The samples to train on.
+        y: Their labels.
+        test: Samples and labels to test on, if there are any.
+        classes: The number of classes, if the file declares it.
     """
 
     x: np.ndarray
@@ -43,7 +55,18 @@ class UserArrays:
 
 
 def read_idx(path: Path, dimensions: int) -> np.ndarray:
-    """An IDX file of bytes with the given number of dimensions, gzipped or not."""
+    """Reads an IDX file of bytes.
+
+    Args:
+        path: The file, gzipped or not.
+        dimensions: The number of dimensions that it must have.
+
+    Returns:
+        The array.
+
+    Raises:
+        DpflError: The file is damaged or cannot be read.
+    """
     content = _read_bytes(path)
     start = 4 + 4 * dimensions
     if content[:4] != bytes((0, 0, UNSIGNED_BYTE, dimensions)) or len(content) < start:
@@ -58,7 +81,18 @@ def read_idx(path: Path, dimensions: int) -> np.ndarray:
 
 
 def read_idx_pair(images: Path, labels: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Images (n, height, width) and as many labels (n,)."""
+    """Reads images and as many labels.
+
+    Args:
+        images: The IDX file of the images.
+        labels: The IDX file of the labels.
+
+    Returns:
+        Images (n, height, width) and labels (n,).
+
+    Raises:
+        DpflError: A file is damaged, or their numbers differ.
+    """
     x, y = read_idx(images, 3), read_idx(labels, 1)
     if len(x) != len(y):
         raise _corrupt(labels, f"it has {len(y)} labels for the {len(x)} images of {images.name}")
@@ -66,7 +100,17 @@ def read_idx_pair(images: Path, labels: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def read_cifar10(folder: Path) -> Arrays:
-    """The binary layout of CIFAR-10: records of one label byte and 3 x 32 x 32 pixel bytes."""
+    """Reads CIFAR-10 in its binary layout: records of one label byte and 3 x 32 x 32 pixel bytes.
+
+    Args:
+        folder: The folder of the six files.
+
+    Returns:
+        The arrays.
+
+    Raises:
+        DpflError: A file is damaged or cannot be read.
+    """
     x, y = _read_records(folder, CIFAR10_TRAIN)
     x_test, y_test = _read_records(folder, CIFAR10_TEST)
     return Arrays(x, y, x_test, y_test)
@@ -75,14 +119,26 @@ def read_cifar10(folder: Path) -> Arrays:
 def read_npz(
     path: Path, test_share: float = 0.0, seed: int = 0, stratify: bool = True
 ) -> UserArrays:
-    """Arrays x and y; x_test and y_test, or else, where that is asked for, a share of x and y (a
-    stratified one, where labels are classes); and classes."""
+    """Reads a user's .npz file.
+
+    Args:
+        path: A file with x and y, perhaps x_test and y_test, and perhaps classes.
+        test_share: The share of the records that becomes public, where the file has no test set.
+        seed: Seeds the choice of these records.
+        stratify: Whether the share is taken of each class.
+
+    Returns:
+        The arrays.
+
+    Raises:
+        DpflError: The file cannot be read, or holds something else.
+    """
     try:
-        with np.load(path, allow_pickle=False) as held:
-            found = {
-                key: held[key]
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {
+                key: file[key]
                 for key in ("x", "y", "x_test", "y_test", "classes")
-                if key in held.files
+                if key in file.files
             }
     except FileNotFoundError as error:
         raise DpflError(
@@ -100,18 +156,18 @@ def read_npz(
         raise DpflError(
             f"{path} is no readable .npz file of plain arrays ({error}): save it with numpy.savez."
         ) from error
-    classes = _declared(path, found.pop("classes", None))
-    if not {"x", "y"} <= set(found) or len(found) == 3:
+    classes = _checked_classes(path, arrays.pop("classes", None))
+    if not {"x", "y"} <= set(arrays) or len(arrays) == 3:
         raise DpflError(
-            f"{path} holds {sorted(found)}: give x and y, and both or none of x_test and y_test."
+            f"{path} holds {sorted(arrays)}: give x and y, and both or none of x_test and y_test."
         )
-    x, y = found["x"], found["y"]
-    if len(found) == 4:
+    x, y = arrays["x"], arrays["y"]
+    if len(arrays) == 4:
         if test_share:
             raise DpflError(
                 f"{path} has a test set of its own, x_test and y_test: leave test_share out."
             )
-        return UserArrays(x, y, (found["x_test"], found["y_test"]), classes)
+        return UserArrays(x, y, (arrays["x_test"], arrays["y_test"]), classes)
     if (y.ndim != 1 and stratify) or x.ndim < 2 or x.shape[:1] != y.shape[:1] or len(y) < 2:
         raise DpflError(
             f"{path} has x of shape {x.shape} and y of shape {y.shape}: give (n, ...) and (n,), n "
@@ -122,7 +178,7 @@ def read_npz(
     return _split_off(x, y, y if stratify else np.zeros(len(y)), test_share, classes, seed)
 
 
-def _declared(path: Path, classes: np.ndarray | None) -> int | None:
+def _checked_classes(path: Path, classes: np.ndarray | None) -> int | None:
     if classes is None:
         return None
     if classes.shape != () or not np.issubdtype(classes.dtype, np.integer):

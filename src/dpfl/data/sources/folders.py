@@ -1,4 +1,4 @@
-"""Where data files lie: a folder for all data sets, and a folder in it for each."""
+"""Where data files lie: one folder for all data sets, and a folder in it for each."""
 
 from __future__ import annotations
 
@@ -13,14 +13,32 @@ DATA_SETS = ("mnist", "fashion-mnist", "emnist", "cifar10")
 
 
 def data_folder(data_dir: str | Path | None = None) -> Path:
-    """The folder given, or else that of the variable DPFL_DATA, or else the user's cache."""
-    chosen = data_dir or os.environ.get("DPFL_DATA")
-    return Path(chosen).expanduser() if chosen else Path(pooch.os_cache("dpfl"))
+    """The folder of all data sets.
+
+    Args:
+        data_dir: The folder, if it is given.
+
+    Returns:
+        That folder, or else that of the variable DPFL_DATA, or else one in the user's cache.
+    """
+    folder = data_dir or os.environ.get("DPFL_DATA")
+    return Path(folder).expanduser() if folder else Path(pooch.os_cache("dpfl"))
 
 
 def find(data_set: str, file: str, data_dir: str | Path | None = None, within: str = "") -> Path:
-    """A file of a data set, gzipped or not: in the data set's own folder, or directly in the data
-    folder.
+    """A file of a data set, gzipped or not.
+
+    Args:
+        data_set: The name of the data set.
+        file: The name of the file.
+        data_dir: The folder of all data sets.
+        within: A folder in that of the data set, where its archive puts its files.
+
+    Returns:
+        The file, in the data set's own folder or directly in the data folder.
+
+    Raises:
+        DpflError: There is no such file.
     """
     base = data_folder(data_dir)
     for folder in _places(data_set, base, within):

@@ -1,5 +1,7 @@
-"""Data in the JSON of LEAF (Caldas et al. 2018): users, and the samples x and y of each; texts are
-numbered by its letters.
+"""Data in the JSON format of LEAF (Caldas et al. 2018, arXiv:1812.01097): users, and x and y of
+each.
+
+Texts become the numbers of their letters.
 """
 
 from __future__ import annotations
@@ -22,8 +24,18 @@ Samples = dict[str, tuple[np.ndarray, np.ndarray]]
 
 
 def read_leaf(place: Path, shape: Sequence[int] | None, classes: int | None) -> DataSource:
-    """The samples of all users, each their owner; those in test/, if there are any, are one public
-    test set.
+    """Reads LEAF's files. Each user is the owner of their samples.
+
+    Args:
+        place: A folder with train/ and test/, or one .json file.
+        shape: The shape of a sample, where the file has it as one row.
+        classes: The number of classes.
+
+    Returns:
+        The source. The samples in test/, if there are any, are one public test set.
+
+    Raises:
+        DpflError: A file is not LEAF's, or a user's samples do not fit.
     """
     train = _read(place / "train" if (place / "train").is_dir() else place, shape)
     tested = _read(place / "test", shape) if (place / "test").is_dir() else {}
@@ -53,16 +65,16 @@ def _read(place: Path, shape: Sequence[int] | None) -> Samples:
             f"The folder {place} holds no .json files: give LEAF's data folder, with train/ and "
             "test/."
         )
-    found: Samples = {}
+    samples: Samples = {}
     for path in paths:
-        for user, held in _users(path).items():
-            if user in found:
+        for user, content in _users(path).items():
+            if user in samples:
                 raise DpflError(
                     f"{path} holds the user {user!r} again, who is in another file too: give each "
                     "user once."
                 )
-            found[user] = _samples(path, user, held, shape)
-    return found
+            samples[user] = _samples(path, user, content, shape)
+    return samples
 
 
 def _users(path: Path) -> dict[str, Any]:
@@ -95,10 +107,10 @@ _NUMBERS = {letter: number for number, letter in enumerate(LETTERS)}
 
 
 def _samples(
-    path: Path, user: str, held: Any, shape: Sequence[int] | None
+    path: Path, user: str, content: Any, shape: Sequence[int] | None
 ) -> tuple[np.ndarray, np.ndarray]:
     try:
-        x, y = _numbered(held["x"], np.float32), _numbered(held["y"], np.uint8)
+        x, y = _numbered(content["x"], np.float32), _numbered(content["y"], np.uint8)
         y = y[:, 0] if y.dtype == np.uint8 and y.shape[1:] == (1,) else y
     except (KeyError, TypeError, ValueError):
         raise DpflError(

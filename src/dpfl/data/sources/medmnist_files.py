@@ -1,5 +1,5 @@
-"""The .npz files of MedMNIST (Yang et al. 2023): images and labels to train, to validate and to
-test on.
+"""The .npz files of MedMNIST (Yang et al. 2023): images and labels to train, validate and test
+on.
 """
 
 from __future__ import annotations
@@ -16,25 +16,41 @@ NAMES = ("train_images", "train_labels", "test_images", "test_labels")
 
 
 def is_medmnist(path: Path) -> bool:
+    """Whether a file is one of MedMNIST's.
+
+    Args:
+        path: The file.
+
+    Returns:
+        Whether it has an array train_images.
+    """
     try:
-        with np.load(path, allow_pickle=False) as held:
-            return "train_images" in held.files
+        with np.load(path, allow_pickle=False) as file:
+            return "train_images" in file.files
     except (OSError, ValueError, EOFError, zipfile.BadZipFile):
         return False
 
 
 def read_medmnist(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Images as bytes (n, channels, ...) and labels (n,), or (n, labels) where there are several;
-    to train and to test on.
+    """Reads a file of MedMNIST. The images to validate on are left out.
 
-    The images to validate on are left out."""
+    Args:
+        path: The file.
+
+    Returns:
+        Images as bytes (n, channels, ...) and labels, to train and to test on. Labels are (n,), or
+        (n, labels) where there are several.
+
+    Raises:
+        DpflError: The file is not MedMNIST's.
+    """
     try:
-        with np.load(path, allow_pickle=False) as held:
-            if lost := next((name for name in NAMES if name not in held.files), None):
+        with np.load(path, allow_pickle=False) as file:
+            if missing := next((name for name in NAMES if name not in file.files), None):
                 raise DpflError(
-                    f"{path} has no {lost}: a file of MedMNIST holds {', '.join(NAMES)}."
+                    f"{path} has no {missing}: a file of MedMNIST holds {', '.join(NAMES)}."
                 )
-            x, y, x_test, y_test = (held[name] for name in NAMES)
+            x, y, x_test, y_test = (file[name] for name in NAMES)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise DpflError(
             f"{path} is no readable .npz file of plain arrays ({error}): get it again."

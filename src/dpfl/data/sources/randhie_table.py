@@ -1,5 +1,6 @@
-"""The RAND Health Insurance Experiment, which comes with the package: visits to a doctor, some
-years of each person.
+"""The RAND Health Insurance Experiment, which comes with the package.
+
+A row is one person in one year, and the label is their visits to a doctor.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dpfl.bad_values import require_name
 from dpfl.data.tables.declared import TableDeclaration, declare
 from dpfl.data.tables.table import Table, read_table
 
-DECLARED = Path(__file__).with_name("randhie.toml")
+DECLARATION = Path(__file__).with_name("randhie.toml")
 
 LABELS: dict[str, dict[str, Any]] = {
     "any-visit": {"label": {"column": "mdvis", "above": 0}, "task": "binary"},
@@ -24,16 +25,38 @@ from the published data.
 """
 
 
-def declared(label: str = "any-visit", test: Mapping[str, Any] | None = None) -> TableDeclaration:
+def declaration(
+    label: str = "any-visit", test: Mapping[str, Any] | None = None
+) -> TableDeclaration:
+    """The declaration of the table.
+
+    Args:
+        label: What is learned: "any-visit" or "visits".
+        test: The words of data.test; by default, a fifth of the persons.
+
+    Returns:
+        The declaration.
+
+    Raises:
+        DpflError: There is no such label, or `test` is wrong.
+    """
     require_name("randhie label", label, LABELS)
-    words = tomllib.loads(DECLARED.read_text()) | LABELS[label]
+    words = tomllib.loads(DECLARATION.read_text()) | LABELS[label]
     return declare(words if test is None else words | {"test": dict(test)})
 
 
-def read(said: TableDeclaration) -> Table:
+def read(declaration: TableDeclaration) -> Table:
+    """Reads the table.
+
+    Args:
+        declaration: How it is declared.
+
+    Returns:
+        The table.
+    """
     return read_table(
-        DECLARED.with_suffix(".parquet"),
-        said.schema,
-        seed=said.test.seed if said.test else 0,
-        sites=said.sites,
+        DECLARATION.with_suffix(".parquet"),
+        declaration.schema,
+        seed=declaration.test.seed if declaration.test else 0,
+        sites=declaration.sites,
     )

@@ -33,11 +33,20 @@ texts are.
 
 
 def read(length: int, test: Mapping[str, Any] | None = None) -> DataSource:
-    """Passages of `length` characters and the one that follows each: the task is the next
-    character.
+    """Reads passages of `length` characters; the task is the next character at every place.
 
-    A role's speeches, one after another, are cut into passages that share no character. A `share`
-    of them (0.1) is declared public to test on, each drawn by itself from role, place and `seed`.
+    A role is a client. Its speeches, one after another, are cut into passages that share no
+    character. Whether a passage is public depends on role, place and seed alone.
+
+    Args:
+        length: The number of characters of a passage, at least 2.
+        test: The share of the passages that is public to test on, 0.1 by default, and a seed.
+
+    Returns:
+        The source.
+
+    Raises:
+        DpflError: A role has no passage left to train on, or an argument is wrong.
     """
     require_whole(length, "length", least=2)
     share, seed = _tested(test)
@@ -61,7 +70,15 @@ def read(length: int, test: Mapping[str, Any] | None = None) -> DataSource:
 
 
 def passages(text: str, length: int) -> np.ndarray:
-    """(n, length + 1) numbers of characters; what is left over at the end is no passage."""
+    """Cuts a text into passages. What is left over at the end is no passage.
+
+    Args:
+        text: The text.
+        length: The number of characters of a sample, without the one that follows.
+
+    Returns:
+        Numbers of characters (n, length + 1).
+    """
     numbers = np.array(
         [_NUMBERS.get(character, _NUMBERS[" "]) for character in text], dtype=np.int64
     )
@@ -74,14 +91,18 @@ _NUMBERS = {character: number for number, character in enumerate(ALPHABET)}
 
 @cache
 def roles() -> dict[str, str]:
-    """What each role says, one speech after another."""
+    """What each role says, one speech after another.
+
+    Returns:
+        The text of each role, by its name.
+    """
     import pyarrow.parquet as parquet
 
     table = parquet.read_table(TEXTS)
-    said: dict[str, list[str]] = {}
+    speeches_of: dict[str, list[str]] = {}
     for role, speech in zip(table["role"].to_pylist(), table["speech"].to_pylist(), strict=True):
-        said.setdefault(role, []).append(speech)
-    return {role: "\n".join(speeches) for role, speeches in said.items()}
+        speeches_of.setdefault(role, []).append(speech)
+    return {role: "\n".join(speeches) for role, speeches in speeches_of.items()}
 
 
 def _dataset(rows: np.ndarray) -> Dataset:
@@ -95,15 +116,19 @@ def _dataset(rows: np.ndarray) -> Dataset:
 
 
 def _tested(test: Mapping[str, Any] | None) -> tuple[float, int]:
-    said = {"share": 0.1, "seed": 0} | dict(test or {})
-    if set(said) != {"share", "seed"} or not is_number(said["share"]) or not 0 <= said["share"] < 1:
+    options = {"share": 0.1, "seed": 0} | dict(test or {})
+    if (
+        set(options) != {"share", "seed"}
+        or not is_number(options["share"])
+        or not 0 <= options["share"] < 1
+    ):
         raise DpflError(
             "data.test of shakespeare is { share = 0.1, seed = 0 }, with a share from 0 to below 1."
         )
-    require_whole(said["seed"], "test.seed", least=0)
-    return float(said["share"]), said["seed"]
+    require_whole(options["seed"], "test.seed", least=0)
+    return float(options["share"]), options["seed"]
 
 
 def _is_public(role: str, place: int, share: float, seed: int) -> bool:
-    drawn = hashlib.blake2b(f"{seed} {role} {place}".encode(), digest_size=8).digest()
-    return int.from_bytes(drawn, "big") < share * 2**64
+    digest = hashlib.blake2b(f"{seed} {role} {place}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") < share * 2**64

@@ -1,1 +1,1 @@
-"""A user's table: its declaration, its files, and its rows as numbers."""
+"""Tables: what their columns are declared to mean, and how their rows become numbers."""

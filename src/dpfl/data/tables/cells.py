@@ -1,5 +1,6 @@
-"""From the cells of a column to numbers, by the column's declared rule; cell by cell, so that a row
-depends on itself alone.
+"""Turns the cells of a column into numbers, by the column's declared rule.
+
+Each cell is read by itself, so that a row depends on itself alone.
 """
 
 from __future__ import annotations
@@ -20,8 +21,12 @@ NOT_A_NUMBER = "not a number"
 
 
 class InvalidCell(Exception):
-    """A cell that breaks its column's rule: its row within the batch, why, and (once it is known)
-    the column.
+    """A cell that breaks its column's rule.
+
+    Args:
+        row: The row within the batch.
+        why: What is wrong, without the value.
+        column: The name of the column, once it is known.
     """
 
     def __init__(self, row: int, why: str, column: str = "") -> None:
@@ -31,13 +36,28 @@ class InvalidCell(Exception):
 
 @dataclass(frozen=True)
 class CellFormat:
-    """How texts are read: what stands for no value, and the mark of a decimal."""
+    """How texts are read.
+
+    Attributes:
+        absent: The texts that stand for no value.
+        decimal: The decimal mark.
+    """
 
     absent: tuple[str, ...]
     decimal: str = "."
 
     def texts(self, array: pa.Array) -> pa.Array:
-        """Cells as texts without blanks around them, null where there is no value."""
+        """Cells as texts without blanks around them.
+
+        Args:
+            array: The cells.
+
+        Returns:
+            The texts, null where there is no value.
+
+        Raises:
+            InvalidCell: The column holds something else than texts or numbers.
+        """
         try:
             texts = pc.utf8_trim_whitespace(_plain(array).cast(pa.string()))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError):
@@ -47,7 +67,17 @@ class CellFormat:
         return pc.if_else(pc.is_in(texts, pa.array(self.absent, pa.string())), None, texts)
 
     def numbers(self, array: pa.Array) -> Array:
-        """Cells as float64, NaN where there is no value."""
+        """Cells as numbers.
+
+        Args:
+            array: The cells.
+
+        Returns:
+            float64, NaN where there is no value.
+
+        Raises:
+            InvalidCell: A cell is no number.
+        """
         array = _plain(array)
         if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
             return self._parsed(self.texts(array))
@@ -82,8 +112,12 @@ class CellFormat:
 
 @dataclass(frozen=True)
 class EncodedColumn:
-    """What a column became: a row of values each, which rows it drops, and how many cells were
-    clamped.
+    """A column as numbers.
+
+    Attributes:
+        values: The numbers of each row.
+        dropped: Which rows are left out, because a value is missing.
+        clamped: The number of cells beyond the declared bounds.
     """
 
     values: Array
@@ -92,25 +126,52 @@ class EncodedColumn:
 
 
 def numeric(column: NumericColumn, array: pa.Array, cells: CellFormat) -> EncodedColumn:
-    found = cells.numbers(array)
-    absent = np.isnan(found)
+    """Encodes a numeric column: clamped, perhaps as a logarithm, centred and scaled.
+
+    Args:
+        column: Its declaration.
+        array: The cells.
+        cells: How texts are read.
+
+    Returns:
+        The column; with a second number that is 1 where a value is missing, if that is declared.
+
+    Raises:
+        InvalidCell: A cell is no number, or is missing where that is refused.
+    """
+    numbers = cells.numbers(array)
+    absent = np.isnan(numbers)
     if column.missing == REFUSE:
         refuse(absent, "no value; declare what to do as `missing`")
-    inside = np.clip(found, column.low, column.high)
-    clamped = int(np.count_nonzero(inside[~absent] != found[~absent]))
+    inside = np.clip(numbers, column.low, column.high)
+    clamped = int(np.count_nonzero(inside[~absent] != numbers[~absent]))
     inside[absent] = np.clip(column.fill, column.low, column.high)
     mean, scale = column.centre_and_scale
     values = ((np.log1p(inside - column.low) if column.log else inside) - mean) / scale
-    held = np.stack([values, absent], axis=1) if column.width == 2 else values[:, None]
+    columns = np.stack([values, absent], axis=1) if column.width == 2 else values[:, None]
     return EncodedColumn(
-        held.astype(np.float32),
+        columns.astype(np.float32),
         absent if column.missing == DROP else np.zeros_like(absent),
         clamped,
     )
 
 
 def categorical(column: CategoricalColumn, array: pa.Array, cells: CellFormat) -> EncodedColumn:
-    """The code of each cell's level; a declared level is one even where it looks like no value."""
+    """Encodes a categorical column: the code of each cell's level.
+
+    A declared level is one even where it looks like a missing value.
+
+    Args:
+        column: Its declaration.
+        array: The cells.
+        cells: How texts are read.
+
+    Returns:
+        The column.
+
+    Raises:
+        InvalidCell: A cell is none of the levels, or is missing where that is refused.
+    """
     codes, absent = _codes(column.levels, array, cells)
     unknown = (codes < 0) & ~absent
     if column.other:
@@ -127,7 +188,19 @@ def categorical(column: CategoricalColumn, array: pa.Array, cells: CellFormat) -
 
 
 def label(column: LabelColumn, array: pa.Array, cells: CellFormat) -> EncodedColumn:
-    """The class, count or number of each row, (n,)."""
+    """Encodes a label column.
+
+    Args:
+        column: Its declaration.
+        array: The cells.
+        cells: How texts are read.
+
+    Returns:
+        The class, count or number of each row, (n,).
+
+    Raises:
+        InvalidCell: A cell is no such label, or is missing where that is refused.
+    """
     if column.levels or column.task == "labels":
         codes, absent = _codes(column.levels or (0, 1), array, cells)
         refuse(
@@ -136,24 +209,24 @@ def label(column: LabelColumn, array: pa.Array, cells: CellFormat) -> EncodedCol
         )
         values, clamped = np.maximum(codes, 0), 0
     else:
-        found = cells.numbers(array)
-        absent = np.isnan(found)
-        refuse(np.isinf(found), "a label that is not finite")
-        values, clamped = _number(column, np.where(absent, 0, found), absent)
+        numbers = cells.numbers(array)
+        absent = np.isnan(numbers)
+        refuse(np.isinf(numbers), "a label that is not finite")
+        values, clamped = _number(column, np.where(absent, 0, numbers), absent)
     if column.missing == REFUSE:
         refuse(absent, "no label; correct it, or set data.label.missing = 'drop'")
     return EncodedColumn(values, absent, clamped)
 
 
-def _number(column: LabelColumn, found: Array, absent: Array) -> tuple[Array, int]:
+def _number(column: LabelColumn, numbers: Array, absent: Array) -> tuple[Array, int]:
     if column.above is not None:
-        return (found > column.above).astype(np.int64), 0
+        return (numbers > column.above).astype(np.int64), 0
     inside = (
-        np.clip(found, column.low, column.high)
+        np.clip(numbers, column.low, column.high)
         if (column.low, column.high) != (None, None)
-        else found
+        else numbers
     )
-    clamped = int(np.count_nonzero((inside != found) & ~absent))
+    clamped = int(np.count_nonzero((inside != numbers) & ~absent))
     if column.task == "counts":
         refuse(
             (inside < 0) | (inside != np.floor(inside)),
@@ -164,7 +237,18 @@ def _number(column: LabelColumn, found: Array, absent: Array) -> tuple[Array, in
 
 
 def time(array: pa.Array, cells: CellFormat) -> Array:
-    """Numbers as they are, dates (as such, or as year-month-day) in days since 1970."""
+    """Encodes a time column.
+
+    Args:
+        array: The cells.
+        cells: How texts are read.
+
+    Returns:
+        Numbers as they are; dates, as such or as year-month-day, in days since 1970.
+
+    Raises:
+        InvalidCell: A cell is neither, or is missing.
+    """
     array = _plain(array)
     try:
         return _present(cells.numbers(array), "no time; every row needs one")
@@ -182,16 +266,16 @@ def time(array: pa.Array, cells: CellFormat) -> Array:
     return _present(np.array(seconds, dtype=np.float64), "no time; every row needs one") / 86400
 
 
-def _present(found: Array, why: str) -> Array:
-    refuse(np.isnan(found), why)
-    return found
+def _present(numbers: Array, why: str) -> Array:
+    refuse(np.isnan(numbers), why)
+    return numbers
 
 
 def _codes(
     levels: tuple[str | float, ...], array: pa.Array, cells: CellFormat
 ) -> tuple[Array, Array]:
-    """The place of each cell among the levels, -1 where it is none of them, and which cells hold no
-    value.
+    """The place of each cell among the levels, -1 where it is none of them, and which cells are
+    missing.
     """
     if isinstance(levels[0], str):
         texts = CellFormat((), cells.decimal).texts(array)
@@ -200,21 +284,22 @@ def _codes(
         )
         absent = cells.texts(array).is_null().to_numpy(zero_copy_only=False) & (codes < 0)
         return codes.astype(np.int64), absent
-    found, absent = _lenient(array, cells)
+    numbers, absent = _lenient(array, cells)
     order = np.argsort(np.asarray(levels, dtype=np.float64))
     declared = np.asarray(levels, dtype=np.float64)[order]
-    place = np.searchsorted(declared, found).clip(max=len(declared) - 1)
-    return np.where(declared[place] == found, order[place], -1), absent
+    place = np.searchsorted(declared, numbers).clip(max=len(declared) - 1)
+    return np.where(declared[place] == numbers, order[place], -1), absent
 
 
 def _lenient(array: pa.Array, cells: CellFormat) -> tuple[Array, Array]:
-    """Cells as numbers, NaN where a cell is none, and which hold no value: a text among numbers is
-    a level not declared.
+    """Cells as numbers, NaN where a cell is none, and which cells are missing.
+
+    A text among numbers is a level that is not declared.
     """
     array = _plain(array)
     if not pa.types.is_string(array.type):
-        found = cells.numbers(array)
-        return found, np.isnan(found)
+        numbers = cells.numbers(array)
+        return numbers, np.isnan(numbers)
     texts = cells.texts(array).dictionary_encode(null_encoding="encode")
     values = []
     for text in texts.dictionary.to_pylist():
@@ -228,6 +313,15 @@ def _lenient(array: pa.Array, cells: CellFormat) -> tuple[Array, Array]:
 
 
 def refuse(wrong: Array, why: str) -> None:
+    """Refuses a column in which some cell is wrong.
+
+    Args:
+        wrong: Which cells are wrong.
+        why: What is wrong with them, without a value.
+
+    Raises:
+        InvalidCell: A cell is wrong. It names the first.
+    """
     if wrong.any():
         raise InvalidCell(int(np.argmax(wrong)), why)
 

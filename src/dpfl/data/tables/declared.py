@@ -1,5 +1,6 @@
-"""A table as it is declared in an experiment: the words of [data] and [data.columns.NAME],
-checked.
+"""A table as an experiment declares it: the words of [data] and [data.columns.NAME], checked.
+
+Everything that a row becomes follows from these declarations, and nothing from other rows.
 """
 
 from __future__ import annotations
@@ -27,8 +28,12 @@ from dpfl.tasks import Task
 
 @dataclass(frozen=True)
 class DeclaredTestSet:
-    """What is declared public to measure on: a share of the persons (or rows), another table, or
-    nothing.
+    """What is declared public to test on: a share of the persons (or rows), or another table.
+
+    Attributes:
+        share: The share, between 0 and 1.
+        seed: Seeds the draw.
+        file: The path of another table.
     """
 
     __test__ = False  # not one of pytest's
@@ -50,7 +55,15 @@ class DeclaredTestSet:
 
 @dataclass(frozen=True)
 class TableDeclaration:
-    """All that is said of a table before a row of it is read."""
+    """What is declared of a table before a row of it is read.
+
+    Attributes:
+        schema: Its columns.
+        text: How a CSV file is written.
+        test: The public test set, if there is one.
+        sites: The names of the sites that take part.
+        class_weights: The weights of the classes in the loss.
+    """
 
     schema: Schema
     text: TextFormat
@@ -60,11 +73,22 @@ class TableDeclaration:
 
     @property
     def task(self) -> Task:
+        """What is predicted."""
         return self.schema.label.as_task(self.class_weights)
 
 
 def declare(words: Mapping[str, Any]) -> TableDeclaration:
-    """The words of [data], as TOML gives them."""
+    """The declaration of a table.
+
+    Args:
+        words: The words of [data], as TOML gives them.
+
+    Returns:
+        The declaration.
+
+    Raises:
+        DpflError: A word is unknown, missing, or does not fit the others.
+    """
     refuse_unknown_options("data", words, TABLE_WORDS, "key")
     if "label" not in words:
         raise DpflError(
@@ -78,13 +102,13 @@ def declare(words: Mapping[str, Any]) -> TableDeclaration:
             "levels."
         )
     schema = Schema(
-        tuple(parse_column(name, said) for name, said in columns.items()),
+        tuple(parse_column(name, column) for name, column in columns.items()),
         parse_label(words["label"], words.get("task"), words.get("classes")),
         **roles,
         absent=_texts("data.absent", words.get("absent", ABSENT)),
-        paid=_of(PaidScales, "data.paid", words.get("paid", {})),
+        scale_cost=_of(PaidScales, "data.paid", words.get("paid", {})),
     )
-    if "paid" in words and not schema.features.paid:
+    if "paid" in words and not schema.features.has_paid_scales:
         raise DpflError(
             "data.paid says what scales may cost, but no column has scale = 'paid': set one, or "
             "leave it out."
@@ -99,39 +123,61 @@ def declare(words: Mapping[str, Any]) -> TableDeclaration:
     )
     test = words.get("test")
     weights = _list("data.class_weights", words.get("class_weights", ()))
-    said = TableDeclaration(
+    declaration = TableDeclaration(
         schema,
         text,
         None if test is None else _of(DeclaredTestSet, "data.test", test),
         sites,
         weights,
     )
-    said.task  # noqa: B018  what does not fit is refused before a row is read
-    return said
+    declaration.task  # noqa: B018  what does not fit is refused before a row is read
+    return declaration
 
 
-def parse_column(name: str, said: Any) -> Column:
-    """[data.columns.NAME]: numeric by its bounds, or categorical by its levels."""
+def parse_column(name: str, words: Any) -> Column:
+    """The declaration of a column.
+
+    Args:
+        name: The name of the column.
+        words: The words of [data.columns.NAME].
+
+    Returns:
+        A numeric column where bounds are declared, a categorical one where levels are.
+
+    Raises:
+        DpflError: The words declare neither, or both.
+    """
     where = f"data.columns.{name}"
-    if not isinstance(said, Mapping) or ("levels" in said) == ("low" in said or "high" in said):
+    if not isinstance(words, Mapping) or ("levels" in words) == ("low" in words or "high" in words):
         raise DpflError(
             f"{where} needs either low and high (a numeric column), or levels (a categorical one)."
         )
-    if "levels" in said:
+    if "levels" in words:
         return _of(
             CategoricalColumn,
             where,
-            {**said, "levels": _list(f"{where}.levels", said["levels"])},
+            {**words, "levels": _list(f"{where}.levels", words["levels"])},
             name=name,
         )
-    return _of(NumericColumn, where, said, name=name)
+    return _of(NumericColumn, where, words, name=name)
 
 
-def parse_label(said: Any, task: Any = None, classes: Any = None) -> LabelColumn:
-    """A column's name, a list of them (several labels), or { column = ..., levels, above, low,
-    high, mean, missing }.
+def parse_label(words: Any, task: Any = None, classes: Any = None) -> LabelColumn:
+    """The declaration of the label.
+
+    Args:
+        words: A column's name, a list of them for several labels, or a table with column, levels,
+            above, low, high, mean and missing.
+        task: The name of the task, if it is declared.
+        classes: The number of classes, if it is declared.
+
+    Returns:
+        The declaration.
+
+    Raises:
+        DpflError: The words do not say what the label is to be, or do not fit the task.
     """
-    options = dict(said) if isinstance(said, Mapping) else {"column": said}
+    options = dict(words) if isinstance(words, Mapping) else {"column": words}
     named = options.pop("column", None)
     names = named if isinstance(named, list | tuple) else [named]
     columns = tuple(_column_name("data.label", name) for name in names)
@@ -160,16 +206,16 @@ def _task(columns: Sequence[str], options: Mapping[str, Any]) -> str:
     )
 
 
-def _of(kind: type[Any], where: str, said: Any, **known: Any) -> Any:
+def _of(kind: type[Any], where: str, words: Any, **fixed: Any) -> Any:
     """A part from the words for it."""
-    if not isinstance(said, Mapping):
-        raise DpflError(f"{where} is {said!r}: give a table of words and values.")
-    fields = [field for field in dataclasses.fields(kind) if field.name not in known]
-    refuse_unknown_options(where, said, [field.name for field in fields], "key")
+    if not isinstance(words, Mapping):
+        raise DpflError(f"{where} is {words!r}: give a table of words and values.")
+    fields = [field for field in dataclasses.fields(kind) if field.name not in fixed]
+    refuse_unknown_options(where, words, [field.name for field in fields], "key")
     needed = (field.name for field in fields if field.default is dataclasses.MISSING)
-    if lost := next((name for name in needed if name not in said), None):
-        raise DpflError(f"{where} has no {lost}: give it.")
-    return kind(**said, **known)
+    if missing := next((name for name in needed if name not in words), None):
+        raise DpflError(f"{where} has no {missing}: give it.")
+    return kind(**words, **fixed)
 
 
 def _column_name(where: str, name: Any) -> str:
@@ -178,14 +224,14 @@ def _column_name(where: str, name: Any) -> str:
     return name
 
 
-def _list(where: str, said: Any) -> tuple[Any, ...]:
-    if not isinstance(said, list | tuple):
-        raise DpflError(f"{where} is {said!r}: give a list.")
-    return tuple(said)
+def _list(where: str, values: Any) -> tuple[Any, ...]:
+    if not isinstance(values, list | tuple):
+        raise DpflError(f"{where} is {values!r}: give a list.")
+    return tuple(values)
 
 
-def _texts(where: str, said: Any) -> tuple[str, ...]:
-    found = _list(where, said)
-    if not all(isinstance(one, str | int) and not isinstance(one, bool) for one in found):
-        raise DpflError(f"{where} is {said!r}: give a list of texts.")
-    return tuple(map(str, found))
+def _texts(where: str, values: Any) -> tuple[str, ...]:
+    texts = _list(where, values)
+    if not all(isinstance(one, str | int) and not isinstance(one, bool) for one in texts):
+        raise DpflError(f"{where} is {values!r}: give a list of texts.")
+    return tuple(map(str, texts))

@@ -1,5 +1,6 @@
-"""A schema to begin with, from a table's header and the types of its columns; ranges and levels
-only of a public table.
+"""Proposes a declaration from a table's header and the types of its columns.
+
+Ranges and levels are read of a public table only.
 """
 
 from __future__ import annotations
@@ -25,7 +26,17 @@ MOST_LEVELS = 30
 
 @dataclass
 class ColumnSummary:
-    """What the batches of a column have shown so far."""
+    """What the batches of a column have shown so far.
+
+    Attributes:
+        name: The name of the column.
+        numbers: Whether all values are numbers.
+        low: The smallest of them.
+        high: The largest of them.
+        missing: Whether some cell has no value.
+        unfit: Whether the column holds neither numbers nor texts.
+        levels: The different values, while there are few.
+    """
 
     name: str
     numbers: bool = True
@@ -35,37 +46,53 @@ class ColumnSummary:
     unfit: bool = False
     levels: set[str] = field(default_factory=set)
 
-    def add(self, array: pa.Array, read: CellFormat) -> None:
+    def add(self, array: pa.Array, cell_format: CellFormat) -> None:
+        """Adds a batch.
+
+        Args:
+            array: The cells.
+            cell_format: How texts are read.
+        """
         try:
-            found = read.numbers(array) if self.numbers else None
+            numbers = cell_format.numbers(array) if self.numbers else None
         except InvalidCell:
-            found, self.numbers = None, False
+            numbers, self.numbers = None, False
         try:
-            texts = read.texts(array)
+            texts = cell_format.texts(array)
         except InvalidCell:
             self.unfit = True
             return
         self.missing |= texts.null_count > 0
-        if found is not None and np.isfinite(found).any():
-            held = found[np.isfinite(found)]
-            self.low, self.high = min(self.low, held.min()), max(self.high, held.max())
+        if numbers is not None and np.isfinite(numbers).any():
+            finite = numbers[np.isfinite(numbers)]
+            self.low, self.high = min(self.low, finite.min()), max(self.high, finite.max())
         if len(self.levels) <= MOST_LEVELS:
             self.levels |= set(texts.drop_null().unique().to_pylist())
 
 
 def describe(path: Path, public: bool = False, text: TextFormat = TextFormat()) -> str:
-    """The [data] section that a table could have, as TOML to be finished by hand.
+    """A [data] section for a table, as TOML to be finished by hand.
 
-    Of a table that is not said to be public, the header and the types that its first rows have, and
-    no value."""
+    Args:
+        path: The table.
+        public: Whether its values may be read. Otherwise only the header and the types of its first
+            rows are.
+        text: How a CSV file is written.
+
+    Returns:
+        The section.
+
+    Raises:
+        DpflError: The table cannot be read, or has no rows.
+    """
     file = open_table(path, text)
-    read = CellFormat(ABSENT, file.text.decimal if file.text else ".")
+    cell_format = CellFormat(ABSENT, file.text.decimal if file.text else ".")
     columns = [ColumnSummary(name) for name in file.header]
     for number, batch in enumerate(file.batches(file.header)):
         if number and not public:
             break
         for column in columns:
-            column.add(batch.column(column.name), read)
+            column.add(batch.column(column.name), cell_format)
     if public and all(not column.levels for column in columns):
         raise DpflError(f"{path} has no rows below its header, so there is nothing to describe.")
     return "\n".join(
@@ -110,43 +137,45 @@ def _head(path: Path, file: TableFile, public: bool) -> list[str]:
     ]
 
 
-def _column(seen: ColumnSummary, public: bool) -> list[str]:
-    if IDENTIFIER.search(seen.name):
+def _column(column: ColumnSummary, public: bool) -> list[str]:
+    if IDENTIFIER.search(column.name):
         return []
     name = (
-        seen.name
-        if re.fullmatch(r"[A-Za-z0-9_-]+", seen.name)
-        else json.dumps(seen.name, ensure_ascii=False)
+        column.name
+        if re.fullmatch(r"[A-Za-z0-9_-]+", column.name)
+        else json.dumps(column.name, ensure_ascii=False)
     )
-    if seen.unfit:
+    if column.unfit:
         return ["", f"# {name} holds neither numbers nor texts, and can be no feature"]
     lines = ["", f"[data.columns.{name}]"]
-    kind = "numbers" if seen.numbers else "texts"
+    kind = "numbers" if column.numbers else "texts"
     if not public:
         return [
             *lines,
             f"# {kind}",
-            *(("# low =", "# high =") if seen.numbers else ("# levels = []", "# other = true")),
+            *(("# low =", "# high =") if column.numbers else ("# levels = []", "# other = true")),
         ]
-    if seen.numbers and seen.low < seen.high:
-        lines += [f"low = {_number(seen.low)}", f"high = {_number(seen.high)}"]
-        return [*lines, *(['missing = "indicate"'] if seen.missing else [])]
-    if len(seen.levels) > MOST_LEVELS:
+    if column.numbers and column.low < column.high:
+        lines += [f"low = {_number(column.low)}", f"high = {_number(column.high)}"]
+        return [*lines, *(['missing = "indicate"'] if column.missing else [])]
+    if len(column.levels) > MOST_LEVELS:
         many = (
             f"# more than {MOST_LEVELS} different texts: declare the levels that matter, or "
             "remove the column"
         )
         return [*lines, many, "# levels = []"]
-    levels: list[Any] = sorted(map(float, seen.levels)) if seen.numbers else sorted(seen.levels)
-    shown = ", ".join(
-        _number(level) if seen.numbers else json.dumps(level, ensure_ascii=False)
+    levels: list[Any] = (
+        sorted(map(float, column.levels)) if column.numbers else sorted(column.levels)
+    )
+    listed = ", ".join(
+        _number(level) if column.numbers else json.dumps(level, ensure_ascii=False)
         for level in levels
     )
     return [
         *lines,
-        f"levels = [{shown}]",
+        f"levels = [{listed}]",
         "other = true",
-        *(['missing = "missing"'] if seen.missing else []),
+        *(['missing = "missing"'] if column.missing else []),
     ]
 
 

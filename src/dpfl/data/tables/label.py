@@ -1,4 +1,4 @@
-"""The label of a table: which column, and what its values mean for the task."""
+"""The label of a table: which column it is, and what its values mean for the task."""
 
 from __future__ import annotations
 
@@ -18,11 +18,17 @@ CODED = ("binary", "classes", "ordinal")
 
 @dataclass(frozen=True)
 class LabelColumn:
-    """The column that is learned (several of 0 and 1 for the task labels).
+    """The column that is learned, or several columns of 0 and 1 for the task "labels".
 
-    `levels` are the classes in their order, texts or numbers (0 and 1 for binary); `above` makes a
-    number binary; numbers beyond `low` and `high` are clamped. Counts are trained in units of their
-    declared `mean`. A missing label is refused, or drops its row.
+    Attributes:
+        columns: The names of the columns.
+        task: The name of the task.
+        levels: The classes in their order, texts or numbers; 0 and 1 for a binary task.
+        above: Makes a number binary: whether it is above this.
+        low: Numbers below are clamped to this.
+        high: Numbers above are clamped to this.
+        missing: A missing label is refused ("refuse"), or drops its row ("drop").
+        mean: The unit in which counts are trained.
     """
 
     columns: tuple[str, ...]
@@ -93,11 +99,21 @@ class LabelColumn:
 
     @property
     def classes(self) -> int | None:
+        """The number of classes; None where the label is a number."""
         return (2 if self.above is not None else len(self.levels)) if self.task in CODED else None
 
     def as_task(self, class_weights: tuple[float, ...] = ()) -> Task:
-        """What is trained. A number with bounds is trained in a unit of half their distance, around
-        their middle; counts in units of their mean."""
+        """The task that is trained.
+
+        A number with bounds is trained in units of half their distance, around their middle. Counts
+        are trained in units of their mean.
+
+        Args:
+            class_weights: The weights of the classes in the loss.
+
+        Returns:
+            The task.
+        """
         options: dict[str, Any] = {"weights": class_weights} if class_weights else {}
         if self.task == "labels":
             options["count"] = len(self.columns)
@@ -116,6 +132,15 @@ class LabelColumn:
 
 
 def check_levels(where: str, levels: tuple[Any, ...]) -> None:
+    """Refuses levels that are not different values of one type.
+
+    Args:
+        where: What declares them, for the error.
+        levels: The levels.
+
+    Raises:
+        DpflError: There are none, two are equal, or texts and numbers are mixed.
+    """
     if not levels:
         raise DpflError(f"{where}.levels is empty: list the values that the column may have.")
     if not (

@@ -1,4 +1,4 @@
-"""The rows of a table's files by its schema's rules, a batch at a time."""
+"""Reads the rows of a table's files by its schema's rules, a batch at a time."""
 
 from __future__ import annotations
 
@@ -20,9 +20,17 @@ from dpfl.data.tables.table_files import TableFile
 
 @dataclass(frozen=True)
 class EncodedRows:
-    """Features, labels, and whose each row is; `draw` is a number from 0 to 1 that depends on the
-    row's person, or else on the row itself, and a seed alone: a test set drawn by it takes nobody
-    else along."""
+    """Rows as numbers.
+
+    Attributes:
+        x: The features (n, ...).
+        y: The labels.
+        site: The number of each row's site.
+        person: The number of each row's person.
+        time: Each row's time.
+        draw: A number from 0 to 1 that depends on a seed and on the row's person alone, or else on
+            the row itself. A test set drawn by it depends on nobody else.
+    """
 
     x: Array
     y: Array
@@ -35,6 +43,14 @@ class EncodedRows:
         return len(self.x)
 
     def where(self, keep: Array) -> EncodedRows:
+        """Some of the rows.
+
+        Args:
+            keep: Which ones.
+
+        Returns:
+            Those rows.
+        """
         return (
             self
             if keep.all()
@@ -44,21 +60,38 @@ class EncodedRows:
 
 @dataclass
 class KeyIndex:
-    """Whole numbers for the values of a column, in the order of their appearance, and each one's
-    draw.
+    """Numbers the values of a column in the order in which they appear.
+
+    Attributes:
+        seed: Seeds the draws.
+        codes: The number of each value.
+        draws: A number from 0 to 1 for each value.
     """
 
     seed: int
     codes: dict[str, int] = field(default_factory=dict)
     draws: list[float] = field(default_factory=list)
 
-    def of(self, array: pa.Array, read: CellFormat, what: str) -> Array:
-        texts = read.texts(array).dictionary_encode()
+    def of(self, array: pa.Array, cell_format: CellFormat, what: str) -> Array:
+        """The numbers of a batch's values.
+
+        Args:
+            array: The cells.
+            cell_format: How texts are read.
+            what: What a value is, for the error.
+
+        Returns:
+            The numbers.
+
+        Raises:
+            InvalidCell: A cell has no value.
+        """
+        texts = cell_format.texts(array).dictionary_encode()
         rules.refuse(
             texts.is_null().to_numpy(zero_copy_only=False), f"no {what}; every row needs one"
         )
-        known = [self._code(value) for value in texts.dictionary.to_pylist()]
-        return np.array(known, dtype=np.int64)[texts.indices.to_numpy(zero_copy_only=False)]
+        codes = [self._code(value) for value in texts.dictionary.to_pylist()]
+        return np.array(codes, dtype=np.int64)[texts.indices.to_numpy(zero_copy_only=False)]
 
     def _code(self, value: str) -> int:
         if value not in self.codes:
@@ -68,8 +101,13 @@ class KeyIndex:
 
 
 class RowReader:
-    """Reads files of one schema one after another; the numbers of sites and persons go on from file
-    to file.
+    """Reads files of one schema one after another.
+
+    The numbers of sites and persons go on from file to file.
+
+    Args:
+        schema: The schema.
+        seed: Seeds the draws.
     """
 
     def __init__(self, schema: Schema, seed: int) -> None:
@@ -78,32 +116,44 @@ class RowReader:
         self.clamped: Counter[str] = Counter()
 
     def rows(self, file: TableFile, site: int | None = None) -> Iterator[EncodedRows]:
-        """What is kept of each batch; all rows are the given site's, where there is no column for
-        it.
+        """Reads a file.
+
+        Args:
+            file: The file.
+            site: The number of the site of all rows, where there is no column for it.
+
+        Yields:
+            The rows of each batch that are not dropped.
+
+        Raises:
+            DpflError: A cell breaks its column's rule.
         """
-        read = CellFormat(self.schema.absent, file.text.decimal if file.text else ".")
+        cell_format = CellFormat(self.schema.absent, file.text.decimal if file.text else ".")
         start = 0
         for batch in file.batches(self.schema.read):
             try:
-                yield self._rows(batch, read, site)
+                yield self._rows(batch, cell_format, site)
             except InvalidCell as bad:
                 raise file.error(start + bad.row, bad.column, bad.why) from None
             start += len(batch)
 
-    def _rows(self, batch: pa.RecordBatch, read: CellFormat, site: int | None) -> EncodedRows:
+    def _rows(
+        self, batch: pa.RecordBatch, cell_format: CellFormat, site: int | None
+    ) -> EncodedRows:
         schema, size = self.schema, len(batch)
-        found = [
-            _by(batch, column.name, partial(_encode, column, read)) for column in schema.ordered
+        features = [
+            _by(batch, column.name, partial(_encode, column, cell_format))
+            for column in schema.ordered
         ]
         labels = [
-            _by(batch, name, lambda cells: rules.label(schema.label, cells, read))
+            _by(batch, name, lambda cells: rules.label(schema.label, cells, cell_format))
             for name in schema.label.columns
         ]
         names = (*(column.name for column in schema.ordered), *schema.label.columns)
         self.clamped.update(
-            {name: one.clamped for name, one in zip(names, (*found, *labels), strict=True)}
+            {name: one.clamped for name, one in zip(names, (*features, *labels), strict=True)}
         )
-        x = np.concatenate([one.values for one in found], axis=1)
+        x = np.concatenate([one.values for one in features], axis=1)
         y = (
             np.stack([one.values for one in labels], axis=1)
             if schema.label.task == "labels"
@@ -111,16 +161,16 @@ class RowReader:
         )
         sites = np.full(size, site or 0, dtype=np.int64)
         if schema.site:
-            sites = _by(batch, schema.site, lambda cells: self.sites.of(cells, read, "site"))
+            sites = _by(batch, schema.site, lambda cells: self.sites.of(cells, cell_format, "site"))
         persons, times = np.zeros(size, dtype=np.int64), np.zeros(size)
         if schema.person:
             persons = _by(
-                batch, schema.person, lambda cells: self.persons.of(cells, read, "person")
+                batch, schema.person, lambda cells: self.persons.of(cells, cell_format, "person")
             )
         if schema.time:
-            times = _by(batch, schema.time, lambda cells: rules.time(cells, read))
+            times = _by(batch, schema.time, lambda cells: rules.time(cells, cell_format))
         draw = np.array(self.persons.draws)[persons] if schema.person else _draws(self.seed, x, y)
-        dropped = np.logical_or.reduce([one.dropped for one in (*found, *labels)])
+        dropped = np.logical_or.reduce([one.dropped for one in (*features, *labels)])
         return EncodedRows(x, y, sites, persons, times, draw).where(~dropped)
 
 
@@ -131,11 +181,11 @@ def _by(batch: pa.RecordBatch, name: str, rule: Callable[[pa.Array], Any]) -> An
         raise InvalidCell(bad.row, bad.why, name) from None
 
 
-def _encode(column: Column, read: CellFormat, cells: pa.Array) -> EncodedColumn:
+def _encode(column: Column, cell_format: CellFormat, cells: pa.Array) -> EncodedColumn:
     return (
-        rules.numeric(column, cells, read)
+        rules.numeric(column, cells, cell_format)
         if isinstance(column, NumericColumn)
-        else rules.categorical(column, cells, read)
+        else rules.categorical(column, cells, cell_format)
     )
 
 

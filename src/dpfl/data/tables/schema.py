@@ -1,9 +1,8 @@
-"""The declared schema of a table: what each column means, in constants that were not read off
-private data.
+"""The declared schema of a table: what each column means, in constants not read off private data.
 
-What a row becomes depends on that row and on the schema alone, so rows that are neighbours stay
-neighbours and no guarantee changes. `to_json` says all that is needed to do the same to a raw row
-elsewhere.
+What a row becomes depends on that row and on the schema alone. So neighbouring tables stay
+neighbours, and no guarantee changes. `Schema.to_json` says all that is needed to do the same to a
+raw row elsewhere.
 """
 
 from __future__ import annotations
@@ -30,15 +29,26 @@ BINS, MOST_BINS = 20, 1000
 
 @dataclass(frozen=True)
 class NumericColumn:
-    """A number between declared bounds, beyond which it is clamped, then (if `log`) log(1 + x -
-    low), then (x - mean) / scale; without mean and scale, so that the bounds become -1 and 1.
+    """A number between declared bounds.
 
-    A scale that is "paid" is found before training: the mean and the deviation of the column at all
-    clients, or, as "paid quartiles", its median and the distance of its quartiles, off a histogram
-    of so many `bins` between the bounds.
+    A value v is clamped to the bounds. Then, if `log`, it becomes log(1 + v - low). Then it becomes
+    (v - mean) / scale; without mean and scale, the bounds become -1 and 1.
 
-    A missing value is refused, drops its row, is filled in by a declared number, or is the middle
-    of the bounds and indicated by one more feature.
+    A scale that is "paid" is measured before training, with noise that the clients' ledgers pay
+    for: the mean and the standard deviation of the column at all clients. "paid quartiles" are the
+    median and the distance of the quartiles, from a histogram.
+
+    Attributes:
+        name: The name of the column.
+        low: The lower bound.
+        high: The upper bound.
+        log: Whether the logarithm is taken.
+        mean: What is subtracted.
+        scale: What it is divided by, or "paid" or "paid quartiles".
+        missing: A missing value is refused ("refuse"), drops its row ("drop"), is filled in by a
+            number, or is filled in by the middle of the bounds and shown by one more feature
+            ("indicate").
+        bins: The number of bins of the histogram.
     """
 
     name: str
@@ -104,11 +114,13 @@ class NumericColumn:
                 )
 
     @property
-    def paid(self) -> bool:
+    def has_paid_scale(self) -> bool:
+        """Whether the scale is measured before training, and paid for."""
         return self.scale in (PAID, QUARTILES)
 
     @property
     def width(self) -> int:
+        """The number of features that the column becomes."""
         return 2 if self.missing == INDICATE else 1
 
     @property
@@ -118,8 +130,8 @@ class NumericColumn:
 
     @property
     def centre_and_scale(self) -> tuple[float, float]:
-        """Of the values before training; those of a paid scale come on top, in the model's
-        front.
+        """The constants of the values before training. A paid scale is applied on top, by the
+        model.
         """
         if self.mean is not None and self.scale is not None and not isinstance(self.scale, str):
             return self.mean, self.scale
@@ -129,11 +141,14 @@ class NumericColumn:
 
 @dataclass(frozen=True)
 class CategoricalColumn:
-    """One of the declared levels, which are all texts or all numbers; with `other`, any value that
-    is not declared is "other".
+    """One of the declared levels, which are all texts or all numbers.
 
-    A missing value is refused, drops its row, or is one of the levels: a declared one, "other", or
-    "missing" of its own.
+    Attributes:
+        name: The name of the column.
+        levels: The levels.
+        other: Whether a value that is not declared is the level "other". Otherwise it is refused.
+        missing: A missing value is refused ("refuse"), drops its row ("drop"), or is a level: a
+            declared one, "other", or "missing" as one of its own.
     """
 
     name: str
@@ -154,17 +169,18 @@ class CategoricalColumn:
 
     @cached_property
     def all_levels(self) -> tuple[Level, ...]:
-        """The declared levels, and those that `other` and `missing` add: a level's code is its
+        """The declared levels, and those that `other` and `missing` add. A level's code is its
         place here.
         """
-        asked = ((OTHER, self.other), (MISSING, self.missing == MISSING))
+        extra = ((OTHER, self.other), (MISSING, self.missing == MISSING))
         return (
             *self.levels,
-            *(name for name, wanted in asked if wanted and name not in self.levels),
+            *(name for name, applies in extra if applies and name not in self.levels),
         )
 
     @property
     def numbers(self) -> bool:
+        """Whether the levels are numbers."""
         return is_number(self.levels[0])
 
 
@@ -173,8 +189,12 @@ Column = NumericColumn | CategoricalColumn
 
 @dataclass(frozen=True)
 class PaidScales:
-    """What the scales that are paid for may cost, all together: noise of so many times their
-    sensitivity, or a share of epsilon, as if nothing else were released."""
+    """What all paid scales together may cost.
+
+    Attributes:
+        noise: The noise multiplier.
+        share: The share of epsilon, as if nothing else were released.
+    """
 
     noise: float | None = None
     share: float | None = None
@@ -196,8 +216,16 @@ class PaidScales:
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns that are features, the label, and the columns that say whose a row is: site,
-    person and time.
+    """The columns of a table.
+
+    Attributes:
+        columns: The features.
+        label: The label.
+        site: The column of the site that a row is of.
+        person: The column of the person that a row is of.
+        time: The column of the time.
+        absent: The texts that stand for no value.
+        scale_cost: What the paid scales may cost. An experiment declares it as data.paid.
     """
 
     columns: tuple[Column, ...]
@@ -206,7 +234,7 @@ class Schema:
     person: str | None = None
     time: str | None = None
     absent: tuple[str, ...] = ABSENT
-    paid: PaidScales = PaidScales()
+    scale_cost: PaidScales = PaidScales()
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -228,23 +256,26 @@ class Schema:
 
     @cached_property
     def numeric(self) -> tuple[NumericColumn, ...]:
+        """The numeric columns."""
         return tuple(column for column in self.columns if isinstance(column, NumericColumn))
 
     @cached_property
     def categorical(self) -> tuple[CategoricalColumn, ...]:
+        """The categorical columns."""
         return tuple(column for column in self.columns if isinstance(column, CategoricalColumn))
 
     @property
     def ordered(self) -> tuple[Column, ...]:
-        """In the order of the features: numbers first, then codes."""
+        """The columns in the order of the features: numbers first, then codes."""
         return (*self.numeric, *self.categorical)
 
     @property
     def features(self) -> FeatureLayout:
+        """How a row is laid out."""
         return FeatureLayout(
             sum(column.width for column in self.numeric),
             tuple(len(column.all_levels) for column in self.categorical),
-            any(column.paid for column in self.numeric),
+            any(column.has_paid_scale for column in self.numeric),
         )
 
     @property
@@ -253,18 +284,24 @@ class Schema:
         starts = accumulate((column.width for column in self.numeric), initial=0)
         return zip(starts, self.numeric, strict=False)
 
-    def scaled(self, means: Sequence[float], scales: Sequence[float]) -> Schema:
-        """With the scales that were paid for, given for every number of a row in units of what it
-        is without them.
+    def with_scales(self, means: Sequence[float], scales: Sequence[float]) -> Schema:
+        """The schema with the scales that were paid for.
+
+        Args:
+            means: A mean for every number of a row, in units of what it is without paid scales.
+            scales: A scale for every number of a row, likewise.
+
+        Returns:
+            The schema, in which every scale is a number.
         """
-        found = {}
+        measured = {}
         for place, column in self.places:
-            if column.paid:
+            if column.has_paid_scale:
                 centre, unit = column.centre_and_scale
                 mean, scale = centre + unit * means[place], unit * scales[place]
-                found[column.name] = replace(column, mean=mean, scale=scale, bins=None)
+                measured[column.name] = replace(column, mean=mean, scale=scale, bins=None)
         return replace(
-            self, columns=tuple(found.get(column.name, column) for column in self.columns)
+            self, columns=tuple(measured.get(column.name, column) for column in self.columns)
         )
 
     @property
@@ -276,8 +313,11 @@ class Schema:
         )
 
     def to_json(self) -> str:
-        """All that turns a raw row into what a model takes: the numbers, then each categorical
-        column one-hot.
+        """All that turns a raw row into what a model takes: the numbers, then each category
+        one-hot.
+
+        Returns:
+            JSON.
         """
         numeric = [
             {"name": column.name, "low": column.low, "high": column.high, "log": column.log}
@@ -306,22 +346,27 @@ class Schema:
 
 @dataclass(frozen=True)
 class FeatureLayout:
-    """How a row of x is laid out: `numbers` values, then one whole-number code a categorical
-    column, of so many levels.
+    """How a row of x is laid out: numbers, then one whole-number code for each categorical column.
 
     A row of codes is short however many levels there are. A model asks for what it takes: dense
-    (one-hot, made a batch at a time), or the codes, for embeddings.
+    rows (one-hot, made a batch at a time), or the codes, for embeddings.
+
+    Attributes:
+        numbers: How many numbers there are.
+        levels: The number of levels of each categorical column.
+        has_paid_scales: Whether some numbers have a scale that is measured before training.
     """
 
     numbers: int
     levels: tuple[int, ...]
-    paid: bool = False
-    """Whether some numbers have a scale that is found, and paid for, before training."""
+    has_paid_scales: bool = False
 
     @property
     def stored(self) -> int:
+        """The length of a row with codes."""
         return self.numbers + len(self.levels)
 
     @property
     def dense(self) -> int:
+        """The length of a row with one-hot categories."""
         return self.numbers + sum(self.levels)

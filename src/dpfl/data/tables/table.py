@@ -1,6 +1,4 @@
-"""A table as it is trained on: a row is a sample, by a declared schema, from one file or from one
-file a site.
-"""
+"""A table as it is trained on: a row is a sample, from one file or from one file for each site."""
 
 from __future__ import annotations
 
@@ -25,11 +23,16 @@ IDENTIFIER = re.compile(
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Rows of x laid out as `schema.features`, their labels, and whose they are: the number of a
-    site and of a person.
+    """Rows, and whose they are. Whoever has this object sees all of them.
 
-    `private` tells the owner what was clamped. It is read off the data, so it belongs on the
-    owner's screen and nowhere else.
+    Attributes:
+        name: The name of the file or folder.
+        schema: The declared columns; x is laid out as `schema.features`.
+        rows: The rows.
+        sites: The names of the sites, by number.
+        warnings: What a statement says of whose rows these are. It follows from the header.
+        private: What the owner should know: what was clamped. It is read off the data, so it
+            belongs on the owner's screen and nowhere else.
     """
 
     name: str
@@ -44,28 +47,38 @@ class Table:
 
     @property
     def x(self) -> torch.Tensor:
+        """The features of the rows."""
         return torch.from_numpy(self.rows.x)
 
     @property
     def persons(self) -> torch.Tensor | None:
+        """The number of the person that each row is of, if persons are declared."""
         return torch.from_numpy(self.rows.person) if self.schema.person else None
 
-    def held_out(self, share: float) -> tuple[Table, Table]:
-        """What is trained on, and the given share of persons (of rows, where none are declared)
-        that is public to test on.
+    def split_off(self, share: float) -> tuple[Table, Table]:
+        """Divides the table into what is trained on and what is public to test on.
+
+        Args:
+            share: The share of persons, or of rows where none are declared, that is public.
+
+        Returns:
+            The rest, and the public part.
+
+        Raises:
+            DpflError: A part would be empty.
         """
         if not 0 < share < 1:
             raise DpflError(
                 f"data.test.share is {share!r}: give the share of persons or rows to test on, "
                 "between 0 and 1."
             )
-        chosen = self.rows.draw < share
-        if chosen.all() or not chosen.any():
+        public = self.rows.draw < share
+        if public.all() or not public.any():
             raise DpflError(
                 f"A share of {share:g} of the {len(self)} rows of {self.name} leaves nothing to "
                 "train or to test on."
             )
-        return self._where(~chosen), self._where(chosen)
+        return self._where(~public), self._where(public)
 
     def _where(self, keep: Array) -> Table:
         return Table(
@@ -73,7 +86,14 @@ class Table:
         )
 
     def by_site(self) -> tuple[torch.Tensor, ...]:
-        """The rows of each site."""
+        """The rows of each site.
+
+        Returns:
+            Row numbers, by site.
+
+        Raises:
+            DpflError: A site has no rows.
+        """
         parts = [np.flatnonzero(self.rows.site == number) for number in range(len(self.sites))]
         if empty := next(
             (name for name, part in zip(self.sites, parts, strict=True) if not len(part)), None
@@ -92,11 +112,21 @@ def read_table(
     seed: int = 0,
     sites: Sequence[str] = (),
 ) -> Table:
-    """One file, with a site column or of one site; or a folder with one file a site, which is named
-    after its file.
+    """Reads a table.
 
-    Without declared `sites`, they are those that occur. The seed is that of the draws for a test
-    set.
+    Args:
+        path: One file, with a site column or of one site; or a folder with one file for each site,
+            which is named after its file.
+        schema: The declared columns.
+        text: How a CSV file is written.
+        seed: Seeds the draw of a test set.
+        sites: The declared sites. By default, those that occur.
+
+    Returns:
+        The table.
+
+    Raises:
+        DpflError: A file cannot be read, a cell breaks its column's rule, or the sites are others.
     """
     files, names = _files(path, schema, text)
     for file in files:
@@ -145,7 +175,9 @@ def _files(
 
 
 def _joined(pieces: list[EncodedRows]) -> EncodedRows:
-    """One array each; a piece is let go of once it is copied, so that nothing is held twice."""
+    """One array for each field. A piece is released once it is copied, so that nothing is held
+    twice.
+    """
     size, first = sum(map(len, pieces)), pieces[0]
     whole = EncodedRows(
         *(np.empty((size, *one.shape[1:]), dtype=one.dtype) for one in vars(first).values())
@@ -160,21 +192,21 @@ def _joined(pieces: list[EncodedRows]) -> EncodedRows:
 
 
 def _sorted_sites(
-    path: Path, rows: EncodedRows, found: tuple[str, ...], declared: tuple[str, ...]
+    path: Path, rows: EncodedRows, names_read: tuple[str, ...], declared: tuple[str, ...]
 ) -> tuple[EncodedRows, tuple[str, ...]]:
     """Sites numbered in their declared order, or else by name, whatever row comes first."""
-    if declared and (unknown := next((name for name in found if name not in declared), None)):
+    if declared and (unknown := next((name for name in names_read if name not in declared), None)):
         raise DpflError(
             f"{path} has the site {unknown!r}, which data.sites does not name: add it, or remove "
             "its rows."
         )
-    if lost := next((name for name in declared if name not in found), None):
+    if missing := next((name for name in declared if name not in names_read), None):
         raise DpflError(
-            f"{path} has no rows of the site {lost!r} that data.sites names: remove it there, or "
+            f"{path} has no rows of the site {missing!r}, which data.sites names: remove it, or "
             "add its rows."
         )
-    names = declared or tuple(sorted(found, key=_natural))
-    place = np.array([names.index(name) for name in found], dtype=np.int64)
+    names = declared or tuple(sorted(names_read, key=_natural))
+    place = np.array([names.index(name) for name in names_read], dtype=np.int64)
     rows.site[:] = place[rows.site]
     return rows, names
 
@@ -193,8 +225,9 @@ def _private(reader: RowReader) -> tuple[str, ...]:
 
 
 def _warnings(file: TableFile, schema: Schema) -> tuple[str, ...]:
-    """Of columns whose names look like a person's, where no person is declared: by the header, and
-    never by their values.
+    """Names columns that look like a person's identifier, where no person is declared.
+
+    It goes by the header, never by values.
     """
     if schema.person:
         return ()

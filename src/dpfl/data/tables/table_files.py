@@ -1,8 +1,7 @@
-"""Tables on disk: CSV (gzipped or not) and Parquet, read in pieces, so that a file may be larger
-than memory.
+"""Tables on disk, CSV (gzipped or not) and Parquet, read in pieces.
 
-Errors name the file, the line and the column, and never the cell: what a log keeps of private data
-should be nothing.
+So a file may be larger than memory. Errors name the file, the line and the column, and never the
+cell: a log should keep nothing of private data.
 """
 
 from __future__ import annotations
@@ -35,8 +34,13 @@ ROWS = 1 << 16
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How a CSV file is written; without a delimiter, the one that cuts its header into most
-    names.
+    """How a CSV file is written.
+
+    Attributes:
+        delimiter: The mark between fields. By default, the one that cuts the header into most
+            names.
+        decimal: The decimal mark.
+        encoding: The encoding of the text.
     """
 
     delimiter: str | None = None
@@ -63,23 +67,57 @@ class TextFormat:
 
 @dataclass(frozen=True)
 class TableFile:
-    """A file with a header: the names of its columns, and its rows in batches."""
+    """A file with a header.
+
+    Attributes:
+        path: The file.
+        header: The names of its columns.
+        text: How it is written, if it is a CSV file.
+    """
 
     path: Path
     header: tuple[str, ...]
     text: TextFormat | None = None
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The named columns, a piece at a time; those of a CSV as texts."""
+        """Reads some columns.
+
+        Args:
+            columns: Their names.
+
+        Returns:
+            The rows, a piece at a time; those of a CSV file as texts.
+
+        Raises:
+            DpflError: A column is missing, or the file cannot be read.
+        """
         self.require(columns)
         return self._csv(columns, self.text) if self.text else self._parquet(columns)
 
     def require(self, columns: Sequence[str]) -> None:
-        if lost := next((name for name in columns if name not in self.header), None):
-            raise DpflError(f"{self.path} has no column {lost!r}; {suggest(lost, self.header)}")
+        """Refuses a file that lacks a column.
+
+        Args:
+            columns: The names of the columns.
+
+        Raises:
+            DpflError: One of them is missing.
+        """
+        if missing := next((name for name in columns if name not in self.header), None):
+            suggestion = suggest(missing, self.header)
+            raise DpflError(f"{self.path} has no column {missing!r}; {suggestion}")
 
     def error(self, row: int, column: str, why: str) -> DpflError:
-        """What is wrong in a cell; rows are counted from 0, without the header."""
+        """The error for a cell.
+
+        Args:
+            row: The row, counted from 0, without the header.
+            column: The name of the column.
+            why: What is wrong, without the value.
+
+        Returns:
+            The error.
+        """
         place = f"line {self._line(row)}" if self.text else f"row {row + 1}"
         return DpflError(f"{self.path}, {place}, column {column!r}: {why}.")
 
@@ -112,7 +150,7 @@ class TableFile:
             raise self._csv_error(error) from None
 
     def _csv_error(self, error: Exception) -> DpflError:
-        """Arrow's own words quote the line, so the place is looked for here."""
+        """Arrow's own message quotes the line, so the place is looked for here."""
         try:
             for line, row in _lines(self.path, self.text or TextFormat()):
                 if row and len(row) != len(self.header):
@@ -123,8 +161,8 @@ class TableFile:
                     )
         except UnicodeError:
             return self._encoding_error()
-        except (csv.Error, OSError, EOFError) as found:
-            return DpflError(f"{self.path} cannot be read ({found}): correct or replace it.")
+        except (csv.Error, OSError, EOFError) as problem:
+            return DpflError(f"{self.path} cannot be read ({problem}): correct or replace it.")
         return DpflError(
             f"{self.path} cannot be read ({type(error).__name__}): a row may be longer than "
             f"{BLOCK >> 20} MB."
@@ -151,12 +189,23 @@ class TableFile:
             raise _unreadable(self.path, error) from None
 
     def _line(self, row: int) -> int:
-        held = (line for line, fields in _lines(self.path, self.text or TextFormat()) if fields)
-        return next(islice(held, row + 1, None))
+        lines = (line for line, fields in _lines(self.path, self.text or TextFormat()) if fields)
+        return next(islice(lines, row + 1, None))
 
 
 def open_table(path: Path, text: TextFormat = TextFormat()) -> TableFile:
-    """A table with its header read and checked."""
+    """Opens a table, and reads and checks its header.
+
+    Args:
+        path: The file.
+        text: How a CSV file is written.
+
+    Returns:
+        The file.
+
+    Raises:
+        DpflError: It is no table, is empty, or its header is wrong.
+    """
     if not path.is_file():
         raise DpflError(
             f"There is no table {path}: give the path of a file ending in {', '.join(TABLES)}, or "
@@ -180,11 +229,26 @@ def open_table(path: Path, text: TextFormat = TextFormat()) -> TableFile:
 
 
 def is_table(path: Path) -> bool:
+    """Whether a path has the ending of a table.
+
+    Args:
+        path: The path.
+
+    Returns:
+        Whether it has.
+    """
     return path.name.lower().endswith(TABLES)
 
 
 def stem(path: Path) -> str:
-    """A file's name without its ending."""
+    """A file's name without its ending.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The name.
+    """
     ending = max((ending for ending in TABLES if path.name.lower().endswith(ending)), key=len)
     return path.name[: -len(ending)]
 

@@ -1,6 +1,4 @@
-"""Tables as sources of a federation: training rows and their owners, and the rows that are declared
-public to test on.
-"""
+"""Tables as sources of a federation: training rows, their owners, and the rows that are public."""
 
 from __future__ import annotations
 
@@ -18,34 +16,62 @@ from dpfl.tasks import Task
 
 
 def own_table(place: Path, words: Mapping[str, Any]) -> DataSource:
-    said = declare(words)
-    if said.schema.site and not said.sites:
+    """The source of a user's own table.
+
+    Args:
+        place: The file or folder.
+        words: The words of [data].
+
+    Returns:
+        The source.
+
+    Raises:
+        DpflError: The table is not declared, or cannot be read.
+    """
+    declaration = declare(words)
+    if declaration.schema.site and not declaration.sites:
         raise DpflError(
             "data.site names a column, but who takes part is not read off private data: list "
             "data.sites, too."
         )
-    seed = said.test.seed if said.test else 0
+    seed = declaration.test.seed if declaration.test else 0
     return _source(
-        read_table(place, said.schema, said.text, seed, said.sites),
-        said,
-        place.is_dir() or bool(said.schema.site),
+        read_table(place, declaration.schema, declaration.text, seed, declaration.sites),
+        declaration,
+        place.is_dir() or bool(declaration.schema.site),
     )
 
 
 def study(label: str, test: Mapping[str, Any] | None) -> DataSource:
-    said = randhie_table.declared(label, test)
-    return _source(replace(randhie_table.read(said), name="randhie"), said, owned=True)
+    """The source of the RAND Health Insurance Experiment.
+
+    Args:
+        label: What is learned: "any-visit" or "visits".
+        test: The words of data.test.
+
+    Returns:
+        The source.
+    """
+    declaration = randhie_table.declaration(label, test)
+    return _source(
+        replace(randhie_table.read(declaration), name="randhie"), declaration, owned=True
+    )
 
 
-def _source(whole: Table, said: TableDeclaration, owned: bool) -> DataSource:
+def _source(whole: Table, declaration: TableDeclaration, owned: bool) -> DataSource:
     train, test = whole, None
-    if said.test and said.test.file:
-        test = read_table(Path(said.test.file).expanduser(), said.schema, said.text, said.test.seed)
-    elif said.test and said.test.share:
-        train, test = whole.held_out(said.test.share)
+    if declaration.test and declaration.test.file:
+        test = read_table(
+            Path(declaration.test.file).expanduser(),
+            declaration.schema,
+            declaration.text,
+            declaration.test.seed,
+        )
+    elif declaration.test and declaration.test.share:
+        train, test = whole.split_off(declaration.test.share)
     return DataSource(
-        _dataset(train, said.task),
-        None if test is None else _dataset(test, said.task),
+        _dataset(train, declaration.task),
+        None if test is None else _dataset(test, declaration.task),
         train.by_site() if owned else (),
         train.persons,
         (),
@@ -56,5 +82,5 @@ def _source(whole: Table, said: TableDeclaration, owned: bool) -> DataSource:
     )
 
 
-def _dataset(held: Table, task: Task) -> Dataset:
-    return Dataset(held.name, held.x, task.labels(held.rows.y), task, held.schema)
+def _dataset(rows: Table, task: Task) -> Dataset:
+    return Dataset(rows.name, rows.x, task.labels(rows.rows.y), task, rows.schema)

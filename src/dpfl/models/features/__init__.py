@@ -1,1 +1,1 @@
-"""Fixed features that need no private data."""
+"""Fixed features of images, which need no private data."""

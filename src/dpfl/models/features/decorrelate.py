@@ -1,8 +1,7 @@
-"""A fixed mixing of feature channels that makes them less alike, from images that are noise: no
-data is needed.
+"""A fixed mixing of feature channels that makes them less alike, without data.
 
-Natural images have spectra that fall like 1 / f. Channels of their features are correlated, and
-noise of equal size in every direction hurts most where a feature hardly varies; A^(-1/4), with A
+Natural images have spectra that fall like 1 / f, so the channels of their features are correlated.
+Noise of equal size in every direction hurts most where a feature hardly varies. A^(-1/4), with A
 the channels' covariance on random images of that spectrum, evens them out half way.
 """
 
@@ -22,8 +21,14 @@ COLOUR = 0.3
 
 
 def pink_images(shape: tuple[int, ...], count: int = IMAGES) -> Tensor:
-    """Random images (count, channels, height, width) with a spectrum of 1 / f, each of mean 0 and
-    variance 1.
+    """Random images with a spectrum of 1 / f, each of mean 0 and variance 1.
+
+    Args:
+        shape: The shape of an image: channels, height, width.
+        count: The number of images.
+
+    Returns:
+        The images, the same ones every time.
     """
     channels, height, width = shape
     white = torch.randn(
@@ -40,8 +45,14 @@ def pink_images(shape: tuple[int, ...], count: int = IMAGES) -> Tensor:
 
 
 def decorrelating(features: Callable[[Tensor], Tensor], shape: tuple[int, ...]) -> Tensor:
-    """The matrix (channels, channels) to multiply features (n, channels, height, width) of such
-    images with.
+    """The matrix that mixes the channels of features.
+
+    Args:
+        features: Maps images to features (n, channels, height, width).
+        shape: The shape of an image.
+
+    Returns:
+        The matrix (channels, channels).
     """
     found = features(pink_images(shape)).flatten(2).double()
     found -= found.mean(0)

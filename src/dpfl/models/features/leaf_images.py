@@ -1,7 +1,7 @@
-"""Images of dead leaves: shapes of all sizes that fall on each other, which have the edges and the
-spectrum of photographs.
+"""Images of dead leaves: shapes of all sizes that fall on each other.
 
-They are drawn from a fixed seed, so that what is made of them needs no data.
+They have the edges and the spectrum of photographs, and are drawn from a fixed seed. So features
+made from them need no data.
 """
 
 from __future__ import annotations
@@ -25,7 +25,15 @@ SHARPNESS = 3.0
 
 
 def leaf_images(shape: tuple[int, ...], count: int = IMAGES) -> Tensor:
-    """Random images (count, channels, height, width), each of mean 0 and variance 1."""
+    """Random images, each of mean 0 and variance 1.
+
+    Args:
+        shape: The shape of an image: channels, height, width.
+        count: The number of images.
+
+    Returns:
+        The images, the same ones every time.
+    """
     channels, height, width = shape
     randomness = torch.Generator().manual_seed(0)
     y, x = torch.meshgrid(torch.arange(float(height)), torch.arange(float(width)), indexing="ij")

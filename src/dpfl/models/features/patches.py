@@ -46,8 +46,20 @@ PIXELS = 51_200
 def patch_features(
     shape: tuple[int, ...], mirror: bool, filters: int
 ) -> Callable[[Tensor], Tensor]:
-    """Images (n, channels, height, width) to (n, filters, GRID, GRID); with `mirror`, an image and
-    its mirror image are alike, and half of the columns say all."""
+    """Features of images by random patches.
+
+    Args:
+        shape: The shape of an image: channels, height, width.
+        mirror: Whether an image and its mirror image have the same features. Then half of the
+            columns say all.
+        filters: The number of patches.
+
+    Returns:
+        A function that maps images to features (n, filters, GRID, GRID).
+
+    Raises:
+        DpflError: The images are too small.
+    """
     if len(shape) != 3 or min(shape[1:]) < SIDE + GRID * STRIDE:
         raise DpflError(
             "Patch features take images of shape (channels, height, width) with sides of at least "
@@ -88,8 +100,14 @@ def _pooled(images: Tensor, kernels: Tensor, scale: Tensor) -> Tensor:
 
 @lru_cache(maxsize=4)
 def patch_filters(channels: int, filters: int) -> Tensor:
-    """Kernels (filters, channels, SIDE, SIDE) of mean 0 that compare a patch, both whitened, with
-    one of dead leaves.
+    """Kernels that compare a patch with patches of dead leaves, both whitened.
+
+    Args:
+        channels: The channels of an image.
+        filters: The number of kernels.
+
+    Returns:
+        Kernels (filters, channels, SIDE, SIDE), each of mean 0.
     """
     patches = (
         functional.unfold(leaf_images((channels, DRAWN, DRAWN)), SIDE, stride=3)

@@ -1,11 +1,10 @@
-"""The scattering transform (Bruna and Mallat 2013): features of an image that need no training, and
-so no privacy.
+"""The scattering transform (Bruna and Mallat 2013): features that need no training, so no privacy.
 
 S x = (x * phi, |x * psi_j| * phi, ||x * psi_j| * psi_k| * phi) for scales j < k < J and L angles
 each, on a grid 2^J times as coarse. psi are Morlet wavelets, a wave under a Gaussian minus the
 Gaussian that makes its mean zero; phi is a Gaussian. Images are continued by reflection, then
-convolved on the torus by FFT; moduli are kept on the grid of their scale, which moves a value by a
-few per cent at most. Every sample is transformed by itself.
+convolved on the torus by FFT. Moduli are computed on the grid of their scale, which moves a value
+by a few per cent at most. Every sample is transformed by itself.
 """
 
 from __future__ import annotations
@@ -34,8 +33,15 @@ BATCH = 16
 
 
 class Scattering:
-    """Images (n, channels, height, width) to (n, channels (1 + J L + L^2 J (J - 1) / 2), height /
-    2^J, width / 2^J).
+    """Maps images to C (1 + J L + L^2 J (J - 1) / 2) channels on a grid 2^J times as coarse.
+
+    Args:
+        J: The number of scales.
+        L: The number of angles.
+        shape: The height and width of an image, multiples of 2^J.
+
+    Raises:
+        DpflError: The sides are no such multiples.
     """
 
     def __init__(self, J: int = 2, L: int = 8, shape: tuple[int, int] = (28, 28)) -> None:
@@ -51,9 +57,21 @@ class Scattering:
 
     @property
     def channels(self) -> int:
+        """The number of features of each channel of an image."""
         return 1 + self.J * self.L + self.L**2 * self.J * (self.J - 1) // 2
 
     def __call__(self, x: Tensor) -> Tensor:
+        """Transforms images.
+
+        Args:
+            x: Images (n, channels, height, width).
+
+        Returns:
+            Features (n, channels, height, width) on the coarse grid.
+
+        Raises:
+            DpflError: The images have another size.
+        """
         if x.dim() != 4 or tuple(x.shape[2:]) != self.shape:
             raise DpflError(
                 f"This scattering takes images of {self.shape}, but got a tensor of shape "
@@ -66,8 +84,15 @@ class Scattering:
         return torch.cat(parts).reshape(len(x), -1, *sides)
 
     def mirrored(self, features: Tensor) -> Tensor:
-        """The features of the mirror images, but for the grid that they are read off at: columns
-        and angles turned round.
+        """The features of the mirror images, apart from the grid on which they are read off.
+
+        Columns and angles are turned round.
+
+        Args:
+            features: The features of images.
+
+        Returns:
+            Those of the mirror images.
         """
         first = [0, *range(self.L - 1, 0, -1)]
         pairs = [self.L * a + b for a in first for b in first]
@@ -91,8 +116,9 @@ class Scattering:
         return torch.cat([part for order in orders for part in order], dim=1)
 
     def _waves(self, spectrum: Tensor, j: int, at: int) -> Tensor:
-        """The spectrum of |x * psi_j| at all angles, on a grid 2^j times as coarse; x is given on
-        one 2^at times as coarse.
+        """The spectrum of |x * psi_j| at all angles, on a grid 2^j times as coarse.
+
+        x is given on a grid 2^at times as coarse.
         """
         found = torch.fft.ifft2(_coarser(spectrum * self.psi[j][at], 2 ** (j - at)))
         return torch.fft.fft2(found.abs())
@@ -104,8 +130,15 @@ class Scattering:
 
 
 def normalised(features: Tensor) -> Tensor:
-    """Every three channels of a sample to mean 0 and variance 1 over their places: a GroupNorm
-    without parameters.
+    """Brings every three channels of a sample to mean 0 and variance 1 over their places.
+
+    This is a GroupNorm without parameters.
+
+    Args:
+        features: The features (n, channels, height, width).
+
+    Returns:
+        The same, normalised.
     """
     return (
         functional.group_norm(features, features.shape[1] // GROUP) if len(features) else features
@@ -114,8 +147,17 @@ def normalised(features: Tensor) -> Tensor:
 
 @lru_cache(maxsize=4)
 def scattering_features(shape: tuple[int, ...], mirror: bool = False) -> Callable[[Tensor], Tensor]:
-    """Normalised and decorrelated features of images of this shape; with `mirror`, an image and its
-    mirror image are alike.
+    """Normalised and decorrelated scattering features.
+
+    Args:
+        shape: The shape of an image: channels, height, width.
+        mirror: Whether an image and its mirror image have the same features.
+
+    Returns:
+        A function that maps images to features.
+
+    Raises:
+        DpflError: Samples are no images, or their sides are no multiples of 4.
     """
     if len(shape) != 3:
         raise DpflError(
@@ -154,8 +196,8 @@ def _coarser(spectrum: Tensor, factor: int) -> Tensor:
 
 @lru_cache(maxsize=16)
 def _filters(J: int, L: int, shape: tuple[int, int]) -> tuple[list[list[Tensor]], list[Tensor]]:
-    """Spectra: psi[j][at] of shape (L, ...) and phi[at], on grids 2^at times as coarse as the
-    padded image.
+    """Spectra psi[j][at] of shape (L, ...) and phi[at], on grids 2^at times as coarse as the
+    image.
     """
     smooth = torch.fft.fft2(_gaussian(WIDTH * 2 ** (J - 1), 1.0, 0.0, shape))
     waves = [torch.stack([_morlet(j, L, turn, shape) for turn in range(L)]) for j in range(J)]
@@ -174,8 +216,8 @@ def _single(spectrum: Tensor) -> Tensor:
 
 
 def _largest_scale(smooth: Tensor, waves: list[Tensor]) -> float:
-    """The largest factor on the wavelets with |phi|^2 + sum_psi (|psi(w)|^2 + |psi(-w)|^2) / 2 <=
-    1: no energy is added.
+    """The largest factor on the wavelets that adds no energy: |phi|^2 + sum_psi (|psi(w)|^2 +
+    |psi(-w)|^2) / 2 <= 1.
     """
     energy = torch.cat(waves).abs().square().sum(0)
     mirrored = energy.flip((0, 1)).roll((1, 1), (0, 1))
@@ -194,8 +236,9 @@ def _morlet(j: int, L: int, turn: int, shape: tuple[int, int]) -> Tensor:
 def _gaussian(
     width: float, slant: float, angle: float, shape: tuple[int, int], frequency: float = 0.0
 ) -> Tensor:
-    """slant / (2 pi width^2) exp(-(u^2 + slant^2 v^2) / (2 width^2) + i frequency u) on the torus,
-    u along the angle.
+    """A Gaussian times a wave on the torus, u along the angle and v across.
+
+    slant / (2 pi width^2) exp(-(u^2 + slant^2 v^2) / (2 width^2) + i frequency u)
     """
     sides = [torch.arange(-3 * side, 3 * side, dtype=torch.float64) for side in shape]
     y, x = torch.meshgrid(*sides, indexing="ij")

@@ -1,1 +1,1 @@
-"""Events, accountants, calibration and budgets."""
+"""What releases cost: events, accountants, calibration, and budgets."""

@@ -1,9 +1,25 @@
-"""Epsilon for a multiset of events, by the accountants of the field.
+"""Accountants: from events to epsilon at delta.
 
-`pld` (privacy loss distributions) is tight and pessimistic, `rdp` uses the improved conversion,
-`rdp-classic` the one of the first papers (orders 2..63, 128, 256, 512). These three are proven
-upper bounds. `gdp-clt` is a limit theorem: it can lie below the truth, so it never guards a budget
-nor stands in a statement as proven.
+An accountant composes a multiset of events and returns the epsilon that holds for all of them
+together. Four are known:
+
+- `pld` composes privacy loss distributions (`loss_grid.py`). It is tight up to its grid and rounds
+  every error upwards. Gaussians without sampling are exact (Balle and Wang 2018).
+- `rdp` composes Renyi divergences (Mironov 2017; `renyi.py`) and converts them by the bound of
+  Canonne, Kamath and Steinke (2020).
+- `rdp-classic` converts them by eps + log(1 / delta) / (alpha - 1) (Mironov 2017, Proposition 3),
+  with the orders that the first DP-SGD papers used.
+- `gdp-clt` is a central limit theorem (Bu et al. 2020). It can lie below the truth.
+
+The first three are proven upper bounds. Only they guard a budget (`proven_accountant`) or stand in
+a statement as proven. `gdp-clt` only shows what a paper claims.
+
+Every figure is computed once per process: events are hashable, and the caches below are keyed by
+them. An order of events is fixed first, because the last bits of a floating-point sum depend on it,
+and planned noise depends on those bits.
+
+    >>> accountant("pld").epsilon({gaussian(1.0): 10}, delta=1e-5)
+    17.85...
 """
 
 from __future__ import annotations
@@ -25,46 +41,65 @@ from dpfl.privacy.accounting.losses import gaussian_losses
 from dpfl.privacy.accounting.renyi import sampled_divergences
 
 CLASSIC_ORDERS = [*range(2, 64), 128, 256, 512]
+"""The Renyi orders of the first DP-SGD papers."""
+
 DISCRETISATION = 1e-4
+"""The width of the grid for the figures in statements."""
+
 COARSE = 1e-3
-"""Ten times as quick, some 1e-4 above the finer figure, and an upper bound all the same."""
+"""A grid that is ten times as quick. Its figures lie about 1e-4 above, and are upper bounds too."""
+
 ROUGH = 4e-3
-"""For figures that are shown in passing: some 2e-3 above."""
+"""A grid for figures that are shown in passing. They lie about 2e-3 above."""
 
 HUGE_EPSILON = 200.0
-"""An epsilon that protects nobody, and whose losses need a grid that does not fit into memory:
-quick bounds will do.
+"""Above this epsilon nothing is protected, and the losses need a grid that does not fit into
+memory. Quick bounds then give the figure.
 """
 
 FrozenEvents = frozenset[tuple[Any, int]]
+"""Events with their counts, as a key of a cache."""
 
 
 @dataclass(frozen=True)
 class Accountant:
-    """A way to turn what was released into epsilon at delta."""
+    """A way to turn events into epsilon at delta.
+
+    Attributes:
+        name: The name that experiments and statements use.
+        proven: Whether every figure is a proven upper bound.
+        bounds: Bounds on epsilon that each hold by themselves. The least of them counts.
+        quick: A cheaper upper bound on the same figure, for decisions that it can settle.
+    """
 
     name: str
     proven: bool
     bounds: tuple[Callable[[FrozenEvents, float], float], ...]
-    """Each holds by itself, so that the least of them counts."""
     quick: Accountant | None = None
-    """A cheaper upper bound on the same figure, for decisions that it can settle."""
 
-    def epsilon(self, spent: EventCounts, delta: float) -> float:
-        """Epsilon at `delta`; infinite where an event has no noise."""
-        events = frozenset((event, count) for event, count in spent.items() if count > 0)
-        if not events:
+    def epsilon(self, events: EventCounts, delta: float) -> float:
+        """Computes the epsilon of all events together.
+
+        Args:
+            events: How many times each event was released.
+            delta: The target delta.
+
+        Returns:
+            Epsilon; 0 without events, and infinite where an event has no noise.
+        """
+        frozen = frozenset((event, count) for event, count in events.items() if count > 0)
+        if not frozen:
             return 0.0
-        if any(isinstance(event, dp.NonPrivateDpEvent) for event, _ in events):
+        if any(isinstance(event, dp.NonPrivateDpEvent) for event, _ in frozen):
             return math.inf
-        found = [_bounded(bound, events, delta) for bound in self.bounds]
-        return min(math.inf if math.isnan(epsilon) else epsilon for epsilon in found)
+        epsilons = [_bounded(bound, frozen, delta) for bound in self.bounds]
+        return min(math.inf if math.isnan(epsilon) else epsilon for epsilon in epsilons)
 
 
 def _bounded(
     bound: Callable[[FrozenEvents, float], float], events: FrozenEvents, delta: float
 ) -> float:
-    """Infinite, which is never too small, where the figure is beyond floating-point numbers."""
+    """Returns infinity, which is never too small, where a figure overflows."""
     try:
         return bound(events, delta)
     except (OverflowError, ZeroDivisionError):
@@ -72,10 +107,10 @@ def _bounded(
 
 
 def _in_order(events: Iterable[tuple[Any, int]]) -> list[tuple[Any, int]]:
-    """Events by their written form: the order of a set changes from process to process, and with it
-    the last bits of a sum.
+    """Sorts events by their written form.
 
-    Noise is planned from these sums, so without an order one seed would give several models.
+    The order of a set changes from process to process, and with it the last bits of a sum. Noise is
+    planned from these sums, so without an order one seed would give several models.
     """
     return sorted(events, key=lambda pair: (_written(pair[0]), pair[1]))
 
@@ -88,10 +123,9 @@ def _written(event: Any) -> str:
 
 
 def _relation(events: FrozenEvents) -> dp.NeighboringRelation:
+    relation = dp.NeighboringRelation
     replace = neighbours_of(event for event, _ in events) == REPLACE
-    return (
-        dp.NeighboringRelation.REPLACE_ONE if replace else dp.NeighboringRelation.ADD_OR_REMOVE_ONE
-    )
+    return relation.REPLACE_ONE if replace else relation.ADD_OR_REMOVE_ONE
 
 
 @lru_cache(maxsize=64)
@@ -104,49 +138,44 @@ def _pld_of(event: Event, interval: float) -> LossGridPair:
 
 @lru_cache(maxsize=4096)
 def _pld_epsilon(events: FrozenEvents, delta: float, interval: float = DISCRETISATION) -> float:
-    """By privacy losses; exact where nothing is sampled, and by quick bounds where the losses are
-    too large for a grid.
-    """
-    everyone = _everyone_epsilon(events, delta)
+    """Uses privacy losses: exact without sampling, quick bounds where no grid can hold them."""
+    unsampled = _unsampled_epsilon(events, delta)
     if all(isinstance(event, dp.GaussianDpEvent) for event, _ in events):
-        return everyone
-    huge = everyone > HUGE_EPSILON and _second_order_epsilon(events, delta) > HUGE_EPSILON
-    if huge and (quick := min(everyone, _rdp_epsilon(events, delta))) > HUGE_EPSILON:
+        return unsampled
+    huge = unsampled > HUGE_EPSILON and _second_order_epsilon(events, delta) > HUGE_EPSILON
+    if huge and (quick := min(unsampled, _rdp_epsilon(events, delta))) > HUGE_EPSILON:
         return quick
     return _composed(events, interval).epsilon(delta)
 
 
 def _composed(events: FrozenEvents, interval: float) -> LossGridPair:
     ordered = _in_order(events)
-    plain = sum(
+    precision = sum(
         count / event.noise_multiplier**2
         for event, count in ordered
         if isinstance(event, dp.GaussianDpEvent)
     )
     parts = [
-        _pld_of(event, interval).repeated(count)
+        _pld_of(event, interval).self_compose(count)
         for event, count in ordered
         if not isinstance(event, dp.GaussianDpEvent)
     ]
-    if plain:  # Gaussians on the same data compose to one Gaussian
-        parts.append(_pld_of(dp.GaussianDpEvent(1 / math.sqrt(plain)), interval))
+    if precision:  # Gaussians on the same data compose to one Gaussian
+        parts.append(_pld_of(dp.GaussianDpEvent(1 / math.sqrt(precision)), interval))
     total = parts[0]
     for part in parts[1:]:
-        total = total.beside(part)
+        total = total.compose(part)
     return total
 
 
 @lru_cache(maxsize=256)
 def _multiple(start: FrozenEvents, event: Event, stride: int, multiple: int) -> LossGridPair:
-    """The start and a multiple of `stride` releases of the event: what was composed for the
-    multiple before, once more.
-    """
+    """Composes the start and a multiple of `stride` releases, from the multiple before."""
     if multiple > 1:
-        return _multiple(start, event, stride, multiple - 1).beside(
-            _multiple(frozenset(), event, stride, 1)
-        )
+        before = _multiple(start, event, stride, multiple - 1)
+        return before.compose(_multiple(frozenset(), event, stride, 1))
     if start:
-        return _composed(start, ROUGH).beside(_multiple(frozenset(), event, stride, 1))
+        return _composed(start, ROUGH).compose(_multiple(frozenset(), event, stride, 1))
     return _composed(frozenset({(event, stride)}), ROUGH)
 
 
@@ -154,8 +183,17 @@ def _multiple(start: FrozenEvents, event: Event, stride: int, multiple: int) -> 
 def rough_epsilon(
     start: FrozenEvents, event: Event, stride: int, multiple: int, delta: float
 ) -> float:
-    """An upper bound for the start and a multiple of `stride` releases, quick where the multiples
-    are asked for in turn.
+    """Bounds epsilon on a rough grid, quickly where multiples are asked for in turn.
+
+    Args:
+        start: The events before.
+        event: The event that is released on top.
+        stride: How many releases one multiple has.
+        multiple: How many multiples there are.
+        delta: The target delta.
+
+    Returns:
+        An upper bound on epsilon for the start and `stride * multiple` releases.
     """
     return _multiple(start, event, stride, multiple).epsilon(delta)
 
@@ -166,9 +204,8 @@ def _rdp_of(
 ) -> tuple[np.ndarray, np.ndarray]:
     orders = CLASSIC_ORDERS if classic else dp.rdp.rdp_privacy_accountant.DEFAULT_RDP_ORDERS
     if isinstance(event, dp.PoissonSampledDpEvent) and 0 < event.sampling_probability < 1:
-        return np.array(orders), sampled_divergences(
-            event.sampling_probability, _multiplier(event), orders
-        )
+        divergences = sampled_divergences(event.sampling_probability, _multiplier(event), orders)
+        return np.array(orders), divergences
     accountant = dp.rdp.RdpAccountant(orders, relation)
     accountant.compose(event)
     return accountant.orders, accountant.rdp
@@ -191,29 +228,58 @@ def _rdp_classic_epsilon(events: FrozenEvents, delta: float) -> float:
 
 
 def _second_order_epsilon(events: FrozenEvents, delta: float) -> float:
-    """By the Renyi divergence of order 2 alone, log(1 + q^2 (exp(1/z^2) - 1)): never below what all
-    orders say.
+    """Uses the Renyi divergence of order 2 alone, log(1 + q^2 (exp(1/z^2) - 1)).
+
+    It is never below what all orders say.
     """
     divergence = 0.0
     for event, count in _in_order(events):
         rate = event.sampling_probability if isinstance(event, dp.PoissonSampledDpEvent) else 1.0
         inverse = _multiplier(event) ** -2
-        divergence += count * math.log1p(
-            rate**2 * (math.expm1(inverse) if inverse < 700 else math.inf)
-        )
+        excess = math.expm1(inverse) if inverse < 700 else math.inf
+        divergence += count * math.log1p(rate**2 * excess)
     return divergence + math.log(1 / delta)
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
-    """The exact delta of a Gaussian mechanism with multiplier 1/mu (Balle and Wang 2018)."""
+    """Computes the exact delta of a Gaussian mechanism (Balle and Wang 2018, Theorem 8).
+
+    delta = Phi(mu / 2 - epsilon / mu) - e^epsilon Phi(-mu / 2 - epsilon / mu).
+
+    Args:
+        mu: The sensitivity over the standard deviation, 1 / z.
+        epsilon: The target epsilon.
+
+    Returns:
+        Delta.
+    """
     return float(
         special.ndtr(mu / 2 - epsilon / mu)
         - math.exp(epsilon + float(special.log_ndtr(-mu / 2 - epsilon / mu)))
     )
 
 
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """Computes the exact epsilon of a Gaussian mechanism, from above.
+
+    Args:
+        mu: The sensitivity over the standard deviation, 1 / z.
+        delta: The target delta.
+
+    Returns:
+        The least epsilon with `gaussian_delta(mu, epsilon) <= delta`, by bisection.
+    """
+    low, high = 0.0, 1.0
+    while gaussian_delta(mu, high) > delta:
+        high *= 2
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if gaussian_delta(mu, middle) > delta else (low, middle)
+    return high
+
+
 def _gdp_clt_epsilon(events: FrozenEvents, delta: float) -> float:
-    """mu^2 = sum T q^2 (exp(1/z^2) - 1) (Bu et al. 2020); T/z^2 where nothing is sampled."""
+    """Uses mu^2 = sum T q^2 (exp(1/z^2) - 1) (Bu et al. 2020), and T/z^2 without sampling."""
     mu_squared = 0.0
     for event, count in _in_order(events):
         if isinstance(event, dp.PoissonSampledDpEvent):
@@ -230,17 +296,6 @@ def _gdp_clt_epsilon(events: FrozenEvents, delta: float) -> float:
     return gaussian_epsilon(math.sqrt(mu_squared), delta)
 
 
-def gaussian_epsilon(mu: float, delta: float) -> float:
-    """The exact epsilon of a Gaussian mechanism with multiplier 1/mu, from above."""
-    low, high = 0.0, 1.0
-    while gaussian_delta(mu, high) > delta:
-        high *= 2
-    for _ in range(80):
-        middle = (low + high) / 2
-        low, high = (middle, high) if gaussian_delta(mu, middle) > delta else (low, middle)
-    return high
-
-
 def _multiplier(event: Any) -> float:
     if isinstance(event, dp.SampledWithoutReplacementDpEvent):
         raise DpflError(
@@ -253,13 +308,10 @@ def _multiplier(event: Any) -> float:
     )
 
 
-def _everyone_epsilon(events: FrozenEvents, delta: float) -> float:
-    """As if everyone took part every time: exact for Gaussian events, an upper bound where units
-    are sampled by coins.
-    """
-    return gaussian_epsilon(
-        math.sqrt(sum(count / _multiplier(event) ** 2 for event, count in _in_order(events))), delta
-    )
+def _unsampled_epsilon(events: FrozenEvents, delta: float) -> float:
+    """Ignores sampling: exact for Gaussian events, an upper bound for Poisson samples."""
+    precision = sum(count / _multiplier(event) ** 2 for event, count in _in_order(events))
+    return gaussian_epsilon(math.sqrt(precision), delta)
 
 
 _COARSE = Accountant("pld", True, (partial(_pld_epsilon, interval=COARSE), _rdp_epsilon))
@@ -273,30 +325,64 @@ ACCOUNTANTS = {
         Accountant("gdp-clt", False, (_gdp_clt_epsilon,)),
     )
 }
+"""Every accountant by its name."""
 
 
 def grid_accountant(interval: float) -> Accountant:
-    """Privacy losses alone, on a grid of this width: an upper bound whatever the width, and quicker
-    the wider it is.
+    """Builds an accountant that uses privacy losses alone.
+
+    Args:
+        interval: The width of the grid. A wider grid is quicker.
+
+    Returns:
+        An accountant whose figures are upper bounds, whatever the width.
     """
     return Accountant("pld", True, (partial(_pld_epsilon, interval=interval),))
 
 
 def accountant(name: str) -> Accountant:
+    """Finds an accountant.
+
+    Args:
+        name: `pld`, `rdp`, `rdp-classic` or `gdp-clt`.
+
+    Returns:
+        The accountant.
+
+    Raises:
+        DpflError: If there is none of this name.
+    """
     return choose("accountant", name, ACCOUNTANTS)
 
 
 def proven_accountant(name: str) -> Accountant:
-    """An accountant that may guard a budget."""
-    found = accountant(name)
-    if not found.proven:
+    """Finds an accountant that may guard a budget.
+
+    Args:
+        name: `pld`, `rdp` or `rdp-classic`.
+
+    Returns:
+        The accountant.
+
+    Raises:
+        DpflError: If there is none of this name, or it is an approximation.
+    """
+    candidate = accountant(name)
+    if not candidate.proven:
         raise DpflError(
             f"{name} is an approximation and cannot guard a budget; use 'pld', 'rdp' or "
             "'rdp-classic'."
         )
-    return found
+    return candidate
 
 
 def default_accountant(event: Event) -> str:
-    """The tightest accountant that has a proof for this event."""
+    """Chooses the tightest accountant that has a proof for an event.
+
+    Args:
+        event: The event.
+
+    Returns:
+        The accountant's name: `rdp` for fixed-size sampling, `pld` otherwise.
+    """
     return "rdp" if isinstance(event, dp.SampledWithoutReplacementDpEvent) else "pld"

@@ -1,6 +1,4 @@
-"""What a run may spend: privacy, and communication as rounds, bytes or seconds, whichever ends
-first.
-"""
+"""What a run may spend: privacy and communication, whichever ends first."""
 
 from __future__ import annotations
 
@@ -11,11 +9,22 @@ from dpfl.errors import DpflError
 from dpfl.privacy.accounting.calibration import check_target
 
 MAX_ROUNDS = 1_000_000
+"""No run has more rounds."""
 
 
 @part("budget")
 @dataclass(frozen=True)
 class Budget:
+    """The limits of one run. At least one of them ends it.
+
+    Attributes:
+        epsilon: The largest proven epsilon; None for no limit.
+        delta: The delta of every epsilon of the run.
+        rounds: The number of rounds.
+        bytes: The bytes that the server sends and receives.
+        seconds: The wall time.
+    """
+
     epsilon: float | None = None
     delta: float = 1e-5
     rounds: int | None = None
@@ -40,12 +49,7 @@ class Budget:
             raise DpflError(f"budget.rounds must be a whole number, not {self.rounds}.")
         if self.rounds is not None and self.rounds > MAX_ROUNDS:
             raise DpflError(f"budget.rounds may be {MAX_ROUNDS:,} at most, not {self.rounds}.")
-        if (
-            self.epsilon is None
-            and self.rounds is None
-            and self.bytes is None
-            and self.seconds is None
-        ):
+        if all(limit is None for limit in (self.epsilon, self.rounds, self.bytes, self.seconds)):
             raise DpflError(
                 "A run needs an end: give the budget an epsilon, rounds, bytes or seconds."
             )

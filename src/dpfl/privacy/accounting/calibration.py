@@ -1,5 +1,9 @@
-"""Calibration both ways: how often an event may be released within epsilon, and how much noise a
-plan needs.
+"""Calibration both ways: how many releases a budget affords, and how much noise a plan needs.
+
+Both search for the border of a monotone condition, epsilon(events) <= budget, and each evaluation
+of an accountant may take tens of milliseconds. So the cheaper bound of an accountant
+(`Accountant.quick`) settles what it can, results are cached, and a caller that knows how many
+releases it needs says so.
 """
 
 from __future__ import annotations
@@ -15,11 +19,22 @@ from dpfl.privacy.accounting.accountant import Accountant, FrozenEvents, account
 from dpfl.privacy.accounting.events import Event, EventCounts, add
 
 MAX_EPSILON = 1e6
+"""No budget may be larger: far below it nothing is protected."""
+
 MAX_RELEASES = 1_000_000
 """More releases than any run makes: an event that allows as many is not worth counting."""
 
 
 def check_target(epsilon: float, delta: float) -> None:
+    """Checks that a privacy target is usable.
+
+    Args:
+        epsilon: The target epsilon.
+        delta: The target delta.
+
+    Raises:
+        DpflError: If epsilon is not in (0, 1e6], or delta not in (0, 1).
+    """
     if not (epsilon > 0 and math.isfinite(epsilon)):
         raise DpflError(
             f"epsilon must be a positive number, not {epsilon}; typical budgets lie between 0.5 "
@@ -38,27 +53,39 @@ def check_target(epsilon: float, delta: float) -> None:
 
 
 def affordable(
-    spent: EventCounts, event: Event, epsilon: float, delta: float, by: Accountant, horizon: int = 0
+    events: EventCounts,
+    event: Event,
+    epsilon: float,
+    delta: float,
+    by: Accountant,
+    horizon: int = 0,
 ) -> int:
-    """The largest number of further releases of `event` that keeps epsilon(spent + them) <=
-    epsilon.
+    """Counts how many more releases of one event keep epsilon(events + releases) <= epsilon.
 
-    A caller that knows how many it wants says so as `horizon`: where that many are affordable, they
-    are the answer, and one evaluation is enough.
+    Args:
+        events: What was released before.
+        event: The event to release.
+        epsilon: The target epsilon.
+        delta: The target delta.
+        by: The accountant.
+        horizon: How many releases the caller needs at most. If so many are affordable, one
+            evaluation finds it.
+
+    Returns:
+        The largest number of further releases, or `horizon` if that many are affordable.
     """
-    others = frozenset((other, count) for other, count in spent.items() if other != event)
-    have = spent.get(event, 0)
-    return max(
-        0,
-        _largest_total(others, event, epsilon, delta, by.name, have + horizon if horizon else 0)
-        - have,
+    others = frozenset((other, count) for other, count in events.items() if other != event)
+    before = events.get(event, 0)
+    total = _largest_total(
+        others, event, epsilon, delta, by.name, before + horizon if horizon else 0
     )
+    return max(0, total - before)
 
 
 def _largest_total(
     others: FrozenEvents, event: Any, epsilon: float, delta: float, by: str, horizon: int
 ) -> int:
-    """The largest total count of `event` beside `others`, or `horizon` where that is affordable."""
+    """Finds the largest total count of `event`, or `horizon` if that many are affordable."""
     if horizon and _fits(others, event, horizon, epsilon, delta, by):
         return horizon
     return _most(others, event, epsilon, delta, by)
@@ -68,16 +95,22 @@ def _largest_total(
 def _fits(
     others: FrozenEvents, event: Any, count: int, epsilon: float, delta: float, by: str
 ) -> bool:
-    spent = add(dict(others), event, count)
-    quick = accountant(by).quick
-    return (
-        bool(quick and quick.epsilon(spent, delta) <= epsilon)
-        or accountant(by).epsilon(spent, delta) <= epsilon
-    )
+    total = add(dict(others), event, count)
+    full = accountant(by)
+    settled = bool(full.quick and full.quick.epsilon(total, delta) <= epsilon)
+    return settled or full.epsilon(total, delta) <= epsilon
 
 
 def largest_count(fits: Callable[[int], bool], horizon: int) -> int:
-    """The largest count up to a horizon that fits; one question where all of it does."""
+    """Finds the largest count that fits.
+
+    Args:
+        fits: Whether a count fits. It is monotone: once false, it stays false.
+        horizon: The largest count to consider. It is asked for first.
+
+    Returns:
+        The largest count up to `horizon`; 0 if none fits.
+    """
     return (
         horizon if fits(horizon) else _largest(lambda count: count < horizon and fits(count), 1, 2)
     )
@@ -88,17 +121,15 @@ def _most(others: FrozenEvents, event: Any, epsilon: float, delta: float, by: st
     def fits(count: int, accountant: Accountant) -> bool:
         return accountant.epsilon(add(dict(others), event, count), delta) <= epsilon
 
-    chosen = accountant(by)
-    if chosen.quick is None:
-        return _largest(lambda count: fits(count, chosen), 1, 2)
-    near = _largest(lambda count: fits(count, chosen.quick or chosen), 1, 2)
-    return _largest(lambda count: fits(count, chosen), max(near, 1), 1.01)
+    full = accountant(by)
+    if full.quick is None:
+        return _largest(lambda count: fits(count, full), 1, 2)
+    near = _largest(lambda count: fits(count, full.quick or full), 1, 2)
+    return _largest(lambda count: fits(count, full), max(near, 1), 1.01)
 
 
 def _largest(fits: Callable[[int], bool], guess: int, factor: float) -> int:
-    """The largest count that fits: growing steps up from a guess that does, then integer bisection
-    (`fits` is monotone).
-    """
+    """Finds the largest count that fits: growing steps up from a guess, then integer bisection."""
     low, high = (guess, math.ceil(guess * factor)) if fits(guess) else (0, guess)
     high = max(high, low + 1)
     while low and fits(high):
@@ -114,10 +145,23 @@ def _largest(fits: Callable[[int], bool], guess: int, factor: float) -> int:
 def noise_for(
     plan: Callable[[float], EventCounts], epsilon: float, delta: float, by: Accountant
 ) -> float:
-    """The smallest noise multiplier z with epsilon(plan(z)) <= epsilon, to a relative 3e-4.
+    """Finds the smallest noise multiplier z with epsilon(plan(z)) <= epsilon, to a relative 3e-4.
 
-    By the accountant's quick bounds where it has them, which ask for some 1e-4 more noise. What one
-    bound accepts is enough, so that another is searched only where it accepts that as well.
+    The search uses the accountant's quick bounds if it has them, which ask for some 1e-4 more
+    noise. One bound that accepts is enough, so another bound is searched only where it accepts the
+    least noise so far.
+
+    Args:
+        plan: Maps a noise multiplier to the events of the whole run.
+        epsilon: The target epsilon.
+        delta: The target delta.
+        by: The accountant.
+
+    Returns:
+        The noise multiplier.
+
+    Raises:
+        DpflError: If no amount of noise meets the target.
     """
     check_target(epsilon, delta)
     quick, least = by.quick or by, math.inf
@@ -135,9 +179,7 @@ def noise_for(
 def _least(
     plan: Callable[[float], EventCounts], epsilon: float, delta: float, by: Accountant
 ) -> float:
-    """Bracketed by doubling, then bisection on log z with a secant guess, since log epsilon is
-    almost linear in log z.
-    """
+    """Searches log z by a bracket and a secant, since log epsilon is almost linear in log z."""
 
     def excess(z: float) -> float:
         value = by.epsilon(plan(z), delta)
@@ -166,34 +208,43 @@ def noise_near(
     by: Accountant,
     within: float,
 ) -> tuple[float, float]:
-    """A noise multiplier whose epsilon lies at most a share `within` below epsilon, and the
-    theory's error there.
+    """Finds a noise multiplier whose epsilon lies below the target by a share of at most `within`.
 
-    A quick theory says which noise an epsilon needs, and is asked for one that makes up for its
-    error, log(epsilon / theory's epsilon): one evaluation where that is known, few where it is not.
-    Where they do not arrive, `noise_for`.
+    A quick theory maps an epsilon to the noise that it needs. It is asked for an epsilon that makes
+    up for its error, log(epsilon / theory's epsilon). That takes one evaluation where the error is
+    known, and few where it is not. If they do not arrive, `noise_for` does.
+
+    Args:
+        theory: Maps an epsilon to an approximate noise multiplier.
+        error: The theory's error at a similar target; 0 if unknown.
+        plan: Maps a noise multiplier to the events of the whole run.
+        epsilon: The target epsilon.
+        delta: The target delta.
+        by: The accountant.
+        within: The accepted share.
+
+    Returns:
+        The noise multiplier, and the theory's error there.
     """
     check_target(epsilon, delta)
-    asked, slope = -within / 2 - error, 1.0
+    log_ratio, slope = -within / 2 - error, 1.0
     before: tuple[float, float] | None = None
     for _ in range(8):
-        z = theory(epsilon * math.exp(asked))
+        z = theory(epsilon * math.exp(log_ratio))
         value = math.log(max(by.epsilon(plan(z), delta), 1e-300) / epsilon)
         if -within <= value <= 0:
-            return z, value - asked
-        if before and asked != before[0]:
-            slope = min(max((value - before[1]) / (asked - before[0]), 0.2), 5.0)
-        before = asked, value
-        asked -= min(max((value + within / 2) / slope, -2.0), 2.0)
+            return z, value - log_ratio
+        if before and log_ratio != before[0]:
+            slope = min(max((value - before[1]) / (log_ratio - before[0]), 0.2), 5.0)
+        before = log_ratio, value
+        log_ratio -= min(max((value + within / 2) / slope, -2.0), 2.0)
     return noise_for(plan, epsilon, delta, by), 0.0
 
 
 def _bracket(
     excess: Callable[[float], float], z: float, factor: float
 ) -> tuple[float, float, float, float]:
-    """low and high with excess(low) > 0 >= excess(high); high is infinite where no noise is
-    enough.
-    """
+    """Finds low and high with excess(low) > 0 >= excess(high); high may be infinite."""
     value = excess(z)
     factor = factor if value > 0 else 1 / factor
     for _ in range(40):
@@ -206,7 +257,7 @@ def _bracket(
 
 
 def _secant(low: float, high: float, above: float, below: float) -> float:
-    """Aim a little to the far side of the root, so that the bracket closes from both ends."""
+    """Aims a little to the far side of the root, so that the bracket closes from both ends."""
     width = math.log(high / low)
     share = above / (above - below) if math.isfinite(above - below) else 0.5
     nudge = min(0.25, 2e-5 / width)

@@ -1,5 +1,8 @@
-"""What was released, as dp-accounting events: a multiset of them, and their one-line written
-form.
+"""What was released, as dp-accounting events: counts of them, and their one-line written form.
+
+An event describes one release without its data: a Gaussian mechanism with a noise multiplier,
+perhaps on a sample of the units. Ledgers store the line that `encode` writes, so the line of an
+event never changes, and `decode` accepts no other line.
 """
 
 from __future__ import annotations
@@ -18,17 +21,37 @@ EventCounts = Mapping[Any, int]
 """How many times each event was released."""
 
 ADD_REMOVE = "add/remove one"
+"""Neighbours differ by one unit more or less."""
+
 REPLACE = "replace one"
+"""Neighbours differ by one unit in another's place."""
 
 
 def gaussian(noise_multiplier: float) -> Event:
-    """A Gaussian release on all of the data; no noise at all is an event without any guarantee."""
+    """Describes a Gaussian release on all of the data.
+
+    Args:
+        noise_multiplier: The noise's standard deviation over the L2 sensitivity.
+
+    Returns:
+        A Gaussian event. Without noise it is an event that has no guarantee.
+    """
     return dp.GaussianDpEvent(noise_multiplier) if noise_multiplier > 0 else dp.NonPrivateDpEvent()
 
 
 @lru_cache(maxsize=1024)
 def encode(event: Event) -> str:
-    """The event as one line of JSON, the same line for the same event."""
+    """Writes an event as one line of JSON.
+
+    Args:
+        event: A Gaussian event, one of the two sampled ones around it, or one without noise.
+
+    Returns:
+        The line. Equal events have equal lines.
+
+    Raises:
+        DpflError: If the ledger has no line for this kind of event.
+    """
     return json.dumps(_fields(event), sort_keys=True, separators=(",", ":"))
 
 
@@ -58,7 +81,17 @@ def _fields(event: Event) -> dict[str, Any]:
 
 @lru_cache(maxsize=1024)
 def decode(line: str) -> Event:
-    """The inverse of `encode`; anything else is refused."""
+    """Reads an event that `encode` wrote.
+
+    Args:
+        line: One line of JSON.
+
+    Returns:
+        The event.
+
+    Raises:
+        DpflError: If the line is not exactly as `encode` writes it.
+    """
     try:
         event = _event(json.loads(line))
         if encode(event) != line:
@@ -86,14 +119,21 @@ def _event(fields: dict[str, Any]) -> Event:
 
 
 def _noise(fields: dict[str, Any]) -> Event:
-    noise_multiplier = float(fields["noise_multiplier"])
-    if fields["mechanism"] != "gaussian" or not 0 < noise_multiplier < math.inf:
+    multiplier = float(fields["noise_multiplier"])
+    if fields["mechanism"] != "gaussian" or not 0 < multiplier < math.inf:
         raise ValueError(f"unknown noise {fields!r}")
-    return dp.GaussianDpEvent(noise_multiplier)
+    return dp.GaussianDpEvent(multiplier)
 
 
 def describe(event: Event) -> str:
-    """The event in words, for people."""
+    """Describes an event for people.
+
+    Args:
+        event: The event.
+
+    Returns:
+        A phrase such as "Gaussian noise, multiplier 1.1, Poisson sampling at rate 0.01".
+    """
     match event:
         case dp.NonPrivateDpEvent():
             return "a release without noise"
@@ -113,39 +153,82 @@ def describe(event: Event) -> str:
 
 
 def neighbours_of(events: Iterable[Event]) -> str:
-    """Fixed-size sampling is proven for replacing one record, everything else for adding or
-    removing one.
+    """Finds the neighbouring relation for which all events are proven.
+
+    Args:
+        events: The events of one ledger.
+
+    Returns:
+        `REPLACE` for fixed-size sampling, `ADD_REMOVE` for everything else.
+
+    Raises:
+        DpflError: If the events are proven for different relations, so that their epsilons do not
+            add up.
     """
     fixed = {isinstance(event, dp.SampledWithoutReplacementDpEvent) for event in events}
     if fixed == {True, False}:
         raise DpflError(
             "Fixed-size and other sampling cannot share one ledger, since they are proven for "
-            "different neighbours; "
-            "use one kind of sampling, or a new ledger."
+            "different neighbours; use one kind of sampling, or a new ledger."
         )
     return REPLACE if fixed == {True} else ADD_REMOVE
 
 
-def add_all(spent: EventCounts, more: EventCounts) -> dict[Event, int]:
-    total = dict(spent)
+def add(events: EventCounts, event: Event, count: int) -> dict[Event, int]:
+    """Adds releases of one event.
+
+    Args:
+        events: The counts before.
+        event: The event that is released.
+        count: How many times.
+
+    Returns:
+        New counts.
+    """
+    return add_all(events, {event: count})
+
+
+def add_all(events: EventCounts, more: EventCounts) -> dict[Event, int]:
+    """Adds two multisets of events.
+
+    Args:
+        events: The first counts.
+        more: The second counts.
+
+    Returns:
+        The sum of both counts for each event.
+    """
+    total = dict(events)
     for event, count in more.items():
         total[event] = total.get(event, 0) + count
     return total
 
 
-def subtract_events(spent: EventCounts, known: EventCounts) -> dict[Event, int]:
-    """What was released beyond what is known."""
+def subtract_events(events: EventCounts, others: EventCounts) -> dict[Event, int]:
+    """Subtracts one multiset of events from another.
+
+    Args:
+        events: The counts to subtract from.
+        others: The counts to subtract.
+
+    Returns:
+        The positive differences.
+    """
     return {
-        event: count - known.get(event, 0)
-        for event, count in spent.items()
-        if count > known.get(event, 0)
+        event: count - others.get(event, 0)
+        for event, count in events.items()
+        if count > others.get(event, 0)
     }
 
 
-def max_events(spent: EventCounts, floor: EventCounts) -> dict[Event, int]:
-    """The larger count of each."""
-    return {event: max(spent.get(event, 0), floor.get(event, 0)) for event in {**spent, **floor}}
+def max_events(events: EventCounts, floor: EventCounts) -> dict[Event, int]:
+    """Takes the larger count of each event.
 
+    Args:
+        events: The first counts.
+        floor: The second counts.
 
-def add(spent: EventCounts, event: Event, count: int) -> dict[Event, int]:
-    return add_all(spent, {event: count})
+    Returns:
+        max(first, second) for each event of either.
+    """
+    return {event: max(events.get(event, 0), floor.get(event, 0)) for event in {**events, **floor}}

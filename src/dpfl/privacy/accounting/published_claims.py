@@ -1,8 +1,7 @@
-"""What papers claim of their privacy by a formula of their own, and what the same noise is worth by
-an accountant.
+"""What papers claim by formulas of their own, beside what the same noise is worth by an accountant.
 
-Nothing here guards a budget. The formulas serve to run a system as it was published, and to set its
-claim beside the truth.
+Nothing here guards a budget. The formulas run a system as it was published, and set its claim
+beside the proven figure.
 """
 
 from __future__ import annotations
@@ -21,20 +20,44 @@ from dpfl.privacy.mechanisms.sampling import FixedSize
 
 
 def gaussian_releases_epsilon(noise_multiplier: float, delta: float, releases: int = 1) -> float:
-    """Exact epsilon of Gaussian releases on all of the data."""
+    """Computes the exact epsilon of Gaussian releases on all of the data.
+
+    Args:
+        noise_multiplier: The noise's standard deviation over the sensitivity.
+        delta: The target delta.
+        releases: The number of releases.
+
+    Returns:
+        Epsilon.
+    """
     return ACCOUNTANTS["pld"].epsilon({gaussian(noise_multiplier): releases}, delta)
 
 
 def amplified(epsilon: float, rate: float) -> float:
-    """log(1 + rate (e^epsilon - 1)), at rate times the delta: a mechanism on a random share of
-    records (HW-DPFL, Lemma 1).
+    """Amplifies an epsilon by sampling: log(1 + q (e^epsilon - 1)), at q times the delta.
+
+    This is Lemma 1 of HW-DPFL.
+
+    Args:
+        epsilon: The epsilon of the mechanism on a sample.
+        rate: The sampling rate q.
+
+    Returns:
+        The epsilon on all of the data.
     """
     return float(np.logaddexp(math.log1p(-rate), math.log(rate) + epsilon)) if rate < 1 else epsilon
 
 
 def classical_factor(delta: float) -> float:
-    """c = sqrt(2 ln(1.25 / delta)): the classical Gaussian mechanism has c / epsilon times the
-    sensitivity, for epsilon < 1.
+    """Computes c = sqrt(2 ln(1.25 / delta)), the factor of the classical Gaussian mechanism.
+
+    It is Theorem A.1 of Dwork and Roth (2014), for epsilon < 1.
+
+    Args:
+        delta: The target delta.
+
+    Returns:
+        The factor c. The noise is c / epsilon times the sensitivity.
     """
     return math.sqrt(2 * math.log(1.25 / delta))
 
@@ -48,11 +71,18 @@ def _check_positive(**values: float) -> None:
 @part("claim.hw-dpfl")
 @dataclass(frozen=True)
 class HellingerNoise:
-    """HW-DPFL, Theorems 1 and 2: noise on a client's model after `steps` local steps (E) on batches
-    of `batch_size` (b).
+    """The noise of HW-DPFL (Theorems 1 and 2) on a client's model after E steps on batches of b.
 
-    `samples` is n_k, `rate` the learning rate, `norm` the bound G on the gradient of a batch.
     Neighbours replace one record.
+
+    Attributes:
+        epsilon: The epsilon that the paper states for one round.
+        delta: The delta of that statement.
+        steps: The local steps E.
+        batch_size: The batch size b.
+        samples: The client's records n.
+        rate: The learning rate eta.
+        norm: The bound G on the gradient of a batch.
     """
 
     epsilon: float
@@ -79,27 +109,34 @@ class HellingerNoise:
             )
 
     def for_size(self, samples: int) -> HellingerNoise:
-        """sigma_{t,k} and the claim are each client's own, through gamma = E b / n_k."""
+        """Fits the noise to a client, through gamma = E b / n.
+
+        Args:
+            samples: The client's declared number of records n.
+
+        Returns:
+            The same noise for that client.
+        """
         return replace(self, samples=samples)
 
     @property
     def gamma(self) -> float:
-        """E b / n, meant as the share of the records that a round draws."""
+        """gamma = E b / n, meant as the share of the records that a round draws."""
         return self.steps * self.batch_size / self.samples
 
     @property
     def sensitivity(self) -> float:
-        """2 eta E G (11)."""
+        """2 eta E G (equation 11)."""
         return 2 * self.rate * self.steps * self.norm
 
     @property
     def noise_multiplier(self) -> float:
-        """Noise over sensitivity: sqrt(8 log(1.25 gamma / delta)) gamma / epsilon."""
+        """The noise over the sensitivity: sqrt(8 log(1.25 gamma / delta)) gamma / epsilon."""
         return math.sqrt(8 * self._log) * self.gamma / self.epsilon
 
     @property
     def stddev(self) -> float:
-        """sigma_{t,k} (12)."""
+        """sigma_{t,k} (equation 12)."""
         return self.noise_multiplier * self.sensitivity
 
     @property
@@ -107,31 +144,47 @@ class HellingerNoise:
         return math.log(1.25 * self.gamma / self.delta)
 
     def objections(self) -> tuple[str, ...]:
-        """Conditions of Theorem 1 that do not hold; it is proven where there are none."""
-        found = []
+        """Lists the conditions of Theorem 1 that do not hold.
+
+        Returns:
+            One clause per violated condition. The theorem is proven where there are none.
+        """
+        violations = []
         if self.epsilon >= 2 * self.gamma:
-            found.append(
+            violations.append(
                 f"epsilon {self.epsilon:g} is not below 2 gamma = {2 * self.gamma:g}, as its "
                 "Gaussian mechanism needs"
             )
         if self.gamma > 1:
-            found.append(f"gamma = E b / n = {self.gamma:g} is above 1 and so no sampling rate")
-        return tuple(found)
+            violations.append(
+                f"gamma = E b / n = {self.gamma:g} is above 1 and so no sampling rate"
+            )
+        return tuple(violations)
 
     def event(self) -> Event:
-        """One round: E b of n records drawn without replacement; all of them where gamma is 1 or
-        more.
+        """Describes one round: E b of n records drawn without replacement.
+
+        Returns:
+            The event; a Gaussian one on all records where gamma is at least 1.
         """
-        drawn = self.steps * self.batch_size
+        draws = self.steps * self.batch_size
         return (
-            FixedSize(drawn).event(2 * self.noise_multiplier, self.samples)
-            if drawn < self.samples
+            FixedSize(draws).event(2 * self.noise_multiplier, self.samples)
+            if draws < self.samples
             else gaussian(self.noise_multiplier)
         )
 
     def proven_epsilon(self, rounds: int = 1) -> float:
-        """What the noise really costs at delta, at most: sampling never harms, but RDP does not
-        always see its gain.
+        """Bounds what the noise really costs.
+
+        Sampling never harms, but Renyi divergences do not always see its gain. So the bound is the
+        smaller of both figures.
+
+        Args:
+            rounds: The number of rounds.
+
+        Returns:
+            A proven epsilon at `delta`.
         """
         plain = gaussian_releases_epsilon(self.noise_multiplier, self.delta, rounds)
         if self.gamma >= 1:
@@ -146,12 +199,24 @@ class HellingerNoise:
         )
 
     def claimed(self, rounds: int) -> float:
-        """Theorem 2 (15), the total over rounds."""
+        """Computes what Theorem 2 claims for all rounds (equation 15).
+
+        Args:
+            rounds: The number of rounds.
+
+        Returns:
+            The claimed epsilon.
+        """
         return self.epsilon * math.sqrt(rounds * math.log(1 / self.delta) / (2 * self._log))
 
     def completed(self, rounds: int) -> float:
-        """Theorem 2 with the term that the step from (22) to (23) drops; still a formula of the
-        paper, not a proof.
+        """Computes Theorem 2 with the term that the step from (22) to (23) drops.
+
+        Args:
+            rounds: The number of rounds.
+
+        Returns:
+            Epsilon by the completed formula. It is the paper's argument, not a proof.
         """
         share = rounds * self.epsilon**2 / (2 * self._log)
         return math.sqrt(share * (math.log(1 / self.delta) + share / 4))
@@ -160,11 +225,16 @@ class HellingerNoise:
 @part("claim.nbafl")
 @dataclass(frozen=True)
 class TwoWayNoise:
-    """NbAFL (Wei et al. 2020): noise on clipped models on the way up and, where that is not enough,
-    on the way down.
+    """The noise of NbAFL (Wei et al. 2020) on clipped models: on the way up and, if needed, down.
 
-    `smallest` is m, the records of the smallest client; `exposures` L, how often a client's upload
-    may be seen; `rounds` T.
+    Attributes:
+        epsilon: The epsilon that the paper states.
+        delta: The delta of that statement.
+        clip: The bound C on the norm of a model.
+        smallest: The records m of the smallest client.
+        exposures: How often L a client's upload may be seen.
+        rounds: The rounds T.
+        clients: The clients N.
     """
 
     epsilon: float
@@ -187,7 +257,7 @@ class TwoWayNoise:
 
     @property
     def uplink(self) -> float:
-        """c L 2C / (m epsilon)."""
+        """The standard deviation of a client's noise: c L 2C / (m epsilon)."""
         return (
             classical_factor(self.delta)
             * self.exposures
@@ -198,7 +268,9 @@ class TwoWayNoise:
 
     @property
     def downlink(self) -> float:
-        """2 c C sqrt(T^2 - L^2 N) / (m N epsilon) where T > L sqrt(N), and none otherwise."""
+        """The server's standard deviation: 2 c C sqrt(T^2 - L^2 N) / (m N epsilon); 0 if T <= L
+        sqrt(N).
+        """
         missing = self.rounds**2 - self.exposures**2 * self.clients
         scale = (
             2
@@ -209,14 +281,29 @@ class TwoWayNoise:
         return scale * math.sqrt(max(missing, 0))
 
     def claimed(self, releases: int) -> float:
-        """sigma grows with L: exposures add up, each at epsilon / L."""
+        """Computes what the paper claims.
+
+        sigma grows with L, so exposures add up, each at epsilon / L.
+
+        Args:
+            releases: The number of uploads.
+
+        Returns:
+            The claimed epsilon.
+        """
         return self.epsilon * releases / self.exposures
 
     def proven_epsilon(self, sensitivity: float | None = None) -> float:
-        """What the L noisy uploads cost one record, replaced by another, at delta.
+        """Computes what the L noisy uploads cost one record that is replaced by another.
 
-        The paper puts the sensitivity at 2C / m, as if a model were a mean over records. One of
-        which only |w| <= C is known moves by up to 2C: the default here.
+        The paper puts the sensitivity at 2C / m, as if a model were a mean over records. A model of
+        which only |w| <= C is known moves by up to 2C, which is the default here.
+
+        Args:
+            sensitivity: How far one record moves an upload; None for 2C.
+
+        Returns:
+            The epsilon at `delta`.
         """
         moved = 2 * self.clip if sensitivity is None else sensitivity
         _check_positive(sensitivity=moved)
@@ -229,8 +316,14 @@ def _check_size(size: int) -> None:
 
 
 def haar_sigma(noise_multiplier: float, size: int) -> float:
-    """sigma_Haar that Lemma 2 of the wavelet paper says to be as private as plain noise of this
-    multiplier, for m = size.
+    """Computes the sigma_Haar that Lemma 2 of the wavelet paper equates with plain noise.
+
+    Args:
+        noise_multiplier: The multiplier of the plain noise.
+        size: The number m of coefficients, a power of two.
+
+    Returns:
+        z sqrt(2 / (2 + log2 m)).
     """
     _check_positive(noise_multiplier=noise_multiplier)
     _check_size(size)
@@ -238,8 +331,16 @@ def haar_sigma(noise_multiplier: float, size: int) -> float:
 
 
 def haar_claimed_multiplier(sigma: float, size: int) -> float:
-    """The inverse: the multiplier that Lemmas 1 and 2 claim for noise of deviation sigma C / W;
-    `Haar` knows the true one.
+    """Computes the multiplier that Lemmas 1 and 2 claim: the inverse of `haar_sigma`.
+
+    `Haar.effective_multiplier` computes the true one.
+
+    Args:
+        sigma: The noise on weighted coefficients, over the clip norm.
+        size: The number m of coefficients, a power of two.
+
+    Returns:
+        sigma sqrt((2 + log2 m) / 2).
     """
     _check_positive(sigma=sigma)
     _check_size(size)

@@ -1,8 +1,8 @@
-"""Renyi divergences of a Gaussian release whose units are drawn by coins (Mironov, Talwar and Zhang
-2019), all orders at once.
+"""Renyi divergences of the Poisson-sampled Gaussian mechanism, for all orders at once.
 
-The sums are those of dp-accounting, cut off where it cuts them, by whole arrays in the place of a
-loop for every order.
+The formulas are those of Mironov, Talwar and Zhang (2019), "Renyi differential privacy of the
+sampled Gaussian mechanism", section 3.3. The series end where dp-accounting ends them. The sums run
+over whole arrays, where dp-accounting loops over the orders.
 """
 
 from __future__ import annotations
@@ -14,81 +14,93 @@ import numpy as np
 
 from dpfl.lazy_import import special
 
-BLOCK, MOST = 50, 1000
-"""Terms of a series at a time, and after which an order counts as infinite."""
+BLOCK_TERMS = 50
+"""Terms of a series that are summed at a time."""
 
-SMALL = 30.0
-"""A series ends where its terms fall, and are smaller than the sum by this much, in logarithms."""
+MAX_TERMS = 1000
+"""An order whose series has not ended after so many terms counts as infinite."""
+
+NEGLIGIBLE_LOG = 30.0
+"""A series ends where its terms fall and are below the sum by this much, in logarithms."""
 
 
 def sampled_divergences(
     rate: float, noise_multiplier: float, orders: Sequence[float]
 ) -> np.ndarray:
-    """log(A_alpha) / (alpha - 1) for 0 < rate < 1; infinite for an order whose series does not
-    end.
+    """Computes log(A_alpha) / (alpha - 1), the Renyi divergence of one release, for each order.
+
+    Args:
+        rate: The sampling rate q, strictly between 0 and 1.
+        noise_multiplier: The noise's standard deviation over the sensitivity.
+        orders: The orders alpha, above 1.
+
+    Returns:
+        One divergence per order; infinite for an order whose series does not end.
     """
-    given = np.asarray(orders, dtype=np.float64)
-    whole, found = given == np.floor(given), np.empty(len(given))
-    found[whole] = _of_whole_orders(rate, noise_multiplier, given[whole])
-    found[~whole] = _of_other_orders(rate, noise_multiplier, given[~whole])
-    return found.clip(min=0.0) / (given - 1)
+    alphas = np.asarray(orders, dtype=np.float64)
+    integer = alphas == np.floor(alphas)
+    log_moments = np.empty(len(alphas))
+    log_moments[integer] = _integer_orders(rate, noise_multiplier, alphas[integer])
+    log_moments[~integer] = _fractional_orders(rate, noise_multiplier, alphas[~integer])
+    return log_moments.clip(min=0.0) / (alphas - 1)
 
 
-def _of_whole_orders(rate: float, noise_multiplier: float, orders: np.ndarray) -> np.ndarray:
-    """log sum_k C(alpha, k) (1 - q)^(alpha - k) q^k exp((k^2 - k) / 2 z^2)."""
-    found = np.empty(len(orders))
+def _integer_orders(rate: float, noise_multiplier: float, orders: np.ndarray) -> np.ndarray:
+    """Computes log sum_k C(alpha, k) (1 - q)^(alpha - k) q^k exp((k^2 - k) / (2 z^2))."""
+    log_moments = np.empty(len(orders))
     factorials = special.gammaln(np.arange(1, orders.max(initial=0) + 2))
     for place, order in enumerate(orders.astype(int)):
         k = np.arange(order + 1)
-        chosen = factorials[order] - factorials[k] - factorials[order - k]
+        binomials = factorials[order] - factorials[k] - factorials[order - k]
         terms = (
-            chosen
+            binomials
             + k * math.log(rate)
             + (order - k) * math.log1p(-rate)
             + (k * k - k) / (2 * noise_multiplier**2)
         )
         largest = terms.max()
-        found[place] = largest + math.log(np.exp(terms - largest).sum())
-    return found
+        log_moments[place] = largest + math.log(np.exp(terms - largest).sum())
+    return log_moments
 
 
-def _of_other_orders(rate: float, noise_multiplier: float, orders: np.ndarray) -> np.ndarray:
-    """The integral below and above the point where both densities are equal, each as a series
-    (section 3.3).
-    """
-    found, left = np.full(len(orders), math.inf), np.arange(len(orders))
-    sums, last = np.full((2, len(orders)), -math.inf), np.full((2, len(orders)), -math.inf)
-    for start in range(0, MOST, BLOCK):
-        terms = _terms(rate, noise_multiplier, orders[left, None], np.arange(start, start + BLOCK))
-        upto = np.logaddexp.accumulate(np.concatenate([sums[..., None], terms], axis=2), axis=2)[
-            ..., 1:
-        ]
-        falling = (terms < np.concatenate([last[..., None], terms[..., :-1]], axis=2)).all(0)
-        total = np.logaddexp(*upto)
-        ended = falling & (terms.max(0) < total - SMALL)
-        at, done = ended.argmax(1), ended.any(1)
-        found[left[done]] = total[done, at[done]]
-        left, sums, last = left[~done], upto[:, ~done, -1], terms[:, ~done, -1]
-        if not len(left):
+def _fractional_orders(rate: float, noise_multiplier: float, orders: np.ndarray) -> np.ndarray:
+    """Sums two series: the integral below and above the point where both densities are equal."""
+    log_moments, unfinished = np.full(len(orders), math.inf), np.arange(len(orders))
+    sums = np.full((2, len(orders)), -math.inf)
+    last = np.full((2, len(orders)), -math.inf)
+    for start in range(0, MAX_TERMS, BLOCK_TERMS):
+        places = np.arange(start, start + BLOCK_TERMS)
+        terms = _terms(rate, noise_multiplier, orders[unfinished, None], places)
+        joined = np.concatenate([sums[..., None], terms], axis=2)
+        partial_sums = np.logaddexp.accumulate(joined, axis=2)[..., 1:]
+        previous = np.concatenate([last[..., None], terms[..., :-1]], axis=2)
+        falling = (terms < previous).all(0)
+        total = np.logaddexp(*partial_sums)
+        ended = falling & (terms.max(0) < total - NEGLIGIBLE_LOG)
+        at, finished = ended.argmax(1), ended.any(1)
+        log_moments[unfinished[finished]] = total[finished, at[finished]]
+        unfinished = unfinished[~finished]
+        sums, last = partial_sums[:, ~finished, -1], terms[:, ~finished, -1]
+        if not len(unfinished):
             break
-    return found
+    return log_moments
 
 
 def _terms(rate: float, noise_multiplier: float, orders: np.ndarray, i: np.ndarray) -> np.ndarray:
-    """The logarithms of terms i of both series (2, orders, i), all taken as positive."""
+    """Computes the logarithms of terms i of both series (2, orders, i), all taken as positive."""
     equal, j = noise_multiplier**2 * math.log(1 / rate - 1) + 0.5, orders - i
-    chosen = special.gammaln(orders + 1) - special.gammaln(i + 1) - special.gammaln(j + 1)
-    drawn, others = math.log(rate), math.log1p(-rate)
+    binomials = special.gammaln(orders + 1) - special.gammaln(i + 1) - special.gammaln(j + 1)
+    log_rate, log_rest = math.log(rate), math.log1p(-rate)
     below = (
-        i * drawn
-        + j * others
+        i * log_rate
+        + j * log_rest
         + (i * i - i) / (2 * noise_multiplier**2)
         + special.log_ndtr((equal - i) / noise_multiplier)
     )
     above = (
-        j * drawn
-        + i * others
+        j * log_rate
+        + i * log_rest
         + (j * j - j) / (2 * noise_multiplier**2)
         + special.log_ndtr((j - equal) / noise_multiplier)
     )
-    return np.stack([chosen + below, chosen + above])
+    return np.stack([binomials + below, binomials + above])

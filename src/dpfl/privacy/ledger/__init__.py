@@ -1,1 +1,1 @@
-"""A client's ledger: an append-only, hash-chained record of every release."""
+"""Ledgers: append-only, hash-chained records of every private release."""

@@ -1,6 +1,4 @@
-"""Whose a ledger is, and for what: its account, its limits and plans, and the mark of the data that
-it counts.
-"""
+"""Whose a ledger is, and for what: its account, its limits and plans, and the mark of its data."""
 
 from __future__ import annotations
 
@@ -20,8 +18,12 @@ LAST_LINK = 1 << 62
 
 @dataclass(frozen=True)
 class LedgerAccount:
-    """Whose ledger it is, and what one of its records is: a sample or a client, added and removed
-    or replaced.
+    """Whose ledger it is, and what one of its records is.
+
+    Attributes:
+        owner: The owner's name.
+        unit: The unit: a sample, a person or a client.
+        neighbours: The neighbouring relation.
     """
 
     owner: str
@@ -30,15 +32,28 @@ class LedgerAccount:
 
 
 def limit_row(limit: Limit) -> tuple[float, float, str]:
-    """As SQLite gives it back, so that its seal holds."""
+    """Turns a limit into a row, with numbers as SQLite gives them back, so that its seal holds.
+
+    Args:
+        limit: The limit.
+
+    Returns:
+        Epsilon, delta and the accountant's name.
+    """
     return float(limit.epsilon), float(limit.delta), limit.accountant
 
 
 def limits_since_first_debit(
     connection: sqlite3.Connection, until: int = LAST_LINK
 ) -> list[Limit | None]:
-    """The limit at the first debit, None where there was none, and each that was set after it, up
-    to a link of the chain.
+    """Reads the limit at the first debit and each that was set after it.
+
+    Args:
+        connection: An open ledger file.
+        until: The last link of the chain to read.
+
+    Returns:
+        The limits in turn; None where there was none.
     """
     (first,) = connection.execute(
         "SELECT COALESCE(MIN(link), ?) FROM debits", (LAST_LINK,)
@@ -51,7 +66,14 @@ def limits_since_first_debit(
 
 
 def read_plans(connection: sqlite3.Connection) -> dict[str, dict[Event, int]]:
-    """By run, what was planned of each event."""
+    """Reads what was planned of each event.
+
+    Args:
+        connection: An open ledger file.
+
+    Returns:
+        The largest number of releases of each event, by run.
+    """
     plans: dict[str, dict[Event, int]] = {}
     query = (
         "SELECT p.run, e.event, p.most FROM plans p JOIN events e ON e.id = p.event ORDER BY p.id"
@@ -62,18 +84,32 @@ def read_plans(connection: sqlite3.Connection) -> dict[str, dict[Event, int]]:
 
 
 def data_mark(salt: str, data: str) -> str:
-    """What a ledger keeps of the digest of its data; it says nothing of the data to whoever lacks
-    the salt.
+    """Computes what a ledger keeps of a digest of its data: HMAC-SHA256 under the ledger's salt.
+
+    Args:
+        salt: The ledger's salt.
+        data: The digest of the data.
+
+    Returns:
+        The mark, which says nothing of the data without the salt; empty without a digest.
     """
     return hmac.new(bytes.fromhex(salt), data.encode(), hashlib.sha256).hexdigest() if data else ""
 
 
-def check_same_kind(path: Path, found: LedgerAccount, asked: LedgerAccount) -> None:
-    """Epsilons for other units or neighbours cannot be added up."""
-    if (found.unit, found.neighbours) != (asked.unit, asked.neighbours):
-        kinds = (
-            f"one {account.unit} (neighbours: {account.neighbours})" for account in (found, asked)
-        )
+def check_same_kind(path: Path, account: LedgerAccount, expected: LedgerAccount) -> None:
+    """Checks that two accounts have the same unit and neighbours, since other epsilons do not add
+    up.
+
+    Args:
+        path: The ledger's file, for the message.
+        account: The account of the ledger.
+        expected: The account that is needed.
+
+    Raises:
+        DpflError: If they differ.
+    """
+    if (account.unit, account.neighbours) != (expected.unit, expected.neighbours):
+        kinds = (f"one {side.unit} (neighbours: {side.neighbours})" for side in (account, expected))
         raise DpflError(
             f"The ledger {path} counts releases for {' and not for '.join(kinds)}, which cannot be "
             "added up; keep another "

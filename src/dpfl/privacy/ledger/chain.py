@@ -1,8 +1,7 @@
-"""The rows of a ledger as a chain: each is sealed together with the one before, so that none
-changes or goes unseen.
+"""The rows of a ledger as a chain: no row can be changed, removed or added unseen.
 
-seal = sha256(the seal before, in hexadecimal, and the table and the row's values as Python's
-ascii() writes them). The first row is the account.
+Each row is sealed together with the one before: seal = sha256(the seal before, in hexadecimal, then
+the table and the row's values as Python's ascii() writes them). The first row is the account.
 """
 
 from __future__ import annotations
@@ -30,7 +29,12 @@ all tables.
 
 @dataclass(frozen=True)
 class ChainTail:
-    """Where the chain ends: how many rows it has, and the seal of the last."""
+    """Where a chain ends.
+
+    Attributes:
+        links: How many rows it has.
+        seal: The seal of the last row.
+    """
 
     links: int = 0
     seal: str = ""
@@ -39,7 +43,17 @@ class ChainTail:
 def append_row(
     connection: sqlite3.Connection, tail: ChainTail, table: str, *values: Value
 ) -> ChainTail:
-    """One more row; call it inside a transaction, with the chain's present end."""
+    """Adds a row. Call it inside a transaction, with the chain's present end.
+
+    Args:
+        connection: An open ledger file.
+        tail: The end of the chain.
+        table: The table of the row.
+        *values: The row's sealed values.
+
+    Returns:
+        The new end of the chain.
+    """
     link, seal = tail.links + 1, _seal(tail.seal, table, values)
     connection.execute(_INSERT[table], (*values, link, seal))
     return ChainTail(link, seal)
@@ -57,8 +71,16 @@ _INSERT = {
 
 
 def check_chain(connection: sqlite3.Connection) -> ChainTail:
-    """The end of a chain that is whole; anything else is an error that names the first row which is
-    wrong.
+    """Checks that a chain is whole.
+
+    Args:
+        connection: An open ledger file.
+
+    Returns:
+        The end of the chain.
+
+    Raises:
+        sqlite3.DatabaseError: If a row is wrong or missing. The message names the first one.
     """
     links, before, counts = 0, "", dict.fromkeys(COLUMNS, 0)
     for link, table, number, seal, values in _rows(connection):
@@ -74,22 +96,38 @@ def check_chain(connection: sqlite3.Connection) -> ChainTail:
         raise sqlite3.DatabaseError(f"it has {counts['account']} accounts")
     last = dict(connection.execute("SELECT name, seq FROM sqlite_sequence"))
     if last != {table: count for table, count in counts.items() if count}:
-        lost = next((table for table in COLUMNS if last.get(table, 0) != counts[table]), "a table")
-        raise sqlite3.DatabaseError(f"rows are missing at the end of {lost}")
+        table = next((table for table in COLUMNS if last.get(table, 0) != counts[table]), "a table")
+        raise sqlite3.DatabaseError(f"rows are missing at the end of {table}")
     return ChainTail(links, before)
 
 
 def passes_through(connection: sqlite3.Connection, tail: ChainTail) -> bool:
-    """Whether the chain went through here."""
+    """Says whether a chain went through a row.
+
+    Args:
+        connection: An open ledger file.
+        tail: The row's place and seal.
+
+    Returns:
+        Whether the row is part of the chain.
+    """
     tables = " UNION ALL ".join(f"SELECT link, seal FROM {table}" for table in COLUMNS)
-    found = connection.execute(
+    row = connection.execute(
         f"SELECT seal FROM ({tables}) WHERE link = ?", (tail.links,)
     ).fetchone()
-    return not tail.links or found == (tail.seal,)
+    return not tail.links or row == (tail.seal,)
 
 
 def tails_at(connection: sqlite3.Connection, links: Collection[int]) -> list[ChainTail]:
-    """Where the chain went through, at these rows, in their order."""
+    """Reads the seals of some rows.
+
+    Args:
+        connection: An open ledger file.
+        links: The places of the rows.
+
+    Returns:
+        Where the chain went through at these rows, in their order.
+    """
     tables = " UNION ALL ".join(f"SELECT link, seal FROM {table}" for table in COLUMNS)
     query = (
         f"SELECT link, seal FROM ({tables}) WHERE link IN ({', '.join('?' * len(links))}) "
@@ -99,12 +137,12 @@ def tails_at(connection: sqlite3.Connection, links: Collection[int]) -> list[Cha
 
 
 def _rows(connection: sqlite3.Connection) -> list[tuple[int, str, int, str, tuple[Value, ...]]]:
-    """Of all tables, in the order in which they were written."""
-    found = [
+    """Reads the rows of all tables in the order in which they were written."""
+    rows = [
         (row[0], table, row[1], row[2], row[3:])
         for table, columns in COLUMNS.items()
         for row in connection.execute(f"SELECT link, id, seal, {', '.join(columns)} FROM {table}")
     ]
-    if odd := next((row for row in found if type(row[0]) is not int), None):
-        raise sqlite3.DatabaseError(f"row {odd[2]} of {odd[1]} is not as it was written")
-    return sorted(found)
+    if forged := next((row for row in rows if type(row[0]) is not int), None):
+        raise sqlite3.DatabaseError(f"row {forged[2]} of {forged[1]} is not as it was written")
+    return sorted(rows)

@@ -1,6 +1,4 @@
-"""A folder of ledgers, each under its owner's name: one a client, or one for the whole
-federation.
-"""
+"""A folder of ledgers, one per client or one for the whole federation."""
 
 from __future__ import annotations
 
@@ -23,8 +21,17 @@ MAX_LISTED_NAMES = 3
 
 @dataclass(frozen=True)
 class ClientLedgers:
-    """Those that a run uses: of one unit and one kind of neighbours, for `data` (a digest an owner)
-    where that is said.
+    """The ledgers of one run, all of one unit and one neighbouring relation.
+
+    Attributes:
+        folder: The folder.
+        names: The owners.
+        unit: The unit.
+        neighbours: The neighbouring relation.
+        limit: The limit of new ledgers.
+        data: A digest of each owner's data; empty if unknown.
+        public: Digests of data that is nobody's secret in this run.
+        shares: Limits on parts of what each owner spends.
     """
 
     folder: Path
@@ -42,33 +49,59 @@ class ClientLedgers:
         return len(self.names)
 
     def path(self, number: int) -> Path:
+        """Names an owner's file.
+
+        Args:
+            number: The owner's number.
+
+        Returns:
+            The path.
+        """
         return ledger_path(self.folder, self.names[number])
 
     def open(self, number: int) -> Ledger:
+        """Opens an owner's ledger, and creates it if there is none.
+
+        Args:
+            number: The owner's number.
+
+        Returns:
+            The ledger.
+        """
         data = self.data[number] if self.data else ""
         return Ledger.open(
             self.path(number), self.names[number], self.unit, self.neighbours, self.limit, data
         )
 
     def read(self, number: int) -> Ledger:
-        """Of a run that has ended: nothing is written, and none is made."""
+        """Opens an owner's ledger to read, after a run has ended.
+
+        Args:
+            number: The owner's number.
+
+        Returns:
+            The ledger. Nothing is written, and no ledger is created.
+        """
         ledger = Ledger.read(self.path(number))
         ledger.check_account(LedgerAccount(self.names[number], self.unit, self.neighbours))
         return ledger
 
     def check(self) -> None:
-        """Before anything is written: the ledgers that lie here and those of this run add up, and
-        none of them is lost.
+        """Checks, before anything is written, that the ledgers in the folder and those of this run
+        add up.
+
+        Raises:
+            DpflError: If a ledger is lost, counts another unit, or counts data under another name.
         """
         if not self.names:
             return
-        found = [
+        ledgers = [
             (path, *_seen(path))
             for path in sorted(self.folder.glob("*.sqlite"))
             if path.name != "metrics.sqlite"
         ]
         federal = self.names[0] == FEDERATION
-        for path, account, _ in found:
+        for path, account, _ in ledgers:
             if (account.owner == FEDERATION) != federal:
                 raise DpflError(
                     f"The ledger {path} is {'one client' if federal else 'the federation'}'s where "
@@ -79,23 +112,22 @@ class ClientLedgers:
                 )
             check_same_kind(path, account, LedgerAccount(account.owner, self.unit, self.neighbours))
             self._refuse_twice(path)
-        used = [account.owner for _, account, spent in found if spent]
-        lost = [name for number, name in enumerate(self.names) if not self.path(number).exists()]
-        if used and lost:
+        used = [account.owner for _, account, spending in ledgers if spending]
+        missing = [name for number, name in enumerate(self.names) if not self.path(number).exists()]
+        if used and missing:
             raise DpflError(
-                f"There is no ledger of {list_names(lost)} in {self.folder}, "
+                f"There is no ledger of {list_names(missing)} in {self.folder}, "
                 f"where {list_names(used)} paid before. Bring it back if it "
                 "is lost, since what it held was spent; for a client that never paid: dpfl ledger "
-                f"new {self.folder} {lost[0]}"
+                f"new {self.folder} {missing[0]}"
             )
 
     def _refuse_twice(self, path: Path) -> None:
-        """Data that one ledger counts is not another's to begin anew, and not public."""
-        known = (
-            path.stem in self.names
-        )  # whether its data is that client's own is asked where it is opened
+        """Refuses data that one ledger counts as another owner's new data, or as public."""
+        # Whether the data of a client of this run is its own is checked where its ledger opens.
+        own = path.stem in self.names
         claims = [("a public client", data) for data in self.public]
-        claims += [] if known else list(zip(self.names, self.data, strict=False))
+        claims += [] if own else list(zip(self.names, self.data, strict=False))
         if not claims:
             return
         with closing(Ledger.read(path)) as ledger:
@@ -108,7 +140,11 @@ class ClientLedgers:
             )
 
     def spending(self) -> list[dict[Event, int]]:
-        """By owner; nothing where there is no ledger yet."""
+        """Sums the debits of each owner.
+
+        Returns:
+            The count of each event, by owner; nothing where there is no ledger yet.
+        """
         paths = [self.path(number) for number in range(len(self.names))]
         return [_seen(path)[1] if path.exists() else {} for path in paths]
 
@@ -119,11 +155,27 @@ def _seen(path: Path) -> tuple[LedgerAccount, dict[Event, int]]:
 
 
 def list_names(names: Sequence[str]) -> str:
-    """The first few of them."""
+    """Lists the first few names.
+
+    Args:
+        names: The names.
+
+    Returns:
+        Three names, and how many more there are.
+    """
     return ", ".join(names[:MAX_LISTED_NAMES]) + (
         f" and {len(names) - MAX_LISTED_NAMES} more" if len(names) > MAX_LISTED_NAMES else ""
     )
 
 
 def ledger_path(folder: Path, name: str) -> Path:
+    """Names the file of a ledger.
+
+    Args:
+        folder: The folder.
+        name: The owner.
+
+    Returns:
+        The path.
+    """
     return folder / f"{name}.sqlite"

@@ -1,6 +1,4 @@
-"""The file of a ledger: its tables, what keeps their rows, how a new one appears and how an old one
-is opened.
-"""
+"""The file of a ledger: its tables, the triggers that guard them, and how it is opened."""
 
 from __future__ import annotations
 
@@ -58,6 +56,17 @@ UNIQUE = {**dict.fromkeys(COLUMNS, "rowid"), "runs": "run", "events": "event", "
 
 
 def connect(path: Path) -> sqlite3.Connection:
+    """Opens a ledger file to write.
+
+    Args:
+        path: The file.
+
+    Returns:
+        A connection that flushes every transaction to the disk.
+
+    Raises:
+        DpflError: If the file cannot be opened.
+    """
     try:
         connection = sqlite3.connect(
             path, timeout=PATIENCE, isolation_level=None, check_same_thread=False
@@ -69,7 +78,17 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def connect_to_read(path: Path) -> sqlite3.Connection:
-    """Nothing is written, not even beside the file where that cannot be: media may be read-only."""
+    """Opens a ledger file to read. Nothing is written, not even beside the file.
+
+    Args:
+        path: The file.
+
+    Returns:
+        A read-only connection, or one to a copy in memory where the medium allows no other.
+
+    Raises:
+        DpflError: If the file cannot be read.
+    """
     try:
         return _reading(path, "mode=ro")
     except (sqlite3.Error, UnicodeDecodeError) as error:
@@ -88,9 +107,7 @@ def _reading(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def _read_apart(path: Path) -> sqlite3.Connection:
-    """Where nothing can be written beside the file: as it is, or from a copy if its last rows are
-    still in the log.
-    """
+    """Reads a file on a read-only medium: as it is, or as a copy if its log has rows."""
     log = path.with_name(f"{path.name}-wal")
     try:
         if not log.exists() or not log.stat().st_size:
@@ -110,13 +127,26 @@ def _read_apart(path: Path) -> sqlite3.Connection:
 
 
 def remove_database(path: Path) -> None:
-    """A file of SQLite that was never in use, with what lies beside it."""
+    """Removes an SQLite file that was never in use, with what lies beside it.
+
+    Args:
+        path: The file.
+    """
     for end in ("", "-wal", "-shm", "-journal"):
         path.with_name(f"{path.name}{end}").unlink(missing_ok=True)
 
 
 def check_schema(path: Path, connection: sqlite3.Connection) -> None:
-    """The tables and guards of a ledger as this version makes them, in pages that fit together."""
+    """Checks that a file has the tables and triggers of a ledger, in pages that fit together.
+
+    Args:
+        path: The file, for the message.
+        connection: The open file.
+
+    Raises:
+        DpflError: If another version of dpfl wrote it.
+        sqlite3.DatabaseError: If it is no ledger, or damaged.
+    """
     if connection.execute("PRAGMA integrity_check").fetchone()[0] != "ok":
         raise sqlite3.DatabaseError("its pages do not fit together")
     (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -148,11 +178,15 @@ def _whole_form() -> list[tuple[str, ...]]:
 
 
 def create_database(path: Path, account: Sequence[str], limit: Sequence[float | str]) -> None:
-    """A whole ledger appears at once, or not at all; of two that create it together, one wins and
-    both use it.
+    """Creates a ledger at once, or not at all. If two processes create it together, both use one.
 
-    The account is its owner, unit and neighbours; a limit is epsilon, delta and the name of the
-    accountant.
+    Args:
+        path: The file.
+        account: The owner, the unit and the neighbours.
+        limit: Epsilon, delta and the accountant's name; empty for no limit.
+
+    Raises:
+        DpflError: If the file cannot be written.
     """
     unfinished = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
     try:
@@ -184,7 +218,7 @@ def create_database(path: Path, account: Sequence[str], limit: Sequence[float | 
 
 
 def _guards() -> Iterator[str]:
-    """Rows can be added, never changed, removed or replaced."""
+    """Yields the triggers: rows can be added, never changed, removed or replaced."""
     for table, column in UNIQUE.items():
         stop = "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;\n"
         yield f"CREATE TRIGGER {table}_update BEFORE UPDATE ON {table} {stop}"
@@ -205,7 +239,15 @@ _PLACE = {
 
 
 def ledger_error(path: Path, error: Exception) -> DpflError:
-    """SQLite's errors as one sentence; whatever failed, nothing was released."""
+    """Turns an error of SQLite into a sentence. Whatever failed, nothing was released.
+
+    Args:
+        path: The file.
+        error: The error.
+
+    Returns:
+        The error to raise.
+    """
     code = _code(error)
     if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError):
         return DpflError(f"The ledger {path} refuses this entry ({error}); nothing was released.")
@@ -231,5 +273,5 @@ def ledger_error(path: Path, error: Exception) -> DpflError:
 
 
 def _code(error: Exception) -> int:
-    """The primary one; 0 where SQLite gave none."""
+    """Returns SQLite's primary error code; 0 without one."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF

@@ -1,116 +1,56 @@
-"""The account of one owner of data: append-only, on the owner's disk, debited before anything is
-released.
+"""The ledger: an owner's append-only record of every private release, written before the release.
 
-One SQLite file (WAL, every debit flushed to disk before it counts). Epsilon is computed from its
-rows and from nothing else.
+Law 1 of dpfl says that nothing derived from private data leaves a client unless its event is
+already in that client's ledger, on disk. A ledger is one SQLite file per owner:
+
+- `debits` has one row per released value: the run, the name of the value, its event, and a count.
+  Epsilon is computed from these rows and from nothing else (`LedgerRecords.epsilon`).
+- `limits` holds what the owner allows in all. A debit beyond it is refused (`BudgetRefusal`), and
+  the release is then not made.
+- `plans` holds the most that a run can release, written before its first release. Where the number
+  of releases depends on what came out, proven epsilons are for the plan (`plans.py`).
+- `account`, `holdings`, `runs` and `events` say whose ledger it is, which data it counts, and name
+  what the other tables refer to.
+
+Every row is sealed together with the one before (`chain.py`), so no row can be changed or removed
+unseen. Triggers refuse updates and deletes. A debit is flushed to the disk before it counts.
+
+A crash may therefore waste budget, but never hide spending. A release has a name, which is a digest
+of everything that it is computed from. After a crash the same name is the same value, which tells
+nobody anything new, so it is not counted twice.
+
+    >>> ledger = Ledger.open(path, "hospital-a", "sample", ADD_REMOVE, Limit(4.0, 1e-5))
+    >>> ledger.debit("run-1", "round 0", Poisson(0.01).event(1.1, 60_000), count=10)
+
+`store.py` opens the file and keeps transactions, `records.py` reads, and this module writes.
 """
 
 from __future__ import annotations
 
 import operator
-import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import astuple, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, replace
 from pathlib import Path
 
 from dpfl.errors import DpflError
-from dpfl.privacy.accounting.accountant import accountant
-from dpfl.privacy.accounting.calibration import MAX_RELEASES
-from dpfl.privacy.accounting.events import (
-    REPLACE,
-    Event,
-    EventCounts,
-    add,
-    add_all,
-    decode,
-    encode,
-    neighbours_of,
-)
-from dpfl.privacy.ledger.account import (
-    LAST_LINK,
-    LedgerAccount,
-    check_same_kind,
-    data_mark,
-    limit_row,
-    limits_since_first_debit,
-    read_plans,
-)
-from dpfl.privacy.ledger.chain import (
-    ChainTail,
-    Value,
-    append_row,
-    check_chain,
-    passes_through,
-    tails_at,
-)
-from dpfl.privacy.ledger.database import (
-    check_schema,
-    connect,
-    connect_to_read,
-    create_database,
-    ledger_error,
-)
+from dpfl.privacy.accounting.events import REPLACE, Event, EventCounts, add, encode, neighbours_of
+from dpfl.privacy.ledger.account import LAST_LINK, LedgerAccount, check_same_kind, limit_row
+from dpfl.privacy.ledger.chain import append_row
+from dpfl.privacy.ledger.database import connect, connect_to_read, create_database
 from dpfl.privacy.ledger.limit import Limit, SubLimit
-from dpfl.privacy.ledger.starts import (
-    Anchors,
-    NodeStart,
-    is_reconciled,
-    new_start,
-    read_starts,
-    runs_before,
-)
+from dpfl.privacy.ledger.records import LedgerRecords
+from dpfl.privacy.ledger.starts import new_start, read_starts, runs_before
 
 __all__ = ["LAST_LINK", "BudgetRefusal", "Ledger", "LedgerAccount", "Limit", "check_same_kind"]
 
 
 class BudgetRefusal(DpflError):
-    """The owner's budget does not allow this release; nothing was released."""
+    """The owner's budget does not allow this release. Nothing was released."""
 
 
-@dataclass(frozen=True)
-class _Held:
-    """What a ledger holds at a version of its file, so that it is not read again for every
-    debit.
-    """
-
-    version: int
-    tail: ChainTail
-    spent: EventCounts
-    limit: Limit | None
-    mark: str
-    events: Mapping[Event, int]
-    runs: frozenset[str]
-
-
-class Ledger:
-    """An open account. `open` creates it where it does not exist, `existing` and `read` do not, and
-    `read` never writes.
-    """
-
-    def __init__(self, path: Path, connection: sqlite3.Connection, data: str = "") -> None:
-        self.path = path
-        self._connection = connection
-        self._held: _Held | None = None
-        with self._errors():
-            try:
-                self._file = _file(path)
-                check_schema(path, connection)
-                connection.execute("BEGIN")
-                self._look()
-                connection.execute("COMMIT")
-                row = connection.execute(
-                    "SELECT owner, unit, neighbours, salt FROM account"
-                ).fetchone()
-                self.account, self._salt, self._mark = (
-                    LedgerAccount(*row[:3]),
-                    row[3],
-                    data_mark(row[3], data),
-                )
-            except BaseException:
-                connection.close()
-                raise
+class Ledger(LedgerRecords):
+    """An open ledger. `open` creates the file if there is none, and `read` never writes."""
 
     @classmethod
     def open(
@@ -122,10 +62,21 @@ class Ledger:
         limit: Limit | None = None,
         data: str = "",
     ) -> Ledger:
-        """The account of `owner` at `path`, for the `data` of this digest: refused where the ledger
-        is of something else.
+        """Opens an owner's ledger, and creates it if there is none.
 
-        A new one gets `limit`, an old one keeps the limit that its owner set.
+        Args:
+            path: The file.
+            owner: The owner's name.
+            unit: What one record is: a sample, a person or a client.
+            neighbours: The neighbouring relation.
+            limit: The limit of a new ledger. An old one keeps the limit that its owner set.
+            data: A digest of the data that the ledger counts.
+
+        Returns:
+            The ledger.
+
+        Raises:
+            DpflError: If the file is of another owner, unit or data, or is damaged.
         """
         path, account = Path(path), LedgerAccount(owner, unit, neighbours)
         if not path.exists():
@@ -136,14 +87,43 @@ class Ledger:
 
     @classmethod
     def existing(cls, path: Path) -> Ledger:
-        """To write in, as its owner does."""
-        return cls(_there(path), connect(path))
+        """Opens a ledger that exists, to write in as its owner does.
+
+        Args:
+            path: The file.
+
+        Returns:
+            The ledger.
+
+        Raises:
+            DpflError: If there is none, or it is damaged.
+        """
+        return cls(_existing_path(path), connect(path))
 
     @classmethod
     def read(cls, path: Path) -> Ledger:
-        return cls(_there(path), connect_to_read(path))
+        """Opens a ledger that exists, to read.
+
+        Args:
+            path: The file.
+
+        Returns:
+            The ledger. Nothing is written, so the medium may be read-only.
+
+        Raises:
+            DpflError: If there is none, or it is damaged.
+        """
+        return cls(_existing_path(path), connect_to_read(path))
 
     def check_account(self, account: LedgerAccount) -> None:
+        """Closes the ledger if it is not the one that was expected.
+
+        Args:
+            account: The expected owner, unit and neighbours.
+
+        Raises:
+            DpflError: If the ledger is another's, counts other units, or counts other data.
+        """
         try:
             if self.account.owner != account.owner:
                 raise DpflError(
@@ -158,243 +138,114 @@ class Ledger:
             raise
 
     def set_limit(self, limit: Limit) -> None:
-        """The owner's word; earlier limits stay on record."""
+        """Sets the owner's limit. Earlier limits stay on record.
+
+        Args:
+            limit: The new limit.
+        """
         with self._errors(), self._transaction():
             self._append("limits", *limit_row(limit), time.time())
-            self._held = replace(self._now, limit=limit)
-
-    @property
-    def limit(self) -> Limit | None:
-        with self._errors():
-            query = "SELECT epsilon, delta, accountant FROM limits ORDER BY rowid DESC LIMIT 1"
-            row = self._connection.execute(query).fetchone()
-            return Limit(*row) if row else None
-
-    def limits_since_first_debit(self, until: int = LAST_LINK) -> list[Limit | None]:
-        """Each that any debit may have been held against, in turn, up to a link of the chain; None
-        where the owner had set none."""
-        with self._errors():
-            return limits_since_first_debit(self._connection, until)
-
-    def last_link(self, run: str) -> int:
-        """Where this run's last row stands in the chain: its last debit, plan or mention; 0 where
-        it has none.
-        """
-        tables = " UNION ALL ".join(
-            f"SELECT run, link FROM {table}" for table in ("runs", "plans", "debits")
-        )
-        with self._errors():
-            query = f"SELECT COALESCE(MAX(link), 0) FROM ({tables}) WHERE run = ?"
-            return int(self._connection.execute(query, (run,)).fetchone()[0])
-
-    def counts_data(self, data: str) -> bool:
-        """Whether debits were for the data of this digest."""
-        return bool(data) and self._now.mark == data_mark(self._salt, data)
-
-    @property
-    def unit(self) -> str:
-        return self.account.unit
+            self._snapshot = replace(self._now, limit=limit)
 
     def epoch(self, run: str) -> int:
-        """How many other runs came before this one; it enters the noise keys, so that no two runs
-        share noise.
+        """Counts the runs before this one. It enters the noise keys, so no two runs share noise.
+
+        Args:
+            run: The run, which is written down if it is new.
+
+        Returns:
+            How many other runs came before.
         """
         with self._errors(), self._transaction() as connection:
-            self._know(run)
+            self._register(run)
             return runs_before(connection, run)
 
-    def has_release(self, release: str) -> bool:
-        """Whether a value of this name was debited."""
-        with self._errors():
-            return (
-                self._connection.execute(
-                    "SELECT 1 FROM debits WHERE release = ?", (release,)
-                ).fetchone()
-                is not None
-            )
-
     def attempts_before(self, place: str, part: str) -> int:
-        """How many others were made in the place of this part of a release that is paid for as a
-        whole; now it is one.
+        """Counts other values in the place of one part of a release that is paid for as a whole.
+
+        Args:
+            place: The place in the release, such as a round.
+            part: The value's name, which is written down if it is new.
+
+        Returns:
+            How many other values were released in this place before.
         """
         with self._errors(), self._transaction() as connection:
-            self._know(f"{place}/{part}")
+            self._register(f"{place}/{part}")
             query = "SELECT run FROM runs WHERE substr(run, 1, ?) = ? ORDER BY id"
-            made = [run for (run,) in connection.execute(query, (len(place) + 1, f"{place}/"))]
-            return made.index(f"{place}/{part}")
+            rows = connection.execute(query, (len(place) + 1, f"{place}/"))
+            return [run for (run,) in rows].index(f"{place}/{part}")
 
     def plan(self, run: str, event: Event, most: int) -> None:
-        """Write down, before the first of them, how many releases of `event` a run can make at
-        most; said once.
+        """Writes down, before the first of them, the most releases that a run can make.
+
+        Args:
+            run: The run.
+            event: The event.
+            most: The largest number of releases.
+
+        Raises:
+            BudgetRefusal: If the ledger holds another plan of this run.
         """
         most = operator.index(most)
         with self._errors(), self._transaction():
-            known = self.plans().get(run, {}).get(event)
-            if known is not None and known != most:
+            earlier = self.plans().get(run, {}).get(event)
+            if earlier is not None and earlier != most:
                 raise BudgetRefusal(
-                    f"The ledger {self.path.name} holds another plan of this run: {known} "
+                    f"The ledger {self.path.name} holds another plan of this run: {earlier} "
                     f"releases, not {most}."
                 )
-            if known is None:
-                self._append("plans", run, self._know(run, event), most, time.time())
-
-    def plans(self) -> dict[str, dict[Event, int]]:
-        """By run: the most releases of each event that it said it would make."""
-        with self._errors():
-            return read_plans(self._connection)
-
-    def spending(self, besides: str = "") -> dict[Event, int]:
-        """Every event that was debited, with its count; those of the run `besides` left out."""
-        return self._sums("d.run != ?", besides)
-
-    def spending_with_others(self, run: str) -> tuple[dict[Event, int], dict[Event, int]]:
-        """All that was debited, and what of it is not of this run: at one moment, whoever writes
-        meanwhile.
-        """
-        query = (
-            "SELECT e.event, SUM(d.count), SUM(d.count * (d.run != ?)) FROM debits d JOIN events e "
-            "ON e.id = d.event "
-            "GROUP BY e.id"
-        )
-        with self._errors():
-            found = [
-                (decode(line), int(count), int(others))
-                for line, count, others in self._connection.execute(query, (run,))
-            ]
-        return {event: count for event, count, _ in found}, {
-            event: others for event, _, others in found if others
-        }
-
-    def spending_within(self, share: SubLimit, besides: str = "") -> dict[Event, int]:
-        """Of a run, or since a day; the run `besides` left out."""
-        return self._sums(
-            "d.run != ? AND ? IN ('', d.run) AND d.at >= ?",
-            besides,
-            share.run,
-            share.since(time.time()),
-        )
-
-    def spending_until(self, rows: int) -> dict[Event, int]:
-        """What the first so many rows of the chain count."""
-        return self._sums("d.link <= ?", rows)
-
-    def _sums(self, where: str, *given: Value) -> dict[Event, int]:
-        query = (
-            "SELECT e.event, SUM(d.count) FROM debits d JOIN events e ON e.id = d.event WHERE "
-            f"{where} GROUP BY e.id"
-        )
-        with self._errors():
-            return {
-                decode(line): int(count) for line, count in self._connection.execute(query, given)
-            }
-
-    @property
-    def tail(self) -> ChainTail:
-        """Where its chain ends now."""
-        with self._errors(), self._transaction():
-            return self._now.tail
-
-    def contains(self, tail: ChainTail) -> bool:
-        """Whether its chain went through here: a copy from before does not."""
-        with self._errors():
-            return passes_through(self._connection, tail)
+            if earlier is None:
+                self._append("plans", run, self._register(run, event), most, time.time())
 
     def start(self, least: int = 0) -> None:
-        """A row for one more start of its node, numbered above all before it and above `least`."""
+        """Adds a row for one more start of the owner's node.
+
+        Args:
+            least: A number that the start's must exceed, as it does all before it.
+        """
         with self._errors(), self._transaction() as connection:
             boots = [start.boot for start in read_starts(connection, self._now.tail.links)]
-            self._know(new_start(max([least, *boots]) + 1))
-
-    @property
-    def starts(self) -> list[NodeStart]:
-        """Those of the node that writes here, the latest first; none where no node does."""
-        with self._errors():
-            return read_starts(self._connection, self.tail.links)
-
-    def includes(self, tail: ChainTail, start: str = "", anchors: Anchors | None = None) -> bool:
-        """Whether all that was spent up to there is counted here: in its chain, or in one that was
-        reconciled with it.
-        """
-        with self._errors():
-            return self.contains(tail) or is_reconciled(
-                self._connection, tail, start, anchors or {}
-            )
-
-    def tails_at(self, rows: Collection[int]) -> list[ChainTail]:
-        """Where its chain went through, at these rows."""
-        with self._errors():
-            return tails_at(self._connection, rows)
-
-    @property
-    def is_in_place(self) -> bool:
-        """Whether the file of its path is still the one that is open here: a backup may have taken
-        its place.
-        """
-        return _file(self.path) == self._file
+            self._register(new_start(max([least, *boots]) + 1))
 
     def write_once(self, name: str) -> bool:
-        """Write down a row of the node's own, once; whether it was there."""
+        """Writes down a row of the node's own, once.
+
+        Args:
+            name: The row.
+
+        Returns:
+            Whether it was there before.
+        """
         with self._errors(), self._transaction():
-            known = name in self._now.runs
-            self._know(name)
-            return known
+            known_before = name in self._now.runs
+            self._register(name)
+            return known_before
 
     def add_spending(
-        self, name: str, spent: Mapping[tuple[Event, str], int], planned: EventCounts
+        self, name: str, events: Mapping[tuple[Event, str], int], planned: EventCounts
     ) -> None:
-        """Count what was released and is not written here, whatever limits say: it was spent. By
-        event and by the mark of the shares of its noise, if it had a share only; `planned` is what
-        was fixed beforehand on top of it."""
+        """Counts what was released but is not written here, whatever the limits say.
+
+        Args:
+            name: The name of the row under which it is counted.
+            events: The count of each event and mark of shared noise; no mark if all of the noise
+                was the client's.
+            planned: What was fixed in advance on top of it.
+        """
         with self._errors(), self._transaction():
             self._bind()
-            self._know(name)
-            for (event, mark), count in spent.items():
-                number = self._know(name, event)
-                self._append(
-                    "debits",
-                    name,
-                    f"reconciled/{mark}/{name}/{number}",
-                    number,
-                    count,
-                    self._time(),
-                )
-                self._held = replace(self._now, spent=add(self._now.spent, event, count))
+            self._register(name)
+            for (event, mark), count in events.items():
+                number = self._register(name, event)
+                release = f"reconciled/{mark}/{name}/{number}"
+                self._append("debits", name, release, number, count, self._debit_time())
+                total = add(self._now.spending, event, count)
+                self._snapshot = replace(self._now, spending=total)
             for event, count in planned.items():
-                made = sum(count for (kind, _), count in spent.items() if kind == event)
-                self._append("plans", name, self._know(name, event), made + count, time.time())
-
-    def debits(self, until: int = LAST_LINK) -> list[tuple[str, str, str, int, float]]:
-        """Every row in the order it was written, up to a link of the chain: run, name of the
-        release, event, count, time.
-        """
-        query = (
-            "SELECT d.run, d.release, e.event, d.count, d.at FROM debits d JOIN events e ON e.id = "
-            "d.event "
-            "WHERE d.link <= ? ORDER BY d.id"
-        )
-        with self._errors():
-            return self._connection.execute(query, (until,)).fetchall()
-
-    def epsilon(self, delta: float, by: str = "pld") -> float:
-        return accountant(by).epsilon(self.spending(), delta)
-
-    def remaining(
-        self,
-        event: Event,
-        limit: Limit | None = None,
-        horizon: int = 0,
-        run: str = "",
-        before: EventCounts | None = None,
-    ) -> int:
-        """How many releases of `event` the owner's limit and the run's leave room for, beside those
-        of other runs and those that this one makes `before`. At most `horizon`, where one is given.
-        """
-        limits = [bound for bound in (self.limit, limit) if bound]
-        spent = add_all(self.spending(besides=run), before or {})
-        return min(
-            (bound.remaining(spent, event, horizon) for bound in limits),
-            default=horizon or MAX_RELEASES,
-        )
+                released = sum(count for (kind, _), count in events.items() if kind == event)
+                number = self._register(name, event)
+                self._append("plans", name, number, released + count, time.time())
 
     def debit(
         self,
@@ -405,12 +256,19 @@ class Ledger:
         limit: Limit | None = None,
         horizon: int = 0,
     ) -> None:
-        """Write down `count` releases of `event` before they are made, or refuse, by the owner's
-        limit or the run's.
+        """Writes releases down before they are made. When this returns, the disk has the debit.
 
-        `release` names the released value. The same name again is the same value computed again
-        after a crash, which tells nobody anything new: it is not counted twice. When this returns,
-        the disk has the debit.
+        Args:
+            run: The run.
+            release: The name of the released value. A name that is debited already is the same
+                value, computed again after a crash, and is not counted twice.
+            event: The event.
+            count: How many releases.
+            limit: The run's own limit.
+            horizon: How many releases the run needs at most.
+
+        Raises:
+            BudgetRefusal: If the owner's limit or the run's has no room.
         """
         self.begin(run, release, event, count, limit, horizon)()
 
@@ -424,23 +282,37 @@ class Ledger:
         horizon: int = 0,
         shares: Sequence[SubLimit] = (),
     ) -> Callable[[], None]:
-        """A debit that no limit forbids, in all or on a share, and that the disk is still to have:
-        by what is returned, which must be called once, in any thread, before the ledger is used
-        again."""
+        """Decides on a debit, and leaves the flush to the disk to the caller.
+
+        Args:
+            run: The run.
+            release: The name of the released value.
+            event: The event.
+            count: How many releases.
+            limit: The run's own limit.
+            horizon: How many releases the run needs at most.
+            shares: Limits on parts of the spending.
+
+        Returns:
+            The flush. It must be called once, in any thread, before the ledger is used again.
+
+        Raises:
+            BudgetRefusal: If a limit has no room.
+        """
         count = operator.index(count)
         if count < 1:
             raise DpflError(f"A debit is for at least 1 release, not {count}.")
-        with self._errors(), self._begun() as connection:
+        with self._errors(), self._open_transaction() as connection:
             query = (
                 "SELECT d.run, e.event, d.count FROM debits d JOIN events e ON e.id = d.event "
                 "WHERE d.release = ?"
             )
-            known = connection.execute(query, (release,)).fetchone()
-            if known and known != (run, encode(event), count):
+            earlier = connection.execute(query, (release,)).fetchone()
+            if earlier and earlier != (run, encode(event), count):
                 raise BudgetRefusal(
                     f"The ledger {self.path.name} holds another release under the same name."
                 )
-            if not known:
+            if not earlier:
                 self._check_shares(event, count, shares)
                 self._enter(run, release, event, count, limit, horizon)
         return self._flush
@@ -457,133 +329,43 @@ class Ledger:
     def _enter(
         self, run: str, release: str, event: Event, count: int, limit: Limit | None, horizon: int
     ) -> None:
-        """Inside a transaction, which nobody else can write beside."""
-        held = self._now
+        """Writes one debit, inside a transaction that nobody else can write beside."""
+        before = self._now
         if neighbours_of([event]) == REPLACE != self.account.neighbours:
             raise BudgetRefusal(
                 f"The ledger {self.path.name} is for neighbours that {self.account.neighbours}; "
                 "fixed-size draws are proven "
                 "for different neighbours, so they need a ledger of their own."
             )
-        for bound in dict.fromkeys((held.limit, limit)):
-            if bound and not bound.allows(held.spent, event, count, horizon):
+        for bound in dict.fromkeys((before.limit, limit)):
+            if bound and not bound.allows(before.spending, event, count, horizon):
                 raise BudgetRefusal(
                     f"The budget of {self.path.stem} (epsilon {bound.epsilon:g}) has no room for "
                     f"{count} more."
                 )
         self._bind()
-        number, held = self._know(run, event), self._now
-        tail = append_row(
-            self._connection, held.tail, "debits", run, release, number, count, self._time()
-        )
-        self._held = replace(held, tail=tail, spent=add(held.spent, event, count))
+        row = run, release, self._register(run, event), count, self._debit_time()
+        now = self._now
+        tail = append_row(self._connection, now.tail, "debits", *row)
+        self._snapshot = replace(now, tail=tail, spending=add(now.spending, event, count))
 
-    def _time(self) -> float:
-        """Never before the last debit: one that a clock, set back, dated years ago would be no part
-        of this year.
+    def _debit_time(self) -> float:
+        """Returns the time, never before the last debit.
+
+        A debit that a clock, set back, dated years ago would be no part of this year's spending.
         """
         last = self._connection.execute("SELECT at FROM debits ORDER BY id DESC LIMIT 1").fetchone()
         return max(time.time(), last[0] if last else 0.0)
 
     def _bind(self) -> None:
-        """The first debit says whose data the ledger counts, and every other is for the same."""
+        """Binds the ledger to its data at the first debit; every other debit is for the same."""
         self._check_data(needed=True)
         if self._mark and not self._now.mark:
             self._append("holdings", self._mark, time.time())
-            self._held = replace(self._now, mark=self._mark)
-
-    def _check_data(self, needed: bool = False) -> None:
-        mark = self._held.mark if self._held else ""
-        if mark and self._mark != mark and (self._mark or needed):
-            raise DpflError(
-                f"The ledger {self.path} counts other data than this run's, whose samples are "
-                "others or were dealt otherwise; "
-                "bring the same data (data.seed deals it, data.names says whose it is), or keep "
-                "other ledgers (privacy.ledger)."
-            )
-
-    def _know(self, run: str, event: Event | None = None) -> int:
-        """A run, and an event, are written down once; the event's number."""
-        if run not in self._now.runs:
-            self._append("runs", run)
-            self._held = replace(self._now, runs=self._now.runs | {run})
-        if event is not None and event not in self._now.events:
-            self._append("events", encode(event))
-            self._held = replace(
-                self._now, events={**self._now.events, event: len(self._now.events) + 1}
-            )
-        return self._now.events[event] if event is not None else 0
-
-    def _append(self, table: str, *values: Value) -> None:
-        held = self._now
-        self._held = replace(held, tail=append_row(self._connection, held.tail, table, *values))
-
-    @property
-    def _now(self) -> _Held:
-        """Inside a transaction."""
-        assert self._held is not None
-        return self._held
-
-    def _look(self) -> None:
-        """What the ledger holds is read and checked anew where another connection wrote since."""
-        version = int(self._connection.execute("PRAGMA data_version").fetchone()[0])
-        if self._held is None or self._held.version != version:
-            tail, ask = check_chain(self._connection), self._connection.execute
-            mark = ask("SELECT mark FROM holdings ORDER BY id DESC LIMIT 1").fetchone()
-            events = {decode(line): number for number, line in ask("SELECT id, event FROM events")}
-            runs = frozenset(run for (run,) in ask("SELECT run FROM runs"))
-            self._held = _Held(
-                version, tail, self.spending(), self.limit, mark[0] if mark else "", events, runs
-            )
-
-    def _flush(self) -> None:
-        with self._errors(), self._undone_on_failure():
-            self._connection.execute("COMMIT")
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._begun() as connection:
-            yield connection
-            connection.execute("COMMIT")
-
-    @contextmanager
-    def _begun(self) -> Iterator[sqlite3.Connection]:
-        self._connection.execute("BEGIN IMMEDIATE")
-        with self._undone_on_failure():
-            self._look()
-            yield self._connection
-
-    @contextmanager
-    def _undone_on_failure(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException:
-            self._held = None
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            raise
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise ledger_error(self.path, error) from error
-
-    def close(self) -> None:
-        self._connection.close()
+            self._snapshot = replace(self._now, mark=self._mark)
 
 
-def _file(path: Path) -> tuple[int, int] | None:
-    """Which file is at a path, whatever it is called."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-def _there(path: Path) -> Path:
+def _existing_path(path: Path) -> Path:
     if not Path(path).exists():
         raise DpflError(f"There is no ledger at {path}.")
     return Path(path)

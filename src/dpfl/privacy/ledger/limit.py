@@ -1,4 +1,4 @@
-"""What an owner of data allows to be spent in all."""
+"""What an owner of data allows to be events, in all and in part."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from dpfl.privacy.accounting.events import Event, EventCounts, add
 
 @dataclass(frozen=True)
 class Limit:
-    """What an owner allows to be spent in all."""
+    """What an owner allows to be events in all.
+
+    Attributes:
+        epsilon: The largest proven epsilon.
+        delta: The delta.
+        accountant: The name of the accountant, which must be a proven one.
+    """
 
     epsilon: float
     delta: float
@@ -22,25 +28,55 @@ class Limit:
         check_target(self.epsilon, self.delta)
         proven_accountant(self.accountant)
 
-    def covers(self, spent: EventCounts) -> bool:
+    def covers(self, events: EventCounts) -> bool:
+        """Says whether events stay within the limit.
+
+        Args:
+            events: The count of each event.
+
+        Returns:
+            Whether their epsilon is at most the limit's.
+        """
         by = accountant(self.accountant)
-        return bool(by.quick and by.quick.epsilon(spent, self.delta) <= self.epsilon) or (
-            by.epsilon(spent, self.delta) <= self.epsilon
+        return bool(by.quick and by.quick.epsilon(events, self.delta) <= self.epsilon) or (
+            by.epsilon(events, self.delta) <= self.epsilon
         )
 
-    def remaining(self, spent: EventCounts, event: Event, horizon: int = 0) -> int:
+    def remaining(self, events: EventCounts, event: Event, horizon: int = 0) -> int:
+        """Counts the further releases that fit.
+
+        Args:
+            events: What was released before.
+            event: The event to release.
+            horizon: How many releases the caller needs at most; 0 for no such number.
+
+        Returns:
+            The number of releases.
+        """
         return affordable(
-            spent, event, self.epsilon, self.delta, accountant(self.accountant), horizon
+            events, event, self.epsilon, self.delta, accountant(self.accountant), horizon
         )
 
-    def allows(self, spent: EventCounts, event: Event, count: int, horizon: int = 0) -> bool:
-        """By a bound that is found once where all events are alike; else by RDP, which is quick and
-        never below the truth, and by the stated accountant where RDP says no."""
-        if any(other != event for other in spent):
+    def allows(self, events: EventCounts, event: Event, count: int, horizon: int = 0) -> bool:
+        """Says whether further releases fit.
+
+        Where all events are alike, a bound that is found once decides. Otherwise RDP decides first,
+        which is quick and never below the truth, and the stated accountant where RDP says no.
+
+        Args:
+            events: What was released before.
+            event: The event to release.
+            count: How many releases.
+            horizon: How many releases the caller needs at most.
+
+        Returns:
+            Whether all of them fit.
+        """
+        if any(other != event for other in events):
             quick = accountant("rdp-classic" if self.accountant == "rdp-classic" else "rdp")
-            if quick.epsilon(add(spent, event, count), self.delta) <= self.epsilon:
+            if quick.epsilon(add(events, event, count), self.delta) <= self.epsilon:
                 return True
-        return self.remaining(spent, event, max(horizon, count)) >= count
+        return self.remaining(events, event, max(horizon, count)) >= count
 
 
 DAY = 86_400.0
@@ -48,12 +84,25 @@ DAY = 86_400.0
 
 @dataclass(frozen=True)
 class SubLimit:
-    """A limit on a part of what is spent: of one run, or of the last so many days."""
+    """A limit on a part of the spending: that of one run, or of the last days.
+
+    Attributes:
+        limit: The limit.
+        run: The run; empty for all runs.
+        days: How many days back.
+    """
 
     limit: Limit
     run: str = ""
     days: float = math.inf
 
     def since(self, now: float) -> float:
-        """What is dated later than now, by a clock that was set back, counts too."""
+        """Computes from when on debits count. A debit that is dated later than now counts too.
+
+        Args:
+            now: The time.
+
+        Returns:
+            The earliest time of a debit that counts.
+        """
         return now - self.days * DAY

@@ -1,5 +1,9 @@
-"""What was fixed beforehand: the most that a run could release, where how much it did follows what
+"""The most that runs could release, fixed in advance, where the number of releases follows what
 came out.
+
+A run of T <= T_max releases is a function of the run that makes all T_max, whatever stopped it
+(post-processing). So an epsilon for T_max releases holds for it. One for T releases would not: T
+depends on private data.
 """
 
 from __future__ import annotations
@@ -9,23 +13,37 @@ from dpfl.privacy.ledger.ledger import LAST_LINK, Ledger
 
 
 def proven_events(ledger: Ledger, until: int = LAST_LINK) -> dict[Event, int]:
-    """Every event with the count that proven epsilons are for: of each run what it made, or its
-    plan where that is more. With `until`, as it stood at that link of the chain.
+    """Counts the events that proven epsilons are for: of each run its debits, or its plan if that
+    is more.
 
-    A run of T <= T_max releases is a function of the run that makes all T_max, whatever stopped it.
-    One that debited nothing here released nothing here, whatever it planned.
+    A run that debited nothing here released nothing here, whatever it planned.
+
+    Args:
+        ledger: The ledger.
+        until: The last link of the chain to read.
+
+    Returns:
+        The count of each event.
     """
-    made: dict[str, dict[Event, int]] = {}
+    debits: dict[str, dict[Event, int]] = {}
     for run, _, line, count, _ in ledger.debits(until):
-        made[run] = add(made.get(run, {}), decode(line), count)
+        debits[run] = add(debits.get(run, {}), decode(line), count)
     plans, total = ledger.plans(), dict[Event, int]()
-    for run, spent in made.items():
-        total = add_all(total, max_events(spent, plans.get(run, {})))
+    for run, events in debits.items():
+        total = add_all(total, max_events(events, plans.get(run, {})))
     return total
 
 
 def events_until(ledger: Ledger, until: int = LAST_LINK) -> dict[Event, int]:
-    """Every event that was debited up to a link of the chain, with its count."""
+    """Counts the events that were debited up to a link of the chain.
+
+    Args:
+        ledger: The ledger.
+        until: The last link of the chain to read.
+
+    Returns:
+        The count of each event.
+    """
     if until == LAST_LINK:
         return ledger.spending()
     total = dict[Event, int]()

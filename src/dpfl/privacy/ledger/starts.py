@@ -1,10 +1,9 @@
-"""Who wrote a ledger and when it was copied: every start of a node is a row of its chain, under a
-random name.
+"""Which copy of a ledger is the later one: every start of a node is a row of its chain.
 
-Two copies of a ledger that share a start are equal up to the row of that start. Beyond it they are
-equal as far as seals of the same rows show: a machine whose memory is set back with its disk goes
-another way under the same start. An anchor is such a seal, shortened, of an earlier row. These rows
-lie in the table `runs`, under names that no run has.
+A start's row has a random name. Two copies of a ledger that share a start are equal up to the row
+of that start. Beyond it they are equal as far as seals of the same rows show: a machine whose
+memory is set back with its disk goes another way under the same start. An *anchor* is such a seal,
+shortened, of an earlier row. These rows lie in the table `runs`, under names that no run has.
 """
 
 from __future__ import annotations
@@ -33,8 +32,12 @@ Anchors = Mapping[int, str]
 
 @dataclass(frozen=True)
 class NodeStart:
-    """One start of a node: how many there were, its random name, and the last row of the chain that
-    belongs to it.
+    """One start of a node.
+
+    Attributes:
+        boot: How many starts there were, this one included.
+        name: Its random name.
+        end: The last row of the chain that belongs to it.
     """
 
     boot: int
@@ -43,25 +46,55 @@ class NodeStart:
 
 
 def new_start(boot: int) -> str:
-    """The row of a start; its name has 64 random bits, so that no two starts share one."""
+    """Names the row of a start. It has 64 random bits, so no two starts share a name.
+
+    Args:
+        boot: The number of the start.
+
+    Returns:
+        The row.
+    """
     return f"{NODE_PREFIX}start/{boot}/{secrets.token_hex(8)}"
 
 
 def reconciliation_row(seal: str, starts: Sequence[NodeStart]) -> str:
-    """The row that says that another chain, which ended with this seal, is counted here too."""
+    """Names the row that says that another chain is counted here too.
+
+    Args:
+        seal: The last seal of that chain.
+        starts: The starts of that chain.
+
+    Returns:
+        The row.
+    """
     ends = ",".join(f"{start.name}:{start.end}" for start in starts)
     return f"{NODE_PREFIX}reconciled/{seal}/{ends}"
 
 
 def anchors_row(seal: str, anchors: Anchors) -> str:
-    """The row that says where the chain that ended with this seal went through."""
+    """Names the row that says where another chain went through.
+
+    Args:
+        seal: The last seal of that chain.
+        anchors: Its anchors.
+
+    Returns:
+        The row.
+    """
     pairs = ",".join(f"{row}:{digits}" for row, digits in anchors.items())
     return f"{NODE_PREFIX}anchors/{seal}/{pairs}"
 
 
 def anchor_rows(rows: int, starts: Sequence[NodeStart]) -> list[int]:
-    """Rows that a head of so many names: the last ones, some of those before, and where the listed
-    starts end.
+    """Chooses the rows that are anchors: the last ones, some of those before, and the ends of
+    starts.
+
+    Args:
+        rows: The number of rows of the chain.
+        starts: The starts that are listed beside the anchors.
+
+    Returns:
+        The places of the rows.
     """
     back, distance = set(range(1, DENSE + 1)), float(DENSE)
     while (distance := distance * SPREAD) < rows:
@@ -73,25 +106,49 @@ def anchor_rows(rows: int, starts: Sequence[NodeStart]) -> list[int]:
 
 
 def chains_differ(one: Anchors, other: Anchors) -> bool:
-    """Whether two chains have different seals at the same row."""
+    """Says whether two chains have different seals at the same row.
+
+    Args:
+        one: The anchors of one chain.
+        other: The anchors of the other.
+
+    Returns:
+        Whether they differ.
+    """
     return any(other.get(row, digits) != digits for row, digits in one.items())
 
 
 def read_starts(connection: sqlite3.Connection, rows: int) -> list[NodeStart]:
-    """The starts of a chain of so many rows, the latest first."""
-    found: list[NodeStart] = []
+    """Reads the starts of a chain.
+
+    Args:
+        connection: An open ledger file.
+        rows: The number of rows of the chain.
+
+    Returns:
+        The starts, the latest first.
+    """
+    starts: list[NodeStart] = []
     query = (
         f"SELECT run, link FROM runs WHERE substr(run, 1, {len(NODE_PREFIX)}) = ? ORDER BY id DESC"
     )
     for run, link in connection.execute(query, (NODE_PREFIX,)):
         if match := _START.fullmatch(run):
-            found.append(NodeStart(int(match[1]), match[2], rows))
+            starts.append(NodeStart(int(match[1]), match[2], rows))
             rows = int(link) - 1
-    return found
+    return starts
 
 
 def runs_before(connection: sqlite3.Connection, run: str) -> int:
-    """How many runs were written down before this one, starts and what is like them left out."""
+    """Counts the runs that were written down before a run, without the node's own rows.
+
+    Args:
+        connection: An open ledger file.
+        run: The run.
+
+    Returns:
+        Their number.
+    """
     query = (
         f"SELECT COUNT(*) FROM runs WHERE substr(run, 1, {len(NODE_PREFIX)}) != ? AND id < "
         "(SELECT id FROM runs WHERE run = ?)"
@@ -102,19 +159,30 @@ def runs_before(connection: sqlite3.Connection, run: str) -> int:
 def is_reconciled(
     connection: sqlite3.Connection, tail: ChainTail, start: str, anchors: Anchors
 ) -> bool:
-    """Whether a chain up to here was reconciled: by its seal, or as an earlier part of one that
-    was.
+    """Says whether a chain up to a row was reconciled: by its seal, or as an earlier part of one
+    that was.
 
     It is such a part if that chain went through its last row by one of its anchors. Where one of
     the two has no anchors, it is one if both are of one start and no row shows that they differ.
+
+    Args:
+        connection: An open ledger file.
+        tail: The row's place and seal.
+        start: The start to which the row belongs.
+        anchors: Earlier rows of the chain.
+
+    Returns:
+        Whether it was.
     """
     query = f"SELECT run FROM runs WHERE substr(run, 1, {len(NODE_PREFIX)}) = ?"
     rows = [run for (run,) in connection.execute(query, (NODE_PREFIX,))]
-    known = {match[1]: _pairs(match[2]) for match in map(_ANCHORS.fullmatch, rows) if match}
+    anchors_by_seal = {
+        match[1]: _pairs(match[2]) for match in map(_ANCHORS.fullmatch, rows) if match
+    }
     own = {**anchors, tail.links: tail.seal[:ANCHOR_DIGITS]}
     for match in filter(None, map(_TAKEN.fullmatch, rows)):
         ends = {name: int(end) for name, end in _pairs(match[2]).items()}
-        theirs = {int(row): digits for row, digits in known.get(match[1], {}).items()}
+        theirs = {int(row): digits for row, digits in anchors_by_seal.get(match[1], {}).items()}
         decided = bool(anchors and theirs)
         theirs[max(ends.values(), default=0)] = match[1][:ANCHOR_DIGITS]
         if match[1] == tail.seal or theirs.get(tail.links) == own[tail.links]:
@@ -129,7 +197,15 @@ def _pairs(words: str) -> dict[str, str]:
 
 
 def common_rows(ledger: Sequence[NodeStart], head: Sequence[NodeStart]) -> int:
-    """Rows that two chains share for certain: up to the row of the latest start that both have."""
+    """Counts the rows that two chains share for certain: up to the latest start that both have.
+
+    Args:
+        ledger: The starts of one chain, the latest first.
+        head: The starts of the other.
+
+    Returns:
+        The number of rows.
+    """
     names = {start.name for start in head}
     for place, start in enumerate(ledger):
         if start.name in names:
@@ -138,8 +214,14 @@ def common_rows(ledger: Sequence[NodeStart], head: Sequence[NodeStart]) -> int:
 
 
 def spread_starts(starts: Sequence[NodeStart]) -> tuple[NodeStart, ...]:
-    """The latest, those 1, 2, 4, ... before it, and no others: a few, of which a copy from any time
-    shares a late one.
+    """Keeps the latest start and those 1, 2, 4, ... before it. A copy from any time shares a late
+    one.
+
+    Args:
+        starts: All starts, the latest first.
+
+    Returns:
+        A few of them.
     """
     places = [0, *(1 << power for power in range(max(len(starts) - 1, 0).bit_length()))]
     return tuple(starts[place] for place in places if place < len(starts))

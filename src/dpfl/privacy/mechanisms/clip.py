@@ -1,12 +1,18 @@
-"""Bounds on what one unit (a sample, or a client) can add to a sum."""
+"""Clips: bounds on what one unit (a sample, a person or a client) can add to a sum.
+
+A clip scales a unit's vector g to g min(1, C / |g|), so that adding or removing the unit moves the
+sum by at most C. A clip may bound something else than the norm of the whole vector: each layer,
+Haar coefficients, or the client's whole model (`Clip.bounds`). Its clip norm may change between
+rounds (`Clip.adapts_to`), and whether that is private depends on what it follows.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from dpfl.codec import part
 from dpfl.errors import DpflError
@@ -29,29 +35,43 @@ SMALLEST = 1e-12
 
 
 class Clip(Protocol):
+    """A bound on the vector of one unit."""
+
     @property
     def clip_norm(self) -> float:
-        """The largest norm of one unit after clipping: the sensitivity of a sum of units to adding
-        or removing one.
+        """The largest norm C of one unit after clipping, which is the sensitivity of a sum to one
+        unit.
         """
 
     @property
     def bounds(self) -> str:
-        """What has that norm: the vector ("norm"), its "layers" each, its "coefficients", the whole
-        "model", or "nothing".
-        """
+        """What has that norm: "norm", "layers", "coefficients", "model", or "nothing"."""
 
     @property
     def adapts_to(self) -> str:
-        """What the level follows: a paid "count", "public" clients, a run without privacy ("raw"),
-        or nothing ("").
+        """What the clip norm follows: a paid "count", "public" clients, a "raw" run, or nothing
+        ("").
         """
 
     def groups(self, names: Sequence[str]) -> Groups:
-        """Which entries of the layout share a bound."""
+        """Groups the entries of a model's layout that share a bound.
+
+        Args:
+            names: The names of the entries.
+
+        Returns:
+            One tuple of entry numbers per group.
+        """
 
     def factors(self, norms: Tensor) -> Tensor:
-        """Norms of (units, groups) to multipliers of the same shape."""
+        """Maps norms to the factors that bring each vector inside its bound.
+
+        Args:
+            norms: The norms (units, groups).
+
+        Returns:
+            Factors of the same shape.
+        """
 
 
 @runtime_checkable
@@ -59,30 +79,40 @@ class MeasuringClip(Protocol):
     """A clip that bounds something else than the norm of the vector."""
 
     def norms(self, rows: Tensor) -> Tensor:
-        """What is bounded, for each row (units, n)."""
+        """Measures what the clip bounds.
+
+        Args:
+            rows: The vectors (units, n).
+
+        Returns:
+            One measure per row, in float64.
+        """
 
 
 @runtime_checkable
 class ReshapingClip(Protocol):
-    """A clip that shrinks parts of a vector by factors of their own, and is not by layers."""
+    """A clip that shrinks parts of a vector by factors of their own, and not by layers."""
 
     def clipped(self, rows: Tensor) -> Tensor:
-        """Each row (units, n) inside its bound."""
+        """Brings each row inside its bound.
 
+        Args:
+            rows: The vectors (units, n).
 
-@runtime_checkable
-class AdaptiveClip(Protocol):
-    """A clip whose level follows what it adapts to."""
-
-    def adapt(self, seen: Any, /) -> Clip:
-        """For the next round, by what was seen in this one."""
-
-
-def adapt_clip(clip: Clip, seen: Any) -> Clip:
-    return clip.adapt(seen) if isinstance(clip, AdaptiveClip) else clip
+        Returns:
+            The clipped rows.
+        """
 
 
 def check_clip_norm(level: float) -> None:
+    """Checks that a clip norm is usable.
+
+    Args:
+        clip_norm: The clip norm.
+
+    Raises:
+        DpflError: If it is not a positive, finite number that float32 can hold.
+    """
     if not (level >= SMALLEST and math.isfinite(level)):
         raise DpflError(
             f"The clip level must be a positive number, not {level}; 1.0 is a common start."
@@ -90,25 +120,73 @@ def check_clip_norm(level: float) -> None:
 
 
 def shrink_factors(norms: Tensor, bound: float) -> Tensor:
-    """clip(g, C) = g min(1, C / |g|)."""
+    """Computes the factors min(1, C (1 - MARGIN) / |g|).
+
+    Args:
+        norms: The norms |g|.
+        bound: The clip norm C.
+
+    Returns:
+        Factors of the same shape; 0 where a factor would be lost in float32.
+    """
     factors = (bound * (1 - MARGIN) / norms.clamp_min(1e-30)).clamp_max(1.0)
     return factors.where(factors > SMALLEST**2, 0.0)
 
 
-def public_median(norms: Sequence[float], otherwise: float) -> float:
-    """Of public norms, where it can be a level."""
-    level = float(torch.tensor(list(norms), dtype=torch.float64).median())
-    return level if level >= SMALLEST and math.isfinite(level) else otherwise
-
-
 def single_group(names: Sequence[str]) -> Groups:
+    """Puts all entries into one group.
+
+    Args:
+        names: The names of the entries.
+
+    Returns:
+        One group of all entries.
+    """
     return (tuple(range(len(names))),)
+
+
+class VectorClip:
+    """The base of clips with one bound on the whole vector.
+
+    Attributes:
+        clip_norm: The bound C.
+        bounds: What has that norm (`Clip.bounds`).
+    """
+
+    clip_norm: float
+    bounds = "norm"
+
+    def groups(self, names: Sequence[str]) -> Groups:
+        """Puts all entries of a model's layout into one group.
+
+        Args:
+            names: The names of the entries.
+
+        Returns:
+            One group of all entries.
+        """
+        return single_group(names)
+
+    def factors(self, norms: Tensor) -> Tensor:
+        """Maps norms to the factors that bring each vector inside its bound.
+
+        Args:
+            norms: The norms (units, groups).
+
+        Returns:
+            Factors of the same shape.
+        """
+        return shrink_factors(norms, self.clip_norm)
 
 
 @part("clip.flat")
 @dataclass(frozen=True)
-class Flat:
-    """One bound on the whole vector."""
+class Flat(VectorClip):
+    """One bound C on the norm of the whole vector (Abadi et al. 2016).
+
+    Attributes:
+        clip_norm: The bound C.
+    """
 
     clip_norm: float
     bounds = "norm"
@@ -117,18 +195,14 @@ class Flat:
     def __post_init__(self) -> None:
         check_clip_norm(self.clip_norm)
 
-    def groups(self, names: Sequence[str]) -> Groups:
-        return single_group(names)
-
-    def factors(self, norms: Tensor) -> Tensor:
-        return shrink_factors(norms, self.clip_norm)
-
 
 @part("clip.per-layer")
 @dataclass(frozen=True)
-class PerLayer:
-    """The same bound for every layer, chosen so that the whole vector keeps the level: C /
-    sqrt(layers) each.
+class PerLayer(VectorClip):
+    """The same bound for every layer: C / sqrt(layers), so that the whole vector stays within C.
+
+    Attributes:
+        clip_norm: The bound C on the whole vector.
     """
 
     clip_norm: float
@@ -148,117 +222,11 @@ class PerLayer:
         return shrink_factors(norms, self.clip_norm / math.sqrt(norms.shape[1]))
 
 
-@part("clip.quantile", learning_rate="rate", count_stddev="count_noise")
-@dataclass(frozen=True)
-class Quantile:
-    """A level that follows a quantile of the norms (Andrew et al. 2021), by a noisy count that is
-    paid for.
-
-    Each unit also sends b - 1/2, with b = 1 where it was not clipped; the sum of these gets noise
-    of standard deviation `count_noise`. Both sums are one Gaussian release of multiplier z, if the
-    vector's noise has z_v with z^-2 = z_v^-2 + (2 count_noise)^-2.
-    """
-
-    clip_norm: float
-    quantile: float = 0.5
-    rate: float = 0.2
-    count_noise: float = 4.0
-    bounds = "norm"
-    adapts_to = "count"
-
-    def __post_init__(self) -> None:
-        check_clip_norm(self.clip_norm)
-        if not 0 < self.quantile < 1:
-            raise DpflError(f"The quantile must lie between 0 and 1, not {self.quantile}.")
-        if not 0 < self.count_noise < math.inf:
-            raise DpflError(
-                f"count_noise must be above 0, not {self.count_noise}; a twentieth of the cohort "
-                "is usual."
-            )
-        if not 0 < self.rate < math.inf:
-            raise DpflError(
-                f"The rate of the quantile must be a positive number, not {self.rate}; 0.2 is "
-                "usual."
-            )
-
-    def groups(self, names: Sequence[str]) -> Groups:
-        return single_group(names)
-
-    def factors(self, norms: Tensor) -> Tensor:
-        return shrink_factors(norms, self.clip_norm)
-
-    def vector_multiplier(self, noise_multiplier: float) -> float:
-        """The share of the noise that is left for the vector."""
-        left = noise_multiplier**-2 - (2 * self.count_noise) ** -2
-        if left <= 0:
-            raise DpflError(
-                f"count_noise = {self.count_noise} spends the whole release on the count of "
-                "clipped units; "
-                f"raise it above {noise_multiplier / 2:.3g} (a twentieth of a large cohort is "
-                "usual), or use a fixed clip."
-            )
-        return float(left**-0.5)
-
-    def adapt(self, noisy_fraction: float) -> Quantile:
-        """C <- C exp(-rate (b - quantile)), with b the noisy fraction that was not clipped."""
-        fraction = min(max(noisy_fraction, 0.0), 1.0)
-        return replace(
-            self, clip_norm=self.clip_norm * math.exp(-self.rate * (fraction - self.quantile))
-        )
-
-
-@part("clip.public-median")
-@dataclass(frozen=True)
-class PublicMedian:
-    """A level equal to the median norm on public clients, found anew each round; costs no
-    privacy.
-    """
-
-    clip_norm: float = 1.0
-    bounds = "norm"
-    adapts_to = "public"
-
-    def __post_init__(self) -> None:
-        check_clip_norm(self.clip_norm)
-
-    def groups(self, names: Sequence[str]) -> Groups:
-        return single_group(names)
-
-    def factors(self, norms: Tensor) -> Tensor:
-        return shrink_factors(norms, self.clip_norm)
-
-    def adapt(self, public_norms: Sequence[float]) -> PublicMedian:
-        return replace(self, clip_norm=public_median(public_norms, self.clip_norm))
-
-
-@part("clip.share-of-mean")
-@dataclass(frozen=True)
-class ShareOfMean(Flat):
-    """`share` of the mean norm of an update in a run without privacy, of `rounds` rounds or as many
-    as the run (clipping paper, section 2.2): the data decides it, and no noise covers that."""
-
-    share: float = 0.5
-    rounds: int | None = None
-    adapts_to = "raw"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 < self.share < math.inf or (self.rounds is not None and self.rounds < 1):
-            raise DpflError(
-                "A clip from a run without privacy has a share above 0 of the mean, and 1 round of "
-                "it or more."
-            )
-
-    def adapt(self, norms: Sequence[float]) -> ShareOfMean:
-        mean = math.fsum(norms) / len(norms) if norms else 0.0
-        return replace(self, clip_norm=self.share * mean) if 0 < mean < math.inf else self
-
-
 @part("clip.model")
 @dataclass(frozen=True)
 class ModelClip(Flat):
-    """A bound on the client's whole model instead of its update (clipping paper, section 2.1);
-    known to bias FedAvg.
+    """A bound on the client's whole model (clipping paper, section 2.1). It is known to bias
+    FedAvg.
     """
 
     bounds = "model"
@@ -266,26 +234,23 @@ class ModelClip(Flat):
 
 @part("clip.none", optional=("clip_norm",))
 @dataclass(frozen=True)
-class NoClip:
-    """No bound: nothing private can be said of a sum of such vectors."""
+class NoClip(VectorClip):
+    """No bound: a sum of such vectors has no sensitivity, so no noise makes it private."""
 
     clip_norm: float = math.inf
     bounds = "nothing"
     adapts_to = ""
-
-    def groups(self, names: Sequence[str]) -> Groups:
-        return single_group(names)
 
     def factors(self, norms: Tensor) -> Tensor:
         return torch.ones_like(norms)
 
 
 def group_norms(vector: Tensor, groups: Groups, offsets: Sequence[int]) -> Tensor:
-    """Upper bounds on the norm of each group of one flat vector.
+    """Bounds the norm of each group of one flat vector from above.
 
     Args:
         vector: The vector.
-        groups: Entries that share a bound.
+        groups: The entries that share a bound.
         offsets: Where each entry begins, and the end of the last: one more than entries.
 
     Returns:
@@ -296,7 +261,15 @@ def group_norms(vector: Tensor, groups: Groups, offsets: Sequence[int]) -> Tenso
 
 
 def measure_norms(vector: Tensor, clip: Clip | None = None) -> float:
-    """The length of one vector, by the clip's own measure where it has one."""
+    """Measures one vector, by the clip's own measure if it has one.
+
+    Args:
+        vector: The vector.
+        clip: The clip; None for the Euclidean norm.
+
+    Returns:
+        An upper bound on the measure.
+    """
     return float(_norm(vector, clip))
 
 
@@ -316,8 +289,17 @@ def clip_vector(
     offsets: Sequence[int],
     out: Tensor | None = None,
 ) -> tuple[Tensor, bool]:
-    """One unit's vector inside its bound, in new memory or in `out`, and whether it was inside
-    before.
+    """Brings one unit's vector inside its bound.
+
+    Args:
+        vector: The vector.
+        clip: The clip.
+        names: The names of the layout's entries.
+        offsets: Where each entry begins, and the end of the last.
+        out: Memory for the result; None for new memory.
+
+    Returns:
+        The clipped vector, and whether it was inside before.
     """
     if isinstance(clip, ReshapingClip):
         shaped = clip.clipped(vector[None])[0]

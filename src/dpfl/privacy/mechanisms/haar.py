@@ -4,9 +4,9 @@ worth.
 Coefficients are means and half-differences, unnormalised, in the paper's order: the mean of
 everything, then the finest level (pairs) up to the coarsest. A coefficient over s elements has
 *support* s, and sqrt(s) times it is the coefficient of the orthonormal transform. Noise of
-deviation sigma C / W on the coefficients H is noise of deviation sigma C on W H, so it is |W H|
-that has to stay within C. The paper bounds |H| or |g| instead, and adds far less noise than its
-guarantee needs.
+deviation sigma C / W on the coefficients H is noise of deviation sigma C on W H, so the
+norm of W H has to stay within C. The paper bounds |H| or |g| instead, and adds far less noise than
+its guarantee needs.
 """
 
 from __future__ import annotations
@@ -38,29 +38,49 @@ FLOOR = 1e-6
 
 
 def padded_length(length: int) -> int:
-    """The next power of two."""
+    """Rounds a length up to a power of two.
+
+    Args:
+        length: The length.
+
+    Returns:
+        The next power of two.
+    """
     if length < 1:
         raise DpflError(f"A Haar transform needs at least 1 element, not {length}.")
     return 1 << (length - 1).bit_length()
 
 
 def transform(vectors: Tensor) -> Tensor:
-    """(..., n) to (..., m) coefficients, with zeros up to the power of two m."""
+    """Transforms vectors, padded with zeros up to a power of two m.
+
+    Args:
+        vectors: Vectors (..., n).
+
+    Returns:
+        The coefficients (..., m).
+    """
     if vectors.ndim == 0 or not vectors.is_floating_point():
         raise DpflError("A Haar transform needs vectors of floating-point numbers.")
     length = vectors.shape[-1]
     means = torch.nn.functional.pad(vectors, (0, padded_length(length) - length))
     levels = []
     while means.shape[-1] > 1:
-        left, right = means[..., ::2], means[..., 1::2]
-        means, difference = (left + right) / 2, (left - right) / 2
+        first, second = means[..., ::2], means[..., 1::2]
+        means, difference = (first + second) / 2, (first - second) / 2
         levels.append(difference)
     return torch.cat([means, *levels], dim=-1)
 
 
 def inverse(coefficients: Tensor, length: int | None = None) -> Tensor:
-    """(..., m) coefficients to the first `length` of m elements: x = H_0 + sum of +-H over the
-    chain of ancestors (6).
+    """Transforms coefficients back: x = H_0 + sum of +-H over the chain of ancestors (equation 6).
+
+    Args:
+        coefficients: The coefficients (..., m).
+        length: How many elements to return; None for all m.
+
+    Returns:
+        The first elements of the vectors.
     """
     size = coefficients.shape[-1] if coefficients.ndim else 0
     if size != padded_length(size) or not 1 <= (length or size) <= size:
@@ -77,18 +97,21 @@ def inverse(coefficients: Tensor, length: int | None = None) -> Tensor:
 
 
 def _bands(length: int) -> list[tuple[int, int]]:
-    """(coefficients, support) of the mean, then of each level, for one stretch of this length."""
+    """Lists (coefficients, support) of the mean, then of each level, for one stretch of this
+    length.
+    """
     size = padded_length(length)
     return [(1, size)] + [(size >> level, 1 << level) for level in range(1, size.bit_length())]
 
 
 @dataclass(frozen=True)
 class Haar:
-    """The transform of a flat vector a layer at a time: `ends` holds where each layer ends; one end
-    is the whole vector.
+    """The transform of a flat vector, one layer at a time. Each layer is padded by itself.
 
-    Each layer is padded by itself. A *band* is one level of one layer; bands are counted in the
-    order of the coefficients.
+    A *band* is one level of one layer. Bands are counted in the order of the coefficients.
+
+    Attributes:
+        ends: Where each layer ends. One end is the whole vector.
     """
 
     ends: tuple[int, ...]
@@ -99,11 +122,12 @@ class Haar:
 
     @cached_property
     def lengths(self) -> tuple[int, ...]:
+        """The length of each layer."""
         return tuple(end - start for start, end in pairwise((0, *self.ends)))
 
     @cached_property
     def band_sizes(self) -> Tensor:
-        """n_b: how many coefficients each band has."""
+        """n_b: the number of coefficients of each band."""
         return torch.tensor([count for length in self.lengths for count, _ in _bands(length)])
 
     @cached_property
@@ -114,22 +138,37 @@ class Haar:
 
     @property
     def coefficients(self) -> int:
-        """m: how many there are, with the padding."""
+        """m: the number of coefficients, padding included."""
         return int(self.band_sizes.sum())
 
     @cached_property
     def supports(self) -> Tensor:
+        """The support of every coefficient."""
         return self.band_supports.repeat_interleave(self.band_sizes)
 
     def transform(self, vectors: Tensor) -> Tensor:
-        """(..., n) to (..., m)."""
+        """Transforms vectors.
+
+        Args:
+            vectors: Vectors (..., n).
+
+        Returns:
+            The coefficients (..., m).
+        """
         self._check(vectors, self.ends[-1], "elements")
         return torch.cat(
             [transform(layer) for layer in torch.split(vectors, list(self.lengths), dim=-1)], dim=-1
         )
 
     def inverse(self, coefficients: Tensor) -> Tensor:
-        """(..., m) to (..., n)."""
+        """Transforms coefficients back.
+
+        Args:
+            coefficients: The coefficients (..., m).
+
+        Returns:
+            The vectors (..., n).
+        """
         self._check(coefficients, self.coefficients, "coefficients")
         layers = torch.split(
             coefficients, [padded_length(length) for length in self.lengths], dim=-1
@@ -140,11 +179,18 @@ class Haar:
         )
 
     def weights(self, name: str, energies: Tensor | None = None) -> Tensor:
-        """W for every coefficient (float64).
+        """Computes the weight W of every coefficient.
 
         `paper` is the support itself: [m, then 2^level]. `orthonormal` is its square root: W H is
-        an isometry, and the noise is that of plain DP-SGD. `matched` needs `energies` a band, see
-        `matched`.
+        an isometry, and the noise is that of plain DP-SGD. `matched` follows the energies of the
+        bands.
+
+        Args:
+            name: `paper`, `orthonormal` or `matched`.
+            energies: The energy of each band, for `matched`.
+
+        Returns:
+            The weights in float64.
         """
         match name:
             case "paper":
@@ -161,13 +207,20 @@ class Haar:
         raise unknown_name("kind of Haar weights", name, ("paper", "orthonormal", "matched"))
 
     def matched(self, energies: Tensor) -> Tensor:
-        """W = sqrt(s_b) V_b with V_b^2 in proportion to sqrt(n_b / E_b): the least total noise for
-        gradients of these energies.
+        """Computes W = sqrt(s_b) V_b with V_b^2 in proportion to sqrt(n_b / E_b): the least total
+        noise.
 
-        Normalised by sum V_b^2 E_b = sum E_b: the typical gradient keeps its norm, so that a clip
-        level means what it means for plain DP-SGD, and the total noise variance is (sigma C)^2 (sum
-        sqrt(n_b E_b))^2 / sum E_b, against (sigma C)^2 m there. The energies choose the noise, so
-        they must be public or already paid for. Without any, the weights are orthonormal.
+        The weights are normalised by sum V_b^2 E_b = sum E_b. So the typical gradient keeps its
+        norm, and a clip norm means what it means for plain DP-SGD. The total noise variance is
+        (sigma C)^2 (sum sqrt(n_b E_b))^2 / sum E_b, against (sigma C)^2 m there. The energies
+        choose the noise, so they must be public or already paid for. Without any, the weights are
+        orthonormal.
+
+        Args:
+            energies: The energy E_b of each band.
+
+        Returns:
+            The weights in float64.
         """
         spread = self._spread(energies)
         squares = (self.band_sizes / spread).sqrt()
@@ -175,23 +228,28 @@ class Haar:
         return (self.band_supports * squares).sqrt().repeat_interleave(self.band_sizes)
 
     def _spread(self, energies: Tensor) -> Tensor:
-        given = torch.as_tensor(energies, dtype=torch.float64)
-        if given.shape != self.band_sizes.shape or not bool(
-            (given >= 0).all() and given.isfinite().all()
+        band_energies = torch.as_tensor(energies, dtype=torch.float64)
+        if band_energies.shape != self.band_sizes.shape or not bool(
+            (band_energies >= 0).all() and band_energies.isfinite().all()
         ):
             raise DpflError(
                 f"Energies must be {len(self.band_sizes)} finite numbers of at least 0, one a band."
             )
-        total = float(given.sum())
+        total = float(band_energies.sum())
         return (
-            torch.maximum(given, FLOOR * total / self.coefficients * self.band_sizes)
+            torch.maximum(band_energies, FLOOR * total / self.coefficients * self.band_sizes)
             if total > 0
             else self.band_sizes.double()
         )
 
     def energies(self, vectors: Tensor) -> Tensor:
-        """E_b: the mean energy of (..., n) vectors in each band of the orthonormal transform; they
-        add up to the mean |g|^2.
+        """Computes E_b: the mean energy of vectors in each band of the orthonormal transform.
+
+        Args:
+            vectors: Vectors (..., n).
+
+        Returns:
+            The energies, which add up to the mean |g|^2.
         """
         squares = (
             (self.transform(vectors).double().square() * self.supports)
@@ -202,7 +260,15 @@ class Haar:
         return torch.zeros(len(self.band_sizes), dtype=torch.float64).index_add_(0, bands, squares)
 
     def weighted_norm(self, vectors: Tensor, weights: Tensor) -> Tensor:
-        """|W H| of (..., n) vectors: what a sound clip bounds. The multiplier is then sigma."""
+        """Computes |W H|, which a sound clip bounds. The noise multiplier is then sigma.
+
+        Args:
+            vectors: Vectors (..., n).
+            weights: The weights W.
+
+        Returns:
+            One norm per vector.
+        """
         return (
             (self.transform(vectors) * self._fitting(weights).to(vectors.dtype))
             .square()
@@ -211,11 +277,18 @@ class Haar:
         )
 
     def sensitivity(self, weights: Tensor, clip: str, level: float = 1.0) -> float:
-        """The largest |W H| that a published clip to `level` lets through: max W for |H|, max W /
-        sqrt(s) for |g|.
+        """Bounds |W H| under a published clip: max W for |H|, max W / sqrt(s) for |g|.
 
-        Exact where no layer is padded; with the paper's weights the constant vector reaches both.
-        With padding there are fewer gradients, and it is an upper bound.
+        It is exact where no layer is padded. With the paper's weights the constant vector reaches
+        both. With padding there are fewer gradients, and it is an upper bound.
+
+        Args:
+            weights: The weights W.
+            clip: What is clipped: `coefficients`, `gradient` or `levels`.
+            level: The clip norm.
+
+        Returns:
+            The largest |W H|.
         """
         ratios = self._fitting(weights)
         match clip:
@@ -229,8 +302,15 @@ class Haar:
         raise unknown_name("clip for Haar noise", clip, CLIPS)
 
     def effective_multiplier(self, noise_multiplier: float, weights: Tensor, clip: str) -> float:
-        """What is left of the noise multiplier that the paper accounts for, whatever the clip level
-        is.
+        """Computes what is left of a noise multiplier under a published clip.
+
+        Args:
+            noise_multiplier: The multiplier that the paper accounts for.
+            weights: The weights W.
+            clip: What is clipped.
+
+        Returns:
+            The true multiplier, whatever the clip norm.
         """
         if not (noise_multiplier > 0 and math.isfinite(noise_multiplier)):
             raise DpflError(
@@ -239,15 +319,29 @@ class Haar:
         return noise_multiplier / self.sensitivity(weights, clip)
 
     def noise_variance(self, weights: Tensor) -> float:
-        """Total noise variance over the m elements, in units of (sigma C)^2; m for plain DP-SGD."""
+        """Computes the total noise variance over the m elements, in units of (sigma C)^2.
+
+        Args:
+            weights: The weights W.
+
+        Returns:
+            The variance; m for plain DP-SGD.
+        """
         return float((self.supports / self._fitting(weights).square()).sum())
 
     def relative_variance(self, weights: Tensor, energies: Tensor) -> float:
-        """Total noise variance against that of plain DP-SGD at the same multiplier and the same
-        signal: below 1 is a gain.
+        """Compares the total noise variance with that of plain DP-SGD at the same multiplier and
+        signal.
 
-        The clip is on |W H|, set so that gradients of these energies lose as much as they would
-        under a clip on |g|.
+        The clip is on |W H|, set so that gradients of these energies lose as much as under a clip
+        on |g|.
+
+        Args:
+            weights: The weights W.
+            energies: The energy of each band.
+
+        Returns:
+            The ratio; below 1 is a gain.
         """
         spread = self._spread(energies)
         gains = torch.split(
@@ -259,8 +353,16 @@ class Haar:
         return norm * self.noise_variance(weights) / self.coefficients
 
     def noise(self, weights: Tensor, stddev: float, rng: np.random.Generator) -> Tensor:
-        """Noise for one flat vector: N(0, (deviation / W)^2) on the coefficients, transformed
+        """Samples noise for one flat vector: N(0, (stddev / W)^2) on the coefficients, transformed
         back.
+
+        Args:
+            weights: The weights W.
+            stddev: The standard deviation sigma C.
+            rng: The generator.
+
+        Returns:
+            The noise (n,).
         """
         vector = gaussian_vector(self.coefficients, stddev, rng)
         return self.inverse(vector / self._fitting(weights).to(vector.dtype))
@@ -281,10 +383,24 @@ class Haar:
 
 
 def whole_vector(length: int) -> Haar:
-    """The transform over the whole vector."""
+    """Builds the transform of a whole vector.
+
+    Args:
+        length: The length of the vector.
+
+    Returns:
+        The transform.
+    """
     return Haar((length,))
 
 
 def layerwise(sizes: Sequence[int]) -> Haar:
-    """The transform a layer at a time, for layers of these sizes."""
+    """Builds the transform that goes one layer at a time.
+
+    Args:
+        sizes: The sizes of the layers.
+
+    Returns:
+        The transform.
+    """
     return Haar(tuple(int(end) for end in np.cumsum(np.asarray(sizes, dtype=np.int64))))

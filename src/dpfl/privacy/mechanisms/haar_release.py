@@ -1,7 +1,7 @@
-"""Clip and noise on Haar coefficients: parts of a release, like Flat and Gaussian.
+"""Clips and noise on Haar coefficients: parts of a release, as Flat and Gaussian are.
 
 Noise of deviation sigma C / W on the coefficients H is noise of deviation sigma C on W H. A clip of
-|W H| to C ("weighted") makes sigma the true multiplier; the published clips, of |H|
+|W H| to C ("weighted") makes sigma the true multiplier. The published clips, of |H|
 ("coefficients"), of each level of H ("levels") or of |g| (Flat), leave far less of it.
 """
 
@@ -18,14 +18,8 @@ import numpy as np
 from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
-from dpfl.privacy.mechanisms.clip import (
-    Clip,
-    Groups,
-    check_clip_norm,
-    public_median,
-    shrink_factors,
-    single_group,
-)
+from dpfl.privacy.mechanisms.adaptive_clip import public_median
+from dpfl.privacy.mechanisms.clip import Clip, VectorClip, check_clip_norm, shrink_factors
 from dpfl.privacy.mechanisms.haar import Haar
 from dpfl.privacy.mechanisms.noise import check_noise_multiplier
 
@@ -54,12 +48,18 @@ def _weights(ends: tuple[int, ...], name: str, energies: tuple[float, ...]) -> T
 
 @part("clip.haar", optional=("public",))
 @dataclass(frozen=True)
-class HaarClip:
-    """A bound on a unit's coefficients: on |W H|, or as published on |H|, or on |H| of each level
-    (`HaarLevels`).
+class HaarClip(VectorClip):
+    """A bound on a unit's coefficients: on |W H|, or as published on |H| or each level of H.
 
-    With `public` the level is the median on public clients: once where it is of samples, each round
-    where it is of updates.
+    Attributes:
+        clip_norm: The bound C.
+        bound: What it bounds: `weighted`, `coefficients` or `levels`.
+        weights: The name of the weights W.
+        by_layer: Whether each layer is transformed by itself.
+        energies: The energies of the bands, for matched weights.
+        ends: Where each layer ends; set by `for_model`.
+        public: Whether the clip norm is the median on public clients: once for samples, in each
+            round for updates.
     """
 
     clip_norm: float
@@ -78,19 +78,40 @@ class HaarClip:
 
     @property
     def adapts_to(self) -> str:
+        """ "public" if the clip norm follows public clients, else ""."""
         return "public" if self.public else ""
 
     def adapt(self, public_norms: Sequence[float]) -> HaarClip:
+        """Takes the median of public norms as the clip norm.
+
+        Args:
+            public_norms: The norms of public units.
+
+        Returns:
+            The clip of the next round.
+        """
         return replace(self, clip_norm=public_median(public_norms, self.clip_norm))
 
     def for_model(self, ends: Sequence[int]) -> HaarClip:
+        """Fits the clip to a model.
+
+        Args:
+            ends: Where each of the model's parameters ends.
+
+        Returns:
+            The clip for that model.
+        """
         return replace(self, ends=tuple(ends) if self.by_layer else (ends[-1],))
 
-    def groups(self, names: Sequence[str]) -> Groups:
-        return single_group(names)
-
     def norms(self, rows: Tensor) -> Tensor:
-        """|W H| or |H| of each row (units, n), in float64."""
+        """Measures |W H| or |H| of each row.
+
+        Args:
+            rows: The vectors (units, n).
+
+        Returns:
+            One norm per row, in float64.
+        """
         haar, rows = _transform(self.ends), rows.double()
         if self.bound == "weighted" and self.weights != "orthonormal":
             return haar.weighted_norm(rows, _weights(self.ends, self.weights, self.energies))
@@ -99,9 +120,6 @@ class HaarClip:
             if self.bound == "weighted"
             else haar.transform(rows).square().sum(1).sqrt()
         )
-
-    def factors(self, norms: Tensor) -> Tensor:
-        return shrink_factors(norms, self.clip_norm)
 
 
 @part("clip.haar-levels", optional=("public",))
@@ -112,7 +130,14 @@ class HaarLevels(HaarClip):
     bound: str = "levels"
 
     def clipped(self, rows: Tensor) -> Tensor:
-        """Each row inside its bounds, in float64."""
+        """Brings each level of each row inside the bound.
+
+        Args:
+            rows: The vectors (units, n).
+
+        Returns:
+            The clipped rows, in float64.
+        """
         haar = _transform(self.ends)
         levels = torch.split(haar.transform(rows.double()), haar.band_sizes.tolist(), dim=1)
         inside = [
@@ -125,10 +150,18 @@ class HaarLevels(HaarClip):
 @part("noise.haar")
 @dataclass(frozen=True)
 class HaarNoise:
-    """N(0, (multiplier * level / W)^2) on the coefficients, transformed back.
+    """N(0, (z C / W)^2) on the coefficients, transformed back.
 
-    A paper may count the multiplier and add less: a `portion` of it, or what its Lemma 2 has for m
-    coefficients (`lemma`). What is counted here is what is added.
+    A paper may state a multiplier and add less noise. `effective` counts what is added.
+
+    Attributes:
+        noise_multiplier: The stated multiplier z.
+        weights: The name of the weights W.
+        by_layer: Whether each layer is transformed by itself.
+        energies: The energies of the bands, for matched weights.
+        ends: Where each layer ends; set by `for_model`.
+        lemma: Whether the noise is what the paper's Lemma 2 has for m coefficients.
+        portion: The portion of the stated noise that is added; None for all.
     """
 
     noise_multiplier: float
@@ -150,9 +183,7 @@ class HaarNoise:
 
     @property
     def share(self) -> float:
-        """What is added of the noise that the multiplier states: sqrt(2 / (2 + log2 m)) by Lemma
-        2.
-        """
+        """The added noise over the stated noise: sqrt(2 / (2 + log2 m)) by Lemma 2."""
         factor = (
             math.sqrt(2 / (2 + math.log2(_transform(self.ends).coefficients)))
             if self.lemma
@@ -161,10 +192,28 @@ class HaarNoise:
         return factor * (self.portion or 1.0)
 
     def for_model(self, ends: Sequence[int]) -> HaarNoise:
+        """Fits the noise to a model.
+
+        Args:
+            ends: Where each of the model's parameters ends.
+
+        Returns:
+            The noise for that model.
+        """
         return replace(self, ends=tuple(ends) if self.by_layer else (ends[-1],))
 
     def effective(self, clip: Clip) -> float:
-        """The multiplier that an accountant may count with."""
+        """Computes the multiplier that an accountant may count with.
+
+        Args:
+            clip: The clip of the same release.
+
+        Returns:
+            The noise that is added, over the largest |W H| that the clip lets through.
+
+        Raises:
+            DpflError: If a weighted clip has other weights than the noise.
+        """
         if isinstance(clip, HaarClip) and clip.bound == "weighted":
             own, others = (
                 (part.weights, part.by_layer, part.energies, part.ends) for part in (self, clip)
@@ -181,7 +230,15 @@ class HaarNoise:
         )
 
     def energy(self, size: int) -> float:
-        """Every element has one coefficient of each level above it, and so the same variance."""
+        """Computes E |noise|^2 of a vector in units of variance. Every element has the same
+        variance.
+
+        Args:
+            size: The number of elements.
+
+        Returns:
+            The energy.
+        """
         haar = _transform(self.ends)
         return (
             size
@@ -191,6 +248,16 @@ class HaarNoise:
         )
 
     def vector(self, size: int, stddev: float, rng: np.random.Generator) -> Tensor:
+        """Samples the noise of one sum.
+
+        Args:
+            size: The number of elements.
+            stddev: The stated standard deviation z C.
+            rng: The generator.
+
+        Returns:
+            The noise.
+        """
         haar = _transform(self.ends)
         if self.ends[-1] != size:
             raise DpflError(f"This Haar noise is for {self.ends[-1]} numbers, not for {size}.")
@@ -199,19 +266,40 @@ class HaarNoise:
         )
 
     def outward(self, vector: Tensor) -> Tensor:
-        """W H of a vector: on these numbers, padding included, the noise has one deviation."""
+        """Maps a vector to W H, where the noise has one standard deviation.
+
+        Args:
+            vector: The vector (n,).
+
+        Returns:
+            W H (m,), padding included.
+        """
         return _transform(self.ends).transform(vector.double()) * _weights(
             self.ends, self.weights, self.energies
         )
 
     def inward(self, weighted: Tensor) -> Tensor:
+        """Maps W H back to a vector.
+
+        Args:
+            weighted: W H (m,).
+
+        Returns:
+            The vector (n,).
+        """
         return _transform(self.ends).inverse(
             weighted / _weights(self.ends, self.weights, self.energies)
         )
 
     def standard(self, noise: Tensor, stddev: float) -> Tensor:
-        """The coefficients of such noise over their deviations: independent and standard normal,
-        where nothing is padded.
+        """Divides the coefficients of such noise by their standard deviations.
+
+        Args:
+            noise: The noise (n,).
+            stddev: The stated standard deviation.
+
+        Returns:
+            Independent standard normal numbers where nothing is padded.
         """
         weights = _weights(self.ends, self.weights, self.energies)
         return _transform(self.ends).transform(noise) * weights / (self.share * stddev)

@@ -1,5 +1,5 @@
-"""Vectors as whole numbers on a grid, summed modulo 2^32 or 2^64: the same sum in any order, masked
-or not.
+"""Vectors as integers on a grid, summed modulo 2^32 or 2^64, so that every order gives the same
+sum.
 """
 
 from __future__ import annotations
@@ -27,13 +27,17 @@ RealArray = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True)
 class IntegerSum:
-    """A sum over `clients` of vectors whose numbers are within `bound`, each with noise of
-    deviation `share` of its own.
+    """A sum over clients of bounded vectors, each with its client's share of the noise.
 
     The grid is a power of two that follows from the noise alone. Numbers are rounded once, after
-    their noise was added: that is post-processing, and nothing is added to the sensitivity for it.
-    A number beyond the bound is moved to it, which brings any two vectors closer, never apart; so
-    the sum stays below 2^(bits - 1), and wrapping around cannot happen.
+    their noise was added. Rounding is then post-processing and adds nothing to the sensitivity. A
+    number beyond the bound is moved to it, which never brings two vectors apart. So the sum stays
+    below 2^(bits - 1) and cannot wrap around.
+
+    Attributes:
+        share: The standard deviation of each client's noise.
+        bound: The largest magnitude of a number before its noise.
+        clients: The number of clients.
     """
 
     share: float
@@ -59,39 +63,46 @@ class IntegerSum:
 
     @property
     def unit(self) -> float:
-        """The step of the grid: a power of two, LEAST_STEPS of them or up to twice as many to a
-        share's deviation.
-        """
+        """The step g of the grid: a power of two, of which a share's deviation has 16 to 32."""
         return math.ldexp(1.0, math.frexp(self.share)[1] - 1) / MIN_GRID_STEPS
 
     @property
     def steps(self) -> float:
+        """The standard deviation of a share, in steps of the grid."""
         return self.share / self.unit
 
     @property
     def largest(self) -> int:
-        """No sum is further from 0, in steps: bound and noise of every client, and both
-        roundings.
-        """
+        """The largest sum in steps: bound, noise and both roundings of every client."""
         return self.clients * (math.ceil(self.bound / self.unit) + math.ceil(TAIL * self.steps) + 1)
 
     @property
     def bits(self) -> int:
+        """The width of the integers: 32 if every sum fits, else 64."""
         return 32 if self.largest < 2**31 else 64
 
     @property
     def kind(self) -> str:
+        """The numpy type of the integers."""
         return f"<u{self.bits // 8}"
 
     def numbers(self, vector: RealArray, rng: np.random.Generator) -> IntegerArray:
-        """round(x / g + N(0, share^2) / g) modulo 2^bits, the noise under a key from the generator
-        that nobody ever sees.
+        """Adds a client's share of the noise and rounds: round(x / g + N(0, share^2) / g) modulo
+        2^bits.
 
-        The whole part of x / g is set aside before, so that however large it is the noise is added
-        to what is left of it with all its digits.
+        The noise comes from ChaCha20, under a key from the generator that nobody ever sees. The
+        whole part of x / g is set aside first. However large it is, the noise is added to the rest
+        with all its digits.
+
+        Args:
+            vector: The client's vector x.
+            rng: The generator of the key.
+
+        Returns:
+            The integers.
         """
         stream = Cipher(algorithms.ChaCha20(rng.bytes(32), bytes(16)), mode=None).encryptor()
-        found = np.empty(len(vector), self.kind)
+        integers = np.empty(len(vector), self.kind)
         for start in range(0, len(vector), _BLOCK):
             block = vector[start : start + _BLOCK].astype(np.float64)
             np.clip(np.nan_to_num(block, copy=False, nan=0.0), -self.bound, self.bound, out=block)
@@ -103,11 +114,18 @@ class IntegerSum:
             exact = whole.astype(np.int64) + np.rint(block, out=block).astype(
                 np.int64
             )  # float64 ends at 2^53
-            found[start : start + _BLOCK] = exact.astype(self.kind)
-        return found
+            integers[start : start + _BLOCK] = exact.astype(self.kind)
+        return integers
 
     def total(self, numbers: IntegerArray) -> RealArray:
-        """The sum that the numbers stand for, modulo nothing."""
+        """Turns summed integers back into numbers.
+
+        Args:
+            numbers: The sum modulo 2^bits.
+
+        Returns:
+            The sum that they stand for, in float64.
+        """
         return (
             numbers.astype(self.kind).view(self.kind.replace("u", "i")).astype(np.float64)
             * self.unit

@@ -1,11 +1,11 @@
-"""DP-FTRL by a banded matrix: noise that later rounds take back, so that sums over rounds carry
-little of it.
+"""DP-FTRL by a banded matrix (Choquette-Choo et al. 2023): noise that later rounds take back.
 
-Let A be the matrix of prefix sums over n rounds. Its square root is lower-triangular Toeplitz, with
-1, 1/2, 3/8, ... down its first column; C is that root with all but the first `bands` diagonals set
-to zero. The mechanism releases C x + w for the sums x of the rounds and independent Gaussian w, and
-therefore x + C^-1 w, a round at a time. The whole run is one Gaussian release, and its sensitivity
-depends on the rounds in which a unit takes part. One band is ordinary independent noise.
+Sums over rounds then carry little of the noise. Let A be the matrix of prefix sums over n rounds.
+Its square root is lower-triangular Toeplitz, with 1, 1/2, 3/8, ... down its first column. C is that
+root with all but the first `bands` diagonals set to zero. The mechanism releases C x + w for the
+sums x of the rounds and independent Gaussian w, and therefore x + C^-1 w, a round at a time. The
+whole run is one Gaussian release, and its sensitivity depends on the rounds in which a unit takes
+part. One band is ordinary independent noise.
 """
 
 from __future__ import annotations
@@ -27,7 +27,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BandedRoot:
-    """C for this many rounds, with this many diagonals (the main one included)."""
+    """The matrix C.
+
+    Attributes:
+        rounds: Its size n.
+        bands: The number of its diagonals, the main one included.
+    """
 
     rounds: int
     bands: int
@@ -48,25 +53,34 @@ class BandedRoot:
     @cached_property
     def inverse(self) -> np.ndarray:
         """The n diagonals of C^-1; with all bands 1, -1/2, -1/8, -1/16, ..."""
-        found = np.zeros(self.rounds)
-        found[0] = 1.0
+        diagonals = np.zeros(self.rounds)
+        diagonals[0] = 1.0
         for t in range(1, self.rounds):
             reach = min(t, self.bands - 1)
-            found[t] = -self.coefficients[1 : reach + 1] @ found[t - reach : t][::-1]
-        return found
+            diagonals[t] = -self.coefficients[1 : reach + 1] @ diagonals[t - reach : t][::-1]
+        return diagonals
 
     @property
     def column_norm(self) -> float:
-        """The norm of the first column, the largest."""
+        """The norm of the first column, which is the largest."""
         return float(np.linalg.norm(self.coefficients))
 
     def sensitivity(self, participations: int = 1, separation: int | None = None) -> float:
-        """How far C x moves, at most, when a unit of norm 1 is added or removed that takes part
-        this often.
+        """Bounds how far C x moves when a unit of norm 1 is added or removed.
 
-        Any two of its rounds must be at least `separation` apart. With no more bands than that, its
-        columns do not overlap, so that their squares add up: column norm x sqrt(participations), a
-        little less where the last column is cut off.
+        With no more bands than rounds between two participations, the unit's columns do not overlap
+        and their squares add up: column norm x sqrt(participations), a little less where the last
+        column is cut off.
+
+        Args:
+            participations: In how many rounds the unit takes part.
+            separation: How many rounds any two of them are apart at least.
+
+        Returns:
+            The L2 sensitivity.
+
+        Raises:
+            DpflError: If the rounds may be closer than the bands, which has no proof here.
         """
         if participations < 1:
             raise DpflError(f"A unit must take part at least once, not {participations} times.")
@@ -87,29 +101,31 @@ class BandedRoot:
     def noise(
         self, draw: Callable[[int], Tensor], start: int = 0, past: Iterable[Tensor] = ()
     ) -> Iterator[Tensor]:
-        """C^-1 w for the rounds from `start` on, from independent vectors w_t = draw(t), best keyed
-        by the round.
+        """Yields the rows of C^-1 w, one per round.
 
-        A resumed run gives the last bands - 1 vectors of noise as `past`, the latest last (all of
-        them where there are fewer).
+        Args:
+            draw: Samples the independent vector w_t of a round, best keyed by the round.
+            start: The first round.
+            past: The last bands - 1 noise vectors before it, the latest last.
+
+        Returns:
+            The noise of each round from `start` on.
         """
-        kept = deque(past, maxlen=self.bands - 1)
-        if not 0 <= start <= self.rounds or len(kept) != min(start, self.bands - 1):
+        memory = deque(past, maxlen=self.bands - 1)
+        if not 0 <= start <= self.rounds or len(memory) != min(start, self.bands - 1):
             raise DpflError(
-                f"Noise cannot go on from round {start} with {len(kept)} earlier vectors; give the "
-                "last bands - 1."
+                f"Noise cannot go on from round {start} with {len(memory)} earlier vectors; give "
+                "the last bands - 1."
             )
-        return self._noise(draw, start, kept)
+        return self._noise(draw, start, memory)
 
     def _noise(
-        self, draw: Callable[[int], Tensor], start: int, kept: deque[Tensor]
+        self, draw: Callable[[int], Tensor], start: int, memory: deque[Tensor]
     ) -> Iterator[Tensor]:
-        """z_t = w_t - sum_k c_k z_(t-k): C z = w solved from the top, with bands - 1 vectors
-        kept.
-        """
+        """Solves C z = w from the top: z_t = w_t - sum_k c_k z_(t-k)."""
         for t in range(start, self.rounds):
             vector = draw(t).clone()
-            for coefficient, earlier in zip(self.coefficients[1:], reversed(kept), strict=False):
+            for coefficient, earlier in zip(self.coefficients[1:], reversed(memory), strict=False):
                 vector.sub_(earlier, alpha=float(coefficient))
-            kept.append(vector)
+            memory.append(vector)
             yield vector.clone()  # the caller may change it; the memory must not

@@ -1,6 +1,4 @@
-"""Noise that later rounds take back: a part of a release, like Gaussian, for a run that is one
-release as a whole.
-"""
+"""Noise that later rounds take back, as a part of a release that is one for the whole run."""
 
 from __future__ import annotations
 
@@ -29,11 +27,16 @@ def _root(rounds: int, bands: int) -> BandedRoot:
 @part("noise.banded")
 @dataclass(frozen=True)
 class BandedNoise:
-    """z = C^-1 w: round t gets w_t less what it takes back of earlier noise; w is `multiplier`
-    times the sensitivity of C x.
+    """z = C^-1 w: round t gets w_t less what it takes back of earlier noise (`matrix.py`).
 
-    A unit takes part once in every `turns` rounds, so `turns` is also the largest number of bands
-    with a proof, and the default.
+    A unit takes part once in every `turns` rounds. So `turns` is the largest number of bands with a
+    proof, and the default.
+
+    Attributes:
+        noise_multiplier: The standard deviation of w over the sensitivity of C x.
+        bands: The number of bands; None for `turns`.
+        rounds: The rounds of the run; set by `for_rounds`.
+        turns: How many rounds are between two participations of a unit.
     """
 
     noise_multiplier: float
@@ -52,10 +55,20 @@ class BandedNoise:
             )
 
     def for_rounds(self, rounds: int, turns: int) -> BandedNoise:
+        """Fits the noise to a run.
+
+        Args:
+            rounds: The rounds of the run.
+            turns: How many rounds are between two participations of a unit.
+
+        Returns:
+            The noise for that run.
+        """
         return replace(self, rounds=rounds, turns=turns)
 
     @property
     def root(self) -> BandedRoot:
+        """The matrix C of the run."""
         if not self.rounds:
             raise DpflError(
                 "Correlated noise is planned for all rounds of a run; give budget.rounds."
@@ -68,18 +81,42 @@ class BandedNoise:
         return self.root.sensitivity(math.ceil(self.rounds / self.turns), self.turns)
 
     def vector(self, size: int, stddev: float, rng: np.random.Generator) -> Tensor:
-        """w of one round."""
+        """Samples the independent vector w of one round.
+
+        Args:
+            size: The number of coordinates.
+            stddev: The multiplier times the clip norm.
+            rng: The generator.
+
+        Returns:
+            The vector w.
+        """
         return gaussian_vector(size, stddev * self.sensitivity, rng)
 
-    def kept(self, past: Sequence[Tensor]) -> list[Tensor]:
-        """As much of the noise made so far, the latest first, as later rounds take back."""
+    def retained_noise(self, past: Sequence[Tensor]) -> list[Tensor]:
+        """Selects the noise that later rounds take back.
+
+        Args:
+            past: The noise so far, the latest first.
+
+        Returns:
+            Its first bands - 1 vectors.
+        """
         return list(past[: self.root.bands - 1])
 
-    def taking_back(self, fresh: Tensor, past: Sequence[Tensor]) -> Tensor:
-        """z_t = w_t - sum_k c_k z_(t-k): of noise alone, so that no sum's last digits are ever
-        remembered.
+    def correlate(self, fresh: Tensor, past: Sequence[Tensor]) -> Tensor:
+        """Computes z_t = w_t - sum_k c_k z_(t-k).
+
+        Only noise enters, so no sum's last digits are ever remembered.
+
+        Args:
+            fresh: The independent vector w_t.
+            past: The noise so far, the latest first.
+
+        Returns:
+            The noise z_t of the round.
         """
-        found = fresh.clone()
+        noise = fresh.clone()
         for coefficient, earlier in zip(self.root.coefficients[1:], past, strict=False):
-            found.sub_(earlier, alpha=float(coefficient))
-        return found
+            noise.sub_(earlier, alpha=float(coefficient))
+        return noise

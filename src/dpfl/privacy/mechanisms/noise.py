@@ -1,4 +1,8 @@
-"""Noise of a release, in units of its sensitivity."""
+"""Gaussian noise in floating point, in units of a release's sensitivity.
+
+The noise of a release has standard deviation z S, for a noise multiplier z and a sensitivity S.
+`secure_noise.py` has the form that resists attacks on floating-point arithmetic.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +32,15 @@ for.
 
 
 def check_noise_multiplier(noise_multiplier: float, of: str = "") -> None:
+    """Checks that a noise multiplier is usable.
+
+    Args:
+        noise_multiplier: The multiplier z.
+        of: What it is of, for the message, such as " of the mean".
+
+    Raises:
+        DpflError: If it is not a number between 1e-15 and 1e15.
+    """
     if not (noise_multiplier > 0 and math.isfinite(noise_multiplier)):
         raise DpflError(
             f"The noise multiplier{of} must be a positive number, not {noise_multiplier}."
@@ -40,6 +53,14 @@ def check_noise_multiplier(noise_multiplier: float, of: str = "") -> None:
 
 
 def check_stddev(stddev: float) -> None:
+    """Checks that noise of a standard deviation fits into float32.
+
+    Args:
+        stddev: The standard deviation.
+
+    Raises:
+        DpflError: If float32 would round the noise to 0 or to infinity.
+    """
     if not MIN_STDDEV <= stddev <= MAX_STDDEV:
         raise DpflError(
             f"Noise of deviation {stddev:g} does not fit into float32, which would round it "
@@ -51,7 +72,11 @@ def check_stddev(stddev: float) -> None:
 @part("noise.gaussian")
 @dataclass(frozen=True)
 class Gaussian:
-    """N(0, (multiplier * sensitivity)^2) on every coordinate."""
+    """N(0, (z S)^2) on every coordinate.
+
+    Attributes:
+        noise_multiplier: The multiplier z.
+    """
 
     noise_multiplier: float
 
@@ -59,16 +84,29 @@ class Gaussian:
         check_noise_multiplier(self.noise_multiplier)
 
     def vector(self, size: int, stddev: float, rng: np.random.Generator) -> Tensor:
+        """Samples the noise of one sum.
+
+        Args:
+            size: The number of coordinates.
+            stddev: The standard deviation z S.
+            rng: The generator.
+
+        Returns:
+            The noise in float32.
+        """
         return gaussian_vector(size, stddev, rng)
 
 
 @part("noise.floored-gaussian")
 @dataclass(frozen=True)
 class FlooredGaussian(Gaussian):
-    """Gaussian noise that follows what was released before, counted as the `floor` that it cannot
-    fall below.
+    """Gaussian noise that follows earlier releases, counted as the `floor` that it cannot fall
+    below.
 
-    Composition theorems want events that are fixed beforehand: the floor is, the noise is not.
+    Composition theorems want events that are fixed in advance. The floor is, the noise is not.
+
+    Attributes:
+        floor: The multiplier that accountants count with, at most `noise_multiplier`.
     """
 
     floor: float = 0.0
@@ -82,6 +120,8 @@ class FlooredGaussian(Gaussian):
 
 
 class UncalibratedNoiseError(DpflError):
+    """A release was used before its noise was calibrated."""
+
     def __init__(self) -> None:
         super().__init__(
             "The noise of this release is not planned yet; give a noise multiplier, or epsilon and "
@@ -92,37 +132,71 @@ class UncalibratedNoiseError(DpflError):
 @part("noise.uncalibrated")
 @dataclass(frozen=True)
 class Uncalibrated:
-    """Noise whose multiplier is still to be found, from the budget, before the first round:
-    Gaussian, or `like` another.
+    """Noise whose multiplier is calibrated from the budget before the first round.
+
+    Attributes:
+        like: A noise of the kind that it will be; None for Gaussian.
     """
 
     like: Any = None
 
     @property
     def noise_multiplier(self) -> float:
+        """None yet: reading it raises `UncalibratedNoiseError`."""
         raise UncalibratedNoiseError
 
     def vector(self, size: int, stddev: float, rng: np.random.Generator) -> Tensor:
+        """Refuses to sample.
+
+        Args:
+            size: The number of coordinates.
+            stddev: The standard deviation.
+            rng: The generator.
+
+        Returns:
+            Nothing: it always raises.
+
+        Raises:
+            UncalibratedNoiseError: Always.
+        """
         raise UncalibratedNoiseError
 
 
 class Noise(Protocol):
+    """The noise of a release."""
+
     @property
     def noise_multiplier(self) -> float:
-        """Deviation over the level of the clip, as it is stated."""
+        """The standard deviation over the clip norm, as it is stated."""
 
     def vector(self, size: int, stddev: float, rng: np.random.Generator) -> Tensor:
-        """Noise for a sum of this size."""
+        """Samples the noise of one sum.
+
+        Args:
+            size: The number of coordinates.
+            stddev: The standard deviation.
+            rng: The generator.
+
+        Returns:
+            The noise in float32.
+        """
 
 
 def gaussian_vector(size: int, stddev: float, rng: np.random.Generator) -> Tensor:
-    """Independent normal numbers by the transform of Box and Muller, a block at a time so that it
-    stays in the cache.
+    """Samples independent normal numbers by the transform of Box and Muller.
 
-    The squared radius comes from 63 bits, so that the tails reach 9.3 deviations: 24 bits, the
-    width of a float32, would end them at 5.8, and with T releases that alone would cost more than
-    the usual delta. Near 0 the radius is made from the same bits in float64, and no angle is 0: a
-    number without any noise cannot come out.
+    It works on a block at a time, which stays in the cache. The squared radius comes from 63 bits,
+    so the tails reach 9.3 standard deviations. 24 bits, the width of a float32, would end them at
+    5.8, which costs more than the usual delta over many releases. Near 0 the radius is computed
+    from the same bits in float64, and no angle is 0, so no number comes out without noise.
+
+    Args:
+        size: How many numbers.
+        stddev: Their standard deviation.
+        rng: The generator, of 64 raw bits at a time.
+
+    Returns:
+        The numbers in float32.
     """
     check_stddev(stddev)
     numbers = np.empty(size + size % 2, np.float32)
@@ -147,10 +221,16 @@ def _fill(
 
 
 def radii(bits: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """sqrt(-2 log u) for u = k / 2^63, k being 63 of the 64 bits and never 0.
+    """Computes sqrt(-2 log u) for u = k / 2^63, with k made of 63 of the 64 bits and never 0.
 
-    float32 has 24 bits for u and rounds the last 2^-25 to 1, where the radius would be 0: from 1 -
-    2^-10 on, 1 - u is made from what k lacks of 2^63 instead, which is a whole number.
+    float32 has 24 bits for u and rounds the last 2^-25 to 1, where the radius would be 0. From 1 -
+    2^-10 on, 1 - u is computed from what k lacks of 2^63, which is a whole number.
+
+    Args:
+        bits: Random words of 64 bits.
+
+    Returns:
+        The radii in float32.
     """
     signed = bits.view(np.int64)
     uniform = np.abs(signed.astype(np.float32))

@@ -1,7 +1,8 @@
-"""Noise that clients share, for a server that sees their sums only: each adds a share, rounded to
-whole numbers.
+"""Noise that clients share: each adds a part of it inside a secure sum, and the server sees the
+sum.
 
-The law of the sum and its proof are in docs/privacy.md (noise shared by clients).
+The law of the sum of rounded Gaussian shares, and its proof, are in docs/privacy.md ("Noise shared
+by clients").
 """
 
 from __future__ import annotations
@@ -25,8 +26,14 @@ _MARK = re.compile(r"shared (\d+)-(\d+)")
 @part("noise-shares")
 @dataclass(frozen=True)
 class NoiseShares:
-    """Who shares the noise: every client adds a share, `survivors` shares at least are in every sum
-    that is opened, and `colluders` of them may be known to the server.
+    """Who shares the noise of a secure sum.
+
+    Every client adds a share of variance sigma^2 / (survivors - colluders). So the shares that the
+    server cannot know have variance sigma^2 together.
+
+    Attributes:
+        survivors: The least number of shares in any sum that is opened.
+        colluders: The most clients whose shares the server may know.
     """
 
     survivors: int
@@ -42,44 +49,64 @@ class NoiseShares:
 
     @property
     def unknown_shares(self) -> int:
-        """Shares in a sum that the server cannot subtract, at least."""
+        """The least number of shares in a sum that the server cannot subtract."""
         return self.survivors - self.colluders
 
     @property
     def adversary(self) -> str:
-        """Whom the noise is enough against."""
-        seen = f"who see sums over at least {self.survivors} clients only"
+        """Against whom the noise is enough, in words for a statement."""
+        view = f"who see sums over at least {self.survivors} clients only"
         if not self.colluders:
             return (
-                f"the server and the public, {seen}; not a client, which can subtract its own "
+                f"the server and the public, {view}; not a client, which can subtract its own "
                 "share of the noise"
             )
-        return f"the server, the public and up to {self.colluders} clients together, {seen}"
+        return f"the server, the public and up to {self.colluders} clients together, {view}"
 
     @property
     def mark(self) -> str:
-        """By which a ledger knows what has a share of the noise only."""
+        """The mark by which a ledger knows a release whose noise is a share only."""
         return f"shared {self.survivors}-{self.colluders}"
 
     def share(self, stddev: float) -> float:
-        """The deviation of one client's share, such that the unknown shares together have
-        `deviation`.
+        """Computes the standard deviation of one client's share: sigma / sqrt(unknown shares).
+
+        Args:
+            stddev: The standard deviation sigma that all unknown shares must have together.
+
+        Returns:
+            The standard deviation of the share.
         """
         return stddev / math.sqrt(self.unknown_shares)
 
 
 def weakest_shares(marked: Iterable[str]) -> NoiseShares | None:
-    """What must hold for all releases of these marks; None where each had all of its noise."""
-    found = [
+    """Finds what must hold for all releases with these marks.
+
+    Args:
+        marked: The marks of releases, as ledgers keep them.
+
+    Returns:
+        The smallest numbers of survivors and colluders; None if each release had all of its noise.
+    """
+    numbers = [
         tuple(map(int, match.groups())) for mark in set(marked) if (match := _MARK.fullmatch(mark))
     ]
-    return NoiseShares(*(min(numbers) for numbers in zip(*found, strict=True))) if found else None
+    return NoiseShares(*(min(column) for column in zip(*numbers, strict=True))) if numbers else None
 
 
 def log_total_variation(steps: float, shares: int) -> float:
-    """The logarithm of a bound on the distance between sum_i round(x_i + n_i) over so many shares
-    n_i of deviation `steps`, and the rounding of sum_i x_i + N(0, shares steps^2) + (shares - 1)
-    uniform numbers: equation (3) of docs/privacy.md.
+    """Bounds how far a sum of rounded shares is from the rounding of one normal number.
+
+    It compares sum_i round(x_i + n_i) over n shares n_i with the rounding of sum_i x_i + N(0, n
+    steps^2) + (n - 1) uniform numbers: equation (3) of docs/privacy.md.
+
+    Args:
+        steps: The standard deviation of a share, in steps of the grid.
+        shares: The number n of shares.
+
+    Returns:
+        The logarithm of a bound on the total variation distance.
     """
     n, s, rate = shares, steps, (math.pi * steps) ** 2 / 2
     lines = [

@@ -1,5 +1,5 @@
-"""Where randomness comes from: a key for experiments that can be repeated, the operating system for
-real deployments.
+"""Where randomness comes from: a key for repeatable experiments, the operating system for
+deployments.
 """
 
 from __future__ import annotations
@@ -14,23 +14,40 @@ import numpy as np
 
 
 class Randomness(Protocol):
+    """A source of generators, one for each purpose and place of a run.
+
+    Attributes:
+        repeatable: Whether the same arguments give the same numbers again.
+    """
+
     repeatable: bool
 
     def generator(self, purpose: str, round: int = 0, client: int = 0) -> np.random.Generator:
-        """A generator for one purpose at one place of the run."""
+        """Makes the generator for one purpose at one place of the run.
+
+        Args:
+            purpose: What the numbers are for. No two purposes share numbers.
+            round: The round.
+            client: The client.
+
+        Returns:
+            A generator.
+        """
 
     def in_epoch(self, epoch: int) -> Randomness:
         """Returns the same randomness for a run before which so many runs used the ledger."""
 
 
 @dataclass(frozen=True)
-class Keyed:
-    """A generator per (seed, epoch, scope, purpose, round, client), each with a 128-bit key of its
-    own.
+class Keyed(Randomness):
+    """Generators that are keyed by (seed, epoch, scope, purpose, round, client), 128 bits each.
 
-    `epoch` counts the runs that used the same ledger before: two runs on the same data never share
-    their noise. `scope` names the value that the noise is for: other data or another model under
-    the same round never share theirs either.
+    Attributes:
+        seed: The seed of the experiment.
+        epoch: How many runs used the same ledger before. Two runs on the same data never share
+            noise.
+        scope: The value that the noise is for. Other data or another model in the same round never
+            shares it.
     """
 
     seed: int
@@ -48,15 +65,21 @@ class Keyed:
 
 
 def with_scope(randomness: Randomness, scope: str) -> Randomness:
-    """The same randomness for one released value; fresh entropy needs no scope."""
+    """Narrows a source of randomness to one released value.
+
+    Args:
+        randomness: The source.
+        scope: The name of the released value.
+
+    Returns:
+        The source for that value. Fresh entropy needs no scope and stays as it is.
+    """
     return replace(randomness, scope=scope) if isinstance(randomness, Keyed) else randomness
 
 
 @dataclass(frozen=True)
-class SystemEntropy:
-    """A fresh key from the operating system every time; nothing can be repeated, or predicted from
-    a seed.
-    """
+class SystemEntropy(Randomness):
+    """A fresh key from the operating system every time, so nothing can be repeated or predicted."""
 
     repeatable = False
 

@@ -17,7 +17,8 @@ from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
 from dpfl.privacy.accounting.events import REPLACE, Event, gaussian
-from dpfl.privacy.mechanisms.clip import Clip, NoClip, Quantile
+from dpfl.privacy.mechanisms.adaptive_clip import Quantile
+from dpfl.privacy.mechanisms.clip import Clip, NoClip
 from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
 from dpfl.privacy.mechanisms.integer_sum import IntegerSum
 from dpfl.privacy.mechanisms.matrix_release import BandedNoise

@@ -1,5 +1,5 @@
-"""How far float arithmetic can be from the real numbers: the constants of docs/privacy.md, section
-"Float arithmetic".
+"""How far float arithmetic can be from real numbers: the constants of docs/privacy.md, "Float
+arithmetic".
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ TERMS = 512
 
 
 def gamma(terms: int, unit: float = SINGLE) -> float:
-    """The bound n u / (1 - n u) on the relative rounding error of a sum of n terms, in any order
-    (Higham 2002, lemma 3.1).
+    """Bounds the relative rounding error of a sum of n terms in any order: n u / (1 - n u).
+
+    This is Lemma 3.1 of Higham (2002).
 
     Args:
         terms: The number n of roundings.
@@ -56,7 +57,7 @@ root and its square in float32; what float64 adds to that is within the factor 2
 
 
 def squared_norms(rows: Tensor) -> Tensor:
-    """Upper bounds on the squared norms of rows, whatever the order in which a kernel sums.
+    """Bounds the squared norms of rows from above, whatever the order in which a kernel sums.
 
     Args:
         rows: A float32 tensor (B, n).

@@ -1,4 +1,9 @@
-"""Who takes part in a release: samples of a batch, or clients of a cohort."""
+"""Who takes part in a release: the samples of a batch, or the clients of a cohort.
+
+Sampling amplifies privacy: a unit that takes part with probability q is exposed less often. Each
+sampling knows the event of a release on its sample, the neighbours for which that event is proven,
+and what nobody may learn for the amplification to hold.
+"""
 
 from __future__ import annotations
 
@@ -15,23 +20,23 @@ from dpfl.privacy.accounting.events import ADD_REMOVE, REPLACE, Event, gaussian
 
 
 class Sampling(Protocol):
+    """A rule that draws units for one release."""
+
     @property
     def neighbours(self) -> str:
-        """Whom the event is proven for: one more or less, or one in another's place."""
+        """The neighbouring relation for which the event is proven."""
 
     @property
     def needs_secrecy(self) -> bool:
-        """Whether the event counts on it that nobody learns who was drawn."""
+        """Whether the event holds only if nobody learns who was drawn."""
 
     @property
     def allows_self_knowledge(self) -> bool:
-        """Whether the event still holds against a unit that knows of itself whether it was
-        drawn.
-        """
+        """Whether the event still holds against a unit that knows whether it was drawn itself."""
 
     @property
     def depends_on_population(self) -> bool:
-        """Whether one unit more or less changes with what chance, or when, all others are drawn."""
+        """Whether one unit more or less changes how, or when, all others are drawn."""
 
     @property
     def min_population(self) -> int:
@@ -39,30 +44,56 @@ class Sampling(Protocol):
 
     @property
     def max_share(self) -> float:
-        """How much of the mean of a draw, over the fixed divisor, one unit of it is at most."""
+        """The largest share of one unit in the mean of a draw, over the fixed divisor."""
 
     def draw(self, population: int, rng: np.random.Generator, turn: int = 0) -> np.ndarray:
-        """The indices that take part, in ascending order; `turn` counts the draws."""
+        """Draws the units of one release.
+
+        Args:
+            population: The number of units to draw from.
+            rng: The generator.
+            turn: How many draws came before.
+
+        Returns:
+            The units' numbers in ascending order.
+        """
 
     def expected_size(self, population: int) -> float:
-        """How many take part on average: the fixed divisor, whatever the draw."""
+        """Computes how many units take part on average, which is the fixed divisor whatever the
+        draw.
+
+        Args:
+            population: The number of units to draw from.
+
+        Returns:
+            The expected number.
+        """
 
     def event(self, noise_multiplier: float, population: int) -> Event:
-        """The event of a release whose noise is `noise_multiplier` times the largest norm of one
-        unit.
+        """Describes one release on a draw.
+
+        Args:
+            noise_multiplier: The noise's standard deviation over the largest norm of one unit.
+            population: The number of units to draw from.
+
+        Returns:
+            The event.
         """
 
 
 NEGLIGIBLE = 2.0**-100
-"""A chance that counts as none."""
+"""A probability that counts as none."""
 
 
 def largest_draw(sampling: Sampling, population: int) -> float:
-    """How many units a draw from a population of this declared size has, but for a chance of
-    RARELY.
+    """Bounds the size of a draw, but for a probability of 2^-100 (Bernstein's inequality).
 
-    Coins that come up m times on average come up t times more often with a chance of exp(-t^2 / (2
-    m + 2 t / 3)) at most (Bernstein's inequality).
+    Args:
+        sampling: The sampling.
+        population: The number of units to draw from.
+
+    Returns:
+        The bound.
     """
     mean = sampling.expected_size(population)
     if not isinstance(sampling, Poisson | PoissonSize):
@@ -73,8 +104,14 @@ def largest_draw(sampling: Sampling, population: int) -> float:
 
 @part("sampling.poisson")
 @dataclass(frozen=True)
-class Poisson:
-    """Each unit by its own coin; proven for adding or removing one."""
+class Poisson(Sampling):
+    """Poisson sampling: each unit takes part with probability `rate`, independently of the others.
+
+    Proven for adding or removing one unit (Mironov, Talwar and Zhang 2019; Zhu and Wang 2019).
+
+    Attributes:
+        rate: The probability q.
+    """
 
     rate: float
     neighbours = ADD_REMOVE
@@ -103,8 +140,12 @@ class Poisson:
 
 @part("sampling.poisson-size")
 @dataclass(frozen=True)
-class PoissonSize:
-    """Poisson sampling with a number expected instead of a rate."""
+class PoissonSize(Sampling):
+    """Poisson sampling with an expected number of units instead of a rate.
+
+    Attributes:
+        size: The expected number.
+    """
 
     size: int
     neighbours = ADD_REMOVE
@@ -120,6 +161,17 @@ class PoissonSize:
             raise DpflError(f"A Poisson draw must expect at least 1 unit, not {self.size}.")
 
     def of(self, population: int) -> Poisson:
+        """Fixes the population.
+
+        Args:
+            population: The number of units to draw from.
+
+        Returns:
+            Poisson sampling at the rate size / population.
+
+        Raises:
+            DpflError: If the population is smaller than the expected number.
+        """
         if self.size > population:
             raise DpflError(
                 f"{self.size} units cannot be expected of {population}; lower the size of the draw."
@@ -138,9 +190,14 @@ class PoissonSize:
 
 @part("sampling.fixed-size")
 @dataclass(frozen=True)
-class FixedSize:
-    """As many as planned, without replacement; proven for replacing one, where the sum moves by two
-    norms.
+class FixedSize(Sampling):
+    """A fixed number of units without replacement. Proven for replacing one unit (Wang, Balle and
+    Kasiviswanathan 2019).
+
+    Replacing a unit moves the sum by two norms, so the event has half the noise multiplier.
+
+    Attributes:
+        size: The number of units.
     """
 
     size: int
@@ -186,11 +243,11 @@ class FixedSize:
 @part("sampling.fixed-cohort")
 @dataclass(frozen=True)
 class FixedCohort(FixedSize):
-    """A fixed-size draw of clients, each of whom knows whether it was drawn.
+    """A fixed-size draw of clients, each of which knows whether it was drawn.
 
-    To one that was not, all of the draw are among the n - 1 others, at a rate of b / (n - 1); to
-    one that was, b - 1 of them. The event is that of the first, which holds in every round against
-    either, and against whoever knows less.
+    To a client that was not drawn, all b of the draw are among the n - 1 others, at a rate of b /
+    (n - 1). To one that was, b - 1 of them are. The event is that of the first, which holds in
+    every round against either, and against whoever knows less.
     """
 
     allows_self_knowledge = True
@@ -203,8 +260,8 @@ class FixedCohort(FixedSize):
 
 @part("sampling.all")
 @dataclass(frozen=True)
-class All:
-    """Everyone, every time."""
+class All(Sampling):
+    """Every unit takes part in every release."""
 
     neighbours = ADD_REMOVE
     needs_secrecy = depends_on_population = False
@@ -226,11 +283,14 @@ class All:
 
 @part("sampling.cyclic")
 @dataclass(frozen=True)
-class Cyclic:
-    """Groups of at least this many units, one after another in fixed turns: no chance, and no gain
-    by it.
+class Cyclic(Sampling):
+    """Groups of at least `size` units, one after another in fixed turns.
 
-    The event is that of all turns together, for noise over what a unit moves in all of them.
+    There is no chance, and so no amplification. The event is that of all turns together, for noise
+    over what a unit moves in all of them.
+
+    Attributes:
+        size: The least number of units in a group.
     """
 
     size: int
@@ -248,6 +308,17 @@ class Cyclic:
             raise DpflError(f"A group needs at least 1 unit, not {self.size}.")
 
     def turns(self, population: int) -> int:
+        """Counts the groups.
+
+        Args:
+            population: The number of units.
+
+        Returns:
+            After how many draws a group takes part again.
+
+        Raises:
+            DpflError: If the population is smaller than one group.
+        """
         if self.size > population:
             raise DpflError(
                 f"A group of {self.size} cannot be made of {population} units; lower its size."

@@ -1,4 +1,4 @@
-"""Noise and clip that change by a plan made before training (Du et al. 2021, Dynamic DP-SGD)."""
+"""Noise and clip norms by a plan fixed before training: Dynamic DP-SGD (Du et al. 2021)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,19 @@ from dpfl.privacy.mechanisms.sampling import Poisson
 
 @dataclass(frozen=True)
 class DynamicPlan:
-    """C_t = C_0 rho_c^(t/T) and mu_t = mu_0 rho_mu^(-t/T), t = 0..T-1: the clip falls, and the
-    noise C_t / mu_t falls faster.
+    """C_t = C_0 rho_c^(t/T) and mu_t = mu_0 rho_mu^(-t/T), for t = 0..T-1.
 
-    `every` is the number of steps that share the values of the first of them. The paper changes
-    them at each step, its code once an epoch; fewer changes mean fewer kinds of events, and quicker
-    accounting. Over rounds it is Dyn-DP-FedAvg.
+    The clip norm falls, and the noise C_t / mu_t falls faster. The paper changes them at each step,
+    its code once per epoch. Fewer changes mean fewer kinds of events, and quicker accounting. Over
+    rounds the plan is Dyn-DP-FedAvg.
+
+    Attributes:
+        steps: The number T of steps.
+        mu: The first privacy parameter mu_0, one over the noise multiplier.
+        clip: The first clip norm C_0.
+        clip_decay: The decay rho_c.
+        mu_decay: The decay rho_mu.
+        every: How many steps share the values of the first of them.
     """
 
     steps: int
@@ -48,10 +55,25 @@ class DynamicPlan:
                 )
 
     def clip_at(self, step: int) -> float:
+        """Computes the clip norm C_t.
+
+        Args:
+            step: The step t.
+
+        Returns:
+            The clip norm.
+        """
         return self.clip * math.pow(self.clip_decay, self._progress(step))
 
     def multiplier_at(self, step: int) -> float:
-        """Noise over clip, 1 / mu_t."""
+        """Computes the noise multiplier 1 / mu_t.
+
+        Args:
+            step: The step t.
+
+        Returns:
+            The noise over the clip norm.
+        """
         return math.pow(self.mu_decay, self._progress(step)) / self.mu
 
     def _progress(self, step: int) -> float:
@@ -62,27 +84,45 @@ class DynamicPlan:
         return (step - step % self.every) / self.steps
 
     def events(self, rate: float, steps: int | None = None) -> dict[Event, int]:
-        """What the first `steps` (all) cost at this rate of Poisson sampling, as distinct events
-        with their counts.
+        """Lists what the first steps cost under Poisson sampling. The clip norm is no part of it.
 
-        The clip is no part of it: noise grows and falls with the clip.
+        Args:
+            rate: The sampling rate.
+            steps: How many steps; None for all.
+
+        Returns:
+            The distinct events with their counts.
         """
         sampling, until = Poisson(rate), self.steps if steps is None else min(steps, self.steps)
-        spent: dict[Event, int] = {}
+        counts: dict[Event, int] = {}
         for first in range(0, until, self.every):
             event = sampling.event(self.multiplier_at(first), 0)
-            spent[event] = spent.get(event, 0) + min(self.every, until - first)
-        return spent
+            counts[event] = counts.get(event, 0) + min(self.every, until - first)
+        return counts
 
     def claimed(self, rate: float, delta: float) -> float:
-        """The paper's epsilon, by the limit theorem over a change at each step; it can lie below
-        the truth.
+        """Computes the paper's epsilon by the limit theorem, over a change at each step.
+
+        Args:
+            rate: The sampling rate.
+            delta: The target delta.
+
+        Returns:
+            The claimed epsilon, which can lie below the truth.
         """
         return accountant("gdp-clt").epsilon(replace(self, every=1).events(rate), delta)
 
     def planned(self, epsilon: float, delta: float, rate: float, by: Accountant) -> DynamicPlan:
-        """The same schedule with mu_0 set to spend epsilon by this accountant: `gdp-clt` as
-        published, or one that proves.
+        """Sets mu_0 so that the whole plan spends a budget.
+
+        Args:
+            epsilon: The target epsilon.
+            delta: The target delta.
+            rate: The sampling rate.
+            by: The accountant: `gdp-clt` as published, or one that proves.
+
+        Returns:
+            The same plan with another mu_0.
         """
         noise_multiplier = noise_for(
             lambda z: replace(self, mu=1 / z).events(rate), epsilon, delta, by

@@ -1,5 +1,5 @@
-"""Gaussian noise against attacks on floating-point arithmetic: whole numbers on a grid, from a
-stream cipher.
+"""Gaussian noise against attacks on floating-point arithmetic: integers on a grid, from a stream
+cipher.
 """
 
 from __future__ import annotations
@@ -50,16 +50,35 @@ class SecureGaussian(Gaussian):
     """
 
     def vector(self, size: int, stddev: float, rng: np.random.Generator) -> Tensor:
+        """Samples the noise alone, for a sum of zeros.
+
+        Args:
+            size: The number of coordinates.
+            stddev: The standard deviation.
+            rng: The generator of the key.
+
+        Returns:
+            The noise on the grid, in float32.
+        """
         return secure_sum(torch.zeros(size), stddev, self.noise_multiplier, rng)
 
 
 def secure_sum(
     total: Tensor, stddev: float, noise_multiplier: float, rng: np.random.Generator
 ) -> Tensor:
-    """The sum with its noise, in new memory; a block at a time so that it stays in the cache.
+    """Adds secure noise to a sum, a block at a time, which stays in the cache.
 
-    `deviation` over `multiplier` is the sensitivity of the sum before it is rounded; rounded, its d
-    numbers can move by g sqrt(d) more, and the noise grows by as much times the multiplier.
+    `stddev / noise_multiplier` is the sensitivity S before rounding. Rounded, the sum's d numbers
+    can move by g sqrt(d) more, so the noise is larger by z g sqrt(d).
+
+    Args:
+        total: The exact sum.
+        stddev: The standard deviation z S.
+        noise_multiplier: The multiplier z.
+        rng: The generator of the key.
+
+    Returns:
+        The noisy sum in new memory, in float32.
     """
     check_stddev(stddev)
     unit, size = grid_step(stddev), total.numel()
@@ -80,7 +99,18 @@ def secure_sum(
 def noisy_number(
     value: float, stddev: float, noise_multiplier: float, rng: np.random.Generator, secure: bool
 ) -> float:
-    """One number with its noise, for a sensitivity of deviation / multiplier."""
+    """Adds noise to one number whose sensitivity is stddev / noise_multiplier.
+
+    Args:
+        value: The exact number.
+        stddev: The standard deviation of the noise.
+        noise_multiplier: The multiplier.
+        rng: The generator.
+        secure: Whether the noise is on a grid.
+
+    Returns:
+        The noisy number.
+    """
     if secure:
         return float(
             secure_sum(torch.tensor([value], dtype=torch.float64), stddev, noise_multiplier, rng)
@@ -89,16 +119,31 @@ def noisy_number(
 
 
 def grid_step(stddev: float) -> float:
-    """A power of two: to divide and multiply by it is exact."""
+    """Chooses the grid for a standard deviation.
+
+    Args:
+        stddev: The standard deviation of the noise.
+
+    Returns:
+        A power of two. To divide and multiply by it is exact.
+    """
     return math.ldexp(1.0, math.frexp(stddev)[1] - 1 - GRID_BITS)
 
 
 def standard_normal(
     bits: np.ndarray[Any, np.dtype[np.uint64]],
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """As many normal numbers as words, by Box and Muller in float64: 64 bits for a radius, 64 for
-    its angle; the tails reach
-    9.4 deviations."""
+    """Computes normal numbers by the transform of Box and Muller in float64.
+
+    Each pair takes 64 bits for its radius and 64 for its angle, so the tails reach 9.4 standard
+    deviations.
+
+    Args:
+        bits: Random words, an even number of them.
+
+    Returns:
+        As many normal numbers as words.
+    """
     words, angles = bits.reshape(2, -1)
     radius = words.astype(np.float64)
     radius += 1

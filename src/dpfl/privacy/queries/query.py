@@ -165,11 +165,22 @@ class PrivateQuery(ABC):
         return (self.noise_multiplier or 0.0) * self.sensitivity(width)
 
     def with_secure_noise(self: _Query) -> _Query:
-        """Returns the same query with its noise on a grid."""
+        """Puts the noise on a grid.
+
+        Returns:
+            The same query with secure noise.
+        """
         return replace(self, secure=True)  # type: ignore[type-var]
 
     def with_noise(self: _Query, noise_multiplier: float) -> _Query:
-        """Returns the same query with another noise multiplier."""
+        """Sets the noise.
+
+        Args:
+            noise_multiplier: The noise's standard deviation over the sensitivity.
+
+        Returns:
+            The same query with that noise.
+        """
         return replace(self, noise_multiplier=noise_multiplier)  # type: ignore[type-var]
 
     def answer(self, data: QuerySubject, rng: np.random.Generator) -> np.ndarray:

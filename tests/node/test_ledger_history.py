@@ -28,7 +28,7 @@ from dpfl.protocol.head_words import head_from_words
 from dpfl.protocol.keys import load_private, raw, sign
 from dpfl.protocol.ledger_head import SignedHead, sign_head
 from dpfl.protocol.messages import SignedMessage
-from tests.node.loopback import EVENT, PROPOSAL, RUN, STEPS, Asked, join, round_of, work
+from tests.node.loopback import EVENT, RUN, STEPS, Asked, join, round_of, work
 from tests.node.test_rollback import Open, copied, opened, reconciled, set_back, worked
 
 __all__ = ["opened"]
@@ -257,133 +257,7 @@ def test_a_head_without_anchors_is_read_as_it_was_signed(opened: Open) -> None:
 # What a server does with them
 
 
-def test_a_server_forgets_a_head_once_its_node_includes_it(opened: Open, tmp_path: Path) -> None:
-    node, head = set_back(opened, tmp_path)
-    node = opened()
-    worked(node)
-    memory = remembered(node, head)
-    assert node.refused(join(heads=memory.shown_to("b"))) == "rolled-back"
-    node.service.close()
-    reconciled(node.folder)
-    node = opened()
-    shown = memory.shown_to("b")
-    answer = node(join(run="another", heads=shown))
-    memory.take("b", answer)
-    assert memory.is_doubtful("b"), "no anchor of a reconciled ledger shows what was lost"
-    memory.accept("b", shown, answer)
-    assert [one.to_words() for one in memory.of("b")] == [answer.head["ledger_head"]]
-
-
-def test_what_was_accepted_does_not_come_back_from_the_file(opened: Open, tmp_path: Path) -> None:
-    node, head = set_back(opened, tmp_path)
-    node = opened()
-    memory = HeadMemory({"b": public(node)}, tmp_path / "heads.json")
-    memory.take("b", SignedMessage({"ledger_head": head}, {}))
-    memory.save()
-    answer = node(join())
-    memory.take("b", answer)
-    memory.accept("b", [head], answer)
-    memory.save()
-    assert json.loads((tmp_path / "heads.json").read_text()) == {"b": [answer.head["ledger_head"]]}
-
-
-def test_a_copy_that_starts_often_does_not_push_out_what_the_original_signed(
-    opened: Open, tmp_path: Path
-) -> None:
-    """Fault: eight later starts were enough."""
-    node = opened()
-    worked(node, 0)
-    node.service.close()
-    shutil.copytree(node.folder, tmp_path / "clone")
-    node = opened()
-    memory = remembered(node, worked(node, 1))
-    (original,) = memory.of("b")
-    for _ in range(10):
-        clone = opened("clone")
-        memory.take("b", clone(join()))
-        clone.service.close()
-    assert original in memory.of("b")
-    assert len(memory.of("b")) == 2
-
-
-def test_a_node_of_the_same_name_with_another_key_is_remembered_beside_it(
-    opened: Open, tmp_path: Path
-) -> None:
-    """Fault: a second experiment with another node of that name erased what the first one's had
-    signed.
-    """
-    node, other = opened(), opened("a", name="a")
-    head = worked(node, 0)
-    file = tmp_path / "heads.json"
-    memory = HeadMemory({"b": public(node)}, file)
-    memory.take("b", SignedMessage({"ledger_head": head}, {}))
-    memory.save()
-    answer = other(join(replace(PROPOSAL, client=0), to="a"))
-    stranger = raw(Ed25519PrivateKey.generate().public_key())
-    for _ in range(2):
-        second = HeadMemory({"a": public(other), "b": stranger}, file)
-        second.take("a", answer)
-        second._changed = True
-        second.save()
-    assert second.of("b") == []
-    assert [one.to_words() for one in HeadMemory({"b": public(node)}, file).of("b")] == [head]
-    assert len(json.loads(file.read_text())["b"]) == 1
-
-
 # What a node's own folder tells
-
-
-def test_a_log_that_tells_of_more_than_the_ledger_is_enough_to_refuse(
-    opened: Open, tmp_path: Path
-) -> None:
-    """Fault: ledger, orders and replies from one backup beside a log that went on were taken as
-    they were.
-    """
-    node = opened()
-    worked(node, 0)
-    node.service.close()
-    (tmp_path / "backup").mkdir()
-    copied(node.folder, tmp_path / "backup", "ledger", "orders.sqlite", "replies")
-    node = opened()
-    worked(node, 1, 2)
-    node.service.close()
-    copied(tmp_path / "backup", node.folder, "ledger", "orders.sqlite", "replies")
-    with pytest.raises(DpflError, match="dpfl ledger reconcile"):
-        opened()
-    assert "4 releases added" in reconciled(node.folder)
-    assert node.spending() == {EVENT: 3 * STEPS}
-    assert "nothing is missing" in reconciled(node.folder)
-    assert opened()(join(run="another")).head["kind"] == "joined"
-
-
-def test_of_a_log_that_lost_its_beginning_the_rest_is_counted(opened: Open, tmp_path: Path) -> None:
-    """Fault: what such a log told of was compared with all that the ledger held, and was less."""
-    node = opened()
-    worked(node, 0, 1)
-    node.service.close()
-    (tmp_path / "backup").mkdir()
-    copied(node.folder, tmp_path / "backup", "ledger", "orders.sqlite", "replies")
-    (node.folder / "node.log").unlink()
-    node = opened()
-    worked(node, 2)
-    node.service.close()
-    copied(tmp_path / "backup", node.folder, "ledger", "orders.sqlite", "replies")
-    reconciled(node.folder)
-    assert node.spending() == {EVENT: 3 * STEPS}
-
-
-def test_a_log_of_a_reconciled_node_is_compared_by_its_last_line(
-    opened: Open, tmp_path: Path
-) -> None:
-    node, head = set_back(opened, tmp_path)
-    (tmp_path / "signed.json").write_text(json.dumps(head))
-    reconciled(node.folder, tmp_path / "signed.json")
-    node = opened()
-    assert node(join(run="another")).head["kind"] == "joined"
-    assert node(work(run="another")).head["kind"] == "reply"
-    node.service.close()
-    opened().service.close()
-    assert node.spending() == {EVENT: 4 * STEPS}
 
 
 def test_neither_a_statement_nor_a_check_is_made_from_a_ledger_that_is_behind_its_orders(
@@ -484,39 +358,3 @@ def test_a_node_that_was_set_back_and_worked_for_another_server_counts_both_when
     )
     node = opened()
     assert node(join(run="third", heads=[lost, later])).head["kind"] == "joined"
-
-
-def test_what_can_lock_a_node_is_only_what_its_own_key_signed(opened: Open) -> None:
-    """A server that wants it to stop: heads of others, of another ledger under another key, and its
-    own that it includes.
-    """
-    node, other = opened(), opened("a", name="a")
-    head = worked(node, 0)
-    strange = other(join(replace(PROPOSAL, client=0), to="a")).head["ledger_head"]
-    key = Ed25519PrivateKey.generate()
-    words = head["head"] | {
-        "rows": 999,
-        "seal": "0" * 64,
-        "starts": [[9, "0" * 16, 999]],
-        "public_key": raw(key.public_key()),
-    }
-    assert node(join(heads=[strange])).head["kind"] == "joined", "of another node: kept for it"
-    assert node.refused(join(heads=[{"head": words, "signature": sign(words, key)}])) == "bad-words"
-    renamed = strange["head"] | {"node": "b"}
-    assert (
-        node.refused(join(heads=[{"head": renamed, "signature": strange["signature"]}]))
-        == "bad-words"
-    )
-    assert node(work(round_of(1))).head["kind"] == "reply"
-    node.service.close()
-    assert opened()(join(heads=[head])).head["kind"] == "joined"
-
-
-def test_an_owner_sees_why_a_locked_node_does_not_work(opened: Open, tmp_path: Path) -> None:
-    _, head = set_back(opened, tmp_path)
-    node = opened()
-    assert node.refused(join(heads=[head])) == "rolled-back"
-    assert json.loads(node.log().splitlines()[-1])["reason"] == "rolled-back"
-    node.service.close()
-    told = " ".join(CliRunner().invoke(app, ["node", "check", str(node.folder)]).output.split())
-    assert "dpfl ledger reconcile" in told

@@ -1,23 +1,26 @@
-"""Chains of common layers, forward and backward by hand: small models spend as long on graphs and
-hooks as on arithmetic.
+"""Chains: models whose modules follow one another, run forward and backward by hand.
+
+A small model spends as long on autograd's graph and hooks as on arithmetic. Where every module has
+a type known here, the backward pass is a loop: g_{l-1} = g_l dy_l/dx_l, from the last module to the
+first trained layer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dpfl.gradients.losses import losses_and_gradients
-from dpfl.gradients.products import SampleGradient, Unsupported
-from dpfl.gradients.recording import Layer, find_layers
-from dpfl.gradients.rules import RULES, of_units
+from dpfl.gradients.layers.rules import RULES, unit_gradients
+from dpfl.gradients.losses import losses_and_slopes
+from dpfl.gradients.passes.recording import Layer, find_layers
 from dpfl.gradients.scratch import Scratch
+from dpfl.gradients.unit_gradients import UnitGradients, UnsupportedLayer
 from dpfl.gradients.unit_rows import UnitRows
 from dpfl.models import FlatModel
 from dpfl.models.architectures import Centre
@@ -29,8 +32,12 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 
 @dataclass(frozen=True)
 class Link:
-    """One module of a chain: `forward` gives the output and what `backward` needs, the input
-    first.
+    """One module of a chain.
+
+    Attributes:
+        forward: Maps the input to the output and to what `backward` needs, the input first.
+        backward: Maps the gradient at the output, and what `forward` saved, to the gradient at the
+            input.
     """
 
     forward: Callable[[Tensor], tuple[Tensor, tuple[Tensor, ...]]]
@@ -45,16 +52,16 @@ def _linear(module: nn.Linear) -> Link:
 
 def _convolution(module: nn.Conv2d) -> Link:
     if module.padding_mode != "zeros" or isinstance(module.padding, str):
-        raise Unsupported("a convolution with a padding of its own")
+        raise UnsupportedLayer("a convolution with a padding of its own")
     sizes = (module.stride, module.padding, module.dilation)
 
     def forward(x: Tensor) -> tuple[Tensor, tuple[Tensor]]:
         return F.conv2d(x, module.weight, module.bias, *sizes, module.groups), (x,)
 
     def backward(g: Tensor, x: Tensor) -> Tensor:
-        needed = (True, False, False)
+        mask = (True, False, False)
         return aten.convolution_backward(
-            g, x, module.weight, None, *sizes, False, (0, 0), module.groups, needed
+            g, x, module.weight, None, *sizes, False, (0, 0), module.groups, mask
         )[0]
 
     return Link(forward, backward)
@@ -81,7 +88,7 @@ def _relu(module: nn.ReLU) -> Link:
 
 def _max_pool(module: nn.MaxPool2d) -> Link:
     if module.return_indices:
-        raise Unsupported("a pool that returns places")
+        raise UnsupportedLayer("a pool that returns places")
     pairs = [
         (size, size) if isinstance(size, int) else size
         for size in (module.kernel_size, module.stride, module.padding)
@@ -103,7 +110,7 @@ def _max_pool(module: nn.MaxPool2d) -> Link:
 
 def _flatten(module: nn.Flatten) -> Link:
     if (module.start_dim, module.end_dim) != (1, -1):
-        raise Unsupported("a part that flattens some dimensions only")
+        raise UnsupportedLayer("a part that flattens some dimensions only")
     return Link(lambda x: (x.flatten(1), (x,)), lambda g, x: g.view(x.shape))
 
 
@@ -115,22 +122,20 @@ def _dropout(module: nn.Dropout) -> Link:
     def forward(x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         if not module.training:
             return x, (x,)
-        y, kept = aten.native_dropout(x, module.p, True)
-        return y, (x, kept)
+        y, mask = aten.native_dropout(x, module.p, True)
+        return y, (x, mask)
 
-    def backward(g: Tensor, x: Tensor, kept: Tensor | None = None) -> Tensor:
-        return (
-            g
-            if kept is None
-            else aten.native_dropout_backward(g, kept, 1 / (1 - module.p) if module.p < 1 else 0.0)
-        )
+    def backward(g: Tensor, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        if mask is None:
+            return g
+        return aten.native_dropout_backward(g, mask, 1 / (1 - module.p) if module.p < 1 else 0.0)
 
     return Link(forward, backward)
 
 
 def _by_autograd(module: nn.Module) -> Link:
     if getattr(module, "inplace", False):
-        raise Unsupported("an activation in place")
+        raise UnsupportedLayer("an activation in place")
 
     def forward(x: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         with torch.enable_grad():
@@ -166,8 +171,17 @@ LINKS: dict[type[nn.Module], Callable[[Any], Link]] = {
 
 
 class Chain:
-    """A model whose modules follow one another, each of a type known here; Unsupported
-    otherwise.
+    """A model whose modules follow one another, each of a type known here.
+
+    Args:
+        model: The model.
+
+    Raises:
+        UnsupportedLayer: The model is no such chain, or a layer has no rule.
+
+    Attributes:
+        layers: The trained layers, in order.
+        first: The place of the first of them in the chain.
     """
 
     def __init__(self, model: FlatModel) -> None:
@@ -178,28 +192,43 @@ class Chain:
         self.first = next(index for index, (_, layer) in enumerate(self._links) if layer)
 
     def forward(self, x: Tensor, after: int = -1) -> tuple[Tensor, list[tuple[Tensor, ...]]]:
-        """The scores, and what the backward pass needs of each link `after` the one whose output is
-        x.
+        """Runs the chain, or what comes after one of its modules.
+
+        Args:
+            x: The samples, or the output of the module `after`.
+            after: The place of the module whose output x is; -1 for the whole chain.
+
+        Returns:
+            The scores, and what each module saved for the backward pass.
+
+        Raises:
+            UnsupportedLayer: A hook was put on a module.
         """
         if any(_patched(module) for module in self._modules):
-            raise Unsupported("hooks")
-        kept = []
+            raise UnsupportedLayer("hooks")
+        saved = []
         for link, _ in self._links[after + 1 :]:
-            x, needed = link.forward(x)
-            kept.append(needed)
-        return x, kept
+            x, needs = link.forward(x)
+            saved.append(needs)
+        return x, saved
 
     def backward(
-        self, g: Tensor, kept: list[tuple[Tensor, ...]]
+        self, g: Tensor, saved: list[tuple[Tensor, ...]]
     ) -> Iterator[tuple[Layer, Tensor, Tensor]]:
-        """From the gradient at the scores, each trained layer with its input and the gradient at
-        its output, the last first.
+        """Goes back from the gradient at the scores to the first trained layer.
+
+        Args:
+            g: The gradient at the scores.
+            saved: What each module saved in the forward pass.
+
+        Yields:
+            Each trained layer with its input and the gradient at its output, the last layer first.
         """
         for index in range(len(self._links) - 1, self.first - 1, -1):
             link, layer = self._links[index]
-            below = link.backward(g, *kept[index]) if index > self.first else g
+            below = link.backward(g, *saved[index]) if index > self.first else g
             if layer:
-                yield layer, kept[index][0], g
+                yield layer, saved[index][0], g
             g = below
 
     @property
@@ -214,20 +243,20 @@ def _links(model: FlatModel) -> list[tuple[Link, Layer | None]]:
     layers = {layer.module: layer for layer in find_layers(model)}
     owners = [module for module in chain if list(module.parameters())]
     if len(set(owners)) < len(owners):
-        raise Unsupported("a layer called twice")
+        raise UnsupportedLayer("a layer called twice")
     return [(LINKS[type(module)](module), layers.get(module)) for module in chain]
 
 
 def _in_order(module: nn.Module) -> Iterator[nn.Module]:
     if _patched(module):
-        raise Unsupported("hooks")
+        raise UnsupportedLayer("hooks")
     if type(module) is nn.Sequential:
         for child in module:
             yield from _in_order(child)
     elif type(module) in LINKS:
         yield module
     elif type(module) is not nn.Identity:
-        raise Unsupported(f"a {type(module).__name__}")
+        raise UnsupportedLayer(f"a {type(module).__name__}")
 
 
 def _patched(module: nn.Module) -> bool:
@@ -237,9 +266,16 @@ def _patched(module: nn.Module) -> bool:
 
 
 class ChainPass:
-    """Per-sample gradients of a batch by the rules of the layers. What it returns is valid until
-    its next call.
+    """The pass for chains, by the rules of the layers.
+
+    Args:
+        model: The model.
+
+    Raises:
+        UnsupportedLayer: The model is no chain.
     """
+
+    writes_rows: ClassVar[bool] = False
 
     def __init__(self, model: FlatModel) -> None:
         self._chain = Chain(model)
@@ -247,14 +283,16 @@ class ChainPass:
 
     def __call__(
         self, x: Tensor, y: Tensor, rows: UnitRows | None = None
-    ) -> tuple[Tensor, list[SampleGradient]]:
-        scores, kept = self._chain.forward(self._chain.model.arrange(x))
-        losses, g = losses_and_gradients(scores, y, self._chain.model.task)
+    ) -> tuple[Tensor, list[UnitGradients]]:
+        scores, saved = self._chain.forward(self._chain.model.arrange(x))
+        losses, g = losses_and_slopes(scores, y, self._chain.model.task)
         if rows is not None:
             g = rows.weigh(g)
-        gradients: dict[int, SampleGradient] = {}
+        gradients: dict[int, UnitGradients] = {}
         with self._scratch.step():
-            for layer, inputs, outputs in self._chain.backward(g, kept):
-                of_layer = of_units(RULES[type(layer.module)], layer.module, inputs, outputs, rows)
+            for layer, inputs, outputs in self._chain.backward(g, saved):
+                of_layer = unit_gradients(
+                    RULES[type(layer.module)], layer.module, inputs, outputs, rows
+                )
                 gradients |= {entry: of_layer[name] for name, entry in layer.entries.items()}
         return losses, [gradients[entry] for entry in range(len(gradients))]

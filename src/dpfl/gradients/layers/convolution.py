@@ -1,4 +1,9 @@
-"""Per-sample gradients of convolutions, from patches of channels-last images."""
+"""The gradient of each unit at a convolution, from patches of channels-last images.
+
+With x_t the patch under output position t, the gradient is sum_t g_t x_t^T, as for a linear layer
+with T positions (Rochette et al. 2019, arXiv:1912.06015). Patches are views; only `products.py`
+copies them, for one block of units at a time.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +13,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dpfl.gradients.products import Chosen, SampleGradient, Unsupported, products, written_out
+from dpfl.gradients.products import products
+from dpfl.gradients.unit_gradients import UnitGradients, UnitIndex, UnsupportedLayer, from_rows
 
 Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class _Shape:
-    """A convolution in two dimensions; one in one dimension is one of height 1."""
+    """A convolution in two dimensions. One in one dimension is one of height 1."""
 
     channels: int
     width: int
@@ -41,10 +47,23 @@ class _Shape:
         return self.kernel[0] * self.kernel[1]
 
 
-def convolution_weight(module: nn.Module, x: Tensor, g: Tensor) -> SampleGradient:
+def convolution_weight(module: nn.Module, x: Tensor, g: Tensor) -> UnitGradients:
+    """The gradients of a convolution's weight.
+
+    Args:
+        module: An `nn.Conv1d` or `nn.Conv2d`.
+        x: Its input (B, channels, ...).
+        g: The gradient at its output (B, channels, ...).
+
+    Returns:
+        The gradients, in the weight's own order.
+
+    Raises:
+        UnsupportedLayer: There is no batch dimension.
+    """
     assert isinstance(module, nn.Conv1d | nn.Conv2d)
     if x.dim() != g.dim() or x.dim() != 2 + len(module.kernel_size):
-        raise Unsupported("a convolution without a batch dimension")
+        raise UnsupportedLayer("a convolution without a batch dimension")
     shape = _Shape.of(module)
     padded = _padded(module, x)
     if g.dim() == 3:
@@ -52,7 +71,7 @@ def convolution_weight(module: nn.Module, x: Tensor, g: Tensor) -> SampleGradien
     output = g.permute(0, 2, 3, 1).reshape(len(g), -1, shape.groups, shape.width // shape.groups)
     patches = _patches(padded, shape, (g.shape[2], g.shape[3]))
     if shape.channels == shape.width == shape.groups:
-        return written_out(
+        return from_rows(
             _depthwise(patches, output.view(len(g), g.shape[2], g.shape[3], shape.groups))
         )
 
@@ -67,20 +86,22 @@ def convolution_weight(module: nn.Module, x: Tensor, g: Tensor) -> SampleGradien
     )
 
 
-def _channels_first(gradient: SampleGradient, shape: _Shape) -> SampleGradient:
-    """Patches have the channels last, and parameters first."""
+def _channels_first(gradient: UnitGradients, shape: _Shape) -> UnitGradients:
+    """The gradients in the weight's order. Patches have the channels last, parameters have them
+    first.
+    """
     kernel = (-1, shape.width, shape.places, shape.fan_in)
 
-    def weighted(units: Chosen, weights: Tensor, out: Tensor | None = None) -> Tensor:
+    def weighted(units: UnitIndex, weights: Tensor, out: Tensor | None = None) -> Tensor:
         total = gradient.weighted(units, weights).view(kernel).mT
         return total.flatten() if out is None else out.view(total.shape).copy_(total).flatten()
 
     def rows(block: slice) -> Tensor:
-        found = gradient.rows(block)
-        return found.view(len(found), *kernel[1:]).mT.flatten(1)
+        rows_of_block = gradient.rows(block)
+        return rows_of_block.view(len(rows_of_block), *kernel[1:]).mT.flatten(1)
 
-    return SampleGradient(
-        gradient.squares, weighted, rows, gradient.amplifies, gradient.parts, gradient.additions
+    return UnitGradients(
+        gradient.squares, weighted, rows, gradient.cancellation, gradient.parts, gradient.additions
     )
 
 
@@ -115,8 +136,9 @@ def _patches(padded: Tensor, shape: _Shape, output: Pair) -> Tensor:
 
 
 def _depthwise(patches: Tensor, output: Tensor) -> Tensor:
-    """Rows (B, C * kernel): each channel meets its own output only, a product too thin for a matrix
-    multiplication.
+    """Rows (B, C * kernel) of a depthwise convolution.
+
+    Each channel meets its own output only, a product too thin for a matrix multiplication.
     """
     _, _, _, _, height, width, _ = patches.shape
     images = patches.squeeze(6).permute(4, 5, 0, 2, 3, 1)

@@ -1,5 +1,9 @@
-"""Layers that hide their linear maps from hooks: attention and recurrent ones, computed here from
-maps that are recorded.
+"""Layers that hide their linear maps from hooks: attention and recurrent layers.
+
+torch computes such a layer in one call, so a hook sees neither the input nor the output gradient of
+the linear maps inside. Here the layer is computed from linear maps that are recorded one by one.
+Each map then follows the rule of a linear layer, and a recurrent layer's steps are positions of its
+maps: dL/dW = sum_t g_t x_t^T.
 """
 
 from __future__ import annotations
@@ -13,9 +17,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
-from dpfl.gradients.products import SampleGradient, Unsupported, stacked, sum_of_outer, written_out
+from dpfl.gradients.products import sum_of_outer
+from dpfl.gradients.unit_gradients import UnitGradients, UnsupportedLayer, from_rows, stack
 
 _ALL = slice(None)
+_ATTENTION_OPTIONS = (
+    "key_padding_mask",
+    "need_weights",
+    "attn_mask",
+    "average_attn_weights",
+    "is_causal",
+)
+# What `nn.MultiheadAttention.forward` takes after the value, in its order.
 State = tuple[Tensor, ...]
 Project = Callable[[str, Tensor], Tensor]
 """The name of a linear map and its input (B, ..., in) to its output (B, ..., out), which is
@@ -25,8 +38,13 @@ recorded.
 
 @dataclass(frozen=True)
 class LinearMap:
-    """x W^T + b with these rows of a weight and of a bias; the batch is the first dimension of
-    x.
+    """x W^T + b with some rows of a weight and of a bias.
+
+    Attributes:
+        weight: The name of the weight.
+        bias: The name of the bias, or None.
+        weight_rows: The rows of the weight that the map uses.
+        bias_rows: The rows of the bias that it uses.
     """
 
     weight: str
@@ -37,32 +55,52 @@ class LinearMap:
 
 @dataclass(frozen=True)
 class UnrolledLayer:
-    """How a layer is computed from linear maps."""
+    """How a layer is computed from linear maps.
+
+    Attributes:
+        maps: The linear maps by name, in the order of the rows of their weights.
+        forward: Computes the layer, states the module, a `Project` that applies a map, and the
+            layer's own arguments.
+    """
 
     maps: dict[str, LinearMap] = field(repr=False)
     forward: Callable[..., Any]
 
     def gradients(
-        self, wanted: set[str], terms: dict[str, tuple[Tensor, Tensor]]
-    ) -> dict[str, SampleGradient]:
-        """terms: for each map, its inputs (B, T, in) and the gradients at its outputs (B, T,
-        out).
+        self, trained: set[str], terms: dict[str, tuple[Tensor, Tensor]]
+    ) -> dict[str, UnitGradients]:
+        """The gradients of the layer's parameters.
+
+        Args:
+            trained: The names of the parameters that are trained.
+            terms: For each map, its inputs (B, T, in) and the gradients (B, T, out) at its outputs.
+
+        Returns:
+            The gradients by parameter name.
         """
-        weights: dict[str, list[SampleGradient]] = {}
+        weights: dict[str, list[UnitGradients]] = {}
         biases: dict[str, list[Tensor]] = {}
         for name, (x, g) in terms.items():
-            used = self.maps[name]
-            if used.weight in wanted:
-                weights.setdefault(used.weight, []).append(sum_of_outer(x, g))
-            if used.bias is not None and used.bias in wanted:
-                biases.setdefault(used.bias, []).append(g.sum(1))
-        return {name: stacked(parts) for name, parts in weights.items()} | {
-            name: written_out(torch.cat(parts, dim=1)) for name, parts in biases.items()
+            linear_map = self.maps[name]
+            if linear_map.weight in trained:
+                weights.setdefault(linear_map.weight, []).append(sum_of_outer(x, g))
+            if linear_map.bias is not None and linear_map.bias in trained:
+                biases.setdefault(linear_map.bias, []).append(g.sum(1))
+        return {name: stack(parts) for name, parts in weights.items()} | {
+            name: from_rows(torch.cat(parts, dim=1)) for name, parts in biases.items()
         }
 
 
 def unrolled_for(module: nn.Module) -> UnrolledLayer | None:
-    """None when the module may compute something else than its type says."""
+    """How to compute a layer from linear maps.
+
+    Args:
+        module: The layer.
+
+    Returns:
+        The description, or None where the type is not known here, or the module may compute
+        something else than its type says.
+    """
     if type(module) not in _MAPS or "forward" in module.__dict__:
         return None
     children = list(module.children())
@@ -72,11 +110,14 @@ def unrolled_for(module: nn.Module) -> UnrolledLayer | None:
     ):
         return None
     maps = _MAPS[type(module)](module)
-    named = {
-        name for used in maps.values() for name in (used.weight, used.bias) if name is not None
+    names = {
+        name
+        for linear_map in maps.values()
+        for name in (linear_map.weight, linear_map.bias)
+        if name is not None
     }
-    known = named == {name for name, _ in module.named_parameters()}
-    return UnrolledLayer(maps, _FORWARDS[type(module)]) if known else None
+    complete = names == {name for name, _ in module.named_parameters()}
+    return UnrolledLayer(maps, _FORWARDS[type(module)]) if complete else None
 
 
 def _attention_maps(module: Any) -> dict[str, LinearMap]:
@@ -102,21 +143,21 @@ def _attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    key_padding_mask: Tensor | None = None,
-    need_weights: bool = True,
-    attn_mask: Tensor | None = None,
-    average_attn_weights: bool = True,
-    is_causal: bool = False,
+    *masks: Any,
+    **options: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """torch's own attention, given identities for the projections that are made and recorded around
-    it.
+    """torch's own attention, with identities in place of the projections.
+
+    The projections are computed and recorded around it. `masks` and `options` are what
+    `nn.MultiheadAttention.forward` takes after the value.
     """
     if query.dim() != 3:
-        raise Unsupported("an attention layer without a batch dimension")
+        raise UnsupportedLayer("an attention layer without a batch dimension")
+    options |= dict(zip(_ATTENTION_OPTIONS, masks, strict=False))
     inputs = [x if module.batch_first else x.transpose(0, 1) for x in (query, key, value)]
     q, k, v = (project(name, x).transpose(0, 1) for name, x in zip("qkv", inputs, strict=True))
     identity = torch.eye(module.embed_dim, dtype=q.dtype, device=q.device)
-    mixed, weights = F.multi_head_attention_forward(
+    heads, weights = F.multi_head_attention_forward(
         q,
         k,
         v,
@@ -131,17 +172,13 @@ def _attention(
         out_proj_weight=identity,
         out_proj_bias=None,
         training=module.training,
-        key_padding_mask=key_padding_mask,
-        need_weights=need_weights,
-        attn_mask=attn_mask,
         use_separate_proj_weight=True,
         q_proj_weight=identity,
         k_proj_weight=identity,
         v_proj_weight=identity,
-        average_attn_weights=average_attn_weights,
-        is_causal=is_causal,
+        **options,
     )
-    output = project("out", mixed.transpose(0, 1))
+    output = project("out", heads.transpose(0, 1))
     return output if module.batch_first else output.transpose(0, 1), weights
 
 
@@ -166,7 +203,7 @@ def _directions(module: Any) -> tuple[str, ...]:
 
 def _recurrent(module: Any, project: Project, x: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
     if not isinstance(x, Tensor) or x.dim() != 3:
-        raise Unsupported(f"a {type(module).__name__} on a packed or a single sequence")
+        raise UnsupportedLayer(f"a {type(module).__name__} on a packed or a single sequence")
     x = x if module.batch_first else x.transpose(0, 1)
     starts = _starts(module, x, hx)
     finals: list[State] = []
@@ -185,13 +222,13 @@ def _recurrent(module: Any, project: Project, x: Tensor, hx: Any = None) -> tupl
 
 
 def _starts(module: Any, x: Tensor, hx: Any) -> list[State]:
-    """The state that each layer and direction starts from."""
+    """The initial state of each layer and direction."""
     count = module.num_layers * len(_directions(module))
     kinds = 2 if isinstance(module, nn.LSTM) else 1
     if hx is None:
         return [(x.new_zeros(len(x), module.hidden_size),) * kinds] * count
-    given = hx if isinstance(hx, tuple) else (hx,)
-    return list(zip(*(state.unbind(0) for state in given), strict=True))
+    states = hx if isinstance(hx, tuple) else (hx,)
+    return list(zip(*(state.unbind(0) for state in states), strict=True))
 
 
 def _scan(module: Any, project: Project, end: str, x: Tensor, state: State) -> tuple[Tensor, State]:
@@ -204,7 +241,7 @@ def _scan(module: Any, project: Project, end: str, x: Tensor, state: State) -> t
 
 def _cell(module: Any, project: Project, x: Tensor, hx: Any = None) -> Any:
     if x.dim() != 2:
-        raise Unsupported(f"a {type(module).__name__} without a batch dimension")
+        raise UnsupportedLayer(f"a {type(module).__name__} without a batch dimension")
     lstm = isinstance(module, nn.LSTMCell)
     if hx is None:
         hx = (x.new_zeros(len(x), module.hidden_size),) * (2 if lstm else 1)

@@ -5,10 +5,8 @@ give is refused.
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +20,12 @@ import dpfl
 from dpfl.algorithms import ALGORITHMS, from_name
 from dpfl.client.objectives import CrossEntropy
 from dpfl.client.optimisers import SGD
-from dpfl.client.task import ClientReply, ClientTask, LocalTraining, SecureSumTerms
+from dpfl.client.task import ClientReply, ClientTask, LocalTraining
 from dpfl.codec import canonical, digest_of, format_of
 from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.privacy import Flat, Gaussian, Poisson, Release
 from dpfl.privacy.mechanisms.noise import Uncalibrated
-from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.privacy.mechanisms.release import UpdateRelease
 from dpfl.privacy.queries.columns import ColumnQuery
 from dpfl.privacy.queries.histogram import LabelQuery
@@ -203,105 +200,6 @@ def test_what_is_to_be_learned_comes_out_as_it_went_in(learning: Any) -> None:
     ) == repr(learning)
 
 
-def places(words: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    if isinstance(words, dict):
-        for name, value in words.items():
-            yield (*path, name)
-            yield from places(value, (*path, name))
-
-
-def changed(path: tuple[Any, ...], value: Any) -> Any:
-    words = task_messages.task_to_words(TASK)
-    inner: Any = words
-    for name in path[:-1]:
-        inner = inner[name]
-    if value is DELETE:
-        del inner[path[-1]]
-    else:
-        inner[path[-1]] = value
-    return words
-
-
-DELETE = object()
-PLACES = list(places(task_messages.task_to_words(TASK)))
-ODD = st.sampled_from(
-    [
-        DELETE,
-        "os:system",
-        [],
-        {},
-        "1",
-        b"",
-        -1,
-        -1.0,
-        1e31,
-        10**400,
-        math.nan,
-        math.inf,
-        [1],
-        {"part": "task"},
-    ]
-)
-
-
-@given(st.sampled_from(PLACES), ODD)
-def test_a_field_that_is_missing_or_of_another_type_or_out_of_range_is_refused(
-    path: tuple[Any, ...], odd: Any
-) -> None:
-    with pytest.raises(ProtocolError) as bad:
-        task_messages.task_from_words(changed(path, odd))
-    assert bad.value.reason in (RefusalReason.BAD_WORDS, RefusalReason.UNKNOWN_PART)
-
-
-@given(st.sampled_from(PLACES))
-def test_a_truth_value_is_no_number_and_a_number_no_truth_value(path: tuple[Any, ...]) -> None:
-    before: Any = task_messages.task_to_words(TASK)
-    for name in path:
-        before = before[name]
-    if isinstance(before, dict | str):
-        return
-    with pytest.raises(ProtocolError):
-        task_messages.task_from_words(changed(path, 1 if isinstance(before, bool) else True))
-
-
-@given(st.sampled_from([path for path in PLACES if path[-1] == "part"]))
-def test_a_field_or_a_part_that_is_not_known_is_refused(path: tuple[Any, ...]) -> None:
-    with pytest.raises(ProtocolError):
-        task_messages.task_from_words(changed((*path[:-1], "more"), 1))
-    for name in (
-        "Popen",
-        "Path",
-        "Planned",
-        "PlannedSGD",
-        "Algorithm",
-        "dpfl.client.optimisers:SGD",
-        "__class__",
-        "Task",
-    ):
-        if len(path) > 1 or name != "Task":
-            with pytest.raises(ProtocolError, match="unknown-part"):
-                task_messages.task_from_words(changed(path, name))
-
-
-@given(
-    st.recursive(
-        st.none() | st.booleans() | st.floats() | st.text(max_size=5),
-        lambda one: (
-            st.lists(one, max_size=3) | st.dictionaries(st.text(max_size=5), one, max_size=3)
-        ),
-        max_leaves=6,
-    )
-)
-def test_any_other_words_are_refused(words: Any) -> None:
-    for read in (
-        task_messages.task_from_words,
-        task_messages.learning_from_words,
-        lambda words: task_messages.reply_from_words(words, {}),
-    ):
-        with pytest.raises(ProtocolError):
-            read(words)
-
-
 def test_what_cannot_travel_is_not_written() -> None:
     @dataclass(frozen=True)
     class SGD(type(TASK.local.optimiser)):  # type: ignore[misc]
@@ -369,60 +267,10 @@ def test_every_reason_has_a_sentence() -> None:
     )
 
 
-STAYS = {
-    "clip.none": {"clip_norm"},
-    "release": {"divisor"},
-    "update-release": {"divisor", "by_samples"},
-    "task": {"norms", "raw_values"},
-    "clip.haar": {"public"},
-}
-"""What has one value over a wire: no bound; no public clients; and an upload's noise is the node's
-own by then.
-"""
-
-
-def test_every_field_of_a_part_travels_and_what_does_not_is_refused() -> None:
-    for name, (kind, forms) in task_messages.KNOWN.items():
-        assert {field.name for field in fields(kind) if field.init} - set(forms) == STAYS.get(
-            name, set()
-        ), name
-    shared = replace(
-        TASK,
-        samples=Release(Poisson(0.2), Flat(1.0), Gaussian(1.0), noise_shares=NoiseShares(3, 1)),
-        secure_sum=SecureSumTerms(0.5, 1.0, 3),
-    )
-    assert task_messages.task_from_words(task_messages.task_to_words(shared)) == shared
-    for odd in ({"weight": 1.5}, {"clients": 101}, {"bound": "1"}, {"more": 1}):
-        words = task_messages.task_to_words(shared)
-        words["secure_sum"] |= odd
-        with pytest.raises(ProtocolError):
-            task_messages.task_from_words(words)
-
-
 def test_the_documentation_lists_every_reason() -> None:
     text = (Path(__file__).parents[2] / "docs" / "deployment.md").read_text()
     table = re.findall(r"^\| `([a-z-]+)` \| ([A-Z].*\.) \|$", text, re.MULTILINE)
     assert dict(table) == task_messages.REASONS
-
-
-def test_numbers_end_at_1e30_on_either_side() -> None:
-    for good in (0, 1, -1, 0.5, 1e30, -1e30):
-        assert task_messages.number(good) == good
-    for bad in (
-        1.001e30,
-        -1.001e30,
-        10**31,
-        -(10**31),
-        math.inf,
-        -math.inf,
-        math.nan,
-        True,
-        "1",
-        None,
-        [1],
-    ):
-        with pytest.raises(ProtocolError):
-            task_messages.number(bad)
 
 
 def test_which_raw_values_are_asked_for_does_not_name_a_release() -> None:

@@ -14,12 +14,10 @@ from dpfl.privacy.ledger.starts import NodeStart
 from dpfl.protocol.head_words import fitting, head_from_words, heads_from_words
 from dpfl.protocol.keys import canonical, raw, sign
 from dpfl.protocol.ledger_head import (
-    KEPT,
     MOST_BYTES,
     MOST_HEADS,
     MOST_KINDS,
     MOST_STARTS,
-    HeadSet,
     LedgerHead,
     SignedHead,
 )
@@ -117,25 +115,3 @@ def test_a_message_shows_as_many_heads_as_it_may_hold() -> None:
     size = len(canonical(long.to_words()))
     assert 1 < MOST_BYTES // size < MOST_HEADS
     assert len(fitting([long] * MOST_HEADS)) == MOST_BYTES // size
-
-
-def test_of_each_start_the_furthest_head_is_remembered_and_of_starts_the_latest() -> None:
-    def head(boot: int, rows: int) -> SignedHead:
-        return SignedHead(
-            LedgerHead(
-                **{**vars(HEAD), "rows": rows, "starts": (NodeStart(boot, f"{boot:016x}", rows),)}
-            ),
-            "",
-        )
-
-    known = HeadSet()
-    assert known.add(head(1, 5))
-    assert not known.add(head(1, 5))
-    assert not known.add(head(1, 4))
-    assert known.add(head(1, 6))
-    for boot in range(2, KEPT + 1):
-        assert known.add(head(boot, 10 * boot))
-    assert len(known) == KEPT
-    assert known.add(head(KEPT + 1, 3)), "a later start with fewer rows is of a copy"
-    assert [one.head.boot for one in known] == [*range(KEPT + 1, 1, -1)]
-    assert not known.add(head(1, 99)), "the earliest goes first"

@@ -1,15 +1,16 @@
-"""Per-sample gradients of any module, each sample's written out."""
+"""The pass for any other model: each sample's gradient, written out."""
 
 from __future__ import annotations
 
 import logging
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.func import functional_call, grad_and_value, vmap
 
 from dpfl.gradients.losses import gradients_of, sample_losses
-from dpfl.gradients.products import SampleGradient, written_out
+from dpfl.gradients.unit_gradients import UnitGradients, from_rows
 from dpfl.gradients.unit_rows import UnitRows
 from dpfl.models import FlatModel
 
@@ -17,32 +18,36 @@ _log = logging.getLogger("dpfl")
 
 
 class RowPass:
-    """By torch.func, or sample by sample where that does not work."""
+    """Computes gradients by `torch.func`, or one sample at a time where that does not work.
+
+    Args:
+        model: The model.
+    """
+
+    writes_rows: ClassVar[bool] = True
 
     def __init__(self, model: FlatModel) -> None:
         self.model = model
-        self._rows = self._vectorised
+        self._gradients = self._vectorised
 
     def __call__(
-        self, x: Tensor, y: Tensor, of_units: UnitRows | None = None
-    ) -> tuple[Tensor, list[SampleGradient]]:
+        self, x: Tensor, y: Tensor, rows: UnitRows | None = None
+    ) -> tuple[Tensor, list[UnitGradients]]:
         try:
-            losses, rows = self._rows(x, y)
+            losses, gradients = self._gradients(x, y)
         except (RuntimeError, ValueError, TypeError) as error:
-            if self._rows == self._one_by_one:
+            if self._gradients == self._one_by_one:
                 raise
             _log.info(
                 "torch.func cannot vectorise this model (%s): per-sample gradients one by one.",
                 error,
             )
-            self._rows = self._one_by_one
-            losses, rows = self._rows(x, y)
-        if of_units is not None:
-            rows = of_units.sum(of_units.weigh(rows))
-        return losses, [
-            written_out(rows[:, self.model.layout.span(e)])
-            for e in range(len(self.model.parameters))
-        ]
+            self._gradients = self._one_by_one
+            losses, gradients = self._gradients(x, y)
+        if rows is not None:
+            gradients = rows.sum(rows.weigh(gradients))
+        spans = [self.model.layout.span(entry) for entry in range(len(self.model.parameters))]
+        return losses, [from_rows(gradients[:, span]) for span in spans]
 
     def _vectorised(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         names = self.model.layout.names[: len(self.model.parameters)]
