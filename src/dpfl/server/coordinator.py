@@ -18,7 +18,7 @@ from dpfl.privacy import Budget, NoClip, Randomness, Release
 from dpfl.privacy.accounting.calibration import MAX_RELEASES
 from dpfl.privacy.mechanisms.adaptive_clip import adapt_clip
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
-from dpfl.privacy.mechanisms.release import UpdateRelease
+from dpfl.privacy.mechanisms.update_release import UpdateRelease
 from dpfl.privacy.queries.mean import MeanAnswer
 from dpfl.privacy.queries.query import PrivateQuery
 from dpfl.server.aggregate import (

@@ -23,7 +23,7 @@ from dpfl.secagg.group import MOST
 from tests.privacy.exact_shares import ONE, aligned, delta, gaussian_delta, larger_delta, of_sum
 
 DELTA = 1e-5
-PAGE = Path(__file__).parents[2] / "docs" / "privacy.md"
+PAGE = Path(__file__).parents[3] / "docs" / "privacy.md"
 FARTHEST = mpmath.sqrt(128 * mpmath.log(2))
 """The largest radius that 64 bits give, in deviations."""
 CASES = [(3, 0, 1.0, 1.0), (3, 1, 0.8, 0.37), (8, 1, 1.1, 1.0), (10, 3, 2.0, 5.0)]
