@@ -31,7 +31,6 @@ from dpfl.protocol.messages import SignedMessage
 from tests.node.loopback import EVENT, RUN, STEPS, Asked, Open, join, round_of, work
 from tests.node.test_rollback import copied, reconciled, set_back, worked
 
-
 DATABASES = ("ledger/b.sqlite", "orders.sqlite")
 
 
