@@ -1,9 +1,8 @@
-"""What clients say beside their updates: one sample in or out of a noisy histogram, mean, metric or
-slope, at real nodes.
+"""Measures what clients answer besides their updates: a noisy histogram, mean, metric or slope.
 
-Such noise is large, so that guesses, of which a few thousand are made, say little. It is Gaussian:
-how far the sample moves the answer is found without noise, and how much noise there is from the
-spread of answers.
+One sample is in or out, at real clients. The noise is so large that a few thousand guesses say
+little. But it is Gaussian: how far the sample moves the answer is computed without noise, and how
+much noise there is follows from the spread of answers.
 """
 
 from __future__ import annotations
@@ -56,18 +55,33 @@ before.
 
 @dataclass(frozen=True)
 class QueryGame:
-    """A task, the site and the model for it, and the number that an adversary makes of the
-    answer.
+    """One query to one client.
+
+    Attributes:
+        test_bed: The clients and their data.
+        task: The task that asks.
+        vector: The model that the server sends.
+        read: Turns an answer into the number that an adversary looks at.
     """
 
-    ground: TestBed
+    test_bed: TestBed
     task: ClientTask
     vector: torch.Tensor
     read: Callable[[dict[str, np.ndarray]], float]
 
     def asked(self, client: int, first: int, times: int, randomness: Randomness) -> np.ndarray:
-        """Answers of one client in rounds that nothing else uses."""
-        node = ClientRunner(self.ground.site(randomness))
+        """Asks one client several times.
+
+        Args:
+            client: The client.
+            first: Number of the first round, which nothing else uses.
+            times: Number of answers.
+            randomness: Source of the noise.
+
+        Returns:
+            The numbers that the adversary reads.
+        """
+        node = ClientRunner(self.test_bed.context(randomness))
         try:
             with one_thread():
                 return np.array(
@@ -92,7 +106,7 @@ class QueryGame:
         """
         assert task.noise_shares is not None
         assert task.query is not None
-        size = self.ground.declared[task.client]
+        size = self.test_bed.declared_sizes[task.client]
         whole = AnswerSum(
             task.query, task.noise_shares, len(numbers), (size,) * clients_for(task.noise_shares)
         ).whole
@@ -109,12 +123,26 @@ def one_answer(
     persons: bool = False,
     shared: NoiseShares | None = None,
 ) -> MeasuredEpsilon:
-    """Of one answer, of samples or `persons`, seen by itself, or in a sum where its noise is
-    `shared`; the better of two bounds, which hold together."""
+    """Measures one answer to a query.
+
+    There are two bounds that hold together, and the larger one counts.
+
+    Args:
+        survey: The query.
+        delta: Delta of the guarantee.
+        trials: Number of answers.
+        confidence: Confidence of the bound.
+        randomness: Source of the noise.
+        persons: Whether persons are protected, not samples.
+        shared: Who shares the noise of a secure sum; None if the answer is seen by itself.
+
+    Returns:
+        The bound.
+    """
     question = _question(survey)
     if shared and survey.summable:
         question = _in_a_sum(question, survey, shared)
-    question = replace(question, ground=replace(question.ground, persons=persons))
+    question = replace(question, test_bed=replace(question.test_bed, persons=persons))
     silent = replace(question, task=replace(question.task, query=survey.with_noise(1e-12)))
     each = 1 - (1 - confidence) / 2
     normal = _normal(
@@ -138,8 +166,17 @@ def one_answer(
 def one_slope(
     algorithm: Algorithm, delta: float, trials: int, confidence: float, randomness: Randomness
 ) -> MeasuredEpsilon:
-    """Of the number that adaptive steps pay for, on the condition that the sample was drawn, and
-    what sampling makes of it.
+    """Measures one slope that clients pay for.
+
+    Args:
+        algorithm: The system.
+        delta: Delta of the guarantee.
+        trials: Number of answers.
+        confidence: Confidence of the bound.
+        randomness: Source of the noise.
+
+    Returns:
+        The bound.
     """
     release = algorithm.samples
     assert release is not None
@@ -147,7 +184,7 @@ def one_slope(
     if not 0 < rate <= 1:
         raise DpflError("A slope is played where samples are drawn at a rate.")
     question = _slope(replace(release, sampling=All(), divide_by_drawn=False))
-    question = replace(question, ground=question.ground.protecting(algorithm))
+    question = replace(question, test_bed=question.test_bed.protecting(algorithm))
     silent = replace(
         question, task=replace(question.task, samples=replace(release, sampling=All(), noise=None))
     )
@@ -182,8 +219,8 @@ def _question(survey: PrivateQuery) -> QueryGame:
 
 
 def _in_a_sum(question: QueryGame, survey: PrivateQuery, shared: NoiseShares) -> QueryGame:
-    width = survey.answer_width(question.ground.x[0].numel())
-    bound = survey.sensitivity(width) * question.ground.declared[0]
+    width = survey.answer_width(question.test_bed.x[0].numel())
+    bound = survey.sensitivity(width) * question.test_bed.declared_sizes[0]
     release = Release(All(), Flat(1.0), Gaussian(1.0), noise_shares=shared)
     return replace(
         question, task=replace(question.task, samples=release, secure_sum=room(bound, shared))
@@ -217,8 +254,8 @@ def _metric(survey: MetricQuery) -> QueryGame:
     )
     canary = counts / np.linalg.norm(counts)
     asked = _survey(survey, torch.zeros(FEW + 1, 1), y, lambda raw: float(raw["answer"] @ canary))
-    ground = replace(asked.ground, model=linear(1, task.outputs), learns=task)
-    return replace(asked, ground=ground, vector=ground.flat().read())
+    test_bed = replace(asked.test_bed, model=linear(1, task.outputs), own_task=task)
+    return replace(asked, test_bed=test_bed, vector=test_bed.flat().read())
 
 
 def _histogram(survey: LabelQuery) -> QueryGame:
@@ -249,11 +286,11 @@ def _survey(
 ) -> QueryGame:
     """The first sample is at client 0 only; both have the rest."""
     rows = torch.arange(len(y))
-    ground = TestBed(linear(x.shape[1]), x, y, 2, (rows, rows[1:]), (len(y),) * 2)
+    test_bed = TestBed(linear(x.shape[1]), x, y, 2, (rows, rows[1:]), (len(y),) * 2)
     return QueryGame(
-        ground,
+        test_bed,
         ClientTask(0, 0, 0, LocalTraining(SGD(1.0)), Release(), query=survey),
-        ground.flat().read(),
+        test_bed.flat().read(),
         read,
     )
 
@@ -275,11 +312,14 @@ def _slope(release: Release) -> QueryGame:
     x, y = torch.zeros(DRIVERS + 1, 2), torch.zeros(DRIVERS + 1, dtype=torch.int64)
     x[0, 0], x[1:, 1] = 10 * release.for_slopes.clip.clip_norm / APART, 1 / (APART * b)
     rows = torch.arange(DRIVERS + 1)
-    ground = TestBed(
+    test_bed = TestBed(
         from_module(torch.nn.Sequential(*layers)), x, y, 2, (rows, rows[1:]), (DRIVERS,) * 2
     )
     rate = 2**0.5 * APART / level
     task = ClientTask(0, 0, 1, LocalTraining(SGD(rate)), Release(), release, slope=True)
     return QueryGame(
-        ground, task, torch.tensor([0.0, b, -APART / 2, APART / 2]), lambda raw: float(raw["slope"])
+        test_bed,
+        task,
+        torch.tensor([0.0, b, -APART / 2, APART / 2]),
+        lambda raw: float(raw["slope"]),
     )

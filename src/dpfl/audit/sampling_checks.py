@@ -59,11 +59,27 @@ COINS, FEW = 100, 20
 
 
 def by_chance(sampling: Sampling) -> bool:
+    """Says whether a sampling draws units by chance, for which the accountant gives a discount.
+
+    Args:
+        sampling: The sampling.
+
+    Returns:
+        Whether it does.
+    """
     return not isinstance(sampling, All | Cyclic)
 
 
 def batches(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
-    """Of a system with noise in steps."""
+    """Tests the batches of a client.
+
+    Args:
+        algorithm: The system.
+        seed: The seed.
+
+    Returns:
+        The check.
+    """
     release = algorithm.samples
     assert release is not None
     count = _population(release.sampling)
@@ -99,8 +115,16 @@ def batches(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
 
 
 def cohorts(sampling: Sampling, seed: int = 0) -> RandomnessCheck:
-    """Of a run as it is prepared, from a seed and from the system's entropy: nobody may know the
-    cohort of a system run.
+    """Tests the cohorts of a run as it is prepared, from a seed and from the system's entropy.
+
+    Nobody may know the cohort of a run with the system's entropy.
+
+    Args:
+        sampling: The sampling of clients.
+        seed: The seed.
+
+    Returns:
+        The check.
     """
     count = _population(sampling)
     keyed, other = (_cohorts(sampling, count, seed, "keyed", ROUNDS) for seed in (seed, seed + 1))
@@ -120,8 +144,16 @@ def cohorts(sampling: Sampling, seed: int = 0) -> RandomnessCheck:
 
 
 def coins(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
-    """Of clients in a secure sum, who draw for themselves: whoever is drawn sends more than next to
-    no noise.
+    """Tests the coins of clients in a secure sum, who decide for themselves whether they take part.
+
+    A client that takes part sends more than almost no noise.
+
+    Args:
+        algorithm: The system.
+        seed: The seed.
+
+    Returns:
+        The check.
     """
     keyed = _coins(algorithm, Keyed(seed), COINS)
     other, fresh, anew = (
@@ -145,15 +177,15 @@ def _coins(algorithm: Algorithm, randomness: Randomness, rounds: int) -> np.ndar
     sampling = algorithm.clients.sampling
     count = max(FEW, 4 * sampling.size if isinstance(sampling, PoissonSize) else 0)
     rows = torch.zeros(1, dtype=torch.int64)
-    ground = TestBed(linear(2), torch.full((1, 2), 100.0), rows, 2, (rows,) * count, (1,) * count)
+    test_bed = TestBed(linear(2), torch.full((1, 2), 100.0), rows, 2, (rows,) * count, (1,) * count)
     release = replace(algorithm.clients.for_model((4,)), clip=Flat(1.0), noise=Gaussian(LITTLE))
     task = ClientTask(
         0, 0, 1, LocalTraining(SGD(1.0)), release, secure_sum=SecureSumTerms(1.0, 1.0, count)
     )
     whole, vector, node = (
         release.integer_sum(1.0, count),
-        ground.flat().read(),
-        ClientRunner(ground.site(randomness)),
+        test_bed.flat().read(),
+        ClientRunner(test_bed.context(randomness)),
     )
     try:
         with one_thread():
@@ -172,8 +204,15 @@ def _coins(algorithm: Algorithm, randomness: Randomness, rounds: int) -> np.ndar
 
 
 def fairness(drawn: np.ndarray, rate: float, fixed: bool) -> dict[str, float]:
-    """Scores of a table of draws (draws, units) of 0 and 1, in deviations: sizes, units, and who
-    comes twice running.
+    """Scores a table of draws.
+
+    Args:
+        drawn: Draws (draws, units) of 0 and 1.
+        rate: Probability of each unit in each draw.
+        fixed: Whether every draw has the same size.
+
+    Returns:
+        Scores in standard deviations: sizes, units, and units that come twice running.
     """
     draws, units = drawn.shape
     one = rate * (1 - rate)
@@ -247,7 +286,7 @@ def _update(
     bare = replace(task, steps=steps, samples=samples, local=LocalTraining(SGD(1.0)))
     with one_thread():
         update = clients.update(node, bare).reshape(2, -1)[0]
-    return update * samples.sampling.expected_size(clients.ground.declared[WITHOUT])
+    return update * samples.sampling.expected_size(clients.test_bed.declared_sizes[WITHOUT])
 
 
 def _whole(counts: np.ndarray) -> np.ndarray:

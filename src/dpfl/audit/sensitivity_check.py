@@ -1,9 +1,8 @@
-"""How far one unit truly moves what its noise is for: real nodes and coordinators with next to no
-noise, and a search.
+"""Checks how far one unit truly moves what its noise is for, on real clients and coordinators.
 
-Neighbours start from the worst that is known (far away, on either side, or blank) and are changed
-at random as long as that moves them further apart. Where they are further apart than the release
-states, its noise is too little.
+Noise is almost zero here. Neighbours start from the worst known case (far away, on either side, or
+blank) and change at random as long as that moves them further apart. If they end further apart than
+the release states, its noise is too little.
 """
 
 from __future__ import annotations
@@ -30,7 +29,15 @@ ROUNDING = 1 + 1e-4
 
 
 def movement(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
-    """Against what the release states, in the measure of its clip."""
+    """Searches for neighbours that move a release further than it states.
+
+    Args:
+        algorithm: The system.
+        seed: Seed of the search.
+
+    Returns:
+        The check. The distance is relative to the sensitivity, in the measure of the clip.
+    """
     if algorithm.placement is NoisePlacement.ROUND_SUM:
         count = clients_for(algorithm.noise_shares, CLIENTS)
         share, how = (
@@ -61,9 +68,10 @@ def _searched(algorithm: Algorithm, rng: torch.Generator) -> float:
     found = one_canary(replace(made, schedule=None))
     share = apart(found)
     for _ in range(TRIES):
-        x, change = found.ground.x, FAR ** float(torch.rand(1, generator=rng))
+        x, change = found.test_bed.x, FAR ** float(torch.rand(1, generator=rng))
         tried = replace(
-            found, ground=replace(found.ground, x=x + change * torch.randn(x.shape, generator=rng))
+            found,
+            test_bed=replace(found.test_bed, x=x + change * torch.randn(x.shape, generator=rng)),
         )
         if (further := apart(tried)) > share:
             share, found = further, tried
@@ -71,13 +79,20 @@ def _searched(algorithm: Algorithm, rng: torch.Generator) -> float:
 
 
 def apart(clients: CanarySite) -> float:
-    """Of the two clients' updates, in the measure of the clip, over the sensitivity."""
+    """Measures the distance between two neighbours' updates.
+
+    Args:
+        clients: Two clients: one with the unit and one without it.
+
+    Returns:
+        The distance in the measure of the clip, over the sensitivity.
+    """
     made, release = clients.algorithm, clients.algorithm.release
     assert release is not None
     difference = torch.from_numpy(clients.signal())
     if made.placement is NoisePlacement.CLIENT_UPDATE:
         return _measured(difference, release) / release.sensitivity()
-    each = release.sampling.expected_size(clients.ground.declared[0])
+    each = release.sampling.expected_size(clients.test_bed.declared_sizes[0])
     replaced = 2 if isinstance(release.sampling, FixedSize) else 1
     return _measured(difference * each, release) / (replaced * release.sensitivity())
 
@@ -97,11 +112,13 @@ def _of_rounds(algorithm: Algorithm, count: int) -> Iterator[float]:
     for client in range(count):
         sums = []
         for far in (client, None):
-            ground = _clients(far, count, made.asks_public_clips)
-            (played,) = play(made, ground, Keyed(0), 1)
-            release = played.asked.tasks[0].clients
-            divisor = release.sampling.expected_size(count) * made.weights.usual(ground.declared)
-            sums.append((played.state.vector - ground.flat().read()) * divisor)
+            test_bed = _clients(far, count, made.asks_public_clips)
+            (played,) = play(made, test_bed, Keyed(0), 1)
+            release = played.request.tasks[0].clients
+            divisor = release.sampling.expected_size(count) * made.weights.usual(
+                test_bed.declared_sizes
+            )
+            sums.append((played.state.vector - test_bed.flat().read()) * divisor)
         yield _measured(sums[0] - sums[1], release) / release.sensitivity()
 
 

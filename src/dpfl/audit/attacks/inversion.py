@@ -1,9 +1,8 @@
-"""Gradient inversion: the image that a curious server rebuilds from one client's update, without
-and with the release.
+"""Gradient inversion: the image that a curious server rebuilds from one client's update.
 
 In a layer W x + b every row of the gradient of W is x times an entry of the gradient of b. So an
-update from one sample shows the sample exactly (Zhu et al. 2019 search for it; here it can be read
-off); noise, once larger, hides it.
+update from one sample shows the sample exactly. (Zhu et al. 2019 search for it; here it can be read
+off.) Large enough noise hides it.
 """
 
 from __future__ import annotations
@@ -27,8 +26,12 @@ MODEL = models.mlp(hidden=64)
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """The image, and what was made of the update without and with the release; likeness is the
-    correlation with the image.
+    """An image, and what was rebuilt from updates.
+
+    Attributes:
+        image: The image.
+        without: Rebuilt from the update without the release.
+        released: Rebuilt from the update as it is released.
     """
 
     image: Tensor
@@ -37,10 +40,12 @@ class Reconstruction:
 
     @property
     def likeness(self) -> tuple[float, float]:
+        """Correlation of each rebuilt image with the image."""
         return _correlation(self.image, self.without), _correlation(self.image, self.released)
 
     @property
     def text(self) -> str:
+        """The correlations in words."""
         without, released = self.likeness
         return (
             f"correlation with the image {without:.3f} without the release, {released:.3f} with it"
@@ -52,8 +57,17 @@ Draw = Callable[[Reconstruction, str], str]
 
 
 def invert(algorithm: Algorithm, seed: int = 0, image: int = 3) -> Reconstruction:
-    """One client with one image, blank ones where a batch has to be filled, and one round: what its
-    update says.
+    """Rebuilds an image from the update of one client in one round.
+
+    The client has one image, and blank ones where a batch has to be filled.
+
+    Args:
+        algorithm: The system.
+        seed: The seed.
+        image: Number of the embedded image.
+
+    Returns:
+        The image and what was rebuilt.
     """
     source = data.sample().train
     x = torch.stack([source.x[image], torch.zeros_like(source.x[image])])
@@ -64,11 +78,13 @@ def invert(algorithm: Algorithm, seed: int = 0, image: int = 3) -> Reconstructio
         algorithm.noise_shares.survivors - 1 if algorithm.noise_shares else 0
     )  # others in a secure sum
     clients = (rows, *blank)
-    ground = TestBed(
+    test_bed = TestBed(
         MODEL, x, y, source.classes, clients, (held,) * len(clients), (torch.tensor([0]),)
     )
     sampled = algorithm if held > 1 else with_everyone(algorithm)
-    pictures = [_rebuilt(ground, _seen(made, ground, seed)) for made in (_bare(algorithm), sampled)]
+    pictures = [
+        _rebuilt(test_bed, _seen(made, test_bed, seed)) for made in (_bare(algorithm), sampled)
+    ]
     return Reconstruction(
         x[0].squeeze(), *(picture.reshape(x[0].shape).squeeze() for picture in pictures)
     )
@@ -85,17 +101,17 @@ def _bare(algorithm: Algorithm) -> Algorithm:
     return Algorithm(algorithm.name, algorithm.local, FixedSteps(1))
 
 
-def _seen(algorithm: Algorithm, ground: TestBed, seed: int) -> Tensor:
+def _seen(algorithm: Algorithm, test_bed: TestBed, seed: int) -> Tensor:
     """The client's upload, or, where only the server sees those, the step that the model makes."""
-    played = play(algorithm, ground, Keyed(seed), rounds=1)[0]
-    return played.state.vector - ground.flat().read()
+    played = play(algorithm, test_bed, Keyed(seed), rounds=1)[0]
+    return played.state.vector - test_bed.flat().read()
 
 
-def _rebuilt(ground: TestBed, update: Tensor) -> Tensor:
+def _rebuilt(test_bed: TestBed, update: Tensor) -> Tensor:
     """The rows of the first layer's update, each over its entry of the bias, weighted by how much
     these say.
     """
-    flat = ground.flat()
+    flat = test_bed.flat()
     weight, bias = (update[flat.layout.span(entry)] for entry in (0, 1))
     rows = weight.reshape(len(bias), -1)
     return bias @ rows / bias.square().sum().clamp_min(1e-30)
