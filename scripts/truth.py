@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 from dpfl.algorithms import ALGORITHMS, from_name, options_of
-from dpfl.audit import AuditFinding, AuditReport, audit
+from dpfl.audit import AuditFinding, AuditReport, AuditSettings, audit
 from dpfl.audit.attacks.inversion import invert
 from dpfl.audit.games import GAMES
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
@@ -243,7 +243,9 @@ def _largest(report: AuditReport, made) -> str:  # type: ignore[no-untyped-def]
     """Of twenty audits with bounds only; none may be above what is proven."""
     shares = []
     for seed in range(REPEATS):
-        (finding,) = audit(made, seed=seed, trials=1000, games=["one release"]).findings
+        (finding,) = audit(
+            made, AuditSettings(seed=seed, trials=1000), games=["one release"]
+        ).findings
         assert finding.verdict != "broken", (report.system, seed, finding)
         shares += (
             [finding.measured / finding.proven]

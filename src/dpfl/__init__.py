@@ -1,4 +1,4 @@
-"""Differentially private federated learning that says truthfully what it cost in privacy."""
+"""Differentially private federated learning that states truthfully what it costs in privacy."""
 
 from typing import TYPE_CHECKING
 
@@ -8,8 +8,8 @@ from dpfl.lazy_import import on_demand
 if TYPE_CHECKING:
     from dpfl import algorithms, audit, certificate, data, loggers, models, privacy, tasks
     from dpfl.planning.paid_queries import PrivateMetric
+    from dpfl.planning.plan import plan
     from dpfl.planning.planner import afford
-    from dpfl.planning.tradeoff import plan
     from dpfl.privacy import Budget, PrivacyStatement
     from dpfl.run.options import Aggregation, Evaluation, Execution, Privacy
     from dpfl.run.result import Result
@@ -55,7 +55,7 @@ _HOMES = {
     "Result": "dpfl.run.result",
     "afford": "dpfl.planning.planner",
     "compare": "dpfl.views.comparison",
-    "plan": "dpfl.planning.tradeoff",
+    "plan": "dpfl.planning.plan",
     "runs": "dpfl.views.comparison",
     "train": "dpfl.run.train",
 }

@@ -1,8 +1,8 @@
-"""Old public names, which warn for one version before they go."""
+"""Old public names and keywords, which warn for one version before they go."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
 from typing import Any
 from warnings import warn
@@ -32,3 +32,43 @@ def deprecated_names(package: str, names: Mapping[str, str]) -> Callable[[str], 
         return getattr(import_module(package), new)
 
     return get
+
+
+def regroup_options(
+    function: str,
+    old: Mapping[str, Any],
+    groups: Mapping[str, tuple[Any, Callable[..., Any], Collection[str]]],
+) -> tuple[Any, ...]:
+    """Builds option groups from keywords that were parameters of their own before.
+
+    Args:
+        function: The function's name.
+        old: The keywords that the function was called with and no longer lists.
+        groups: For each parameter that is a group now: the value it was called with, how a group
+            is built from old keywords, and which keywords these are.
+
+    Returns:
+        Each group, in order: as it was passed, built from the old keywords with a
+        `DeprecationWarning`, or None where there is neither.
+
+    Raises:
+        TypeError: A keyword was never a parameter, or is passed beside its group.
+    """
+    all_names = {name for _, _, names in groups.values() for name in names}
+    for name in old:
+        if name not in all_names:
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+    result = []
+    for parameter, (group, build, names) in groups.items():
+        options = {name: value for name, value in old.items() if name in names}
+        if options and group is not None:
+            raise TypeError(f"{function}() got both {parameter} and {', '.join(options)}")
+        if options:
+            warn(
+                f"{function}({', '.join(f'{name}=...' for name in options)}) is now "
+                f"{function}({parameter}=...); the old keywords go in version 0.3.",
+                DeprecationWarning,
+                stacklevel=3,
+            )
+        result.append(build(**options) if options else group)
+    return tuple(result)

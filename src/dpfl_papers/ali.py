@@ -8,6 +8,7 @@ than the paper's, and the same for all methods; `auto` runs at both.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -174,67 +175,100 @@ def method(row: str, gamma: float = 10.0) -> dict[str, Any]:
     }[row]
 
 
-def cells_of(
-    data: str,
-    how: dict[str, Any],
-    column: str,
-    rounds: int,
-    epsilon: float,
-    gamma: float,
-    printed: dict[str, float],
-) -> list[Cell]:
-    """A column: every method of the paper, the variants of its own, and `auto` at both epsilons and
-    with secure sums.
+@dataclass(frozen=True)
+class Column:
+    """A column of a printed table: one federation under one limit.
+
+    Attributes:
+        name: Heading of the column.
+        data: Name of the data set.
+        partition: Options of `[data]` that deal the samples to clients.
+        rounds: Limit on the rounds, R_s.
+        epsilon: Limit on epsilon, by the paper's accounting.
+        gamma: Gamma of ALI-DPFL's bound for this skew.
+        model: Name of the network.
     """
-    steps = BOUGHT[epsilon]
-    rows = [*METHODS, *(OWN if rounds < steps else ())]
-    found = [
-        one_of(data, how, row, column, rounds, epsilon, gamma, printed.get(row)) for row in rows
-    ]
-    for row, allowed in (
-        ("auto, same proven epsilon", proven(steps)),
-        ("auto, the column's epsilon", epsilon),
-    ):
-        made = Training(
-            content(data, how, {"name": "auto"}, allowed, rounds) | {"model": features(data)}
+
+    name: str
+    data: str
+    partition: dict[str, Any]
+    rounds: int
+    epsilon: float
+    gamma: float
+    model: str = "cnn"
+
+    def cell(self, row: str, printed: float | None) -> Cell:
+        """Builds one cell of the column.
+
+        Args:
+            row: Name of the method.
+            printed: Printed accuracy in percent; None if nothing is printed.
+
+        Returns:
+            The cell, with the work that gives our figure.
+        """
+        algorithm, steps = method(row, self.gamma), BOUGHT[self.epsilon]
+        # A method of fixed tau ends with its privacy: unused rounds would change nothing.
+        rounds = self.rounds
+        if "tau" in algorithm:
+            rounds = min(rounds, math.ceil(steps / algorithm["tau"]))
+        epsilon = self.epsilon if "published" in row else proven(steps)
+        experiment = content(
+            self.data,
+            self.partition,
+            algorithm,
+            None if row == PERTURBED else epsilon,
+            rounds,
+            self.model,
         )
-        found.append(Cell(NAMES[data], row, column, made, None, allowed))
-    sums = summed(data, how, epsilon, rounds)
-    found.append(Cell(NAMES[data], SECURE, column, Training(sums), None, epsilon))
-    if data == "cifar10":
-        patches = sums | {"model": features(data) | {"patches": PATCHES}}
-        found.append(Cell(NAMES[data], COMPARED, column, Training(patches), None, epsilon))
-    return found
+        work = as_in_the_code(experiment) if row == CODE else Training(experiment)
+        return Cell(NAMES[self.data], row, self.name, work, printed, self.epsilon)
+
+    def cells(self, printed: dict[str, float]) -> list[Cell]:
+        """Builds the whole column.
+
+        Args:
+            printed: Printed accuracy of each method.
+
+        Returns:
+            Every method of the paper, the variants of its own, and `auto` at both epsilons and with
+            secure sums.
+        """
+        steps = BOUGHT[self.epsilon]
+        rows = [*METHODS, *(OWN if self.rounds < steps else ())]
+        cells = [self.cell(row, printed.get(row)) for row in rows]
+        group, auto = NAMES[self.data], {"name": "auto"}
+        for row, epsilon in (
+            ("auto, same proven epsilon", proven(steps)),
+            ("auto, the column's epsilon", self.epsilon),
+        ):
+            experiment = content(self.data, self.partition, auto, epsilon, self.rounds)
+            work = Training(experiment | {"model": features(self.data)})
+            cells.append(Cell(group, row, self.name, work, None, epsilon))
+        sums = summed(self.data, self.partition, self.epsilon, self.rounds)
+        cells.append(Cell(group, SECURE, self.name, Training(sums), None, self.epsilon))
+        if self.data == "cifar10":
+            patches = sums | {"model": features(self.data) | {"patches": PATCHES}}
+            cells.append(Cell(group, COMPARED, self.name, Training(patches), None, self.epsilon))
+        return cells
 
 
-def one_of(
-    data: str,
-    how: dict[str, Any],
-    row: str,
-    column: str,
-    rounds: int,
-    epsilon: float,
-    gamma: float,
-    printed: float | None,
-    model: str = "cnn",
-) -> Cell:
-    algorithm, steps = method(row, gamma), BOUGHT[epsilon]
-    # A method of fixed tau ends with its privacy: the same run, whatever rounds it leaves unused.
-    most = min(rounds, math.ceil(steps / algorithm["tau"])) if "tau" in algorithm else rounds
-    allowed = None if row == PERTURBED else epsilon if "published" in row else proven(steps)
-    made = content(data, how, algorithm, allowed, most, model)
-    if row == CODE:
-        return Cell(NAMES[data], row, column, as_in_the_code(made), printed, epsilon)
-    return Cell(NAMES[data], row, column, Training(made), printed, epsilon)
+def as_in_the_code(experiment: dict[str, Any]) -> Training:
+    """Changes an experiment to what the authors' code does.
 
+    Args:
+        experiment: Content of the experiment file.
 
-def as_in_the_code(made: dict[str, Any]) -> Training:
-    """All images in one, classes dealt as the authors' code deals them, and the best round."""
-    dealt = made["data"] | (
-        {"partition": "closed", "minimum": 40} if made["data"]["partition"] == "dirichlet" else {}
-    )
-    merged = {} if made["data"]["name"] == "cifar10" else {"merged": True}
-    return Training(made | {"data": dealt | merged, "evaluate": {"every": 1}}, "best")
+    Returns:
+        Training on train and test images together, with classes dealt as the code deals them. Its
+        figure is the best round.
+    """
+    data = experiment["data"]
+    if data["partition"] == "dirichlet":
+        data = data | {"partition": "closed", "minimum": 40}
+    if data["name"] != "cifar10":
+        data = data | {"merged": True}
+    return Training(experiment | {"data": data, "evaluate": {"every": 1}}, "best")
 
 
 def summed(data: str, how: dict[str, Any], epsilon: float, rounds: int) -> dict[str, Any]:
@@ -282,10 +316,9 @@ def _accuracies(name: str) -> PaperTable:
             printed = {
                 row: line[3 * place + group] for row, line in zip(METHODS, numbers, strict=True)
             }
-            how, gamma = SKEWS["Dir(0.05)"]
-            cells += cells_of(
-                data, how, f"{ratio}, eps {epsilon:g}", rounds, epsilon, gamma, printed
-            )
+            partition, gamma = SKEWS["Dir(0.05)"]
+            column = f"{ratio}, eps {epsilon:g}"
+            cells += Column(column, data, partition, rounds, epsilon, gamma).cells(printed)
     number = {"ali-2": "II", "ali-3": "III", "ali-4": "IV"}[name]
     return PaperTable(
         name, f"ALI-DPFL, Table {number}: accuracy within {rounds} rounds", tuple(cells), CHOICES
@@ -297,9 +330,9 @@ def _skews() -> PaperTable:
         [float(word) for word in line.split()] for line in TABLE_V.split("\n") if line.strip()
     ]
     cells: list[Cell] = []
-    for place, (column, (how, gamma)) in enumerate(SKEWS.items()):
+    for place, (column, (partition, gamma)) in enumerate(SKEWS.items()):
         printed = {row: line[place] for row, line in zip(METHODS, numbers, strict=True)}
-        cells += cells_of("fashion-mnist", how, column, 106, 2.0, gamma, printed)
+        cells += Column(column, "fashion-mnist", partition, 106, 2.0, gamma).cells(printed)
     rounds = "R_s = R_c / 3 is taken as 106 rounds of 317 steps."
     return PaperTable(
         "ali-5",

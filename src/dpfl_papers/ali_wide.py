@@ -18,10 +18,10 @@ from dpfl_papers.ali import (
     RATIOS,
     SKEWS,
     TABLE_V,
+    Column,
     as_in_the_code,
     content,
     method,
-    one_of,
     proven,
 )
 from dpfl_papers.cells import Cell, PaperTable, Training
@@ -71,18 +71,10 @@ def tables() -> dict[str, PaperTable]:
 def _accuracies(name: str) -> PaperTable:
     rounds, budgets, text = PRINTED[name]
     printed = _rows(text)
-    how, gamma = SKEWS["Dir(0.05)"]
+    partition, gamma = SKEWS["Dir(0.05)"]
     cells = [
-        one_of(
-            data,
-            how,
-            row,
-            f"{ratio}, eps {epsilon:g}",
-            rounds,
-            epsilon,
-            gamma,
-            _at(printed, row, 3 * place + group),
-            MODEL,
+        Column(f"{ratio}, eps {epsilon:g}", data, partition, rounds, epsilon, gamma, MODEL).cell(
+            row, _at(printed, row, 3 * place + group)
         )
         for group, data in enumerate(DATA)
         for place, (ratio, epsilon) in enumerate(zip(RATIOS, budgets, strict=True))
@@ -97,8 +89,10 @@ def _accuracies(name: str) -> PaperTable:
 def _skews() -> PaperTable:
     printed = _rows(TABLE_V)
     cells = [
-        one_of("fashion-mnist", how, row, column, 106, 2.0, gamma, _at(printed, row, place), MODEL)
-        for place, (column, (how, gamma)) in enumerate(SKEWS.items())
+        Column(column, "fashion-mnist", partition, 106, 2.0, gamma, MODEL).cell(
+            row, _at(printed, row, place)
+        )
+        for place, (column, (partition, gamma)) in enumerate(SKEWS.items())
         for row in (*ROWS, *OWN)
     ]
     return PaperTable(

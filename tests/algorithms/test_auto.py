@@ -1,6 +1,4 @@
-"""`auto`: inside its budgets, the mean paid for, the rate from the noise, the same however it
-runs.
-"""
+"""`auto` stays inside its budgets, pays for its mean, and plans its rate from its noise."""
 
 from __future__ import annotations
 
@@ -42,7 +40,7 @@ def few() -> Federation:
     return small.split(clients=2, how=IID(), seed=0)
 
 
-def test_it_learns_inside_epsilon_and_its_mean_is_in_the_books(train, few):
+def test_it_learns_inside_epsilon_and_its_mean_is_in_the_ledger(train, few):
     result = train(few, auto(sampling_rate=0.5), model=FEATURED, epsilon=20.0, rounds=8)
     assert result.accuracy > 0.5
     assert 19.5 < result.privacy.proven <= 20.0
@@ -120,15 +118,15 @@ def test_planned_noise_leaves_room_for_the_mean(few):
 def test_the_planned_rate_lets_noise_move_the_model_by_the_walk():
     """sum_t eta N / (q n) over K clients by size, in d dimensions."""
     parameters, sizes, rounds = 500, (100, 300), 40
-    given = auto(noise_multiplier=2.0, tau=2, walk=10.0)
-    found = with_planned_rate(given, Budget(epsilon=3.0, rounds=rounds), sizes, parameters)
-    assert isinstance(found.local.optimiser, SGD)
+    algorithm = auto(noise_multiplier=2.0, tau=2, walk=10.0)
+    planned = with_planned_rate(algorithm, Budget(epsilon=3.0, rounds=rounds), sizes, parameters)
+    assert isinstance(planned.local.optimiser, SGD)
     rng = torch.Generator().manual_seed(0)
     walk = torch.zeros(parameters)
     for _ in range(2 * rounds):
         for size in sizes:
-            noise = 2.0 * found.samples.clip.clip_norm * torch.randn(parameters, generator=rng)
-            walk += size / sum(sizes) * found.local.optimiser.rate * noise / (0.1 * size)
+            noise = 2.0 * planned.samples.clip.clip_norm * torch.randn(parameters, generator=rng)
+            walk += size / sum(sizes) * planned.local.optimiser.rate * noise / (0.1 * size)
     assert float(walk.norm()) == pytest.approx(10.0, rel=0.1)
 
 
@@ -153,7 +151,7 @@ def test_a_mean_is_only_asked_for_where_steps_protect_samples():
     assert auto(noise_multiplier=1.0).with_secure_noise().centre == MeanQuery(20.0, secure=True)
 
 
-# The mean in the books: asked once, paid for once, and by those alone who can go on
+# The mean in the ledgers: one query, one debit, and only for clients that can go on
 
 
 def centred(size: int = 16) -> nn.Module:
@@ -174,22 +172,22 @@ def tiny() -> Federation:
 OWN = auto(sampling_rate=0.5, mean_noise=1.0)
 
 
-class Killed(Exception):
+class StoppedError(Exception):
     pass
 
 
-def killed(*_: object) -> None:
-    raise Killed
+def stop(*_: object) -> None:
+    raise StoppedError
 
 
-def spent(folder: Path) -> list[list[int]]:
+def counts_of(folder: Path) -> list[list[int]]:
     """A client's counts of each event, in the order of their first debits."""
-    found = []
+    counts = []
     for path in sorted(folder.glob("client-*.sqlite")):
         ledger = Ledger.read(path)
-        found.append(list(ledger.spending().values()))
+        counts.append(list(ledger.spending().values()))
         ledger.close()
-    return found
+    return counts
 
 
 @pytest.mark.parametrize("place", ["_find_clips", "aggregate"])
@@ -199,12 +197,14 @@ def test_a_run_killed_before_its_first_checkpoint_has_the_same_mean_when_resumed
     options = {"epsilon": 20.0, "rounds": 3}
     whole = train(tiny, OWN, model=centred(), out="whole", **options)
     with monkeypatch.context() as patched:
-        patched.setattr(Coordinator, place, killed)
-        with pytest.raises(Killed):
+        patched.setattr(Coordinator, place, stop)
+        with pytest.raises(StoppedError):
             train(tiny, OWN, model=centred(), out="killed", **options)
     resumed = train(tiny, OWN, model=centred(), out="killed", resume=True, **options)
     assert resumed.model_sha256 == whole.model_sha256
-    assert spent(resumed.folder / "ledger") == spent(whole.folder / "ledger") == [[1, 3]] * 3
+    assert (
+        counts_of(resumed.folder / "ledger") == counts_of(whole.folder / "ledger") == [[1, 3]] * 3
+    )
 
 
 def test_under_system_entropy_what_is_shown_counts_a_mean_and_steps_that_were_made_twice(
@@ -212,12 +212,12 @@ def test_under_system_entropy_what_is_shown_counts_a_mean_and_steps_that_were_ma
 ):
     options = {"epsilon": 20.0, "rounds": 4, "entropy": "system"}
     with monkeypatch.context() as patched:
-        patched.setattr(Coordinator, "aggregate", killed)
-        with pytest.raises(Killed):
+        patched.setattr(Coordinator, "aggregate", stop)
+        with pytest.raises(StoppedError):
             train(tiny, OWN, model=centred(), **options)
     with pytest.raises(KeyboardInterrupt):
         train(tiny, OWN, model=centred(), resume=True, progress=StopsAfter(1), **options)
-    assert spent(tmp_path / "run" / "ledger") == [[2, 2]] * 3
+    assert counts_of(tmp_path / "run" / "ledger") == [[2, 2]] * 3
     result = train(tiny, OWN, model=centred(), resume=True, **options)
     ledger = Ledger.read(result.folder / "ledger" / "client-00000.sqlite")
     mean, step = ledger.spending()
@@ -240,10 +240,12 @@ def test_a_client_without_room_for_a_step_is_not_asked_to_pay_for_the_mean(train
     ).close()
     result = train(tiny, OWN, model=centred(), ledger=tmp_path, epsilon=20.0, rounds=3)
     assert result.privacy.per_client["client-00001"] == 0.0
-    assert spent(tmp_path) == [[1, 3], [], [1, 3]]
+    assert counts_of(tmp_path) == [[1, 3], [], [1, 3]]
 
 
-def test_who_does_not_questioned_is_named_and_the_others_have_the_mean(train, tiny, monkeypatch):
+def test_a_client_that_does_not_answer_is_named_and_the_others_have_the_mean(
+    train, tiny, monkeypatch
+):
     answer = runner.answer_query
 
     def broken(workspace, task, *rest):
@@ -260,7 +262,7 @@ def test_who_does_not_questioned_is_named_and_the_others_have_the_mean(train, ti
     ]
     truth = scale_down(tiny.train.x[torch.cat([tiny.clients[0], tiny.clients[2]])], 4.0).mean(0)
     assert (result.module.centre.running_mean - truth).norm() < 0.02
-    assert spent(result.folder / "ledger") == [[1, 1]] * 3, "it was debited before it failed"
+    assert counts_of(result.folder / "ledger") == [[1, 1]] * 3, "it was debited before it failed"
 
 
 def test_the_mean_counts_among_the_bytes_like_a_round(train, tiny):
@@ -299,13 +301,13 @@ def test_an_entry_of_another_size_is_refused_before_anyone_has_paid(train, tiny,
 def test_a_second_run_on_the_same_ledgers_pays_for_its_own_mean_beside_the_first(
     train, tiny, tmp_path
 ):
-    given = auto(sampling_rate=0.5, mean_noise=3.0, noise_multiplier=2.0, rate=1.0)
+    algorithm = auto(sampling_rate=0.5, mean_noise=3.0, noise_multiplier=2.0, rate=1.0)
     first, second = (
-        train(tiny, given, model=centred(), out=out, ledger=tmp_path, rounds=2)
+        train(tiny, algorithm, model=centred(), out=out, ledger=tmp_path, rounds=2)
         for out in ("a", "b")
     )
-    assert spent(tmp_path) == [[2, 4]] * 3
-    step = given.samples.event(40)
+    assert counts_of(tmp_path) == [[2, 4]] * 3
+    step = algorithm.samples.event(40)
     truth = [
         accountant("pld").epsilon({gaussian(3.0): 2, step: 2 + row.iterations}, 1e-5)
         for row in second.history
@@ -321,9 +323,9 @@ def test_a_mean_that_costs_as_much_as_a_step_takes_the_place_of_one(train, tiny)
     """At a rate of 1 both are the same event: of the five that the budget allows, four are left for
     steps.
     """
-    given = auto(sampling_rate=1.0, mean_noise=2.0, noise_multiplier=2.0, rate=1.0)
+    algorithm = auto(sampling_rate=1.0, mean_noise=2.0, noise_multiplier=2.0, rate=1.0)
     budget = accountant("pld").epsilon({gaussian(2.0): 5}, 1e-5) + 1e-6
-    result = train(tiny, given, model=centred(), epsilon=budget)
+    result = train(tiny, algorithm, model=centred(), epsilon=budget)
     assert (result.iterations, result.stopped_by) == (4, "epsilon")
-    assert spent(result.folder / "ledger") == [[5]] * 3
+    assert counts_of(result.folder / "ledger") == [[5]] * 3
     assert result.privacy.proven <= budget

@@ -93,13 +93,13 @@ PRINTED = {
 def test_fedavg_and_clipped_fedavg_come_to_rest_where_the_paper_says(
     steps: int, clip: float | None
 ) -> None:
-    found = rest(NoClip() if clip is None else Flat(clip), MINIMISERS, CURVATURES, steps, 0.01)
+    x = rest(NoClip() if clip is None else Flat(clip), MINIMISERS, CURVATURES, steps, 0.01)
     level = 1e9 if clip is None else clip
     shift = abs(root(steps, level) - root(steps, level * (1 - MARGIN)))
     assert shift < 4e-5
     assert root(steps, level) == pytest.approx(PRINTED[steps, clip], abs=1e-9)
-    assert found == pytest.approx(root(steps, level * (1 - MARGIN)), abs=1e-6)
-    assert found == pytest.approx(PRINTED[steps, clip], abs=1e-6 + shift)
+    assert x == pytest.approx(root(steps, level * (1 - MARGIN)), abs=1e-6)
+    assert x == pytest.approx(PRINTED[steps, clip], abs=1e-6 + shift)
 
 
 @pytest.mark.parametrize(("steps", "printed"), [(5, 0.3246198502), (1, 0.75)])
@@ -109,11 +109,11 @@ def test_model_clipping_stops_short_of_the_optimum_as_in_claim_2_1(
     """b = (-c/2, -c/2, k c) with c = 1, k = 5: rest at lambda c / (3 - 2 lambda), lambda = 0.9^Q;
     the optimum is 4/3.
     """
-    kept = 0.9**steps
-    shift = MARGIN * kept / (3 - 2 * kept) + MARGIN
-    found = rest(ModelClip(1.0), (-0.5, -0.5, 5.0), (1.0, 1.0, 1.0), steps, 0.1)
-    assert found == pytest.approx(printed, abs=1e-6 + shift)
-    assert kept / (3 - 2 * kept) == pytest.approx(printed, abs=1e-9)
+    factor = 0.9**steps
+    shift = MARGIN * factor / (3 - 2 * factor) + MARGIN
+    x = rest(ModelClip(1.0), (-0.5, -0.5, 5.0), (1.0, 1.0, 1.0), steps, 0.1)
+    assert x == pytest.approx(printed, abs=1e-6 + shift)
+    assert factor / (3 - 2 * factor) == pytest.approx(printed, abs=1e-9)
 
 
 def test_difference_clipping_reaches_an_optimum_that_model_clipping_cannot() -> None:

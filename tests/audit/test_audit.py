@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from dpfl.algorithms import dp_fedavg, dp_sgd_wav, fedavg, fedavg_dp, hw_dpfl
-from dpfl.audit import AuditFinding, AuditReport, audit
+from dpfl.audit import AuditFinding, AuditReport, AuditSettings, audit
 from dpfl.audit.games import GAMES
 from dpfl.audit.report import verdict
 from dpfl.client.optimisers import SGD, Step
@@ -61,7 +61,9 @@ def test_a_leak_refutes_whatever_the_figures(build) -> None:
 def test_the_bounds_of_an_audit_share_what_may_go_wrong() -> None:
     games = ["one release", "leaks", "whole run", "one run"]
     findings = audit(
-        fedavg_dp(noise_multiplier=1.0), trials=200, runs=100, rounds=1, canaries=100, games=games
+        fedavg_dp(noise_multiplier=1.0),
+        AuditSettings(trials=200, runs=100, rounds=1, canaries=100),
+        games=games,
     ).findings
     each = pytest.approx(1 - 0.05 / 3)
     assert [finding.confidence for finding in findings] == [each, 1.0, each, each]
@@ -87,9 +89,7 @@ def test_where_most_games_cannot_be_played_not_enough_was_tested() -> None:
     plain = fedavg_dp(noise_multiplier=1.0)
     report = audit(
         replace(plain, local=replace(plain.local, optimiser=Elsewhere(0.1))),
-        trials=100,
-        runs=100,
-        canaries=100,
+        AuditSettings(trials=100, runs=100, canaries=100),
     )
     assert report.finding("one release").verdict == "consistent"
     assert report.verdict == "not enough was tested"
@@ -157,7 +157,9 @@ def test_a_verdict_needs_enough_games(findings: list[AuditFinding], word: str) -
 
 
 def test_the_report_names_what_was_played_and_what_was_not_asked_for() -> None:
-    report = audit(dp_fedavg(noise_multiplier=1.0), trials=200, games=["one release", "survey"])
+    report = audit(
+        dp_fedavg(noise_multiplier=1.0), AuditSettings(trials=200), games=["one release", "survey"]
+    )
     told = report.to_dict()
     assert (told["verdict"], told["played"], told["does_not_apply"]) == (
         "consistent",
@@ -172,7 +174,7 @@ def test_the_report_names_what_was_played_and_what_was_not_asked_for() -> None:
 def test_cohorts_of_a_fixed_size_are_audited_for_one_client_replaced() -> None:
     report = audit(
         dp_fedavg(cohort=4, sampling="fixed-size", noise_multiplier=1.0),
-        trials=2000,
+        AuditSettings(trials=2000),
         games=["one release"],
     )
     assert report.verdict == "consistent"
@@ -182,7 +184,9 @@ def test_cohorts_of_a_fixed_size_are_audited_for_one_client_replaced() -> None:
 def test_the_same_seed_gives_the_same_audit() -> None:
     one, again, other = (
         audit(
-            dp_fedavg(noise_multiplier=1.0), trials=500, games=["one release"], seed=seed
+            dp_fedavg(noise_multiplier=1.0),
+            AuditSettings(trials=500, seed=seed),
+            games=["one release"],
         ).to_dict()
         for seed in (0, 0, 1)
     )
@@ -194,17 +198,21 @@ def test_a_user_error_is_a_sentence() -> None:
     with pytest.raises(DpflError, match="no game 'one relase'; did you mean 'one release'"):
         audit(fedavg(), games=["one relase"])
     with pytest.raises(DpflError, match="confidence"):
-        audit(fedavg(), confidence=1.0)
+        audit(fedavg(), AuditSettings(confidence=1.0))
     with pytest.raises(DpflError, match="100 to 10,000,000"):
-        audit(fedavg(), trials=10)
+        audit(fedavg(), AuditSettings(trials=10))
 
 
 def test_an_own_algorithm_is_audited_like_any_other() -> None:
     own = replace(dp_sgd_wav("published", noise_multiplier=1.0), name="own")
-    assert audit(own, trials=2000, games=["one release"]).verdict == "refuted"
+    assert audit(own, AuditSettings(trials=2000), games=["one release"]).verdict == "refuted"
     plain = fedavg_dp(noise_multiplier=1.0)
     drawn = replace(plain, samples=replace(plain.samples, sampling=FixedSize(4)))
     assert (
-        audit(drawn, trials=1000, runs=100, rounds=2, games=["one release", "whole run"]).verdict
+        audit(
+            drawn,
+            AuditSettings(trials=1000, runs=100, rounds=2),
+            games=["one release", "whole run"],
+        ).verdict
         == "consistent"
     )

@@ -16,7 +16,8 @@ from dpfl.algorithms import (
     ldp_fl,
 )
 from dpfl.audit import leaks
-from dpfl.audit.games import AuditSettings, play_leaks
+from dpfl.audit.games import GAMES
+from dpfl.audit.subject import AuditSubject
 from dpfl.client.training import ClientTraining
 from dpfl.privacy import accountant
 from dpfl.privacy.accounting.events import gaussian
@@ -121,6 +122,6 @@ def test_a_client_that_tells_whether_it_was_clipped_is_caught(
 def test_a_mean_that_costs_as_much_as_a_step_is_counted_beside_it() -> None:
     """At a rate of 1 both are the same event."""
     made = auto(sampling_rate=1.0, noise_multiplier=2.0, mean_noise=2.0, rate=1.0)
-    assert play_leaks(AuditSettings(made)).proven == pytest.approx(
+    assert GAMES["leaks"](AuditSubject(made)).proven == pytest.approx(
         accountant("pld").epsilon({gaussian(2.0): 2}, 1e-5)
     )

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dpfl.algorithms import dp_fedavg, dp_sgd_wav
-from dpfl.audit import audit, distinguish, one_release
+from dpfl.audit import AuditSettings, audit, distinguish, one_release
 from dpfl.audit.bounds import epsilon_of
 from dpfl.audit.one_release import ENDS, ReleaseGame, directions, population_for
 from dpfl.privacy import (
@@ -81,8 +81,10 @@ def test_the_constant_vector_breaks_the_published_haar_clip_as_far_as_the_trials
 
 def test_published_wavelets_are_refuted_and_sound_ones_are_not() -> None:
     games = ["one release"]
-    assert audit(dp_sgd_wav("published"), trials=4000, games=games).verdict == "refuted"
-    sound = audit(dp_sgd_wav("sound"), trials=4000, games=games)
+    assert (
+        audit(dp_sgd_wav("published"), AuditSettings(trials=4000), games=games).verdict == "refuted"
+    )
+    sound = audit(dp_sgd_wav("sound"), AuditSettings(trials=4000), games=games)
     assert sound.verdict == "consistent"
     assert sound.findings[0].measured > 0.3 * sound.findings[0].proven
 
@@ -91,7 +93,9 @@ def test_published_wavelets_are_refuted_and_sound_ones_are_not() -> None:
 def test_ten_audits_of_a_sound_system_stay_below_what_is_proven(name: str) -> None:
     made = system(name, "sound")
     for seed in range(10):
-        finding = audit(made, trials=600, games=["one release"], seed=seed).findings[0]
+        finding = audit(made, AuditSettings(trials=600, seed=seed), games=["one release"]).findings[
+            0
+        ]
         assert finding.verdict != "broken", (seed, finding)
         assert finding.measured is not None
         assert finding.measured <= finding.proven

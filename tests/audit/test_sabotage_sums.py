@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 from dpfl.algorithms import auto, dp_fedavg, dp_fedavg_wav, fedavg_dp
-from dpfl.audit import audit
+from dpfl.audit import AuditSettings, audit
 from dpfl.client.debits import ClientDebits
 from dpfl.privacy import Keyed, Release
 from dpfl.privacy.mechanisms.integer_sum import IntegerSum
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.secagg import SumMember, SurvivorList, SurvivorVote, UnmaskingShares
 from dpfl.server.algorithm import Algorithm
-from tests.audit.test_sabotage import (
+from tests.audit.faults import (
     Sabotage,
     drop_the_clip,
     forget_a_debit,
@@ -39,12 +39,12 @@ from tests.secagg.test_sabotage import (
 SUMS = NoiseShares(8, 1)
 STEPS = fedavg_dp(tau=1, noise_multiplier=1.0).with_secure_sums(SUMS)
 CLIENTS = dp_fedavg(noise_multiplier=1.0).with_secure_sums(SUMS)
-DRAWN = dp_fedavg(noise_multiplier=1.0, cohort=5).with_secure_sums(SUMS)
+COHORT = dp_fedavg(noise_multiplier=1.0, cohort=5).with_secure_sums(SUMS)
 QUANTILE = dp_fedavg(clipping="quantile", noise_multiplier=1.0, count_noise=0.6).with_secure_sums(
     SUMS
 )
 HAAR = dp_fedavg_wav(noise_multiplier=1.0).with_secure_sums(SUMS)
-ASKED = auto(noise_multiplier=1.0, rate=1.0).with_secure_sums(SUMS)
+QUERY = auto(noise_multiplier=1.0, rate=1.0).with_secure_sums(SUMS)
 
 
 def leave_out_a_share(patch: pytest.MonkeyPatch) -> None:
@@ -69,13 +69,13 @@ def count_colluders_among_those_who_hide(patch: pytest.MonkeyPatch) -> None:
 def count_the_noise_of_the_missing(patch: pytest.MonkeyPatch) -> None:
     """All clients in the place of those who are left at least."""
 
-    def whole_sum(self: Release, bound: float, clients: int) -> IntegerSum:
+    def integer_sum(self: Release, bound: float, clients: int) -> IntegerSum:
         assert self.noise_shares is not None
         return IntegerSum(
             self.stddev() / (clients - self.noise_shares.colluders) ** 0.5, bound, clients
         )
 
-    patch.setattr(Release, "integer_sum", whole_sum)
+    patch.setattr(Release, "integer_sum", integer_sum)
 
 
 def halve_the_shares(patch: pytest.MonkeyPatch) -> None:
@@ -108,10 +108,10 @@ def let_all_clients_have_one_coin(patch: pytest.MonkeyPatch) -> None:
 def open_below_the_least(patch: pytest.MonkeyPatch) -> None:
     honest = SumMember.agree
 
-    def agree(self: SumMember, shown: SurvivorList) -> UnmaskingShares | SurvivorVote:
+    def agree(self: SumMember, survivors: SurvivorList) -> UnmaskingShares | SurvivorVote:
         self._group = copy(self._group)
         object.__setattr__(self._group, "survivors", 1)
-        return honest(self, shown)
+        return honest(self, survivors)
 
     patch.setattr(SumMember, "agree", agree)
 
@@ -125,14 +125,14 @@ CAUGHT: list[tuple[Sabotage, Algorithm, str]] = [
     (count_the_noise_of_the_missing, QUANTILE, "noise"),
     (halve_the_noise, STEPS, "one release"),
     (halve_the_shares, HAAR, "one release"),
-    (halve_the_shares, ASKED, "survey"),
+    (halve_the_shares, QUERY, "survey"),
     (count_ten_times_as_much, QUANTILE, "one release"),
     (drop_the_clip, STEPS, "movement"),
     (drop_the_clip, CLIENTS, "movement"),
     (send_the_same_numbers_again, STEPS, "books"),
     (reuse_a_noise_key, STEPS, "noise"),
     (forget_a_debit, STEPS, "books"),
-    (let_all_clients_have_one_coin, DRAWN, "batches"),
+    (let_all_clients_have_one_coin, COHORT, "batches"),
     (reuse_the_masks_of_pairs, STEPS, "masks"),
     (reuse_all_masks, STEPS, "masks"),
     (mask_by_a_seed_of_zeros, STEPS, "masks"),
@@ -141,27 +141,33 @@ CAUGHT: list[tuple[Sabotage, Algorithm, str]] = [
     (open_below_the_least, STEPS, "masks"),
     (leave_the_masks_of_the_missing, STEPS, "masks"),
 ]
-NAMES = [f"{sabotage.__name__} of {made.placement} in {game}" for sabotage, made, game in CAUGHT]
+NAMES = [
+    f"{sabotage.__name__} of {algorithm.placement} in {game}"
+    for sabotage, algorithm, game in CAUGHT
+]
 
 
 @cache
 def verdict(number: int, game: str) -> str:
-    made = (STEPS, CLIENTS, DRAWN, QUANTILE, HAAR, ASKED)[number]
-    return audit(made, trials=2000, games=[game]).verdict
+    algorithm = (STEPS, CLIENTS, COHORT, QUANTILE, HAAR, QUERY)[number]
+    return audit(algorithm, AuditSettings(trials=2000), games=[game]).verdict
 
 
-@pytest.mark.parametrize(("sabotage", "made", "game"), CAUGHT, ids=NAMES)
+@pytest.mark.parametrize(("sabotage", "algorithm", "game"), CAUGHT, ids=NAMES)
 def test_a_fault_is_caught(
-    sabotage: Sabotage, made: Algorithm, game: str, monkeypatch: pytest.MonkeyPatch
+    sabotage: Sabotage, algorithm: Algorithm, game: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert verdict((STEPS, CLIENTS, DRAWN, QUANTILE, HAAR, ASKED).index(made), game) == "consistent"
+    assert (
+        verdict((STEPS, CLIENTS, COHORT, QUANTILE, HAAR, QUERY).index(algorithm), game)
+        == "consistent"
+    )
     sabotage(monkeypatch)
-    assert audit(made, trials=2000, games=[game]).verdict == "broken"
+    assert audit(algorithm, AuditSettings(trials=2000), games=[game]).verdict == "broken"
 
 
-@pytest.mark.parametrize("made", [STEPS, QUANTILE], ids=["steps", "a quantile clip"])
-def test_nothing_but_noise_tells_neighbours_apart(made: Algorithm) -> None:
-    assert audit(made, games=["leaks"]).verdict == "consistent"
+@pytest.mark.parametrize("algorithm", [STEPS, QUANTILE], ids=["steps", "a quantile clip"])
+def test_nothing_but_noise_tells_neighbours_apart(algorithm: Algorithm) -> None:
+    assert audit(algorithm, games=["leaks"]).verdict == "consistent"
 
 
 def test_the_page_lists_every_fault_with_the_game_that_catches_it() -> None:

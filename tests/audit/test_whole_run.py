@@ -5,7 +5,7 @@ spent.
 import pytest
 
 from dpfl.algorithms import custom, dp_sgd_wav, hw_dpfl, ldp_fl
-from dpfl.audit import audit
+from dpfl.audit import AuditSettings, audit
 from dpfl.audit.canary_clients import canary_clients
 from dpfl.audit.whole_run import many_runs, one_run
 from dpfl.privacy import Flat, Gaussian, Keyed, PoissonSize, Release
@@ -37,14 +37,14 @@ def test_two_rounds_with_one_canary_are_told_apart_within_the_proof(
 
 
 def test_the_published_wavelets_are_refuted_by_their_updates_alone() -> None:
-    report = audit(dp_sgd_wav("published"), runs=150, games=["whole run"])
+    report = audit(dp_sgd_wav("published"), AuditSettings(runs=150), games=["whole run"])
     assert report.verdict == "refuted"
 
 
 @pytest.mark.parametrize("name", SOUND)
 def test_no_run_of_a_sound_system_shows_more_than_is_proven(name: str) -> None:
     for finding in audit(
-        system(name, "sound"), runs=100, rounds=2, games=["whole run", "one run"]
+        system(name, "sound"), AuditSettings(runs=100, rounds=2), games=["whole run", "one run"]
     ).findings:
         assert finding.verdict != "broken", finding
 
@@ -55,7 +55,7 @@ def test_twenty_runs_of_a_sound_system_with_many_canaries_show_no_more_than_is_p
 ) -> None:
     for seed in range(20):
         (finding,) = audit(
-            system(name, "sound"), canaries=200, games=["one run"], seed=seed
+            system(name, "sound"), AuditSettings(canaries=200, seed=seed), games=["one run"]
         ).findings
         assert finding.verdict != "broken", (seed, finding)
 

@@ -27,7 +27,7 @@ def test_the_list_holds_every_system_with_unit_variants_paper_and_what_is_proven
         assert system["paper"]
         if "published" in system["variants"]:
             assert system["proven"]["published"].startswith(
-                ("nothing: it sends", "far less than it claims", "less than it claims")
+                ("nothing: it releases", "far less than it claims", "less than it claims")
             )
         expected = (
             "nothing: no noise" if system["unit"] == "none" else f"epsilon for one {system['unit']}"

@@ -1,4 +1,9 @@
-"""The published systems, one short file each, and their registry."""
+"""The published systems, one short file each, and the registry that builds them by name.
+
+A system is a function. Its parameters are the options of `[algorithm]` in an experiment file, and
+it returns an `Algorithm`: a frozen composition of parts. To read one, start with `fedavg_dp.py`
+(noise in the clients' steps) or `dp_fedavg.py` (noise on the sum of a round).
+"""
 
 from __future__ import annotations
 
@@ -69,15 +74,13 @@ DEMO = {
     "rate": 1.5,
     "whole_budget": True,
 }
-"""What trains where nothing else is asked for, and with what options on the embedded images."""
+"""Options of the default system on the embedded images, for `dpfl demo`."""
 PLANNED = "auto"
-"""What trains a planned experiment: what a plan chooses is among its options, and it finds noise
-and rate by the same rules.
-"""
+"""The system of a planned experiment. It plans noise and learning rate by the rules of the plan."""
 
 
 STRICT = ConfigDict(strict=True, allow_inf_nan=False)
-"""A truth value is no number, and neither is a word."""
+"""Options are not converted: neither a truth value nor a word is a number."""
 
 
 def _tuples(value: Any) -> Any:
@@ -93,23 +96,52 @@ OWN = ImportKind("algorithm", Algorithm, "dpfl.algorithms.Algorithm")
 
 
 def factory_of(name: str) -> Callable[..., Any]:
-    """The system of that name, or of an import path "package.module:factory"."""
+    """Returns the function that builds a system.
+
+    Args:
+        name: A system's name, or an import path "package.module:factory".
+
+    Returns:
+        The factory.
+
+    Raises:
+        DpflError: There is no such system.
+    """
     return OWN.factory(name) if is_path(name) else choose("algorithm", name, ALGORITHMS)
 
 
 def options_of(name: str) -> dict[str, inspect.Parameter]:
-    """The options of a system, with their defaults."""
+    """Returns the options of a system.
+
+    Args:
+        name: A system's name, or an import path "package.module:factory".
+
+    Returns:
+        The parameters of its factory, with their defaults.
+
+    Raises:
+        DpflError: There is no such system.
+    """
     return dict(inspect.signature(factory_of(name)).parameters)
 
 
 def from_name(name: str, **options: Any) -> Algorithm:
-    """The system of that name, or of an import path, which is its name then, whatever its factory
-    calls it.
+    """Builds a system from its name and options.
+
+    Args:
+        name: A system's name, or an import path "package.module:factory". A system from an import
+            path is recorded under that path.
+        **options: Options of the system, as in an experiment file.
+
+    Returns:
+        The algorithm.
+
+    Raises:
+        DpflError: The name or an option is unknown, or a value has the wrong type.
     """
     if is_path(name):
         return replace(OWN.make(name, options), name=name)
-    known = options_of(name)
-    refuse_unknown_options(f"The algorithm {name!r}", options, known)
+    refuse_unknown_options(f"The algorithm {name!r}", options, options_of(name))
     try:
         return _strict(ALGORITHMS[name])(**{key: _tuples(value) for key, value in options.items()})
     except ValidationError as error:
@@ -117,7 +149,17 @@ def from_name(name: str, **options: Any) -> Algorithm:
 
 
 def described(algorithm: Algorithm | str) -> Algorithm:
-    """A system by its name, with its defaults, or as it is."""
+    """Returns an algorithm for what a user passed as one.
+
+    Args:
+        algorithm: A system's name, or an algorithm, which is returned as it is.
+
+    Returns:
+        The algorithm.
+
+    Raises:
+        DpflError: It is neither, or there is no system of that name.
+    """
     if isinstance(algorithm, str):
         return from_name(algorithm)
     if not isinstance(algorithm, Algorithm):

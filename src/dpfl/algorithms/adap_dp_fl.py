@@ -1,11 +1,15 @@
-"""Adap DP-FL (Fu et al. 2022): DP-SGD whose clip follows the noisy gradients and whose noise falls
-with a public loss.
+"""Adap DP-FL (Fu et al. 2022): DP-SGD with a clip norm per client and noise that adapts to a public
+loss.
 
-The clip of a client is alpha times the norm of the gradients that it released in the round before,
-and its sigma falls by beta where the loss of its own model on public data (here the test set) fell
-three rounds running. Both are functions of released values. The energy of the noise is taken out of
-the norms, since the clip grows without end otherwise. Accountants compose events that are fixed
-beforehand, which this sigma is not: each round is counted as the least sigma that it could have.
+    tau steps of DP-SGD with the C and sigma of the round; x <- sum_i p_i x_i
+    C <- alpha |noisy gradients of the last round|
+    sigma <- beta sigma, where a public loss fell three rounds running
+
+The public loss is that of the client's own model on public data (here the test set). Both rules
+read released values only. The energy of the noise is subtracted from the norms; without that the
+clip norm grows without end. Accountants compose events that are fixed beforehand. This sigma is
+not, so each round is counted with the least sigma that it could have. The paper claims RDP over
+the sigma of every step.
 """
 
 from __future__ import annotations
@@ -32,8 +36,24 @@ def adap_dp_fl(
     server_rate: float = 1.0,
     server_momentum: float = 0.0,
 ) -> Algorithm:
-    """tau steps of DP-SGD with the round's C and sigma, x <- sum_i p_i x_i, then C <- alpha |g|,
-    sigma <- beta sigma or not.
+    """Builds DP-SGD with an adaptive clip norm and noise.
+
+    Args:
+        tau: Local steps per round.
+        sampling_rate: Probability q with which each sample enters a step.
+        clip: Clip norm C of the first round.
+        alpha: The next clip norm, as a multiple of the mean norm of the gradients released last.
+        beta: Factor on the noise after three rounds in which the public loss fell.
+        noise_multiplier: Noise standard deviation over sensitivity. By default the least noise with
+            which all rounds
+        stay within epsilon.
+        rate: Learning rate of the local steps.
+        weights: Weights of the clients: "size" (declared before training) or "uniform".
+        server_rate: The server's learning rate eta_g along the mean update.
+        server_momentum: Momentum of the server's step.
+
+    Returns:
+        The algorithm, ready for `dpfl.train`.
     """
     return Algorithm(
         name="adap-dp-fl",

@@ -1,23 +1,29 @@
-"""ALI-DPFL (Ling et al. 2024, Algorithm 2): DP-SGD at every client, with tau local steps a round
-from a convergence bound.
+"""ALI-DPFL (Ling et al. 2024, Algorithm 2): DP-SGD at every client, with tau from a convergence
+bound.
 
-With R_s rounds and a privacy budget that buys R_c steps, tau = 1 where R_s >= R_c (Lemma 1), else
-the tau* of (9) that minimises the bound (11), rounded, inside [1, 100] and inside what is left.
+    x_i <- x_i - eta (sum clip(g, C) + N(0, sigma^2 C^2)) / (q n_i), tau* times
+    x   <- sum_i p_i x_i, then the next tau*
 
-`sound` takes mu from gradients that the clients released anyway, with the energy of their noise
-removed, and divides by q n: tau is then post-processing. That mu is the slope of clipped gradients,
-a smaller number than that of raw ones. Its `formula` is "corrected": the learning rate in use, and
-without a slip of algebra. `published` has tau as a function of raw data, so that no epsilon holds,
-in one of two readings: the "paper" (formula (9), mu from raw gradients at the new aggregate, the
-batch that was drawn as divisor), or the authors' "code" (its own formula; mu from steps in the
-place of gradients, Gamma from losses on the last batch, the constant 64 as divisor, clip 0.1).
+With R_s rounds and a privacy budget that buys R_c steps, tau = 1 where R_s >= R_c (Lemma 1).
+Otherwise tau* of (9) minimises the bound (11). It is rounded, and stays within [1, 100] and within
+the steps that remain.
 
-mu and the formula are independent options, in both variants: mu can be a number that is known
-beforehand, come from public clients ("public"), or from one noisy slope a round that the clients
-pay for like a step ("paid"); Gamma is a number, "public" or "raw". tau* often leaves privacy
-unspent, which is worth nothing: `whole_budget` raises tau to what uses it up by the last round.
-With `most_tau` = 1 nothing is asked or chosen, and it runs under secure aggregation, too. The paper
-claims RDP of the sampled Gaussian with the classic conversion (Theorem 2).
+Published: tau is a function of raw data, so no epsilon holds. There are two readings. "paper" has
+formula (9), mu from raw gradients at the new aggregate, and the batch that was drawn as divisor.
+"code" is the authors' program: its own formula, mu from steps in the place of gradients, Gamma from
+losses on the last batch, the constant 64 as divisor, and clip norm 0.1. The claim is Theorem 2: RDP
+of the sampled Gaussian with the classic conversion.
+
+Sound: mu comes from gradients that the clients released anyway, with the energy of their noise
+removed, and the divisor is q n_i. tau is then post-processing. This mu is the slope of clipped
+gradients, a smaller number than that of raw ones. The formula is "corrected": the learning rate in
+use, and without an algebraic slip of the paper.
+
+In both variants mu and the formula are independent options. mu can be a number known beforehand,
+come from public clients ("public"), or from one noisy slope per round that the clients pay for like
+a step ("paid"). Gamma is a number, "public" or "raw". tau* often leaves privacy unspent, which is
+worth nothing: `whole_budget` raises tau to what uses it up by the last round. With `most_tau` = 1
+nothing is asked or chosen, and the system runs under secure aggregation, too.
 """
 
 from __future__ import annotations
@@ -51,15 +57,25 @@ RAW_LOSSES = (
 
 @dataclass(frozen=True)
 class AliReading:
-    """What to do where nothing else is said: by the repair, the paper, or the authors' code."""
+    """Defaults of the options, by the repair, the paper, or the authors' code.
+
+    Attributes:
+        formula: Which form of tau*.
+        mu: Source of mu.
+        gamma: Gamma, or its source.
+        clip: Clip norm of a sample's gradient.
+        divide_by_drawn: Whether the noisy sum is divided by the size of the batch that was drawn.
+        divisor: Constant divisor of the noisy sum; None for q n_i.
+        note: Ending of the claim's sentence.
+    """
 
     formula: Formula
     mu: str
     gamma: float | str
     clip: float
-    realised: bool
+    divide_by_drawn: bool
     divisor: float | None
-    said: str
+    note: str
 
 
 SOUND = AliReading("corrected", "released", 10.0, 1.0, False, None, "")
@@ -87,27 +103,53 @@ def ali_dpfl(
     server_rate: float = 1.0,
     server_momentum: float = 0.0,
 ) -> Algorithm:
-    """tau* steps of x_i <- x_i - eta (sum clip(g, C) + N(0, sigma^2 C^2)) / (q n_i), x <- sum_i p_i
-    x_i, then the next tau*.
+    """Builds DP-SGD with adaptive local iterations by the bound of ALI-DPFL.
+
+    Args:
+        variant: "sound" or "published", as described for the system.
+        reading: "paper" or "code" (its authors'), for the published variant. By default paper.
+        formula: tau's bound: "corrected", "printed", "consistent" or "code". By default by variant
+            and
+        reading.
+        gamma: Gamma, how unlike the clients are: a number, "public" or "raw". By default by variant
+            and
+        reading.
+        mu: mu of the bound: a number, "released", "paid", "public", "raw" or "steps". By default by
+        variant and reading.
+        whole_budget: Raise tau to what uses up epsilon by the last round.
+        most_tau: Upper limit on tau. 1 fixes tau, which secure aggregation needs.
+        sampling_rate: Probability q with which each sample enters a step.
+        clip: Largest L2 norm C of a sample's gradient. By default 1, or 0.1 for reading = "code".
+        noise_multiplier: Noise standard deviation over sensitivity.
+        rate: Learning rate of the local steps.
+        weights: Weights of the clients: "size" (declared before training) or "uniform".
+        server_rate: The server's learning rate eta_g along the mean update.
+        server_momentum: Momentum of the server's step.
+
+    Returns:
+        The algorithm, ready for `dpfl.train`.
+
+    Raises:
+        DpflError: The options contradict each other, or a word is unknown.
     """
-    read = _reading(choose("variant", variant, VARIANTS), reading)
-    chosen = AliSteps(
-        formula or read.formula,
-        read.gamma if gamma is None else gamma,
-        read.mu if mu is None else mu,
+    defaults = _reading(choose("variant", variant, VARIANTS), reading)
+    adaptive = AliSteps(
+        formula or defaults.formula,
+        defaults.gamma if gamma is None else gamma,
+        defaults.mu if mu is None else mu,
         whole_budget,
         most_tau,
     )
-    steps: StepPolicy = FixedSteps(1) if most_tau == 1 else chosen
-    if read.divisor and chosen.mu in ("released", "paid"):
+    steps: StepPolicy = FixedSteps(1) if most_tau == 1 else adaptive
+    if defaults.divisor and adaptive.mu in ("released", "paid"):
         raise DpflError(
-            f"mu = {chosen.mu!r} needs noisy sums that are divided by q n: leave reading = 'code' "
-            "out."
+            f"mu = {adaptive.mu!r} needs noisy sums that are divided by q n, and reading = 'code' "
+            "divides by a constant: leave one of the two out."
         )
-    exact = {
-        RAW_SLOPES: chosen.mu == "raw",
-        LAST_STEPS: chosen.mu == "steps",
-        RAW_LOSSES: chosen.gamma == "raw",
+    exact_values = {
+        RAW_SLOPES: adaptive.mu == "raw",
+        LAST_STEPS: adaptive.mu == "steps",
+        RAW_LOSSES: adaptive.gamma == "raw",
     }
     return Algorithm(
         name="ali-dpfl",
@@ -115,18 +157,18 @@ def ali_dpfl(
         steps=steps,
         samples=Release(
             Poisson(sampling_rate),
-            Flat(read.clip if clip is None else clip),
+            Flat(defaults.clip if clip is None else clip),
             noise_of(noise_multiplier),
-            divide_by_drawn=read.realised,
-            divisor=read.divisor,
+            divide_by_drawn=defaults.divide_by_drawn,
+            divisor=defaults.divisor,
         ),
         weights=weights_of(weights),
         server=ServerUpdate(server_rate, server_momentum),
         variant=variant,
-        claim=Claim(CLAIM + read.said, "rdp-classic"),
+        claim=Claim(CLAIM + defaults.note, "rdp-classic"),
         leaks=(
-            *(leak for leak, sent in exact.items() if sent and steps is chosen),
-            *((BATCH_SIZES,) if read.realised else ()),
+            *(leak for leak, leaves in exact_values.items() if leaves and steps is adaptive),
+            *((BATCH_SIZES,) if defaults.divide_by_drawn else ()),
         ),
     )
 
@@ -134,6 +176,7 @@ def ali_dpfl(
 def _reading(sound: bool, name: str | None) -> AliReading:
     if sound and name is not None:
         raise DpflError(
-            "A reading is of what is published: set variant = 'published' with it, or leave it out."
+            "Only the published variant has readings: set variant = 'published', or leave reading "
+            "out."
         )
     return SOUND if sound else choose("reading", name or "paper", READINGS)

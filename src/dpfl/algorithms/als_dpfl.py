@@ -1,19 +1,23 @@
 """ALS-DPFL (Ling et al. 2023, Algorithm 2): as ALI-DPFL, with tau from a bound on the gap to
 central descent.
 
-In every round tau is searched in [1, min(2 tau, 100)] for the least bound, with the corrected h of
-(11) and T = min(R_s tau, R_c) of the candidate. The paper's bound (13) is evaluated where it is
-defined: where its phi = omega (1 - beta eta / 2) - sigma^2 d / lambda^2 is above 0. `omega` (the
-inverse square of the way to the optimum) and `lam` (the least loss above the optimum, below 1 by
-Theorem 2) are given. Where it is not, and for networks it never is, the bound of Wang et al. 2019
-stands in, with `phi` a number to choose: 5e-5 suits CNNs, 0.025 convex models. The run's notes say
-how often.
+    x_i <- x_i - eta (sum clip(g, C) + N(0, sigma^2 C^2)) / (q n_i), tau times
+    x   <- sum_i p_i x_i
+    tau <- argmin of the bound over [1, min(2 tau, 100)]
 
-`sound` takes rho, beta and xi from released gradients, the energy of their noise removed, or from
-public clients (`estimates="public"`). With `most_tau` = 1 nothing is asked or chosen, and it runs
-under secure aggregation, too. `published` has every client send a loss, a gradient and their
-changes without noise: no epsilon holds. The paper gives no theorem; its figures are those of RDP
-with the classic conversion.
+The bound uses the corrected h of (11) and T = min(R_s tau, R_c) of the candidate. The paper's bound
+(13) is evaluated where it is defined: where its phi = omega (1 - beta eta / 2) - sigma^2 d /
+lambda^2 is above 0. There `omega` (the inverse square of the distance to the optimum) and `lam`
+(the least loss above the optimum, below 1 by Theorem 2) are given. For networks it is never
+defined. The bound of Wang et al. 2019 then takes its place, with `phi` a number to choose: 5e-5
+suits CNNs, 0.025 convex models. The notes of a run say how often that happened.
+
+Published: every client sends a loss, a gradient and their changes without noise, so no epsilon
+holds. The paper gives no theorem; its figures are those of RDP with the classic conversion.
+
+Sound: rho, beta and xi come from released gradients, with the energy of their noise removed, or
+from public clients (`estimates = "public"`). With `most_tau` = 1 nothing is asked or chosen, and it
+runs under secure aggregation, too.
 """
 
 from __future__ import annotations
@@ -51,12 +55,31 @@ def als_dpfl(
     server_rate: float = 1.0,
     server_momentum: float = 0.0,
 ) -> Algorithm:
-    """tau steps of DP-SGD divided by a fixed batch, x <- sum_i p_i x_i, then tau <- argmin of the
-    bound.
+    """Builds DP-SGD with adaptive local steps by the bound of ALS-DPFL.
+
+    Args:
+        variant: "sound" or "published", as described for the system.
+        phi: phi of the bound of Wang et al.: 5e-5 suits CNNs, 0.025 convex models.
+        most_tau: Upper limit on tau. 1 fixes tau, which secure aggregation needs.
+        estimates: Source of rho, beta and xi: "released", "public" or "raw". By default released
+            (sound)
+        or raw (published).
+        omega: omega of the bound (13), the inverse square of the distance to the optimum.
+        lam: lambda of the bound (13), the least loss above the optimum, below 1.
+        sampling_rate: Probability q with which each sample enters a step.
+        clip: Largest L2 norm C of a sample's gradient.
+        noise_multiplier: Noise standard deviation over sensitivity.
+        rate: Learning rate of the local steps.
+        weights: Weights of the clients: "size" (declared before training) or "uniform".
+        server_rate: The server's learning rate eta_g along the mean update.
+        server_momentum: Momentum of the server's step.
+
+    Returns:
+        The algorithm, ready for `dpfl.train`.
     """
     sound = choose("variant", variant, VARIANTS)
-    chosen = AlsSteps(phi, estimates or ("released" if sound else "raw"), omega, lam, most_tau)
-    steps: StepPolicy = FixedSteps(1) if most_tau == 1 else chosen
+    adaptive = AlsSteps(phi, estimates or ("released" if sound else "raw"), omega, lam, most_tau)
+    steps: StepPolicy = FixedSteps(1) if most_tau == 1 else adaptive
     raw = (
         "rho, beta and a gradient of every client in every round, without noise: they decide tau",
     )

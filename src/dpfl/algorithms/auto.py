@@ -1,12 +1,15 @@
-"""Our own: the planner's noise and learning rate, gradients of one length, and a centre that is
-paid for.
+"""Our own: planned noise and learning rate, gradients of equal norm, and a mean that is paid for.
 
-Every ingredient was kept because it gives more accuracy at the same proven epsilon (docs/auto.md).
-The clip is so small that every gradient is clipped to the same norm: no sample's share is lost to a
-level that few reach, and only the rate is left to choose. That follows from the noise: over the
-whole run it moves the model by `walk`. The mean of the samples is released once, with noise, for
-models that subtract it (`scattering-linear`): what all samples have in common needs no gradients.
-Averaging of iterates is free, and gave nothing at this rate: it is left as an option.
+    m   <- noisy mean of the samples, once, for models that subtract it
+    x_i <- x_i - eta (sum C g / |g| + N(0, sigma^2 C^2)) / (q n_i), tau times
+    x   <- sum_i p_i x_i
+
+There is no paper. docs/auto.md measures what each ingredient adds at the same proven epsilon. The
+clip norm is so small that every gradient is scaled to it. No sample is favoured, and only the
+learning rate remains to be chosen. It follows from the noise: over the whole run the noise moves
+the model by `walk`. The mean of the samples is released once, with noise, for models that subtract
+it (`scattering-linear`): what all samples have in common needs no gradients. Averaging of iterates
+is free, and gave nothing at this rate, so it is off by default.
 """
 
 from __future__ import annotations
@@ -36,8 +39,25 @@ def auto(
     mean_noise: float | None = 20.0,
     averaging: float = 0.0,
 ) -> Algorithm:
-    """Once m <- noisy mean; tau steps of x_i <- x_i - eta (sum C g / |g| + N(0, sigma^2 C^2)) / (q
-    n_i), x <- sum_i p_i x_i.
+    """Builds our own system, with noise and learning rate planned from the budget.
+
+    Args:
+        tau: Local steps per round.
+        sampling_rate: Probability q with which each sample enters a step.
+        clip: Largest L2 norm of a sample's gradient. By default 0.05; on a table, the usual norm.
+        noise_multiplier: Noise standard deviation over sensitivity. By default the least noise with
+            which all rounds
+        stay within epsilon.
+        rate: Learning rate of the local steps. By default it follows from the noise and `walk`.
+        walk: Distance that the noise of the whole run may move the model. By default 15; on a
+            table,
+        from the length of a row.
+        mean_noise: Noise multiplier of the released mean of the samples. 0 releases no mean.
+        averaging: Power p: iterate t weighs about t^p in the mean that is the model. 0 means no
+            mean.
+
+    Returns:
+        The algorithm, ready for `dpfl.train`.
     """
     return Algorithm(
         name="auto",

@@ -1,8 +1,10 @@
-"""CE-FedAvg (Zhang et al. 2021, Algorithm 2): FedAvg with clipped updates and two step sizes. It
-protects nothing.
+"""CE-FedAvg (Zhang et al. 2021, Algorithm 2): FedAvg with clipped updates and two learning rates.
 
-`clipping="difference"` bounds x_i - x, as the paper advises; `clipping="model"` bounds x_i itself,
-and stops short of the optimum wherever that lies outside the bound (Claim 2.1).
+    x <- x + eta_g / P sum_i clip(x_i - x, c)
+
+It protects nothing. `clipping = "difference"` bounds x_i - x, as the paper advises. `clipping =
+"model"` bounds x_i itself, and stops short of the optimum wherever the optimum lies outside the
+bound (Claim 2.1).
 """
 
 from __future__ import annotations
@@ -28,7 +30,21 @@ def ce_fedavg(
     cohort: int | None = None,
     weights: str = "uniform",
 ) -> Algorithm:
-    """x <- x + eta_g / P sum_i clip(x_i - x, c); `rate` is eta_l, `server_rate` eta_g."""
+    """Builds clipping-enabled FedAvg, which has no noise.
+
+    Args:
+        clip: Largest L2 norm c of an update, or of a model.
+        clipping: What is clipped: "difference" (the update) or "model".
+        tau: Local steps per round.
+        rate: Learning rate eta_l of the local steps.
+        server_rate: The server's learning rate eta_g along the mean update.
+        batch_size: Samples per local step. These steps add no noise of their own.
+        cohort: Expected number of clients per round. By default all clients.
+        weights: Weights of the clients: "size" (declared before training) or "uniform".
+
+    Returns:
+        The algorithm, ready for `dpfl.train`.
+    """
     bound = choose("clipping", clipping, {"difference": Flat, "model": ModelClip})
     return Algorithm(
         name="ce-fedavg",

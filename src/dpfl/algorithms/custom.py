@@ -1,5 +1,5 @@
-"""Own systems from parts by name: any steps with any noise, weights, pull and objective, as long as
-there is a proof.
+"""Own systems from parts by name: any steps with any noise, weights, pull and objective that has a
+proof.
 
 `where` says what gets the noise: every gradient in the steps of a client ("steps"), a client's
 whole upload ("uploads"), the sum of a round ("round"), or nothing ("none"). What has no proof is
@@ -18,7 +18,7 @@ from dpfl.privacy import All, Flat, PerLayer, Poisson, PublicMedian, Quantile, R
 from dpfl.privacy.mechanisms.clip import Clip
 from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
 from dpfl.privacy.mechanisms.noise import Gaussian, Uncalibrated
-from dpfl.privacy.mechanisms.release import UpdateRelease
+from dpfl.privacy.mechanisms.update_release import UpdateRelease
 from dpfl.privacy.queries.histogram import LabelQuery
 from dpfl.server.algorithm import Algorithm, Claim
 from dpfl.server.hellinger import KINDS
@@ -59,11 +59,52 @@ def custom(
     server_rate: float = 1.0,
     server_momentum: float = 0.0,
 ) -> Algorithm:
-    """Local training x a release x steps x weights x server update, each by its word."""
+    """Builds an algorithm from parts by name.
+
+    Args:
+        where: What gets the noise: "steps", "uploads", "round" (its sum) or "none".
+        steps: Number of local steps per round: "fixed", "ali" or "als" (adaptive).
+        tau: Local steps per round, for steps = "fixed".
+        gamma: Gamma, how unlike the clients are, for steps = "ali".
+        phi: phi of the bound, for steps = "als": 5e-5 suits CNNs, 0.025 convex models.
+        sampling_rate: Probability q with which each sample enters a step.
+        cohort: Expected number of clients per round. By default all clients.
+        clip: Largest L2 norm of what gets the noise: a gradient or an update.
+        clipping: "flat", "per-layer" or "haar"; with where = "round" also "quantile" and
+        "public-median".
+        haar_weights: For clipping = "haar": "paper" (m, then 2^level) or "orthonormal".
+        quantile: Share of the updates that the clip norm should not cut, for quantile clipping.
+        count_noise: Noise on the count of updates inside the clip norm, for quantile clipping.
+        noise_multiplier: Noise standard deviation over sensitivity. By default the least noise with
+            which all rounds
+        stay within epsilon.
+        rate: Learning rate of the local steps.
+        optimiser: Optimiser of the local steps: "sgd", "momentum", "adam" or "adagrad".
+        batch_size: Samples per local step, for steps without noise.
+        prox: Strength of the pull towards the global model (FedProx).
+        objective: "plain" (cross-entropy), "contrastive" or "perturbed"; the last two only where
+            steps
+        have no noise.
+        mu: Weight of the contrastive loss.
+        temperature: Temperature of the contrastive loss.
+        share: Weight of the perturbed loss.
+        perturbation: Standard deviation of the noise on the last layer inside the perturbed loss.
+        controls: Use SCAFFOLD's control variates.
+        weights: "size", "uniform", or by label histograms: "similarity" or "distance".
+        histogram_noise: Noise multiplier of the released label histogram.
+        server_rate: The server's learning rate eta_g along the mean update.
+        server_momentum: Momentum of the server's step.
+
+    Returns:
+        The algorithm, ready for `dpfl.train`.
+
+    Raises:
+        DpflError: A word is unknown, or the parts have no proof together.
+    """
     choose("where", where, dict.fromkeys(WHERE))
     bound = _clip(clipping, clip, where, haar_weights, quantile, count_noise)
     noise = _noise(clipping, noise_multiplier, haar_weights)
-    drawn = poisson_cohort_of(cohort)
+    sampling = poisson_cohort_of(cohort)
     loss = _objective(objective, mu, temperature, share, perturbation)
     return Algorithm(
         name="custom",
@@ -73,7 +114,7 @@ def custom(
         updates=UpdateRelease(All(), bound, noise, sensitivity_bound=2 * clip, protects="client")
         if where == "uploads"
         else None,
-        clients=Release(drawn, bound, noise) if where == "round" else Release(drawn),
+        clients=Release(sampling, bound, noise) if where == "round" else Release(sampling),
         weights=_weights(weights, histogram_noise, trusted=where == "round"),
         server=ServerUpdate(server_rate, server_momentum),
         controls=controls,
@@ -111,13 +152,13 @@ def _clip(
         "quantile": Quantile(level, quantile, count_noise=count_noise),
         "public-median": PublicMedian(level),
     }
-    chosen = choose("clipping", name, parts)
-    if chosen.adapts_to and where != "round":
+    clip = choose("clipping", name, parts)
+    if clip.adapts_to and where != "round":
         raise DpflError(
             f"clipping = {name!r} adapts a level to clients, round by round; use it with where = "
             "'round'."
         )
-    return chosen
+    return clip
 
 
 def _noise(

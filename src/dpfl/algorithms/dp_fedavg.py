@@ -1,16 +1,22 @@
-"""DP-FedAvg (McMahan et al. 2018; Zhang et al. 2021, Algorithm 3): client-level privacy by noise on
-the sum of clipped updates.
+"""DP-FedAvg (McMahan et al. 2018; Zhang et al. 2021, Algorithm 3): noise on the sum of clipped
+updates.
 
-`sound`: the divisor is the expected cohort, the noise is for the largest weight, and missing
-replies change neither; the clip is given, follows a paid quantile, or is the median on public
-clients. `published` sets it to half the mean norm of an update in a run of FedAvg without privacy
-on the same clients (Zhang et al., section 2.2), which is made first, for `pilot` rounds or as many
-as the run has. That clip is a function of raw updates: no epsilon holds of the run, whatever its
-noise is.
+    x <- x + eta_g (sum_i clip(x_i - x, c) + N(0, z^2 c^2)) / P, over a cohort of P expected clients
 
-The paper's noise at the clients (`noise="clients"`) hides a single upload by z / sqrt(P) only, and
-so needs secure aggregation; each of the P can subtract its own share, so it counts as z sqrt((P -
-1) / P).
+Client level.
+
+Published: the clip norm is half the mean norm of an update in a run of FedAvg without privacy on
+the same clients (Zhang et al., section 2.2). That run is made first, for `pilot` rounds or as many
+as the run has. The clip norm is then a function of raw updates, so no epsilon holds, whatever the
+noise is. The claim is Theorem 3.2 of Zhang et al.
+
+Sound: the divisor is the expected cohort, the noise is for the largest weight, and missing replies
+change neither. The clip norm is given, follows a paid quantile (Andrew et al. 2021), or is the
+median on public clients.
+
+Noise at the clients (`noise = "clients"`, as in the paper) hides a single upload by z / sqrt(P)
+only, so it needs secure aggregation. Each of the P clients can subtract its own share, so the noise
+counts as z sqrt((P - 1) / P).
 """
 
 from __future__ import annotations
@@ -60,8 +66,33 @@ def dp_fedavg(
     count_noise: float | None = None,
     pilot: int | None = None,
 ) -> Algorithm:
-    """x <- x + eta_g (sum_i clip(x_i - x, c) + N(0, z^2 c^2)) / P, over a cohort of P expected
-    clients (all without one).
+    """Builds DP-FedAvg.
+
+    Args:
+        variant: "sound" or "published", as described for the system.
+        cohort: Expected number of clients per round. By default all clients.
+        sampling: How the cohort is drawn: "poisson", or "fixed-size" (exactly `cohort` clients).
+        clip: Largest L2 norm of a client's update.
+        clipping: "flat", "per-layer", "quantile" (paid for) or "public-median" (of public clients).
+        noise_multiplier: Noise standard deviation over sensitivity. By default the least noise with
+            which all rounds
+        stay within epsilon.
+        noise: Who adds the noise: "server", or "clients" (needs secure aggregation).
+        tau: Local steps per round.
+        rate: Learning rate of the local steps.
+        batch_size: Samples per local step. These steps add no noise of their own.
+        weights: Weights of the clients: "size" (declared before training) or "uniform".
+        server_rate: The server's learning rate eta_g along the mean update.
+        server_momentum: Momentum of the server's step.
+        quantile: Share of the updates that the clip norm should not cut, for quantile clipping.
+        count_noise: Noise on the count of updates inside the clip norm, for quantile clipping.
+        pilot: Rounds of the run without privacy (published). By default as many as the run has.
+
+    Returns:
+        The algorithm, ready for `dpfl.train`.
+
+    Raises:
+        DpflError: Noise is shared by clients and no cohort is given, or a word is unknown.
     """
     sound = choose("variant", variant, VARIANTS)
     bound = _clip(

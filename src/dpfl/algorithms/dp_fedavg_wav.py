@@ -1,18 +1,21 @@
-"""DP-FedAvg-WAV (Ranaweera et al., Algorithm 2): DP-FedAvg with the server's noise on Haar
-coefficients, client level.
+"""DP-FedAvg-WAV (Ranaweera et al., Algorithm 2): DP-FedAvg with noise on Haar coefficients, client
+level.
 
-`sound` clips |W H| of every update to C, so that z is true. Updates are transformed, not models:
-the transform is linear, and a clip has a meaning for updates only.
+    x <- x + eta_g Haar^-1(sum_i clip(Haar(x_i - x)) + N(0, z^2 C^2 / W^2)) / P, P expected clients
 
-`published` is Algorithm 2 as printed: clients clip the gradients of *samples* to C, and the noise
-on the mean of their models, which d_k samples weigh, has deviation z C / (q_c d) over W. Nothing
-bounds a client's whole update then but eta C in each of its tau steps, so that a client with the
-most samples, n, can move W H by sqrt(m) eta tau C n / (q_c d): the multiplier is z / (sqrt(m) eta
-tau n) in truth. `samples` is n. `clipping="updates"` is the smaller error: |x_i - x| clipped to C,
-noise z C / W on the sum, z / sqrt(m) in truth. Either counts z, and the statement says what is
-proven. `lemma` adds sqrt(2 / (2 + log2 m)) of the noise, as Lemma 2 has it. The clip is given, or
-the median of public clients (`public_clip`): of their updates, or, as printed, of their samples'
-gradients at the first model.
+Published: Algorithm 2 as printed. Clients clip the gradients of *samples* to C. The noise on the
+mean of their models, weighted by their samples d_k, has standard deviation z C / (q_c d) over W.
+Then only eta C bounds each of the tau steps, and a client with the most samples, n (`samples`), can
+move W H by sqrt(m) eta tau C n / (q_c d). The true noise multiplier is z / (sqrt(m) eta tau n).
+`clipping = "updates"` is the smaller error: |x_i - x| clipped to C and noise z C / W on the sum,
+which is z / sqrt(m) in truth. Both claim z, and the statement says what is proven. `lemma` adds
+sqrt(2 / (2 + log2 m)) of the noise (Lemma 2).
+
+Sound: clips |W H| of every update to C, so that z is true. Updates are transformed, not models: the
+transform is linear, and a clip norm has a meaning for updates only.
+
+The clip norm is given, or is the median of public clients (`public_clip`): of their updates, or, as
+printed, of their samples' gradients at the first model.
 """
 
 from __future__ import annotations
@@ -53,8 +56,34 @@ def dp_fedavg_wav(
     server_rate: float = 1.0,
     server_momentum: float = 0.0,
 ) -> Algorithm:
-    """x <- x + eta_g Haar^-1(sum_i clip(Haar(x_i - x)) + N(0, z^2 C^2 / W^2)) / P, with P expected
-    clients.
+    """Builds DP-FedAvg with noise on Haar coefficients.
+
+    Args:
+        variant: "sound" or "published", as described for the system.
+        cohort: Expected number of clients per round. By default all clients.
+        clip: Largest L2 norm C of what is clipped.
+        clipping: "updates", or "gradients" of samples (published). By default updates (sound) or
+        gradients (published).
+        public_clip: Use the median of public clients as clip norm (data.public_clients).
+        noise_multiplier: Noise standard deviation over sensitivity. By default the least noise with
+            which all rounds
+        stay within epsilon.
+        haar_weights: "paper" (m, then 2^level), "orthonormal" or "matched".
+        by_layer: Transform one parameter at a time, not the whole vector.
+        energies: Public energies of the Haar bands, for haar_weights = "matched".
+        lemma: Add the noise of Lemma 2, sqrt(2 / (2 + log2 m)) of what is claimed (published).
+        tau: Local steps per round.
+        rate: Learning rate of the local steps.
+        batch_size: Samples per local step. These steps add no noise of their own.
+        samples: Samples of the largest client, n (published).
+        server_rate: The server's learning rate eta_g along the mean update.
+        server_momentum: Momentum of the server's step.
+
+    Returns:
+        The algorithm, ready for `dpfl.train`.
+
+    Raises:
+        DpflError: A published option is set for the sound variant, or a word is unknown.
     """
     sound = choose("variant", variant, VARIANTS)
     kind = clipping or ("updates" if sound else "gradients")

@@ -1,20 +1,23 @@
-"""DP-SGD-WAV (Ranaweera et al., Algorithm 1): DP-SGD with noise on the Haar coefficients of the
-gradient, sample level.
+"""DP-SGD-WAV (Ranaweera et al., Algorithm 1): DP-SGD with noise on Haar coefficients, sample level.
 
-Every coefficient gets noise of deviation sigma C / W, W being the paper's weights ([m, then
-2^level]).
+    x_i <- x_i - eta Haar^-1(sum clip(Haar g) + N(0, sigma^2 C^2 / W^2)) / (q n_i), tau times
 
-`published` clips |H| to C (or each level of H to C, section 4.3: `clipping="levels"`) and counts
-sigma. That is releasing W H with noise sigma C, and |W H| can be m C: the multiplier is sigma / m
-in truth (the constant gradient reaches it), and the statement says what that proves. With `lemma`
-it adds what Lemma 2 has for m coefficients, sqrt(2 / (2 + log2 m)) of that noise, and still counts
-sigma. `sound` clips |W H| to C, so that sigma is true; the noise, not the wavelets, was what the
-paper gained by. `weights="orthonormal"` is plain DP-SGD in distribution, `weights="matched"` has
-the least total noise for band energies that are public (`energies`). The coefficients are those of
-the whole vector, or of a parameter at a time (`by_layer`). The clip is given, or the median over
-the samples of public clients at the first model (`public_clip`). Clients are drawn by coins
-(`cohort` of them expected, q_c of all); who is drawn pays, and nothing is gained by the draw. The
-1/L of the paper after the inverse is left out; the divisor is q n. Any optimiser may follow.
+W are the paper's weights, [m, then 2^level] for m coefficients. Then the mean over clients.
+
+Published: clips the coefficients, |H| <= C, or each level of H (section 4.3, `clipping =
+"levels"`), and claims sigma. That is a release of W H with noise sigma C, and |W H| can be m C. The
+true noise multiplier is sigma / m: the constant gradient reaches it, and the statement says what
+that proves. With `lemma` only sqrt(2 / (2 + log2 m)) of that noise is added (Lemma 2), and the
+claim is still sigma.
+
+Sound: clips |W H| <= C, so that sigma is true. What the paper gained by was too little noise, not
+the wavelets. `haar_weights = "orthonormal"` is plain DP-SGD in distribution. `haar_weights =
+"matched"` has the least total noise for band energies that are public (`energies`).
+
+The clip norm is given, or is the median over the samples of public clients at the first model
+(`public_clip`). Each client takes part by its own coin (`cohort` of them expected); a client that
+takes part pays in full, and the draw earns no discount. The 1/L that the paper applies after the
+inverse is left out; the divisor is q n_i. Any optimiser may follow.
 """
 
 from __future__ import annotations
@@ -54,8 +57,34 @@ def dp_sgd_wav(
     server_rate: float = 1.0,
     server_momentum: float = 0.0,
 ) -> Algorithm:
-    """x_i <- x_i - eta Haar^-1(sum clip(Haar g) + N(0, sigma^2 C^2 / W^2)) / (q n_i), tau times,
-    then the mean.
+    """Builds DP-SGD with noise on Haar coefficients.
+
+    Args:
+        variant: "sound" or "published", as described for the system.
+        tau: Local steps per round.
+        cohort: Expected number of clients per round. By default all clients.
+        sampling_rate: Probability q with which each sample enters a step.
+        clip: Largest L2 norm C of the coefficients that are clipped.
+        clipping: "flat", or "levels" (published): each level of coefficients by itself.
+        public_clip: Use the median of public clients as clip norm (data.public_clients).
+        noise_multiplier: Noise standard deviation over sensitivity. By default the least noise with
+            which all rounds
+        stay within epsilon.
+        haar_weights: "paper" (m, then 2^level), "orthonormal" or "matched".
+        by_layer: Transform one parameter at a time, not the whole vector.
+        energies: Public energies of the Haar bands, for haar_weights = "matched".
+        lemma: Add the noise of Lemma 2, sqrt(2 / (2 + log2 m)) of what is claimed (published).
+        rate: Learning rate of the local steps.
+        optimiser: Optimiser of the local steps: "sgd", "momentum", "adam" or "adagrad".
+        weights: Weights of the clients: "size" (declared before training) or "uniform".
+        server_rate: The server's learning rate eta_g along the mean update.
+        server_momentum: Momentum of the server's step.
+
+    Returns:
+        The algorithm, ready for `dpfl.train`.
+
+    Raises:
+        DpflError: A published option is set for the sound variant, or a word is unknown.
     """
     sound = choose("variant", variant, VARIANTS)
     by_level = choose("clipping", clipping, {"flat": False, "levels": True})

@@ -1,8 +1,9 @@
-"""Dyn-DP-FedAvg (the schedule of Du et al. 2021 over rounds): DP-FedAvg whose clip and noise fall,
-client level.
+"""Dyn-DP-FedAvg (Du et al. 2021): the schedule of Dynamic DP-SGD on DP-FedAvg, client level.
 
-The variants are those of Dynamic DP-SGD: `sound` plans the noise by an accountant, `published` by a
-limit theorem.
+    x <- x + eta_g (sum_i clip(x_i - x, C_t) + N(0, C_t^2 / mu_t^2)) / P
+
+P is the expected cohort. C_t and mu_t are those of Dynamic DP-SGD, and so are the variants:
+published plans mu_0 by a limit theorem, sound by an accountant.
 """
 
 from __future__ import annotations
@@ -34,8 +35,27 @@ def dyn_dp_fedavg(
     server_rate: float = 1.0,
     server_momentum: float = 0.0,
 ) -> Algorithm:
-    """x <- x + eta_g (sum_i clip(x_i - x, C_t) + N(0, C_t^2 / mu_t^2)) / P, over a cohort of P
-    expected clients.
+    """Builds DP-FedAvg with a planned decay of clip norm and noise.
+
+    Args:
+        variant: "sound" or "published", as described for the system.
+        cohort: Expected number of clients per round. By default all clients.
+        clip: Clip norm C_0 of the first round.
+        clip_decay: Last clip norm over the first, rho_c.
+        mu_decay: Last noise multiplier over the first, rho_mu.
+        phases: Number of phases in which the noise moves.
+        noise_multiplier: Noise multiplier of the first round. By default the least noise with which
+            all
+        rounds stay within epsilon.
+        tau: Local steps per round.
+        rate: Learning rate of the local steps.
+        batch_size: Samples per local step. These steps add no noise of their own.
+        weights: Weights of the clients: "size" (declared before training) or "uniform".
+        server_rate: The server's learning rate eta_g along the mean update.
+        server_momentum: Momentum of the server's step.
+
+    Returns:
+        The algorithm, ready for `dpfl.train`.
     """
     choose("variant", variant, VARIANTS)
     return Algorithm(

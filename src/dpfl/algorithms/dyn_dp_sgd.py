@@ -1,10 +1,15 @@
-"""Dynamic DP-SGD (Du et al. 2021): DP-SGD whose clip and noise fall over the run, sample level.
+"""Dynamic DP-SGD (Du et al. 2021): DP-SGD with a planned decay of clip norm and noise, sample
+level.
 
-C_t = C_0 rho_c^(t/T) and mu_t = mu_0 rho_mu^(-t/T), mu being 1 / sigma; t counts rounds here, and
-the noise moves in `phases`.
+    C_t = C_0 rho_c^(t/T),  mu_t = mu_0 rho_mu^(-t/T),  mu = 1 / sigma
+    x_i <- x_i - eta (sum clip(g, C_t) + N(0, C_t^2 / mu_t^2)) / (q n_i), tau times
 
-`sound` plans mu_0 by an accountant for the events that are released. `published` plans it by the
-central limit theorem, as the paper does, which understates: what it claims as 2.0 is 2.7 by RDP.
+Here t counts rounds, and the noise moves in `phases`.
+
+Published: mu_0 is planned by the central limit theorem for Gaussian privacy, as in the paper. The
+theorem is no bound: what it claims as epsilon 2.0 is 2.7 by RDP.
+
+Sound: mu_0 is planned by an accountant, for the events that are released.
 """
 
 from __future__ import annotations
@@ -37,8 +42,27 @@ def dyn_dp_sgd(
     server_rate: float = 1.0,
     server_momentum: float = 0.0,
 ) -> Algorithm:
-    """x_i <- x_i - eta (sum clip(g, C_t) + N(0, C_t^2 / mu_t^2)) / (q n_i), tau times, then the
-    mean; 1 / mu_0 is the noise.
+    """Builds DP-SGD with a planned decay; 1 / mu_0 is the noise multiplier.
+
+    Args:
+        variant: "sound" or "published", as described for the system.
+        tau: Local steps per round.
+        sampling_rate: Probability q with which each sample enters a step.
+        clip: Clip norm C_0 of the first round.
+        clip_decay: Last clip norm over the first, rho_c.
+        mu_decay: Last noise multiplier over the first, rho_mu.
+        phases: Number of phases in which the noise moves.
+        noise_multiplier: Noise multiplier of the first round. By default the least noise with which
+            all
+        rounds stay within epsilon.
+        rate: Learning rate of the local steps.
+        optimiser: Optimiser of the local steps: "sgd", "momentum", "adam" or "adagrad".
+        weights: Weights of the clients: "size" (declared before training) or "uniform".
+        server_rate: The server's learning rate eta_g along the mean update.
+        server_momentum: Momentum of the server's step.
+
+    Returns:
+        The algorithm, ready for `dpfl.train`.
     """
     choose("variant", variant, VARIANTS)
     return Algorithm(

@@ -1,5 +1,10 @@
-"""FedAvg (McMahan et al. 2017): local SGD, then the mean of the models. Protects nothing: the
-yardstick.
+"""FedAvg (McMahan et al. 2017, Algorithm 1): local SGD, then the weighted mean of the models.
+
+    x_i <- x, then tau steps of SGD on the data of client i
+    x   <- x + eta_g sum_i w_i (x_i - x)
+
+It protects nothing. It is the yardstick for the private systems (Algorithm 1 of the clipping
+paper, with the server's own learning rate eta_g).
 """
 
 from __future__ import annotations
@@ -23,8 +28,20 @@ def fedavg(
     server_rate: float = 1.0,
     server_momentum: float = 0.0,
 ) -> Algorithm:
-    """x <- x + eta_g sum_i w_i (x_i - x), with x_i after tau steps of SGD from x (clipping paper,
-    Algorithm 1).
+    """Builds FedAvg, which has no noise.
+
+    Args:
+        tau: Local steps per round.
+        rate: Learning rate of the local steps.
+        batch_size: Samples per local step. These steps add no noise of their own.
+        optimiser: Optimiser of the local steps: "sgd", "momentum", "adam" or "adagrad".
+        cohort: Expected number of clients per round. By default all clients.
+        weights: Weights of the clients: "size" (declared before training) or "uniform".
+        server_rate: The server's learning rate eta_g along the mean update.
+        server_momentum: Momentum of the server's step.
+
+    Returns:
+        The algorithm, ready for `dpfl.train`.
     """
     return Algorithm(
         name="fedavg",

@@ -1,10 +1,13 @@
-"""FedAvg+DP, the baseline of ALI-DPFL and ALS-DPFL: DP-SGD at every client with a fixed number of
-local steps.
+"""FedAvg+DP, the baseline of ALI-DPFL and ALS-DPFL: DP-SGD at every client, with fixed tau.
 
-Sample-level privacy against the server itself: every gradient is clipped and noised where the data
-is. The divisor is q n with n declared before training, and an empty batch is released as noise (the
-papers divide by the batch that was drawn, which their accounting does not cover). What happens to
-the noisy gradient afterwards is free: any optimiser will do.
+    x_i <- x_i - eta (sum clip(g, C) + N(0, sigma^2 C^2)) / (q n_i), tau times
+    x   <- sum_i (n_i / n) x_i
+
+The guarantee is per sample, and holds against the server: every gradient is clipped and gets its
+noise where the data is. The divisor is q n_i, with n_i declared before training. An empty batch is
+released as pure noise. (The papers divide by the size of the batch that was drawn, which their
+accounting does not cover.) Everything after the noisy gradient is post-processing, so any
+optimiser may follow.
 """
 
 from __future__ import annotations
@@ -30,8 +33,24 @@ def fedavg_dp(
     server_rate: float = 1.0,
     server_momentum: float = 0.0,
 ) -> Algorithm:
-    """tau steps of x_i <- x_i - eta (sum clip(g, C) + N(0, sigma^2 C^2)) / (q n_i), then x <- sum_i
-    (n_i / n) x_i.
+    """Builds DP-SGD at every client with a fixed number of local steps.
+
+    Args:
+        tau: Local steps per round.
+        sampling_rate: Probability q with which each sample enters a step.
+        clip: Largest L2 norm C of a sample's gradient.
+        clipping: "flat" (one norm for the whole gradient) or "per-layer".
+        noise_multiplier: Noise standard deviation over sensitivity. By default the least noise with
+            which all rounds
+        stay within epsilon.
+        rate: Learning rate of the local steps.
+        optimiser: Optimiser of the local steps: "sgd", "momentum", "adam" or "adagrad".
+        weights: Weights of the clients: "size" (declared before training) or "uniform".
+        server_rate: The server's learning rate eta_g along the mean update.
+        server_momentum: Momentum of the server's step.
+
+    Returns:
+        The algorithm, ready for `dpfl.train`.
     """
     return Algorithm(
         name="fedavg-dp",

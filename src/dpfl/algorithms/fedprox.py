@@ -1,7 +1,11 @@
-"""FedProx (Li et al. 2020): FedAvg whose clients are held near the global model. Protects nothing.
+"""FedProx (Li et al. 2020, Algorithm 2): FedAvg with a pull of each client towards the global
+model.
 
-With `noise_multiplier` or `private=True` its clients make DP-SGD steps instead (sample level): the
-pull needs no data, so it is free.
+    x_i <- x_i - eta (g + mu (x_i - x)), tau times
+    x   <- sum_i w_i x_i
+
+By default it protects nothing. With `noise_multiplier` or `private = true` the clients take DP-SGD
+steps instead (sample level). The pull reads no data, so it costs no privacy.
 """
 
 from __future__ import annotations
@@ -29,8 +33,25 @@ def fedprox(
     weights: str = "size",
     server_rate: float = 1.0,
 ) -> Algorithm:
-    """tau steps of x_i <- x_i - eta (g + mu (x_i - x)), then the weighted mean; `prox` is the
-    paper's mu.
+    """Builds FedProx, with plain or DP-SGD steps.
+
+    Args:
+        prox: Strength of the pull, the paper's mu.
+        tau: Local steps per round.
+        rate: Learning rate of the local steps.
+        batch_size: Samples per local step, for steps without noise.
+        optimiser: Optimiser of the local steps: "sgd", "momentum", "adam" or "adagrad".
+        private: Take DP-SGD steps, with noise planned from epsilon unless it is given.
+        sampling_rate: Probability q with which each sample enters a DP-SGD step.
+        clip: Largest L2 norm of a sample's gradient in DP-SGD steps.
+        noise_multiplier: Noise standard deviation over sensitivity. If given, the steps are DP-SGD
+        steps.
+        cohort: Expected number of clients per round. By default all clients.
+        weights: Weights of the clients: "size" (declared before training) or "uniform".
+        server_rate: The server's learning rate eta_g along the mean update.
+
+    Returns:
+        The algorithm, ready for `dpfl.train`.
     """
     noisy = private or noise_multiplier is not None
     return Algorithm(

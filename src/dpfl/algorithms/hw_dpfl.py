@@ -1,16 +1,22 @@
-"""HW-DPFL (Tan, Wu, Tao 2023): clients weighted by the Hellinger distance of their labels, noise on
-every client's upload.
+"""HW-DPFL (Tan, Wu and Tao 2023, Algorithm 1): clients weighted by label distribution, noise on
+every upload.
 
-A client makes E steps on b samples each, every gradient clipped to G, then adds noise to its update
-once (9). Weights (5-8) come from the clients' label histograms, asked for once.
+    E steps on b samples each, every gradient clipped to G
+    x_i <- x_i + N(0, (z s)^2), with s the sensitivity of the update (9)
+    x   <- sum_i h_i x_i / sum_i h_i
 
-`sound` plans the noise by an accountant over all rounds and claims no gain from sampling. One
-sample moves the mean of the first batch that it is in by 2 G / b and those after by 2 G at most, so
-the update by 2 eta G (E - 1 + 1 / b): the default is E = 1. The histogram is released with noise
-that is paid for, and weighs by similarity (1 - h). `published` takes the noise of Theorem 1 for
-`round_epsilon` a round on 2 eta G E (which holds for epsilon < 2 gamma, gamma = E b / n_k <= 1,
-only), claims Theorem 2, both with each client's own n_k (`samples` gives all the same), weighs by
-distance, which favours skewed clients, and has the histogram as it is: no epsilon holds.
+The weights h_i (5-8) come from the clients' label histograms, which are asked for once.
+
+Published: the noise is that of Theorem 1, for `round_epsilon` per round and sensitivity 2 eta G E.
+The theorem holds for epsilon < 2 gamma only, with gamma = E b / n_k <= 1. The claim is Theorem 2.
+Both use each client's own n_k; `samples` gives one number to all. The weights grow with the
+Hellinger distance, which favours skewed clients. The histogram leaves without noise: no epsilon
+holds.
+
+Sound: the noise is planned by an accountant over all rounds, and claims no gain from sampling. One
+sample moves the mean of the first batch that contains it by at most 2 G / b, and each later
+gradient by at most 2 G, hence the update by 2 eta G (E - 1 + 1 / b). The default is E = 1. The
+histogram is released with noise that is paid for, and weighs by similarity (1 - h).
 """
 
 from __future__ import annotations
@@ -21,7 +27,7 @@ from dpfl.client.optimisers import SGD
 from dpfl.client.task import LocalTraining
 from dpfl.privacy import All, FixedSize, Flat, Release
 from dpfl.privacy.accounting.published_claims import HellingerNoise
-from dpfl.privacy.mechanisms.release import UpdateRelease
+from dpfl.privacy.mechanisms.update_release import UpdateRelease
 from dpfl.privacy.queries.histogram import LabelQuery
 from dpfl.server.algorithm import Algorithm, Claim
 from dpfl.server.hellinger import KINDS
@@ -29,7 +35,7 @@ from dpfl.server.steps.policy import FixedSteps
 from dpfl.server.weights import HellingerWeights
 
 SOUND = Claim("nothing for this noise: the paper's theorem is for its own")
-USUAL = 600
+PAPER_SAMPLES = 600
 """Samples of a client in the paper."""
 HISTOGRAM = "the label histogram of every client, without noise: it decides the weights"
 
@@ -48,13 +54,35 @@ def hw_dpfl(
     histogram_noise: float = 10.0,
     cohort: int | None = None,
 ) -> Algorithm:
-    """E steps without noise, x_i + N(0, (z moves)^2), then x <- sum_i h_i x_i / sum h_i; tau is E,
-    clip G, samples n_k.
+    """Builds Hellinger-weighted aggregation with noise on every update.
+
+    Args:
+        variant: "sound" or "published", as described for the system.
+        tau: Local steps per round, E. By default 1 (sound) or 10 (published).
+        batch_size: Samples per local step, b. Every batch has exactly this size.
+        clip: Largest L2 norm G of a sample's gradient.
+        rate: Learning rate of the local steps.
+        noise_multiplier: Noise standard deviation over the update's sensitivity. By default planned
+            from
+        epsilon (sound) or taken from Theorem 1 (published).
+        round_epsilon: Epsilon of one round in the paper's noise (published).
+        delta: Delta in the paper's noise (published).
+        samples: n_k of the paper's noise for all clients (published). By default each client's own.
+        weights: "similarity" or "distance" of the label histograms. By default similarity (sound)
+            or
+        distance (published).
+        histogram_noise: Noise multiplier of the released label histogram (sound).
+        cohort: Expected number of clients per round. By default all clients.
+
+    Returns:
+        The algorithm, ready for `dpfl.train`.
     """
     sound = choose("variant", variant, VARIANTS)
     steps = tau or (1 if sound else 10)
-    paper = HellingerNoise(round_epsilon, delta, steps, batch_size, samples or USUAL, rate, clip)
-    given = sound or noise_multiplier is not None or samples is not None
+    paper = HellingerNoise(
+        round_epsilon, delta, steps, batch_size, samples or PAPER_SAMPLES, rate, clip
+    )
+    same_for_all = sound or noise_multiplier is not None or samples is not None
     noise = noise_of(noise_multiplier if sound else noise_multiplier or paper.noise_multiplier)
     kind = choose(
         "weights",
@@ -73,7 +101,7 @@ def hw_dpfl(
             sensitivity_bound=2 * rate * clip * (steps - 1 + 1 / batch_size)
             if sound
             else paper.sensitivity,
-            by_samples=None if given else paper,
+            by_samples=None if same_for_all else paper,
         ),
         clients=Release(cohort_of(cohort)),
         weights=HellingerWeights(kind, LabelQuery(histogram_noise if sound else None)),

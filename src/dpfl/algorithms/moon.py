@@ -1,11 +1,14 @@
-"""MOON (Li, He and Song 2021): FedAvg whose clients keep their representations near the global
-model's. Protects nothing.
+"""MOON (Li, He and Song 2021, Algorithm 1): FedAvg with a contrastive loss against client drift.
 
-Every client adds mu l_con to its loss, which draws what the last linear layer reads to what it
-reads under the global model, and away from what it read under the client's own model of its last
-round. The server reads that model off the upload: clients keep nothing. To a client without a last
-round the global model stands for it, and the term is log 2 with no gradient. The paper's projection
-head is left out, so that the model is that of the other systems; it tunes mu in {0.1, 1, 5, 10}.
+Each client adds mu times the model-contrastive loss (3) to its own loss:
+
+    l_con = -log(e^(s/T) / (e^(s/T) + e^(s'/T))),  s = sim(z, z_glob),  s' = sim(z, z_prev)
+
+Here z is the input of the last linear layer, under the model in training, the global model, and
+the client's own model of its last round. The server reads that last model off the upload, so
+clients keep no state. For a client without an earlier round, the global model takes its place; the
+term is then log 2 and has no gradient. The paper's projection head is left out, so that the model
+is that of the other systems. The paper tunes mu in {0.1, 1, 5, 10}. It protects nothing.
 """
 
 from __future__ import annotations
@@ -31,8 +34,21 @@ def moon(
     weights: str = "size",
     server_rate: float = 1.0,
 ) -> Algorithm:
-    """tau steps on l - mu log(e^(s/T) / (e^(s/T) + e^(s'/T))), s = sim(z, z_glob), s' = sim(z,
-    z_prev); then the mean.
+    """Builds MOON, which has no noise.
+
+    Args:
+        mu: Weight of the contrastive loss.
+        temperature: Temperature T of the contrastive loss.
+        tau: Local steps per round.
+        rate: Learning rate of the local steps.
+        batch_size: Samples per local step. These steps add no noise of their own.
+        optimiser: Optimiser of the local steps: "sgd", "momentum", "adam" or "adagrad".
+        cohort: Expected number of clients per round. By default all clients.
+        weights: Weights of the clients: "size" (declared before training) or "uniform".
+        server_rate: The server's learning rate eta_g along the mean update.
+
+    Returns:
+        The algorithm, ready for `dpfl.train`.
     """
     return Algorithm(
         name="moon",

@@ -1,12 +1,15 @@
-"""NbAFL (Wei et al. 2020): every client clips its model and adds noise to it, and the server adds
-more to the mean.
+"""NbAFL (Wei et al. 2020, Algorithm 1): noise on every client's clipped model, and on the mean.
 
-`published` has the uplink noise c L 2C / (m epsilon) and the downlink noise of Theorem 1, for L
-`exposures` of an upload in T `rounds`, N `clients` and m `samples` at the smallest of them. Its
-sensitivity 2C / m holds for a mean over samples and not for a model that was trained on them: one
-sample can move a clipped model by 2C, so that the multiplier is m times smaller in truth. `sound`
-has noise for 2C, planned by an accountant, which then protects all that a client has; noise on the
-way down would protect nothing more, and is left out.
+    x_i <- clip(x_i, C) + N(0, sigma_U^2)
+    x   <- sum_i p_i x_i + N(0, sigma_D^2)
+
+Published: the uplink noise is c L 2C / (m epsilon) and the downlink noise is that of Theorem 1, for
+L `exposures` of an upload in T `rounds`, N `clients`, and m `samples` at the smallest of them. The
+sensitivity 2C / m holds for a mean over samples, not for a model trained on them. One sample can
+move a clipped model by 2C, so the true noise multiplier is m times smaller.
+
+Sound: noise for 2C, planned by an accountant. It protects everything that a client has. Noise on
+the way down would protect nothing more, and is left out.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from dpfl.client.task import LocalTraining
 from dpfl.privacy import All, Release
 from dpfl.privacy.accounting.published_claims import TwoWayNoise
 from dpfl.privacy.mechanisms.clip import ModelClip
-from dpfl.privacy.mechanisms.release import UpdateRelease
+from dpfl.privacy.mechanisms.update_release import UpdateRelease
 from dpfl.server.algorithm import Algorithm, Claim
 from dpfl.server.steps.policy import FixedSteps
 from dpfl.server.update import ServerUpdate
@@ -41,7 +44,28 @@ def nbafl(
     batch_size: int = 64,
     weights: str = "size",
 ) -> Algorithm:
-    """x_i <- clip(x_i, C) + N(0, sigma_U^2), x <- sum_i p_i x_i + N(0, sigma_D^2)."""
+    """Builds FedAvg with noise on every client's clipped model.
+
+    Args:
+        variant: "sound" or "published", as described for the system.
+        clip: Largest L2 norm C of a client's model.
+        noise_multiplier: Noise standard deviation over 2 C. By default planned from epsilon (sound)
+            or
+        taken from the paper's formula (published).
+        total_epsilon: Epsilon of the whole run in the paper's noise (published).
+        delta: Delta in the paper's noise (published).
+        exposures: L of the paper's noise: how often an upload is seen (published).
+        rounds: T of the paper's noise (published).
+        clients: N of the paper's noise, the number of clients (published).
+        samples: m of the paper's noise, the samples of the smallest client (published).
+        tau: Local steps per round.
+        rate: Learning rate of the local steps.
+        batch_size: Samples per local step. These steps add no noise of their own.
+        weights: Weights of the clients: "size" (declared before training) or "uniform".
+
+    Returns:
+        The algorithm, ready for `dpfl.train`.
+    """
     sound = choose("variant", variant, VARIANTS)
     paper = TwoWayNoise(total_epsilon, delta, clip, samples, exposures, rounds, clients)
     return Algorithm(

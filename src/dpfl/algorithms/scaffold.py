@@ -1,10 +1,13 @@
-"""SCAFFOLD (Karimireddy et al. 2020) and DP-SCAFFOLD (Noble et al. 2022): control variates against
-client drift.
+"""SCAFFOLD (Karimireddy et al. 2020, Algorithm 1) and DP-SCAFFOLD (Noble et al. 2022): control
+variates.
 
-Every client adds c - c_i to its gradients. c_i is the mean gradient that it went along in its last
-round (option II), which the server reads off the upload: clients keep nothing. `scaffold` protects
-nothing. `dp_scaffold` has DP-SGD steps at every client (sample level, a fixed clip); its controls
-are made of noisy uploads alone and so are free.
+    x_i <- x_i - eta (g - c_i + c), tau times
+    x   <- x + eta_g mean_i(x_i - x)
+
+The control c_i of a client is its mean gradient in its last round (option II). The server computes
+it from the upload, so clients keep no state. `scaffold` protects nothing. `dp_scaffold` takes
+DP-SGD steps at every client (sample level, with a fixed clip norm). Its controls are computed from
+noisy uploads, so they cost no privacy. It claims Theorem 4.1 of its paper.
 """
 
 from __future__ import annotations
@@ -25,7 +28,18 @@ def scaffold(
     cohort: int | None = None,
     server_rate: float = 1.0,
 ) -> Algorithm:
-    """x_i <- x_i - eta (g - c_i + c), tau times; x <- x + eta_g mean(x_i - x)."""
+    """Builds SCAFFOLD, which has no noise.
+
+    Args:
+        tau: Local steps per round.
+        rate: Learning rate of the local steps.
+        batch_size: Samples per local step. These steps add no noise of their own.
+        cohort: Expected number of clients per round. By default all clients.
+        server_rate: The server's learning rate eta_g along the mean update.
+
+    Returns:
+        The algorithm, ready for `dpfl.train`.
+    """
     return Algorithm(
         name="scaffold",
         local=LocalTraining(SGD(rate), batch_size),
@@ -45,8 +59,21 @@ def dp_scaffold(
     cohort: int | None = None,
     server_rate: float = 1.0,
 ) -> Algorithm:
-    """The same with the noisy gradient (sum clip(g, C) + N(0, sigma^2 C^2)) / (q n_i) in place of
-    g.
+    """Builds DP-SCAFFOLD: g is the noisy gradient (sum clip(g, C) + N(0, sigma^2 C^2)) / (q n_i).
+
+    Args:
+        tau: Local steps per round.
+        sampling_rate: Probability q with which each sample enters a step.
+        clip: Largest L2 norm C of a sample's gradient.
+        noise_multiplier: Noise standard deviation over sensitivity. By default the least noise with
+            which all rounds
+        stay within epsilon.
+        rate: Learning rate of the local steps.
+        cohort: Expected number of clients per round. By default all clients.
+        server_rate: The server's learning rate eta_g along the mean update.
+
+    Returns:
+        The algorithm, ready for `dpfl.train`.
     """
     return Algorithm(
         name="dp-scaffold",

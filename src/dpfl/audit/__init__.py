@@ -1,5 +1,6 @@
-"""Games that try to refute a guarantee: on any algorithm, release or mechanism, and together as an
-audit.
+"""Games that try to refute a guarantee: on an algorithm, a release or a mechanism, or all together.
+
+`audit.py` explains what a game, a lower bound and a verdict are.
 """
 
 from typing import TYPE_CHECKING
@@ -10,11 +11,13 @@ from dpfl.audit.distinguish import distinguish
 from dpfl.audit.leaks import Leak, leaks
 from dpfl.audit.one_release import one_release
 from dpfl.audit.report import AuditFinding, AuditReport
+from dpfl.audit.subject import AuditSettings
 from dpfl.deprecation import deprecated_names
 
 __all__ = [
     "AuditFinding",
     "AuditReport",
+    "AuditSettings",
     "GuessCounts",
     "Leak",
     "MeasuredEpsilon",

@@ -1,121 +1,159 @@
-"""An audit: the games that fit a system, and one verdict."""
+"""Audits an algorithm: plays the games that fit it, and gives one verdict.
+
+A *game* tries to refute a guarantee. An adversary sees what a system releases, with one unit's data
+(the canary) and without it, and guesses which. Under (epsilon, delta)-privacy no adversary can be
+right too often: for false positive rate FPR and false negative rate FNR,
+
+    ln((1 - FNR - delta) / FPR) <= epsilon
+
+and the same with the rates exchanged. So rates that were counted give a *lower bound* on epsilon.
+It holds with a stated confidence (Clopper-Pearson), whatever the adversary is. Other games look for
+an exact fault: a value without noise that differs between neighbours, a release without a debit,
+noise that comes twice. All games run the real clients, coordinator and ledgers, not a model of
+them.
+
+A *verdict* compares the lower bound with the proven and the claimed epsilon:
+
+- `broken`: more was measured than is proven. The fault is in this software, or in the parts as they
+  were combined.
+- `refuted`: more was measured than the paper claims. The proven epsilon stands.
+- `consistent`: no game measured more than is proven or claimed.
+- `not enough was tested`: nothing wrong was found, and too many games could not be played.
+
+`consistent` is no proof. A lower bound says what these games found with this many trials; a better
+adversary may find more. The proof is the accountant's. The audit tests whether the code does what
+the proof assumes.
+
+    >>> audit(dpfl.algorithms.fedavg_dp(noise_multiplier=1.0), AuditSettings(trials=2000)).verdict
+    'consistent'
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from dpfl.algorithms import Algorithm
 from dpfl.audit.attacks.inversion import Draw
-from dpfl.audit.games import BOUNDING, GAMES, AuditSettings, unplayed_findings
+from dpfl.audit.games import BOUNDING, GAMES, unplayed_finding
 from dpfl.audit.one_release import population_for
 from dpfl.audit.report import AuditFinding, AuditReport
+from dpfl.audit.subject import AuditSettings, AuditSubject
 from dpfl.bad_values import choose
 from dpfl.client.optimisers import SGD, UncalibratedSGD
+from dpfl.deprecation import regroup_options
 from dpfl.errors import DpflError
 from dpfl.privacy import Keyed
 from dpfl.privacy.mechanisms.noise import Uncalibrated
 
 USUAL_NOISE, USUAL_RATE = 1.0, 1.0
-"""For a system whose noise and learning rate would be planned from a budget."""
-
-
-MOST_TRIALS = 10_000_000
+"""For a system whose noise and learning rate a run would plan from its budget."""
 
 
 def audit(
     algorithm: Algorithm,
+    settings: AuditSettings | None = None,
     *,
-    delta: float = 1e-5,
-    confidence: float = 0.95,
-    trials: int = 20_000,
-    runs: int = 300,
-    rounds: int = 4,
-    canaries: int = 1000,
-    seed: int = 0,
     games: Sequence[str] | None = None,
     draw: Draw | None = None,
     tell: Callable[[str], None] = lambda game: None,
+    **old_options: Any,
 ) -> AuditReport:
-    """Tries to refute what a system claims and what is proven of it; all bounds hold together with
-    the confidence.
+    """Tries to refute what a system claims and what is proven of it.
 
-    Any `Algorithm` can be audited, and every game can be played by itself on releases and
-    mechanisms of one's own.
+    Args:
+        algorithm: Any algorithm, also one of your own.
+        settings: How hard to try, and at which delta and confidence.
+        games: Names of the games to play; by default all.
+        draw: Draws a picture of a reconstructed image; None for no picture.
+        tell: Receives the name of each game before it is played.
+        **old_options: Options of version 0.1 that are now in `settings`. They go in version 0.3.
+
+    Returns:
+        The findings and the verdict. All lower bounds hold together with the confidence.
+
+    Raises:
+        DpflError: There is no such game, or a setting is out of range.
     """
-    if not 0.5 <= confidence < 1 or not 0 < delta < 1:
-        raise DpflError(
-            "An audit needs a confidence from 0.5 to below 1 and a delta inside (0, 1), not "
-            f"{confidence}, {delta}."
-        )
-    if min(trials, runs, canaries) < 100 or max(trials, runs, canaries) > MOST_TRIALS or rounds < 1:
-        raise DpflError(
-            f"An audit needs 100 to {MOST_TRIALS:,} trials, runs and canaries, and at least 1 "
-            "round."
-        )
-    if not 0 <= seed < 2**63:
-        raise DpflError(f"A seed is a whole number from 0 to 2^63 - 1, not {seed}.")
-    chosen = {game: choose("game", game, GAMES) for game in (GAMES if games is None else games)}
-    made = ready(algorithm, rounds)
-    if made.release is None:
+    (settings,) = regroup_options(
+        "audit",
+        old_options,
+        {"settings": (settings, AuditSettings, AuditSettings.__match_args__)},
+    )
+    settings = settings or AuditSettings()
+    plays = {game: choose("game", game, GAMES) for game in (GAMES if games is None else games)}
+    algorithm = ready(algorithm, settings.rounds)
+    if algorithm.release is None:
         return AuditReport(
-            made.name,
-            made.variant,
-            made.unit,
-            delta,
-            confidence,
+            algorithm.name,
+            algorithm.variant,
+            algorithm.unit,
+            settings.delta,
+            settings.confidence,
             None,
             (),
             "nothing is claimed: there is no noise",
         )
-    shared = len([game for game in chosen if game in BOUNDING]) or 1
-    each = 1 - (1 - confidence) / shared
-    setting = AuditSettings(
-        made, delta, each, trials, runs, rounds, canaries, seed, draw, Keyed(seed)
-    )
+    bounding = len([game for game in plays if game in BOUNDING]) or 1
+    each = 1 - (1 - settings.confidence) / bounding
+    subject = AuditSubject(algorithm, settings, each, draw, Keyed(settings.seed))
     findings = []
-    for game, play in chosen.items():
+    for game, play in plays.items():
         tell(game)
-        findings.append(_played(game, play, setting))
-    multiplier = made.release.noise.noise_multiplier if made.release.noise else None
-    others = tuple(game for game in GAMES if game not in chosen)
+        findings.append(_play(game, play, subject))
+    noise = algorithm.release.noise
     return AuditReport(
-        made.name,
-        made.variant,
-        made.unit,
-        delta,
-        confidence,
-        multiplier,
+        algorithm.name,
+        algorithm.variant,
+        algorithm.unit,
+        settings.delta,
+        settings.confidence,
+        noise.noise_multiplier if noise else None,
         tuple(findings),
-        noise=made.noise,
-        left_out=others,
+        noise=algorithm.noise,
+        left_out=tuple(game for game in GAMES if game not in plays),
     )
 
 
-def _played(
-    game: str, play: Callable[[AuditSettings], AuditFinding | str], setting: AuditSettings
+def _play(
+    game: str, play: Callable[[AuditSubject], AuditFinding | str], subject: AuditSubject
 ) -> AuditFinding:
     try:
-        found = play(setting)
+        outcome = play(subject)
     except DpflError as error:
-        found = str(error)
-    return unplayed_findings(game, found) if isinstance(found, str) else found
+        outcome = str(error)
+    return unplayed_finding(game, outcome) if isinstance(outcome, str) else outcome
 
 
 def ready(algorithm: Algorithm, rounds: int = 4) -> Algorithm:
-    """With noise and a rate, where they were still to be planned, and for so many rounds, where it
-    has to know them.
+    """Completes an algorithm for an audit.
+
+    Args:
+        algorithm: The algorithm.
+        rounds: Rounds of its runs, for releases that have to know them.
+
+    Returns:
+        The algorithm with noise and a learning rate, where a run would plan them.
     """
     release = algorithm.release
     if release is None:
         return algorithm
-    made = (
-        algorithm.with_noise(USUAL_NOISE) if isinstance(release.noise, Uncalibrated) else algorithm
-    )
-    if isinstance(made.local.optimiser, UncalibratedSGD):
-        made = replace(made, local=replace(made.local, optimiser=SGD(USUAL_RATE)))
-    return made.for_rounds(rounds, population_for(release))
+    if isinstance(release.noise, Uncalibrated):
+        algorithm = algorithm.with_noise(USUAL_NOISE)
+    if isinstance(algorithm.local.optimiser, UncalibratedSGD):
+        algorithm = replace(algorithm, local=replace(algorithm.local, optimiser=SGD(USUAL_RATE)))
+    return algorithm.for_rounds(rounds, population_for(release))
 
 
 def with_finding(report: AuditReport, finding: AuditFinding) -> AuditReport:
+    """Adds a finding to a report.
+
+    Args:
+        report: The report.
+        finding: One more finding.
+
+    Returns:
+        The report with it.
+    """
     return replace(report, findings=(*report.findings, finding))

@@ -37,13 +37,13 @@ class CanarySite:
     """
 
     algorithm: Algorithm
-    ground: TestBed
+    test_bed: TestBed
     vector: Tensor
 
     @classmethod
-    def on(cls, ground: TestBed, algorithm: Algorithm) -> CanarySite:
-        flat = ground.flat()
-        return cls(algorithm.for_model(flat.layout), ground.protecting(algorithm), flat.read())
+    def on(cls, test_bed: TestBed, algorithm: Algorithm) -> CanarySite:
+        flat = test_bed.flat()
+        return cls(algorithm.for_model(flat.layout), test_bed.protecting(algorithm), flat.read())
 
     @property
     def steps(self) -> int:
@@ -59,8 +59,8 @@ class CanarySite:
             or isinstance(release.sampling, All)
         ):
             return 1.0
-        return release.sampling.expected_size(len(self.ground.clients[WITH])) / len(
-            self.ground.clients[WITH]
+        return release.sampling.expected_size(len(self.test_bed.clients[WITH])) / len(
+            self.test_bed.clients[WITH]
         )
 
     def task(self, round: int, client: int) -> ClientTask:
@@ -73,12 +73,13 @@ class CanarySite:
         return replace(
             task,
             secure_sum=room(
-                made.samples.clip.clip_norm * self.ground.declared[client], made.noise_shares
+                made.samples.clip.clip_norm * self.test_bed.declared_sizes[client],
+                made.noise_shares,
             ),
         )
 
     def node(self, randomness: Randomness) -> ClientRunner:
-        return ClientRunner(self.ground.site(randomness))
+        return ClientRunner(self.test_bed.context(randomness))
 
     def signal(self) -> np.ndarray:
         """How far the canary moves the update where every step draws it: the same node, the noise
@@ -112,7 +113,7 @@ class CanarySite:
         """What a step of one client would be, if the sum were its own."""
         moved, size = (
             release.inward(torch.from_numpy(total)).numpy(),
-            self.ground.declared[task.client],
+            self.test_bed.declared_sizes[task.client],
         )
         update = np.zeros(len(self.vector))
         update[: len(moved)] = (

@@ -1,13 +1,15 @@
-"""The games by name. Each says what it found of a system, or why it cannot be played on it."""
+"""The games of an audit by name.
+
+A game returns a finding, or a string that says why it was not played: a `NotApplicable` if the
+system has nothing that the game is about, and any other string if it could not be played.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import replace
 
-from dpfl.algorithms import Algorithm
 from dpfl.audit.amplification.game import play_amplified
 from dpfl.audit.attacks import attacks, inversion
 from dpfl.audit.bounds import MeasuredEpsilon
@@ -16,7 +18,7 @@ from dpfl.audit.leaks import leaks
 from dpfl.audit.ledger_check import books
 from dpfl.audit.mask_checks import masks
 from dpfl.audit.noise_check import noises
-from dpfl.audit.one_release import ENDS, NAMES, one_release, population_for
+from dpfl.audit.one_release import one_release
 from dpfl.audit.query_games import one_answer, one_slope
 from dpfl.audit.randomness_checks import RandomnessCheck
 from dpfl.audit.report import (
@@ -30,194 +32,112 @@ from dpfl.audit.report import (
 )
 from dpfl.audit.sampling_checks import batches, by_chance, cohorts, coins
 from dpfl.audit.sensitivity_check import movement
+from dpfl.audit.subject import AuditSubject
 from dpfl.audit.whole_run import many_runs, one_run
 from dpfl.client.noise_placement import NoisePlacement
-from dpfl.models import Layout
-from dpfl.privacy import FixedSize, Keyed, Randomness, Release, accountant
-from dpfl.privacy.accounting.accountant import default_accountant
-from dpfl.privacy.accounting.events import EventCounts, add_all
+from dpfl.privacy import FixedSize
+from dpfl.privacy.accounting.events import add_all
 from dpfl.privacy.queries.query import PrivateQuery
-from dpfl.server.steps.policy import FixedSteps
 
-SMALL = Layout(
-    NAMES,
-    tuple((end - start,) for start, end in zip((0, *ENDS), ENDS, strict=False)),
-    (0, *ENDS[:-1]),
-    16,
-    16,
-)
 CHANGES = "its noise changes from round to round, and this game has the same in all"
 SLOPES = 500
-LITTLE_NOISE = 0.1
-"""Below this multiplier epsilon is so large that RDP, which is quick there, says enough."""
 
 
 class NotApplicable(str):
-    """Why a game has nothing to be played on in a system; any other reason is one why it could not
-    be played.
-    """
+    """Why a game is not about this system. Any other string says why it could not be played."""
 
 
-@dataclass(frozen=True)
-class AuditSettings:
-    """What is audited, and how hard: trials of one release, whole runs, their rounds, canaries of
-    one run.
-    """
-
-    algorithm: Algorithm
-    delta: float = 1e-5
-    confidence: float = 0.95
-    trials: int = 20_000
-    runs: int = 300
-    rounds: int = 4
-    canaries: int = 1000
-    seed: int = 0
-    draw: inversion.Draw | None = None
-    randomness: Randomness = field(default_factory=lambda: Keyed(0))
-
-    @cached_property
-    def small(self) -> Algorithm:
-        """The system for a model of sixteen parameters, on which the games about releases are
-        played.
-        """
-        return self.algorithm.for_model(SMALL)
-
-    @property
-    def of_rows(self) -> Algorithm:
-        """For attacks on single images, of which each stands for a person."""
-        return replace(self.algorithm, sample_unit="sample")
-
-    @cached_property
-    def population(self) -> int:
-        release = self.algorithm.release
-        return population_for(release) if release else 1
-
-    @property
-    def steps(self) -> int:
-        """Releases of one round in the games of whole runs."""
-        policy = self.algorithm.steps
-        return (
-            policy.tau
-            if self.algorithm.placement is NoisePlacement.EVERY_STEP
-            and isinstance(policy, FixedSteps)
-            else 1
-        )
-
-    def claimed(self, releases: int) -> float | None:
-        return self.small.claim.epsilon(self.small.stated(releases, self.population), self.delta)
-
-    def proven(self, releases: int) -> float:
-        return self.epsilon(self.small.spending(releases, self.population))
-
-    @property
-    def release(self) -> Release:
-        """The first one, where they change from round to round."""
-        release, schedule = self.algorithm.release, self.algorithm.schedule
-        assert release is not None
-        return schedule.now(release, 0, {}) if schedule else release
-
-    def epsilon(self, events: EventCounts) -> float:
-        release = self.small.release
-        little = release is not None and release.noise_multiplier < LITTLE_NOISE
-        return accountant("rdp" if little else default_accountant(next(iter(events)))).epsilon(
-            events, self.delta
-        )
-
-    def bounded(
-        self, game: str, scope: str, releases: int, measured: MeasuredEpsilon
-    ) -> AuditFinding:
-        claimed, proven = self.claimed(releases), self.proven(releases)
-        found = verdict(measured.epsilon, claimed, proven)
-        return AuditFinding(
-            game, scope, claimed, proven, measured.epsilon, measured.confidence, found, measured.how
-        )
-
-
-def play_one_release(setting: AuditSettings) -> AuditFinding:
-    release = setting.release
+def _one_release(subject: AuditSubject) -> AuditFinding:
+    """Measures one release with and without the worst canary."""
+    release = subject.release
     measured = one_release(
         release,
-        setting.delta,
-        setting.trials,
-        setting.confidence,
-        setting.randomness,
-        setting.population,
+        subject.settings.delta,
+        subject.settings.trials,
+        subject.confidence,
+        subject.randomness,
+        subject.population,
     )
-    scope = f"{setting.rounds} rounds" if release.whole_run else "one release"
-    return setting.bounded("one release", scope, 1, measured)
+    scope = f"{subject.settings.rounds} rounds" if release.whole_run else "one release"
+    return subject.bounded("one release", scope, 1, measured)
 
 
-def play_survey(setting: AuditSettings) -> AuditFinding | str:
-    """Of several the one of which the most was measured, for what is proven of it."""
-    made = setting.algorithm
-    surveys: tuple[PrivateQuery | None, ...] = (
-        made.centre,
-        made.columns,
-        made.metric,
-        made.weights.query,
+def _query(subject: AuditSubject) -> AuditFinding | str:
+    """Measures the query of which most was measured, relative to what is proven of it."""
+    algorithm = subject.algorithm
+    candidates: tuple[PrivateQuery | None, ...] = (
+        algorithm.centre,
+        algorithm.columns,
+        algorithm.metric,
+        algorithm.weights.query,
     )
-    asked = [survey for survey in surveys if survey and survey.noise_multiplier]
-    if not asked:
-        return NotApplicable("clients are asked for nothing, with noise, beside their updates")
-    each = 1 - (1 - setting.confidence) / len(asked)
-    found = []
-    for survey in asked:
-        persons = made.unit == "person"
+    queries = [query for query in candidates if query and query.noise_multiplier]
+    if not queries:
+        return NotApplicable("clients answer nothing with noise besides their updates")
+    each = 1 - (1 - subject.confidence) / len(queries)
+    findings = []
+    for query in queries:
+        persons = algorithm.unit == "person"
         measured = one_answer(
-            survey,
-            setting.delta,
-            setting.trials // 10,
+            query,
+            subject.settings.delta,
+            subject.settings.trials // 10,
             each,
-            setting.randomness,
+            subject.randomness,
             persons,
-            made.noise_shares,
+            algorithm.noise_shares,
         )
-        found.append(_paid("survey", "one answer", setting.epsilon({survey.event: 1}), measured))
-    return max(found, key=lambda finding: (finding.measured or 0.0) / (finding.proven or 1.0))
+        findings.append(_paid("survey", "one answer", subject.epsilon({query.event: 1}), measured))
+    return max(findings, key=lambda finding: (finding.measured or 0.0) / (finding.proven or 1.0))
 
 
-def play_slope(setting: AuditSettings) -> AuditFinding | str:
-    samples = setting.algorithm.samples
-    if not setting.algorithm.steps.extra or samples is None:
+def _slope(subject: AuditSubject) -> AuditFinding | str:
+    """Measures the slope that clients pay for."""
+    samples = subject.algorithm.samples
+    if not subject.algorithm.steps.extra or samples is None:
         return NotApplicable("clients are asked for no slope")
-    trials = min(setting.trials // 10, SLOPES)
+    trials = min(subject.settings.trials // 10, SLOPES)
     measured = one_slope(
-        setting.algorithm, setting.delta, trials, setting.confidence, setting.randomness
+        subject.algorithm, subject.settings.delta, trials, subject.confidence, subject.randomness
     )
     return _paid(
-        "slope", "one slope", setting.epsilon({samples.event(setting.population): 1}), measured
+        "slope", "one slope", subject.epsilon({samples.event(subject.population): 1}), measured
     )
 
 
 def _paid(game: str, scope: str, proven: float, measured: MeasuredEpsilon) -> AuditFinding:
-    """Of what no paper claims anything."""
-    found = verdict(measured.epsilon, None, proven)
+    """Judges a bound where no paper claims anything."""
+    word = verdict(measured.epsilon, None, proven)
     return AuditFinding(
-        game, scope, None, proven, measured.epsilon, measured.confidence, found, measured.how
+        game, scope, None, proven, measured.epsilon, measured.confidence, word, measured.how
     )
 
 
-def play_batches(setting: AuditSettings) -> AuditFinding | str:
-    made = setting.algorithm
+def _batches(subject: AuditSubject) -> AuditFinding | str:
+    """Tests whether batches or cohorts are drawn as the accounting assumes."""
+    algorithm = subject.algorithm
     if (
-        made.placement is NoisePlacement.EVERY_STEP
-        and made.samples
-        and by_chance(made.samples.sampling)
+        algorithm.placement is NoisePlacement.EVERY_STEP
+        and algorithm.samples
+        and by_chance(algorithm.samples.sampling)
     ):
-        return _checked("batches", "a run", batches(made, setting.seed))
+        return _checked("batches", "a run", batches(algorithm, subject.settings.seed))
     if (
-        made.placement is NoisePlacement.ROUND_SUM
-        and by_chance(made.clients.sampling)
-        and made.noise_shares
+        algorithm.placement is NoisePlacement.ROUND_SUM
+        and by_chance(algorithm.clients.sampling)
+        and algorithm.noise_shares
     ):
-        return _checked("batches", "a run", coins(made, setting.seed))
-    if made.placement is NoisePlacement.ROUND_SUM and by_chance(made.clients.sampling):
-        return _checked("batches", "a run", cohorts(made.clients.sampling, setting.seed))
+        return _checked("batches", "a run", coins(algorithm, subject.settings.seed))
+    if algorithm.placement is NoisePlacement.ROUND_SUM and by_chance(algorithm.clients.sampling):
+        return _checked(
+            "batches", "a run", cohorts(algorithm.clients.sampling, subject.settings.seed)
+        )
     return NotApplicable("nothing is gained by chance: everyone takes part, every time or in turns")
 
 
-def play_masks(setting: AuditSettings) -> AuditFinding | str:
-    sums = setting.algorithm.noise_shares
+def _masks(subject: AuditSubject) -> AuditFinding | str:
+    """Tests the masks of secure sums."""
+    sums = subject.algorithm.noise_shares
     return (
         _checked("masks", "a run", masks(sums))
         if sums
@@ -225,44 +145,50 @@ def play_masks(setting: AuditSettings) -> AuditFinding | str:
     )
 
 
-def play_movement(setting: AuditSettings) -> AuditFinding:
-    return _checked("movement", "one release", movement(setting.algorithm, setting.seed))
+def _sensitivity(subject: AuditSubject) -> AuditFinding:
+    """Tests how far one unit moves a release."""
+    return _checked("movement", "one release", movement(subject.algorithm, subject.settings.seed))
 
 
-def play_amplification(setting: AuditSettings) -> AuditFinding | str:
-    if setting.algorithm.placement is not NoisePlacement.EVERY_STEP:
+def _amplification(subject: AuditSubject) -> AuditFinding | str:
+    """Tests whether a model that amplifies rounding lets one unit move a sum further."""
+    if subject.algorithm.placement is not NoisePlacement.EVERY_STEP:
         return (
             "a client's update is computed from its own data alone, so no other unit is in its "
             "batches"
         )
-    return _checked("amplification", "one release", play_amplified(setting.algorithm, setting.seed))
-
-
-def play_noise(setting: AuditSettings) -> AuditFinding:
-    return _checked("noise", "a run", noises(setting.algorithm, setting.seed))
-
-
-def _checked(game: str, scope: str, found: RandomnessCheck) -> AuditFinding:
-    detail = "; ".join(found.faults) or found.seen
-    return AuditFinding(
-        game, scope, None, None, None, None, BROKEN if found.faults else CONSISTENT, detail
+    return _checked(
+        "amplification", "one release", play_amplified(subject.algorithm, subject.settings.seed)
     )
 
 
-def play_leaks(setting: AuditSettings) -> AuditFinding | str:
-    found = leaks(setting.algorithm, seed=setting.seed)
-    if found is None:
+def _noise(subject: AuditSubject) -> AuditFinding:
+    """Tests the noise that leaves: how much, and whether any comes again."""
+    return _checked("noise", "a run", noises(subject.algorithm, subject.settings.seed))
+
+
+def _checked(game: str, scope: str, check: RandomnessCheck) -> AuditFinding:
+    detail = "; ".join(check.faults) or check.seen
+    return AuditFinding(
+        game, scope, None, None, None, None, BROKEN if check.faults else CONSISTENT, detail
+    )
+
+
+def _leaks(subject: AuditSubject) -> AuditFinding | str:
+    """Looks for values that tell neighbours apart without noise."""
+    violations = leaks(subject.algorithm, seed=subject.settings.seed)
+    if violations is None:
         return (
             "the noise of this system is not added by its release, so neighbours cannot be coupled"
         )
-    claimed = setting.claimed(1)
+    claimed = subject.claimed(1)
     before = replace(
-        setting.algorithm, metric=None
-    ).before  # which is asked for after the last round, and not here
-    proven = setting.epsilon(add_all(setting.small.spending(1, setting.population), before))
-    measured = math.inf if found else 0.0
+        subject.algorithm, metric=None
+    ).before  # which is queries for after the last round, and not here
+    proven = subject.epsilon(add_all(subject.small.spending(1, subject.population), before))
+    measured = math.inf if violations else 0.0
     detail = (
-        "; ".join(str(leak) for leak in found)
+        "; ".join(str(leak) for leak in violations)
         or "neighbours with the same noisy values show the same of everything else"
     )
     return AuditFinding(
@@ -270,110 +196,138 @@ def play_leaks(setting: AuditSettings) -> AuditFinding | str:
     )
 
 
-def play_books(setting: AuditSettings) -> AuditFinding:
-    return _checked("books", "a run", books(setting.algorithm, seed=setting.seed))
+def _ledgers(subject: AuditSubject) -> AuditFinding:
+    """Compares what was released with what was debited."""
+    return _checked("books", "a run", books(subject.algorithm, seed=subject.settings.seed))
 
 
-def play_whole_run(setting: AuditSettings) -> AuditFinding | str:
-    if setting.algorithm.placement is NoisePlacement.ROUND_SUM:
+def _whole_run(subject: AuditSubject) -> AuditFinding | str:
+    """Measures many runs with and without a canary."""
+    if subject.algorithm.placement is NoisePlacement.ROUND_SUM:
         return NotApplicable("clients are protected, not samples")
-    if setting.algorithm.schedule:
+    if subject.algorithm.schedule:
         return CHANGES
     measured = many_runs(
-        setting.algorithm,
-        setting.rounds,
-        setting.delta,
-        setting.runs,
-        setting.confidence,
-        setting.randomness,
+        subject.algorithm,
+        subject.settings.rounds,
+        subject.settings.delta,
+        subject.settings.runs,
+        subject.confidence,
+        subject.randomness,
     )
-    return setting.bounded(
-        "whole run", f"{setting.rounds} rounds", setting.rounds * setting.steps, measured
+    return subject.bounded(
+        "whole run",
+        f"{subject.settings.rounds} rounds",
+        subject.settings.rounds * subject.steps,
+        measured,
     )
 
 
-def play_one_run(setting: AuditSettings) -> AuditFinding | str:
-    samples = setting.algorithm.samples
-    if setting.algorithm.placement is NoisePlacement.ROUND_SUM:
+def _one_run(subject: AuditSubject) -> AuditFinding | str:
+    """Measures one run with many canaries."""
+    samples = subject.algorithm.samples
+    if subject.algorithm.placement is NoisePlacement.ROUND_SUM:
         return NotApplicable("clients are protected, not samples")
     if (
-        setting.algorithm.placement is not NoisePlacement.EVERY_STEP
+        subject.algorithm.placement is not NoisePlacement.EVERY_STEP
         or samples is None
         or isinstance(samples.sampling, FixedSize)
     ):
         return "it needs noise in steps, and samples that are in or out by themselves"
-    if setting.algorithm.schedule:
+    if subject.algorithm.schedule:
         return CHANGES
     measured = one_run(
-        setting.algorithm,
-        setting.rounds,
-        setting.delta,
-        setting.canaries,
-        setting.confidence,
-        setting.randomness,
+        subject.algorithm,
+        subject.settings.rounds,
+        subject.settings.delta,
+        subject.settings.canaries,
+        subject.confidence,
+        subject.randomness,
     )
-    return setting.bounded(
-        "one run", f"{setting.rounds} rounds", setting.rounds * setting.steps, measured
+    return subject.bounded(
+        "one run",
+        f"{subject.settings.rounds} rounds",
+        subject.settings.rounds * subject.steps,
+        measured,
     )
 
 
-def play_canary_clients(setting: AuditSettings) -> AuditFinding | str:
-    if setting.algorithm.placement is not NoisePlacement.ROUND_SUM:
+def _canary_clients(subject: AuditSubject) -> AuditFinding | str:
+    """Estimates epsilon from canary clients."""
+    if subject.algorithm.placement is not NoisePlacement.ROUND_SUM:
         return NotApplicable("samples are protected, or single uploads")
-    if setting.algorithm.schedule or setting.algorithm.clients.whole_run:
+    if subject.algorithm.schedule or subject.algorithm.clients.whole_run:
         return CHANGES
-    population = max(100, setting.population)
+    population = max(100, subject.population)
     measured = canary_clients(
-        setting.algorithm.clients, setting.rounds, setting.delta, setting.randomness, population
+        subject.algorithm.clients,
+        subject.settings.rounds,
+        subject.settings.delta,
+        subject.randomness,
+        population,
     )
-    claimed, proven = setting.claimed(setting.rounds), setting.proven(setting.rounds)
-    scope = f"{setting.rounds} rounds"
+    claimed, proven = (
+        subject.claimed(subject.settings.rounds),
+        subject.proven(subject.settings.rounds),
+    )
+    scope = f"{subject.settings.rounds} rounds"
     return AuditFinding(
         "canary clients", scope, claimed, proven, measured.epsilon, None, ESTIMATE, measured.how
     )
 
 
-def play_membership(setting: AuditSettings) -> AuditFinding:
-    found = attacks.membership(setting.of_rows, setting.delta, setting.seed)
-    detail = "; ".join(roc.text for roc in found)
+def _membership(subject: AuditSubject) -> AuditFinding:
+    """Attacks a trained model by membership inference."""
+    curves = attacks.membership(subject.of_rows, subject.settings.delta, subject.settings.seed)
+    detail = "; ".join(roc.text for roc in curves)
     return AuditFinding(
         "membership", f"{attacks.ROUNDS} rounds", None, None, None, None, ESTIMATE, detail
     )
 
 
-def play_inversion(setting: AuditSettings) -> AuditFinding:
-    found, detail = inversion.invert(setting.of_rows, setting.seed), ""
-    if setting.draw:
+def _inversion(subject: AuditSubject) -> AuditFinding:
+    """Rebuilds an image from an update."""
+    rebuilt, detail = inversion.invert(subject.of_rows, subject.settings.seed), ""
+    if subject.draw:
         detail = (
             "; pictures in "
-            f"{setting.draw(found, f'{setting.algorithm.name}, {setting.algorithm.variant}')}"
+            f"{subject.draw(rebuilt, f'{subject.algorithm.name}, {subject.algorithm.variant}')}"
         )
     return AuditFinding(
-        "inversion", "one update", None, None, None, None, ESTIMATE, found.text + detail
+        "inversion", "one update", None, None, None, None, ESTIMATE, rebuilt.text + detail
     )
 
 
-def unplayed_findings(game: str, why: str) -> AuditFinding:
+def unplayed_finding(game: str, why: str) -> AuditFinding:
+    """Builds the finding of a game that was not played.
+
+    Args:
+        game: Name of the game.
+        why: The reason, as the game returned it.
+
+    Returns:
+        The finding.
+    """
     word = INAPPLICABLE if isinstance(why, NotApplicable) else UNTESTABLE
     return AuditFinding(game, "", None, None, None, None, word, str(why))
 
 
-GAMES: dict[str, Callable[[AuditSettings], AuditFinding | str]] = {
-    "one release": play_one_release,
-    "survey": play_survey,
-    "slope": play_slope,
-    "leaks": play_leaks,
-    "books": play_books,
-    "noise": play_noise,
-    "masks": play_masks,
-    "batches": play_batches,
-    "movement": play_movement,
-    "amplification": play_amplification,
-    "whole run": play_whole_run,
-    "one run": play_one_run,
-    "canary clients": play_canary_clients,
-    "membership": play_membership,
-    "inversion": play_inversion,
+GAMES: dict[str, Callable[[AuditSubject], AuditFinding | str]] = {
+    "one release": _one_release,
+    "survey": _query,
+    "slope": _slope,
+    "leaks": _leaks,
+    "books": _ledgers,
+    "noise": _noise,
+    "masks": _masks,
+    "batches": _batches,
+    "movement": _sensitivity,
+    "amplification": _amplification,
+    "whole run": _whole_run,
+    "one run": _one_run,
+    "canary clients": _canary_clients,
+    "membership": _membership,
+    "inversion": _inversion,
 }
 BOUNDING = ("one release", "survey", "slope", "whole run", "one run")
-"""Games whose bounds can go wrong by chance; they share what may."""
+"""Games whose bounds can fail by chance. They share the audit's error probability."""

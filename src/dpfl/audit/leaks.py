@@ -23,8 +23,8 @@ from dpfl.audit.test_bed import ObservedRound, TestBed, linear, play
 from dpfl.client.noise_placement import NoisePlacement
 from dpfl.client.task import ClientReply
 from dpfl.privacy import All, Keyed, Release
-from dpfl.privacy.mechanisms.release import UpdateRelease
 from dpfl.privacy.mechanisms.sampling import Cyclic
+from dpfl.privacy.mechanisms.update_release import UpdateRelease
 
 COUPLED = ("sample noise", "upload noise", "client noise", "server noise", "share of the noise")
 """What the noise of the releases is drawn for; all other purposes have keys of their own."""
@@ -144,8 +144,8 @@ def neighbours(algorithm: Algorithm, seed: int = 0) -> tuple[TestBed, TestBed]:
     first = (rows[0], rows[1]) if whole else (rows[0], rows[0][1:])
     others = [rows[2 + number % 2] for number in range(clients_for(algorithm.noise_shares, 3) - 1)]
     declared = (SAMPLES,) * (1 + len(others))
-    grounds = [TestBed(linear(16, 3), x, y, 3, (one, *others), declared, public) for one in first]
-    return grounds[0], grounds[1]
+    test_beds = [TestBed(linear(16, 3), x, y, 3, (one, *others), declared, public) for one in first]
+    return test_beds[0], test_beds[1]
 
 
 def leaks(algorithm: Algorithm, rounds: int = 4, seed: int = 0) -> list[Leak] | None:
@@ -156,8 +156,8 @@ def leaks(algorithm: Algorithm, rounds: int = 4, seed: int = 0) -> list[Leak] | 
     coupled = with_releases(with_everyone(algorithm), coupling.of)
     one, other = neighbours(algorithm, seed)
     first, again, second = (
-        _views(algorithm, play(coupled, ground, probe, rounds))
-        for ground, probe in (
+        _views(algorithm, play(coupled, test_bed, probe, rounds))
+        for test_bed, probe in (
             (one, Probe(seed, seed)),
             (one, Probe(seed, seed + 1)),
             (other, Probe(seed, seed)),

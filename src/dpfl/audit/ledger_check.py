@@ -31,7 +31,7 @@ def books(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
     algorithm = with_everyone(algorithm)
     one, other = neighbours(algorithm, seed)
     if algorithm.centre:  # asked for where a model subtracts it
-        one, other = (replace(ground, model=scattering_linear()) for ground in (one, other))
+        one, other = (replace(test_bed, model=scattering_linear()) for test_bed in (one, other))
     with tempfile.TemporaryDirectory(prefix="dpfl-audit-") as name:
         folder = Path(name)
         expected = _released(
@@ -44,8 +44,10 @@ def books(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
         ]
         coupled = with_releases(algorithm, Coupling().of)
         first, second = (
-            _noises(algorithm, ground, play(coupled, ground, Keyed(seed), ROUNDS, folder / world))
-            for world, ground in (("one", one), ("other", other))
+            _noises(
+                algorithm, test_bed, play(coupled, test_bed, Keyed(seed), ROUNDS, folder / world)
+            )
+            for world, test_bed in (("one", one), ("other", other))
         )
         anew = [*_again(algorithm, one, Keyed(seed), folder / "keyed")]
         if (
@@ -71,13 +73,13 @@ def books(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
 
 
 def _again(
-    algorithm: Algorithm, ground: TestBed, randomness: Randomness, folder: Path
+    algorithm: Algorithm, test_bed: TestBed, randomness: Randomness, folder: Path
 ) -> list[str]:
     """A first round, and once more from the same model and ledgers, as after a crash: other noise
     makes another release.
     """
-    first, second = (play(algorithm, ground, randomness, 1, folder) for _ in range(2))
-    expected = _released(algorithm, ground, first)
+    first, second = (play(algorithm, test_bed, randomness, 1, folder) for _ in range(2))
+    expected = _released(algorithm, test_bed, first)
     same = _same_values(_shown(algorithm, first), _shown(algorithm, second))
     if algorithm.noise_shares and same:
         return [
@@ -115,20 +117,20 @@ def _same_values(first: list[np.ndarray], second: list[np.ndarray]) -> bool:
 
 
 def _released(
-    algorithm: Algorithm, ground: TestBed, rounds: list[ObservedRound]
+    algorithm: Algorithm, test_bed: TestBed, rounds: list[ObservedRound]
 ) -> dict[str, dict[Event, int]]:
     """By account: how often each event was seen to leave."""
     if algorithm.trusts_server:
-        return {"federation.sqlite": _of_rounds(algorithm, rounds, len(ground.clients))}
+        return {"federation.sqlite": _of_rounds(algorithm, rounds, len(test_bed.clients))}
     found: dict[str, dict[Event, int]] = {}
     for played in rounds:
-        for order, replies in zip(played.orders, played.replies, strict=True):
+        for order, replies in zip(played.requests, played.replies, strict=True):
             for task, reply in zip(order.tasks, replies, strict=True):
                 if reply.update is None and reply.raw is None and reply.numbers is None:
                     continue
-                if reply.client < len(ground.clients):
+                if reply.client < len(test_bed.clients):
                     account = found.setdefault(f"client-{reply.client:05d}.sqlite", {})
-                    event, count = _of_task(task, ground.declared[reply.client])
+                    event, count = _of_task(task, test_bed.declared_sizes[reply.client])
                     account[event] = account.get(event, 0) + count
     return found
 
@@ -148,7 +150,7 @@ def _of_task(task: ClientTask, size: int) -> tuple[Event, int]:
 def _of_rounds(algorithm: Algorithm, rounds: list[ObservedRound], clients: int) -> dict[Event, int]:
     found: dict[Event, int] = {}
     for played in rounds:
-        event = played.asked.tasks[0].clients.event(clients)
+        event = played.request.tasks[0].clients.event(clients)
         found[event] = 1 if algorithm.clients.whole_run else found.get(event, 0) + 1
     return found
 
@@ -169,7 +171,7 @@ def _unpaid(path: Path, released: dict[Event, int]) -> list[str]:
 
 
 def _noises(
-    algorithm: Algorithm, ground: TestBed, rounds: list[ObservedRound]
+    algorithm: Algorithm, test_bed: TestBed, rounds: list[ObservedRound]
 ) -> dict[tuple[int, int], Tensor]:
     """By round and client (0 is the server): the releases of coupled rounds are noise and nothing
     else.
@@ -191,7 +193,7 @@ def _noises(
             for reply in replies
             if reply.update is not None
         }
-    vectors = [ground.flat().read(), *(played.state.vector for played in rounds)]
+    vectors = [test_bed.flat().read(), *(played.state.vector for played in rounds)]
     return {(number, 0): vectors[number + 1] - vectors[number] for number in range(len(rounds))}
 
 

@@ -161,12 +161,14 @@ def _of_rounds(
 ) -> Iterator[tuple[str, np.ndarray]]:
     """The sums of rounds of which half the replies are lost."""
     clients = algorithm.clients.shared_by or CLIENTS
-    ground = _blank(clients, int(algorithm.asks_public_clips))
-    before, past = ground.flat().read(), list[Tensor]()
+    test_bed = _blank(clients, int(algorithm.asks_public_clips))
+    before, past = test_bed.flat().read(), list[Tensor]()
     lost = 0 if algorithm.clients.whole_run else clients // 2
-    for number, played in enumerate(play(algorithm, ground, randomness, rounds, lost=lost)):
-        release = played.asked.tasks[0].clients
-        divisor = release.sampling.expected_size(clients) * algorithm.weights.usual(ground.declared)
+    for number, played in enumerate(play(algorithm, test_bed, randomness, rounds, lost=lost)):
+        release = played.request.tasks[0].clients
+        divisor = release.sampling.expected_size(clients) * algorithm.weights.usual(
+            test_bed.declared_sizes
+        )
         noise = (played.state.vector - before) * divisor
         before = played.state.vector
         past = [noise, *past]
@@ -184,7 +186,7 @@ def _of_sums(
     count = clients_for(shared)
     lost = count - shared.survivors
     for number, played in enumerate(play(algorithm, _blank(count), randomness, rounds, lost=lost)):
-        release = played.asked.tasks[0].clients
+        release = played.request.tasks[0].clients
         whole = RoundSum.of_updates(release, count).whole
         arrived = {
             reply.client: reply.numbers

@@ -60,14 +60,14 @@ class QueryGame:
     answer.
     """
 
-    ground: TestBed
+    test_bed: TestBed
     task: ClientTask
     vector: torch.Tensor
     read: Callable[[dict[str, np.ndarray]], float]
 
     def asked(self, client: int, first: int, times: int, randomness: Randomness) -> np.ndarray:
         """Answers of one client in rounds that nothing else uses."""
-        node = ClientRunner(self.ground.site(randomness))
+        node = ClientRunner(self.test_bed.context(randomness))
         try:
             with one_thread():
                 return np.array(
@@ -92,7 +92,7 @@ class QueryGame:
         """
         assert task.noise_shares is not None
         assert task.query is not None
-        size = self.ground.declared[task.client]
+        size = self.test_bed.declared_sizes[task.client]
         whole = AnswerSum(
             task.query, task.noise_shares, len(numbers), (size,) * clients_for(task.noise_shares)
         ).whole
@@ -114,7 +114,7 @@ def one_answer(
     question = _question(survey)
     if shared and survey.summable:
         question = _in_a_sum(question, survey, shared)
-    question = replace(question, ground=replace(question.ground, persons=persons))
+    question = replace(question, test_bed=replace(question.test_bed, persons=persons))
     silent = replace(question, task=replace(question.task, query=survey.with_noise(1e-12)))
     each = 1 - (1 - confidence) / 2
     normal = _normal(
@@ -147,7 +147,7 @@ def one_slope(
     if not 0 < rate <= 1:
         raise DpflError("A slope is played where samples are drawn at a rate.")
     question = _slope(replace(release, sampling=All(), divide_by_drawn=False))
-    question = replace(question, ground=question.ground.protecting(algorithm))
+    question = replace(question, test_bed=question.test_bed.protecting(algorithm))
     silent = replace(
         question, task=replace(question.task, samples=replace(release, sampling=All(), noise=None))
     )
@@ -182,8 +182,8 @@ def _question(survey: PrivateQuery) -> QueryGame:
 
 
 def _in_a_sum(question: QueryGame, survey: PrivateQuery, shared: NoiseShares) -> QueryGame:
-    width = survey.answer_width(question.ground.x[0].numel())
-    bound = survey.sensitivity(width) * question.ground.declared[0]
+    width = survey.answer_width(question.test_bed.x[0].numel())
+    bound = survey.sensitivity(width) * question.test_bed.declared_sizes[0]
     release = Release(All(), Flat(1.0), Gaussian(1.0), noise_shares=shared)
     return replace(
         question, task=replace(question.task, samples=release, secure_sum=room(bound, shared))
@@ -217,8 +217,8 @@ def _metric(survey: MetricQuery) -> QueryGame:
     )
     canary = counts / np.linalg.norm(counts)
     asked = _survey(survey, torch.zeros(FEW + 1, 1), y, lambda raw: float(raw["answer"] @ canary))
-    ground = replace(asked.ground, model=linear(1, task.outputs), learns=task)
-    return replace(asked, ground=ground, vector=ground.flat().read())
+    test_bed = replace(asked.test_bed, model=linear(1, task.outputs), own_task=task)
+    return replace(asked, test_bed=test_bed, vector=test_bed.flat().read())
 
 
 def _histogram(survey: LabelQuery) -> QueryGame:
@@ -249,11 +249,11 @@ def _survey(
 ) -> QueryGame:
     """The first sample is at client 0 only; both have the rest."""
     rows = torch.arange(len(y))
-    ground = TestBed(linear(x.shape[1]), x, y, 2, (rows, rows[1:]), (len(y),) * 2)
+    test_bed = TestBed(linear(x.shape[1]), x, y, 2, (rows, rows[1:]), (len(y),) * 2)
     return QueryGame(
-        ground,
+        test_bed,
         ClientTask(0, 0, 0, LocalTraining(SGD(1.0)), Release(), query=survey),
-        ground.flat().read(),
+        test_bed.flat().read(),
         read,
     )
 
@@ -275,11 +275,14 @@ def _slope(release: Release) -> QueryGame:
     x, y = torch.zeros(DRIVERS + 1, 2), torch.zeros(DRIVERS + 1, dtype=torch.int64)
     x[0, 0], x[1:, 1] = 10 * release.for_slopes.clip.clip_norm / APART, 1 / (APART * b)
     rows = torch.arange(DRIVERS + 1)
-    ground = TestBed(
+    test_bed = TestBed(
         from_module(torch.nn.Sequential(*layers)), x, y, 2, (rows, rows[1:]), (DRIVERS,) * 2
     )
     rate = 2**0.5 * APART / level
     task = ClientTask(0, 0, 1, LocalTraining(SGD(rate)), Release(), release, slope=True)
     return QueryGame(
-        ground, task, torch.tensor([0.0, b, -APART / 2, APART / 2]), lambda raw: float(raw["slope"])
+        test_bed,
+        task,
+        torch.tensor([0.0, b, -APART / 2, APART / 2]),
+        lambda raw: float(raw["slope"]),
     )

@@ -145,15 +145,15 @@ def _coins(algorithm: Algorithm, randomness: Randomness, rounds: int) -> np.ndar
     sampling = algorithm.clients.sampling
     count = max(FEW, 4 * sampling.size if isinstance(sampling, PoissonSize) else 0)
     rows = torch.zeros(1, dtype=torch.int64)
-    ground = TestBed(linear(2), torch.full((1, 2), 100.0), rows, 2, (rows,) * count, (1,) * count)
+    test_bed = TestBed(linear(2), torch.full((1, 2), 100.0), rows, 2, (rows,) * count, (1,) * count)
     release = replace(algorithm.clients.for_model((4,)), clip=Flat(1.0), noise=Gaussian(LITTLE))
     task = ClientTask(
         0, 0, 1, LocalTraining(SGD(1.0)), release, secure_sum=SecureSumTerms(1.0, 1.0, count)
     )
     whole, vector, node = (
         release.integer_sum(1.0, count),
-        ground.flat().read(),
-        ClientRunner(ground.site(randomness)),
+        test_bed.flat().read(),
+        ClientRunner(test_bed.context(randomness)),
     )
     try:
         with one_thread():
@@ -247,7 +247,7 @@ def _update(
     bare = replace(task, steps=steps, samples=samples, local=LocalTraining(SGD(1.0)))
     with one_thread():
         update = clients.update(node, bare).reshape(2, -1)[0]
-    return update * samples.sampling.expected_size(clients.ground.declared[WITHOUT])
+    return update * samples.sampling.expected_size(clients.test_bed.declared_sizes[WITHOUT])
 
 
 def _whole(counts: np.ndarray) -> np.ndarray:

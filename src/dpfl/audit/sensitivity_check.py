@@ -61,9 +61,10 @@ def _searched(algorithm: Algorithm, rng: torch.Generator) -> float:
     found = one_canary(replace(made, schedule=None))
     share = apart(found)
     for _ in range(TRIES):
-        x, change = found.ground.x, FAR ** float(torch.rand(1, generator=rng))
+        x, change = found.test_bed.x, FAR ** float(torch.rand(1, generator=rng))
         tried = replace(
-            found, ground=replace(found.ground, x=x + change * torch.randn(x.shape, generator=rng))
+            found,
+            test_bed=replace(found.test_bed, x=x + change * torch.randn(x.shape, generator=rng)),
         )
         if (further := apart(tried)) > share:
             share, found = further, tried
@@ -77,7 +78,7 @@ def apart(clients: CanarySite) -> float:
     difference = torch.from_numpy(clients.signal())
     if made.placement is NoisePlacement.CLIENT_UPDATE:
         return _measured(difference, release) / release.sensitivity()
-    each = release.sampling.expected_size(clients.ground.declared[0])
+    each = release.sampling.expected_size(clients.test_bed.declared_sizes[0])
     replaced = 2 if isinstance(release.sampling, FixedSize) else 1
     return _measured(difference * each, release) / (replaced * release.sensitivity())
 
@@ -97,11 +98,13 @@ def _of_rounds(algorithm: Algorithm, count: int) -> Iterator[float]:
     for client in range(count):
         sums = []
         for far in (client, None):
-            ground = _clients(far, count, made.asks_public_clips)
-            (played,) = play(made, ground, Keyed(0), 1)
-            release = played.asked.tasks[0].clients
-            divisor = release.sampling.expected_size(count) * made.weights.usual(ground.declared)
-            sums.append((played.state.vector - ground.flat().read()) * divisor)
+            test_bed = _clients(far, count, made.asks_public_clips)
+            (played,) = play(made, test_bed, Keyed(0), 1)
+            release = played.request.tasks[0].clients
+            divisor = release.sampling.expected_size(count) * made.weights.usual(
+                test_bed.declared_sizes
+            )
+            sums.append((played.state.vector - test_bed.flat().read()) * divisor)
         yield _measured(sums[0] - sums[1], release) / release.sensitivity()
 
 

@@ -1,14 +1,12 @@
-"""A few real rounds, coordinator and nodes as they are, with everything that passes between them
-kept.
-"""
+"""Runs a few real rounds, and keeps everything that passes between coordinator and clients."""
 
 from __future__ import annotations
 
 import copy
 import tempfile
-from collections.abc import Sequence
-from contextlib import closing
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -19,27 +17,36 @@ from dpfl.client.context import ClientContext
 from dpfl.client.dataset import ClientDatasets
 from dpfl.client.task import ClientReply, RoundRequest
 from dpfl.data.names import client_names
-from dpfl.engines import local_engine
+from dpfl.engines import Engine, local_engine
 from dpfl.models import Buildable, FlatModel, from_module
-from dpfl.privacy import Budget, Ledger, Randomness
+from dpfl.privacy import Budget, Randomness
 from dpfl.privacy.ledger.client_ledgers import FEDERATION, ClientLedgers
 from dpfl.server.coordinator import Coordinator, FederationFacts, RunState
 from dpfl.tasks import MultiClass, Task
 
 ROWS_OF_A_PERSON = 3
-LEFT = 40
-"""Releases that every account has left, so that steps that adapt have something to weigh against
-rounds.
-"""
+RELEASES_LEFT = 40
+"""Releases that every ledger has room for, so that adaptive steps can weigh them against rounds."""
 
 
 @dataclass(frozen=True)
 class TestBed:
-    """Who holds what: rows of x and y, the sizes declared, and one client whose data is public.
+    """Clients with small data sets, as a game needs them.
 
-    Where `persons` are protected, each row of x and y is one person, who has it several times at a
-    node: the same vector if it is theirs as a whole, and several times as much if any of their rows
-    counts by itself.
+    With `persons`, each row of x and y is one person, who has it several times at a client: the
+    gradient of a person is the same if it is clipped as a whole, and several times as long if each
+    row were clipped by itself.
+
+    Attributes:
+        model: The model.
+        x: Samples.
+        y: Labels.
+        classes: Number of classes.
+        clients: Rows of each client.
+        declared_sizes: Declared number of samples per client.
+        public: Rows of each public client.
+        persons: Whether each row is a person.
+        own_task: What is predicted; by default one of the classes.
     """
 
     model: Buildable
@@ -47,143 +54,175 @@ class TestBed:
     y: Tensor
     classes: int
     clients: Sequence[Tensor]
-    declared: Sequence[int]
+    declared_sizes: Sequence[int]
     public: Sequence[Tensor] = ()
     persons: bool = False
-    learns: Task | None = None
+    own_task: Task | None = None
 
     @property
     def task(self) -> Task:
-        return self.learns or MultiClass(self.classes)
+        """What is predicted."""
+        return self.own_task or MultiClass(self.classes)
 
     def protecting(self, algorithm: Algorithm) -> TestBed:
+        """Adapts the data to the unit that an algorithm protects.
+
+        Args:
+            algorithm: The algorithm.
+
+        Returns:
+            The test bed, with persons if the algorithm protects persons.
+        """
         return replace(self, persons=algorithm.unit == "person")
 
     def flat(self) -> FlatModel:
+        """Builds the model.
+
+        Returns:
+            The model as one flat vector.
+        """
         return FlatModel(self.model.build(tuple(self.x.shape[1:]), self.classes, seed=0), self.task)
 
-    def site(self, randomness: Randomness, ledgers: ClientLedgers | None = None) -> ClientContext:
-        declared = (*self.declared, *(len(rows) for rows in self.public))
-        everyone = (*self.clients, *self.public)
-        data = ClientDatasets(self.x, self.y, everyone, declared)
-        data = _of_persons(data) if self.persons else data
+    def context(
+        self, randomness: Randomness, ledgers: ClientLedgers | None = None
+    ) -> ClientContext:
+        """Builds what the clients' runner needs.
+
+        Args:
+            randomness: Source of all random draws.
+            ledgers: The clients' ledgers; None if nothing is to be paid for.
+
+        Returns:
+            The context of all clients.
+        """
+        sizes = (*self.declared_sizes, *(len(rows) for rows in self.public))
+        data = ClientDatasets(self.x, self.y, (*self.clients, *self.public), sizes)
+        if self.persons:
+            data = _of_persons(data)
         return ClientContext("audit", self.model, self.task, data, randomness, ledgers)
 
 
 def _of_persons(data: ClientDatasets) -> ClientDatasets:
-    """Every row as a person with a few of them."""
+    """Makes every row a person with a few copies of it."""
     unit_ids = torch.arange(len(data.x)).repeat_interleave(ROWS_OF_A_PERSON)
-    rows = [
-        (rows[:, None] * ROWS_OF_A_PERSON + torch.arange(ROWS_OF_A_PERSON)).flatten()
-        for rows in data.rows
-    ]
+    copies = torch.arange(ROWS_OF_A_PERSON)
+    rows = [(rows[:, None] * ROWS_OF_A_PERSON + copies).flatten() for rows in data.rows]
     return replace(data, x=data.x[unit_ids], y=data.y[unit_ids], rows=rows, unit_ids=unit_ids)
 
 
 @dataclass(frozen=True)
 class ObservedRound:
-    """What the server asked and got in one round, surveys and public clients included, and what it
-    then had.
+    """Everything that passed between server and clients in one round, and the state afterwards.
+
+    Attributes:
+        requests: Every request of the round, those for queries and public clients included.
+        replies: The replies to each of them.
+        state: State of the server after the round.
+        request: The request to train.
     """
 
-    orders: Sequence[RoundRequest]
+    requests: Sequence[RoundRequest]
     replies: Sequence[Sequence[ClientReply]]
     state: RunState
-    asked: RoundRequest
+    request: RoundRequest
 
 
-@dataclass
-class _Recording:
-    orders: list[RoundRequest] = field(default_factory=list)
-    replies: list[list[ClientReply]] = field(default_factory=list)
+class _Recorder:
+    """Passes requests on to an engine, and keeps them with their replies."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._exchanges: list[tuple[RoundRequest, list[ClientReply]]] = []
+
+    def run(self, request: RoundRequest) -> list[ClientReply]:
+        replies = list(self._engine.run(request))
+        # A copy: the engine may reuse the memory of an update.
+        self._exchanges.append((request, copy.deepcopy(replies)))
+        return replies
+
+    def round(self, state: RunState, request: RoundRequest) -> ObservedRound:
+        """Returns what passed since the last call."""
+        exchanges, self._exchanges = self._exchanges, []
+        requests, replies = zip(*exchanges, strict=True)
+        return ObservedRound(requests, replies, copy.deepcopy(state), request)
 
 
 def play(
     algorithm: Algorithm,
-    ground: TestBed,
+    test_bed: TestBed,
     randomness: Randomness,
     rounds: int = 4,
     ledgers: Path | None = None,
     lost: int = 0,
 ) -> list[ObservedRound]:
-    """The rounds of a run. With `ledgers` every client keeps its own there; without, nothing is
-    paid for. The first `lost` replies of every round never arrive.
+    """Runs some rounds with the real coordinator and the real clients.
+
+    Args:
+        algorithm: The algorithm, with its noise.
+        test_bed: The clients and their data.
+        randomness: Source of all random draws.
+        rounds: Number of rounds.
+        ledgers: Folder for the clients' ledgers. Without it clients pay for nothing.
+        lost: Number of clients whose replies are lost in every round, the first ones.
+
+    Returns:
+        What was observed in each round.
     """
-    with tempfile.TemporaryDirectory(prefix="dpfl-audit-") as folder:
-        place = ledgers or Path(folder)
-        place.mkdir(parents=True, exist_ok=True)
-        made, ground = (
-            algorithm.for_model(ground.flat().layout).for_rounds(rounds, len(ground.clients)),
-            ground.protecting(algorithm),
+    layout, clients = test_bed.flat().layout, len(test_bed.clients)
+    algorithm = algorithm.for_model(layout).for_rounds(rounds, clients)
+    test_bed = test_bed.protecting(algorithm)
+    with ExitStack() as stack:
+        folder = ledgers or Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="dpfl-audit-"))
         )
-        central = _ledgers(made, (FEDERATION,), place).open(0) if made.trusts_server else None
-        try:
-            return _play(made, ground, randomness, rounds, ledgers, central, lost)
-        finally:
-            if central:
-                central.close()
-
-
-def _play(
-    made: Algorithm,
-    ground: TestBed,
-    randomness: Randomness,
-    rounds: int,
-    ledgers: Path | None,
-    central: Ledger | None,
-    lost: int,
-) -> list[ObservedRound]:
-    flat = ground.flat()
-    clients = len(ground.clients)
-    public = range(clients, clients + len(ground.public))
-    federated = FederationFacts("audit", ground.declared, flat.layout, public, central)
-    remaining = [LEFT] * (clients if made.ledger_per_client else 1)
-    state = RunState(
-        flat.read(), torch.zeros(flat.layout.size), made.samples, made.clients, remaining
-    )
-    kept, played = _Recording(), []
-    own = (
-        _ledgers(made, client_names(clients), ledgers)
-        if ledgers and made.ledger_per_client
-        else None
-    )
-    site = replace(ground.site(randomness, own), policy=made.policy, public=public)
-    with closing(local_engine(site, flat.layout.size)) as engine:
-
-        def ask(order: RoundRequest) -> list[ClientReply]:
-            replies = engine.run(order)
-            kept.orders.append(order)
-            kept.replies.append(copy.deepcopy(replies))  # the memory of an update may be used again
-            return replies
-
-        # A loss on public data is a function of the model; any will do.
+        folder.mkdir(parents=True, exist_ok=True)
+        federation_ledger = client_ledgers = None
+        if algorithm.trusts_server:
+            federation_ledger = _ledgers(algorithm, (FEDERATION,), folder).open(0)
+            stack.callback(federation_ledger.close)
+        if ledgers and algorithm.ledger_per_client:
+            client_ledgers = _ledgers(algorithm, client_names(clients), folder)
+        public = range(clients, clients + len(test_bed.public))
+        context = test_bed.context(randomness, client_ledgers)
+        context = replace(context, policy=algorithm.policy, public=public)
+        recorder = _Recorder(stack.enter_context(closing(local_engine(context, layout.size))))
+        facts = FederationFacts("audit", test_bed.declared_sizes, layout, public, federation_ledger)
         coordinator = Coordinator(
-            made,
+            algorithm,
             Budget(rounds=rounds),
-            federated,
-            state,
+            facts,
+            _start(algorithm, test_bed),
             randomness,
-            ask,
-            lambda at: float(at.norm()),
+            recorder.run,
+            _any_loss,
         )
-        while (order := coordinator.next_order()) is not None:
-            arrived = [
-                *(
-                    ClientReply(task.client, failed="lost on its way")
-                    for task in order.tasks[:lost]
-                ),
-                *ask(order)[lost:],
-            ]
-            coordinator.aggregate(arrived)
-            coordinator.close_round(order.steps)
-            played.append(
-                ObservedRound(
-                    tuple(kept.orders), tuple(kept.replies), copy.deepcopy(coordinator.state), order
-                )
-            )
-            kept.orders.clear()
-            kept.replies.clear()
-    return played
+        return list(_rounds(coordinator, recorder, lost))
+
+
+def _start(algorithm: Algorithm, test_bed: TestBed) -> RunState:
+    vector = test_bed.flat().read()
+    accounts = len(test_bed.clients) if algorithm.ledger_per_client else 1
+    return RunState(
+        vector,
+        torch.zeros(len(vector)),
+        algorithm.samples,
+        algorithm.clients,
+        [RELEASES_LEFT] * accounts,
+    )
+
+
+def _any_loss(vector: Tensor) -> float:
+    """Stands for the loss on public data: any function of the model will do."""
+    return float(vector.norm())
+
+
+def _rounds(coordinator: Coordinator, recorder: _Recorder, lost: int) -> Iterator[ObservedRound]:
+    while (request := coordinator.next_order()) is not None:
+        replies = recorder.run(request)[lost:]
+        missing = [ClientReply(task.client, failed="lost on its way") for task in request.tasks]
+        coordinator.aggregate([*missing[:lost], *replies])
+        coordinator.close_round(request.steps)
+        yield recorder.round(coordinator.state, request)
 
 
 def _ledgers(algorithm: Algorithm, owners: Sequence[str], folder: Path) -> ClientLedgers:
@@ -192,7 +231,16 @@ def _ledgers(algorithm: Algorithm, owners: Sequence[str], folder: Path) -> Clien
 
 
 def linear(inputs: int, classes: int = 2, weight: float = 0.0) -> Buildable:
-    """A linear model without bias, of which a sample's gradient is known: (p - label) x."""
+    """Builds a linear model without bias: the gradient of a sample is (p - label) x.
+
+    Args:
+        inputs: Number of inputs.
+        classes: Number of classes.
+        weight: Value of every weight.
+
+    Returns:
+        The model.
+    """
     layer = nn.Linear(inputs, classes, bias=False)
     nn.init.constant_(layer.weight, weight)
     return from_module(nn.Sequential(nn.Flatten(), layer))

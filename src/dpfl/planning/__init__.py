@@ -1,1 +1,1 @@
-"""What a budget buys, before anything is spent."""
+"""Plans noise, sampling and learning rate from a budget, before anything is spent."""

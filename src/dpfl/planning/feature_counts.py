@@ -1,5 +1,6 @@
-"""Clip and rate for rows of a table, from what is declared of them: how long a row is, and how
-steep the loss of its label.
+"""Plans clip norm and learning rate for the rows of a table from what is declared of them.
+
+Two declared facts decide: the length of a row, and the slope and curvature of the label's loss.
 """
 
 from __future__ import annotations
@@ -12,23 +13,39 @@ from typing import Protocol
 from dpfl.tasks import Task
 
 SCORE_NOISE = 0.5
-"""How far the noise of a whole run may move a score: beyond it, chances and rates are lost in it
-(docs/auto.md).
+"""Distance that the noise of a whole run may move a score. Beyond it, noise drowns probabilities
+and rates (docs/auto.md).
 """
 
 
 class FeatureCounts(Protocol):
-    @property
-    def numbers(self) -> int: ...
+    """What is declared of the columns of a table.
+
+    Attributes:
+        numbers: Number of columns that hold numbers.
+        levels: Number of values of each column that holds categories.
+    """
 
     @property
-    def levels(self) -> Sequence[int]: ...
+    def numbers(self) -> int:
+        """Number of columns that hold numbers."""
+
+    @property
+    def levels(self) -> Sequence[int]:
+        """Number of values of each column that holds categories."""
 
 
 @dataclass(frozen=True)
 class RowFeatures:
-    """A row of this length, of columns declared to be of about unit size and a constant 1; the loss
-    of its label has slopes of about `slope` at a score, and at most `curvature`."""
+    """Size of a row, and steepness of its label's loss.
+
+    Columns are declared to be of about unit size, and each row has a constant 1 besides.
+
+    Attributes:
+        length: L2 norm of a usual row.
+        slope: Usual slope of the loss at a score.
+        curvature: Largest curvature of the loss at a score.
+    """
 
     length: float
     slope: float
@@ -36,25 +53,42 @@ class RowFeatures:
 
     @property
     def clip(self) -> float:
-        """The length of a usual gradient: shorter ones would all count the same, and chances and
-        means would be lost.
+        """Norm of a usual gradient. With a smaller clip norm all gradients would count the same,
+        which
+        loses probabilities and means.
         """
         return float(f"{self.slope * self.length:.3g}")
 
     @property
     def most(self) -> float:
-        """2 / L, beyond which steps on the loss of a linear model may grow, with L <= curvature
-        |x|^2.
+        """Largest learning rate, 2 / L with L <= curvature |x|^2. Steps beyond it may diverge on a
+        linear
+        model.
         """
         return 2 / (self.curvature * self.length**2)
 
     def walk(self, parameters: int) -> float:
-        """The move of all parameters at which a score x . w moves by SCORE_NOISE."""
+        """Returns the distance of all parameters at which a score x . w moves by SCORE_NOISE.
+
+        Args:
+            parameters: Number of parameters of the model.
+
+        Returns:
+            The distance, an L2 norm.
+        """
         return SCORE_NOISE * math.sqrt(parameters) / self.length
 
 
 def rows_of(features: FeatureCounts | None, task: Task) -> RowFeatures | None:
-    """None where samples are no rows, or their label's loss is not known."""
+    """Describes the rows of a table to the planner.
+
+    Args:
+        features: Declared columns; None if samples are not rows of a table.
+        task: What is predicted.
+
+    Returns:
+        The size of a row, or None if samples are not rows or the loss of their label is unknown.
+    """
     if features is None or task.name not in _LOSSES:
         return None
     slope, curvature = _LOSSES[task.name]
@@ -74,4 +108,4 @@ _LOSSES = {
     "number": (1.0, 1.0),
     "counts": (2.0, 1.0),
 }
-"""Slopes and curvatures of losses at a score, in the unit that they are trained in."""
+"""Largest slope and curvature of each loss at a score, in the unit in which it is trained."""

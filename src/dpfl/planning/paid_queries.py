@@ -1,5 +1,7 @@
-"""What clients are asked once, beside their updates: scales of a table before the first round, a
-metric after the last.
+"""Adds the paid queries that an experiment needs to its algorithm.
+
+Clients answer a query once, with noise, and their ledgers pay for it like for a step: the scales of
+a table before the first round, a metric after the last.
 """
 
 from __future__ import annotations
@@ -20,17 +22,24 @@ from dpfl.tasks import Task
 from dpfl.tasks.noisy import numbers_and_cells
 
 USUAL_NOISE = 20.0
-"""Of what clients are asked once: beside steps within epsilon 1 it takes some hundredth of the
-budget.
+"""Noise multiplier of a query before training. Beside steps within epsilon 1 the query costs about
+one hundredth of the budget.
 """
 USUAL_METRIC_NOISE = 10.0
 
 
 @dataclass(frozen=True)
 class PrivateMetric:
-    """Its `noise` in multiples of the sensitivity, or as a `share` of epsilon if it were alone; the
-    share of samples that is `held_out` of training for it, 0 for those of training; and the loss
-    that one sample counts with at `most`."""
+    """A metric that clients report with noise after the last round, where no public test set
+    exists.
+
+    Attributes:
+        noise: Noise in multiples of the sensitivity. Excludes `share`.
+        share: Share of epsilon that the metric would cost by itself. Excludes `noise`.
+        held_out: Share of each client's samples that training leaves out for the metric. With 0 it
+            is measured on the samples of training.
+        most: Largest loss with which one sample may count.
+    """
 
     noise: float | None = None
     share: float | None = None
@@ -57,7 +66,20 @@ class PrivateMetric:
                 "with."
             )
 
-    def survey(self, task: Task, budget: Budget, by: str | None) -> MetricQuery:
+    def query(self, task: Task, budget: Budget, by: str | None) -> MetricQuery:
+        """Builds the query for this metric.
+
+        Args:
+            task: What is predicted.
+            budget: Budget of the run, for `share`.
+            by: Accountant's name; None for the default.
+
+        Returns:
+            The query.
+
+        Raises:
+            DpflError: `share` is set and the budget has no epsilon.
+        """
         noise = (
             self.noise if self.share is None else noise_of_share(self.share, budget, by, "metrics")
         )
@@ -77,14 +99,29 @@ def with_questions(
     by: str | None,
     elsewhere: bool,
 ) -> Algorithm:
-    """The algorithm with all that it asks for on these data."""
-    asked = with_paid_scales(algorithm, federation.train.schema, budget, by)
-    asked = with_metric(asked, metric, federation, budget, by)
+    """Adds all paid queries that these data and this experiment need.
+
+    Args:
+        algorithm: The algorithm without them.
+        federation: The data.
+        metric: The private metric, if there is one.
+        budget: Budget of the run.
+        by: Accountant's name; None for the default.
+        elsewhere: Whether the clients are nodes on other machines.
+
+    Returns:
+        The algorithm with its queries.
+
+    Raises:
+        DpflError: A query does not fit the data or the budget.
+    """
+    algorithm = with_paid_scales(algorithm, federation.train.schema, budget, by)
+    algorithm = with_metric(algorithm, metric, federation, budget, by)
     if elsewhere and metric and metric.held_out:
         raise DpflError(
             "Nodes on other machines train on all that they have: set metrics.held_out = 0."
         )
-    return asked
+    return algorithm
 
 
 def with_metric(
@@ -94,7 +131,21 @@ def with_metric(
     budget: Budget,
     by: str | None,
 ) -> Algorithm:
-    """The algorithm with the question for a metric, where nothing is public to measure on."""
+    """Adds the query for a private metric.
+
+    Args:
+        algorithm: The algorithm without it.
+        metric: The metric, or None.
+        federation: The data, which must have no public test set.
+        budget: Budget of the run.
+        by: Accountant's name; None for the default.
+
+    Returns:
+        The algorithm with the query, or as it is without a metric.
+
+    Raises:
+        DpflError: The data has a public test set, or clients that keep no ledgers.
+    """
     if metric is None:
         return algorithm
     if federation.test:
@@ -107,21 +158,32 @@ def with_metric(
             "Clients that are drawn share samples, so no metric of theirs is paid for: leave "
             "metrics.private out."
         )
-    return replace(algorithm, metric=metric.survey(federation.task, budget, by))
+    return replace(algorithm, metric=metric.query(federation.task, budget, by))
 
 
 def with_paid_scales(
     algorithm: Algorithm, schema: Schema | None, budget: Budget, by: str | None
 ) -> Algorithm:
-    """The algorithm with the question for the scales that a table leaves to be paid for, if there
-    are any.
+    """Adds the query for the column scales that a table's schema leaves to be paid for.
+
+    Args:
+        algorithm: The algorithm without it.
+        schema: Schema of the table; None if the data is no table.
+        budget: Budget of the run.
+        by: Accountant's name; None for the default.
+
+    Returns:
+        The algorithm with the query, or as it is if no scale is paid for.
+
+    Raises:
+        DpflError: The schema gives a share of epsilon and the budget has no epsilon.
     """
     if schema is None or not schema.features.has_paid_scales:
         return algorithm
-    asked = [(place, column) for place, column in schema.places if column.has_paid_scale]
-    places = tuple(place for place, column in asked if column.scale != QUARTILES)
+    paid = [(place, column) for place, column in schema.places if column.has_paid_scale]
+    places = tuple(place for place, column in paid if column.scale != QUARTILES)
     binned = tuple(
-        (place, column.bins or BINS) for place, column in asked if column.scale == QUARTILES
+        (place, column.bins or BINS) for place, column in paid if column.scale == QUARTILES
     )
     noise, share = schema.scale_cost.noise, schema.scale_cost.share
     if share is not None:
@@ -133,8 +195,21 @@ def with_paid_scales(
 
 
 def noise_of_share(share: float, budget: Budget, by: str | None, where: str) -> float:
-    """For one Gaussian release that takes this share of epsilon if it is alone; beside others it
-    adds less.
+    """Plans the noise of one Gaussian release that costs this share of epsilon by itself.
+
+    Beside other releases it adds less.
+
+    Args:
+        share: Share of epsilon, between 0 and 1.
+        budget: Budget of the run.
+        by: Accountant's name; None for PLD.
+        where: Key of the experiment file that holds the share, for the error.
+
+    Returns:
+        The noise multiplier.
+
+    Raises:
+        DpflError: The budget has no epsilon.
     """
     if budget.epsilon is None:
         raise DpflError(

@@ -1,4 +1,26 @@
-"""What a budget buys: noise for epsilon, iterations for epsilon, epsilon for what was spent."""
+"""Plans the noise and the learning rate of a run from its budget.
+
+Three numbers determine each other: epsilon, the noise multiplier, and the number of releases. An
+accountant computes epsilon from the other two, and epsilon falls as noise grows. So there are two
+inverse questions, and both are answered by search with the accountant that later guards the run:
+
+- *How much noise does this run need?* The run's releases are known before it starts: rounds times
+  steps, plus one for each query that clients answer besides training, plus what their ledgers
+  already hold. `with_planned_noise` finds the least noise with which all of them stay within
+  epsilon, so that a run makes all of its rounds and wastes nothing.
+- *How many steps does this noise allow?* `afford` answers it, and the other two questions as well.
+
+The learning rate can follow from the noise. Gradients pull the model in one direction, noise moves
+it at random. Over a run of T steps the noise moves the model by about
+
+    eta z C sqrt(d K T) / (q n)
+
+for learning rate eta, clip norm C, d parameters and K clients with n samples together.
+`with_planned_rate` sets eta so that this distance is the algorithm's `walk`. No data is read.
+
+    >>> dpfl.afford(epsilon=2.0, noise_multiplier=1.1).iterations
+    716
+"""
 
 from __future__ import annotations
 
@@ -19,7 +41,17 @@ from dpfl.privacy.mechanisms.noise import check_noise_multiplier
 
 @dataclass(frozen=True)
 class BudgetPlan:
-    """One line of a budget: three of epsilon, noise and iterations determine each other."""
+    """One line of a budget: any two of epsilon, noise and iterations determine the third.
+
+    Attributes:
+        epsilon: Epsilon that the iterations cost.
+        delta: Delta of the guarantee.
+        sampling_rate: Probability with which each sample enters a step.
+        noise_multiplier: Noise standard deviation over sensitivity.
+        iterations: Number of private steps of one client.
+        accountant: Name of the accountant.
+        proven: Whether the accountant gives an upper bound on epsilon.
+    """
 
     epsilon: float
     delta: float
@@ -38,10 +70,25 @@ def afford(
     iterations: int | None = None,
     by: str = "pld",
 ) -> BudgetPlan:
-    """What epsilon, noise and iterations afford: fills in what is missing of iterations, else
-    noise, else epsilon.
+    """Computes what is missing of epsilon, noise and iterations.
+
+    Args:
+        delta: Delta of the guarantee.
+        sampling_rate: Probability with which each sample enters a step (Poisson sampling).
+        epsilon: Privacy budget.
+        noise_multiplier: Noise standard deviation over sensitivity.
+        iterations: Number of private steps of one client.
+        by: Name of the accountant.
+
+    Returns:
+        The plan. Without `iterations` it has the most that epsilon allows. Without
+        `noise_multiplier` it has the least noise that the iterations need. With both, it has their
+        epsilon.
+
+    Raises:
+        DpflError: Fewer than two of the three are given, or one is out of range.
     """
-    sampling, chosen = Poisson(sampling_rate), accountant(by)
+    sampling, accounting = Poisson(sampling_rate), accountant(by)
     target = Budget(epsilon=epsilon, delta=delta, rounds=1)
     if iterations is not None and not 1 <= iterations <= MAX_RELEASES:
         raise DpflError(
@@ -56,16 +103,21 @@ def afford(
             )
         count = iterations
         noise_multiplier = noise_for(
-            lambda z: {sampling.event(z, 1): count}, target.epsilon, delta, chosen
+            lambda z: {sampling.event(z, 1): count}, target.epsilon, delta, accounting
         )
     event = sampling.event(noise_multiplier, 1)
     if iterations is None:
         if target.epsilon is None:
             raise DpflError("A plan needs two of --epsilon, --noise-multiplier and --iterations.")
-        iterations = affordable({}, event, target.epsilon, delta, chosen)
-    spent = chosen.epsilon({event: iterations}, delta)
+        iterations = affordable({}, event, target.epsilon, delta, accounting)
     return BudgetPlan(
-        spent, delta, sampling_rate, noise_multiplier, iterations, chosen.name, chosen.proven
+        accounting.epsilon({event: iterations}, delta),
+        delta,
+        sampling_rate,
+        noise_multiplier,
+        iterations,
+        accounting.name,
+        accounting.proven,
     )
 
 
@@ -74,10 +126,23 @@ def with_planned_noise(
     budget: Budget,
     population: int,
     by: str | None,
-    spent: EventCounts | None = None,
+    prior: EventCounts | None = None,
 ) -> Algorithm:
-    """The algorithm with the least noise that lets it make all of its rounds within epsilon, beside
-    what was `spent` before.
+    """Gives an algorithm the least noise with which it makes all of its rounds within epsilon.
+
+    Args:
+        algorithm: The algorithm. It is returned as it is if its noise is already given.
+        budget: The budget, with epsilon and rounds.
+        population: Number of units that the release samples from.
+        by: Name of the accountant; None for the tightest that is proven for the release. A
+            published variant is planned by the accountant of its own claim.
+        prior: Events that the ledgers hold already.
+
+    Returns:
+        The algorithm with its noise.
+
+    Raises:
+        DpflError: The budget lacks epsilon or rounds, or has too little room for any noise.
     """
     release = algorithm.release
     if release is None or not release.uncalibrated:
@@ -93,29 +158,26 @@ def with_planned_noise(
             f"Noise is planned for {MAX_RELEASES:,} releases at most, not for {count:,}; lower "
             "budget.rounds or tau."
         )
-    claimed = algorithm.claim.accountant if algorithm.variant == "published" else None
-    chosen = (
-        accountant(claimed)
-        if claimed
-        else proven_accountant(by or default_accountant(release.sampling.event(1.0, population)))
-    )
-
-    if (
-        algorithm.before
-        and (asked := chosen.epsilon(algorithm.before, budget.delta)) >= budget.epsilon
-    ):
+    published = algorithm.variant == "published"
+    if published and algorithm.claim.accountant:
+        accounting = accountant(algorithm.claim.accountant)
+    else:
+        accounting = proven_accountant(
+            by or default_accountant(release.sampling.event(1.0, population))
+        )
+    queries = accounting.epsilon(algorithm.before, budget.delta) if algorithm.before else 0.0
+    if queries >= budget.epsilon:
         raise DpflError(
-            f"What clients are asked beside the rounds costs epsilon {asked:.4g} by itself, and "
-            f"epsilon is {budget.epsilon:g}: "
-            "give it more noise."
+            f"What clients answer besides training costs epsilon {queries:.4g} by "
+            f"itself, and epsilon is {budget.epsilon:g}: give it more noise."
         )
 
     def plan(z: float) -> EventCounts:
         noisy = algorithm.with_noise(z)
-        counted = noisy.stated if algorithm.variant == "published" else noisy.spending
-        return add_all(add_all(spent or {}, algorithm.before), counted(count, population))
+        events = noisy.stated if published else noisy.spending
+        return add_all(add_all(prior or {}, algorithm.before), events(count, population))
 
-    return algorithm.with_noise(noise_for(plan, budget.epsilon, budget.delta, chosen))
+    return algorithm.with_noise(noise_for(plan, budget.epsilon, budget.delta, accounting))
 
 
 def with_planned_rate(
@@ -125,22 +187,32 @@ def with_planned_rate(
     parameters: int,
     rows: RowFeatures | None = None,
 ) -> Algorithm:
-    """The rate at which the noise of all steps, z C sqrt(d K T) / (q n) on the mean of K clients by
-    size, is the walk; shares of the noise are less.
+    """Gives an algorithm the learning rate at which noise moves the model by the planned distance.
 
-    On rows of a table, where nobody said otherwise, the clip is the length of a usual gradient, the
-    walk one that moves a score by little, and the rate no higher than a linear model can bear.
+    On rows of a table, unless clip norm and walk are given, the clip norm is the norm of a usual
+    gradient, the walk moves a score by little, and the learning rate is at most what a linear model
+    can bear.
+
+    Args:
+        algorithm: The algorithm, with its noise. It is returned as it is if its rate is given.
+        budget: The budget, with rounds.
+        sizes: Declared number of samples per client.
+        parameters: Number of trained parameters of the model.
+        rows: Size of a table's rows; None for other samples.
+
+    Returns:
+        The algorithm with its learning rate.
+
+    Raises:
+        DpflError: The budget has no rounds.
     """
     local, release = algorithm.local, algorithm.samples
     if not isinstance(local.optimiser, UncalibratedSGD) or release is None:
         return algorithm
     walk, most = local.optimiser.walk, math.inf
     if rows is not None and local.optimiser.by_rows:
-        release, walk, most = (
-            replace(release, clip=Flat(rows.clip)),
-            rows.walk(parameters),
-            rows.most,
-        )
+        release = replace(release, clip=Flat(rows.clip))
+        walk, most = rows.walk(parameters), rows.most
     if budget.rounds is None:
         raise DpflError(
             "A learning rate can be planned for a number of rounds; give budget.rounds, or a rate."

@@ -1,5 +1,6 @@
-"""How fast a client computes: the private step of a model, measured on random numbers. No data is
-read.
+"""Measures how fast a client computes: the private step of a model, on random numbers.
+
+No data is read.
 """
 
 from __future__ import annotations
@@ -26,16 +27,22 @@ from dpfl.privacy import Flat, Gaussian, Poisson, Release
 
 BATCH = 256
 FEW = 8
-"""Different samples, of which a batch has several copies each; and the smallest batch."""
+"""Number of different samples, which a batch repeats; and the smallest batch."""
 PLAIN = 64
-"""Samples of a batch without a clip."""
+"""Samples in a batch without a clip."""
 LARGEST = 10**8
-"""Numbers of a sample."""
+"""Largest number of values in a sample."""
 
 
 @dataclass(frozen=True)
 class ClientWork:
-    """A model, and what is publicly known of its samples."""
+    """A model, and what is publicly known of its samples.
+
+    Attributes:
+        model: The model.
+        shape: Shape of a sample, channels first.
+        classes: Number of classes, at least 2.
+    """
 
     model: Buildable
     shape: tuple[int, ...]
@@ -57,15 +64,24 @@ class ClientWork:
 
     @property
     def name(self) -> str:
+        """What was measured, for the assumptions of a plan."""
         return f"{self.model.name} on random numbers of shape {' x '.join(map(str, self.shape))}"
 
     @property
     def parameters(self) -> int:
+        """Number of trained parameters."""
         return self._flat.layout.trainable
 
     def samples_per_second(self, seconds: float = 1.0) -> float:
-        """Of sampling, clipped gradients, noise and update, on one thread, after a step to set up
-        and one to choose a batch.
+        """Measures private steps: sampling, clipped gradients, noise and update, on one thread.
+
+        One step sets up, and one more chooses the batch size; neither counts.
+
+        Args:
+            seconds: Time to measure for.
+
+        Returns:
+            Samples per second.
         """
         gradients, local = ClippedGradients(self._flat), LocalTraining(SGD(1e-3))
         release, rng = Release(Poisson(1.0), Flat(1.0), Gaussian(1.0)), np.random.default_rng(0)
@@ -86,11 +102,16 @@ class ClientWork:
         return len(times) * batch / sum(times)
 
     def plain_samples_per_second(self, seconds: float = 1.0) -> float:
-        """Of mean gradients, without a clip and without noise."""
-        x, y = (
-            self._x.repeat(PLAIN // FEW, *[1] * len(self.shape)),
-            torch.arange(PLAIN) % self.classes,
-        )
+        """Measures mean gradients, without clip and noise.
+
+        Args:
+            seconds: Time to measure for.
+
+        Returns:
+            Samples per second.
+        """
+        x = self._x.repeat(PLAIN // FEW, *[1] * len(self.shape))
+        y = torch.arange(PLAIN) % self.classes
         times = list[float]()
         with one_thread():
             while sum(times) < seconds or len(times) < 2:

@@ -1,10 +1,10 @@
-"""Which sampling rate, noise, tau and learning rate a budget and a limit on computing call for,
-before anything is spent.
+"""Which sampling rate, noise, tau and learning rate suit a budget and a limit on computing.
 
-Figure of merit: the noise on the sum of all steps over their number, z / (q sqrt(tau R)), for clip
-1 and times a client's size. Steps that agree add up like T = tau R, their noise like sqrt(T), so
-that less is better; it never falls below that of q = 1. It is a rule of thumb: it knows nothing of
-the data, of drift between clients, or of the noise of batches. Nothing private is read.
+The figure of merit is the noise on the sum of all steps over their number, z / (q sqrt(tau R)), for
+clip norm 1 and times a client's size. Steps that agree add up like T = tau R, and their noise adds
+up like sqrt(T). So less is better, and it never falls below the value of q = 1. This is a rule of
+thumb: it knows nothing of the data, of drift between clients, or of the noise of batches. Nothing
+private is read.
 """
 
 from __future__ import annotations
@@ -14,12 +14,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from torch import nn
-
 from dpfl.algorithms import PLANNED
 from dpfl.algorithms.auto import CLIP, WALK
 from dpfl.errors import DpflError
-from dpfl.models import Buildable, described
 from dpfl.notebook_repr import NotebookView
 from dpfl.planning.noise_choices import (
     ENOUGH_STEPS,
@@ -30,19 +27,16 @@ from dpfl.planning.noise_choices import (
     exact,
     sketched,
 )
-from dpfl.planning.speed import ClientWork
 from dpfl.privacy import Poisson, affordable
 from dpfl.privacy.accounting.accountant import proven_accountant
 from dpfl.privacy.accounting.calibration import MAX_RELEASES
-from dpfl.privacy.mechanisms.noise_shares import NoiseShares
-from dpfl.secagg.group import check_sizes
 
 RATES = (0.015, 0.05, 0.1, 0.2, 0.5, 1.0)
 TAUS = (1, 2, 3, 5)
 MANY_TAUS = (1, 5, 10, 20)
-"""For runs of so few rounds that five steps each would not be enough."""
+"""Steps for runs with so few rounds that five steps per round would not be enough."""
 TOLERANCE = 1.05
-"""Noise this close to the least is as good, and the plan that computes less is preferred."""
+"""Noise within this factor of the least is as good. The plan that computes less then wins."""
 
 ASSUMPTIONS = (
     "The unit is one sample of one client, added or removed; every client takes part in every "
@@ -53,8 +47,8 @@ ASSUMPTIONS = (
     "the least, less work wins.",
     f"The clip is {CLIP:g}, below nearly every gradient; the rate is where noise moves the model "
     f"by {WALK:g} over the run.",
-    "A model that subtracts a mean (scattering-linear) pays for that with a little more noise, "
-    "found when the run starts.",
+    "A model that subtracts a mean (scattering-linear) pays for it with a little more noise, which "
+    "is planned when the run starts.",
     "One sampling rate and one noise hold for all clients, since epsilon depends on neither their "
     "size nor their data.",
 )
@@ -62,8 +56,13 @@ ASSUMPTIONS = (
 
 @dataclass(frozen=True)
 class ClientPlan:
-    """What a client of one size would do by itself with the samples a round that the plan for all
-    takes of the largest.
+    """What a client of one size would do alone, with the samples per round of the common plan.
+
+    Attributes:
+        size: Declared samples of the client.
+        clients: Number of clients of this size.
+        shared_noise: Noise of one step on the client's mean gradient under the common plan.
+        own: The best cell of the table for this client alone.
     """
 
     size: int
@@ -73,46 +72,64 @@ class ClientPlan:
 
     @property
     def own_noise(self) -> float:
+        """Noise of one step on the client's mean gradient under its own plan."""
         return self.own.per_step / self.size
 
 
 @dataclass(frozen=True)
 class Tradeoff(NotebookView, shown_by="plan_page"):
+    """The table of a plan, and the cell to recommend.
+
+    Attributes:
+        question: What was asked.
+        choices: All cells: a sampling rate, a tau, and the noise that they need.
+        recommended: The recommended cell.
+    """
+
     question: PlanningQuestion
     choices: tuple[NoiseChoice, ...]
     recommended: NoiseChoice
 
     def allowed(self, choice: NoiseChoice) -> bool:
+        """Says whether a cell stays within what the largest client can compute.
+
+        Args:
+            choice: The cell.
+
+        Returns:
+            Whether it does.
+        """
         return self.question.allows(choice.sampling_rate, choice.tau)
 
     @property
     def assumptions(self) -> tuple[str, ...]:
+        """What the recommendation rests on, in sentences."""
         question = self.question
-        found = list(ASSUMPTIONS)
+        sentences = list(ASSUMPTIONS)
         if question.samples_per_second is not None:
             how = (
                 f"measured here, on one thread, with {question.measured}"
                 if question.measured
                 else "as given"
             )
-            found.append(
+            sentences.append(
                 f"Every client computes {question.samples_per_second:g} samples a second ({how})."
             )
         if shared := question.shared:
-            found.append(
+            sentences.append(
                 f"Secure aggregation: the server sees sums over at least {shared.survivors} "
                 f"clients only, {shared.colluders} "
                 f"of whom may be its own; each adds 1/{shared.unknown_shares} of the variance, "
                 "and takes one step a round."
             )
-        return tuple(found)
+        return tuple(sentences)
 
     @property
     def bought(self) -> dict[str, int]:
-        """The iterations that each accountant would allow with the recommended noise."""
-        question, chosen = self.question, self.recommended
-        event = Poisson(chosen.sampling_rate).event(chosen.noise_multiplier, 1)
-        horizons = {"pld": chosen.iterations, "rdp": 0, "rdp-classic": 0}
+        """Number of iterations that each accountant would allow with the recommended noise."""
+        question, choice = self.question, self.recommended
+        event = Poisson(choice.sampling_rate).event(choice.noise_multiplier, 1)
+        horizons = {"pld": choice.iterations, "rdp": 0, "rdp-classic": 0}
         return {
             name: affordable(
                 {}, event, question.epsilon, question.delta, proven_accountant(name), horizon
@@ -122,23 +139,26 @@ class Tradeoff(NotebookView, shown_by="plan_page"):
 
     @property
     def rate(self) -> float | None:
-        """The learning rate, where sizes and parameters are known: sum_i p_i x_i has noise z sqrt(d
-        K) / (q n) a step, of K clients with all of it each; under secure aggregation of K / (m -
-        t)."""
-        question, chosen = self.question, self.recommended
+        """Learning rate, if sizes and parameters are known.
+
+        The noise of a step on sum_i p_i x_i has norm z sqrt(d K) / (q n), where each of K clients
+        adds
+        all of its noise. Under secure aggregation K / (m - t) takes the place of K.
+        """
+        question, choice = self.question, self.recommended
         if not question.sizes or question.parameters is None:
             return None
         norm = (
-            chosen.per_step
+            choice.per_step
             * CLIP
             * math.sqrt(question.parameters * question.parts)
             / sum(question.sizes)
         )
-        return float(f"{WALK / (norm * math.sqrt(chosen.iterations)):.3g}")
+        return float(f"{WALK / (norm * math.sqrt(choice.iterations)):.3g}")
 
     @property
     def on_the_mean(self) -> float | None:
-        """Noise a step on the mean over all samples, for clip 1."""
+        """Noise of a step on the mean gradient over all samples, for clip norm 1."""
         sizes = self.question.sizes
         return (
             self.recommended.per_step * math.sqrt(self.question.parts) / sum(sizes)
@@ -148,26 +168,28 @@ class Tradeoff(NotebookView, shown_by="plan_page"):
 
     @property
     def clients(self) -> tuple[ClientPlan, ...]:
-        """A plan a size, largest first, from the cells of the table with the recommended tau."""
-        sizes, chosen = self.question.sizes, self.recommended
+        """A plan per client size, largest first, from the cells with the recommended tau."""
+        sizes, best = self.question.sizes, self.recommended
         limit = self.question.limit
-        room = limit if limit < math.inf else chosen.samples(max(sizes, default=0))
-        same = [choice for choice in self.choices if choice.tau == chosen.tau]
-        found = []
+        room = limit if limit < math.inf else best.samples(max(sizes, default=0))
+        same_tau = [choice for choice in self.choices if choice.tau == best.tau]
+        plans = []
         for size in sorted(set(sizes), reverse=True):
             own = min(
-                (choice for choice in same if choice.samples(size) <= room * (1 + 1e-9)),
+                (choice for choice in same_tau if choice.samples(size) <= room * (1 + 1e-9)),
                 key=lambda choice: choice.total,
             )
             share = math.sqrt(self.question.parts / len(sizes))
-            found.append(ClientPlan(size, sizes.count(size), chosen.per_step * share / size, own))
-        return tuple(found)
+            plans.append(ClientPlan(size, sizes.count(size), best.per_step * share / size, own))
+        return tuple(plans)
 
     def experiment(self) -> dict[str, Any]:
-        """The content of an experiment file that makes the recommended run; noise and rate are
-        found again when it starts.
+        """Builds the experiment file that makes the recommended run.
+
+        Returns:
+            Its content. Noise and learning rate are planned again when the run starts.
         """
-        question, chosen, shared = self.question, self.recommended, self.question.shared
+        question, choice, shared = self.question, self.recommended, self.question.shared
         sums = (
             {"aggregation": "secure", "survivors": shared.survivors, "colluders": shared.colluders}
             if shared
@@ -177,8 +199,8 @@ class Tradeoff(NotebookView, shown_by="plan_page"):
             "data": {"clients": len(question.sizes)} if question.sizes else {},
             "algorithm": {
                 "name": PLANNED,
-                "tau": chosen.tau,
-                "sampling_rate": chosen.sampling_rate,
+                "tau": choice.tau,
+                "sampling_rate": choice.sampling_rate,
             },
             "budget": {
                 "epsilon": question.epsilon,
@@ -189,6 +211,12 @@ class Tradeoff(NotebookView, shown_by="plan_page"):
         }
 
     def to_dict(self) -> dict[str, Any]:
+        """Returns the plan as plain values, for JSON.
+
+        Returns:
+            Question, cells, recommendation, plans per client and assumptions.
+        """
+
         def cell(choice: NoiseChoice) -> dict[str, Any]:
             return asdict(choice) | {
                 "per_step": choice.per_step,
@@ -209,29 +237,60 @@ class Tradeoff(NotebookView, shown_by="plan_page"):
 def tradeoff(
     question: PlanningQuestion, rates: Sequence[float] = (), taus: Sequence[int] = ()
 ) -> Tradeoff:
-    """The noise of every rate and tau, and the cell to recommend; rates and taus that are given are
-    the only ones.
+    """Computes the table of a plan by the accountant that guards a run.
+
+    Args:
+        question: The question.
+        rates: Sampling rates to compare; by default the usual ones.
+        taus: Local steps per round to compare; by default the usual ones.
+
+    Returns:
+        The table, with the recommended cell computed to 1e-4.
+
+    Raises:
+        DpflError: No cell stays within the limit, or rates or taus are out of range.
     """
     rates, taus = _grid(question, rates, taus)
     choices, errors = cells(question, rates, taus)
     best = _best(question, choices)
-    chosen = exact(question, best, errors[choices.index(best)])
-    return Tradeoff(
-        question, tuple(chosen if choice is best else choice for choice in choices), chosen
-    )
+    recommended = exact(question, best, errors[choices.index(best)])
+    return _with_recommended(question, choices, best, recommended)
 
 
 def sketch(
     question: PlanningQuestion, rates: Sequence[float] = (), taus: Sequence[int] = ()
 ) -> Tradeoff:
-    """The same at a tenth of the time: the table by the limit theorem, the recommended cell by the
-    accountant that guards a run, on a coarse grid that asks for a little more noise, never less."""
+    """Computes the same at a tenth of the time.
+
+    The table comes from the limit theorem. The recommended cell comes from the accountant that
+    guards
+    a run, on a coarse grid that asks for a little more noise, never less.
+
+    Args:
+        question: The question.
+        rates: Sampling rates to compare; by default the usual ones.
+        taus: Local steps per round to compare; by default the usual ones.
+
+    Returns:
+        The table, with the recommended cell.
+
+    Raises:
+        DpflError: No cell stays within the limit, or rates or taus are out of range.
+    """
     choices = sketched(question, *_grid(question, rates, taus))
     best = _best(question, choices)
-    chosen = coarse(question, best)
-    return Tradeoff(
-        question, tuple(chosen if choice is best else choice for choice in choices), chosen
-    )
+    return _with_recommended(question, choices, best, coarse(question, best))
+
+
+def _with_recommended(
+    question: PlanningQuestion,
+    choices: Sequence[NoiseChoice],
+    best: NoiseChoice,
+    recommended: NoiseChoice,
+) -> Tradeoff:
+    """The table with the best cell computed more closely."""
+    cells = tuple(recommended if choice is best else choice for choice in choices)
+    return Tradeoff(question, cells, recommended)
 
 
 def _grid(
@@ -242,13 +301,10 @@ def _grid(
             "In a secure sum a client takes one step a round (docs/privacy.md): leave tau out, or "
             "give 1."
         )
-    taus = taus or (
-        (1,)
-        if question.shared
-        else TAUS
-        if question.rounds * max(TAUS) >= ENOUGH_STEPS
-        else MANY_TAUS
-    )
+    if not taus and question.shared:
+        taus = (1,)
+    elif not taus:
+        taus = TAUS if question.rounds * max(TAUS) >= ENOUGH_STEPS else MANY_TAUS
     if min(taus) < 1 or max(taus) * question.rounds > MAX_RELEASES:
         raise DpflError(
             f"tau must be at least 1, and tau times rounds {MAX_RELEASES:,} at most, "
@@ -270,59 +326,6 @@ def _best(question: PlanningQuestion, choices: Sequence[NoiseChoice]) -> NoiseCh
     least = min(choice.score for choice in within)
     near = [choice for choice in within if choice.score <= TOLERANCE * least]
     return min(near, key=lambda choice: (choice.sampling_rate * choice.tau, choice.score))
-
-
-def plan(
-    epsilon: float,
-    rounds: int,
-    *,
-    delta: float = 1e-5,
-    sizes: Sequence[int] = (),
-    model: Buildable | nn.Module | str | None = None,
-    shape: Sequence[int] = (),
-    classes: int = 10,
-    parameters: int | None = None,
-    samples_per_round: float | None = None,
-    seconds_per_round: float | None = None,
-    samples_per_second: float | None = None,
-    accountant: str = "pld",
-    rates: Sequence[float] = (),
-    taus: Sequence[int] = (),
-    survivors: int | None = None,
-    colluders: int | None = None,
-) -> Tradeoff:
-    """How to spend epsilon over so many rounds; with `survivors` or `colluders` under secure
-    aggregation, as they are there.
-
-    A model for samples of a shape gives the number of parameters; where seconds are limited and no
-    speed is given, it is measured for about a second, on random numbers.
-    """
-    measured = ""
-    if model is not None:
-        if parameters is not None:
-            raise DpflError("Give either a model or its parameters.")
-        work = ClientWork(described(model), tuple(shape), classes)
-        parameters = work.parameters
-        if seconds_per_round is not None and samples_per_second is None:
-            samples_per_second, measured = float(f"{work.samples_per_second():.3g}"), work.name
-    question = PlanningQuestion(
-        epsilon, rounds, delta, tuple(sizes), samples_per_round, parameters, accountant,
-        seconds_per_round, samples_per_second, measured, _shared(len(sizes), survivors, colluders),
-    )  # fmt: skip
-    return tradeoff(question, rates, taus)
-
-
-def _shared(clients: int, survivors: int | None, colluders: int | None) -> NoiseShares | None:
-    if survivors is None and colluders is None:
-        return None
-    if not clients:
-        raise DpflError(
-            "A plan for secure sums needs the clients' sizes: give --sizes, or --clients and "
-            "--size."
-        )
-    found = NoiseShares(clients if survivors is None else survivors, colluders or 0)
-    check_sizes(clients, found.survivors, found.colluders)
-    return found
 
 
 def _rates(question: PlanningQuestion, tau: int) -> tuple[float, ...]:

@@ -14,7 +14,7 @@ from torch import Tensor
 from dpfl.client.noise_placement import NoisePlacement
 from dpfl.client.task import RAW_VALUES, ClientTask, RoundRequest, SecureSumTerms
 from dpfl.privacy import Budget, NoClip, Release
-from dpfl.privacy.mechanisms.release import UpdateRelease
+from dpfl.privacy.mechanisms.update_release import UpdateRelease
 from dpfl.privacy.queries.query import PrivateQuery
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.public_clips import asking_norms

@@ -64,11 +64,13 @@ def invert(algorithm: Algorithm, seed: int = 0, image: int = 3) -> Reconstructio
         algorithm.noise_shares.survivors - 1 if algorithm.noise_shares else 0
     )  # others in a secure sum
     clients = (rows, *blank)
-    ground = TestBed(
+    test_bed = TestBed(
         MODEL, x, y, source.classes, clients, (held,) * len(clients), (torch.tensor([0]),)
     )
     sampled = algorithm if held > 1 else with_everyone(algorithm)
-    pictures = [_rebuilt(ground, _seen(made, ground, seed)) for made in (_bare(algorithm), sampled)]
+    pictures = [
+        _rebuilt(test_bed, _seen(made, test_bed, seed)) for made in (_bare(algorithm), sampled)
+    ]
     return Reconstruction(
         x[0].squeeze(), *(picture.reshape(x[0].shape).squeeze() for picture in pictures)
     )
@@ -85,17 +87,17 @@ def _bare(algorithm: Algorithm) -> Algorithm:
     return Algorithm(algorithm.name, algorithm.local, FixedSteps(1))
 
 
-def _seen(algorithm: Algorithm, ground: TestBed, seed: int) -> Tensor:
+def _seen(algorithm: Algorithm, test_bed: TestBed, seed: int) -> Tensor:
     """The client's upload, or, where only the server sees those, the step that the model makes."""
-    played = play(algorithm, ground, Keyed(seed), rounds=1)[0]
-    return played.state.vector - ground.flat().read()
+    played = play(algorithm, test_bed, Keyed(seed), rounds=1)[0]
+    return played.state.vector - test_bed.flat().read()
 
 
-def _rebuilt(ground: TestBed, update: Tensor) -> Tensor:
+def _rebuilt(test_bed: TestBed, update: Tensor) -> Tensor:
     """The rows of the first layer's update, each over its entry of the bias, weighted by how much
     these say.
     """
-    flat = ground.flat()
+    flat = test_bed.flat()
     weight, bias = (update[flat.layout.span(entry)] for entry in (0, 1))
     rows = weight.reshape(len(bias), -1)
     return bias @ rows / bias.square().sum().clamp_min(1e-30)
