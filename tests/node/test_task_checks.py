@@ -27,11 +27,12 @@ from tests.node.loopback import (
     SIZE,
     TASK,
     Asked,
+    Open,
     join,
     round_of,
     work,
 )  # fmt: skip
-from tests.node.test_service import Open, unmoved
+from tests.node.test_service import unmoved
 
 HAAR = Release(Poisson(0.2), HaarClip(1.0, ends=(SIZE,)), HaarNoise(5.0, ends=(SIZE,)))
 

@@ -1,4 +1,4 @@
-"""From an adversary's right and wrong guesses to a lower bound on epsilon, with its confidence."""
+"""Turns right and wrong guesses into a lower bound on epsilon, with its confidence."""
 
 from __future__ import annotations
 
@@ -18,8 +18,14 @@ LARGEST, MOST_EXACT = 60.0, 600.0
 
 @dataclass(frozen=True)
 class MeasuredEpsilon:
-    """What a game found: at least `epsilon`, with this confidence; where there is none, an estimate
-    and no bound.
+    """What a game measured.
+
+    Attributes:
+        epsilon: Lower bound on epsilon, or an estimate if there is no confidence.
+        confidence: Confidence of the bound; None for an estimate.
+        trials: Number of draws, runs or canaries.
+        how: How it was measured, in words.
+        mu: Gaussian privacy that the epsilon comes from, if the noise is Gaussian.
     """
 
     epsilon: float
@@ -31,8 +37,13 @@ class MeasuredEpsilon:
 
 @dataclass(frozen=True)
 class GuessCounts:
-    """Guesses at a threshold that was fixed beforehand: wrong ones among so many trials without,
-    and with, the canary.
+    """Guesses at a threshold that was fixed beforehand.
+
+    Attributes:
+        false_positives: Wrong guesses among the draws without the canary.
+        outs: Number of draws without the canary.
+        false_negatives: Wrong guesses among the draws with the canary.
+        ins: Number of draws with the canary.
     """
 
     false_positives: int
@@ -41,15 +52,28 @@ class GuessCounts:
     ins: int
 
     def rates_at_most(self, confidence: float) -> tuple[float, float]:
-        """Upper bounds on FPR and FNR that hold together: each has half of what may go wrong."""
+        """Computes upper bounds on FPR and FNR that hold together.
+
+        Args:
+            confidence: Confidence of both together. Each has half of the error probability.
+
+        Returns:
+            Upper bounds on the false positive and the false negative rate.
+        """
         each = 1 - (1 - confidence) / 2
         return rate_at_most(self.false_positives, self.outs, each), rate_at_most(
             self.false_negatives, self.ins, each
         )
 
     def epsilon(self, delta: float, confidence: float) -> float:
-        """Two-sample Clopper-Pearson: the larger of ln((1 - FNR - delta) / FPR) and ln((1 - FPR -
-        delta) / FNR).
+        """Computes a lower bound that holds for any mechanism (two-sample Clopper-Pearson).
+
+        Args:
+            delta: Delta of the guarantee.
+            confidence: Confidence of the bound.
+
+        Returns:
+            max(ln((1 - FNR - delta) / FPR), ln((1 - FPR - delta) / FNR)), at least 0.
         """
         positive, negative = self.rates_at_most(confidence)
         return max(
@@ -59,14 +83,31 @@ class GuessCounts:
         )
 
     def mu(self, confidence: float) -> float:
-        """Phi^-1(1 - FPR) - Phi^-1(FNR): for a trade-off that is Gaussian."""
+        """Computes a lower bound on mu for a Gaussian trade-off.
+
+        Args:
+            confidence: Confidence of the bound.
+
+        Returns:
+            Phi^-1(1 - FPR) - Phi^-1(FNR), at least 0.
+        """
         positive, negative = self.rates_at_most(confidence)
         return max(0.0, float(ndtri(1 - positive) - ndtri(negative)))
 
 
 def rate_at_most(events: int, trials: int, confidence: float) -> float:
-    """Clopper-Pearson: the one-sided upper bound on a rate of which `events` in `trials` were
-    seen.
+    """Computes the one-sided Clopper-Pearson upper bound on a rate.
+
+    Args:
+        events: How often the event happened.
+        trials: Number of trials.
+        confidence: Confidence of the bound.
+
+    Returns:
+        The bound.
+
+    Raises:
+        DpflError: There are more events than trials, or the confidence is out of range.
     """
     if not 0 <= events <= trials or not 0 < confidence < 1:
         raise DpflError(
@@ -77,8 +118,16 @@ def rate_at_most(events: int, trials: int, confidence: float) -> float:
 
 
 def deviation_at_most(draws: np.ndarray, confidence: float) -> float:
-    """Of normal draws, whose squared distances from their mean, over the variance, are a chi-square
-    sum.
+    """Computes an upper bound on the standard deviation of normal draws.
+
+    Their squared distances from the mean, over the variance, are a chi-square sum.
+
+    Args:
+        draws: The draws.
+        confidence: Confidence of the bound.
+
+    Returns:
+        The bound.
     """
     squares = float(np.square(draws - draws.mean()).sum())
     return math.sqrt(squares / float(chdtri(len(draws) - 1, confidence)))
@@ -89,14 +138,27 @@ def _log_ratio(above: float, below: float) -> float:
 
 
 def epsilon_of(mu: float, delta: float) -> float:
-    """Exact epsilon of a Gaussian trade-off."""
+    """Computes the exact epsilon of a Gaussian trade-off.
+
+    Args:
+        mu: Gaussian privacy.
+        delta: Delta of the guarantee.
+
+    Returns:
+        Epsilon.
+    """
     return gaussian_releases_epsilon(1 / mu, delta) if mu > 0 else 0.0
 
 
 @dataclass(frozen=True)
 class SampledGaussian:
-    """A Gaussian release that draws the canary at a rate, and moves by mu then: from 0, or
-    (replaced) from the other side.
+    """A Gaussian release that draws the canary at a rate, and then moves by mu.
+
+    Attributes:
+        mu: Distance between the two worlds once the canary is drawn, in standard deviations.
+        rate: Probability that the canary is drawn.
+        replaced: Whether the other world has another unit in the canary's place, at the opposite
+            side.
     """
 
     mu: float
@@ -104,13 +166,27 @@ class SampledGaussian:
     replaced: bool = False
 
     def epsilon(self, delta: float) -> float:
-        """Exact for this order of the two worlds, and so a lower bound for both."""
+        """Computes epsilon for this order of the two worlds.
+
+        Args:
+            delta: Delta of the guarantee.
+
+        Returns:
+            Exact epsilon for this order, hence a lower bound for both orders.
+        """
         if self.mu <= 0 or self.delta(0.0) <= delta:
             return 0.0
         return _largest(lambda epsilon: self.delta(epsilon) > delta, MOST_EXACT)
 
     def delta(self, epsilon: float) -> float:
-        """P(x > t) - e^eps Q(x > t), with t where the likelihood ratio, which grows, is e^eps."""
+        """Computes P(x > t) - e^epsilon Q(x > t), with t where the likelihood ratio is e^epsilon.
+
+        Args:
+            epsilon: Epsilon of the guarantee.
+
+        Returns:
+            Delta.
+        """
         low, high = -60.0 - self.mu, 60.0 + self.mu + (epsilon + 60.0) / self.mu
         while low < (middle := (low + high) / 2) < high:
             low, high = (middle, high) if self._log_ratio(middle) < epsilon else (low, middle)
@@ -136,8 +212,19 @@ class SampledGaussian:
 
 
 def one_run_chance(epsilon: float, canaries: int, guesses: int, right: int, delta: float) -> float:
-    """How likely so many right guesses are at most under (epsilon, delta), in one run (Steinke et
-    al. 2023, Theorem 5.2).
+    """Bounds the probability of so many right guesses under (epsilon, delta), in one run.
+
+    This is Theorem 5.2 of Steinke et al. 2023.
+
+    Args:
+        epsilon: Epsilon of the guarantee.
+        canaries: Number of canaries.
+        guesses: Number of guesses.
+        right: Number of right guesses.
+        delta: Delta of the guarantee.
+
+    Returns:
+        Upper bound on the probability.
     """
     rate = 1 / (1 + math.exp(-epsilon))
     if right == 0:
@@ -151,7 +238,18 @@ def one_run_chance(epsilon: float, canaries: int, guesses: int, right: int, delt
 def one_run_epsilon(
     canaries: int, guesses: int, right: int, delta: float, confidence: float
 ) -> float:
-    """The largest epsilon that so many right guesses refute."""
+    """Computes the largest epsilon that so many right guesses refute, in one run.
+
+    Args:
+        canaries: Number of canaries.
+        guesses: Number of guesses.
+        right: Number of right guesses.
+        delta: Delta of the guarantee.
+        confidence: Confidence of the bound.
+
+    Returns:
+        The lower bound on epsilon.
+    """
     return _largest(
         lambda epsilon: one_run_chance(epsilon, canaries, guesses, right, delta) < 1 - confidence,
         LARGEST,

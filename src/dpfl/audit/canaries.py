@@ -1,4 +1,4 @@
-"""Samples whose gradient is the worst that a clip allows, given to real nodes."""
+"""Canaries: samples with the worst gradient that a clip allows, given to real clients."""
 
 from __future__ import annotations
 
@@ -32,8 +32,12 @@ WITH, WITHOUT = 0, 1
 
 @dataclass(frozen=True)
 class CanarySite:
-    """A site where client 0 has the canary and client 1 has not; the server sends the same model
-    every time.
+    """Client 0 has the canary and client 1 has not; the server sends the same model every time.
+
+    Attributes:
+        algorithm: The system, for this model.
+        test_bed: The two clients.
+        vector: The model that the server sends.
     """
 
     algorithm: Algorithm
@@ -42,16 +46,26 @@ class CanarySite:
 
     @classmethod
     def on(cls, test_bed: TestBed, algorithm: Algorithm) -> CanarySite:
+        """Builds the two clients for an algorithm.
+
+        Args:
+            test_bed: The clients and their data.
+            algorithm: The system.
+
+        Returns:
+            The clients.
+        """
         flat = test_bed.flat()
         return cls(algorithm.for_model(flat.layout), test_bed.protecting(algorithm), flat.read())
 
     @property
     def steps(self) -> int:
+        """Local steps per round."""
         return self.algorithm.steps.tau if isinstance(self.algorithm.steps, FixedSteps) else 1
 
     @property
     def rate(self) -> float:
-        """How likely a step is to draw the canary."""
+        """Probability that a step draws the canary."""
         release = self.algorithm.samples
         if (
             self.algorithm.placement is not NoisePlacement.EVERY_STEP
@@ -64,6 +78,15 @@ class CanarySite:
         )
 
     def task(self, round: int, client: int) -> ClientTask:
+        """Builds the task of one client in one round.
+
+        Args:
+            round: Number of the round.
+            client: The client.
+
+        Returns:
+            The task.
+        """
         made = self.algorithm
         task = ClientTask(
             round, client, self.steps, made.local, made.clients, made.samples, update=made.updates
@@ -79,11 +102,21 @@ class CanarySite:
         )
 
     def node(self, randomness: Randomness) -> ClientRunner:
+        """Builds the runner of both clients.
+
+        Args:
+            randomness: Source of all draws.
+
+        Returns:
+            The runner.
+        """
         return ClientRunner(self.test_bed.context(randomness))
 
     def signal(self) -> np.ndarray:
-        """How far the canary moves the update where every step draws it: the same node, the noise
-        left out.
+        """Measures how far the canary moves the update if every step draws it.
+
+        Returns:
+            The difference of the two updates without noise.
         """
         node = self.node(Keyed(0))
         try:
@@ -95,6 +128,15 @@ class CanarySite:
         return updates[WITH] - updates[WITHOUT]
 
     def update(self, node: ClientRunner, task: ClientTask) -> np.ndarray:
+        """Runs a task.
+
+        Args:
+            node: The runner.
+            task: The task.
+
+        Returns:
+            The update as the server sees it. Under secure aggregation it is that of the sum.
+        """
         reply = node.work(task, self.vector)
         if (
             task.summed_release
@@ -122,7 +164,17 @@ class CanarySite:
         return update
 
     def played(self, node: ClientRunner, client: int, first: int, rounds: int) -> np.ndarray:
-        """What the server sees of a client in these rounds: (rounds, parameters)."""
+        """Runs some rounds of one client.
+
+        Args:
+            node: The runner.
+            client: The client.
+            first: Number of the first round.
+            rounds: Number of rounds.
+
+        Returns:
+            What the server sees: (rounds, parameters).
+        """
         with one_thread():
             return np.stack(
                 [self.update(node, self.task(first + number, client)) for number in range(rounds)]
@@ -130,7 +182,14 @@ class CanarySite:
 
 
 def silent(task: ClientTask) -> ClientTask:
-    """The same work without noise; where noise was in the steps, all samples are drawn in each."""
+    """Removes the noise from a task. If the noise is in the steps, every step draws all samples.
+
+    Args:
+        task: The task.
+
+    Returns:
+        The task without noise.
+    """
     samples, upload = task.samples, task.update
     if samples and samples.private and samples.noise_shares:
         samples = replace(samples, sampling=All()).with_noise(LITTLE)
@@ -140,10 +199,19 @@ def silent(task: ClientTask) -> ClientTask:
 
 
 def one_canary(algorithm: Algorithm) -> CanarySite:
-    """A sample with a large constant image, or in its place (where neighbours replace one) the same
-    with another label; or a person with such rows.
+    """Builds a client with one canary, and one without it.
 
-    Where whole clients are protected, all samples of the client are such.
+    The canary is a sample with a large constant image. If neighbours replace a sample, the other
+    client
+    has the same image with another label. With persons it is a person with such rows. If whole
+    clients
+    are protected, all samples of the client are such.
+
+    Args:
+        algorithm: The system.
+
+    Returns:
+        The two clients.
     """
     scale = 20.0 * _level(algorithm)
     held = _held(algorithm)
@@ -161,7 +229,16 @@ def one_canary(algorithm: Algorithm) -> CanarySite:
 
 
 def many_canaries(algorithm: Algorithm, count: int, inside: np.ndarray) -> CanarySite:
-    """A pixel for every canary; client 0 has those that are `inside`, and client 1 all of them."""
+    """Builds a client with some of many canaries, each of which has a pixel of its own.
+
+    Args:
+        algorithm: The system.
+        count: Number of canaries.
+        inside: Which canaries client 0 has. Client 1 has all of them.
+
+    Returns:
+        The two clients.
+    """
     x, y = 20.0 * _level(algorithm) * torch.eye(count), torch.zeros(count, dtype=torch.int64)
     rows = (torch.from_numpy(np.flatnonzero(inside)), torch.arange(count))
     return CanarySite.on(TestBed(linear(count), x, y, 2, rows, (DECLARED,) * 2), algorithm)

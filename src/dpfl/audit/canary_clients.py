@@ -1,9 +1,10 @@
 """Canary clients (Andrew et al. 2023): an estimate of a client's epsilon from one run, and no
 bound.
 
-Clients that send random directions are nearly orthogonal to all else, so the cosine of such a
-direction with the sum of all that was released is N(0, 1/d) for one that took no part. How many
-deviations the cosines of those that did are from it, in the mean, estimates mu.
+Clients that send random directions are nearly orthogonal to all else. The cosine of such a
+direction
+with the sum of all releases is N(0, 1/d) for a client that took no part. The mean of the cosines of
+those that did, in standard deviations, estimates mu.
 """
 
 from __future__ import annotations
@@ -26,8 +27,17 @@ CANARIES = 100
 def canary_clients(
     release: Release, rounds: int, delta: float, randomness: Randomness, population: int = CANARIES
 ) -> MeasuredEpsilon:
-    """All clients are canaries, drawn as the release draws; the server adds its noise, round after
-    round.
+    """Estimates epsilon with a federation of canary clients.
+
+    Args:
+        release: The release of a round's sum.
+        rounds: Number of rounds.
+        delta: Delta of the guarantee.
+        randomness: Source of all draws.
+        population: Number of clients, all of them canaries.
+
+    Returns:
+        The estimate.
     """
     rng = randomness.generator("canary clients")
     fitted = release.for_model((DIMENSION,))

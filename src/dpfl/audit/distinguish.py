@@ -1,5 +1,5 @@
-"""The game of two worlds: an adversary sees what a mechanism released, with the canary or without
-it, and guesses which.
+"""The game of two worlds: an adversary sees a release with or without the canary, and guesses
+which.
 """
 
 from __future__ import annotations
@@ -25,8 +25,11 @@ them.
 
 @dataclass(frozen=True)
 class Detector:
-    """Fisher's: the direction in which the two worlds are furthest apart for the noise there is; 0
-    is the middle.
+    """Fisher's detector: the direction in which the two worlds are furthest apart for this noise.
+
+    Attributes:
+        direction: The direction.
+        middle: Score at the middle between the worlds.
     """
 
     direction: np.ndarray
@@ -37,7 +40,16 @@ class Detector:
 
 
 def detector(outs: np.ndarray, moved: np.ndarray, centre: np.ndarray | None = None) -> Detector:
-    """From draws without the canary, and how far the canary moves them; scores have deviation 1."""
+    """Builds a detector from draws without the canary.
+
+    Args:
+        outs: Draws without the canary.
+        moved: How far the canary moves them.
+        centre: Mean without the canary; by default that of the draws.
+
+    Returns:
+        The detector. Its scores have standard deviation 1, and 0 is the middle.
+    """
     direction, separation = whitened(outs, moved)
     direction = direction / separation if separation else direction
     start = outs.mean(0) if centre is None else centre
@@ -45,8 +57,14 @@ def detector(outs: np.ndarray, moved: np.ndarray, centre: np.ndarray | None = No
 
 
 def whitened(outs: np.ndarray, moved: np.ndarray) -> tuple[np.ndarray, float]:
-    """S^-1 moved, and sqrt(moved S^-1 moved) for the covariance S of the noise: mu, were it known
-    exactly.
+    """Computes the best direction and the separation of the worlds.
+
+    Args:
+        outs: Draws without the canary, with noise of covariance S.
+        moved: How far the canary moves them.
+
+    Returns:
+        S^-1 moved, and sqrt(moved S^-1 moved), which is mu if S is exact.
     """
     covariance = np.atleast_2d(np.cov(outs, rowvar=False))
     # A direction without any noise must stay one that can be divided by.
@@ -59,7 +77,20 @@ def distinguish(
     mechanism: Mechanism, delta: float, trials: int, confidence: float, randomness: Randomness,
     score: Score | None = None, name: str = "release",
 ) -> MeasuredEpsilon:  # fmt: skip
-    """A lower bound on epsilon that holds for any mechanism: nothing is assumed of its noise."""
+    """Measures a lower bound on epsilon that holds for any mechanism.
+
+    Args:
+        mechanism: Draws releases with or without the canary.
+        delta: Delta of the guarantee.
+        trials: Number of draws in each world.
+        confidence: Confidence of the bound.
+        randomness: Source of the draws.
+        score: Score of a release; by default that of a detector from pilot draws.
+        name: Prefix of the random keys, so that games have draws of their own.
+
+    Returns:
+        The bound. Nothing is assumed about the noise.
+    """
     pilot, fresh = randomness.generator(f"{name} pilot"), randomness.generator(f"{name} game")
     few = min(max(200, int(PILOT * trials)), trials)
     outs, ins = mechanism(False, few, pilot), mechanism(True, few, pilot)
@@ -83,8 +114,20 @@ def distinguish_gaussian(
     epsilon: Callable[[float], float] | None = None,
     name: str = "release",
 ) -> MeasuredEpsilon:
-    """For noise that is Gaussian: mu from the errors at the middle, and what `epsilon` makes of
-    it.
+    """Measures a lower bound on epsilon for Gaussian noise.
+
+    Args:
+        mechanism: Draws releases with or without the canary.
+        score: Score of a release, with standard deviation 1 and 0 in the middle.
+        delta: Delta of the guarantee.
+        trials: Number of draws in each world.
+        confidence: Confidence of the bound.
+        randomness: Source of the draws.
+        epsilon: Epsilon for a mu; by default that of a Gaussian trade-off.
+        name: Prefix of the random keys.
+
+    Returns:
+        The bound, from mu at the middle between the worlds.
     """
     fresh = randomness.generator(f"{name} gaussian game")
     guesses = guess(
@@ -96,7 +139,16 @@ def distinguish_gaussian(
 
 
 def guess(outs: np.ndarray, ins: np.ndarray, threshold: float) -> GuessCounts:
-    """In where the score is above the threshold."""
+    """Guesses "with the canary" where the score is above a threshold.
+
+    Args:
+        outs: Scores without the canary.
+        ins: Scores with it.
+        threshold: The threshold.
+
+    Returns:
+        The counts of wrong guesses.
+    """
     return GuessCounts(
         int((outs > threshold).sum()), len(outs), int((ins <= threshold).sum()), len(ins)
     )
@@ -105,7 +157,20 @@ def guess(outs: np.ndarray, ins: np.ndarray, threshold: float) -> GuessCounts:
 def best_threshold(
     outs: np.ndarray, ins: np.ndarray, delta: float, confidence: float, candidates: int = 200
 ) -> float:
-    """The one with the largest bound on these draws, so the bound has to come from others."""
+    """Finds the threshold with the largest bound on these draws.
+
+    The bound itself has to come from other draws.
+
+    Args:
+        outs: Scores without the canary.
+        ins: Scores with it.
+        delta: Delta of the guarantee.
+        confidence: Confidence of the bound.
+        candidates: Number of thresholds to compare.
+
+    Returns:
+        The threshold.
+    """
     both = np.quantile(np.concatenate([outs, ins]), np.linspace(0, 1, candidates))
     return max(
         (float(threshold) for threshold in both),

@@ -1,10 +1,10 @@
-"""Deterministic leaks: what the adversary sees that differs between neighbours although nothing
-noisy does.
+"""Finds values that differ between neighbours although nothing noisy does.
 
 Two runs on neighbouring data are coupled: the noise of every release makes up for the data, so that
-the noisy values are the same in both. What a guarantee covers follows from these values alone.
-Whatever else is seen (tau, weights, clip levels, answers, divisors, raw values) must then be the
-same too, bit for bit. Where it is not, and has no noise of its own, no epsilon holds.
+the noisy values are the same in both. What a guarantee covers follows from these values alone. So
+everything else that the adversary sees (tau, weights, clip norms, answers, divisors, raw values)
+must be the same too, bit for bit. If a value is not, and has no noise of its own, no epsilon
+holds.
 """
 
 from __future__ import annotations
@@ -41,7 +41,14 @@ Kind = TypeVar("Kind", bound=Release)
 
 @dataclass(frozen=True)
 class Leak:
-    """A value that differs: where, and what it was in the two worlds."""
+    """A value that differs between neighbours.
+
+    Attributes:
+        what: Name of the value.
+        round: Number of the round.
+        one: The value in one world.
+        other: The value in the other.
+    """
 
     what: str
     round: int
@@ -54,7 +61,12 @@ class Leak:
 
 @dataclass(frozen=True)
 class Probe:
-    """The same noise for releases whatever the data, and a second key for all else."""
+    """Randomness with one key for the noise of releases and another for all else.
+
+    Attributes:
+        released: Key of the releases' noise.
+        rest: Key of all other draws.
+    """
 
     released: int
     rest: int
@@ -65,21 +77,39 @@ class Probe:
         return self
 
     def generator(self, purpose: str, round: int = 0, client: int = 0) -> np.random.Generator:
+        """Returns the generator of a draw.
+
+        Args:
+            purpose: What is drawn.
+            round: Number of the round.
+            client: Number of the client.
+
+        Returns:
+            The generator.
+        """
         return Keyed(self.released if purpose in COUPLED else self.rest).generator(
             purpose, round, client
         )
 
 
 class Coupling:
-    """Releases whose noise makes up for the data: what they give is their noise alone. Counts how
-    often they were asked.
+    """Releases with noise that makes up for the data: what they release is their noise alone.
+
+    It counts how often they are used.
     """
 
     def __init__(self) -> None:
         self.releases = 0
 
     def of(self, release: Kind) -> Kind:
-        """The same release, coupled; its own code draws the noise."""
+        """Couples a release.
+
+        Args:
+            release: The release.
+
+        Returns:
+            The same release; its own code draws the noise.
+        """
         parent, coupling = type(release), self
 
         def noised(self: Release, total: Tensor, *rest: Any, **options: Any) -> Tensor:
@@ -104,6 +134,15 @@ class Coupling:
 
 
 def with_releases(algorithm: Algorithm, change: Callable[[Any], Any]) -> Algorithm:
+    """Changes every release of an algorithm.
+
+    Args:
+        algorithm: The algorithm.
+        change: Changes one release.
+
+    Returns:
+        The algorithm.
+    """
     samples, uploads = (
         change(release) if release else None for release in (algorithm.samples, algorithm.updates)
     )
@@ -111,8 +150,13 @@ def with_releases(algorithm: Algorithm, change: Callable[[Any], Any]) -> Algorit
 
 
 def with_everyone(algorithm: Algorithm) -> Algorithm:
-    """Everyone is drawn, every time or in its turn, so that neighbours always differ; uploads move
-    by all of their clip.
+    """Makes every unit take part, every time or in its turn, so that neighbours always differ.
+
+    Args:
+        algorithm: The algorithm.
+
+    Returns:
+        The algorithm. Its uploads are stated to move by all of their clip norm.
     """
 
     def drawn(release: Release) -> Release:
@@ -126,10 +170,20 @@ def with_everyone(algorithm: Algorithm) -> Algorithm:
 
 
 def neighbours(algorithm: Algorithm, seed: int = 0) -> tuple[TestBed, TestBed]:
-    """Three clients, or as many as a secure sum needs; the first with one sample more or less, or,
-    where whole clients are protected, with blank ones or others.
+    """Builds two neighbouring test beds.
 
-    What differs is large, so that it is clipped, and what it changes cannot be overlooked.
+    There are three clients, or as many as a secure sum needs. The first has one sample more or
+    less; if
+    whole clients are protected, it has blank samples or others. What differs is large, so that it
+    is
+    clipped and cannot be overlooked.
+
+    Args:
+        algorithm: The algorithm.
+        seed: Seed of the data.
+
+    Returns:
+        The two test beds.
     """
     rng = torch.Generator().manual_seed(seed)
     count = 5 * SAMPLES
@@ -149,8 +203,15 @@ def neighbours(algorithm: Algorithm, seed: int = 0) -> tuple[TestBed, TestBed]:
 
 
 def leaks(algorithm: Algorithm, rounds: int = 4, seed: int = 0) -> list[Leak] | None:
-    """Every value that tells the neighbours apart without noise; None where the noise could not be
-    coupled.
+    """Finds every value that tells neighbours apart without noise.
+
+    Args:
+        algorithm: The algorithm, with its noise.
+        rounds: Number of rounds.
+        seed: Seed of data and draws.
+
+    Returns:
+        The leaks; None if the coupling met no release, so that nothing can be said.
     """
     coupling = Coupling()
     coupled = with_releases(with_everyone(algorithm), coupling.of)

@@ -1,4 +1,4 @@
-"""The books of a run: every release has a debit of its own in a ledger, and noise of its own."""
+"""Checks the ledgers of a run: every release has a debit of its own, and noise of its own."""
 
 from __future__ import annotations
 
@@ -25,9 +25,19 @@ ROUNDS = 3
 
 
 def books(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
-    """A few real rounds with ledgers: what was released against what was debited, whether two
-    releases share noise, and whether what is made again after a crash is the same, or paid
-    again."""
+    """Compares what was released in some real rounds with what was debited.
+
+    It also checks whether two releases share noise, and whether a round that is repeated after a
+    crash
+    is the same or is paid for again.
+
+    Args:
+        algorithm: The system.
+        seed: Seed of the data and of the runs.
+
+    Returns:
+        The check.
+    """
     algorithm = with_everyone(algorithm)
     one, other = neighbours(algorithm, seed)
     if algorithm.centre:  # asked for where a model subtracts it

@@ -44,7 +44,16 @@ class MaskedExchange:
     def begun(
         self, round: int, absent: int, numbers: np.ndarray
     ) -> tuple[MaskedSum, list[MaskedInput]]:
-        """Exchange 1, without the last so many members."""
+        """Runs exchange 1 without the last members.
+
+        Args:
+            round: Number of the round.
+            absent: Number of members that send nothing.
+            numbers: What each member adds.
+
+        Returns:
+            The server's sum, and what the members sent.
+        """
         at = SumId(next(iter(self.members.values())).session, round)
         sum = MaskedSum(self.group, at, len(numbers))
         sent = [
@@ -56,7 +65,14 @@ class MaskedExchange:
         return sum, sent
 
     def ended(self, sum: MaskedSum) -> tuple[np.ndarray, list[UnmaskingShares]]:
-        """The sum, and what members opened for it."""
+        """Ends a sum.
+
+        Args:
+            sum: The server's sum.
+
+        Returns:
+            The total, and the shares that members revealed for it.
+        """
         opened: list[UnmaskingShares] = []
         for name, shown in sum.survivor_lists().items():
             answer = self.members[name].agree(shown)
@@ -71,8 +87,14 @@ class MaskedExchange:
         return sum.total(), opened
 
     def own_seeds(self, opened: list[UnmaskingShares], fewer: int = 0) -> list[bytes | None]:
-        """The seed of each survivor's own mask, from as many shares as the threshold asks for, or
-        so many fewer.
+        """Reconstructs the seeds of the survivors' own masks.
+
+        Args:
+            opened: Shares that members revealed.
+            fewer: Number of shares below the threshold to use.
+
+        Returns:
+            The seed of each survivor; None where the shares give none.
         """
         number, count = self.group.number, self.group.threshold - fewer
         held = [
@@ -83,6 +105,14 @@ class MaskedExchange:
 
 
 def masks(shared: NoiseShares) -> RandomnessCheck:
+    """Tests the masks of a secure sum.
+
+    Args:
+        shared: Who shares the noise.
+
+    Returns:
+        The check.
+    """
     meeting = MaskedExchange(shared)
     missing = min(1, len(meeting.members) - shared.survivors)
     played = [meeting.begun(round, missing, np.zeros(SIZE, np.uint32)) for round in (0,)]

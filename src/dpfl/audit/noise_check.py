@@ -1,9 +1,9 @@
-"""Noise as it leaves: blank data at real nodes and coordinators, whose releases are noise and
-nothing else.
+"""Checks noise as it leaves: on blank data, releases of real clients and coordinators are pure
+noise.
 
-Whether it is as much as is stated, whoever replied and whatever adapts; and whether any of it comes
-again, at any shift: within a release, between the steps of a round, or in another round, client or
-run.
+It checks that there is as much noise as is stated, whoever replied and whatever adapts. It also
+checks that no noise comes again at any shift: within a release, between the steps of a round, or in
+another round, client or run.
 """
 
 from __future__ import annotations
@@ -49,8 +49,12 @@ ROUNDS, STEPS, CLIENTS = 2, 3, 30
 
 @dataclass(frozen=True)
 class NoiseSample:
-    """Of one release, in units of its deviation: independent standard normal numbers, if all is
-    well.
+    """Noise of one release in units of its stated standard deviation.
+
+    Attributes:
+        where: Where it comes from, in words.
+        numbers: The numbers: independent and standard normal if all is well.
+        steps: Number of steps that they are the sum of.
     """
 
     where: str
@@ -59,7 +63,15 @@ class NoiseSample:
 
 
 def noises(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
-    """From one seed for some rounds; from another, and from the system, for one."""
+    """Checks noise from one seed for some rounds, from another seed, and from the system.
+
+    Args:
+        algorithm: The system.
+        seed: The seed.
+
+    Returns:
+        The check.
+    """
     made = plain(algorithm)
     found: list[NoiseSample] = []
     if made.placement is not NoisePlacement.ROUND_SUM:
@@ -100,8 +112,14 @@ def _with_given_clip(release: Release) -> Release:
 
 
 def plain(algorithm: Algorithm) -> Algorithm:
-    """The same releases and schedule, with all else so that what is released is a known multiple of
-    the noise.
+    """Reduces a system to its releases and schedule, so that a release is a known multiple of
+    noise.
+
+    Args:
+        algorithm: The system.
+
+    Returns:
+        The reduced system.
     """
     made = with_everyone(algorithm)
     survey = algorithm.weights.query
@@ -199,8 +217,13 @@ def _of_sums(
 
 
 def stated(release: Release) -> float:
-    """The multiplier that goes to the accountant, times the sensitivity; not what the release makes
-    of them.
+    """Computes the standard deviation that the accountant is told.
+
+    Args:
+        release: The release.
+
+    Returns:
+        The stated noise multiplier times the sensitivity, not what the release computes itself.
     """
     assert release.noise is not None
     multiplier, clip = release.noise.noise_multiplier, release.clip

@@ -1,4 +1,4 @@
-"""One release: a canary is in or out, and its vector is the worst for this clip and this noise."""
+"""Measures one release: a canary is in or out, and is the worst for this clip and noise."""
 
 from __future__ import annotations
 
@@ -47,8 +47,11 @@ FAR = 1e3
 
 @dataclass(frozen=True)
 class ReleaseGame:
-    """A release of one unit beside others that the adversary knows: what the unit's vector becomes,
-    with and without it.
+    """A release of one unit, beside others that the adversary knows.
+
+    Attributes:
+        release: The release, for a small model.
+        population: Number of units from which it samples.
     """
 
     release: Release
@@ -60,13 +63,20 @@ class ReleaseGame:
 
     @property
     def replaced(self) -> bool:
-        """Whether neighbours have another unit in the canary's place; else they do without one."""
+        """Whether neighbours have another unit in the canary's place, not none."""
         return isinstance(self.release, UpdateRelease) or isinstance(
             self.release.sampling, FixedSize
         )
 
     def canary(self, direction: Tensor) -> tuple[Tensor, bool]:
-        """The canary's vector after the clip, by the code that clips, and whether it was inside."""
+        """Clips the canary with the code that clips in a run.
+
+        Args:
+            direction: Direction of the canary.
+
+        Returns:
+            Its vector after the clip, and whether it was inside the clip norm.
+        """
         unit = direction / direction.norm()
         if isinstance(self.release, UpdateRelease) and self.release.protects == "sample":
             return (
@@ -78,14 +88,27 @@ class ReleaseGame:
         )
 
     def mechanism(self, direction: Tensor, drawn: bool = False) -> Mechanism:
-        """The release with this canary; `drawn` plays on the condition that the sampling took
-        it.
+        """Builds the release with this canary.
+
+        Args:
+            direction: Direction of the canary.
+            drawn: Whether to play on the condition that the sampling draws the canary.
+
+        Returns:
+            A function that draws releases.
         """
         vector, inside = self.canary(direction)
         return partial(_released, self, vector, inside, drawn)
 
     def moved(self, direction: Tensor) -> np.ndarray:
-        """How far the canary moves what is released, where it is drawn."""
+        """Computes how far the canary moves the release once it is drawn.
+
+        Args:
+            direction: Direction of the canary.
+
+        Returns:
+            The difference of the two worlds without noise.
+        """
         vector, inside = self.canary(direction)
         if self.release.noise_shares:
             return self.release.into_sum(vector, inside).double().numpy()
@@ -94,8 +117,10 @@ class ReleaseGame:
         return np.concatenate([once * taken for taken in self.turns()])
 
     def turns(self) -> list[bool]:
-        """Whether the canary takes part in each round that the release is made of: one, or all of a
-        run.
+        """Lists the rounds of the release in which the canary takes part.
+
+        Returns:
+            One entry per round: a single one, or all rounds of a run with correlated noise.
         """
         noise, sampling = self.release.noise, self.release.sampling
         if not isinstance(noise, BandedNoise) or not isinstance(sampling, Cyclic):
@@ -104,7 +129,14 @@ class ReleaseGame:
 
 
 def population_for(release: Release) -> int:
-    """A number of units that the release can draw from."""
+    """Chooses a number of units that a release can sample from.
+
+    Args:
+        release: The release.
+
+    Returns:
+        Twice a fixed or expected size, else 1.
+    """
     sampling = release.sampling
     return 2 * sampling.size if isinstance(sampling, FixedSize | PoissonSize | Cyclic) else 1
 
@@ -196,8 +228,10 @@ def _noised(release: Release, totals: Tensor, rng: np.random.Generator) -> Tenso
 
 
 def directions() -> dict[str, Tensor]:
-    """Canaries that are the worst for some clip: the constant vector for Haar coefficients and
-    layers, single numbers, ...
+    """Lists canaries that are the worst for some clip.
+
+    Returns:
+        Their directions by name.
     """
     size = ENDS[-1]
     alternating = torch.ones(size)
@@ -211,8 +245,15 @@ def directions() -> dict[str, Tensor]:
 
 
 def worst(game: ReleaseGame, randomness: Randomness, trials: int) -> tuple[str, Tensor, Detector]:
-    """The canary furthest from its absence for the noise of some draws that count for nothing else;
-    known ones and a search.
+    """Finds the canary that is furthest from its absence for this noise.
+
+    Args:
+        game: The game.
+        randomness: Source of pilot draws, which count for nothing else.
+        trials: Number of trials of the game.
+
+    Returns:
+        Name and direction of the canary, and the detector for it.
     """
     rng = randomness.generator("one release pilot")
     outs = game.mechanism(torch.ones(ENDS[-1]), drawn=True)(
@@ -242,11 +283,24 @@ def one_release(
     randomness: Randomness,
     population: int | None = None,
 ) -> MeasuredEpsilon:
-    """At least this much epsilon is spent by one such release; the better of two bounds, which hold
-    together.
+    """Measures a lower bound on the epsilon of one release.
 
-    One assumes nothing and includes the sampling. The other has mu on the condition that the canary
-    was drawn, since noise is Gaussian in every direction, and what the sampling makes of it.
+    There are two bounds that hold together, and the larger one counts. One assumes nothing and
+    includes
+    the sampling. The other measures mu on the condition that the canary is drawn, since the noise
+    is
+    Gaussian in every direction, and computes what the sampling makes of it.
+
+    Args:
+        release: The release.
+        delta: Delta of the guarantee.
+        trials: Number of draws in each world.
+        confidence: Confidence of the bound.
+        randomness: Source of the draws.
+        population: Number of units from which the release samples.
+
+    Returns:
+        The bound.
     """
     game = ReleaseGame(release.for_model(ENDS), population or population_for(release))
     trials = trials if _at_once(game.release) else trials // 4  # drawn a vector at a time

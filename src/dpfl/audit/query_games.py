@@ -1,9 +1,8 @@
-"""What clients say beside their updates: one sample in or out of a noisy histogram, mean, metric or
-slope, at real nodes.
+"""Measures what clients answer besides their updates: a noisy histogram, mean, metric or slope.
 
-Such noise is large, so that guesses, of which a few thousand are made, say little. It is Gaussian:
-how far the sample moves the answer is found without noise, and how much noise there is from the
-spread of answers.
+One sample is in or out, at real clients. The noise is so large that a few thousand guesses say
+little. But it is Gaussian: how far the sample moves the answer is computed without noise, and how
+much noise there is follows from the spread of answers.
 """
 
 from __future__ import annotations
@@ -56,8 +55,13 @@ before.
 
 @dataclass(frozen=True)
 class QueryGame:
-    """A task, the site and the model for it, and the number that an adversary makes of the
-    answer.
+    """One query to one client.
+
+    Attributes:
+        test_bed: The clients and their data.
+        task: The task that asks.
+        vector: The model that the server sends.
+        read: Turns an answer into the number that an adversary looks at.
     """
 
     test_bed: TestBed
@@ -66,7 +70,17 @@ class QueryGame:
     read: Callable[[dict[str, np.ndarray]], float]
 
     def asked(self, client: int, first: int, times: int, randomness: Randomness) -> np.ndarray:
-        """Answers of one client in rounds that nothing else uses."""
+        """Asks one client several times.
+
+        Args:
+            client: The client.
+            first: Number of the first round, which nothing else uses.
+            times: Number of answers.
+            randomness: Source of the noise.
+
+        Returns:
+            The numbers that the adversary reads.
+        """
         node = ClientRunner(self.test_bed.context(randomness))
         try:
             with one_thread():
@@ -109,8 +123,22 @@ def one_answer(
     persons: bool = False,
     shared: NoiseShares | None = None,
 ) -> MeasuredEpsilon:
-    """Of one answer, of samples or `persons`, seen by itself, or in a sum where its noise is
-    `shared`; the better of two bounds, which hold together."""
+    """Measures one answer to a query.
+
+    There are two bounds that hold together, and the larger one counts.
+
+    Args:
+        survey: The query.
+        delta: Delta of the guarantee.
+        trials: Number of answers.
+        confidence: Confidence of the bound.
+        randomness: Source of the noise.
+        persons: Whether persons are protected, not samples.
+        shared: Who shares the noise of a secure sum; None if the answer is seen by itself.
+
+    Returns:
+        The bound.
+    """
     question = _question(survey)
     if shared and survey.summable:
         question = _in_a_sum(question, survey, shared)
@@ -138,8 +166,17 @@ def one_answer(
 def one_slope(
     algorithm: Algorithm, delta: float, trials: int, confidence: float, randomness: Randomness
 ) -> MeasuredEpsilon:
-    """Of the number that adaptive steps pay for, on the condition that the sample was drawn, and
-    what sampling makes of it.
+    """Measures one slope that clients pay for.
+
+    Args:
+        algorithm: The system.
+        delta: Delta of the guarantee.
+        trials: Number of answers.
+        confidence: Confidence of the bound.
+        randomness: Source of the noise.
+
+    Returns:
+        The bound.
     """
     release = algorithm.samples
     assert release is not None

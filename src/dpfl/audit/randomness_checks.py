@@ -1,6 +1,4 @@
-"""Tests of chance: how far a count or a sum of squares is from what fair draws give, in deviations,
-and what is too far.
-"""
+"""Statistical tests of random draws, in standard deviations, and the limit for a fault."""
 
 from __future__ import annotations
 
@@ -17,8 +15,12 @@ it looks at together.
 
 @dataclass(frozen=True)
 class RandomnessCheck:
-    """What was looked at, in words, the sentences about what is wrong with it, and of how many
-    releases.
+    """The result of an exact or statistical check.
+
+    Attributes:
+        seen: What was checked, in words.
+        faults: What is wrong, a sentence per fault.
+        releases: Number of releases that were checked.
     """
 
     seen: str
@@ -27,23 +29,44 @@ class RandomnessCheck:
 
 
 def count_score(found: float, mean: float, variance: float) -> float:
-    """Where nothing is left to chance, any difference is too far."""
+    """Scores a count against its mean.
+
+    Args:
+        found: The count.
+        mean: Its mean under fair draws.
+        variance: Its variance. With 0 any difference is infinite.
+
+    Returns:
+        The distance in standard deviations.
+    """
     if variance > 0:
         return (found - mean) / math.sqrt(variance)
     return 0.0 if found == mean else math.copysign(math.inf, found - mean)
 
 
 def squares_score(squares: float, freedom: float) -> float:
-    """A chi-square sum as a standard normal number (Wilson and Hilferty 1931)."""
+    """Scores a chi-square sum as a standard normal number (Wilson and Hilferty 1931).
+
+    Args:
+        squares: The sum of squares.
+        freedom: Degrees of freedom.
+
+    Returns:
+        The score.
+    """
     spread = 2 / (9 * freedom)
     return (math.pow(max(squares, 0.0) / freedom, 1 / 3) - (1 - spread)) / math.sqrt(spread)
 
 
 def largest_correlation(one: np.ndarray, other: np.ndarray) -> float:
-    """The largest |sum_i a_i b_(i+k)| over all shifts k, in deviations, for white noise of
-    deviation 1; by Fourier transforms.
+    """Computes the largest |sum_i a_i b_(i+k)| over all shifts k, by Fourier transforms.
 
-    A vector against itself is not asked at shift 0.
+    Args:
+        one: White noise of standard deviation 1.
+        other: The same. If it is the same vector, shift 0 is left out.
+
+    Returns:
+        The correlation in standard deviations.
     """
     size = max(len(one), len(other))
     together = np.fft.irfft(np.fft.rfft(one, size).conj() * np.fft.rfft(other, size), size)

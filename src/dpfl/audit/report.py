@@ -1,4 +1,4 @@
-"""What an audit found: a line a game, and the verdict that follows."""
+"""What an audit measured: one finding per game, and the verdict that follows from them."""
 
 from __future__ import annotations
 
@@ -35,8 +35,17 @@ ESTIMATING = ("canary clients", "membership", "inversion", "membership of the ru
 
 @dataclass(frozen=True)
 class AuditFinding:
-    """One game. `measured` is a lower bound with its confidence (infinite: a leak), or an estimate
-    where there is none.
+    """The result of one game.
+
+    Attributes:
+        game: Name of the game.
+        scope: What was released: one release, some rounds, a run.
+        claimed: Claimed epsilon of it; None if nothing is claimed.
+        proven: Proven epsilon of it; None if the game is about no epsilon.
+        measured: Lower bound on epsilon (infinite for a leak), or an estimate without confidence.
+        confidence: Confidence of the lower bound.
+        verdict: The verdict on this game.
+        detail: How it was measured, or why it was not, in words.
     """
 
     game: str
@@ -49,6 +58,11 @@ class AuditFinding:
     detail: str
 
     def to_dict(self) -> dict[str, Any]:
+        """Returns the finding as plain values, for JSON.
+
+        Returns:
+            Its fields, with figures rounded safely.
+        """
         return (
             asdict(self)
             | {name: figure(getattr(self, name)) for name in ("claimed", "proven")}
@@ -57,14 +71,23 @@ class AuditFinding:
 
     @property
     def shown(self) -> float | str | None:
-        """A lower bound is rounded down."""
+        """The measured epsilon for people: a lower bound is rounded down."""
         if self.measured is None or math.isfinite(self.measured):
             return None if self.measured is None else math.floor(self.measured * 1e6) / 1e6
         return "unbounded"
 
 
 def verdict(measured: float, claimed: float | None, proven: float) -> str:
-    """Of a lower bound: against what is proven first, then against what is claimed."""
+    """Judges a lower bound.
+
+    Args:
+        measured: Lower bound on epsilon.
+        claimed: Claimed epsilon; None if nothing is claimed.
+        proven: Proven epsilon.
+
+    Returns:
+        BROKEN above what is proven, REFUTED above what is claimed, else CONSISTENT.
+    """
     if measured > proven:
         return BROKEN
     return REFUTED if claimed is not None and measured > claimed else CONSISTENT
@@ -72,7 +95,20 @@ def verdict(measured: float, claimed: float | None, proven: float) -> str:
 
 @dataclass(frozen=True)
 class AuditReport:
-    """All games; the bounds of all of them hold together with the confidence."""
+    """All findings of an audit. Their lower bounds hold together with the confidence.
+
+    Attributes:
+        system: Name of the system.
+        variant: Its variant.
+        unit: What it protects.
+        delta: Delta of the audit.
+        confidence: Confidence of all lower bounds together.
+        noise_multiplier: Noise multiplier of the release; None without noise.
+        findings: One finding per game.
+        why: Why nothing was played, if nothing was.
+        noise: Kind of noise: floating-point or secure.
+        left_out: Games that were not asked for.
+    """
 
     system: str
     variant: str
@@ -88,12 +124,12 @@ class AuditReport:
 
     @property
     def deciding(self) -> AuditFinding | None:
-        """The game with the worst verdict; of several the one that measured most."""
+        """The finding with the worst verdict; of several, the one that measured most."""
         return min(self.findings, key=_rank, default=None)
 
     @property
     def verdict(self) -> str:
-        """The worst of any game; what is not bad holds only where enough was played."""
+        """The worst verdict of any game. A good verdict counts only if enough was played."""
         worst = self.deciding.verdict if self.deciding else UNTESTABLE
         if worst in (BROKEN, REFUTED) or not self.findings or self._enough:
             return worst
@@ -112,6 +148,7 @@ class AuditReport:
 
     @property
     def played(self) -> list[str]:
+        """Names of the games that were played."""
         return [
             finding.game
             for finding in self.findings
@@ -123,7 +160,7 @@ class AuditReport:
 
     @property
     def coverage(self) -> str:
-        """What the verdict is about: the games that were played, and those that were not."""
+        """Which games were played and which were not, in words."""
         kinds = {
             "played": self.played,
             UNTESTABLE: self._with(UNTESTABLE),
@@ -138,7 +175,7 @@ class AuditReport:
 
     @property
     def reason(self) -> str:
-        """Why there is no other verdict, in words."""
+        """Why this is the verdict, in words."""
         if self.why or self.deciding is None:
             return self.why
         if self.verdict != TOO_LITTLE:
@@ -149,9 +186,22 @@ class AuditReport:
         )
 
     def finding(self, game: str) -> AuditFinding:
+        """Returns the finding of one game.
+
+        Args:
+            game: Name of the game.
+
+        Returns:
+            The finding.
+        """
         return next(finding for finding in self.findings if finding.game == game)
 
     def to_dict(self) -> dict[str, Any]:
+        """Returns the report as plain values, for JSON.
+
+        Returns:
+            The verdict, its figures, the coverage and all findings.
+        """
         deciding = self.deciding.to_dict() if self.deciding else {}
         names = ("claimed", "proven", "measured", "scope", "game")
         return {

@@ -59,11 +59,27 @@ COINS, FEW = 100, 20
 
 
 def by_chance(sampling: Sampling) -> bool:
+    """Says whether a sampling draws units by chance, for which the accountant gives a discount.
+
+    Args:
+        sampling: The sampling.
+
+    Returns:
+        Whether it does.
+    """
     return not isinstance(sampling, All | Cyclic)
 
 
 def batches(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
-    """Of a system with noise in steps."""
+    """Tests the batches of a client.
+
+    Args:
+        algorithm: The system.
+        seed: The seed.
+
+    Returns:
+        The check.
+    """
     release = algorithm.samples
     assert release is not None
     count = _population(release.sampling)
@@ -99,8 +115,16 @@ def batches(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
 
 
 def cohorts(sampling: Sampling, seed: int = 0) -> RandomnessCheck:
-    """Of a run as it is prepared, from a seed and from the system's entropy: nobody may know the
-    cohort of a system run.
+    """Tests the cohorts of a run as it is prepared, from a seed and from the system's entropy.
+
+    Nobody may know the cohort of a run with the system's entropy.
+
+    Args:
+        sampling: The sampling of clients.
+        seed: The seed.
+
+    Returns:
+        The check.
     """
     count = _population(sampling)
     keyed, other = (_cohorts(sampling, count, seed, "keyed", ROUNDS) for seed in (seed, seed + 1))
@@ -120,8 +144,16 @@ def cohorts(sampling: Sampling, seed: int = 0) -> RandomnessCheck:
 
 
 def coins(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
-    """Of clients in a secure sum, who draw for themselves: whoever is drawn sends more than next to
-    no noise.
+    """Tests the coins of clients in a secure sum, who decide for themselves whether they take part.
+
+    A client that takes part sends more than almost no noise.
+
+    Args:
+        algorithm: The system.
+        seed: The seed.
+
+    Returns:
+        The check.
     """
     keyed = _coins(algorithm, Keyed(seed), COINS)
     other, fresh, anew = (
@@ -172,8 +204,15 @@ def _coins(algorithm: Algorithm, randomness: Randomness, rounds: int) -> np.ndar
 
 
 def fairness(drawn: np.ndarray, rate: float, fixed: bool) -> dict[str, float]:
-    """Scores of a table of draws (draws, units) of 0 and 1, in deviations: sizes, units, and who
-    comes twice running.
+    """Scores a table of draws.
+
+    Args:
+        drawn: Draws (draws, units) of 0 and 1.
+        rate: Probability of each unit in each draw.
+        fixed: Whether every draw has the same size.
+
+    Returns:
+        Scores in standard deviations: sizes, units, and units that come twice running.
     """
     draws, units = drawn.shape
     one = rate * (1 - rate)

@@ -1,9 +1,8 @@
-"""How far one unit truly moves what its noise is for: real nodes and coordinators with next to no
-noise, and a search.
+"""Checks how far one unit truly moves what its noise is for, on real clients and coordinators.
 
-Neighbours start from the worst that is known (far away, on either side, or blank) and are changed
-at random as long as that moves them further apart. Where they are further apart than the release
-states, its noise is too little.
+Noise is almost zero here. Neighbours start from the worst known case (far away, on either side, or
+blank) and change at random as long as that moves them further apart. If they end further apart than
+the release states, its noise is too little.
 """
 
 from __future__ import annotations
@@ -30,7 +29,15 @@ ROUNDING = 1 + 1e-4
 
 
 def movement(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
-    """Against what the release states, in the measure of its clip."""
+    """Searches for neighbours that move a release further than it states.
+
+    Args:
+        algorithm: The system.
+        seed: Seed of the search.
+
+    Returns:
+        The check. The distance is relative to the sensitivity, in the measure of the clip.
+    """
     if algorithm.placement is NoisePlacement.ROUND_SUM:
         count = clients_for(algorithm.noise_shares, CLIENTS)
         share, how = (
@@ -72,7 +79,14 @@ def _searched(algorithm: Algorithm, rng: torch.Generator) -> float:
 
 
 def apart(clients: CanarySite) -> float:
-    """Of the two clients' updates, in the measure of the clip, over the sensitivity."""
+    """Measures the distance between two neighbours' updates.
+
+    Args:
+        clients: Two clients: one with the unit and one without it.
+
+    Returns:
+        The distance in the measure of the clip, over the sensitivity.
+    """
     made, release = clients.algorithm, clients.algorithm.release
     assert release is not None
     difference = torch.from_numpy(clients.signal())

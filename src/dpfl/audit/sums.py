@@ -1,6 +1,4 @@
-"""What a server and its colluders see of a secure sum: the numbers of those who do not collude, as
-few as may be, added up.
-"""
+"""What a server and its colluders see of a secure sum: the fewest honest clients, added up."""
 
 from __future__ import annotations
 
@@ -17,13 +15,28 @@ SPARE = 2
 
 
 def honest(shared: NoiseShares) -> int:
-    """Survivors that do not collude; counted here, and not by the code that is audited."""
+    """Counts the survivors that do not collude, independently of the code under audit.
+
+    Args:
+        shared: Who shares the noise.
+
+    Returns:
+        Their number.
+    """
     return shared.survivors - shared.colluders
 
 
 def clients_for(shared: NoiseShares | None, least: int = 1) -> int:
-    """As many as a sum needs, some of whom may be lost; never so many that two lists of survivors
-    could both stand.
+    """Chooses the number of clients of a test bed.
+
+    Args:
+        shared: Who shares the noise of a secure sum; None without one.
+        least: Least number of clients.
+
+    Returns:
+        As many as the sum needs, some of which may be lost; never so many that two different
+        lists of
+        survivors could both be valid.
     """
     if shared is None:
         return least
@@ -34,8 +47,16 @@ def clients_for(shared: NoiseShares | None, least: int = 1) -> int:
 def seen(
     whole: IntegerSum, shared: NoiseShares, vector: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """One client's vector in the sum of the fewest honest clients, of whom the others have nothing
-    but their noise.
+    """Adds one client's vector to the noise of the other honest clients.
+
+    Args:
+        whole: The sum of integers.
+        shared: Who shares the noise.
+        vector: The client's vector.
+        rng: Source of the noise.
+
+    Returns:
+        The sum as the server sees it.
     """
     return beside(whole, shared, whole.numbers(vector, rng), rng)
 
@@ -43,7 +64,17 @@ def seen(
 def beside(
     whole: IntegerSum, shared: NoiseShares, numbers: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """The same from what the client sent."""
+    """Adds what one client sent to the noise of the other honest clients.
+
+    Args:
+        whole: The sum of integers.
+        shared: Who shares the noise.
+        numbers: What the client sent.
+        rng: Source of the noise.
+
+    Returns:
+        The sum as the server sees it.
+    """
     total = numbers.copy()
     for _ in range(honest(shared) - 1):
         total += whole.numbers(np.zeros(len(numbers)), rng)
@@ -51,10 +82,28 @@ def beside(
 
 
 def left(whole: IntegerSum, shared: NoiseShares, arrived: Mapping[int, np.ndarray]) -> np.ndarray:
-    """Of what arrived: the last ones are the server's, which it takes away."""
+    """Adds what arrived, without the last ones, which belong to the server and which it subtracts.
+
+    Args:
+        whole: The sum of integers.
+        shared: Who shares the noise.
+        arrived: What each client sent.
+
+    Returns:
+        The sum of the honest clients.
+    """
     sent = list(arrived.values())[: len(arrived) - shared.colluders]
     return whole.total(np.sum(sent, axis=0, dtype=whole.kind))
 
 
 def room(bound: float, shared: NoiseShares) -> SecureSumTerms:
+    """Builds the terms of a secure sum for a test bed.
+
+    Args:
+        bound: Largest absolute value of a number.
+        shared: Who shares the noise.
+
+    Returns:
+        The terms.
+    """
     return SecureSumTerms(1.0, bound, clients_for(shared))

@@ -1,8 +1,8 @@
-"""A whole run at sample level: canaries in a client, a score a step, an adversary that sees what
-the server sees.
+"""Measures a whole run at sample level: canaries in a client, and an adversary that sees every
+step.
 
-Two games: many runs with one canary in or out, and one run with many canaries (Steinke et al.
-2023).
+There are two games: many runs with one canary in or out, and one run with many canaries (Steinke et
+al. 2023).
 """
 
 from __future__ import annotations
@@ -22,8 +22,15 @@ PILOT = 400
 
 
 def likelihood(scores: np.ndarray, mu: float, rate: float) -> np.ndarray:
-    """log of 1 - q + q exp(mu s - mu^2 / 2): how much better a score is explained by a canary that
-    is drawn at rate q.
+    """Computes log(1 - q + q exp(mu s - mu^2 / 2)).
+
+    Args:
+        scores: Scores s of the steps.
+        mu: How far the canary moves a score.
+        rate: Probability q that a step draws the canary.
+
+    Returns:
+        How much better a canary explains each score.
     """
     exponent = mu * scores - mu**2 / 2
     return exponent if rate >= 1 else np.logaddexp(np.log1p(-rate), np.log(rate) + exponent)
@@ -37,7 +44,19 @@ def many_runs(
     confidence: float,
     randomness: Randomness,
 ) -> MeasuredEpsilon:
-    """The canary is in or out of a client that makes all of its rounds, again and again."""
+    """Runs a client many times with and without the canary.
+
+    Args:
+        algorithm: The system.
+        rounds: Rounds per run.
+        delta: Delta of the guarantee.
+        trials: Number of runs in each world.
+        confidence: Confidence of the bound.
+        randomness: Source of all draws.
+
+    Returns:
+        The lower bound on the epsilon of a run.
+    """
     clients = one_canary(algorithm)
     node = clients.node(randomness)
     try:
@@ -90,8 +109,20 @@ def one_run(
     confidence: float,
     randomness: Randomness,
 ) -> MeasuredEpsilon:
-    """Every canary is in by a fair coin; the adversary names those that it is surest of, a tenth in
-    and a tenth out.
+    """Runs once with many canaries, each in or out by a fair coin.
+
+    The adversary guesses for the canaries that it is surest of, a tenth in and a tenth out.
+
+    Args:
+        algorithm: The system.
+        rounds: Rounds of the run.
+        delta: Delta of the guarantee.
+        canaries: Number of canaries.
+        confidence: Confidence of the bound.
+        randomness: Source of all draws.
+
+    Returns:
+        The lower bound on the epsilon of the run.
     """
     inside = randomness.generator("one run coins").random(canaries) < 0.5
     clients = many_canaries(algorithm, canaries, inside)

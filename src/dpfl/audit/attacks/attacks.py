@@ -1,4 +1,4 @@
-"""Attacks on a trained model of a system: membership inference, with the training that it needs."""
+"""Attacks on trained models of a system: membership inference, with the training that it needs."""
 
 from __future__ import annotations
 
@@ -27,8 +27,18 @@ MODEL = models.mlp(hidden=32)
 
 
 def membership(algorithm: Algorithm, delta: float, seed: int = 0) -> list[RocCurve]:
-    """Trains on some of the embedded images, and shadow models on others; asks which of these and
-    as many more were used.
+    """Attacks a model that is trained on some of the embedded images.
+
+    Shadow models are trained on others. The attacks ask which of the members and of as many other
+    images were used.
+
+    Args:
+        algorithm: The system.
+        delta: Delta of the guarantee.
+        seed: The seed.
+
+    Returns:
+        The curve of each attack.
     """
     source = data.sample()
     x, y = source.train.x, source.train.y
@@ -79,8 +89,18 @@ def _trained(
 def membership_of(
     module: nn.Module, federation: Federation, epsilon: float, delta: float, most: int = 2000
 ) -> RocCurve | None:
-    """For a model that was trained before: its training samples against its test samples, by the
-    loss of the task; None without a test set, where none are known that were not trained on."""
+    """Attacks a model that was trained before, by the loss of its task.
+
+    Args:
+        module: The model.
+        federation: Its training data, and its test set.
+        epsilon: Proven epsilon of the run.
+        delta: Delta of the guarantee.
+        most: Largest number of samples on each side.
+
+    Returns:
+        The curve; None without a test set, since no sample is then known to be no member.
+    """
     rows = torch.cat(
         [federation.clients[client] for client in range(min(len(federation.clients), 50))]
     )[:most]
@@ -93,7 +113,19 @@ def membership_of(
 
 
 def loaded(model: models.Model, federation: Federation, path: Path) -> nn.Module:
-    """The module of a finished run, from its weights."""
+    """Loads the model of a finished run.
+
+    Args:
+        model: The model's architecture.
+        federation: The data of the run.
+        path: File with the weights.
+
+    Returns:
+        The module.
+
+    Raises:
+        DpflError: The file is missing or damaged.
+    """
     flat = FlatModel(
         on_columns(model, federation.train.features).build(
             federation.shape, federation.task.outputs, 0

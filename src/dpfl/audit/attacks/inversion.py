@@ -1,9 +1,8 @@
-"""Gradient inversion: the image that a curious server rebuilds from one client's update, without
-and with the release.
+"""Gradient inversion: the image that a curious server rebuilds from one client's update.
 
 In a layer W x + b every row of the gradient of W is x times an entry of the gradient of b. So an
-update from one sample shows the sample exactly (Zhu et al. 2019 search for it; here it can be read
-off); noise, once larger, hides it.
+update from one sample shows the sample exactly. (Zhu et al. 2019 search for it; here it can be read
+off.) Large enough noise hides it.
 """
 
 from __future__ import annotations
@@ -27,8 +26,12 @@ MODEL = models.mlp(hidden=64)
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """The image, and what was made of the update without and with the release; likeness is the
-    correlation with the image.
+    """An image, and what was rebuilt from updates.
+
+    Attributes:
+        image: The image.
+        without: Rebuilt from the update without the release.
+        released: Rebuilt from the update as it is released.
     """
 
     image: Tensor
@@ -37,10 +40,12 @@ class Reconstruction:
 
     @property
     def likeness(self) -> tuple[float, float]:
+        """Correlation of each rebuilt image with the image."""
         return _correlation(self.image, self.without), _correlation(self.image, self.released)
 
     @property
     def text(self) -> str:
+        """The correlations in words."""
         without, released = self.likeness
         return (
             f"correlation with the image {without:.3f} without the release, {released:.3f} with it"
@@ -52,8 +57,17 @@ Draw = Callable[[Reconstruction, str], str]
 
 
 def invert(algorithm: Algorithm, seed: int = 0, image: int = 3) -> Reconstruction:
-    """One client with one image, blank ones where a batch has to be filled, and one round: what its
-    update says.
+    """Rebuilds an image from the update of one client in one round.
+
+    The client has one image, and blank ones where a batch has to be filled.
+
+    Args:
+        algorithm: The system.
+        seed: The seed.
+        image: Number of the embedded image.
+
+    Returns:
+        The image and what was rebuilt.
     """
     source = data.sample().train
     x = torch.stack([source.x[image], torch.zeros_like(source.x[image])])

@@ -1,7 +1,6 @@
-"""Membership inference on a final model: who was in the training set, by the loss, or by a
-likelihood ratio with shadow models.
+"""Membership inference on a final model: by the loss, or by a likelihood ratio with shadow models.
 
-The samples share one model, so these rates are no independent trials: they show what an attack
+The samples share one model, so these rates are not independent trials. They show what an attack
 achieves, and bound nothing.
 """
 
@@ -26,9 +25,16 @@ CERTAIN = 0.9999
 
 @dataclass(frozen=True)
 class RocCurve:
-    """True positives at low false positive rates, and the most that (epsilon, delta) allows there;
-    `beyond` are rates at which there are more than that, and more than so few samples could show by
-    chance."""
+    """True positive rates at low false positive rates.
+
+    Attributes:
+        attack: Name of the attack.
+        members: Number of members.
+        others: Number of other samples.
+        rates: True positive rate for each false positive rate.
+        ceilings: Largest true positive rate that (epsilon, delta) allows for each.
+        beyond: False positive rates with more true positives than the ceiling and chance allow.
+    """
 
     attack: str
     members: int
@@ -39,6 +45,7 @@ class RocCurve:
 
     @property
     def text(self) -> str:
+        """The rates in words, and what it means if one is above its ceiling."""
         pairs = (
             f"{self.rates[rate]:.2%} at {rate:.1%} (ceiling {self.ceilings[rate]:.2%})"
             for rate in self.rates
@@ -66,8 +73,15 @@ class RocCurve:
 
 
 def ceiling(rate: float, epsilon: float, delta: float) -> float:
-    """The largest true positive rate at a false positive rate: e^eps FPR + delta, and 1 - e^-eps (1
-    - delta - FPR).
+    """Computes the largest true positive rate that (epsilon, delta) allows.
+
+    Args:
+        rate: False positive rate FPR.
+        epsilon: Epsilon of the guarantee.
+        delta: Delta of the guarantee.
+
+    Returns:
+        The smaller of e^epsilon FPR + delta and 1 - e^-epsilon (1 - delta - FPR).
     """
     if math.isinf(epsilon):
         return 1.0
@@ -78,8 +92,17 @@ def ceiling(rate: float, epsilon: float, delta: float) -> float:
 def roc(
     attack: str, members: np.ndarray, others: np.ndarray, epsilon: float, delta: float
 ) -> RocCurve:
-    """Scores are high for who looks like a member; the threshold lets so many of the others
-    through.
+    """Computes the curve of an attack.
+
+    Args:
+        attack: Name of the attack.
+        members: Scores of members, high for a sample that looks like one.
+        others: Scores of other samples.
+        epsilon: Epsilon of the guarantee.
+        delta: Delta of the guarantee.
+
+    Returns:
+        The curve.
     """
     rates = {rate: float((members > _threshold(others, rate)).mean()) for rate in RATES}
     beyond = tuple(
@@ -120,7 +143,18 @@ def _threshold(others: np.ndarray, rate: float) -> float:
 
 @torch.no_grad()
 def confidences(module: nn.Module, x: Tensor, y: Tensor) -> np.ndarray:
-    """log(p / (1 - p)) of the right label: near normal over models (Carlini et al. 2022)."""
+    """Computes log(p / (1 - p)) of the right label, which is nearly normal over models.
+
+    This is the score of Carlini et al. 2022.
+
+    Args:
+        module: The model.
+        x: Samples.
+        y: Labels.
+
+    Returns:
+        The scores.
+    """
     with evaluating(module):
         logs = functional.log_softmax(
             torch.cat([module(part) for part in x.split(500)]).double(), dim=1
@@ -132,7 +166,17 @@ def confidences(module: nn.Module, x: Tensor, y: Tensor) -> np.ndarray:
 
 @torch.no_grad()
 def losses(module: nn.Module, task: Task, x: Tensor, y: Tensor) -> np.ndarray:
-    """Of each sample, by its task."""
+    """Computes the loss of each sample.
+
+    Args:
+        module: The model.
+        task: What is predicted.
+        x: Samples.
+        y: Labels.
+
+    Returns:
+        The losses.
+    """
     with evaluating(module):
         parts = zip(x.split(500), y.split(500), strict=True)
         return (
@@ -149,7 +193,18 @@ def loss_threshold(
     epsilon: float,
     delta: float,
 ) -> RocCurve:
-    """A low loss speaks for membership; the confidence orders samples as the loss does."""
+    """Attacks by the loss: a low loss speaks for membership.
+
+    Args:
+        module: The model.
+        members: Samples and labels of members.
+        others: Samples and labels of others.
+        epsilon: Epsilon of the guarantee.
+        delta: Delta of the guarantee.
+
+    Returns:
+        The curve.
+    """
     return roc(
         "loss threshold",
         confidences(module, *members),
@@ -167,8 +222,18 @@ def likelihood_ratio(
     epsilon: float,
     delta: float,
 ) -> RocCurve:
-    """The confidence against that of shadow models, which saw none of these samples (offline
-    LiRA).
+    """Attacks by the confidence relative to shadow models, which saw no such sample (offline LiRA).
+
+    Args:
+        module: The model.
+        shadows: Shadow models.
+        members: Samples and labels of members.
+        others: Samples and labels of others.
+        epsilon: Epsilon of the guarantee.
+        delta: Delta of the guarantee.
+
+    Returns:
+        The curve.
     """
     scores = []
     for x, y in (members, others):
