@@ -133,7 +133,7 @@ def _faults(case: Case, code: int, said: str, folder: Path) -> Iterator[str]:
         yield f"exit code {code}, not {' or '.join(map(str, case.codes))}"
     if code and not said.strip():
         yield "nothing is said"
-    if "Traceback" in said or "nobody foresaw" in said:
+    if "Traceback" in said or "internal error" in said:
         yield "a traceback"
     if (
         code == 2

@@ -1,4 +1,4 @@
-"""Differentially private federated learning that says truthfully what it cost in privacy."""
+"""Differentially private federated learning that states truthfully what it costs in privacy."""
 
 from typing import TYPE_CHECKING
 

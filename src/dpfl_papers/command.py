@@ -42,38 +42,38 @@ from dpfl_papers.table_report import (
 def reproduce(
     table: Annotated[
         str | None,
-        typer.Argument(help="The table or figure, such as ali-3; without it, a list of them."),
+        typer.Argument(help="The table or figure, such as ali-3; without one, a list of them."),
     ] = None,
     cells: Annotated[
         list[str] | None,
         typer.Option(
-            help="Only cells with this data set or row, or with this text in the column; may be "
+            help="Only cells with this data set, this row, or this text in their column. May be "
             "repeated."
         ),
     ] = None,
-    seeds: Annotated[int, typer.Option(help="So many seeds of every cell, from 0 on.")] = 1,
+    seeds: Annotated[int, typer.Option(help="Number of seeds per cell, counted from 0.")] = 1,
     workers: Annotated[
-        int | None, typer.Option(help="Cells side by side; by default one a core.")
+        int | None,
+        typer.Option(help="Cells that run at a time; by default one per processor core."),
     ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", help="section.key=value for every experiment, to scale it; is recorded."
+            "--set", help="Change a key of every experiment: section.key=value. It is recorded."
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Where results are kept, cell by cell.")] = Path(
-        "reproduced"
-    ),
+    out: Annotated[Path, typer.Option(help="The folder of the results.")] = Path("reproduced"),
     data_dir: Annotated[
-        Path | None, typer.Option(help="Where the data lies; else DPFL_DATA.")
+        Path | None, typer.Option(help="The folder of the data sets; by default DPFL_DATA.")
     ] = None,
     done: Annotated[
-        bool, typer.Option("--done", help="Report on the cells that are done, and run none.")
+        bool, typer.Option("--done", help="Report the finished cells and run none.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
-    """Run a paper's table again, with its numbers beside ours; what was stopped goes on where it
-    was.
+    """Reproduce the tables and figures of a paper, beside its own numbers.
+
+    Finished cells are kept. A command that was stopped continues where it was.
     """
     known = tables()
     if table is None:
@@ -115,7 +115,8 @@ def _run(
             work_through(table.cells, seeds, kept, workers, data_dir, watching.tell)
         except KeyboardInterrupt:
             console.print(
-                "dpfl: stopped; what is done is kept. Go on with the same command.", highlight=False
+                "dpfl: stopped. Finished cells are kept; the same command continues.",
+                highlight=False,
             )
             raise typer.Exit(130) from None
 

@@ -307,7 +307,7 @@ def test_bytes_that_are_no_text_are_named(tmp_path):
 def test_a_key_that_stands_twice_is_refused(certified):
     file = certified()
     file.write_text(file.read_text().replace('"issued":', '"issued": "2020-01-01", "issued":', 1))
-    assert "stands in it twice" in verify(file).findings[0]
+    assert "has a key twice" in verify(file).findings[0]
 
 
 @pytest.mark.parametrize("extra", ["outside", "inside"])
@@ -376,7 +376,7 @@ def _sha256(path: Path) -> str:
 def test_a_certificate_of_the_first_form_is_one_sentence(certified):
     file = alter(certified(), lambda body: body.update(format="dpfl certificate 1"))
     (finding,) = verify(file).findings
-    assert "is of an older form" in finding
+    assert "has an older format" in finding
 
 
 def test_an_account_left_out_of_a_certificate_is_named(certified, key):

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from dpfl.certificate.restated import COUNTED, FIGURES, RestatedStatement
-from dpfl.certificate.verify import _data, _last_debit, _statement, _without_run
+from dpfl.certificate.run_checks import _data, _last_debit, _statement
+from dpfl.certificate.verify import _without_run
 from dpfl.privacy import Ledger
 from dpfl.privacy.accounting.events import gaussian
 from tests.certificate.test_figures_and_recompute import EPSILON, certificate

@@ -350,7 +350,7 @@ def test_a_folder_that_cannot_be_written_gets_a_sentence(capsys, tmp_path):
 def test_a_run_is_never_overwritten_nor_resumed_differently(capsys, tmp_path):
     dpfl(capsys, "run", *SMALL, "--set", "budget.rounds=2", "--out", tmp_path / "run")
     assert "holds a run already" in refused(capsys, "run", *SMALL, "--out", tmp_path / "run")
-    assert "leave out" in refused(
+    assert "remove the file" in refused(
         capsys, "run", "--resume", tmp_path / "run", "--set", "budget.rounds=3"
     )
 
@@ -450,7 +450,7 @@ def test_an_interrupt_is_answered_with_advice_that_works(capsys, tmp_path, monke
         late.setattr("dpfl.run.train.run_rounds", stopped)
         code, _, err = dpfl(capsys, *words)
     assert code == 130
-    advice = err.splitlines()[-1].removeprefix("dpfl: stopped. Go on with: dpfl ")
+    advice = err.splitlines()[-1].removeprefix("dpfl: stopped. Resume it with: dpfl ")
     assert advice.startswith("run --resume runs/fedavg-dp-")
     assert dpfl(capsys, *advice.split(), "--workers", "1", "--quiet")[0] == 0
 

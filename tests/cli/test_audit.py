@@ -123,10 +123,10 @@ def test_a_run_is_audited_with_its_own_model_and_what_it_shows_of_training_sampl
     assert own["game"] == "membership of the run"
     assert "true positives" in own["detail"]
     assert own["proven"] <= 4.0
-    assert "no ledger paid for" in own["private"]
+    assert "no ledger has paid for" in own["private"]
     printed = ask(str(run), "--game", "leaks", *QUICK)
     assert "true positives" not in printed
-    assert "--private shows it" in printed.replace("\n", " ")
+    assert "--private shows them" in printed.replace("\n", " ")
     assert told(str(run), "--game", "leaks", "--private")["games"][-1]["detail"] == own["detail"], (
         "asked for"
     )

@@ -154,8 +154,8 @@ def test_a_named_model_is_counted_timed_and_written_down(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--iterations", "10"], "--iterations is found"),
-        (["--noise-multiplier", "1"], "--noise-multiplier is found"),
+        (["--iterations", "10"], "--iterations follows"),
+        (["--noise-multiplier", "1"], "--noise-multiplier follows"),
         (["--sizes", "a,b"], "whole numbers"),
         (["--sizes", "10", "--clients", "1"], "either"),
         (["--clients", "3"], "go together"),
@@ -164,7 +164,10 @@ def test_a_named_model_is_counted_timed_and_written_down(capsys, tmp_path):
         (["--model", "mlp"], "needs the shape"),
         (["--model", "mlp", "--shape", "1,x"], "whole numbers"),
         (["--model", "mlp", "--data", "mnits"], "did you mean 'mnist'"),
-        (["--model", "mlp", "--data", "mnist", "--shape", "1,28,28"], "goes without --data"),
+        (
+            ["--model", "mlp", "--data", "mnist", "--shape", "1,28,28"],
+            "cannot be combined with --data",
+        ),
         (["--model", "mlp", "--data", "mnist", "--parameters", "3"], "either"),
         (["--data", "mnist"], "needs --model"),
         (["--seconds-per-round", "3", "--sizes", "10"], "go together"),

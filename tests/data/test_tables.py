@@ -226,7 +226,7 @@ def test_a_folder_is_one_file_a_site(tmp_path: Path) -> None:
 def test_declared_sites_are_those_that_occur(tmp_path: Path) -> None:
     path = write(tmp_path)
     assert read_table(path, schema(), sites=("b", "a")).rows.site.tolist() == [0, 1, 0, 1]
-    with pytest.raises(DpflError, match=r"no rows of the site 'c' that data\.sites names"):
+    with pytest.raises(DpflError, match=r"no rows of the site 'c', which data\.sites names"):
         read_table(path, schema(), sites=("a", "b", "c"))
     with pytest.raises(DpflError, match=r"the site 'b', which data\.sites does not name"):
         read_table(path, schema(), sites=("a",))

@@ -120,7 +120,7 @@ def test_data_of_others_by_its_path(tmp_path: Path) -> None:
         test_labels=several,
     )
     assert dpfl.data.load(str(tmp_path / "chest.npz")).train.task == dpfl.tasks.MultiLabel(14)
-    with pytest.raises(DpflError, match="one label a sample"):
+    with pytest.raises(DpflError, match="one label for each sample"):
         dpfl.data.load(str(tmp_path / "chest.npz"), task="classes", classes=2)
 
 

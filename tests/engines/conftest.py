@@ -9,6 +9,7 @@ import pytest
 
 from dpfl.engines import SerialEngine, local_engine
 from tests.engines.clients import context
+from tests.node.conftest import opened  # noqa: F401
 
 
 @pytest.fixture

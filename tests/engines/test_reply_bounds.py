@@ -16,8 +16,8 @@ from dpfl.privacy import All, Flat, Gaussian, PerLayer, Poisson, Release
 from dpfl.privacy.mechanisms.adaptive_clip import Quantile
 from dpfl.privacy.mechanisms.clip import ModelClip
 from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
-from dpfl.privacy.mechanisms.release import UpdateRelease
 from dpfl.privacy.mechanisms.secure_noise import SecureGaussian
+from dpfl.privacy.mechanisms.update_release import UpdateRelease
 from dpfl.privacy.queries.columns import ColumnQuery
 from dpfl.privacy.queries.histogram import LabelQuery
 from dpfl.privacy.queries.mean import MeanQuery

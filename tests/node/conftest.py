@@ -1,4 +1,4 @@
-"""Nodes that sum together, for every test of this folder."""
+"""Nodes by themselves and nodes that sum together, for every test of this folder."""
 
 from __future__ import annotations
 
@@ -9,8 +9,35 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpfl.node.service import Service
 from dpfl.privacy.mechanisms.integer_sum import IntegerSum
+from tests.node.loopback import Asked, Open, join, new_node, write_policy
 from tests.node.summing import Together
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Open]:
+    """Opens nodes, which are closed at the end; a name that was used before is the same folder."""
+    services: list[Service] = []
+
+    def start(place: str = "b", /, **changes: Any) -> Asked:
+        folder = tmp_path / place
+        policy = write_policy(folder, **changes) if folder.exists() else new_node(folder, **changes)
+        node = Asked.open(policy)
+        services.append(node.service)
+        return node
+
+    yield start
+    for service in services:
+        service.close()
+
+
+@pytest.fixture
+def node(opened: Open) -> Asked:
+    """A node that has joined."""
+    asked = opened()
+    assert asked(join()).head["kind"] == "joined"
+    return asked
 
 
 @pytest.fixture

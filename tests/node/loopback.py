@@ -4,7 +4,7 @@ owner of runs who asks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -177,3 +177,7 @@ class Asked:
 
     def log(self) -> str:
         return (self.folder / "node.log").read_text()
+
+
+Open = Callable[..., Asked]
+"""Opens a node in the folder of a name."""

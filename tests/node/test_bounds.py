@@ -4,7 +4,6 @@ policy, before any debit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,10 @@ from dpfl.node.load_data import schema_digest
 from dpfl.node.policy import read as read_policy
 from dpfl.node.policy_sections import AllowedRuns
 from dpfl.node.readiness import findings
-from dpfl.node.service import Service
 from dpfl.privacy import Flat
 from dpfl.privacy.mechanisms.integer_sum import IntegerSum
-from dpfl.privacy.mechanisms.release import UpdateRelease
 from dpfl.privacy.mechanisms.secure_noise import SecureGaussian
+from dpfl.privacy.mechanisms.update_release import UpdateRelease
 from dpfl.privacy.queries.columns import MIN_VARIANCE
 from dpfl.privacy.queries.histogram import LabelQuery
 from dpfl.privacy.queries.mean import MeanQuery
@@ -38,18 +36,17 @@ from tests.node.loopback import (
     STEPS,
     TASK,
     Asked,
+    Open,
     ask,
     join,
     new_node,
     round_of,
     vector,
     work,
-    write_policy,
 )  # fmt: skip
 from tests.node.summing import Together
 from tests.node.summing import task as summed
 
-Open = Callable[..., Asked]
 LARGEST = AllowedRuns().largest_weight
 SLOPED = round_of(0, slope=True)
 METRIC = MetricQuery(6.0, 2, 0, 4.0, 0.0, secure=True)
@@ -62,22 +59,6 @@ KINDS: dict[str, ClientTask] = {
     **{type(survey).__name__: replace(TASK, steps=0, query=survey) for survey in SURVEYS},
 }
 EVENTS = ((EVENT, ROUNDS * STEPS), *((survey.event, 1) for survey in SURVEYS), (UPLOAD.event(1), 1))
-
-
-@pytest.fixture
-def opened(tmp_path: Path) -> Iterator[Open]:
-    """Nodes that are closed at the end; the same folder again where it is there."""
-    live: list[Service] = []
-
-    def start(name: str = "b", **changes: Any) -> Asked:
-        folder = tmp_path / name
-        policy = write_policy(folder, **changes) if folder.exists() else new_node(folder, **changes)
-        live.append(Service.open(policy))
-        return Asked(folder, live[-1])
-
-    yield start
-    for service in live:
-        service.close()
 
 
 @pytest.fixture

@@ -12,10 +12,11 @@ from tests.node.loopback import (
     PROPOSAL,
     RUN,
     STEPS,
+    Open,
     join,
     work,
 )  # fmt: skip
-from tests.node.test_service import Open, unmoved
+from tests.node.test_service import unmoved
 
 
 def test_a_model_of_the_owner_s_own_has_the_owner_s_options(opened: Open) -> None:

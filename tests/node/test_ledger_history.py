@@ -28,10 +28,8 @@ from dpfl.protocol.head_words import head_from_words
 from dpfl.protocol.keys import load_private, raw, sign
 from dpfl.protocol.ledger_head import SignedHead, sign_head
 from dpfl.protocol.messages import SignedMessage
-from tests.node.loopback import EVENT, RUN, STEPS, Asked, join, round_of, work
-from tests.node.test_rollback import Open, copied, opened, reconciled, set_back, worked
-
-__all__ = ["opened"]
+from tests.node.loopback import EVENT, RUN, STEPS, Asked, Open, join, round_of, work
+from tests.node.test_rollback import copied, reconciled, set_back, worked
 
 DATABASES = ("ledger/b.sqlite", "orders.sqlite")
 

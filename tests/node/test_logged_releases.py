@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dpfl.errors import DpflError
-from tests.node.loopback import EVENT, STEPS, join, work
-from tests.node.test_rollback import Open, copied, reconciled, set_back, worked
+from tests.node.loopback import EVENT, STEPS, Open, join, work
+from tests.node.test_rollback import copied, reconciled, set_back, worked
 
 
 def test_a_log_that_tells_of_more_than_the_ledger_is_enough_to_refuse(

@@ -4,7 +4,7 @@ together itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from tests.node.loopback import (
     SIZE,
     TASK,
     Asked,
+    Open,
     join,
     new_node,
     round_of,
@@ -36,7 +37,6 @@ from tests.node.loopback import (
 )
 from tests.privacy.queries.subject import RowSubject
 
-Open = Callable[..., Asked]
 SMALL = 2
 """Numbers of a linear model of one column."""
 

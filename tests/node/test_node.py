@@ -44,7 +44,7 @@ from dpfl.privacy import (
 from dpfl.privacy.accounting.events import ADD_REMOVE
 from dpfl.privacy.ledger.client_ledgers import ClientLedgers, ledger_path
 from dpfl.privacy.mechanisms.clip import ModelClip
-from dpfl.privacy.mechanisms.release import UpdateRelease
+from dpfl.privacy.mechanisms.update_release import UpdateRelease
 from dpfl.privacy.queries.columns import ColumnQuery
 from dpfl.privacy.queries.mean import MeanQuery
 from dpfl.privacy.queries.metric import MetricQuery

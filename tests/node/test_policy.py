@@ -10,7 +10,7 @@ from dpfl.client.disclosure_rules import DisclosureRules
 from dpfl.client.optimisers import SGD
 from dpfl.client.task import ClientTask, LocalTraining
 from dpfl.privacy import All, FixedSize, Flat, Gaussian, Poisson, PoissonSize, Release
-from dpfl.privacy.mechanisms.release import UpdateRelease
+from dpfl.privacy.mechanisms.update_release import UpdateRelease
 from dpfl.privacy.queries.histogram import LabelQuery
 from dpfl.privacy.queries.mean import MeanQuery
 from tests.node.test_node import site, spent, work

@@ -22,11 +22,12 @@ from tests.node.loopback import (
     ROUNDS,
     RUN,
     STEPS,
+    Open,
     ask,
     join,
     work,
 )
-from tests.node.test_rollback import Open, reconciled, set_back, worked
+from tests.node.test_rollback import reconciled, set_back, worked
 
 
 def test_what_was_signed_is_counted_and_the_node_works_again(opened: Open, tmp_path: Path) -> None:

@@ -9,11 +9,12 @@ from dpfl.protocol import task_messages
 from tests.node.loopback import (
     TASK,
     Asked,
+    Open,
     ask,
     join,
     work,
 )  # fmt: skip
-from tests.node.test_service import Open, unmoved
+from tests.node.test_service import unmoved
 
 OTHER = Ed25519PrivateKey.from_private_bytes(bytes(32))
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,6 @@ from typer.testing import CliRunner
 
 from dpfl.cli.app import app
 from dpfl.errors import DpflError
-from dpfl.node.service import Service
 from dpfl.privacy import Ledger, Limit
 from dpfl.privacy.accounting.events import encode
 from dpfl.protocol.keys import load_private, raw, sign
@@ -29,31 +27,12 @@ from tests.node.loopback import (
     RUN,
     STEPS,
     Asked,
+    Open,
     join,
     new_node,
     round_of,
     work,
-    write_policy,
 )
-
-Open = Callable[..., Asked]
-
-
-@pytest.fixture
-def opened(tmp_path: Path) -> Iterator[Open]:
-    """Nodes that are closed at the end; the same folder again where it is there."""
-    live: list[Service] = []
-
-    def start(place: str = "b", **changes: Any) -> Asked:
-        folder = tmp_path / place
-        policy = write_policy(folder, **changes) if folder.exists() else new_node(folder, **changes)
-        node = Asked.open(policy)
-        live.append(node.service)
-        return node
-
-    yield start
-    for service in live:
-        service.close()
 
 
 def worked(node: Asked, *rounds: int) -> dict[str, Any]:

@@ -13,10 +13,11 @@ from dpfl.tasks import Binary, MultiClass
 from tests.node.loopback import (
     PROPOSAL,
     SAMPLES,
+    Open,
     join,
     work,
 )  # fmt: skip
-from tests.node.test_service import Open, unmoved
+from tests.node.test_service import unmoved
 
 RUNS: dict[str, tuple[Any, str]] = {
     "a published variant": (replace(PROPOSAL, variant="published"), "variant-not-allowed"),

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,41 +28,13 @@ from tests.node.loopback import (
     STEPS,
     TASK,
     Asked,
+    Open,
     ask,
     join,
-    new_node,
     round_of,
     vector,
     work,
-    write_policy,
 )  # fmt: skip
-
-Open = Callable[..., Asked]
-
-
-@pytest.fixture
-def opened(tmp_path: Path) -> Iterator[Open]:
-    """Nodes that are closed at the end; the same folder again where it is there."""
-    live: list[Service] = []
-
-    def start(name: str = "b", **changes: Any) -> Asked:
-        folder = tmp_path / name
-        policy = write_policy(folder, **changes) if folder.exists() else new_node(folder, **changes)
-        found = Asked.open(policy)
-        live.append(found.service)
-        return found
-
-    yield start
-    for service in live:
-        service.close()
-
-
-@pytest.fixture
-def node(opened: Open) -> Asked:
-    """One that has joined."""
-    found = opened()
-    assert found(join()).head["kind"] == "joined"
-    return found
 
 
 def unmoved(node: Asked, letter: bytes, reason: str) -> None:

@@ -21,9 +21,10 @@ from tests.node.loopback import (
     EVENT,
     RUN,
     STEPS,
+    Open,
     ask,
 )
-from tests.node.test_rollback import Open, forged, reconciled, set_back, worked
+from tests.node.test_rollback import forged, reconciled, set_back, worked
 
 
 def test_a_statement_of_an_earlier_version_is_valid_and_is_evidence(

@@ -12,9 +12,9 @@ from dpfl.client.task import LocalTraining
 from dpfl.privacy import All, FixedSize, Flat, Gaussian, Poisson, PoissonSize, Release
 from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
 from dpfl.privacy.mechanisms.matrix_release import BandedNoise
-from dpfl.privacy.mechanisms.release import UpdateRelease
 from dpfl.privacy.mechanisms.sampling import Cyclic
 from dpfl.privacy.mechanisms.secure_noise import SecureGaussian
+from dpfl.privacy.mechanisms.update_release import UpdateRelease
 from dpfl.privacy.queries.columns import ColumnQuery
 from dpfl.privacy.queries.histogram import LabelQuery
 from dpfl.privacy.queries.mean import MeanQuery
@@ -27,11 +27,12 @@ from tests.node.loopback import (
     SIZE,
     TASK,
     Asked,
+    Open,
     join,
     round_of,
     work,
 )  # fmt: skip
-from tests.node.test_service import Open, unmoved
+from tests.node.test_service import unmoved
 
 HAAR = Release(Poisson(0.2), HaarClip(1.0, ends=(SIZE,)), HaarNoise(5.0, ends=(SIZE,)))
 

@@ -18,12 +18,13 @@ from tests.node.loopback import (
     STEPS,
     TASK,
     Asked,
+    Open,
     join,
     round_of,
     vector,
     work,
 )  # fmt: skip
-from tests.node.test_service import Open, unmoved
+from tests.node.test_service import unmoved
 
 
 def test_an_order_that_comes_again_gets_the_same_reply_and_costs_nothing(

@@ -11,11 +11,12 @@ from dpfl.errors import DpflError
 from tests.node.loopback import (
     EVENT,
     STEPS,
+    Open,
     join,
     round_of,
     work,
 )
-from tests.node.test_rollback import Open, reconciled, worked
+from tests.node.test_rollback import reconciled, worked
 
 
 def test_a_witness_shows_what_was_lost_without_any_server(opened: Open, tmp_path: Path) -> None:

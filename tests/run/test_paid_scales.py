@@ -96,7 +96,7 @@ class Watches(StopsAfter):
         self.folder, self.seen = folder, list[int]()
 
     def start(self, job: Any) -> None:
-        answered = job.coordinator._answers
+        answered = job.coordinator._answers.of_clients
 
         def answers(*asked: Any) -> Any:
             answered(*asked)
@@ -105,7 +105,7 @@ class Watches(StopsAfter):
             ledger.close()
             raise KeyboardInterrupt
 
-        job.coordinator._answers = answers
+        job.coordinator._answers.of_clients = answers
 
 
 def test_the_debit_is_on_disk_before_the_server_has_the_answer_and_is_not_made_twice(

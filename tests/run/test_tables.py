@@ -125,7 +125,7 @@ def test_a_table_may_be_dealt_anew(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"clients": 3}, r"leave data\.clients and data\.public_clients out"),
+        ({"clients": 3}, r"remove data\.clients and data\.public_clients"),
         ({"labels": "x"}, "'labels': correct it"),
         ({"partition": "iid", "colums": {}}, "The partition 'iid' has no option 'colums'"),
         ({"test_share": 0.2}, "has no option 'test_share'; did you mean 'test'"),

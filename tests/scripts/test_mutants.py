@@ -23,15 +23,15 @@ SCRIPTS = ROOT / "scripts"
 LEAST = "test_of_several_kinds_of_shared_noise_the_least_is_what_holds"
 SAMPLE = {
     "privacy/ledger/limit.py:module:constant:1": (
-        "tests/privacy/test_limit.py::test_a_day_has_86400_seconds"
+        "tests/privacy/ledger/test_limit.py::test_a_day_has_86400_seconds"
     ),
     "privacy/mechanisms/noise_shares.py:least_shared:extreme:1": (
-        f"tests/privacy/test_shared_noise.py::{LEAST}"
+        f"tests/privacy/mechanisms/test_noise_shares.py::{LEAST}"
     ),
     "privacy/mechanisms/integer_sum.py:IntegerSum.bits:compare:1": (
         "tests/privacy/test_borders.py::TestLevels"
     ),
-    "secagg/group.py:threshold:constant:2": "tests/secagg/test_borders.py",
+    "secagg/group.py:threshold:constant:2": "tests/secagg/test_group.py",
     "secagg/member.py:SumMember.agree:unchecked:4": "tests/secagg/test_sabotage.py",
     "node/statement.py:_was_always_limited:compare:3": "tests/node/test_statement.py",
     "gradients/products.py:stacked:extreme:1": "tests/gradients/test_products.py",
@@ -148,25 +148,25 @@ def test_for_the_body_of_a_class_or_of_a_module_the_tests_of_its_functions_count
             "seconds": 1.0,
             "functions": ["privacy/mechanisms/sampling.py:Poisson.draw"],
         },
-        "tests/privacy/test_sampling.py::own": {
+        "tests/privacy/mechanisms/test_sampling.py::own": {
             "seconds": 2.0,
             "functions": ["privacy/mechanisms/sampling.py:Poisson.event"],
         },
-        "tests/privacy/test_sampling.py::size": {
+        "tests/privacy/mechanisms/test_sampling.py::size": {
             "seconds": 1.0,
             "functions": ["privacy/mechanisms/sampling.py:PoissonSize.draw"],
         },
-        "tests/privacy/test_limit.py::other": {
+        "tests/privacy/ledger/test_limit.py::other": {
             "seconds": 0.1,
             "functions": ["privacy/ledger/limit.py:Limit.covers"],
         },
     }
     own, near, far, size, other = (
-        "tests/privacy/test_sampling.py::own",
+        "tests/privacy/mechanisms/test_sampling.py::own",
         "tests/privacy/test_b.py::near",
         "tests/run/test_a.py::far",
-        "tests/privacy/test_sampling.py::size",
-        "tests/privacy/test_limit.py::other",
+        "tests/privacy/mechanisms/test_sampling.py::size",
+        "tests/privacy/ledger/test_limit.py::other",
     )
     near_by = mutants.Nearness(traced)
     assert near_by.of(every["privacy/mechanisms/sampling.py", "Poisson"], 15.0) == [
@@ -225,7 +225,7 @@ named = {mutant.name: mutant for mutant in mutants.all_mutants()}
 mutant_runner.warm()
 faults = [(named[name], [tests]) for name, tests in wanted.items()]
 faultless = [(dataclasses.replace(fault, start=0, end=0, text=""), tests) for fault, tests in faults]
-missing = [(faults[0][0], ["tests/privacy/test_limit.py::test_that_is_not_there"])]
+missing = [(faults[0][0], ["tests/privacy/ledger/test_limit.py::test_that_is_not_there"])]
 for played in (faults, faultless, missing):
     print(json.dumps({mutant.name: outcome.status for mutant, outcome in mutant_runner.run(played, jobs=2, seconds=60)}))
 """  # noqa: E501

@@ -5,24 +5,19 @@ mask is learnt.
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import chain
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpfl.secagg import (
     MemberRefusal,
     RepeatSum,
-    SumGroup,
     SumId,
     SumMember,
     SurvivorList,
-    SurvivorVote,
     SurvivorVotes,
     UnmaskingShares,
-    session,
 )
-from dpfl.secagg.masks import digest, mask
+from dpfl.secagg.masks import digest
 from dpfl.secagg.shares import combine
 from tests.secagg.summing import at, begun, group, identity, met, numbers, plain, summed
 
@@ -87,16 +82,6 @@ def test_both_halves_of_a_client_cannot_be_had_by_two_lists_of_survivors(members
     assert got == {(True, False), (False, False), (False, True)}
 
 
-def test_a_member_stands_for_one_list_of_survivors(members):
-    here = at(members, next(ROUNDS))
-    sum = begun(OF, members, numbers(OF), here)
-    first, second, name = OF.names[:9], OF.names[:8], OF.names[0]
-    assert isinstance(members[name].agree(_shown(sum, here, first, name)), SurvivorVote)
-    for survivors in (second, first, OF.names):
-        with pytest.raises(MemberRefusal, match="there is one list"):
-            members[name].agree(_shown(sum, here, survivors, name))
-
-
 def test_signatures_of_another_list_round_attempt_or_run_do_not_count(members):
     round = next(ROUNDS)
     here, later = at(members, round), at(members, round, 1)
@@ -123,41 +108,6 @@ def test_signatures_of_another_list_round_attempt_or_run_do_not_count(members):
     }
 
 
-def test_a_round_is_not_replayed_and_an_attempt_not_used_again(members):
-    round = next(ROUNDS)
-    next(ROUNDS)
-    values = numbers(OF)
-    summed(OF, members, values, at(members, round, 1))
-    member = members[OF.names[0]]
-    for place in ((round, 1), (round, 0), (round - 1, 5)):
-        with pytest.raises(MemberRefusal, match="no mask is made twice"):
-            member.mask(at(members, *place), values[OF.names[0]])
-    with pytest.raises(MemberRefusal, match="another run"):
-        member.mask(SumId("another session", round + 1), values[OF.names[0]])
-    with pytest.raises(MemberRefusal, match="opened before"):
-        member.agree(SurvivorList(at(members, round, 1), OF.names, {}))
-
-
-@pytest.mark.parametrize(
-    "place", [(float("nan"), 0), (0, float("nan")), (1.5, 0), (True, 0), (-1, 0), ("7", 0)]
-)
-def test_a_round_that_is_no_whole_number_is_no_place_of_a_sum(place):
-    """Fault: after a round that is not a number every round counted as later, so that masks of
-    pairs were made twice.
-    """
-    with pytest.raises(MemberRefusal, match="whole numbers"):
-        SumId("session", *place)
-
-
-def test_masks_of_other_bits_have_nothing_in_common():
-    """Fault: halves of a number of 64 bits had the masks of two of 32, so that a server that tells
-    one client to send these could take its masks away with the others' halves."""
-    here, seed = SumId("session", 1), bytes(16)
-    assert not set(mask(seed, here, 40, 32).tolist()) & set(
-        mask(seed, here, 20, 64).view("<u4").tolist()
-    )
-
-
 def test_an_older_sum_is_closed_once_a_newer_has_begun(members):
     here = at(members, next(ROUNDS))
     old = begun(OF, members, numbers(OF), here)
@@ -165,79 +115,6 @@ def test_an_older_sum_is_closed_once_a_newer_has_begun(members):
     for name, shown in old.survivor_lists().items():
         with pytest.raises(MemberRefusal, match="not under way"):
             members[name].agree(shown)
-
-
-def test_survivors_who_are_few_invented_repeated_or_without_oneself_are_refused(members):
-    here = at(members, next(ROUNDS))
-    sum = begun(OF, members, numbers(OF), here)
-    name = OF.names[0]
-    for survivors, sentence in {
-        OF.names[:6]: "6 survivors are fewer than 7",
-        (*OF.names[:6], "invented"): "must be members",
-        (*OF.names[:6], OF.names[1]): "each once",
-        OF.names[1:]: "not among the survivors",
-    }.items():
-        with pytest.raises(MemberRefusal, match=sentence):
-            members[name].agree(SurvivorList(here, survivors, {}))
-    assert isinstance(
-        members[name].agree(_shown(sum, here, OF.names, name)), UnmaskingShares
-    )  # what was refused has changed nothing
-
-
-def test_nothing_is_opened_before_survivors_were_shown_nor_twice(members):
-    here = at(members, next(ROUNDS))
-    sum = begun(OF, members, numbers(OF), here)
-    name = OF.names[0]
-    with pytest.raises(MemberRefusal, match="No survivors were shown"):
-        members[name].open(SurvivorVotes(here, {}))
-    members[name].agree(_shown(sum, here, OF.names, name))
-    with pytest.raises(MemberRefusal, match="opened before"):
-        members[name].open(SurvivorVotes(here, {}))
-
-
-def test_what_is_opened_is_never_both_halves_nor_a_pair_of_survivors(members):
-    here = at(members, next(ROUNDS))
-    sum = begun(OF, members, numbers(OF), here)
-    survivors, missing = OF.names[:8], set(OF.names[8:])
-    votes = {
-        name: members[name].agree(_shown(sum, here, survivors, name)).signature
-        for name in survivors
-    }
-    answers = [members[name].open(SurvivorVotes(here, votes)) for name in survivors]
-    for owner, other in chain.from_iterable(answer.shares for answer in answers):
-        assert owner in survivors
-        assert other == owner or other in missing
-    assert all(set(answer.seeds) == missing for answer in answers)
-
-
-def test_a_server_that_invents_swaps_or_forges_members_is_refused_at_set_up():
-    of = group(5, 4, run="set-up")
-    members = {name: SumMember(of, name, identity(name)) for name in of.names}
-    cards = [member.card for member in members.values()]
-    mine, *others = cards
-    stranger = Ed25519PrivateKey.generate()
-    key = stranger.public_key().public_bytes_raw().hex()
-    invented = SumMember(
-        SumGroup("set-up", {**of.identities, "invented": key}, 5), "invented", stranger
-    ).card
-    other_run = SumMember(group(5, 4, run="older"), others[0].name, identity(others[0].name)).card
-    forged = replace(others[0], mask=others[1].mask)
-    for shown, sentence in (
-        (cards[:3], "3 members showed keys, of 4 needed"),
-        ([*cards, invented], "not those of the members"),
-        ([*cards[:-1], invented], "not those of the members"),
-        ([*cards[:-1], cards[1]], "not those of the members"),
-        ([mine, forged, *others[1:]], "not signed by it for this run"),
-        ([mine, other_run, *others[1:]], "not signed by it for this run"),
-        (others, "do not hold this member's own"),
-    ):
-        with pytest.raises(MemberRefusal, match=sentence):
-            members[mine.name].meet(shown)
-    members[mine.name].meet(cards)
-    with pytest.raises(MemberRefusal, match="agreed once"):
-        members[mine.name].meet(cards)
-    with pytest.raises(MemberRefusal, match="not a member"):
-        SumMember(of, mine.name, stranger)
 
 
 def test_who_shows_no_keys_is_left_out_of_a_session_and_of_its_sums():
@@ -279,27 +156,6 @@ def test_members_who_were_asked_for_other_things_are_at_other_sums(members):
         sum.total()
     with pytest.raises(MemberRefusal, match="not under way"):
         members[odd].agree(_shown(sum, one, OF.names, odd))
-
-
-def test_members_who_were_shown_other_keys_or_rules_share_no_session():
-    of, laxer = group(5, 4, run="views"), group(5, 3, run="views")
-    cards = [SumMember(of, name, identity(name)).card for name in of.names]
-    again = SumMember(of, of.names[4], identity(of.names[4])).card  # the same member, started again
-    assert len({session(of, cards), session(laxer, cards), session(of, [*cards[:4], again])}) == 3
-
-
-def test_a_key_of_low_order_is_refused():
-    of = group(3, 2, run="low")
-    members = [SumMember(of, name, identity(name)) for name in of.names]
-    from dpfl.secagg.messages import words
-
-    nothing = bytes(32)
-    signed = identity(of.names[2]).sign(
-        words("card", of.run, of.names[2], nothing.hex(), nothing.hex())
-    )
-    low = replace(members[2].card, mask=nothing, envelope=nothing, signature=signed)
-    with pytest.raises(MemberRefusal, match="nothing can be agreed"):
-        members[0].meet([members[0].card, members[1].card, low])
 
 
 def test_a_vote_that_is_not_the_senders_is_not_counted(members):

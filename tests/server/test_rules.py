@@ -41,8 +41,8 @@ from dpfl.privacy.mechanisms.clip import Clip, ModelClip
 from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
 from dpfl.privacy.mechanisms.matrix_release import BandedNoise
 from dpfl.privacy.mechanisms.noise import Uncalibrated
-from dpfl.privacy.mechanisms.release import UpdateRelease
 from dpfl.privacy.mechanisms.sampling import Cyclic
+from dpfl.privacy.mechanisms.update_release import UpdateRelease
 from dpfl.privacy.queries.histogram import LabelQuery
 from dpfl.privacy.queries.mean import MeanQuery
 from dpfl.server.rules import RULES

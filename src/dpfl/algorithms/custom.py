@@ -18,7 +18,7 @@ from dpfl.privacy import All, Flat, PerLayer, Poisson, PublicMedian, Quantile, R
 from dpfl.privacy.mechanisms.clip import Clip
 from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
 from dpfl.privacy.mechanisms.noise import Gaussian, Uncalibrated
-from dpfl.privacy.mechanisms.release import UpdateRelease
+from dpfl.privacy.mechanisms.update_release import UpdateRelease
 from dpfl.privacy.queries.histogram import LabelQuery
 from dpfl.server.algorithm import Algorithm, Claim
 from dpfl.server.hellinger import KINDS

@@ -27,7 +27,7 @@ from dpfl.client.optimisers import SGD
 from dpfl.client.task import LocalTraining
 from dpfl.privacy import All, FixedSize, Flat, Release
 from dpfl.privacy.accounting.published_claims import HellingerNoise
-from dpfl.privacy.mechanisms.release import UpdateRelease
+from dpfl.privacy.mechanisms.update_release import UpdateRelease
 from dpfl.privacy.queries.histogram import LabelQuery
 from dpfl.server.algorithm import Algorithm, Claim
 from dpfl.server.hellinger import KINDS

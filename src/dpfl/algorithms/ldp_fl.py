@@ -14,7 +14,7 @@ from dpfl.algorithms.options import cohort_of, noise_of, weights_of
 from dpfl.client.optimisers import optimiser as optimiser_of
 from dpfl.client.task import LocalTraining
 from dpfl.privacy import All, Flat, Release
-from dpfl.privacy.mechanisms.release import UpdateRelease
+from dpfl.privacy.mechanisms.update_release import UpdateRelease
 from dpfl.server.algorithm import Algorithm, Claim
 from dpfl.server.steps.policy import FixedSteps
 from dpfl.server.update import ServerUpdate

@@ -21,7 +21,7 @@ from dpfl.client.task import LocalTraining
 from dpfl.privacy import All, Release
 from dpfl.privacy.accounting.published_claims import TwoWayNoise
 from dpfl.privacy.mechanisms.clip import ModelClip
-from dpfl.privacy.mechanisms.release import UpdateRelease
+from dpfl.privacy.mechanisms.update_release import UpdateRelease
 from dpfl.server.algorithm import Algorithm, Claim
 from dpfl.server.steps.policy import FixedSteps
 from dpfl.server.update import ServerUpdate

@@ -23,8 +23,8 @@ from dpfl.audit.test_bed import ObservedRound, TestBed, linear, play
 from dpfl.client.noise_placement import NoisePlacement
 from dpfl.client.task import ClientReply
 from dpfl.privacy import All, Keyed, Release
-from dpfl.privacy.mechanisms.release import UpdateRelease
 from dpfl.privacy.mechanisms.sampling import Cyclic
+from dpfl.privacy.mechanisms.update_release import UpdateRelease
 
 COUPLED = ("sample noise", "upload noise", "client noise", "server noise", "share of the noise")
 """What the noise of the releases is drawn for; all other purposes have keys of their own."""

@@ -27,8 +27,8 @@ from dpfl.privacy.mechanisms.clip import clip_vector
 from dpfl.privacy.mechanisms.haar_release import HaarNoise
 from dpfl.privacy.mechanisms.matrix_release import BandedNoise
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
-from dpfl.privacy.mechanisms.release import UpdateRelease
 from dpfl.privacy.mechanisms.sampling import Cyclic
+from dpfl.privacy.mechanisms.update_release import UpdateRelease
 from dpfl.server.aggregate import correlated_sum, noisy_inside_fraction
 from dpfl.server.round_sum import RoundSum
 

@@ -1,6 +1,4 @@
-"""Files that lie beside a certificate: its page, and the model and the card that were sent with
-it.
-"""
+"""Checks the files beside a certificate: its printed page, the model and the model card."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from dpfl.run.folder import METRICS, STATEMENTS, RunFolder
 from dpfl.run.model_card import NAME, TITLE
 
 SENT = (NAME, "model.safetensors")
-"""What goes to others with a certificate, by hashes that need no salt."""
+"""Files that are sent with a certificate; their hashes need no salt."""
 
 COMPARED = {
     "experiment.toml",
@@ -34,29 +32,32 @@ COMPARED = {
     STATEMENTS,
     NAME,
 }
-"""What has a check of its own; the lock and the salt say nothing of privacy."""
+"""Files that have a check of their own; the lock and the salt say nothing about privacy."""
 
 
 def check_pages(
     file: Path, envelope: object, certificate: Certificate, signature: str, folder: RunFolder | None
 ) -> VerificationCheck:
-    """Pages are pictures of a certificate: each is drawn again and compared, letter by letter.
+    """Lays out the page of a certificate again and compares it, byte by byte.
 
     Args:
-        file: Where the certificate lies.
-        envelope: What is in that file.
-        certificate: What it says.
-        signature: What it is signed with.
-        folder: The run's, where it is here.
+        file: The certificate.
+        envelope: The content of that file.
+        certificate: The contents that are signed.
+        signature: The signature.
+        folder: The folder of the run, where it is available.
+
+    Returns:
+        The check.
     """
     pages = {file.with_suffix(".html").resolve(): file}
     if folder:
         pages.setdefault(folder.file("certificate.html").resolve(), folder.file("certificate.json"))
-    findings, unchecked, seen = [], [], 0
+    findings, unchecked, count = [], [], 0
     for path, source in pages.items():
         if not path.exists():
             continue
-        seen += 1
+        count += 1
         if _differs(path, certificate, signature):
             if source != file and _holds_another(source, envelope):
                 unchecked.append(
@@ -70,7 +71,7 @@ def check_pages(
                 )
     return VerificationCheck(
         "page",
-        "as this version draws it from the certificate" if seen else "none",
+        "as this version draws it from the certificate" if count else "none",
         tuple(findings),
         tuple(unchecked),
     )
@@ -92,28 +93,31 @@ def _holds_another(file: Path, envelope: object) -> bool:
 
 
 def check_sent(file: Path, certificate: Certificate) -> VerificationCheck | None:
-    """What lies beside a certificate that is away from its run; None where that is another run's
-    folder, or nothing.
+    """Checks the model and the card beside a certificate that is away from its run.
+
+    Args:
+        file: The certificate.
+        certificate: Its contents.
+
+    Returns:
+        The check; None where there are no such files, or the folder belongs to another run.
     """
     place = file.resolve().parent
     if (place / "experiment.toml").exists():
         return None
-    findings, unchecked, seen = [], [], []
+    findings, unchecked, names = [], [], []
     for name in SENT:
         if not (place / name).exists() or (name == NAME and not _is_card(place / name)):
             continue
-        seen.append(name)
+        names.append(name)
         if name not in certificate.hashes:
             unchecked.append(f"{name} beside the certificate, which has no digest of it.")
         elif file_sha256(place / name) != certificate.hashes[name]:
             findings.append(f"{name} beside the certificate is not the one that was certified.")
-    return (
-        VerificationCheck(
-            "sent with it", f"{', '.join(seen)}, as certified", tuple(findings), tuple(unchecked)
-        )
-        if seen
-        else None
-    )
+    if not names:
+        return None
+    outcome = f"{', '.join(names)}, as certified"
+    return VerificationCheck("sent with it", outcome, tuple(findings), tuple(unchecked))
 
 
 def _is_card(path: Path) -> bool:
@@ -121,11 +125,17 @@ def _is_card(path: Path) -> bool:
 
 
 def others(folder: RunFolder, certified: Path) -> Iterator[str]:
-    """Files of a run's folder that no check compares: metrics round by round, logs, whatever
-    somebody put there.
+    """Lists the files of a run that no check compares, such as metrics, logs and foreign files.
+
+    Args:
+        folder: The folder of the run.
+        certified: The certificate, which may lie there.
+
+    Yields:
+        One sentence with their names.
     """
     known = {*COMPARED, certified.name, certified.with_suffix(".html").name}
-    found = sorted(path.name for path in folder.path.iterdir() if path.name not in known)
-    found = [name for name in found if not name.startswith(f"{METRICS}-")]
-    if found:
-        yield f"Other files of the run's folder: {', '.join(found)}."
+    names = sorted(path.name for path in folder.path.iterdir() if path.name not in known)
+    names = [name for name in names if not name.startswith(f"{METRICS}-")]
+    if names:
+        yield f"Other files of the run's folder: {', '.join(names)}."

@@ -1,4 +1,4 @@
-"""What came of looking at one thing."""
+"""The outcome of one check of a certificate."""
 
 from __future__ import annotations
 
@@ -7,8 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class VerificationCheck:
-    """One thing that was looked at: what came of it, a sentence for each thing that is wrong, and
-    one for each thing that could not be checked."""
+    """The outcome of one check.
+
+    Attributes:
+        name: What was checked.
+        outcome: The outcome in words, where nothing is wrong.
+        findings: What is wrong, one sentence each.
+        unchecked: What could not be checked here, one sentence each.
+    """
 
     name: str
     outcome: str

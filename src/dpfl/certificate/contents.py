@@ -1,4 +1,4 @@
-"""What a certificate says of a run, read from the run's folder and its ledgers."""
+"""The contents of a certificate: its sections, and how each follows from a run's folder."""
 
 from __future__ import annotations
 
@@ -43,10 +43,14 @@ AUDITED = (
 
 
 class CertificateSection(BaseModel):
+    """A part of a certificate; it has exactly the keys that it lists."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class TrainingSection(CertificateSection):
+    """What was trained, how, and for how long."""
+
     run: str
     algorithm: str
     variant: str
@@ -61,8 +65,9 @@ class TrainingSection(CertificateSection):
 
 
 class ReportedSection(CertificateSection):
-    """What the run says of itself and nothing here proves: accuracy needs the test set, an audit
-    its games.
+    """What the run reports and a certificate cannot prove.
+
+    Accuracy would need the test set, and an audit its games.
     """
 
     started: str
@@ -74,8 +79,9 @@ class ReportedSection(CertificateSection):
 
 
 class GuaranteeSection(CertificateSection):
-    """For whom, against whom, by what accountant; `proven` is the largest epsilon of any
-    account.
+    """The guarantee: its unit, neighbours, delta, adversary and accountant.
+
+    `proven` is the largest epsilon of any account.
     """
 
     unit: str
@@ -87,15 +93,17 @@ class GuaranteeSection(CertificateSection):
     median: Epsilon
     lowest: Epsilon
     used: Epsilon
-    """Of what was made: no guarantee where that follows what came out."""
+    """Epsilon of the releases that were made. It is no guarantee where their number depends on
+    the results."""
     unaccounted: list[str]
     assumptions: list[str]
     warnings: list[str]
 
 
 class ClaimSection(CertificateSection):
-    """The paper's own figure for events as it counts them; without an accountant it comes from a
-    formula of the paper.
+    """The figure that the paper's own accounting claims.
+
+    It is for the events that the paper counts. Without an accountant it comes from a formula.
     """
 
     epsilon: Epsilon | None
@@ -105,14 +113,17 @@ class ClaimSection(CertificateSection):
 
 
 class ReleaseSection(CertificateSection):
+    """Equal releases of one account: the event, its description, and how many there were."""
+
     event: str
     kind: str
     count: int
 
 
 class AccountSection(CertificateSection):
-    """A ledger: `seal` is of its debits, not of the file, whose bytes change without any row
-    changing.
+    """One ledger, with its epsilon and its releases.
+
+    `seal` covers the debits and not the file, whose bytes change while its rows do not.
     """
 
     name: str
@@ -125,12 +136,16 @@ class AccountSection(CertificateSection):
 
 
 class Signer(CertificateSection):
+    """The public key of the signer, and its fingerprint for people."""
+
     algorithm: Literal["Ed25519"] = "Ed25519"
     public_key: str
     fingerprint: str
 
 
 class Certificate(CertificateSection):
+    """Everything that is signed."""
+
     format: Literal["dpfl certificate 2"]
     issued: str
     trained: TrainingSection
@@ -145,31 +160,43 @@ class Certificate(CertificateSection):
 
 
 def certify(run: Path, key: Path | None = None) -> dict[str, Any]:
-    """The signed certificate of a finished run, as JSON holds it: every word from its record,
-    checkpoint and ledgers.
+    """Makes the signed certificate of a finished run.
+
+    Every word follows from the record, the checkpoint and the ledgers of the run.
+
+    Args:
+        run: The folder of the run.
+        key: The private key; by default that of the user.
+
+    Returns:
+        The contents and the signature, as the JSON file has them.
+
+    Raises:
+        DpflError: The run is not finished, its files contradict each other, or there is no key.
     """
     folder, private = RunFolder.open(run), load_private(key)
     public = raw(private.public_key())
-    found = read_finished_run(folder)
+    finished = read_finished_run(folder)
     make_salt(folder)
-    if folder.weights_sha256() != found.numbers["model_sha256"]:
+    if folder.weights_sha256() != finished.numbers["model_sha256"]:
         raise DpflError(
             f"model.safetensors in {run} is not the model that its run ended with; restore it from "
             "a copy."
         )
-    if faults := check_card(found).findings:
+    if faults := check_card(finished).findings:
         raise DpflError(f"{faults[0]} Restore it from a copy, or remove it.")
-    listed = [read_account(folder, path, found.accounts) for path in found.accounts.paths()]
+    accounts = finished.accounts
+    listed = [read_account(folder, path, accounts) for path in accounts.paths()]
     certificate = Certificate(
         format="dpfl certificate 2",
         issued=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        trained=training_section(found),
-        guarantee=guarantee_section(found, listed),
-        claimed=claim_section(found),
+        trained=training_section(finished),
+        guarantee=guarantee_section(finished, listed),
+        claimed=claim_section(finished),
         accounts=listed,
         reported=reported_section(folder),
         hashes=hashes(folder),
-        versions=found.record["versions"],
+        versions=finished.record["versions"],
         certified_by={"dpfl": version(), "code": code_sha256()},
         signer=Signer(public_key=public, fingerprint=fingerprint(public)),
     )
@@ -178,54 +205,85 @@ def certify(run: Path, key: Path | None = None) -> dict[str, Any]:
 
 
 def version() -> str:
+    """Returns the version of this installation.
+
+    Returns:
+        Such as "0.2.0".
+    """
     from dpfl import __version__
 
     return __version__
 
 
-def training_section(found: FinishedRun) -> TrainingSection:
-    resolved = found.record["resolved"]
+def training_section(finished: FinishedRun) -> TrainingSection:
+    """Says what was trained.
+
+    Args:
+        finished: The run.
+
+    Returns:
+        The section of the certificate.
+    """
+    resolved = finished.record["resolved"]
     return TrainingSection(
-        run=found.accounts.run,
-        algorithm=found.algorithm.name,
-        variant=found.algorithm.variant,
+        run=finished.accounts.run,
+        algorithm=finished.algorithm.name,
+        variant=finished.algorithm.variant,
         budget=resolved["budget"].get("epsilon"),
-        noise=found.algorithm.noise,
-        rounds=found.numbers["round"],
-        iterations=found.numbers["iterations"],
+        noise=finished.algorithm.noise,
+        rounds=finished.numbers["round"],
+        iterations=finished.numbers["iterations"],
         **{name: resolved[name] for name in ("model", "clients", "partition", "entropy")},
     )
 
 
 def reported_section(folder: RunFolder) -> ReportedSection:
-    """An audit by its verdict alone: how single samples fared is for their owner."""
+    """Says what the run reports about itself.
+
+    An audit appears by its verdict alone, since results on single samples belong to their owner.
+
+    Args:
+        folder: The folder of the run.
+
+    Returns:
+        The section of the certificate.
+    """
     result, audit = read(folder, "result.json"), read(folder, "audit.json", needed=False)
-    told = {name: audit.get(name) for name in AUDITED} if isinstance(audit, dict) else None
-    if told and "played" in audit:  # audits of older versions do not say
-        told["played"] = audit["played"]
-    if told and str(told["game"]).startswith(("membership", "inversion")):
-        told |= {"measured": None, "scope": None, "game": None}
+    outcome = {name: audit.get(name) for name in AUDITED} if isinstance(audit, dict) else None
+    if outcome and "played" in audit:  # audits of older versions do not say
+        outcome["played"] = audit["played"]
+    if outcome and str(outcome["game"]).startswith(("membership", "inversion")):
+        outcome |= {"measured": None, "scope": None, "game": None}
     started = folder.experiment()["run"]["started"]
     return ReportedSection(
         started=started,
         accuracy=result["accuracy"],
         stopped_by=result["stopped_by"],
-        audit=told,
+        audit=outcome,
         measured=_measured(result),
     )
 
 
 def _measured(result: Mapping[str, Any]) -> str | None:
-    """As the run's file says, whoever wrote it."""
-    name, found = result.get("headline"), result.get("metrics")
-    value = found.get(name) if isinstance(found, dict) and isinstance(name, str) else None
+    """The first metric of the run, in words; the file may be anybody's."""
+    name, metrics = result.get("headline"), result.get("metrics")
+    value = metrics.get(name) if isinstance(metrics, dict) and isinstance(name, str) else None
     if name is None or not isinstance(value, int | float):
         return None
     return f"{figure(name, float(value))} {result.get('noisy') or 'on the test set'}"
 
 
-def guarantee_section(found: FinishedRun, listed: Sequence[AccountSection]) -> GuaranteeSection:
-    stated = found.statement.to_dict()
+def guarantee_section(finished: FinishedRun, listed: Sequence[AccountSection]) -> GuaranteeSection:
+    """States the guarantee.
+
+    Args:
+        finished: The run.
+        listed: Every account of the run.
+
+    Returns:
+        The section of the certificate.
+    """
+    stated = finished.statement.to_dict()
     named = (
         "unit",
         "neighbours",
@@ -240,48 +298,82 @@ def guarantee_section(found: FinishedRun, listed: Sequence[AccountSection]) -> G
         name: list(value) if isinstance(value := stated[name], tuple) else value for name in named
     }
     return GuaranteeSection(
-        **spread(listed), used=stated_figure(found.statement.used or 0.0), **words
+        **spread(listed), used=stated_figure(finished.statement.used or 0.0), **words
     )
 
 
 def neighbours(listed: Sequence[AccountSection]) -> tuple[str, ...]:
-    """For which the listed releases can be proven: sampling says, and without it the sensitivity,
-    which the run knows.
+    """Finds the neighbours for which the listed releases can be proven.
+
+    Sampling determines them. Without sampling the sensitivity does, which only the run knows.
+
+    Args:
+        listed: Every account of the run.
+
+    Returns:
+        The definitions of neighbours that are possible.
     """
-    events = {released.event for account in listed for released in account.releases}
-    found = neighbours_of(map(decode, events))
-    return (found,) if any('"sampling"' in event for event in events) else (found, REPLACE)
+    events = {release.event for account in listed for release in account.releases}
+    narrowest = neighbours_of(map(decode, events))
+    sampled = any('"sampling"' in event for event in events)
+    return (narrowest,) if sampled else (narrowest, REPLACE)
 
 
 def spread(listed: Sequence[AccountSection]) -> dict[str, Any]:
+    """Summarises the epsilons of all accounts.
+
+    Args:
+        listed: Every account of the run.
+
+    Returns:
+        The largest, which is what is proven, the median and the smallest.
+    """
     figures = [number(account.proven) for account in listed]
-    found = {"proven": max(figures), "median": statistics.median(figures), "lowest": min(figures)}
-    return {name: stated_figure(epsilon) for name, epsilon in found.items()}
+    summary = {"proven": max(figures), "median": statistics.median(figures), "lowest": min(figures)}
+    return {name: stated_figure(epsilon) for name, epsilon in summary.items()}
 
 
-def claim_section(found: FinishedRun) -> ClaimSection:
-    claim, epsilon = found.algorithm.claim, found.statement.claimed
+def claim_section(finished: FinishedRun) -> ClaimSection:
+    """States what the paper's own accounting claims.
+
+    Args:
+        finished: The run.
+
+    Returns:
+        The section of the certificate.
+    """
+    claim, epsilon = finished.algorithm.claim, finished.statement.claimed
     figure = None if epsilon is None else stated_figure(epsilon)
     return ClaimSection(
         epsilon=figure,
         text=claim.text,
         accountant=claim.accountant,
-        stated=dict(found.statement.stated),
+        stated=dict(finished.statement.stated),
     )
 
 
 def read_account(folder: RunFolder, path: Path, accounts: Accounts) -> AccountSection:
-    """Epsilon from the debits and plans of the ledger and from nothing else, those of other runs
-    included.
+    """Reads one account.
+
+    Its epsilon follows from the debits and plans of the ledger and from nothing else. It covers
+    other runs on the same ledger.
+
+    Args:
+        folder: The folder of the run.
+        path: The ledger.
+        accounts: The accounts of the run, for accountant and delta.
+
+    Returns:
+        The section of the certificate.
     """
     with closing(Ledger.read(path)) as ledger:
-        debits, spent, unit = ledger.debits(), proven_events(ledger), ledger.unit
-    counts = sorted((encode(event), describe(event), count) for event, count in spent.items())
+        debits, events, unit = ledger.debits(), proven_events(ledger), ledger.unit
+    counts = sorted((encode(event), describe(event), count) for event, count in events.items())
     return AccountSection(
         name=path.stem,
         ledger=path.name,
         proven=stated_figure(
-            accountant(accounts.terms.accountant).epsilon(spent, accounts.terms.budget.delta)
+            accountant(accounts.terms.accountant).epsilon(events, accounts.terms.budget.delta)
         ),
         releases=[
             ReleaseSection(event=event, kind=kind, count=count) for event, kind, count in counts

@@ -1,8 +1,7 @@
-"""A finished run as its own files prove it: the record made into parts again, the checkpoint, and
-the ledgers read together.
+"""Reads a finished run from what proves it: its record, its checkpoint and its ledgers.
 
-What the run said of itself (statement.json, result.json) is compared with that and never taken for
-it.
+What the run reports about itself (statement.json, result.json) is compared with that. It is never
+taken in its place.
 """
 
 from __future__ import annotations
@@ -28,24 +27,44 @@ from dpfl.run.folder import METRICS, RunFolder
 
 @dataclass(frozen=True)
 class FinishedRun:
+    """A run that has ended, and whose files agree.
+
+    Attributes:
+        folder: The folder of the run.
+        record: experiment.toml as the run wrote it.
+        numbers: The counters of the checkpoint.
+        accounts: The ledgers of the run, read together.
+        statement: The privacy statement, made again from the ledgers as they are now.
+        told: The privacy statement as the run wrote it when it ended.
+        result: result.json.
+    """
+
     folder: RunFolder
     record: Mapping[str, Any]
     numbers: Mapping[str, Any]
     accounts: Accounts
     statement: PrivacyStatement
-    """Made again, from the ledgers as they are."""
     told: PrivacyStatement
-    """As the run wrote it, when it ended."""
     result: Mapping[str, Any]
-    """What the run said that it came to."""
 
     @property
     def algorithm(self) -> Algorithm:
+        """The algorithm, made again from the record."""
         return self.accounts.algorithm
 
 
 def read_finished_run(folder: RunFolder) -> FinishedRun:
-    """Refused where anything does not fit together, with a sentence that names it."""
+    """Reads a finished run and checks that its files agree.
+
+    Args:
+        folder: The folder of the run.
+
+    Returns:
+        The run.
+
+    Raises:
+        DpflError: The run is not finished, or two of its files contradict each other.
+    """
     try:
         return _ended(folder)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -94,8 +113,9 @@ def _differs(folder: RunFolder, name: str, word: str, said: Any, truth: Any) -> 
 
 
 def _refuse_uncounted(accounts: Accounts) -> None:
-    """A ledger with debits of the run that is no account of it: somebody's releases would be in no
-    statement.
+    """Refuses a ledger that has debits of the run but is not one of its accounts.
+
+    Somebody's releases would otherwise be in no statement.
     """
     counted = {path.name for path in accounts.paths()}
     for path in sorted(accounts.folder.glob("*.sqlite")):

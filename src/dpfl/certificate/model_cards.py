@@ -1,6 +1,4 @@
-"""The model card of a run, held against the statement, the record and the result that it was made
-from.
-"""
+"""Compares the model card of a run with the statement, the record and the result behind it."""
 
 from __future__ import annotations
 
@@ -36,27 +34,32 @@ ALWAYS = (
     "not accounted for",
     "assumes",
 )
-"""Words of a statement that every version has written into its cards."""
+"""Headings of a statement that the cards of all versions have."""
 
 EPSILON = re.compile(r"(?:epsilon|ε)\W*(?:is|of|was|below|under|at most)?\W*\d", re.IGNORECASE)
-"""An epsilon where the card of a run has none."""
+"""An epsilon in prose; the cards that a run writes have none there."""
 
 
-def check_card(found: FinishedRun) -> VerificationCheck:
-    """Whether the card says what the run's other files say; parts that nothing else tells are
-    named.
+def check_card(finished: FinishedRun) -> VerificationCheck:
+    """Checks that the card says what the other files of the run say.
+
+    Args:
+        finished: The run.
+
+    Returns:
+        The check. It names the parts that no other file can confirm.
     """
-    text = own_card(found.folder)
+    text = own_card(finished.folder)
     if text is None:
         words = (
             f"{NAME} is not the card that the run wrote."
-            if found.folder.file(NAME).exists()
+            if finished.folder.file(NAME).exists()
             else f"There is no {NAME}."
         )
         return VerificationCheck("card", "not the run's", unchecked=(words,))
     try:
         faults = tuple(
-            f"{NAME} is not the card of this run: {fault}." for fault in _faults(text, found)
+            f"{NAME} is not the card of this run: {fault}." for fault in _faults(text, finished)
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         faults = (
@@ -68,14 +71,14 @@ def check_card(found: FinishedRun) -> VerificationCheck:
     )
 
 
-def _faults(text: str, found: FinishedRun) -> Iterator[str]:
+def _faults(text: str, finished: FinishedRun) -> Iterator[str]:
     lines = in_present_words(text).splitlines()
-    rendered = list(_rendered(found))
+    rendered = list(_rendered(finished))
     headings = [line for line in lines if line.startswith("#") and line not in _code(lines)]
     if headings != [TITLE, PRIVACY, LOADING, CLOSING]:
         yield f"its headings are {', '.join(headings)}"
         return
-    for part in (privacy_lines(found.told), closing_lines(found.result["warnings"])):
+    for part in (privacy_lines(finished.told), closing_lines(finished.result["warnings"])):
         expected = _section(list(part))
         there = _section(lines[lines.index(expected[0]) :])
         expected = [line for line in expected if line in there or not _is_newer(line)]
@@ -86,17 +89,19 @@ def _faults(text: str, found: FinishedRun) -> Iterator[str]:
         label = row[: row.index("|", 2) + 1]
         if [line for line in lines if line.startswith(label)] != [row]:
             yield f"its row {label!r} is not {row!r}"
-    known = {*rendered, *privacy_lines(found.told), *closing_lines(found.result["warnings"])}
+    known = {*rendered, *privacy_lines(finished.told), *closing_lines(finished.result["warnings"])}
     for line in lines:
         if line not in known and EPSILON.search(line):
             yield f"it has an epsilon where the run wrote none ({line.strip()!r})"
 
 
-def _rendered(found: FinishedRun) -> list[str]:
+def _rendered(finished: FinishedRun) -> list[str]:
     budget = {
-        name: value for name, value in found.record["resolved"]["budget"].items() if name != "part"
+        name: value
+        for name, value in finished.record["resolved"]["budget"].items()
+        if name != "part"
     }
-    return rows_of_outcome(found.algorithm, Budget(**budget), found.result)
+    return rows_of_outcome(finished.algorithm, Budget(**budget), finished.result)
 
 
 def _section(lines: list[str]) -> list[str]:

@@ -1,5 +1,6 @@
-"""What nodes say of themselves, beside the certificate of the run that they took part in: each
-signed with a key of its own.
+"""Checks the statements that nodes have signed against the certificate of the run.
+
+Each statement is signed by the node's own key. It says what the node has spent by its own ledger.
 """
 
 from __future__ import annotations
@@ -39,13 +40,16 @@ UNUSABLE = (
     ValueError,
     RecursionError,
 )
-"""What a file that anybody may have written can give."""
+"""What reading a file raises where anybody may have written the file."""
 
 
 @dataclass(frozen=True)
 class OrderedReleases:
-    """What the server ordered of a node, by event; `exact` is False where a certificate alone
-    counts other things with it.
+    """The releases that the server has asked of a node.
+
+    Attributes:
+        releases: Their number, by event.
+        exact: False where only the certificate is available and it counts other releases, too.
     """
 
     releases: Mapping[str, int]
@@ -54,22 +58,34 @@ class OrderedReleases:
 
 @dataclass(frozen=True)
 class ExpectedNodes:
-    """Who took part in a run and what was ordered of them, by its folder, or else by its
-    certificate.
+    """Who took part in a run, and what the server has asked of each node.
+
+    Attributes:
+        names: The nodes. Empty where the run has one account for the federation and its folder is
+            not available.
+        nodes: Their number.
+        hashes: Hashes of the nodes' keys, and of what the nodes know the run by.
+        ordered: The releases that were asked of each node that pays for itself.
     """
 
     names: Sequence[str]
-    """None are known of a run whose one account is the federation's, without its folder."""
     nodes: int
     hashes: Mapping[str, str]
-    """Of the nodes' keys, and of what they know the run by."""
     ordered: Mapping[str, OrderedReleases]
 
     @classmethod
     def of(cls, certificate: Certificate, folder: RunFolder | None) -> ExpectedNodes:
-        """
+        """Reads who took part, from the folder of the run or else from the certificate.
+
+        Args:
+            certificate: The contents of the certificate.
+            folder: The folder of the run, where it is available.
+
+        Returns:
+            The nodes that are expected to have a statement.
+
         Raises:
-            DpflError: If the run's folder is there and cannot be read.
+            DpflError: The folder cannot be read.
         """
         if folder is None:
             accounts = [account for account in certificate.accounts if account.name != FEDERATION]
@@ -77,62 +93,70 @@ class ExpectedNodes:
             ordered = {account.name: _listed(account, exact) for account in accounts}
             return cls(list(ordered), certificate.trained.clients, certificate.hashes, ordered)
         record = folder.record()
-        held = accounts_of(folder, record)
+        accounts_here = accounts_of(folder, record)
         names = record["resolved"].get("names") or client_names(record["resolved"]["clients"])
-        return cls(names, len(names), node_hashes(record), _counted(held))
+        return cls(names, len(names), node_hashes(record), _counted(accounts_here))
 
 
 def _listed(account: AccountSection, exact: bool) -> OrderedReleases:
-    """Exact where no other run is counted with it, and no plan stands for what was made."""
-    return OrderedReleases(
-        {released.event: released.count for released in account.releases},
-        exact and not account.other_runs,
-    )
+    """Exact where the account has no other run, and no plan counts in place of its releases."""
+    releases = {release.event: release.count for release in account.releases}
+    return OrderedReleases(releases, exact and not account.other_runs)
 
 
-def _counted(held: Accounts) -> dict[str, OrderedReleases]:
-    """From the server's own ledgers, of this run alone; nothing where the nodes pay for nothing
-    themselves.
+def _counted(accounts: Accounts) -> dict[str, OrderedReleases]:
+    """Counts the releases of this run in the server's own ledgers.
+
+    The result is empty where the nodes pay for nothing themselves.
     """
-    if not held.algorithm.ledger_per_client:
+    if not accounts.algorithm.ledger_per_client:
         return {}
-    found = {}
-    for path in held.paths():
+    ordered = {}
+    for path in accounts.paths():
         releases: dict[str, int] = {}
         with closing(Ledger.read(path)) as ledger:
             for run, _, event, count, _ in ledger.debits():
-                if run == held.run:
+                if run == accounts.run:
                     releases[event] = releases.get(event, 0) + count
-        found[path.stem] = OrderedReleases(releases)
-    return found
+        ordered[path.stem] = OrderedReleases(releases)
+    return ordered
 
 
 @dataclass(frozen=True)
 class NodeStatementFile:
-    """A statement that its own key signed, from a file."""
+    """A statement from a file, signed by the key that it contains.
+
+    Attributes:
+        file: The file.
+        words: The content of the statement.
+    """
 
     file: Path
     words: Mapping[str, Any]
 
     @property
     def name(self) -> str:
+        """The name of the node."""
         return str(self.words["node"])
 
     @property
     def key(self) -> str:
+        """The public key that has signed the statement."""
         return str(self.words["public_key"])
 
     @property
     def run(self) -> Mapping[str, Any]:
+        """The run that the statement lists separately; empty where it lists none."""
         return self.words["run"] or {"id": "", "releases": {}}
 
     @property
     def text(self) -> str:
+        """The statement in words."""
         words = self.words
         return (
             f"for one {words['unit']} ({words['neighbours']}), delta {words['delta']:g}, proven "
             f"{words['proven']} of "
-            f"{words['limit']:g} in all ({words['accountant']}), against {words['adversary']}; "
+            f"{words['limit']:g} in total ({words['accountant']}), against {words['adversary']}; "
             f"{sum(self.run['releases'].values())} releases for this run"
         )
 
@@ -140,11 +164,16 @@ class NodeStatementFile:
 def verify_nodes(
     files: Sequence[Path], certificate: Certificate, folder: RunFolder | None
 ) -> list[VerificationCheck]:
-    """The statements of a run's nodes: each by itself, and whether they are all, and each once.
+    """Checks each statement, and that there is exactly one per node of the run.
 
     Args:
-        files: The statements. certificate: That of the run. folder: The run's, where it is here: it
-        knows every node, its key, and what was ordered of it.
+        files: The statements.
+        certificate: The contents of the certificate of the run.
+        folder: The folder of the run, where it is available. It names every node, its key, and what
+            the server has asked of it.
+
+    Returns:
+        One check per statement, and one for all of them together.
     """
     if certificate.trained.partition != NODES:
         words = "the certified run had no nodes, so that no statement of a node belongs to it."
@@ -152,32 +181,27 @@ def verify_nodes(
     try:
         expected = ExpectedNodes.of(certificate, folder)
     except UNUSABLE as error:
-        return (
-            [VerificationCheck("nodes", "", (f"Who took part in the run cannot be read: {error}",))]
-            if files
-            else []
-        )
+        finding = f"Who took part in the run cannot be read: {error}"
+        return [VerificationCheck("nodes", "", (finding,))] if files else []
     if not files:
-        named = ", ".join(expected.names) or f"{expected.nodes} nodes"
-        words = (
-            "What these spent by their own ledgers, whose signed statements were not given: "
-            f"{named}."
-        )
-        return [
-            VerificationCheck(
-                "nodes",
-                "statements not given: they lie in nodes/ of the run's folder",
-                unchecked=(words,),
-            )
-        ]
-    checks, given = [], []
+        return [_without_statements(expected)]
+    checks, statements = [], []
     for file in files:
         try:
-            given.append(_read(file))
-            checks.append(_checked(given[-1], certificate, expected))
+            statements.append(_read(file))
+            checks.append(_checked(statements[-1], certificate, expected))
         except UNUSABLE as error:
             checks.append(VerificationCheck(file.stem, "", (f"{file.name}: {error}",)))
-    return [*checks, _together(given, expected)]
+    return [*checks, _together(statements, expected)]
+
+
+def _without_statements(expected: ExpectedNodes) -> VerificationCheck:
+    nodes = ", ".join(expected.names) or f"{expected.nodes} nodes"
+    unchecked = (
+        f"What these spent by their own ledgers, whose signed statements were not given: {nodes}."
+    )
+    outcome = "statements not given: they lie in nodes/ of the run's folder"
+    return VerificationCheck("nodes", outcome, unchecked=(unchecked,))
 
 
 def _read(file: Path) -> NodeStatementFile:
@@ -188,54 +212,55 @@ def _read(file: Path) -> NodeStatementFile:
 
 
 def _checked(
-    given: NodeStatementFile, certificate: Certificate, expected: ExpectedNodes
+    signed: NodeStatementFile, certificate: Certificate, expected: ExpectedNodes
 ) -> VerificationCheck:
-    text = given.text
-    if expected.names and given.name not in expected.names:
+    text = signed.text
+    if expected.names and signed.name not in expected.names:
         return VerificationCheck(
-            given.name, "", (f"{given.file.name}: the run had no node {given.name}.",)
+            signed.name, "", (f"{signed.file.name}: the run had no node {signed.name}.",)
         )
     findings = [
-        f"The statement of {given.name} {fault}." for fault in _faults(given, certificate, expected)
+        f"The statement of {signed.name} {fault}."
+        for fault in _faults(signed, certificate, expected)
     ]
-    ordered, unchecked = expected.ordered.get(given.name), []
+    ordered, unchecked = expected.ordered.get(signed.name), []
     if ordered and not ordered.exact:
         unchecked.append(
-            f"Whether {given.name} made all releases that were ordered: the certificate counts "
+            f"Whether {signed.name} made all releases that were ordered: the certificate counts "
             "others with them."
         )
-    known = f"{KEY_OF}{given.name}" in expected.hashes
+    listed = f"{KEY_OF}{signed.name}" in expected.hashes
     whose = (
         "by the key that the run lists"
-        if known
-        else f"by the key {given.key[:16]}..., to be compared with its owner"
+        if listed
+        else f"by the key {signed.key[:16]}..., to be compared with its owner"
     )
     return VerificationCheck(
-        given.name, f"signed {whose}: {text}", tuple(findings), tuple(unchecked)
+        signed.name, f"signed {whose}: {text}", tuple(findings), tuple(unchecked)
     )
 
 
 def _faults(
-    given: NodeStatementFile, certificate: Certificate, expected: ExpectedNodes
+    signed: NodeStatementFile, certificate: Certificate, expected: ExpectedNodes
 ) -> Iterator[str]:
-    """What a statement says that its run does not."""
-    words, stated = given.words, certificate.guarantee
-    if expected.hashes.get(f"{KEY_OF}{given.name}", key := fingerprint(given.key)) != key:
+    """Where a statement contradicts its run."""
+    words, stated = signed.words, certificate.guarantee
+    if expected.hashes.get(f"{KEY_OF}{signed.name}", key := fingerprint(signed.key)) != key:
         yield "is not signed by the key that the run lists"
     if words["run"] is None:
         yield "is of no run"
     elif (
         expected.hashes.get(
-            NODES_RUN, known := hashlib.sha256(str(given.run["id"]).encode()).hexdigest()
+            NODES_RUN, run_hash := hashlib.sha256(str(signed.run["id"]).encode()).hexdigest()
         )
-        != known
+        != run_hash
     ):
         yield "is of another run"
     if not accountant(words["accountant"]).proven:
         yield f"is by {words['accountant']}, which is an approximation and proves nothing"
     if words["delta"] > stated.delta:
         yield f"holds with delta {words['delta']:g}, where the run's is {stated.delta:g}"
-    pays = given.name in expected.ordered
+    pays = signed.name in expected.ordered
     for word in ("unit", "neighbours") if pays else ():
         if words[word] != getattr(stated, word):
             yield (
@@ -244,46 +269,50 @@ def _faults(
             )
     if words["run"] is not None:
         yield from _releases(
-            given, expected.ordered.get(given.name, OrderedReleases({}, exact=bool(expected.names)))
+            signed,
+            expected.ordered.get(signed.name, OrderedReleases({}, exact=bool(expected.names))),
         )
 
 
-def _releases(given: NodeStatementFile, ordered: OrderedReleases) -> Iterator[str]:
-    """Of every kind as many as were ordered. Where there are fewer, nobody here can tell whether
-    they were made.
+def _releases(signed: NodeStatementFile, ordered: OrderedReleases) -> Iterator[str]:
+    """Compares the number of releases of every kind with what the server has asked for.
+
+    Where there are fewer, nobody here can tell whether they were made.
     """
-    made, everything = given.run["releases"], given.words["releases"]
-    if any(type(count) is not int or count < 1 for count in (*made.values(), *everything.values())):
+    own_releases, everything = signed.run["releases"], signed.words["releases"]
+    if any(
+        type(count) is not int or count < 1
+        for count in (*own_releases.values(), *everything.values())
+    ):
         yield "counts releases that are no whole numbers above 0"
         return
-    for event in sorted({*made, *ordered.releases}):
-        own, asked, kind = (
-            made.get(event, 0),
-            ordered.releases.get(event, 0),
-            describe(decode(event)),
-        )
+    for event in sorted({*own_releases, *ordered.releases}):
+        own, requested = own_releases.get(event, 0), ordered.releases.get(event, 0)
+        kind = describe(decode(event))
         if own > everything.get(event, 0):
             yield (
                 f"counts {own} x {kind} for this run, and {everything.get(event, 0)} for all of "
                 "its runs"
             )
-        if own > asked:
+        if own > requested:
             yield (
-                f"differs from what was ordered: {given.name} counts {own} x {kind}, the server "
-                f"{asked}"
+                f"differs from what was ordered: {signed.name} counts {own} x {kind}, the server "
+                f"{requested}"
             )
-        elif own < asked and ordered.exact:
+        elif own < requested and ordered.exact:
             why = "the others were refused or lost on the way, or are missing from its ledger"
             yield (
-                f"differs from what was ordered: {given.name} counts {own} x {kind}, the server "
-                f"{asked}; {why}"
+                f"differs from what was ordered: {signed.name} counts {own} x {kind}, the server "
+                f"{requested}; {why}"
             )
 
 
-def _together(given: Sequence[NodeStatementFile], expected: ExpectedNodes) -> VerificationCheck:
+def _together(
+    statements: Sequence[NodeStatementFile], expected: ExpectedNodes
+) -> VerificationCheck:
     """Every node of the run, and each once: by its name, and by its key."""
     findings, names, keys = [], dict[str, NodeStatementFile](), dict[str, NodeStatementFile]()
-    for one in given:
+    for one in statements:
         if one.name in names:
             findings.append(
                 f"The statement of {one.name} was given twice: {names[one.name].file.name} and "
@@ -296,7 +325,7 @@ def _together(given: Sequence[NodeStatementFile], expected: ExpectedNodes) -> Ve
             )
         names.setdefault(one.name, one)
         keys.setdefault(one.key, one)
-    runs = {str(one.run["id"]) for one in given if one.words["run"] is not None}
+    runs = {str(one.run["id"]) for one in statements if one.words["run"] is not None}
     if len(runs) > 1:
         findings.append(f"The statements are of {len(runs)} runs.")
     missing = [name for name in expected.names if name not in names]
@@ -309,14 +338,14 @@ def _together(given: Sequence[NodeStatementFile], expected: ExpectedNodes) -> Ve
         "nodes",
         f"{len(names)}, every node of the run",
         tuple(findings),
-        tuple(_unknown(given, expected)),
+        tuple(_unknown(statements, expected)),
     )
 
 
-def _unknown(given: Sequence[NodeStatementFile], expected: ExpectedNodes) -> Iterator[str]:
+def _unknown(statements: Sequence[NodeStatementFile], expected: ExpectedNodes) -> Iterator[str]:
     strange = [
         f"{one.name} ({fingerprint(one.key)})"
-        for one in given
+        for one in statements
         if f"{KEY_OF}{one.name}" not in expected.hashes
     ]
     if strange:
@@ -324,9 +353,9 @@ def _unknown(given: Sequence[NodeStatementFile], expected: ExpectedNodes) -> Ite
             "Whose keys signed for these nodes; compare them with their owners: "
             f"{', '.join(strange)}."
         )
-    if given:
+    if statements:
         yield "When the nodes signed, their limits and their versions: as they say."
-    if headless := [one.name for one in given if "ledger_head" not in one.words]:
+    if headless := [one.name for one in statements if "ledger_head" not in one.words]:
         yield (
             f"What was fixed beforehand, and against whom it holds: {', '.join(headless)} "
             "signed "

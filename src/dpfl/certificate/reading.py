@@ -1,4 +1,4 @@
-"""Files of a run's folder and certificates, read strictly."""
+"""Reads certificates and the files of a run strictly, since anybody may have written them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,19 @@ from dpfl.run.model_card import NAME, TITLE
 
 
 def strict_json(text: str) -> Any:
-    """No key twice, since a reader sees the first value and a program the last; no NaN, which is
-    not JSON.
+    """Parses JSON and refuses what two readers could understand differently.
+
+    A repeated key is refused, because a person sees its first value and a program takes the last.
+    NaN and Infinity are refused, because they are not JSON.
+
+    Args:
+        text: The content of a file.
+
+    Returns:
+        What `json.loads` returns.
+
+    Raises:
+        ValueError: The text is not strict JSON.
     """
     try:
         return json.loads(text, object_pairs_hook=_without_doubles, parse_constant=_refuse_constant)
@@ -21,10 +32,10 @@ def strict_json(text: str) -> Any:
 
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key stands in it twice")
-    return found
+    content = dict(pairs)
+    if len(content) != len(pairs):
+        raise ValueError("it has a key twice")
+    return content
 
 
 def _refuse_constant(word: str) -> float:
@@ -32,13 +43,25 @@ def _refuse_constant(word: str) -> float:
 
 
 def read(folder: RunFolder, name: str, needed: bool = True) -> Any:
-    """A JSON file of the run; one that every finished run has, unless it is not `needed`."""
+    """Reads a JSON file of a run.
+
+    Args:
+        folder: The folder of the run.
+        name: The name of the file.
+        needed: Every finished run has this file.
+
+    Returns:
+        Its content, or None where it is missing and not needed.
+
+    Raises:
+        DpflError: The file is needed and missing, or it cannot be read.
+    """
     path = folder.file(name)
     if not path.exists():
         if needed:
             raise DpflError(
-                f"The run in {folder.path} is not finished ({name} is missing); go on with: dpfl "
-                f"run --resume {folder.path}"
+                f"The run in {folder.path} is not finished ({name} is missing). Resume it with: "
+                f"dpfl run --resume {folder.path}"
             )
         return None
     try:
@@ -48,8 +71,16 @@ def read(folder: RunFolder, name: str, needed: bool = True) -> Any:
 
 
 def own_card(folder: RunFolder) -> str | None:
-    """The card as a run writes it; None where there is none, or where the file is somebody
-    else's.
+    """Reads the model card of a run.
+
+    Args:
+        folder: The folder of the run.
+
+    Returns:
+        Its text; None where there is no card, or where the file is not one that a run writes.
+
+    Raises:
+        DpflError: The file cannot be read.
     """
     path = folder.file(NAME)
     try:

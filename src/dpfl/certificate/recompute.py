@@ -1,6 +1,4 @@
-"""What a certificate alone must bear out: every figure computed again from the releases that it
-lists.
-"""
+"""Computes every figure of a certificate again, from the releases that the certificate lists."""
 
 from __future__ import annotations
 
@@ -21,11 +19,18 @@ from dpfl.privacy.ledger.client_ledgers import FEDERATION
 from dpfl.run.folder import code_sha256
 
 UNCOMPUTABLE = (DpflError, ArithmeticError, MemoryError, ValueError)
-"""What an accountant raises for releases that nobody makes."""
+"""What an accountant raises for releases that no run makes."""
 
 
 def check_epsilon(certificate: Certificate) -> VerificationCheck:
-    """Every figure again, from the listed releases and the named accountant."""
+    """Computes the epsilon of every account again, by the accountant that is named.
+
+    Args:
+        certificate: The contents.
+
+    Returns:
+        The check.
+    """
     stated, findings = certificate.guarantee, []
     try:
         proven_accountant(stated.accountant)
@@ -39,9 +44,9 @@ def check_epsilon(certificate: Certificate) -> VerificationCheck:
             )
         for name, epsilon in contents.spread(certificate.accounts).items():
             if not same_figure(epsilon, getattr(stated, name)):
-                told = "largest" if name == "proven" else name
+                which = "largest" if name == "proven" else name
                 findings.append(
-                    f"The {told} epsilon of the accounts is {epsilon}; the certificate states "
+                    f"The {which} epsilon of the accounts is {epsilon}; the certificate states "
                     f"{getattr(stated, name)}."
                 )
     except UNCOMPUTABLE as error:
@@ -64,38 +69,45 @@ def check_epsilon(certificate: Certificate) -> VerificationCheck:
 
 
 def _account_figures(account: AccountSection, by: str, delta: float) -> Iterator[str]:
-    spent = {decode(released.event): released.count for released in account.releases}
-    epsilon = _epsilon_again(spent, by, delta, account.proven)
-    if len(spent) != len(account.releases) or any(
-        released.count < 1 for released in account.releases
-    ):
+    events = {decode(release.event): release.count for release in account.releases}
+    epsilon = _epsilon_again(events, by, delta, account.proven)
+    once = len(events) == len(account.releases)
+    if not once or any(release.count < 1 for release in account.releases):
         yield f"{account.name}: its releases are not listed once each, with a count of at least 1."
     elif not same_figure(epsilon, account.proven):
         yield (
-            f"{account.name}: the listed releases cost epsilon {epsilon}; the certificate "
-            "states "
+            f"{account.name}: the listed releases cost epsilon {epsilon}; the certificate states "
             f"{account.proven}."
         )
-    for released in account.releases:
-        if released.kind != describe(decode(released.event)):
+    for release in account.releases:
+        if release.kind != describe(decode(release.event)):
             yield (
-                f"{account.name}: {released.event} is called '{released.kind}', but is "
-                f"{describe(decode(released.event))}."
+                f"{account.name}: {release.event} is called '{release.kind}', but is "
+                f"{describe(decode(release.event))}."
             )
 
 
-def _epsilon_again(spent: EventCounts, by: str, delta: float, stated: Epsilon) -> Epsilon:
-    """By the named accountant; by RDP alone where that is far from what is stated, since a tight
-    one could take for ever.
+def _epsilon_again(events: EventCounts, by: str, delta: float, stated: Epsilon) -> Epsilon:
+    """Computes an epsilon by the accountant that is named.
+
+    Where RDP is far from what is stated, RDP alone answers, since a tight accountant could take
+    very long on forged releases.
     """
-    quick = stated_figure(accountant("rdp").epsilon(spent, delta))
+    quick = stated_figure(accountant("rdp").epsilon(events, delta))
     if stated == "unbounded" or number(quick) > 10 * number(stated) + 100:
         return quick
-    return stated_figure(accountant(by).epsilon(spent, delta))
+    return stated_figure(accountant(by).epsilon(events, delta))
 
 
 def check_claim(certificate: Certificate) -> VerificationCheck:
-    """The paper's figure again, from what the paper counts and by its own accountant."""
+    """Computes the claimed epsilon again, from what the paper counts, by its own accountant.
+
+    Args:
+        certificate: The contents.
+
+    Returns:
+        The check. A claim that comes from a formula is not computed again.
+    """
     claim = certificate.claimed
     if claim.epsilon is None:
         return VerificationCheck("claimed", f"nothing ({claim.text})")
@@ -106,28 +118,34 @@ def check_claim(certificate: Certificate) -> VerificationCheck:
             "again",
         )
     try:
-        spent = {decode(event): count for event, count in claim.stated.items()}
+        events = {decode(event): count for event, count in claim.stated.items()}
         epsilon = _epsilon_again(
-            spent, claim.accountant, certificate.guarantee.delta, claim.epsilon
+            events, claim.accountant, certificate.guarantee.delta, claim.epsilon
         )
     except UNCOMPUTABLE as error:
         return VerificationCheck(
             "claimed", "", (f"The claimed epsilon cannot be computed again: {error}",)
         )
-    found = (
+    difference = (
         f"What the paper counts costs {epsilon} by {claim.accountant}; the certificate states "
         f"{claim.epsilon} as claimed."
     )
     return VerificationCheck(
         "claimed",
         f"{display_figure(claim.epsilon)}, computed again",
-        () if same_figure(epsilon, claim.epsilon) else (found,),
+        () if same_figure(epsilon, claim.epsilon) else (difference,),
     )
 
 
 def check_listing(certificate: Certificate, names: Sequence[str] | None) -> VerificationCheck:
-    """Whether every account is listed, and once; `names` are those of the run, None where its
-    folder is not here.
+    """Checks that every account is listed, and listed once.
+
+    Args:
+        certificate: The contents.
+        names: The accounts of the run; None where its folder is not available.
+
+    Returns:
+        The check.
     """
     listed, findings = [account.name for account in certificate.accounts], []
     findings += [
@@ -162,8 +180,16 @@ def check_listing(certificate: Certificate, names: Sequence[str] | None) -> Veri
 
 
 def check_issue(certificate: Certificate, last_debit: float | None = None) -> VerificationCheck:
-    """When and with what it was made. Only the signer knows when, but it was not before the last
-    debit that it counts.
+    """Checks when and with which version the certificate was made.
+
+    Only the signer knows when. But it cannot be before the last debit that the certificate counts.
+
+    Args:
+        certificate: The contents.
+        last_debit: The time of the last debit, in seconds since 1970, where it is known.
+
+    Returns:
+        The check.
     """
     findings, unchecked = [], [f"When it was issued ({certificate.issued}): the signer says so."]
     try:

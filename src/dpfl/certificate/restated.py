@@ -1,6 +1,4 @@
-"""What statement.json says, held against the statement that follows from record, checkpoint and
-ledgers.
-"""
+"""Compares statement.json with the statement that follows from record, checkpoint and ledgers."""
 
 from __future__ import annotations
 
@@ -15,14 +13,15 @@ from dpfl.run.accounts import Accounts
 from dpfl.run.statement import privacy_statement
 
 FIGURES = ("proven", "used", "claimed")
-"""Epsilons that grow where other runs use the same ledgers later."""
+"""Epsilons, which grow when later runs use the same ledgers."""
 COUNTED = ("releases", "most")
-"""Counts that do."""
+"""Counts, which grow likewise."""
 
 
 class RestatedStatement:
-    """The statement of a run made again: as the ledgers are now, and as they stood at the run's own
-    last row.
+    """The statement of a run, made again in two ways.
+
+    One follows from the ledgers as they are now, the other from the ledgers at the run's last row.
     """
 
     def __init__(self, accounts: Accounts, randomness: Randomness) -> None:
@@ -38,65 +37,70 @@ class RestatedStatement:
         statement = privacy_statement(self._accounts, self._randomness, at_own_last_row=True)
         return _as_json(statement)
 
-    def differences(self, told: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-        """Each word of a statement that is not what it should be, with what it says and what it
-        should say.
+    def differences(self, stated: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+        """Finds what is wrong in a statement.
 
-        A figure was true when it was written if it is between that of the run's own last row and
-        that of now: no epsilon of a ledger ever falls. Where no other run used the ledgers since,
-        both are one.
+        A figure was true when it was written if it lies between the one at the run's last row and
+        the one now, because the epsilon of a ledger never falls. Where no other run has used the
+        ledgers since, both are equal.
+
+        Args:
+            stated: The content of statement.json.
+
+        Yields:
+            Each wrong key, with what it says and what it should say.
         """
         defaults = {field.name: _default(field) for field in fields(PrivacyStatement)}
         for word, truth in self._high.items():
-            said = told.get(word, defaults[word]) if word in defaults else told.get(word)
-            if not self._fits(word, said, truth):
-                yield word, said, truth
-        for word in told.keys() - self._high.keys():
-            yield word, told[word], "no such word"
-        if (largest := _largest(told.get("per_client"))) is not None and not same_figure(
-            told.get("proven"), largest
-        ):
-            yield "proven", told.get("proven"), f"{largest}, the largest of per_client"
+            value = stated.get(word, defaults[word]) if word in defaults else stated.get(word)
+            if not self._fits(word, value, truth):
+                yield word, value, truth
+        for word in stated.keys() - self._high.keys():
+            yield word, stated[word], "no such word"
+        largest = _largest(stated.get("per_client"))
+        if largest is not None and not same_figure(stated.get("proven"), largest):
+            yield "proven", stated.get("proven"), f"{largest}, the largest of per_client"
 
-    def _fits(self, word: str, said: Any, truth: Any) -> bool:
+    def _fits(self, word: str, value: Any, truth: Any) -> bool:
         try:
             if word in FIGURES:
-                return same_figure(said, truth) or between(self._low[word], said, truth)
+                return same_figure(value, truth) or between(self._low[word], value, truth)
             if word == "per_client":
-                return self._each(word, said, truth)
+                return self._each(word, value, truth)
             if word == "stated":
-                return said == truth or self._total(said, truth)
+                return value == truth or self._total(value, truth)
             if word in COUNTED:
-                return self._each(word, said, truth, 0)
+                return self._each(word, value, truth, 0)
         except (TypeError, ValueError, AttributeError):
             return False
-        return bool(said == truth)
+        return bool(value == truth)
 
     def _each(
-        self, word: str, said: Any, truth: Mapping[str, Any], missing: int | None = None
+        self, word: str, values: Any, truth: Mapping[str, Any], missing: int | None = None
     ) -> bool:
-        """Of every client its epsilon, of every kind of release its count; a kind that came later
-        may be missing.
+        """Compares the epsilon of every client, or the count of every kind of release.
+
+        A kind of release that came later may be missing.
         """
-        if said == truth:
+        if values == truth:
             return True
-        names = said.keys() == truth.keys() if missing is None else said.keys() <= truth.keys()
+        names = values.keys() == truth.keys() if missing is None else values.keys() <= truth.keys()
         low = self._low[word]
         return bool(names) and all(
-            between(low.get(name, missing), said.get(name, missing), high)
+            between(low.get(name, missing), values.get(name, missing), high)
             for name, high in truth.items()
         )
 
-    def _total(self, said: Any, truth: Mapping[str, Any]) -> bool:
-        """It is of the account with the most releases, which may be another one now."""
+    def _total(self, values: Any, truth: Mapping[str, Any]) -> bool:
+        """Counts are of the account with the most releases, which may be another one now."""
         low = self._low["stated"]
-        return said.keys() <= low.keys() | truth.keys() and between(
-            sum(low.values()), sum(said.values()), sum(truth.values())
+        return values.keys() <= low.keys() | truth.keys() and between(
+            sum(low.values()), sum(values.values()), sum(truth.values())
         )
 
 
 def _as_json(statement: PrivacyStatement) -> dict[str, Any]:
-    """As a file holds it: lists for tuples."""
+    """The statement as JSON has it, with lists for tuples."""
     return {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in statement.to_dict().items()
@@ -104,7 +108,7 @@ def _as_json(statement: PrivacyStatement) -> dict[str, Any]:
 
 
 def _default(field: Any) -> Any:
-    """Of a word that an older version did not write; None where every version did."""
+    """The value of a key that an older version did not write; None where every version did."""
     if field.default_factory is not MISSING:
         return field.default_factory()
     default = None if field.default is MISSING else field.default
@@ -112,7 +116,7 @@ def _default(field: Any) -> Any:
 
 
 def _largest(clients: Any) -> Epsilon | None:
-    """None where there is none, or where one of them is no epsilon."""
+    """The largest epsilon; None where there is none, or where one of them is not an epsilon."""
     try:
         return stated_figure(max(map(number, clients.values()))) if clients else None
     except (AttributeError, ValueError):

@@ -1,8 +1,8 @@
-"""Hashes that say what a run was made of, without giving a record away.
+"""Hashes that identify the files and the data of a run without revealing a record.
 
-A plain hash of private data is a release without noise: who knows all records but one can try
-candidates until it fits. So whatever depends on the data is sealed with a salt (HMAC-SHA256) that
-stays in the run's folder and is in no certificate.
+A plain hash of private data is a release without noise: somebody who knows all records but one can
+try candidates until the hash fits. So everything that depends on the data is sealed by HMAC-SHA256
+with a salt. The salt stays in the folder of the run and is in no certificate.
 """
 
 from __future__ import annotations
@@ -26,13 +26,20 @@ from dpfl.run.model_card import NAME
 
 SALT = "certificate.salt"
 KEY_OF, NODES_RUN = "key of ", "run of nodes"
-"""Names of hashes that say which nodes took part, and in what."""
+"""Names of the hashes that say which nodes took part, and in which run."""
 PRIVATE = ("federation", "train", "experiment.toml")
-"""What depends on private data; the experiment as run holds the hashes of the data."""
+"""Depends on private data; `experiment.toml` contains the hashes of the data."""
 
 
 def make_salt(folder: RunFolder) -> None:
-    """Once a run; only its user can read it."""
+    """Writes the salt of a run once, readable by its user only.
+
+    Args:
+        folder: The folder of the run.
+
+    Raises:
+        DpflError: The folder cannot be written.
+    """
     path = folder.file(SALT)
     try:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -41,62 +48,90 @@ def make_salt(folder: RunFolder) -> None:
         return
     except OSError as error:
         raise DpflError(
-            f"{path} cannot be written ({error.strerror}); mend the folder, then certify again."
+            f"{path} cannot be written ({error.strerror}); repair the folder, then certify again."
         ) from error
 
 
 def seal(folder: RunFolder, content: bytes) -> str:
+    """Hashes content with the salt of a run.
+
+    Args:
+        folder: The folder of the run, which has the salt.
+        content: What depends on private data.
+
+    Returns:
+        HMAC-SHA256 in hexadecimal digits.
+
+    Raises:
+        DpflError: There is no salt.
+    """
     path = folder.file(SALT)
     try:
         salt = bytes.fromhex(path.read_text())
     except (OSError, ValueError) as error:
         raise DpflError(
-            f"{path} cannot be read; bring it from where the run was certified."
+            f"{path} cannot be read; copy it from where the run was certified."
         ) from error
     return hmac.new(salt, content, "sha256").hexdigest()
 
 
 def hashes(folder: RunFolder) -> dict[str, str]:
-    """Of the data, the code that trained, the experiment as run, the model as a file and as a
-    vector, and what the run says.
+    """Hashes everything that a certificate identifies.
+
+    That is the data, the code that trained, the experiment as run, the model as a file and as a
+    vector, and the statement, the result and the card of the run.
+
+    Args:
+        folder: The folder of the run.
+
+    Returns:
+        A hash for each name; what depends on private data is sealed.
     """
     files = {
         name: file_sha256(folder.file(name)) for name in ("experiment.toml", "model.safetensors")
     }
-    found = folder.experiment()["hashes"] | files | {"weights": folder.weights_sha256()}
+    plain = folder.experiment()["hashes"] | files | {"weights": folder.weights_sha256()}
     return (
-        found
-        | {name: seal(folder, found[name].encode()) for name in PRIVATE}
+        plain
+        | {name: seal(folder, plain[name].encode()) for name in PRIVATE}
         | added_hashes(folder)
     )
 
 
 def added_hashes(folder: RunFolder) -> dict[str, str]:
-    """What certificates of the first versions of this form do not have: statement, result and card,
-    and who the nodes are.
+    """Hashes what the first certificates of this format do not have.
+
+    Args:
+        folder: The folder of the run.
+
+    Returns:
+        A hash for the statement, the result and the card, and for each node.
     """
     card = {NAME: file_sha256(folder.file(NAME))} if own_card(folder) is not None else {}
-    told = {
+    sealed = {
         name: seal(folder, canonical(_without_times(read(folder, name))))
         for name in ("statement.json", "result.json")
     }
-    return card | told | node_hashes(folder.experiment())
+    return card | sealed | node_hashes(folder.experiment())
 
 
-def _without_times(told: Any) -> Any:
-    """A finished run that is finished again says another time, and nothing else."""
-    return (
-        {word: value for word, value in told.items() if word != "ended"}
-        if isinstance(told, dict)
-        else told
-    )
+def _without_times(content: Any) -> Any:
+    """A finished run that is finished again writes another time, and nothing else changes."""
+    if not isinstance(content, dict):
+        return content
+    return {key: value for key, value in content.items() if key != "ended"}
 
 
 def node_hashes(record: Mapping[str, Any]) -> dict[str, str]:
-    """By what nodes know a run, and by what keys the run knows its nodes; nothing of a run without
-    nodes.
+    """Hashes by what the nodes know the run, and by what keys the run knows its nodes.
 
-    The nonce of a run has 128 random bits and the keys are public, so that no salt is needed.
+    The nonce of a run has 128 random bits and the keys are public, so no salt is needed.
+
+    Args:
+        record: The record of the run.
+
+    Returns:
+        The fingerprint of each node's key and the hash of the nonce; empty without nodes.
     """
     resolved, listed = (
         record["resolved"],
@@ -114,6 +149,17 @@ def node_hashes(record: Mapping[str, Any]) -> dict[str, str]:
 
 
 def file_sha256(path: Path) -> str:
+    """Hashes a file.
+
+    Args:
+        path: The file.
+
+    Returns:
+        SHA-256 in hexadecimal digits.
+
+    Raises:
+        DpflError: The file cannot be read.
+    """
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:

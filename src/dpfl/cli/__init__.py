@@ -1,10 +1,10 @@
-"""The command line."""
+"""The command line `dpfl`."""
 
 import sys
 
 
 def main() -> None:
-    """Whoever asks for the version alone need not wait for a command line to be put together."""
+    """Runs the command line; `dpfl --version` answers without importing typer."""
     if sys.argv[1:] == ["--version"]:
         from dpfl import __version__
 

@@ -1,4 +1,4 @@
-"""The command `dpfl algorithms`: every system, and the parts and defaults of one."""
+"""The command `dpfl algorithms`: lists the systems, or describes one."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 def algorithms(
     name: Annotated[
-        str | None, typer.Argument(help="One system, for its parts and defaults.")
+        str | None, typer.Argument(help="A system, to show its options and parts.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List the systems, or show one: its options, its parts, and what is proven of it."""
-    found = describe_one(name) if name else describe_all()
+    """List the systems, or show the options, parts and proven guarantee of one."""
+    description = describe_one(name) if name else describe_all()
     if as_json:
-        print(json.dumps(found))
-    elif isinstance(found, list):
-        Console().print(_table(found))
+        print(json.dumps(description))
+    elif isinstance(description, list):
+        Console().print(_table(description))
     else:
-        _show(found, Console(highlight=False))
+        _show(description, Console(highlight=False))
 
 
 def _table(systems: list[dict[str, Any]]) -> Table:

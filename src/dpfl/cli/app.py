@@ -1,5 +1,8 @@
-"""`dpfl`: every user error is one sentence and exit code 2, and what nobody foresaw is one with
-exit code 1. The file of a command is read when it is called."""
+"""The command `dpfl`: lists its commands, imports one when it is called, and prints errors.
+
+An error that a user can mend is one sentence with exit code 2. An error in dpfl itself is one
+sentence with exit code 1, and its traceback goes to a file.
+"""
 
 from __future__ import annotations
 
@@ -21,82 +24,95 @@ from dpfl.errors import DpflError
 PLUGIN = "entry point"
 
 COMMANDS = {
-    "data": ("data:app", "Data: get it, see who holds what."),
-    "ledger": ("ledger:app", "Ledgers: what was spent, and what may be."),
-    "key": ("certificate:key_app", "Keys that certificates are signed with."),
+    "run": ("run", "Run an experiment, or resume one that was stopped."),
+    "runs": ("runs", "List the runs in a folder."),
+    "compare": ("runs", "Compare runs side by side."),
+    "report": ("report", "Write one HTML page with every figure of one or more runs."),
+    "ui": (
+        "ui",
+        "Open runs in a browser: live curves and epsilon, comparisons, a planner, systems, "
+        "ledgers, certificates.",
+    ),
     "algorithms": (
         "algorithms",
-        "List the systems, or show one: its options, its parts, and what is proven of it.",
+        "List the systems, or show the options, parts and proven guarantee of one.",
     ),
     "plan": (
         "plan",
-        "What a budget buys: iterations for epsilon, noise for epsilon, or epsilon for iterations.",
+        "Plan a budget: find the iterations, the noise or the epsilon from the other two.",
     ),
+    "data": ("data:app", "Download data sets, describe tables, and show how clients share data."),
+    "ledger": ("ledger:app", "Show, check and limit what a data owner has spent."),
     "audit": (
         "audit",
-        "Claimed, proven, and measured epsilon of a system: refuted, consistent, or not testable.",
+        "Attack a system and compare the measured epsilon with the claimed and the proven one.",
     ),
-    "reproduce": (PLUGIN, "Run a paper's table again, with its numbers beside ours."),
     "certify": (
         "certificate",
-        "Sign what a run cost in privacy: a JSON file to verify, and a page to print beside it.",
+        "Sign the privacy cost of a run: a JSON certificate to verify, and a page to print.",
     ),
     "verify": (
         "certificate",
-        "Check a certificate: signature, every epsilon computed again, the run it is of, and the "
-        "files beside it.",
+        "Check a certificate: its signature, every epsilon, its run, and the files beside it.",
     ),
-    "run": ("run", "Run an experiment, or go on with one that was stopped."),
-    "up": (
-        "up",
-        "A federation of real processes on this machine: a server and nodes, TLS, keys; taken down "
-        "at the end.",
-    ),
+    "key": ("certificate:key_app", "Make keys that sign certificates."),
     "server": (
         "server:app",
-        "The server of a federation: train over nodes that guard their own data.",
+        "Run the server of a federation, whose nodes guard their own data.",
     ),
-    "node": ("node:app", "A node that guards its own data."),
-    "runs": ("runs", "List the runs of a folder."),
-    "compare": ("runs", "Put runs side by side."),
-    "ui": (
-        "ui",
-        "Look at runs in a browser: live curves and epsilon, comparisons, a planner, systems, "
-        "ledgers, certificates.",
+    "node": ("node:app", "Run a node, which guards its own data and enforces its own budget."),
+    "up": (
+        "up",
+        "Run a whole federation on this machine: a server and nodes as real processes with TLS.",
     ),
-    "report": (
-        "report",
-        "One page that opens from disk, with every figure of a run or of several.",
-    ),
+    "reproduce": (PLUGIN, "Reproduce the tables and figures of a paper, beside its own numbers."),
 }
-"""The file of each (and the group in it), and what it does."""
+"""The module and the line of help of each command, as `dpfl --help` lists them.
+
+`module:group` names a group of commands within the module.
+"""
 
 
 class LazyCommandGroup(TyperGroup):
-    """Commands that are known by a line until one of them is called."""
+    """A group that imports a command only when it is called."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Imports the command of the first word.
+
+        Args:
+            ctx: The context of click.
+            args: The words of the command line.
+
+        Returns:
+            The name of the command, the command, and the other words.
+        """
         name, _, rest = super().resolve_command(ctx, args)
         return name, load_command(str(name)), rest
 
 
 def load_command(name: str) -> Any:
-    """A command with its options, or a group of them."""
+    """Imports a command, or a group of commands, with its options.
+
+    Args:
+        name: A key of `COMMANDS`.
+
+    Returns:
+        The command as click has it.
+
+    Raises:
+        DpflError: The package that provides the command is not installed.
+    """
     file, _, group = COMMANDS[name][0].partition(":")
-    found = (
-        _plugin(name)
-        if file == PLUGIN
-        else getattr(import_module(f"dpfl.cli.{file}"), group or name)
-    )
     if group:
-        return typer.main.get_group(found)
-    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    alone.command(name)(found)
-    return typer.main.get_command(alone)
+        return typer.main.get_group(getattr(import_module(f"dpfl.cli.{file}"), group))
+    function = _plugin(name) if file == PLUGIN else getattr(import_module(f"dpfl.cli.{file}"), name)
+    single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    single.command(name)(function)
+    return typer.main.get_command(single)
 
 
 def _plugin(name: str) -> Any:
-    """Returns the function of a command that another installed package provides."""
+    """The function of a command that another installed package provides."""
     points = entry_points(group="dpfl.commands", name=name)
     if not points:
         raise DpflError(
@@ -107,7 +123,7 @@ def _plugin(name: str) -> Any:
 
 app = typer.Typer(
     cls=LazyCommandGroup,
-    help="Differentially private federated learning that says truthfully what it cost in privacy.",
+    help="Differentially private federated learning that states truthfully what privacy it costs.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -117,57 +133,53 @@ for name, (_, line) in COMMANDS.items():
 
 
 def main() -> None:
-    """What users bring by import path is found in the current folder, too, after everything that is
-    installed.
-    """
+    """Runs the command line; import paths may name modules in the current folder."""
     if (here := os.getcwd()) not in sys.path:
         sys.path.append(here)
     try:
         if any("\0" in word for word in sys.argv):
-            raise DpflError("A word of the command has a null character in it; leave it out.")
+            raise DpflError("The command contains a null character; remove it.")
         app()
     except DpflError as error:
-        _say(str(error))
+        _print_error(str(error))
         sys.exit(2)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
     except OSError as error:
-        _say(
+        _print_error(
             f"{str(error.filename or 'a file')[:80]!r} cannot be used ({error.strerror or error}); "
-            "choose another place."
+            "choose another path."
         )
         sys.exit(2)
     except Exception as error:
         if os.environ.get("DPFL_TRACEBACK"):
             raise
         cause = f"{type(error).__name__}: {error}".splitlines()[0][:300]
-        _say(
-            f"something went wrong that nobody foresaw ({cause}); {_kept_traceback()}, please "
-            "report it."
-        )
+        _print_error(f"internal error ({cause}). {_traceback_hint()} Please report it.")
         sys.exit(1)
 
 
-def _say(sentence: str) -> None:
+def _print_error(sentence: str) -> None:
     Console(stderr=True, highlight=False, soft_wrap=True).print(f"dpfl: {sentence}", markup=False)
 
 
-def _kept_traceback() -> str:
+def _traceback_hint() -> str:
     try:
         with tempfile.NamedTemporaryFile(
             "w", prefix="dpfl-traceback-", suffix=".txt", delete=False
         ) as file:
             traceback.print_exc(file=file)
-        return f"the traceback is in {file.name}"
+        return f"The traceback is in {file.name}."
     except OSError:
-        return "DPFL_TRACEBACK=1 shows the traceback"
+        return "Set DPFL_TRACEBACK=1 to see the traceback."
 
 
 @app.callback(invoke_without_command=True)
 def version(
     show: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
+    """Prints the version where it is asked for."""
     if show:
         print(__version__)
         raise typer.Exit

@@ -1,4 +1,4 @@
-"""`dpfl audit`: games that try to refute what a system claims, and what is proven of it."""
+"""The command `dpfl audit`: plays games that try to refute the claimed and the proven epsilon."""
 
 from __future__ import annotations
 
@@ -37,8 +37,7 @@ from dpfl.views.output_path import check_folder
 
 PRIVATE_FILE = "audit-private.json"
 PRIVATE = (
-    "Rates on training samples release private data that no ledger paid for: this file "
-    "stays "
+    "Rates on training samples release private data that no ledger has paid for. Keep this file "
     "where those samples are."
 )
 STYLES = {
@@ -54,8 +53,14 @@ STYLES = {
 
 @dataclass(frozen=True)
 class AuditTarget:
-    """What is audited: a system, that of an experiment, or that of a run, whose model is there as
-    well. Experiments and runs have their own kind of noise."""
+    """A system to audit, with the experiment or the run that it comes from.
+
+    Attributes:
+        algorithm: The system. From an experiment or a run it has that run's noise.
+        delta: Delta of all figures.
+        experiment: The experiment that the system comes from.
+        folder: The run, whose model can be attacked as well.
+    """
 
     algorithm: Algorithm
     delta: float = 1e-5
@@ -67,49 +72,51 @@ def audit(
     target: Annotated[
         str,
         typer.Argument(
-            metavar="SYSTEM|EXPERIMENT|RUN", help="A system, an experiment file, a run's folder."
+            metavar="SYSTEM|EXPERIMENT|RUN",
+            help="A system, an experiment file, or the folder of a run.",
         ),
     ],
     variant: Annotated[
         str | None, typer.Option(help="sound or published, for a system that has both.")
     ] = None,
     confidence: Annotated[
-        float, typer.Option(help="With which all lower bounds hold together.")
+        float, typer.Option(help="The confidence with which all lower bounds hold together.")
     ] = 0.95,
     delta: Annotated[
-        float | None, typer.Option(help="By default 1e-5, or that of the experiment.")
+        float | None,
+        typer.Option(help="Delta of all figures; by default 1e-5, or delta of the experiment."),
     ] = None,
     trials: Annotated[
-        int, typer.Option(help="How often one release is played with the canary, and without it.")
+        int, typer.Option(help="Releases per game, with the canary and as many without it.")
     ] = 20_000,
     game: Annotated[
-        list[str] | None, typer.Option(help="Only this game; may be given again.")
+        list[str] | None, typer.Option(help="Play only this game. May be repeated.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Another seed, other draws.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="A folder for pictures.")] = None,
+    seed: Annotated[int, typer.Option(help="The seed of the games.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Draw the results into this folder.")] = None,
     data_dir: Annotated[
-        Path | None, typer.Option(help="Where the data of a run lies; else DPFL_DATA.")
+        Path | None, typer.Option(help="The folder of the data sets; by default DPFL_DATA.")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     private: Annotated[
         bool,
         typer.Option(
             "--private",
-            help="Show how a run's training samples fare, too: private, and for their owner.",
+            help="Also show results on the training samples of a run; they are private.",
         ),
     ] = False,
 ) -> None:
-    """Claimed, proven, and measured epsilon of a system: refuted, consistent, or not testable.
+    """Attack a system and compare the measured epsilon with the claimed and the proven one.
 
-    The verdict names the games that were played. Exit code 1 if more was measured than is proven,
-    or if too few games could be played ("not enough was tested"). The audit of a run is kept in its
-    folder, for its certificate; how its own training samples fare in audit-private.json, which is
-    as private as they are.
+    Each game tries to distinguish two neighbouring data sets. Its verdict is refuted, consistent or
+    not testable. The exit code is 1 if a game measures more than is proven, or if too few games can
+    be played ("not enough was tested"). The audit of a run is kept in the folder of the run, for
+    its certificate. Results on training samples go to audit-private.json, which is as private as
+    those samples.
     """
     check_folder(out, "--out")
-    found = _target(target, variant)
-    at = found.delta if delta is None else delta
+    subject = _target(target, variant)
     progress = Console(stderr=True, quiet=quiet)
     with progress.status("starting") as status:
 
@@ -119,26 +126,31 @@ def audit(
                 progress.print(f"game: {name}", highlight=False)
 
         report = play(
-            found.algorithm,
-            AuditSettings(delta=at, confidence=confidence, trials=trials, seed=seed),
+            subject.algorithm,
+            AuditSettings(
+                delta=subject.delta if delta is None else delta,
+                confidence=confidence,
+                trials=trials,
+                seed=seed,
+            ),
             games=game,
             draw=into(out) if out else None,
             tell=tell,
         )
-        if found.folder and found.experiment:
-            found.folder.write_json("audit.json", report.to_dict())
+        if subject.folder and subject.experiment:
+            subject.folder.write_json("audit.json", report.to_dict())
             tell("membership, on the run's own model")
-            own = _own_membership(found.folder, found.experiment, report.delta, data_dir)
-            found.folder.write_private_json(PRIVATE_FILE, {"private": PRIVATE} | own.to_dict())
+            own = _own_membership(subject.folder, subject.experiment, report.delta, data_dir)
+            subject.folder.write_private_json(PRIVATE_FILE, {"private": PRIVATE} | own.to_dict())
             report = with_finding(report, own) if private else report
     if as_json:
         print(json.dumps(report.to_dict()))
     else:
         show(report, Console())
-        if found.folder and not private:
-            kept = found.folder.file(PRIVATE_FILE)
+        if subject.folder and not private:
+            file = subject.folder.file(PRIVATE_FILE)
             Console().print(
-                f"How the training samples fare is private: {kept} (--private shows it).",
+                f"Results on the training samples are private: {file} (--private shows them).",
                 highlight=False,
                 soft_wrap=True,
             )
@@ -151,24 +163,24 @@ def _target(word: str, variant: str | None) -> AuditTarget:
     if path.is_dir() and word not in ALGORITHMS:
         return _run(RunFolder.open(path), variant)
     if word in ALGORITHMS or is_path(word):
-        return AuditTarget(_made(word, {}, variant))
+        return AuditTarget(_algorithm(word, {}, variant))
     if path.suffix != ".toml":
         raise DpflError(
-            f"There is no system, experiment file or run {word!r}; of the systems, "
+            f"There is no system, experiment file or run {word!r}. Of the systems, "
             f"{suggest(word, ALGORITHMS)}"
         )
     return _experiment(load(path), variant)
 
 
-def _made(name: str, options: dict[str, Any], variant: str | None) -> Algorithm:
+def _algorithm(name: str, options: dict[str, Any], variant: str | None) -> Algorithm:
     if variant and "variant" not in options_of(name):
-        raise DpflError(f"{name} has no variants; leave --variant out.")
+        raise DpflError(f"{name} has no variants; remove --variant.")
     return from_name(name, **options | ({"variant": variant} if variant else {}))
 
 
 def _experiment(experiment: Experiment, variant: str | None) -> AuditTarget:
     """The system of an experiment, by the stages of `resolve` that need neither model nor sizes."""
-    system = _made(experiment.algorithm.name, experiment.algorithm.options(), variant)
+    system = _algorithm(experiment.algorithm.name, experiment.algorithm.options(), variant)
     budget, privacy, clients = experiment.budget, experiment.privacy.options(), experiment.clients()
     requested = _requested(system, experiment)
     aggregation = experiment.privacy.aggregation_options()
@@ -182,8 +194,9 @@ def _experiment(experiment: Experiment, variant: str | None) -> AuditTarget:
 
 
 def _requested(system: Algorithm, experiment: Experiment) -> Algorithm:
-    """With what its clients are asked once: the scales of a table, a metric. Only these need the
-    data.
+    """The algorithm with the queries that its clients answer once: column scales, a metric.
+
+    Only these need the data.
     """
     privacy, metric = experiment.privacy.options(), experiment.metrics.part()
     if metric is None and not is_table(experiment.data.name):
@@ -199,12 +212,12 @@ def _run(folder: RunFolder, variant: str | None) -> AuditTarget:
     record = folder.experiment()
     if not record.get("experiment"):
         raise DpflError(
-            f"The run in {folder.path} was started from Python; audit it there: "
+            f"The run in {folder.path} was started from Python. Audit it there, with "
             "dpfl.audit.audit(algorithm)."
         )
     if folder.json("statement.json") is None:
         raise DpflError(
-            f"The run in {folder.path} is not finished; go on with it: dpfl run --resume "
+            f"The run in {folder.path} is not finished. Resume it with: dpfl run --resume "
             f"{folder.path}"
         )
     experiment = parse(record["experiment"])
@@ -217,9 +230,7 @@ def _run(folder: RunFolder, variant: str | None) -> AuditTarget:
 def _own_membership(
     folder: RunFolder, experiment: Experiment, delta: float, data_dir: Path | None
 ) -> AuditFinding:
-    """Of the run's training samples and test samples, by its final weights and its own proven
-    epsilon.
-    """
+    """Attacks the final model: which samples were trained on, compared with the proven epsilon."""
     statement = folder.json("statement.json")
     federation = experiment.federation(data_dir)
     model = models.from_name(experiment.model.name, **experiment.model.options())
@@ -227,20 +238,18 @@ def _own_membership(
     proven = statement["proven"] if isinstance(statement["proven"], float) else float("inf")
     game, roc = "membership of the run", membership_of(module, federation, proven, delta)
     if roc is None:
-        return AuditFinding(
-            game,
-            "",
-            None,
-            None,
-            None,
-            None,
-            UNTESTABLE,
-            "the data has no samples that were not trained on",
-        )
+        reason = "the data has no samples outside of training"
+        return AuditFinding(game, "", None, None, None, None, UNTESTABLE, reason)
     return AuditFinding(game, "the run", None, proven, None, None, ESTIMATE, roc.text)
 
 
 def show(report: AuditReport, console: Console) -> None:
+    """Prints a report: a table of the games, what each found, and the verdict.
+
+    Args:
+        report: The outcome of the audit.
+        console: Where to print it.
+    """
     noise = (
         f", {report.noise} noise of multiplier {report.noise_multiplier:.4g}"
         if report.noise_multiplier
@@ -274,14 +283,21 @@ def show(report: AuditReport, console: Console) -> None:
     )
     if report.findings:
         console.print(
-            f"This is about these games: {escape(report.coverage)}.",
+            f"The verdict rests on these games: {escape(report.coverage)}.",
             highlight=False,
             soft_wrap=True,
         )
 
 
 def reason(report: AuditReport) -> str:
-    """The verdict in a sentence."""
+    """Returns the verdict in a sentence.
+
+    Args:
+        report: The outcome of the audit.
+
+    Returns:
+        What was measured beside what is claimed and proven, or why there is no verdict.
+    """
     deciding = report.deciding
     if deciding is None or deciding.measured is None or report.verdict == TOO_LITTLE:
         return report.reason

@@ -1,6 +1,4 @@
-"""`dpfl certify`, `dpfl verify` and `dpfl key new`: a signed account of what a run cost in
-privacy.
-"""
+"""The commands `dpfl certify`, `dpfl verify` and `dpfl key new`: sign what privacy cost."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from dpfl.errors import DpflError
 from dpfl.protocol.keys import default_key, public_file
 from dpfl.run.folder import write_atomically
 
-key_app = typer.Typer(help="Keys that certificates are signed with.", no_args_is_help=True)
+key_app = typer.Typer(help="Make keys that sign certificates.", no_args_is_help=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
@@ -28,11 +26,14 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 def new(
     file: Annotated[
         Path | None,
-        typer.Argument(help="By default DPFL_KEY, or key.pem in the user's configuration."),
+        typer.Argument(
+            help="The file; by default DPFL_KEY, or key.pem in the user's configuration."
+        ),
     ] = None,
 ) -> None:
-    """Make a key to sign with (Ed25519); it stays with you, and its .pub file goes to those who
-    verify.
+    """Make an Ed25519 key that signs certificates.
+
+    Keep the private key. Give the .pub file to those who verify.
     """
     path = file or default_key()
     fingerprint = certificates.new_key(path)
@@ -42,40 +43,41 @@ def new(
 def certify(
     run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
     key: Annotated[
-        Path | None, typer.Option(help="The private key; else DPFL_KEY, else that of the user.")
+        Path | None, typer.Option(help="The private key; by default DPFL_KEY, or the user's key.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="By default certificate.json in the run's folder.")
+        Path | None,
+        typer.Option(help="The file; by default certificate.json in the folder of the run."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Sign what a run cost in privacy: a JSON file to verify, and a page to print beside it."""
+    """Sign the privacy cost of a run: a JSON certificate to verify, and a page to print."""
     path = out or run / "certificate.json"
     printed = path.with_suffix(".html")
     for file in (path, printed):
         if file.exists() or path == printed:
             raise DpflError(
-                f"{file} is not overwritten by a certificate; choose another name with --out, "
-                "ending in .json."
+                f"{file} exists, and a certificate overwrites nothing; choose another file that "
+                "ends in .json with --out."
             )
-    made = certificates.certify(run, key)
-    certificate = certificates.Certificate.model_validate(made["certificate"])
+    envelope = certificates.certify(run, key)
+    certificate = certificates.Certificate.model_validate(envelope["certificate"])
     try:
         write_atomically(
-            path, json.dumps(made, indent=2, ensure_ascii=False, allow_nan=False).encode()
+            path, json.dumps(envelope, indent=2, ensure_ascii=False, allow_nan=False).encode()
         )
-        write_atomically(printed, page(certificate, made["signature"]).encode())
+        write_atomically(printed, page(certificate, envelope["signature"]).encode())
     except OSError as error:
         raise DpflError(
-            f"{path} cannot be written ({error.strerror}); choose another with --out."
+            f"{path} cannot be written ({error.strerror}); choose another file with --out."
         ) from error
     if as_json:
-        print(json.dumps(made))
+        print(json.dumps(envelope))
         return
     console = Console(highlight=False, soft_wrap=True)
     console.print(certificates.headline(certificate).sentence, markup=False)
     console.print(
-        f"signed by {certificate.signer.fingerprint}\ncertificate in {path}, to print: {printed}",
+        f"signed by {certificate.signer.fingerprint}\ncertificate: {path}\nto print: {printed}",
         markup=False,
     )
 
@@ -83,26 +85,29 @@ def certify(
 def verify(
     file: Annotated[Path, typer.Argument(help="The certificate (JSON).")],
     nodes: Annotated[
-        list[Path] | None, typer.Argument(help="Statements of nodes of that run (JSON).")
+        list[Path] | None, typer.Argument(help="The statements of nodes of that run (JSON).")
     ] = None,
     run: Annotated[
         Path | None,
-        typer.Option(help="The run's folder; by default the certificate's, if it is one."),
+        typer.Option(
+            help="The folder of the run; by default the folder of the certificate, if it is a run."
+        ),
     ] = None,
     key: Annotated[
-        Path | None, typer.Option(help="The public key (.pub) that it should be signed with.")
+        Path | None, typer.Option(help="The public key (.pub) of the signer that you expect.")
     ] = None,
     data: Annotated[
         bool,
-        typer.Option("--data", help="Load the run's data, where it is here, and hash it again."),
+        typer.Option(
+            "--data", help="Load the data of the run, where it is available, and hash it again."
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Check a certificate: signature, every epsilon computed again, the run it is of, and the files
-    beside it.
+    """Check a certificate: its signature, every epsilon, its run, and the files beside it.
 
-    Exit code 1 if anything differs, or if statements of nodes are given and one is missing. What
-    was not checked is listed.
+    The exit code is 1 if anything differs, or if statements of nodes are given and one is missing.
+    The command lists what it could not check.
     """
     verdict = certificates.verify(file, run, key, data, nodes or ())
     if as_json:
@@ -129,10 +134,10 @@ def _show(
     console.print(table)
     for line in verdict.unchecked:
         console.print(f"not checked: {line}", markup=False)
-    told = certificate.reported
-    accuracy = "accuracy not measured" if told.accuracy is None else f"accuracy {told.accuracy:.2%}"
-    audited = "no audit" if told.audit is None else f"audit: {audit_in_words(told.audit)}"
-    lines = f"{told.measured or accuracy}; ended by {told.stopped_by}; {audited}"
-    console.print(f"as reported by the run, not checked: {lines}", markup=False)
+    report = certificate.reported
+    accuracy = "not measured" if report.accuracy is None else f"{report.accuracy:.2%}"
+    audited = "no audit" if report.audit is None else f"audit: {audit_in_words(report.audit)}"
+    lines = f"{report.measured or f'accuracy {accuracy}'}; ended by {report.stopped_by}; {audited}"
+    console.print(f"reported by the run, not checked: {lines}", markup=False)
     console.print(f"key {certificate.signer.fingerprint}", markup=False, soft_wrap=True)
     console.print(certificates.headline(certificate).sentence, markup=False)

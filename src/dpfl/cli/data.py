@@ -1,4 +1,4 @@
-"""The commands `dpfl data get`, `dpfl data describe` and `dpfl data show`."""
+"""The commands `dpfl data`: download a data set, describe a table, show how data is dealt."""
 
 from __future__ import annotations
 
@@ -18,11 +18,16 @@ from dpfl.views.output_path import check_place
 from dpfl.views.terminal.download_progress import watch
 from dpfl.views.terminal.federation_table import SHOWN_CLIENTS, federation_table
 
-app = typer.Typer(help="Data: get it, see who holds what.", no_args_is_help=True)
+app = typer.Typer(
+    help="Download data sets, describe tables, and show how clients share data.",
+    no_args_is_help=True,
+)
 
 DataDir = Annotated[
     Path | None,
-    typer.Option(help="Folder of the data sets (else DPFL_DATA, else the user's cache)."),
+    typer.Option(
+        help="The folder of the data sets; by default DPFL_DATA, or the user's cache folder."
+    ),
 ]
 
 
@@ -31,7 +36,7 @@ def get(
     name: Annotated[str, typer.Argument(help="mnist, fashion-mnist, emnist or cifar10.")],
     data_dir: DataDir = None,
 ) -> None:
-    """Download a public data set and check its hashes."""
+    """Download a public data set and check its hash."""
     console = Console()
     folder = download(name, data_dir, watch=watch if console.is_terminal else None)
     console.print(f"{name} is in {folder}", highlight=False, soft_wrap=True)
@@ -46,18 +51,23 @@ def describe(
         bool,
         typer.Option(
             "--public",
-            help="The table is public: read ranges and levels off it, too.",
+            help="The table is public: read ranges and levels from its values.",
             show_default=False,
         ),
     ] = False,
     delimiter: Annotated[
-        str | None, typer.Option(help="What stands between fields.", show_default="from the header")
+        str | None,
+        typer.Option(help="The character between fields.", show_default="from the header"),
     ] = None,
-    decimal: Annotated[str, typer.Option(help="The decimal mark: . or ,")] = ".",
-    encoding: Annotated[str, typer.Option(help="Such as latin-1.")] = "utf-8",
+    decimal: Annotated[str, typer.Option(help="The decimal mark, . or ,")] = ".",
+    encoding: Annotated[
+        str, typer.Option(help="The encoding of the file, such as latin-1.")
+    ] = "utf-8",
 ) -> None:
-    """Propose the [data] section of an experiment for a table, from its header and types; no value
-    is read off private data.
+    """Propose the [data] section of an experiment for a table.
+
+    The proposal follows from the header and the types of the columns. It contains no value of a
+    private table.
     """
     from dpfl.data.tables.describe import describe as propose
     from dpfl.data.tables.table_files import TextFormat
@@ -72,40 +82,50 @@ def show(
     name: Annotated[
         str,
         typer.Argument(
-            help="A data set's name, the path of an .npz file, or an experiment file, which "
-            "declares a table."
+            help="A data set, the path of an .npz file, or an experiment file that declares a "
+            "table."
         ),
     ] = "mnist-sample",
     partition: Annotated[
         str | None,
         typer.Option(
             help="iid, dirichlet, shards, label-skew, mix, unequal or mapping.",
-            show_default="dirichlet, or the data's owners",
+            show_default="dirichlet, or the owners of the data",
         ),
     ] = None,
     beta: Annotated[
         float | None,
-        typer.Option(help="Dirichlet parameter; smaller is more skewed.", show_default="0.05"),
+        typer.Option(
+            help="Parameter of the Dirichlet partition; a smaller value is more skewed.",
+            show_default="0.05",
+        ),
     ] = None,
     options: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Any other option of the partition."),
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Another option of the partition. May be repeated."
+        ),
     ] = None,
     classes: Annotated[
         int | None,
-        typer.Option(help="Number of classes of an .npz file.", show_default="test set's"),
+        typer.Option(help="Number of classes of an .npz file.", show_default="from the test set"),
     ] = None,
     test_share: Annotated[
-        float | None, typer.Option(help="Part of an .npz file's records that is made public.")
+        float | None,
+        typer.Option(help="Share of the records of an .npz file that becomes the public test set."),
     ] = None,
     clients: Annotated[int, typer.Option(help="Number of clients.")] = 10,
     seed: Annotated[int, typer.Option(help="Seed of the partition.")] = 0,
-    public_clients: Annotated[int, typer.Option(help="Clients held out as public.")] = 0,
+    public_clients: Annotated[
+        int, typer.Option(help="Additional clients whose data is public.")
+    ] = 0,
     data_dir: DataDir = None,
-    png: Annotated[Path | None, typer.Option(help="Also draw it into this file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    png: Annotated[
+        Path | None, typer.Option(help="Also draw the partition into this file.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Show how a data set is spread over the clients."""
+    """Show how many rows of each class every client has."""
     check_place(png, "--png", ".png")
     if name.endswith(".toml"):
         from dpfl.config.experiment import load as experiment
@@ -135,13 +155,15 @@ def show(
     if (more := len(federation.notes) - SHOWN_CLIENTS) > 0:
         console.print(f"- and {more} more notes (--json shows all)", highlight=False)
     for note in federation.private:
-        console.print(f"- {note} (for the owner of the data only)", highlight=False, soft_wrap=True)
+        console.print(
+            f"- {note} (shown only to the owner of the data)", highlight=False, soft_wrap=True
+        )
     if png:
         console.print(f"drawn in {png}", highlight=False, soft_wrap=True)
 
 
 def _options(partition: str, beta: float | None, pairs: list[str]) -> dict[str, Any]:
-    """The partition's options; a value is read as JSON if it is JSON, else as text."""
+    """The options of the partition; a value is JSON where it is valid JSON, and text elsewhere."""
     options: dict[str, Any] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")

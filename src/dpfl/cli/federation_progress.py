@@ -1,5 +1,6 @@
-"""A server's run as others watch it: a JSON object a line in `server.log`, and figures for
-`/metrics`. Nothing of any data.
+"""Makes a run over nodes observable: one JSON object per line in `server.log`, and `/metrics`.
+
+Neither contains anything that is derived from data.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ LOG = "server.log"
 
 
 class FederationProgress:
-    """Passes on to `shown` what it is told."""
+    """Writes the log and keeps the latest figures, and passes every event on to `inner`."""
 
-    def __init__(self, shown: Progress, folder: Path) -> None:
-        self._shown, self._folder = shown, folder
+    def __init__(self, inner: Progress, folder: Path) -> None:
+        self._inner, self._folder = inner, folder
         self._journal: Journal | None = None
         self._job: Any = None
         self._row: RoundRow | None = None
@@ -31,7 +32,7 @@ class FederationProgress:
         self._journal.write(
             "started", run=job.run, system=job.algorithm.name, round=job.coordinator.state.round
         )
-        self._shown.start(job)
+        self._inner.start(job)
 
     def tell(self, row: RoundRow) -> None:
         self._row = row
@@ -40,36 +41,44 @@ class FederationProgress:
         for reply in lost[self._lost :]:
             self._journal.write("lost", reply=reply)
         self._lost = len(lost)
-        told = {
-            "steps": row.steps,
-            "clients": row.clients,
-            "bytes": row.bytes,
-            "seconds": round(row.seconds, 3),
-        }
         self._journal.write(
-            "round", round=row.round, epsilon=row.epsilon, delta=self._job.budget.delta, **told
+            "round",
+            round=row.round,
+            epsilon=row.epsilon,
+            delta=self._job.budget.delta,
+            steps=row.steps,
+            clients=row.clients,
+            bytes=row.bytes,
+            seconds=round(row.seconds, 3),
         )
-        self._shown.tell(row)
+        self._inner.tell(row)
 
     def stop(self) -> None:
         if self._journal:
             self._journal.write("ended", by=self._job.coordinator.stopped_by)
             self._journal.close()
-        self._shown.stop()
+        self._inner.stop()
 
     def figures(self) -> list[MetricSample]:
+        """Returns the figures of the latest round.
+
+        Returns:
+            What `/metrics` shows to Prometheus.
+        """
         row = self._row
         if row is None or self._job is None:
             return [alone("dpfl_rounds_total", "counter", "Rounds made.", 0)]
         guarantee = f'delta="{self._job.budget.delta:g}",unit="{self._job.algorithm.unit}"'
-        return [
+        lost = "Replies that were refused, lost or dropped."
+        samples = [
             alone("dpfl_rounds_total", "counter", "Rounds made.", row.round),
-            alone("dpfl_replies_lost_total", "counter", "Replies that were refused, lost or "
-                "dropped.", self._lost),
+            alone("dpfl_replies_lost_total", "counter", lost, self._lost),
             alone("dpfl_bytes_total", "counter", "Bytes of models and updates.", row.bytes),
             alone("dpfl_seconds_total", "counter", "Seconds of the run.", row.seconds),
             alone("dpfl_clients", "gauge", "Nodes in the last round.", row.clients),
-            *([MetricSample("dpfl_epsilon_ordered", "gauge", "At most, by the server's "
-                "count.", {guarantee: row.epsilon})]
-              if row.epsilon is not None else []),
-        ]  # fmt: skip
+        ]
+        if row.epsilon is not None:
+            bound = "Upper bound on the epsilon that the server has asked for."
+            epsilon = {guarantee: row.epsilon}
+            samples.append(MetricSample("dpfl_epsilon_ordered", "gauge", bound, epsilon))
+        return samples

@@ -1,5 +1,6 @@
-"""The server as an app of a Flower deployment that is there already (examples/flower-app). Nodes
-run `dpfl node`, as ever.
+"""The server as an app of an existing Flower deployment (see examples/flower-app).
+
+Nodes run `dpfl node`, as they do without it.
 """
 
 from __future__ import annotations
@@ -23,12 +24,16 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """`experiment` and `out` are paths at the server, of the run's configuration; a run that was
-    broken off goes on. What it says is in the log of the app (`flwr run --stream`)."""
-    experiment, out = (
-        load(Path(str(context.run_config["experiment"]))),
-        Path(str(context.run_config["out"])),
-    )
+    """Trains over the nodes, or resumes the run in `out` if it has begun.
+
+    `flwr run --stream` shows what it prints.
+
+    Args:
+        grid: Flower's connection to the nodes.
+        context: Its configuration has `experiment` and `out`, two paths at the server.
+    """
+    experiment = load(Path(str(context.run_config["experiment"])))
+    out = Path(str(context.run_config["out"]))
     begun = RunFolder(out).begun()
     terms, _ = terms_of(experiment)
     result = experiment.serve(

@@ -1,4 +1,4 @@
-"""`dpfl ledger`: what an owner of data has spent, and how much it allows."""
+"""The commands `dpfl ledger`: what a data owner has spent, and how much the owner allows."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from dpfl.privacy.ledger.client_ledgers import FEDERATION, ledger_path
 from dpfl.privacy.ledger.plans import proven_events
 from dpfl.privacy.statement import figure, rounded_up
 
-app = typer.Typer(help="Ledgers: what was spent, and what may be.", no_args_is_help=True)
+app = typer.Typer(help="Show, check and limit what a data owner has spent.", no_args_is_help=True)
 
 
 def _ledgers(path: Path) -> list[Path]:
-    found = sorted(path.rglob("*.sqlite")) if path.is_dir() else [path]
-    found = [file for file in found if file.name != "metrics.sqlite"]
-    if not found:
-        raise DpflError(f"There is no ledger in {path}.")
-    return found
+    files = sorted(path.rglob("*.sqlite")) if path.is_dir() else [path]
+    ledgers = [file for file in files if file.name != "metrics.sqlite"]
+    if not ledgers:
+        raise DpflError(f"There is no ledger in {path}; give a ledger, or a folder that has one.")
+    return ledgers
 
 
 @app.command()
 def show(
-    path: Annotated[Path, typer.Argument(help="A ledger, a folder of them, or a run.")],
+    path: Annotated[Path, typer.Argument(help="A ledger, a folder of ledgers, or a run.")],
     delta: Annotated[
-        float | None, typer.Option(help="By default that of the ledger's limit.")
+        float | None, typer.Option(help="Delta of the figures; by default that of the limit.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Epsilon spent of epsilon allowed, by ledger."""
+    """Show the epsilon spent and the epsilon allowed, per ledger."""
     check_target(1.0, 1e-5 if delta is None else delta)
     rows = [_row(Ledger.read(file), delta) for file in _ledgers(path)]
     if as_json:
@@ -56,40 +56,42 @@ def show(
     )
     table.columns[0].no_wrap = table.columns[1].no_wrap = True
     for row in rows:
-        allowed = "" if row["allowed"] is None else f" of {row['allowed']:g}"
-        spent = _shown(row["epsilon"])
+        spent = _figure(row["epsilon"])
+        if row["allowed"] is not None:
+            spent += f" of {row['allowed']:g}"
+        if row["proven"] != row["epsilon"]:
+            spent += f"\n{_figure(row['proven'])} fixed beforehand"
         guarantee = f"{row['unit']}, {row['neighbours']}, {row['delta']:g}, {row['accountant']}"
         releases = (
             "\n".join(f"{count} x {event}" for event, count in row["releases"].items()) or "none"
         )
-        beforehand = (
-            "" if row["proven"] == row["epsilon"] else f"\n{_shown(row['proven'])} fixed beforehand"
-        )
-        table.add_row(row["ledger"], spent + allowed + beforehand, guarantee, releases)
+        table.add_row(row["ledger"], spent, guarantee, releases)
     Console().print(table)
 
 
-def _shown(epsilon: float | str) -> str:
+def _figure(epsilon: float | str) -> str:
     return f"{rounded_up(epsilon):.4f}" if isinstance(epsilon, float) else epsilon
 
 
 def _row(ledger: Ledger, delta: float | None) -> dict[str, Any]:
-    """What was spent; and what is proven, which is more where a run fixed beforehand what it might
-    have come to.
+    """One ledger as numbers.
+
+    A run may fix in advance what it will release. Then what is proven covers all of that, even if
+    the run stopped early and spent less.
     """
-    limit, spent = ledger.limit, ledger.spending()
+    limit, counts = ledger.limit, ledger.spending()
     at = delta if delta is not None else limit.delta if limit else 1e-5
-    by = limit.accountant if limit else default_accountant(next(iter(spent), None))
+    by = limit.accountant if limit else default_accountant(next(iter(counts), None))
     row: dict[str, Any] = {
         "ledger": ledger.path.name,
         "unit": ledger.unit,
         "neighbours": ledger.account.neighbours,
-        "epsilon": figure(accountant(by).epsilon(spent, at)),
+        "epsilon": figure(accountant(by).epsilon(counts, at)),
         "proven": figure(accountant(by).epsilon(proven_events(ledger), at)),
         "allowed": limit.epsilon if limit else None,
         "delta": at,
         "accountant": by,
-        "releases": {describe(event): count for event, count in spent.items()},
+        "releases": {describe(event): count for event, count in counts.items()},
     }
     ledger.close()
     return row
@@ -97,49 +99,52 @@ def _row(ledger: Ledger, delta: float | None) -> dict[str, Any]:
 
 @app.command()
 def check(
-    path: Annotated[Path, typer.Argument(help="A ledger, a folder of them, or a run.")],
+    path: Annotated[Path, typer.Argument(help="A ledger, a folder of ledgers, or a run.")],
 ) -> None:
-    """Whether every row is as it was written, and none is missing."""
+    """Check that no row of a ledger was changed or removed."""
     for file in _ledgers(path):
         with closing(Ledger.read(file)) as ledger:
             kind = f"one {ledger.unit}, {ledger.account.neighbours}"
             print(
-                f"{file.name}: whole; of {ledger.account.owner} ({kind}), {len(ledger.debits())} "
-                "debits"
+                f"{file.name}: intact, {len(ledger.debits())} debits of {ledger.account.owner} "
+                f"({kind})"
             )
 
 
 @app.command()
 def new(
-    folder: Annotated[Path, typer.Argument(help="A folder with ledgers of other clients.")],
-    name: Annotated[str, typer.Argument(help="The client's.")],
+    folder: Annotated[Path, typer.Argument(help="A folder with the ledgers of other clients.")],
+    name: Annotated[str, typer.Argument(help="The name of the client.")],
 ) -> None:
-    """A ledger for a client that never paid, beside others, with their unit, neighbours and limit.
+    """Make a ledger for a client that has spent nothing, beside the ledgers of other clients.
 
-    Not for one whose ledger is lost: what that held was spent, and whoever starts it anew has to
-    lower its limit by as much.
+    It has the unit, the neighbours and the limit of the others. Do not use it for a client whose
+    ledger was lost: what that ledger held is spent. If you must start over, lower the limit of the
+    new ledger by what the client had spent.
     """
     checked_names([name], 1)
     with closing(Ledger.read(_ledgers(folder)[0])) as ledger:
         account, allowed = ledger.account, ledger.limit
     if account.owner == FEDERATION:
-        raise DpflError(f"{folder} holds the federation's one ledger; no client has one there.")
+        raise DpflError(
+            f"{folder} holds the one ledger of the federation; its clients have no ledgers there."
+        )
     if (path := ledger_path(folder, name)).exists():
-        raise DpflError(f"{path} is there already.")
+        raise DpflError(f"{path} exists already; choose another name.")
     Ledger.open(path, name, account.unit, account.neighbours, allowed).close()
     print(f"{path.name}: new, for one {account.unit} ({account.neighbours})")
 
 
 @app.command()
 def limit(
-    path: Annotated[Path, typer.Argument(help="A ledger, or a folder of them.")],
+    path: Annotated[Path, typer.Argument(help="A ledger, or a folder of ledgers.")],
     epsilon: Annotated[
-        float, typer.Option(help="What may be spent in all, from the first release on.")
+        float, typer.Option(help="The most that may be spent, counted from the first release.")
     ],
-    delta: Annotated[float, typer.Option()] = 1e-5,
-    accountant: Annotated[str, typer.Option()] = "pld",
+    delta: Annotated[float, typer.Option(help="Delta of the limit.")] = 1e-5,
+    accountant: Annotated[str, typer.Option(help="pld, rdp or rdp-classic.")] = "pld",
 ) -> None:
-    """Set what an owner allows; earlier limits stay on record."""
+    """Set the limit of a ledger; earlier limits stay on record."""
     for file in _ledgers(path):
         ledger = Ledger.existing(file)
         ledger.set_limit(Limit(epsilon, delta, accountant))
@@ -150,19 +155,19 @@ def limit(
 @app.command()
 def reconcile(
     policy: Annotated[
-        Path, typer.Argument(help="The policy.toml of a node that does not run, or its folder.")
+        Path, typer.Argument(help="The policy.toml of a node that is not running, or its folder.")
     ],
     signed: Annotated[
         list[Path] | None,
-        typer.Argument(help="What the node signed: statements, or the heads.json of a server."),
+        typer.Argument(help="What the node has signed: statements, or the heads.json of a server."),
     ] = None,
 ) -> None:
-    """Count what a node signed and its ledger lacks, after a disk was set back, a ledger lost, or a
-    folder copied.
+    """Add to a ledger the releases that its node signed and the ledger lacks.
 
-    The ledger then holds at least all that was signed, as far as the node's folder, its witness and
-    the given files show it. It may count a release twice, and never leaves one out that was shown.
-    Runs that were under way are over for this node.
+    Use it after a disk was restored from a backup, a ledger was lost, or a folder was copied.
+    The signatures come from the node's folder, its witness and the files that you give. The ledger
+    then counts every release that they show. It may count one twice, but it never leaves one out.
+    Runs that were under way have ended for this node.
     """
     from dpfl.node.folder import lock_folder
     from dpfl.node.load_data import load_node_data
@@ -170,22 +175,18 @@ def reconcile(
     from dpfl.node.reconciliation import reconcile as add_missing
     from dpfl.protocol.keys import load_private
 
-    charter = read(policy)
-    with closing(lock_folder(charter.folder)):
-        done = add_missing(
-            charter, load_private(charter.key), load_node_data(charter), signed or ()
-        )
-    with closing(Ledger.read(done.path)) as ledger:
-        by = accountant(charter.limits.accountant)
-        epsilon = figure(by.epsilon(ledger.spending(), charter.limits.delta))
-    added, limits = sum(done.added.values()), charter.limits
-    what = (
-        f"{added} releases added, of {done.heads} signed heads that it lacked"
-        if added or done.heads
-        else "nothing is missing"
-    )
+    node_policy = read(policy)
+    key, limits = load_private(node_policy.key), node_policy.limits
+    with closing(lock_folder(node_policy.folder)):
+        result = add_missing(node_policy, key, load_node_data(node_policy), signed or ())
+    with closing(Ledger.read(result.path)) as ledger:
+        epsilon = figure(accountant(limits.accountant).epsilon(ledger.spending(), limits.delta))
+    additions = sum(result.added.values())
+    what = "nothing is missing"
+    if additions or result.heads:
+        what = f"{additions} releases added from {result.heads} signed heads that were missing"
     guarantee = (
         f"for one {limits.unit} ({limits.neighbours}), delta {limits.delta:g}, by "
         f"{limits.accountant}"
     )
-    print(f"{done.path.name}: {what}; epsilon {epsilon} of {limits.epsilon:g} spent, {guarantee}")
+    print(f"{result.path.name}: {what}; epsilon {epsilon} of {limits.epsilon:g} spent, {guarantee}")

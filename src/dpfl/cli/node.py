@@ -1,4 +1,4 @@
-"""`dpfl node`: a folder for a node, whether it is in order, the node at work, and what it spent."""
+"""The commands `dpfl node`: sets up a node, checks it, runs it, and states what it has spent."""
 
 from __future__ import annotations
 
@@ -15,41 +15,42 @@ from dpfl.errors import DpflError
 
 app = typer.Typer(
     cls=RunShorthandGroup,
-    help="A node that guards its own data.",
+    help="Run a node, which guards its own data and enforces its own budget.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
 
 TEMPLATE = """\
-# What this node does, for whom, and how much of it. Nothing else leaves it: `dpfl node check` says what that comes to.
+# The policy of this node: what it does, for whom, and how much. The node sends nothing else.
+# `dpfl node check` lists what leaves the node and what does not.
 
 name = "{name}"
-key = "node.pem"                 # signs its answers; stays here
-# witness = "/mnt/other/{name}.witness"   # a file on other storage: whoever sets back this disk does not set it back
+key = "node.pem"                 # signs the node's answers; it stays here
+# witness = "/mnt/other/{name}.witness"   # a file on other storage, so that restoring this disk does not restore it, too
 
-[data]                           # as [data] of an experiment: a table, an .npz file, by a path of this folder
+[data]                           # as [data] of an experiment: a table or an .npz file, by a path relative to this folder
 name = "data.csv"
 label = "outcome"
 task = "binary"
-# [data.columns.age]             # every column that is read is declared, by bounds or levels
+# [data.columns.age]             # declare every column that is read, by bounds or by levels
 # low = 0
 # high = 110
 
 [server]
 address = {server}
 ca = "ca.crt"                    # the server's own authority, from its folder
-key = "carrier.key"              # Flower lets the node in by it
-# watch = 9100                   # a port of this machine with /health and Prometheus' /metrics
+key = "carrier.key"              # Flower admits the node by this key
+# watch = 9100                   # a port of this machine for /health and Prometheus' /metrics
 
-[owners]                         # who may ask: the public keys of those whose orders count
+[owners]                         # public keys of those who may send requests
 study = {owner}
 
-[limits]                         # epsilon at one delta, whoever asks; what is over is refused
-unit = "sample"                  # whom the ledger protects: a "sample", a "person" (data.person), the "client"
+[limits]                         # epsilon at one delta, over all owners; the node refuses what would exceed it
+unit = "sample"                  # whom the ledger protects: "sample", "person" (needs data.person) or "client"
 neighbours = "add/remove one"    # or "replace one"
 accountant = "pld"
 delta = 1e-6                     # well below one over the number of samples
-epsilon = 8.0                    # in all, from the first release on
+epsilon = 8.0                    # in total, from the first release on
 epsilon_a_year = 4.0
 epsilon_a_run = 2.0
 
@@ -59,26 +60,26 @@ models = {models}
 variants = ["sound"]
 least_noise_multiplier = 0.5
 largest_clip = 10.0
-largest_weight = 10_000.0        # of any number of a model that is sent; no honest model comes near it
+largest_weight = 10_000.0        # of any number in a model from the server; no honest model comes near it
 largest_sampling_rate = 0.2
-most_steps = 100                 # a round
+most_steps = 100                 # per round
 most_rounds = 1000
-most_bytes = 268_435_456         # a letter, and so a model
-most_memory = 4_294_967_296      # bytes that fixed features of all samples may take, by the size that is declared
-# [allow.own_models]             # models of your own code, by import path, with their options
+most_bytes = 268_435_456         # of a message, and so of a model
+most_memory = 4_294_967_296      # bytes for the fixed features of all samples, by the declared size
+# [allow.own_models]             # models from your own code, by import path, with their options
 # "clinic.models:net" = {{ hidden = 32 }}
 
 [tell]
-size = {{ rounded = 100 }}         # how many samples: "exact", rounded up, or {{ constant = 500 }}
-trusted = false                  # clipped updates without noise, to a server that adds it
-bare = false                     # updates without any noise
-secure = true                    # noise on a grid, from a stream cipher
-every = 0.0                      # seconds: replies leave at whole multiples of it, so that time tells less
+size = {{ rounded = 100 }}         # number of samples: "exact", rounded up, or {{ constant = 500 }}
+trusted = false                  # send clipped updates without noise to a server that adds it
+bare = false                     # send updates without any noise
+secure = true                    # draw noise on a grid, from a stream cipher
+every = 0.0                      # seconds: replies leave at whole multiples of it, so that their timing reveals less
 
-# [secure]                       # sums that the server cannot look into: the noise is shared with these members
-# least_survivors = 3            # no sum over fewer of them is opened
-# least_colluders = 1            # as many may help the server, and the noise of the others is enough
-# [secure.members]               # the line of each, as its own owner gave it to you, not as the server did
+# [secure]                       # sums that the server cannot look into; the members share the noise
+# least_survivors = 3            # no sum over fewer members is opened
+# least_colluders = 1            # so many members may help the server: the noise of the others suffices
+# [secure.members]               # the line of each member, from its own owner and not from the server
 # {name} = "{line}"
 # seattle = "..."
 """  # noqa: E501
@@ -87,21 +88,25 @@ every = 0.0                      # seconds: replies leave at whole multiples of 
 @app.command()
 def init(
     folder: Annotated[Path, typer.Argument(help="A new folder.")] = Path("node"),
-    name: Annotated[str | None, typer.Option(help="The node's; by default the folder's.")] = None,
-    server: Annotated[str, typer.Option(help="Where the server is.")] = "127.0.0.1:9092",
+    name: Annotated[
+        str | None, typer.Option(help="The name of the node; by default the name of the folder.")
+    ] = None,
+    server: Annotated[str, typer.Option(help="The address of the server.")] = "127.0.0.1:9092",
     owner: Annotated[
-        str, typer.Option(help="The public key of who may ask, as `dpfl server init` prints it.")
+        str,
+        typer.Option(help="The public key of the owner of runs, as `dpfl server init` prints it."),
     ] = "",
 ) -> None:
-    """A folder with a policy to be edited and the node's keys; prints the line that the server's
-    experiment needs.
+    """Make a folder with the keys of a node and a policy to edit.
+
+    It prints the line that the experiment of the server needs.
     """
     from dpfl.data.names import checked_names
 
     name, policy = name or folder.resolve().name, folder / "policy.toml"
     checked_names([name], 1)
     if policy.exists():
-        raise DpflError(f"There is a policy {policy} already; choose another folder.")
+        raise DpflError(f"The policy {policy} exists already; choose another folder.")
     from dpfl.algorithms import ALGORITHMS, from_name
     from dpfl.models.catalog import NAMES
     from dpfl.protocol.keys import load_public, new_key, public_file
@@ -119,21 +124,19 @@ def init(
     new_key(folder / "node.pem")
     line = f"{load_public(public_file(folder / 'node.pem'))} {node_key(folder / 'carrier.key')}"
     policy.write_text(TEMPLATE.format(**words, line=line))
-    print(f"Edit {policy}, then: dpfl node check {policy}")
+    print(f"Edit {policy}, then run: dpfl node check {policy}")
     print(
-        "The server's experiment needs this line in [server.nodes], and whoever sums with this "
-        "node in [secure.members]:"
+        "The experiment of the server needs this line in [server.nodes]. Nodes that sum securely "
+        "with this one need it in [secure.members]:"
     )
     print(f'{name} = "{line}"')
 
 
 @app.command()
 def run(
-    policy: Annotated[Path, typer.Argument(help="The node's policy.toml, or its folder.")],
+    policy: Annotated[Path, typer.Argument(help="The policy.toml of the node, or its folder.")],
 ) -> None:
-    """Answer letters, until it is told to stop (Ctrl-C, SIGTERM): the one at hand is answered
-    first.
-    """
+    """Answer requests until Ctrl-C or SIGTERM; the current request is answered first."""
     from dpfl.transports.flower import daemon
 
     daemon.run(policy)
@@ -141,72 +144,64 @@ def run(
 
 @app.command()
 def check(
-    policy: Annotated[Path, typer.Argument(help="The node's policy.toml, or its folder.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+    policy: Annotated[Path, typer.Argument(help="The policy.toml of the node, or its folder.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Whether policy, data, keys, ledger, clock, disk and server are in order; what will leave, and
-    what will not.
+    """Check the policy, data, keys, ledger, clock, disk and server of a node.
+
+    It also lists what will leave the node, and what will not.
     """
     from dpfl.node.disclosures import describe_disclosures, describe_protection
     from dpfl.node.policy import read
     from dpfl.node.readiness import findings
 
-    charter = read(policy)
-    found = findings(charter)
+    node_policy = read(policy)
+    parts = findings(node_policy)
+    leaves, stays = [*describe_disclosures(node_policy)], [*describe_protection(node_policy)]
     if as_json:
-        parts = [vars(one) for one in found]
-        print(
-            json.dumps(
-                {
-                    "node": charter.name,
-                    "parts": parts,
-                    "leaves": [*describe_disclosures(charter)],
-                    "stays": [*describe_protection(charter)],
-                }
-            )
-        )
+        report = {"parts": [vars(part) for part in parts], "leaves": leaves, "stays": stays}
+        print(json.dumps({"node": node_policy.name} | report))
     else:
         console = Console(highlight=False, soft_wrap=True)
-        for one in found:
-            console.print(f"{'ok' if one.good else 'NO':3} {one.part:8} {one.words}", markup=False)
-        for heading, lines in (
-            ("What leaves this node:", describe_disclosures(charter)),
-            ("What does not:", describe_protection(charter)),
-        ):
+        for part in parts:
+            console.print(
+                f"{'ok' if part.good else 'NO':3} {part.part:8} {part.words}", markup=False
+            )
+        for heading, lines in (("What leaves this node:", leaves), ("What stays here:", stays)):
             console.print(
                 f"\n{heading}", *(f"  - {line}" for line in lines), sep="\n", markup=False
             )
-    if not all(one.good for one in found):
+    if not all(part.good for part in parts):
         raise typer.Exit(2)
 
 
 @app.command()
 def statement(
-    policy: Annotated[Path, typer.Argument(help="The node's policy.toml, or its folder.")],
-    out: Annotated[Path, typer.Option(help="Where to write it.")] = Path("statement.json"),
-    run: Annotated[str, typer.Option(help="A run to be named apart, by its id.")] = "",
+    policy: Annotated[Path, typer.Argument(help="The policy.toml of the node, or its folder.")],
+    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("statement.json"),
+    run: Annotated[str, typer.Option(help="The id of a run to list separately.")] = "",
 ) -> None:
-    """What the node spent, from its own ledger, signed with its own key."""
+    """Write what the node has spent, from its own ledger, signed with its own key."""
     from dpfl.node.policy import read
     from dpfl.node.rollback import refuse_missing
     from dpfl.node.signed_heads import own_heads
-    from dpfl.node.statement import statement as said
+    from dpfl.node.statement import statement as sign_statement
     from dpfl.privacy import Ledger
     from dpfl.privacy.ledger.client_ledgers import ledger_path
     from dpfl.protocol.keys import load_private, raw
 
-    charter = read(policy)
-    key = load_private(charter.key)
-    with closing(Ledger.read(ledger_path(charter.ledgers, charter.name))) as ledger:
-        refuse_missing(charter, ledger, own_heads(charter, raw(key.public_key())))
-        signed = said(ledger, charter.limit, run, key)
-    out.write_text(json.dumps(signed, indent=2))
-    words = signed["statement"]
+    node_policy = read(policy)
+    key = load_private(node_policy.key)
+    with closing(Ledger.read(ledger_path(node_policy.ledgers, node_policy.name))) as ledger:
+        refuse_missing(node_policy, ledger, own_heads(node_policy, raw(key.public_key())))
+        envelope = sign_statement(ledger, node_policy.limit, run, key)
+    out.write_text(json.dumps(envelope, indent=2))
+    terms = envelope["statement"]
     guarantee = (
-        f"for one {words['unit']} ({words['neighbours']}), delta {words['delta']:g}, by "
-        f"{words['accountant']}"
+        f"for one {terms['unit']} ({terms['neighbours']}), delta {terms['delta']:g}, by "
+        f"{terms['accountant']}"
     )
     print(
-        f"{out}: epsilon {words['proven']} proven of {words['limit']:g} allowed, {guarantee}, "
-        f"against {words['adversary']}"
+        f"{out}: epsilon {terms['proven']} proven of {terms['limit']:g} allowed, {guarantee}, "
+        f"against {terms['adversary']}"
     )

@@ -1,4 +1,4 @@
-"""The command `dpfl report`: one page on one run, or on several side by side."""
+"""The command `dpfl report`: writes one page about one run, or several side by side."""
 
 from __future__ import annotations
 
@@ -21,14 +21,18 @@ def report(
     ],
     out: Annotated[
         Path | None,
-        typer.Option(help="The page; by default report.html in the run's folder, or here."),
+        typer.Option(
+            help="The page; by default report.html in the folder of the run, or in the current one."
+        ),
     ] = None,
     png: Annotated[
-        Path | None, typer.Option(help="A folder for the same figures as PNG and SVG.")
+        Path | None, typer.Option(help="Also write the figures as PNG and SVG into this folder.")
     ] = None,
 ) -> None:
-    """One page that opens from disk, with every figure of a run or of several: curves, tau,
-    epsilons, noise, who holds what.
+    """Write one HTML page with every figure of one or more runs.
+
+    The page shows learning curves, tau, every epsilon, the noise, and how the data is spread over
+    the clients. It opens from disk and loads nothing from the network.
     """
     runs = read_all(folders)
     file = out or (folders[0] / "report.html" if len(runs) == 1 else Path("report.html"))

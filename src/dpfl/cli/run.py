@@ -1,4 +1,4 @@
-"""The command `dpfl run`: an experiment, from its start or from where it was stopped."""
+"""The command `dpfl run`: runs an experiment, or resumes one that was stopped."""
 
 from __future__ import annotations
 
@@ -18,30 +18,31 @@ from dpfl.views.terminal.tables import print_outcome
 
 def run(
     file: Annotated[
-        Path | None, typer.Argument(help="The experiment (TOML); without it, the demo.")
+        Path | None, typer.Argument(help="The experiment file (TOML); without one, the demo.")
     ] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="section.key=value, on top of the file.")
+        list[str] | None,
+        typer.Option("--set", help="Change a key: section.key=value. May be repeated."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="The run's folder; by default a new one under runs/.")
+        Path | None, typer.Option(help="The folder of the run; by default a new one under runs/.")
     ] = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Resume the run in this folder.")] = None,
     workers: Annotated[
-        int | None, typer.Option(help="Worker processes; by default one a core.")
+        int | None, typer.Option(help="Worker processes; by default one per processor core.")
     ] = None,
     data_dir: Annotated[
-        Path | None, typer.Option(help="Where the data lies; else DPFL_DATA.")
+        Path | None, typer.Option(help="The folder of the data sets; by default DPFL_DATA.")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Run an experiment, or go on with one that was stopped."""
+    """Run an experiment, or resume one that was stopped."""
     if resume and (file or set_ or out):
         raise DpflError(
-            "--resume goes on with a run as it was: leave out the file, --set and --out."
+            "--resume continues a run with its own experiment: remove the file, --set and --out."
         )
-    experiment = recorded(resume) if resume else load(file, set_ or ())
+    experiment = read_experiment(resume) if resume else load(file, set_ or ())
     progress = None if quiet else LiveProgress(Console(stderr=True))
     folder = resume or out or new_path(experiment.algorithm.name)
     try:
@@ -63,17 +64,28 @@ def run(
 
 
 def _advice(folder: Path) -> str:
-    """What can be resumed is a folder with its experiment; before that nothing was released."""
+    """Before the folder has its experiment nothing was released, so there is nothing to resume."""
     if RunFolder(folder).begun():
-        return f". Go on with: dpfl run --resume {folder}"
+        return f". Resume it with: dpfl run --resume {folder}"
     return " before anything was released. Start it again with the same command."
 
 
-def recorded(folder: Path) -> Experiment:
-    recorded = RunFolder.open(folder).experiment().get("experiment")
-    if not recorded:
+def read_experiment(folder: Path) -> Experiment:
+    """Reads the experiment of a run.
+
+    Args:
+        folder: The folder of the run.
+
+    Returns:
+        The experiment as it was asked for.
+
+    Raises:
+        DpflError: There is no run, or it was started from Python and has no experiment file.
+    """
+    content = RunFolder.open(folder).experiment().get("experiment")
+    if not content:
         raise DpflError(
-            f"The run in {folder} was started from Python; resume it there: dpfl.train(..., "
-            "resume=True)."
+            f"The run in {folder} was started from Python. Resume it there, with "
+            "dpfl.train(..., resume=True)."
         )
-    return parse(recorded)
+    return parse(content)

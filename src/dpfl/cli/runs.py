@@ -1,4 +1,4 @@
-"""The commands `dpfl runs` and `dpfl compare`: what runs came to, side by side."""
+"""The commands `dpfl runs` and `dpfl compare`: lists runs, and compares their results."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def runs(
     root: Annotated[Path, typer.Argument(help="The folder that holds runs.")] = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """List the runs of a folder."""
+    """List the runs in a folder."""
     folders = (
         sorted(file.parent for file in root.glob("*/experiment.toml")) if root.is_dir() else []
     )
-    found = [summary(RunFolder(folder)) for folder in folders]
+    rows = [summary(RunFolder(folder)) for folder in folders]
     if as_json:
-        print(json.dumps(found))
-    elif found:
-        Console().print(runs_table(ComparisonView.of_runs(found)))
+        print(json.dumps(rows))
+    elif rows:
+        Console().print(runs_table(ComparisonView.of_runs(rows)))
     else:
         print(f"There are no runs in {root}.")
 
@@ -43,15 +43,19 @@ def compare(
     ],
     png: Annotated[
         Path | None,
-        typer.Option(help="Draw accuracy, or the task's own metric, against rounds and epsilon."),
+        typer.Option(
+            help="Plot accuracy, or the task's own metric, against rounds and epsilon (PNG)."
+        ),
     ] = None,
     calibration: Annotated[
-        Path | None, typer.Option(help="Draw chances against what was so (PNG).")
+        Path | None,
+        typer.Option(help="Plot predicted probabilities against observed frequencies (PNG)."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Put runs side by side: those that differ by their seed alone are one row, with the mean and
-    its interval.
+    """Compare runs side by side.
+
+    Runs that differ only in their seed share one row, with the mean and its interval.
     """
     check_place(png, "--png", ".png")
     check_place(calibration, "--calibration", ".png")

@@ -1,4 +1,4 @@
-"""The commands `dpfl server`: the experiment over nodes that guard their own data."""
+"""The commands `dpfl server`: trains over nodes that guard their own data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from dpfl.cli.run import recorded
+from dpfl.cli.run import read_experiment
 from dpfl.cli.shorthand import RunShorthandGroup
 from dpfl.config.experiment import Experiment, load
 from dpfl.errors import DpflError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     cls=RunShorthandGroup,
-    help="The server of a federation: train over nodes that guard their own data.",
+    help="Run the server of a federation, whose nodes guard their own data.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -35,20 +35,20 @@ app = typer.Typer(
 
 @app.command()
 def init(
-    folder: Annotated[Path, typer.Argument(help="A folder for its certificate and keys.")],
+    folder: Annotated[Path, typer.Argument(help="A folder for the certificate and the keys.")],
     host: Annotated[
-        list[str] | None, typer.Option(help="A name or address that nodes reach it by; any number.")
+        list[str] | None,
+        typer.Option(help="A name or address at which nodes reach the server. May be repeated."),
     ] = None,
 ) -> None:
-    """Make a server's certificate, and the key that its orders are signed with."""
+    """Make the certificate of a server, and the key that signs its requests."""
     from dpfl.transports.flower.server import new_server
 
-    made, owner = new_server(
-        folder, tuple(dict.fromkeys(("localhost", "127.0.0.1", *(host or ()))))
-    )
+    names = dict.fromkeys(("localhost", "127.0.0.1", *(host or ())))
+    certificate, owner = new_server(folder, tuple(names))
     print(
-        f"Every node needs the file {made.authority} and, in its policy, the public key of these "
-        "orders:"
+        f"Give the file {certificate.authority} to every node. Each node also needs this public "
+        "key in its policy:"
     )
     print(owner)
 
@@ -56,26 +56,27 @@ def init(
 @app.command()
 def run(
     file: Annotated[
-        Path | None, typer.Argument(help="The experiment (TOML), with [server.nodes].")
+        Path | None, typer.Argument(help="The experiment file (TOML), with [server.nodes].")
     ] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="section.key=value, on top of the file.")
+        list[str] | None,
+        typer.Option("--set", help="Change a key: section.key=value. May be repeated."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="The run's folder; by default a new one under runs/.")
+        Path | None, typer.Option(help="The folder of the run; by default a new one under runs/.")
     ] = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    resume: Annotated[Path | None, typer.Option(help="Resume the run in this folder.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Train over the nodes that the experiment lists."""
     if resume and (file or set_ or out):
         raise DpflError(
-            "--resume goes on with a run as it was: leave out the file, --set and --out."
+            "--resume continues a run with its own experiment: remove the file, --set and --out."
         )
     if not resume and not file:
-        raise DpflError("Name the experiment, or the folder of a run to go on with (--resume).")
-    experiment = recorded(resume) if resume else load(file, set_ or ())
+        raise DpflError("Give an experiment file, or --resume with the folder of a run.")
+    experiment = read_experiment(resume) if resume else load(file, set_ or ())
     serve(
         experiment,
         resume or out or new_path(experiment.algorithm.name),
@@ -86,15 +87,25 @@ def run(
 
 
 def terms_of(experiment: Experiment) -> tuple[ServerTerms, dict[str, NodeKeys]]:
-    """Whose orders they are, and whose answers count, by the experiment and the server's folder."""
+    """Reads the keys of the server and of its nodes.
+
+    Args:
+        experiment: The experiment, with `[server.nodes]`.
+
+    Returns:
+        The terms of a run over nodes, and the keys of each node.
+
+    Raises:
+        DpflError: The experiment lists no nodes, or a key cannot be read.
+    """
     from dpfl.protocol.keys import load_private
     from dpfl.transports.flower import server as carrier
 
     section, engine = experiment.server, experiment.engine
     if not section.nodes:
         raise DpflError(
-            "The experiment lists no nodes: give [server.nodes] a line each, as `dpfl node init` "
-            "prints it."
+            "The experiment lists no nodes: add a line per node to [server.nodes], as `dpfl node "
+            "init` prints it."
         )
     nodes = {name: carrier.NodeKeys.parse(name, line) for name, line in section.nodes.items()}
     owner = load_private(Path(section.folder) / carrier.OWNER)
@@ -106,32 +117,46 @@ def terms_of(experiment: Experiment) -> tuple[ServerTerms, dict[str, NodeKeys]]:
 
 
 def serve(
-    experiment: Experiment, folder: Path, resume: bool, quiet: bool, as_json: bool,
+    experiment: Experiment,
+    folder: Path,
+    resume: bool,
+    quiet: bool,
+    as_json: bool,
     nodes_of_ours: AbstractContextManager[None] = nullcontext(),
-) -> None:  # fmt: skip
-    """Nodes that were started for it end before the SuperLink does."""
+) -> None:
+    """Starts the SuperLink, trains over the nodes, and prints the result.
+
+    Args:
+        experiment: The experiment, with `[server.nodes]`.
+        folder: The folder of the run.
+        resume: Continue the run in that folder.
+        quiet: Show no progress.
+        as_json: Print the result as JSON.
+        nodes_of_ours: Nodes that this process has started. They end before the SuperLink does, so
+            that their last replies arrive.
+    """
     from dpfl.cli.federation_progress import FederationProgress
     from dpfl.transports.flower.server import carried
     from dpfl.transports.flower.watch import MetricsEndpoint
 
     section, (terms, nodes) = experiment.server, terms_of(experiment)
-    told = FederationProgress(
+    progress = FederationProgress(
         SilentProgress() if quiet else LiveProgress(Console(stderr=True)), Path(section.folder)
     )
     watched = (
-        MetricsEndpoint(section.watch, told.figures, lambda: "") if section.watch else nullcontext()
+        MetricsEndpoint(section.watch, progress.figures, lambda: "")
+        if section.watch
+        else nullcontext()
     )
     try:
         carrier = carried(Path(section.folder), section.address, nodes, MOST_ANSWER, terms.deadline)
         with watched, carrier as post, nodes_of_ours, raise_on_terminate():
-            result = experiment.serve(post, terms, folder, resume, told)
+            result = experiment.serve(post, terms, folder, resume, progress)
     except KeyboardInterrupt:
         begun = RunFolder(folder).begun()
-        advice = (
-            f". Go on with: dpfl server --resume {folder}"
-            if begun
-            else " before anything was ordered."
-        )
+        advice = " before any node was asked for anything."
+        if begun:
+            advice = f". Resume it with: dpfl server --resume {folder}"
         Console(stderr=True, highlight=False, soft_wrap=True).print(
             f"dpfl: stopped{advice}", markup=False
         )
@@ -144,8 +169,10 @@ def serve(
 
 @contextmanager
 def raise_on_terminate() -> Iterator[None]:
-    """SIGTERM is taken for Ctrl-C: what was ordered is counted, and the run goes on with
-    --resume.
+    """Treats SIGTERM as Ctrl-C, so that requests are counted and the run can be resumed.
+
+    Yields:
+        Nothing; the former handler returns at the end.
     """
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

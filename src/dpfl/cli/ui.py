@@ -1,4 +1,4 @@
-"""The command `dpfl ui`: pages over a folder of runs, in a browser on this machine."""
+"""The command `dpfl ui`: serves pages about a folder of runs to a browser."""
 
 from __future__ import annotations
 
@@ -17,18 +17,25 @@ LOCAL = ("127.0.0.1", "localhost", "::1")
 
 def ui(
     runs: Annotated[
-        Path, typer.Option(help="The folder that holds runs; new ones are started there.")
+        Path, typer.Option(help="The folder of the runs; new runs go there, too.")
     ] = Path("runs"),
-    port: Annotated[int, typer.Option(help="0 for any that is free.", min=0, max=65535)] = 8642,
+    port: Annotated[
+        int, typer.Option(help="The port; 0 takes any free port.", min=0, max=65535)
+    ] = 8642,
     host: Annotated[
-        str, typer.Option(help="An address that others can reach needs --token.")
+        str,
+        typer.Option(
+            help="The address to listen on; one that other machines can reach needs --token."
+        ),
     ] = "127.0.0.1",
     token: Annotated[
         str | None,
-        typer.Option(help="What everybody must bring, 12 letters or more; 'new' makes one."),
+        typer.Option(
+            help="A secret that every visitor must give, 12 characters or more; 'new' makes one."
+        ),
     ] = None,
 ) -> None:
-    """Look at runs in a browser: live curves and epsilon, comparisons, a planner, systems, ledgers,
+    """Open runs in a browser: live curves and epsilon, comparisons, a planner, systems, ledgers,
     certificates.
     """
     try:
@@ -37,30 +44,31 @@ def ui(
         raise DpflError(
             f"The pages need {error.name}, which is not installed: pip install 'dpfl[ui]'"
         ) from None
-    said = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
     if host not in LOCAL and not token:
         raise DpflError(
-            f"Whoever reaches {host} could start and stop runs and read ledgers: give --token, or "
-            "--token new."
+            f"Anybody who reaches {host} could start and stop runs and read ledgers. Give "
+            "--token, or --token new."
         )
     if token is not None and token != "new" and not FIT.fullmatch(token):
         raise DpflError(
-            "A token must be hard to guess and fit an address: give 12 letters or more (letters, "
-            "digits, dots, dashes and "
-            "underscores), or --token new."
+            "A token must be hard to guess and fit into an address. Give at least 12 characters "
+            "(letters, digits, dots, dashes, underscores), or --token new."
         )
     if host not in LOCAL:
-        said.print(
-            f"dpfl: warning: everybody who reaches {host} and has the token can start and stop "
-            "runs and read ledgers, and the "
-            "connection is not encrypted: use it inside a network that you trust, or through an "
-            "SSH tunnel.",
+        console.print(
+            f"dpfl: warning: anybody who reaches {host} and has the token can start and stop "
+            "runs and read ledgers, and the connection is not encrypted. Use it in a network that "
+            "you trust, or through an SSH tunnel.",
             markup=False,
         )
     if runs.exists() and not runs.is_dir():
-        raise DpflError(f"{runs} is no folder; name the one that holds runs with --runs.")
+        raise DpflError(f"{runs} is not a folder; give the folder of the runs with --runs.")
 
     def ready(address: str) -> None:
-        said.print(f"{runs} in a browser: {address}   (Ctrl-C ends it; runs go on)", markup=False)
+        console.print(
+            f"Open {address} in a browser to see {runs}. Ctrl-C stops these pages, but no run.",
+            markup=False,
+        )
 
     serve(runs, host, port, (new_token() if token == "new" else token) or "", ready)

@@ -1,6 +1,4 @@
-"""`dpfl up`: the experiment as a federation of real processes on this machine, from first key to
-last statement.
-"""
+"""The command `dpfl up`: runs an experiment as a federation of processes on this machine."""
 
 from __future__ import annotations
 
@@ -21,23 +19,30 @@ if TYPE_CHECKING:
 
 def up(
     file: Annotated[
-        Path | None, typer.Argument(help="The experiment (TOML); without it, the demo.")
+        Path | None, typer.Argument(help="The experiment file (TOML); without one, the demo.")
     ] = None,
     nodes: Annotated[
         int,
-        typer.Option(help="How many; where data has sites, they are the nodes.", min=1, max=100),
+        typer.Option(
+            help="Number of nodes; where the data has sites, these are the nodes.", min=1, max=100
+        ),
     ] = 3,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="section.key=value, on top of the file.")
+        list[str] | None,
+        typer.Option("--set", help="Change a key: section.key=value. May be repeated."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="A folder for all of it; by default a new one under runs/.")
+        Path | None,
+        typer.Option(
+            help="A folder for the server, the nodes and the run; by default a new one under runs/."
+        ),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """A federation of real processes on this machine: a server and nodes, TLS, keys; taken down at
-    the end.
+    """Run a whole federation on this machine: a server and nodes as real processes with TLS.
+
+    Every process has its own folder, keys and policy. All of them end with the run.
     """
     from dpfl.transports.flower.local_federation import (
         ALLOWED,
@@ -50,11 +55,11 @@ def up(
     experiment = load(file, set_ or ())
     folder = out or new_path("up")
     if folder.exists() and any(folder.iterdir()):
-        raise DpflError(f"{folder} is not empty; choose another with --out.")
+        raise DpflError(f"{folder} is not empty; choose another folder with --out.")
     if experiment.budget.epsilon is None:
-        raise DpflError("A node allows so much epsilon and no more: give budget.epsilon.")
-    dealt = experiment.node_sections(nodes)
-    proposal = experiment.proposal(tuple(dealt))(0)
+        raise DpflError("Every node enforces a limit on epsilon: give budget.epsilon.")
+    node_sections = experiment.node_sections(nodes)
+    proposal = experiment.proposal(tuple(node_sections))(0)
     limits = {"epsilon": ALLOWED * experiment.budget.epsilon, "delta": experiment.budget.delta}
     own = {"unit": proposal.unit, "neighbours": proposal.neighbours} if proposal.events else {}
     allow = {"systems": [experiment.algorithm.name], "models": [experiment.model.name]}
@@ -63,17 +68,18 @@ def up(
         "secure": proposal.noise in ("secure", "shared"),
         "trusted": not proposal.events,
     }
-    address, lines = write_layout(folder, dealt, limits | own, allow, tell, _secure(proposal))
+    address, lines = write_layout(
+        folder, node_sections, limits | own, allow, tell, _secure(proposal)
+    )
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     if not quiet:
         console.print(
-            f"{len(lines)} nodes and a server on {address}, each with a folder of its own in "
-            f"{folder}",
+            f"{len(lines)} nodes and a server on {address}, each with its own folder in {folder}",
             markup=False,
         )
         if tell["trusted"]:
             console.print(
-                "the nodes' policies trust the server, which adds the noise of this system",
+                "The policies of the nodes trust the server, which adds the noise of this system.",
                 markup=False,
             )
     with run_federation(folder, lines) as processes:
@@ -84,17 +90,17 @@ def up(
         except typer.Exit:
             first = folder / "nodes" / next(iter(lines))
             console.print(
-                "dpfl: the nodes have ended, too; start each again before that: dpfl node run "
-                f"{first}",
+                "dpfl: the nodes have ended, too. Before you resume, start each of them again, "
+                f"for example with: dpfl node run {first}",
                 markup=False,
             )
             raise
     if not quiet:
-        console.print(f"each node's own statement is in {folder / 'run' / 'nodes'}", markup=False)
+        console.print(f"The statement of each node is in {folder / 'run' / 'nodes'}", markup=False)
 
 
 def _secure(proposal: Proposal) -> dict[str, int] | None:
-    """The least that the nodes ask for is what this run has."""
+    """The limits of the nodes on secure sums: exactly what this run has."""
     sums = proposal.sums
     return {"least_survivors": sums.survivors, "least_colluders": sums.colluders} if sums else None
 

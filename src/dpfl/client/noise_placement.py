@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
-from dpfl.privacy.mechanisms.release import Release, UpdateRelease
+from dpfl.privacy.mechanisms.release import Release
+from dpfl.privacy.mechanisms.update_release import UpdateRelease
 
 
 class NoisePlacement(StrEnum):

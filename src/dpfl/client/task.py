@@ -18,7 +18,7 @@ from dpfl.errors import DpflError
 from dpfl.privacy import Randomness, Release
 from dpfl.privacy.accounting.events import Event, gaussian
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
-from dpfl.privacy.mechanisms.release import UpdateRelease
+from dpfl.privacy.mechanisms.update_release import UpdateRelease
 from dpfl.privacy.queries.query import PrivateQuery
 
 if TYPE_CHECKING:

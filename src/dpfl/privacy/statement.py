@@ -1,5 +1,16 @@
-"""What a run cost in privacy, in full. No epsilon stands here without its unit, its delta, its
-adversary and its accountant.
+"""The privacy statement: what a run cost in privacy, in full.
+
+A bare epsilon says nothing. A guarantee names its unit, its neighbours, delta, the adversary and
+the accountant. `PrivacyStatement` holds all of them, and tells three epsilons apart:
+
+- *proven*: an upper bound by a proven accountant, for the most releases that the run could make. It
+  was fixed before the run.
+- *used*: the epsilon of the releases that were made. If their number depends on private data, it is
+  no guarantee.
+- *claimed*: what the paper says of its system, by its own formula. It can lie below the truth.
+
+Figures are rounded up: a figure with fewer digits must not say less than the figure. `to_dict`
+fixes the words that files and certificates hold, and `statement_view.py` puts them into sentences.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
 from dpfl.privacy.mechanisms.matrix_release import BandedNoise
 from dpfl.privacy.mechanisms.noise import FlooredGaussian, Gaussian
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
-from dpfl.privacy.mechanisms.release import Release, UpdateRelease
+from dpfl.privacy.mechanisms.release import Release
 from dpfl.privacy.mechanisms.sampling import (
     All,
     Cyclic,
@@ -33,6 +33,7 @@ from dpfl.privacy.mechanisms.sampling import (
     PoissonSize,
 )
 from dpfl.privacy.mechanisms.secure_noise import SecureGaussian
+from dpfl.privacy.mechanisms.update_release import UpdateRelease
 from dpfl.privacy.queries.columns import ColumnQuery
 from dpfl.privacy.queries.histogram import LabelQuery
 from dpfl.privacy.queries.mean import MeanQuery

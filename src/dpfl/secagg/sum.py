@@ -1,4 +1,4 @@
-"""The server's side of one sum. The server is trusted with nothing: members decide what it learns."""
+"""The server's side of one sum. It is trusted with nothing: members decide what it may learn."""
 
 from __future__ import annotations
 

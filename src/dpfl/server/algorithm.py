@@ -16,7 +16,7 @@ from dpfl.privacy import Release, accountant
 from dpfl.privacy.accounting.events import Event, EventCounts, add, gaussian
 from dpfl.privacy.mechanisms.noise import Gaussian
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
-from dpfl.privacy.mechanisms.release import UpdateRelease
+from dpfl.privacy.mechanisms.update_release import UpdateRelease
 from dpfl.privacy.queries.columns import ColumnQuery
 from dpfl.privacy.queries.mean import MeanQuery
 from dpfl.privacy.queries.metric import MetricQuery

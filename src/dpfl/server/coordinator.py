@@ -1,5 +1,24 @@
-"""The server's side of a round: an order inside every budget, and the step that the replies
-give.
+"""The server's side of a round.
+
+    request = coordinator.next_order()     # 1  sample a cohort and choose tau, inside every budget
+    replies = engine.run(request)          # 2  clients debit their ledgers, train and release
+    coordinator.aggregate(replies)         # 3  weigh, sum, add noise, take the server's step
+    coordinator.close_round(request.steps) # 4  count what the round used
+
+One round of federated training with weights w_i, cohort S and server step eta_s is
+
+    x <- x + eta_s (sum_{i in S} w_i d_i + noise) / D.
+
+The update d_i of a client carries its own noise, or the server adds noise to the sum, or each
+client adds a share of it inside a secure sum: `Algorithm.placement` says which. The divisor D is
+fixed before the draw where noise is on the sum, so that nobody's presence changes it.
+
+Before the first round the coordinator asks what the algorithm needs to start: weights, the mean of
+the samples, scales of columns, clips. After the last it may ask a metric. These requests take the
+same way through the engine as a round, and are paid for in the same ledgers.
+
+`RunState` is all that a round changes, and all that a checkpoint holds. A coordinator that is built
+from a checkpoint makes the round under way again: same model, same keys, same values.
 """
 
 from __future__ import annotations
@@ -13,12 +32,11 @@ import torch
 from torch import Tensor
 
 from dpfl.client.noise_placement import NoisePlacement
-from dpfl.client.task import RAW_VALUES, ClientReply, ClientTask, RoundRequest, reply_values
-from dpfl.privacy import Budget, NoClip, Randomness, Release
+from dpfl.client.task import ClientReply, RoundRequest, reply_values
+from dpfl.privacy import Budget, Randomness
 from dpfl.privacy.accounting.calibration import MAX_RELEASES
 from dpfl.privacy.mechanisms.adaptive_clip import adapt_clip
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
-from dpfl.privacy.mechanisms.release import UpdateRelease
 from dpfl.privacy.queries.mean import MeanAnswer
 from dpfl.privacy.queries.query import PrivateQuery
 from dpfl.server.aggregate import (
@@ -31,18 +49,18 @@ from dpfl.server.aggregate import (
     weighted_sum,
 )
 from dpfl.server.algorithm import Algorithm
-from dpfl.server.client_state import ClientState
 from dpfl.server.clock import RunClock
 from dpfl.server.debits import debit_round
+from dpfl.server.private_answers import PrivateAnswers
 from dpfl.server.public_clips import (
-    asking_norms,
     norms_without_privacy,
     of_public_samples,
     of_public_updates,
     rounds_of,
 )
-from dpfl.server.round_sum import Add, AnswerSum, RoundSum, open_sum, plain
-from dpfl.server.schedules import followed_release, own_of
+from dpfl.server.requests import RequestBuilder
+from dpfl.server.round_sum import Add, AnswerSum, open_sum, plain
+from dpfl.server.schedules import followed_release
 from dpfl.server.state import (
     METRIC,
     PAST_NOISE,
@@ -56,6 +74,23 @@ from dpfl.server.weights import compute_weights
 
 
 class Coordinator:
+    """Runs the server's side of every round.
+
+    Args:
+        algorithm: The algorithm, fitted to model and rounds.
+        budget: When the run ends.
+        federated: The federation as the server knows it.
+        state: What the run has come to; changed in place.
+        randomness: Where cohorts and the server's noise are drawn from.
+        probe: Sends a request to its clients, and returns their replies.
+        validate: The loss of a model on public data, for schedules that follow it.
+        add: Adds up the numbers that clients send to a secure sum.
+
+    Attributes:
+        stopped_by: The budget that ended the run; empty while it goes on.
+        lost: Replies that came to nothing, a line each.
+    """
+
     def __init__(
         self,
         algorithm: Algorithm,
@@ -67,21 +102,14 @@ class Coordinator:
         validate: Callable[[Tensor], float],
         add: Add = plain,
     ) -> None:
-        self.algorithm, self.budget, self.federated, self.state = (
-            algorithm,
-            budget,
-            federated,
-            state,
-        )
+        self.algorithm, self.budget = algorithm, budget
+        self.federated, self.state = federated, state
         self.stopped_by = ""
         self.lost = list(state.lost)
         self._randomness, self._probe, self._validate, self._add = randomness, probe, validate, add
-        self._weights = (
-            compute_weights(algorithm.weights, federated.declared)
-            if state.weights is None
-            else state.weights
-        )
-        self._facts = facts(algorithm, budget, federated, state, self._weights)
+        self._requests = RequestBuilder(algorithm, budget, federated, state)
+        self._answers = PrivateAnswers(self._requests, self._ask_within_budget, add, self.lost)
+        self._update_facts()
         self._clock = RunClock(state)
         self._cohort: tuple[int, ...] = ()
         self._paying: list[int] = []
@@ -89,8 +117,12 @@ class Coordinator:
         self._public: dict[int, Mapping[str, np.ndarray]] = {}
 
     def next_order(self) -> RoundRequest | None:
-        """1: the cohort and tau, inside every budget; None is the end."""
-        state = self.state
+        """1: samples a cohort and chooses tau, inside every budget.
+
+        Returns:
+            The request of the next round; None at the end, with the reason in `stopped_by`.
+        """
+        state, shares = self.state, self.algorithm.noise_shares
         if self.stopped_by or self._out_of_time() or self._out_of_privacy():
             return None
         self._find_weights()
@@ -101,301 +133,222 @@ class Coordinator:
         self._follow_schedule()
         steps = self._steps()
         self._cohort = self._drawn(state.round)
-        if (
-            self.algorithm.noise_shares
-            and len(self._cohort) < self.algorithm.noise_shares.survivors
-        ):
+        if shares and len(self._cohort) < shares.survivors:
             self.stopped_by = "survivors"
             return None
         if not self._send(self.clients_shown):
             return None
         self._taken = steps
-        self._ask_public(steps)
-        return self._order(self._cohort, steps, state.clients)
+        if self.algorithm.steps.asks_public and state.samples is not None:
+            request = self._requests.public_training(steps, state.samples)
+            self._public = reply_values(self._probe(request))
+        return self._requests.training(self._cohort, steps)
 
-    def _drawn(self, round: int) -> tuple[int, ...]:
-        """Who is asked; in a secure sum of clients it is everybody, and each draws for itself."""
-        everybody, rng = len(self.federated.declared), self._randomness.generator("cohort", round)
-        drawn = (
-            range(everybody)
-            if self.algorithm.noise_shares
-            else self.state.clients.sampling.draw(everybody, rng, round)
+    def aggregate(self, replies: Sequence[ClientReply]) -> None:
+        """3: weighs, sums, adds noise, and takes the server's step.
+
+        Args:
+            replies: One for each task of the request.
+
+        Raises:
+            BudgetRefusal: The federation's ledger has no room for the round.
+            Diverged: A client's training left all bounds.
+        """
+        state, algorithm = self.state, self.algorithm
+        good = self._usable(replies)
+        self._paying = [reply.client for reply in replies if not (reply.refused or reply.failed)]
+        update = self._mean_update(good)
+        if update is None:
+            return
+        sent = state.vector
+        rng = self._randomness.generator("noise on the way down", state.round)
+        state.vector, state.velocity = algorithm.server.step(
+            state.vector, state.velocity, update, rng
         )
-        return tuple(
-            int(client)
-            for client in drawn
-            if not self.algorithm.ledger_per_client or self._left(client) > 0
-        )
+        keep_variances_positive(state.vector, self.federated.layout)
+        state.average = algorithm.server.averaged(state.average, state.vector, state.round + 1)
+        if algorithm.placement is not NoisePlacement.ROUND_SUM:
+            self._learn(good, sent)
 
-    @property
-    def _sum(self) -> RoundSum:
-        state, declared = self.state, self.federated.declared
-        if self.algorithm.placement is NoisePlacement.ROUND_SUM or state.samples is None:
-            return RoundSum.of_updates(state.clients, len(declared))
-        return RoundSum.of_steps(
-            state.samples, self._weights, declared, self.algorithm.local.optimiser.rate
-        )
+    def close_round(self, steps: int) -> None:
+        """4: counts what the round used.
 
-    def _order(
-        self,
-        clients: Sequence[int],
-        steps: int,
-        release: Release,
-        survey: PrivateQuery | None = None,
-    ) -> RoundRequest:
-        state = self.state
-        task = ClientTask(
-            state.round,
-            0,
-            steps,
-            self.algorithm.local,
-            release,
-            state.samples,
-            self._left_to_plan,
-            raw=self.algorithm.steps.asks_raw,
-            query=survey,
-            slope=self._extra > 0,
-            raw_values=self.algorithm.steps.raw_values,
-        )
-        sums = self._sum if self.algorithm.noise_shares and not survey else None
-        tasks = tuple(
-            replace(
-                task,
-                client=client,
-                samples=own_of(self.algorithm.schedule, state.samples, client, state.memory),
-                secure_sum=sums.asked(client) if sums else None,
-                update=self._upload(client),
-            )
-            for client in clients
-        )
-        keeping = self.algorithm.kept
-        sent = keeping.sent(self._kept(keeping), tuple(clients)) if keeping and not survey else {}
-        return RoundRequest(state.round, steps, tasks, state.vector, sent)
+        Args:
+            steps: The local steps of the round's request.
+        """
+        state, algorithm = self.state, self.algorithm
+        if algorithm.ledger_per_client:
+            in_steps = algorithm.placement is NoisePlacement.EVERY_STEP
+            releases = steps + algorithm.steps.extra if in_steps else 1
+            for client in self._cohort:
+                state.remaining[client] = max(0, state.remaining[client] - releases)
+            for client in self._paying:
+                state.paid[client] += releases
+        elif algorithm.clients.whole_run:
+            state.paid[0] = 1
+        elif algorithm.placement is NoisePlacement.ROUND_SUM:
+            state.remaining[0] -= 1
+            state.paid[0] += 1
+        state.shown = self.clients_shown
+        state.round += 1
+        state.tau = steps
+        state.iterations += steps
 
-    def _upload(self, client: int) -> UpdateRelease | None:
-        """With the client's own noise, where that is by how many samples it declared."""
-        declared = self.federated.declared
-        return (
-            self.algorithm.for_client_size(declared[client]).updates
-            if client < len(declared)
-            else self.algorithm.updates
-        )
-
-    @property
-    def _left_to_plan(self) -> int:
-        """How many releases of the present kind are still to come; 0 where that is not known."""
-        if self.budget.rounds is None or self.algorithm.schedule:
-            return 0
-        return max(self.algorithm.releases_in(self.budget.rounds) - self.releases, 0)
-
-    def _kept(self, keeping: ClientState) -> Tensor:
-        if self.state.kept is None:
-            self.state.kept = keeping.fresh(len(self.federated.declared), self.federated.layout)
-        return self.state.kept
-
-    @property
-    def _extra(self) -> int:
-        return self.algorithm.steps.extra
-
-    def _left(self, account: int) -> int:
-        """Releases that an account leaves for steps."""
-        return self.state.remaining[account] - self._extra
+    def measure(self) -> None:
+        """Asks once, after the last round, how good the model is at the clients."""
+        query, state, ended = self.algorithm.metric, self.state, self.stopped_by
+        if query is None or METRIC in state.memory:
+            return
+        declared = self.federated.held_out or self.federated.declared
+        answer = self._mean_answer(query, range(len(declared)), declared, query.width)
+        self.stopped_by = ended
+        if answer:
+            head = torch.tensor([answer.units, answer.noise]).double()
+            state.memory[METRIC] = torch.cat([head, answer.mean])
 
     @property
     def releases(self) -> int:
         """How many of its private releases the run has made."""
-        return self.algorithm.releases_made(self.state.round, self.state.iterations)
+        return self._requests.releases
 
     @property
     def clients_shown(self) -> int:
-        """The size of the cohort, for the record: at client level the expected one, since who was
-        drawn stays secret.
+        """The size of the cohort, for the record. Where clients are protected it is the expected
+        size, since who was drawn stays secret.
         """
         if self.algorithm.trusts_server:
             return round(self.state.clients.sampling.expected_size(len(self.federated.declared)))
         return len(self._cohort)
 
-    def _steps(self) -> int:
-        """tau, inside what privacy leaves to the client that has least."""
-        state, each = self.state, self.algorithm.placement is NoisePlacement.EVERY_STEP
-        lefts = [self._left(client) for client in range(len(state.remaining))] if each else []
-        left = min((left for left in lefts if left > 0), default=MAX_RELEASES)
-        now = StepContext(
-            self._facts, state.iterations + left, left, state.tau, state.memory, state.round
-        )
-        return min(choose_steps(self.algorithm.steps, now), left)
+    # Budgets
+
+    def _left(self, account: int) -> int:
+        """Releases that an account leaves for steps."""
+        return self.state.remaining[account] - self.algorithm.steps.extra
 
     def _out_of_time(self) -> bool:
         self.stopped_by = self._clock.ends(self.budget, self.state)
         return bool(self.stopped_by)
 
     def _out_of_privacy(self) -> bool:
-        if self.algorithm.unit != "none" and not any(
-            self._left(account) > 0 for account in range(len(self.state.remaining))
-        ):
+        accounts = range(len(self.state.remaining))
+        if self.algorithm.unit != "none" and not any(self._left(n) > 0 for n in accounts):
             self.stopped_by = "epsilon"
         return bool(self.stopped_by)
 
     def _send(self, clients: int) -> bool:
-        """Count the model down and the update up, four bytes a number (a secure sum has more); no
+        """Counts the model down and the update up, four bytes a number; a secure sum has more. No
         budget is exceeded.
         """
         layout = self.federated.layout
-        traffic = clients * (
-            self._sum.traffic(layout) if self.algorithm.noise_shares else 2 * 4 * layout.size
-        )
+        each = 2 * 4 * layout.size
+        if self.algorithm.noise_shares:
+            each = self._requests.round_sum.traffic(layout)
+        traffic = clients * each
         if self.budget.bytes is not None and self.state.bytes + traffic > self.budget.bytes:
             self.stopped_by = "bytes"
             return False
         self.state.bytes += traffic
         return True
 
+    def _ask_within_budget(self, request: RoundRequest) -> list[ClientReply]:
+        """An answer is no longer than a model, and counts as one."""
+        return self._probe(request) if self._send(len(request.tasks)) else []
+
+    # Cohort and steps
+
+    def _drawn(self, round: int) -> tuple[int, ...]:
+        """The cohort; in a secure sum of clients it is everybody, and each draws for itself."""
+        population, rng = len(self.federated.declared), self._randomness.generator("cohort", round)
+        drawn: Sequence[int] | np.ndarray = range(population)
+        if not self.algorithm.noise_shares:
+            drawn = self.state.clients.sampling.draw(population, rng, round)
+        per_client = self.algorithm.ledger_per_client
+        return tuple(int(client) for client in drawn if not per_client or self._left(client) > 0)
+
+    def _steps(self) -> int:
+        """tau, inside what privacy leaves to the client that has least."""
+        state, left = self.state, MAX_RELEASES
+        if self.algorithm.placement is NoisePlacement.EVERY_STEP:
+            lefts = [self._left(client) for client in range(len(state.remaining))]
+            left = min((left for left in lefts if left > 0), default=MAX_RELEASES)
+        now = StepContext(
+            self._facts, state.iterations + left, left, state.tau, state.memory, state.round
+        )
+        return min(choose_steps(self.algorithm.steps, now), left)
+
+    def _update_facts(self) -> None:
+        self._facts = facts(
+            self.algorithm, self.budget, self.federated, self.state, self._requests.weights
+        )
+
+    # Before the first round
+
+    def _when(self, query: PrivateQuery) -> str:
+        return "after the last round" if query is self.algorithm.metric else "before round 1"
+
+    def _mean_answer(
+        self, query: PrivateQuery, clients: Sequence[int], declared: Sequence[int], width: int
+    ) -> MeanAnswer | None:
+        when, shares = self._when(query), self.algorithm.noise_shares
+        if shares is None:
+            return self._answers.mean(query, clients, declared, width, when)
+        sums = AnswerSum(query, shares, width, declared)
+        return self._answers.summed_mean(sums, clients, self.state.round, when)
+
     def _find_weights(self) -> None:
-        """Once, before the first round: weights that clients are asked for, by a release that they
-        pay for.
-        """
-        survey, declared = self.algorithm.weights.query, self.federated.declared
-        if survey is None or self.state.weights is not None:
+        """Weights that clients are asked for, by a release that they pay for."""
+        query, declared = self.algorithm.weights.query, self.federated.declared
+        if query is None or self.state.weights is not None:
             return
-        answers = self._answers(survey, range(len(declared)))
+        answers = self._answers.of_clients(query, range(len(declared)), self._when(query))
         if self.stopped_by:
             return
-        self.state.weights = self._weights = compute_weights(
-            self.algorithm.weights, declared, answers
-        )
-        self._facts = facts(self.algorithm, self.budget, self.federated, self.state, self._weights)
+        weights = compute_weights(self.algorithm.weights, declared, answers)
+        self.state.weights = self._requests.weights = weights
+        self._update_facts()
 
     def _find_centre_and_scales(self) -> None:
-        """Before the first round: the mean of all samples, or the scales of a table's columns, by a
-        release that clients pay for, into the model's own entries. Whoever has no room for a step
-        after it is not asked to pay."""
-        layout, declared, own = (
-            self.federated.layout,
-            self.federated.declared,
-            self.algorithm.ledger_per_client,
-        )
-        for asked, span in (
+        """The mean of all samples, or the scales of a table's columns, into the model's entries.
+
+        A client that has no room for a step after it is not asked to pay.
+        """
+        layout, declared = self.federated.layout, self.federated.declared
+        per_client = self.algorithm.ledger_per_client
+        for query, span in (
             (self.algorithm.centre, layout.centre),
             (self.algorithm.columns, layout.paid_scales),
         ):
-            if asked is None or span is None or self.state.round > 0 or self.stopped_by:
+            if query is None or span is None or self.state.round > 0 or self.stopped_by:
                 continue
-            able = [client for client in range(len(declared)) if not own or self._left(client) > 0]
-            if said := self._mean(
-                asked, able, declared, asked.answer_width(span.stop - span.start)
-            ):
+            able = [n for n in range(len(declared)) if not per_client or self._left(n) > 0]
+            width = query.answer_width(span.stop - span.start)
+            if answer := self._mean_answer(query, able, declared, width):
                 self.state.vector = self.state.vector.clone()
-                self.state.vector[span] = asked.estimate(said)
+                self.state.vector[span] = query.estimate(answer)
 
-    def measure(self) -> None:
-        """After the last round, once: how good the model is at the clients, by a release that they
-        pay for.
+    def _find_clips(self) -> None:
+        """Clips from public clients, who are never clipped nor counted; or, as published, from a
+        run without privacy.
         """
-        asked, state, ended = self.algorithm.metric, self.state, self.stopped_by
-        if asked is None or METRIC in state.memory:
-            return
-        sizes = self.federated.held_out or self.federated.declared
-        said = self._mean(asked, range(len(sizes)), sizes, asked.width)
-        self.stopped_by = ended
-        if said:
-            state.memory[METRIC] = torch.cat(
-                [torch.tensor([said.units, said.noise]).double(), said.mean]
-            )
+        state = self.state
+        if state.clients.clip.adapts_to == "public":
+            updates = self._unclipped(self.federated.public, state.round, state.vector)
+            state.clients = of_public_updates(state.clients, updates)
+        if state.round == 0 and state.samples and state.samples.clip.adapts_to == "public":
+            replies = self._probe(self._requests.public_norms())
+            state.samples, state.clients = of_public_samples(state.samples, state.clients, replies)
+            self._update_facts()
+        if state.round == 0 and (clip := state.clients.clip).adapts_to == "raw":
+            without = partial(norms_without_privacy, self._trained, rounds_of(clip, self.budget))
+            norms = without(state.vector, self._requests.weights, self.algorithm.server)
+            state.clients = replace(state.clients, clip=adapt_clip(clip, norms))
 
-    def _mean(
-        self, survey: PrivateQuery, clients: Sequence[int], sizes: Sequence[int], width: int
-    ) -> MeanAnswer | None:
-        """What clients of these sizes say together, from the answer of each or from the sum of
-        them, if anything.
-        """
-        if self.algorithm.noise_shares is None:
-            answers = {
-                client: torch.from_numpy(said)
-                for client, said in self._answers(survey, clients).items()
-            }
-            return (
-                MeanAnswer.from_clients(answers, sizes, survey.stddev(width)) if answers else None
-            )
-        sums, round = AnswerSum(survey, self.algorithm.noise_shares, width, sizes), self.state.round
-        if len(clients) < sums.shared.survivors or not (
-            replies := self._asked(survey, clients, sums)
-        ):
-            return None
-        sent = {
-            reply.client: reply.numbers
-            for reply in replies
-            if reply.numbers is not None and not sums.fault(reply)
-        }
-        return open_sum(
-            sent,
-            sums.shared,
-            lambda: sums.answered(sent, self._add, round),
-            self._when(survey),
-            self.lost,
-        )
+    def _trained(self, round: int, vector: Tensor) -> list[ClientReply]:
+        return self._unclipped(self._drawn(round), round, vector)
 
-    def _answers(self, survey: PrivateQuery, clients: Sequence[int]) -> dict[int, np.ndarray]:
-        return {
-            reply.client: reply.raw["answer"]
-            for reply in self._asked(survey, clients)
-            if reply.raw is not None
-        }
-
-    def _asked(
-        self, survey: PrivateQuery, clients: Sequence[int], sums: AnswerSum | None = None
-    ) -> list[ClientReply]:
-        """Who refuses or fails is lost for this question only. An answer, no longer than a model,
-        counts as one.
-        """
-        if not self._send(len(clients)):
-            return []
-        order = self._order(clients, 0, self.state.clients, survey)
-        if sums:
-            order = replace(
-                order, tasks=tuple(replace(task, secure_sum=sums.asked) for task in order.tasks)
-            )
-        if survey is self.algorithm.metric:
-            order = replace(order, vector=self.state.model)
-        replies = self._probe(order)
-        silent = [reply for reply in replies if reply.refused or reply.failed]
-        self.lost += [
-            f"{self._when(survey)}, client {reply.client}: {reply.refused or reply.failed}"
-            for reply in silent
-        ]
-        return replies
-
-    def _when(self, survey: PrivateQuery) -> str:
-        return "after the last round" if survey is self.algorithm.metric else "before round 1"
-
-    def _ask_public(self, steps: int) -> None:
-        """The same steps at clients whose data is public, without noise: what they say of it may be
-        said exactly.
-        """
-        if not self.algorithm.steps.asks_public or self.state.samples is None:
-            return
-        order = self._order(self.federated.public, steps, self.state.clients)
-        bare = replace(self.state.samples, noise=None)
-        tasks = tuple(
-            replace(task, samples=bare, raw=True, slope=False, raw_values=RAW_VALUES)
-            for task in order.tasks
-        )
-        replies = self._probe(replace(order, tasks=tasks))
-        self._public = reply_values(replies)
-
-    def _again(
-        self, sent: Tensor, updates: Mapping[int, Tensor]
-    ) -> dict[int, Mapping[str, np.ndarray]]:
-        """Raw values once more, of the way from the new model to the one that each client had come
-        to.
-        """
-        order = self._order(tuple(updates), 0, self.state.clients)
-        return reply_values(
-            self._probe(
-                replace(
-                    order, corrections={client: sent + update for client, update in updates.items()}
-                )
-            )
-        )
+    def _unclipped(self, clients: Sequence[int], round: int, vector: Tensor) -> list[ClientReply]:
+        return self._probe(self._requests.unclipped(clients, self._steps(), round, vector))
 
     def _follow_schedule(self) -> None:
         """The release of this round, where it changes from round to round."""
@@ -407,100 +360,71 @@ class Coordinator:
             state.samples = release
         else:
             state.clients = release
-        self._facts = facts(self.algorithm, self.budget, self.federated, state, self._weights)
+        self._update_facts()
 
-    def _find_clips(self) -> None:
-        """From clients whose data is public, who are never clipped nor counted; or, published, from
-        a run without privacy.
-        """
-        state, public = self.state, self.federated.public
-        if state.clients.clip.adapts_to == "public":
-            state.clients = of_public_updates(
-                state.clients, self._unclipped(public, state.round, state.vector)
-            )
-        if state.round == 0 and state.samples and state.samples.clip.adapts_to == "public":
-            replies = self._probe(asking_norms(self._order(public, 1, state.clients)))
-            state.samples, state.clients = of_public_samples(state.samples, state.clients, replies)
-            self._facts = facts(self.algorithm, self.budget, self.federated, state, self._weights)
-        if state.round == 0 and (clip := state.clients.clip).adapts_to == "raw":
-            without = partial(norms_without_privacy, self._trained, rounds_of(clip, self.budget))
-            norms = without(state.vector, self._weights, self.algorithm.server)
-            state.clients = replace(state.clients, clip=adapt_clip(clip, norms))
+    # From replies to a mean update
 
-    def _trained(self, round: int, vector: Tensor) -> list[ClientReply]:
-        return self._unclipped(self._drawn(round), round, vector)
-
-    def _unclipped(self, clients: Sequence[int], round: int, vector: Tensor) -> list[ClientReply]:
-        """Updates as they are."""
-        order = self._order(clients, self._steps(), Release(self.state.clients.sampling, NoClip()))
-        tasks = tuple(replace(task, round=round) for task in order.tasks)
-        return self._probe(replace(order, round=round, tasks=tasks, vector=vector))
-
-    def aggregate(self, replies: Sequence[ClientReply]) -> None:
-        """3: weigh, sum, noise, and the server's step."""
-        state = self.state
-        good = self._usable(replies)
-        self._paying = [reply.client for reply in replies if not (reply.refused or reply.failed)]
-        size = self.federated.layout.size
+    def _usable(self, replies: Sequence[ClientReply]) -> list[ClientReply]:
+        """A refusal or a failure costs its own reply only."""
+        for reply in replies:
+            if reply.refused and self.algorithm.ledger_per_client:
+                self.state.remaining[reply.client] = 0
+        layout = self.federated.layout
+        faulty = partial(fault, size=layout.size)
         if self.algorithm.noise_shares:
-            if (stepped := self._opened(good, self.algorithm.noise_shares)) is None:
-                return
-            update = stepped
-        elif self.algorithm.placement is NoisePlacement.ROUND_SUM:
-            total = weighted_sum(good, self._weights, size)
-            inside = sum(reply.inside for reply in good)
-            randomness = debit_round(
-                self.federated, state, total, inside, self._left_to_plan, self._randomness
-            )
-            update = self._noisy(total, len(good), randomness).div_(self._divisor)
-            self._adapt_quantile(good, randomness)
-        else:
-            update = mean(good, self._weights, size)
-        sent = state.vector
-        rng = self._randomness.generator("noise on the way down", state.round)
-        state.vector, state.velocity = self.algorithm.server.step(
-            state.vector, state.velocity, update, rng
-        )
-        keep_variances_positive(state.vector, self.federated.layout)
-        state.average = self.algorithm.server.averaged(state.average, state.vector, state.round + 1)
-        if self.algorithm.placement is not NoisePlacement.ROUND_SUM:
-            self._learn(good, sent)
+            faulty = partial(self._requests.round_sum.fault, layout=layout)
+        good, lost = usable(replies, self.state.round + 1, faulty)
+        self.lost += lost
+        return good
 
-    def _opened(self, good: Sequence[ClientReply], shared: NoiseShares) -> Tensor | None:
-        """The mean update from a sum of whole numbers, if it is opened; else the round was paid
+    def _mean_update(self, good: Sequence[ClientReply]) -> Tensor | None:
+        """The mean update of the round, noisy where noise is anywhere; None where a secure sum was
+        not opened.
+        """
+        weights, size = self._requests.weights, self.federated.layout.size
+        if self.algorithm.noise_shares:
+            return self._opened(good, self.algorithm.noise_shares)
+        if self.algorithm.placement is not NoisePlacement.ROUND_SUM:
+            return mean(good, weights, size)
+        total = weighted_sum(good, weights, size)
+        inside = sum(reply.inside for reply in good)
+        randomness = debit_round(
+            self.federated, self.state, total, inside, self._requests.horizon, self._randomness
+        )
+        update = self._noisy(total, len(good), randomness).div_(self._divisor)
+        self._adapt_quantile(good, randomness)
+        return update
+
+    def _opened(self, good: Sequence[ClientReply], shares: NoiseShares) -> Tensor | None:
+        """The mean update from a sum of whole numbers; a round whose sum is not opened was paid
         for, and moves nothing.
         """
-        sent, round = (
-            {reply.client: reply.numbers for reply in good if reply.numbers is not None},
-            self.state.round,
-        )
-        update = partial(self._sum.update, sent, self._add, round, self.federated.layout)
-        if (total := open_sum(sent, shared, update, f"round {round + 1}", self.lost)) is None:
+        state, weights = self.state, self._requests.weights
+        numbers = {reply.client: reply.numbers for reply in good if reply.numbers is not None}
+        round_sum, layout = self._requests.round_sum, self.federated.layout
+        summed = partial(round_sum.update, numbers, self._add, state.round, layout)
+        opened = open_sum(numbers, shares, summed, f"round {state.round + 1}", self.lost)
+        if opened is None:
             return None
-        found, count = total
-        share = float(sum(self._weights[reply.client] for reply in good))
-        found.div_(
-            self._divisor if self.algorithm.placement is NoisePlacement.ROUND_SUM else share or 1.0
+        update, count = opened
+        share = float(sum(weights[reply.client] for reply in good)) or 1.0
+        update.div_(
+            self._divisor if self.algorithm.placement is NoisePlacement.ROUND_SUM else share
         )
         if count is not None:
-            fraction = (
-                count / self.state.clients.sampling.expected_size(len(self.federated.declared))
-                + 0.5
-            )
-            self.state.clients = replace(
-                self.state.clients, clip=adapt_clip(self.state.clients.clip, fraction)
-            )
-        return found
+            expected = state.clients.sampling.expected_size(len(self.federated.declared))
+            clip = adapt_clip(state.clients.clip, count / expected + 0.5)
+            state.clients = replace(state.clients, clip=clip)
+        return update
 
     @property
     def _divisor(self) -> float:
-        """Fixed before the draw: the expected cohort, times the mean weight as far as it is
-        public.
+        """The expected cohort times the mean weight, as far as it is public; fixed before the
+        draw.
         """
         declared = self.federated.declared
-        return self.state.clients.sampling.expected_size(
-            len(declared)
-        ) * self.algorithm.weights.usual(declared)
+        expected = self.state.clients.sampling.expected_size(len(declared))
+        return expected * self.algorithm.weights.usual(declared)
 
     def _noisy(self, total: Tensor, replies: int, randomness: Randomness) -> Tensor:
         state, rng = self.state, randomness.generator("server noise", self.state.round)
@@ -510,41 +434,8 @@ class Coordinator:
         noisy, state.memory[PAST_NOISE] = correlated_sum(total, noise, state.clients, past, rng)
         return noisy
 
-    def _learn(self, good: Sequence[ClientReply], sent: Tensor) -> None:
-        """What is taken from the round for the next: released updates, and raw values where the
-        step policy asks for them.
-        """
-        updates = {reply.client: reply.update for reply in good if reply.update is not None}
-        if not updates:
-            return
-        raw, memory = reply_values(good), self.state.memory
-        again = partial(self._again, sent, updates if raw else {})
-        seen = RoundObservation(
-            self._facts, self.state.round, self._taken, sent, updates, raw, self._public, again
-        )
-        if keeping := self.algorithm.kept:
-            self.state.kept = keeping.renewed(self._kept(keeping), seen)
-        self.state.memory = self.algorithm.steps.learn(seen, memory)
-        if self.algorithm.schedule:
-            self.state.memory |= self.algorithm.schedule.learn(seen, self._validate, memory)
-
-    def _usable(self, replies: Sequence[ClientReply]) -> list[ClientReply]:
-        """Refusals and failures cost their own reply."""
-        for reply in replies:
-            if reply.refused and self.algorithm.ledger_per_client:
-                self.state.remaining[reply.client] = 0
-        layout = self.federated.layout
-        faulty = (
-            partial(self._sum.fault, layout=layout)
-            if self.algorithm.noise_shares
-            else partial(fault, size=layout.size)
-        )
-        good, lost = usable(replies, self.state.round + 1, faulty)
-        self.lost += lost
-        return good
-
     def _adapt_quantile(self, replies: Sequence[ClientReply], randomness: Randomness) -> None:
-        """Only after the noisy sum is made with the level that the clients used."""
+        """Only after the noisy sum is made with the clip that the clients used."""
         release = self.state.clients
         if release.clip.adapts_to == "count":
             rng = randomness.generator("count noise", self.state.round)
@@ -552,23 +443,28 @@ class Coordinator:
             fraction = noisy_inside_fraction(replies, release, expected, rng)
             self.state.clients = replace(release, clip=adapt_clip(release.clip, fraction))
 
-    def close_round(self, steps: int) -> None:
-        """4: count what the round used."""
-        state = self.state
-        if self.algorithm.ledger_per_client:
-            releases = (
-                steps + self._extra if self.algorithm.placement is NoisePlacement.EVERY_STEP else 1
-            )
-            for client in self._cohort:
-                state.remaining[client] = max(0, state.remaining[client] - releases)
-            for client in self._paying:
-                state.paid[client] += releases
-        elif self.algorithm.clients.whole_run:
-            state.paid[0] = 1
-        elif self.algorithm.placement is NoisePlacement.ROUND_SUM:
-            state.remaining[0] -= 1
-            state.paid[0] += 1
-        state.shown = self.clients_shown
-        state.round += 1
-        state.tau = steps
-        state.iterations += steps
+    # From one round to the next
+
+    def _learn(self, good: Sequence[ClientReply], sent: Tensor) -> None:
+        """What the next round takes from this one: released updates, and raw values where the step
+        policy asks for them.
+        """
+        updates = {reply.client: reply.update for reply in good if reply.update is not None}
+        if not updates:
+            return
+        raw, memory = reply_values(good), self.state.memory
+        again = partial(self._again, sent, updates if raw else {})
+        observation = RoundObservation(
+            self._facts, self.state.round, self._taken, sent, updates, raw, self._public, again
+        )
+        if keeping := self.algorithm.kept:
+            kept = self._requests.kept_vectors()
+            self.state.kept = keeping.renewed(kept, observation)
+        self.state.memory = self.algorithm.steps.learn(observation, memory)
+        if self.algorithm.schedule:
+            self.state.memory |= self.algorithm.schedule.learn(observation, self._validate, memory)
+
+    def _again(
+        self, sent: Tensor, updates: Mapping[int, Tensor]
+    ) -> dict[int, Mapping[str, np.ndarray]]:
+        return reply_values(self._probe(self._requests.raw_again(sent, updates)))

@@ -14,72 +14,71 @@ from dpfl.run.metrics import COLUMNS, UPDATES
 
 KEYS: Mapping[str, str] = MappingProxyType(
     {
-        "seed": "the same seed gives the same run; also deals the samples to clients, unless "
+        "seed": "the same seed gives the same run; it also deals the samples to clients, unless "
         "data.seed does",
         "data.name": "mnist-sample, mnist, fashion-mnist, emnist-..., cifar10, randhie, "
-        "shakespeare, or the path of an .npz or "
-        "of a table",
-        "data.data_dir": "where the data lies; else DPFL_DATA, else the user's cache",
-        "data.partition": "how the samples are dealt to clients; its options follow below",
+        "shakespeare, or the path of an .npz file or a table",
+        "data.data_dir": "folder of the data sets; by default DPFL_DATA, or the user's cache",
+        "data.partition": "how samples are dealt to clients; its options are listed below",
         "data.clients": "number of clients",
-        "data.public_clients": "clients more that are public: they help to choose, and are never "
-        "trained on",
-        "data.classes": "number of classes, where no public test set tells",
-        "data.test_share": "share of the records to make public as a test set, where there is none",
-        "data.seed": "deals the samples to clients, so that runs with other seeds can share "
-        "ledgers",
-        "data.rows_per_person": "of each person the first so many rows count, where privacy.unit "
-        "is person; by default all",
-        "data.names": "the clients' names, in their order; ledgers are theirs by name",
-        "model.name": 'a network of the catalogue, or "package.module:factory"; its options beside '
-        "it",
-        "algorithm.name": 'a system, or "package.module:factory"; its options beside it',
-        "budget.epsilon": "training stops inside it; without a noise multiplier, noise is planned "
-        "for it",
-        "budget.delta": "of the guarantee; well below one over the units that are protected",
-        "budget.rounds": "the most rounds",
-        "budget.bytes": "the most bytes sent both ways by a client's model and update, all clients "
-        "together",
-        "budget.seconds": "the most seconds of rounds",
-        "privacy.unit": "sample (one row) or person (all rows of one at a client; needs "
+        "data.public_clients": "number of additional public clients; they help to choose settings "
+        "and are never trained on",
+        "data.classes": "number of classes, where no public test set shows it",
+        "data.test_share": "share of the records that becomes a public test set, where the data "
+        "has none",
+        "data.seed": "seed of the partition, so that runs with different seeds can share ledgers",
+        "data.rows_per_person": "with privacy.unit = person: only so many rows of each person "
+        "count, the first ones; by default all",
+        "data.names": "names of the clients, in order; each ledger belongs to a name",
+        "model.name": 'a network of the catalogue, or "package.module:factory"; its options are '
+        "further keys",
+        "algorithm.name": 'a system, or "package.module:factory"; its options are further keys',
+        "budget.epsilon": "training stops inside it; if no noise multiplier is given, the noise is "
+        "planned for it",
+        "budget.delta": "delta of the guarantee; well below 1 / (number of protected units)",
+        "budget.rounds": "largest number of rounds",
+        "budget.bytes": "largest number of bytes of models and updates, both ways, over all "
+        "clients",
+        "budget.seconds": "largest number of seconds of rounds",
+        "privacy.unit": "sample (one row) or person (all rows of one person at a client; needs "
         "data.person)",
         "privacy.accountant": "pld or rdp; by default the tightest that is proven for the release",
-        "privacy.ledger": "a folder of ledgers that runs share; else the run's own",
-        "privacy.entropy": "keyed (by the seed: repeatable) or system (the operating system's, for "
-        "real data)",
-        "privacy.arithmetic": "exact (a unit's numbers are the same in every batch), or fast (for "
-        "simulations alone)",
-        "privacy.noise": "plain (float32) or secure (on a grid); by default secure with entropy = "
-        "'system'",
-        "privacy.aggregation": "plain, or secure: the server sees sums only, and clients share the "
+        "privacy.ledger": "a folder of ledgers that runs share; by default the run's own",
+        "privacy.entropy": "keyed (from the seed: repeatable) or system (from the operating "
+        "system, for real data)",
+        "privacy.arithmetic": "exact (the numbers of a unit are the same in every batch) or fast "
+        "(only for simulations)",
+        "privacy.noise": "plain (float32) or secure (on a grid); by default secure with "
+        "entropy = 'system'",
+        "privacy.aggregation": "plain, or secure: the server sees only sums, and clients share the "
         "noise (privacy.md)",
-        "privacy.survivors": "of a secure sum: clients that must be in it, or it is not opened; by "
+        "privacy.survivors": "secure sums: number of clients that every sum must include; by "
         "default all",
-        "privacy.colluders": "of a secure sum: clients that may be the server's; with 0 no client "
-        "is guarded against",
+        "privacy.colluders": "secure sums: number of clients that may collude with the server; "
+        "with 0, the guarantee does not cover a client that colludes",
         "engine.name": "local: all clients on this machine; dpfl up and dpfl server run over nodes",
-        "engine.workers": "processes; the result is the same for any number",
-        "engine.masks": "run the protocol of a secure sum in the simulation; the result is the "
-        "same",
-        "engine.deadline": "over nodes: seconds after which a round closes with those who answered",
-        "engine.joining": "over nodes: seconds that they have to join",
-        "engine.least_replies": "over nodes: how many must join, and answer a round",
-        "server.folder": "the server's certificate, keys and log, as dpfl server init makes them",
-        "server.address": "where nodes reach it: host and port",
-        "server.nodes": "the line of each node's public keys, by its name, as dpfl node init "
-        "prints it",
-        "server.watch": "a port of the own machine for /health and /metrics; 0 for none",
-        "evaluate.every": "rounds from one evaluation on the test set to the next; by default a "
-        "25th of them",
-        "metrics.private": "without a public test set: ask the clients at the end, paid from their "
-        "ledgers",
-        "metrics.noise": "the noise of that, in multiples of what one sample can move it; 10 by "
-        "default",
-        "metrics.share": "or the share of epsilon that it may take by itself",
-        "metrics.held_out": "the share of every client's samples that is kept out of training for "
-        "it; 0: those of training",
-        "metrics.most": "the largest loss that one sample counts with; 4 by default",
-        "log": "loggers, each with where it writes: tensorboard = a folder, mlflow = an SQLite "
+        "engine.workers": "number of worker processes; it does not change the result",
+        "engine.masks": "run the protocol of a secure sum in a simulation; it does not change the "
+        "result",
+        "engine.deadline": "over nodes: seconds after which a round closes with the replies that "
+        "have arrived",
+        "engine.joining": "over nodes: seconds that nodes have to join",
+        "engine.least_replies": "over nodes: number of nodes that must join, and answer each round",
+        "server.folder": "folder of the server's certificate, keys and log, from dpfl server init",
+        "server.address": "host and port at which nodes reach the server",
+        "server.nodes": "public keys of each node, by its name: the line that dpfl node init "
+        "prints",
+        "server.watch": "port of this machine for /health and /metrics; 0 for none",
+        "evaluate.every": "rounds between evaluations on the test set; by default a 25th of all "
+        "rounds",
+        "metrics.private": "without a public test set: ask the clients for a metric at the end, "
+        "paid from their ledgers",
+        "metrics.noise": "noise multiplier of that metric; 10 by default",
+        "metrics.share": "or the share of epsilon that the metric may cost by itself",
+        "metrics.held_out": "share of each client's samples that is kept out of training for the "
+        "metric; 0 measures it on training samples",
+        "metrics.most": "largest loss that one sample counts with; 4 by default",
+        "log": "loggers, each with its destination: tensorboard = a folder, mlflow = an SQLite "
         "file; none by default",
     }
 )

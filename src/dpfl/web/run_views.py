@@ -161,7 +161,7 @@ def comparison_page(runs: Sequence[RunTables]) -> dict[str, Any]:
     captions = {against: compared_sentence(lines, against) for against in COMPARED}
     return {
         "metric": view.metric,
-        "percent": names == {"accuracy"},
+        "percent": view.metric == "accuracy",
         "less_is_better": bool(names & LESS_IS_BETTER),
         "rows": rows,
         "notes": list(view.notes),

@@ -150,7 +150,7 @@ def test_a_node_whose_folder_was_set_back_is_told_and_stays_away_until_it_is_rec
     said = subprocess.run(
         command, capture_output=True, text=True, timeout=PATIENCE, check=True
     ).stdout
-    assert "2 releases added, of 1 signed heads" in said
+    assert "2 releases added from 1 signed heads" in said
     with closing(Ledger.read(node.folder / "ledger" / "b.sqlite")) as ledger:
         assert ledger.spending() == {EVENT: 2}
 

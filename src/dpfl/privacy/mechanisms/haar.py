@@ -228,19 +228,16 @@ class Haar:
         return (self.band_supports * squares).sqrt().repeat_interleave(self.band_sizes)
 
     def _spread(self, energies: Tensor) -> Tensor:
-        band_energies = torch.as_tensor(energies, dtype=torch.float64)
-        if band_energies.shape != self.band_sizes.shape or not bool(
-            (band_energies >= 0).all() and band_energies.isfinite().all()
-        ):
+        values = torch.as_tensor(energies, dtype=torch.float64)
+        usable = bool((values >= 0).all() and values.isfinite().all())
+        if values.shape != self.band_sizes.shape or not usable:
             raise DpflError(
                 f"Energies must be {len(self.band_sizes)} finite numbers of at least 0, one a band."
             )
-        total = float(band_energies.sum())
-        return (
-            torch.maximum(band_energies, FLOOR * total / self.coefficients * self.band_sizes)
-            if total > 0
-            else self.band_sizes.double()
-        )
+        total = float(values.sum())
+        if total <= 0:
+            return self.band_sizes.double()
+        return torch.maximum(values, FLOOR * total / self.coefficients * self.band_sizes)
 
     def energies(self, vectors: Tensor) -> Tensor:
         """Computes E_b: the mean energy of vectors in each band of the orthonormal transform.
@@ -251,11 +248,8 @@ class Haar:
         Returns:
             The energies, which add up to the mean |g|^2.
         """
-        squares = (
-            (self.transform(vectors).double().square() * self.supports)
-            .reshape(-1, self.coefficients)
-            .mean(dim=0)
-        )
+        squares = self.transform(vectors).double().square() * self.supports
+        squares = squares.reshape(-1, self.coefficients).mean(dim=0)
         bands = torch.arange(len(self.band_sizes)).repeat_interleave(self.band_sizes)
         return torch.zeros(len(self.band_sizes), dtype=torch.float64).index_add_(0, bands, squares)
 
@@ -269,12 +263,8 @@ class Haar:
         Returns:
             One norm per vector.
         """
-        return (
-            (self.transform(vectors) * self._fitting(weights).to(vectors.dtype))
-            .square()
-            .sum(dim=-1)
-            .sqrt()
-        )
+        weighted = self.transform(vectors) * self._fitting(weights).to(vectors.dtype)
+        return weighted.square().sum(dim=-1).sqrt()
 
     def sensitivity(self, weights: Tensor, clip: str, level: float = 1.0) -> float:
         """Bounds |W H| under a published clip: max W for |H|, max W / sqrt(s) for |g|.

@@ -35,7 +35,14 @@ class Randomness(Protocol):
         """
 
     def in_epoch(self, epoch: int) -> Randomness:
-        """Returns the same randomness for a run before which so many runs used the ledger."""
+        """Moves the source to a run's epoch.
+
+        Args:
+            epoch: How many runs used the same ledger before.
+
+        Returns:
+            The source for that run.
+        """
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dpfl.privacy.mechanisms.clip import MARGIN, Flat, PerLayer, clip_vector
 from dpfl.privacy.mechanisms.rounding import cover_cancellation, gamma, squared_norms
 from dpfl.privacy.queries.bounded_sum import bounded_sum, scale_down
 
-PAGE = Path(__file__).parents[2] / "docs" / "privacy.md"
+PAGE = Path(__file__).parents[3] / "docs" / "privacy.md"
 
 
 def test_the_constants_are_those_of_the_page() -> None:

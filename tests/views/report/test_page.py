@@ -138,7 +138,7 @@ def test_a_run_under_way_has_a_report(runs: Path, tmp_path: Path) -> None:
         (runs / "plain" / "experiment.toml").read_bytes()
     )
     run = RunTables.read(tmp_path / "half")
-    assert "There is nothing to draw yet" in page([run], pictures([run]))
+    assert "No round has ended" in page([run], pictures([run]))
 
 
 @pytest.mark.parametrize(
@@ -230,15 +230,15 @@ def test_better_is_where_the_metric_says(runs: Path, name: str, way: str) -> Non
 
 def test_a_page_that_has_the_seed_of_noise_says_so(runs: Path) -> None:
     private, plain = (RunTables.read(runs / name) for name in ("private-seed0", "plain"))
-    assert "take the noise away" in page([private], []).partition("<h2>")[0]
-    assert "take the noise away" in page([plain, private], []).partition("<h2>")[0]
-    assert "take the noise away" not in page([plain], [])
+    assert "remove the noise" in page([private], []).partition("<h2>")[0]
+    assert "remove the noise" in page([plain, private], []).partition("<h2>")[0]
+    assert "remove the noise" not in page([plain], [])
     record = {
         **private.experiment,
         "resolved": {**private.experiment["resolved"], "entropy": "system"},
     }
     assert (
-        "take the noise away"
+        "remove the noise"
         not in page([replace(private, experiment=record)], []).partition("<h2>")[0]
     )
 
@@ -256,7 +256,7 @@ def test_any_name_can_be_drawn(runs: Path, name: str) -> None:
 
 def test_an_audit_without_a_figure_is_drawn(runs: Path) -> None:
     run = replace(RunTables.read(runs / "private-seed0"), audit={"measured": float("nan")})
-    assert "not yet" in page([run], pictures([run]))
+    assert "not audited" in page([run], pictures([run]))
 
 
 def test_units_are_of_those_that_are_protected(runs: Path) -> None:

@@ -25,8 +25,8 @@ from dpfl.privacy.mechanisms.secure_noise import (
 )
 from dpfl.privacy.queries.histogram import private_histogram
 from dpfl.privacy.queries.mean import MeanQuery
+from tests.privacy.mechanisms.test_noise import ONE_IN_A_MILLION, assert_deviation
 from tests.privacy.queries.subject import RowSubject
-from tests.privacy.test_noise import ONE_IN_A_MILLION, assert_deviation
 
 SIZE = 200_000
 

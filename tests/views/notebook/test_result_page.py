@@ -132,7 +132,7 @@ def test_a_statement_that_holds_nothing_is_drawn_without_an_end(results: list[dp
 
 def test_a_federation_shows_sizes_and_no_label(federation: Federation) -> None:
     shown = words(federation)
-    assert "1,000 in all; a client 250 to 250" in shown
+    assert "1,000 in all; 250 to 250 per client" in shown
     assert "400 samples" in shown
     (axis,) = federation.plot().axes
     assert axis.get_ylabel() == "client"
@@ -228,13 +228,13 @@ def test_a_long_table_shows_its_ends() -> None:
 
 def test_clients_that_are_drawn_and_clients_elsewhere_are_shown_by_their_sizes() -> None:
     drawn = dpfl.data.sample().split(clients=5000, how=dpfl.data.RandomClients(images=20))
-    assert "5000, by" in words(drawn)
+    assert "5,000, split by" in words(drawn)
     assert "20 to 20" in words(drawn)
     elsewhere = RemoteFederation.of(small_federation().train, None, ("boston", "lyon"), (30, 50))
     shown = words(elsewhere)
-    assert "80 in all; a client 30 to 50" in shown
+    assert "80 in all; 30 to 50 per client" in shown
     assert "boston" not in shown
-    with pytest.raises(DpflError, match="known to the nodes alone"):
+    with pytest.raises(DpflError, match="Only the nodes know"):
         elsewhere.plot()
 
 

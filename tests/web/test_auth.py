@@ -190,7 +190,7 @@ def test_other_addresses_need_a_token(runs: Path) -> None:
     said = CliRunner().invoke(app, ["ui", "--runs", str(runs), "--host", "0.0.0.0"])
     assert isinstance(said.exception, DpflError)
     assert "--token" in str(said.exception)
-    with pytest.raises(DpflError, match="12 letters"):
+    with pytest.raises(DpflError, match="12 characters"):
         raise CliRunner().invoke(app, ["ui", "--token", "short"]).exception
     assert own_names("0.0.0.0", 1) == frozenset()
     with (

@@ -26,7 +26,7 @@ from dpfl.privacy import (
 )
 from dpfl.privacy.mechanisms.clip import ModelClip, clip_vector
 from dpfl.privacy.mechanisms.noise import Uncalibrated
-from dpfl.privacy.mechanisms.release import UpdateRelease
+from dpfl.privacy.mechanisms.update_release import UpdateRelease
 
 NAMES = ("one.weight", "one.bias", "two.weight")
 OFFSETS = (0, 6, 8, 16)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dpfl.privacy import Keyed, SystemEntropy
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 small = st.integers(0, 10**6)
 purposes = st.one_of(
     st.sampled_from(["batch", "sample noise", "cohort", "1", "1/2", "a/1/2"]), st.text(max_size=8)
@@ -86,7 +86,7 @@ def test_streams_of_neighbouring_rounds_are_uncorrelated():
 def test_a_key_gives_the_same_stream_in_another_process():
     """A resumed run needs the noise of the first attempt."""
     script = (
-        "from tests.privacy.test_randomness import stream; print(stream((1, 2, 'sample "
+        "from tests.privacy.mechanisms.test_randomness import stream; print(stream((1, 2, 'sample "
         "noise', 3, 4)))"
     )
     found = subprocess.run(

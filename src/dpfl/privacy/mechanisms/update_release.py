@@ -1,0 +1,135 @@
+"""The release of a client's whole update, with a bound on how far one unit moves it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from dpfl.codec import part
+from dpfl.errors import DpflError
+from dpfl.privacy.accounting.events import REPLACE
+from dpfl.privacy.mechanisms.haar_release import HaarNoise
+from dpfl.privacy.mechanisms.noise import Gaussian
+from dpfl.privacy.mechanisms.release import Release
+from dpfl.privacy.mechanisms.sampling import All
+
+
+class SizeDependentNoise(Protocol):
+    """Noise that a paper chooses by how many samples a client has, and what it claims of it."""
+
+    @property
+    def noise_multiplier(self) -> float:
+        """The noise over the sensitivity."""
+
+    def for_size(self, samples: int) -> SizeDependentNoise:
+        """Fits the noise to a client.
+
+        Args:
+            samples: The number of samples that the client declared.
+
+        Returns:
+            The noise for that client.
+        """
+
+    def claimed(self, releases: int) -> float:
+        """Computes what the paper claims.
+
+        Args:
+            releases: The number of releases.
+
+        Returns:
+            The claimed epsilon.
+        """
+
+
+@part(
+    "update-release",
+    optional=("divisor", "by_samples"),
+)
+@dataclass(frozen=True)
+class UpdateRelease(Release):
+    """A client's whole update as one release, with noise for a bound on how far one unit can move
+    it.
+
+    Attributes:
+        sensitivity_bound: How far one sample, or all that the client has, can move the update.
+        protects: Whom the noise is for: a "sample" or the "client".
+        by_samples: Noise that differs by the client's size. The noise in this release is then that
+            of a usual client.
+    """
+
+    sensitivity_bound: float = math.inf
+    protects: str = "sample"
+    by_samples: SizeDependentNoise | None = None
+    of_models = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.sensitivity_bound < math.inf:
+            raise DpflError(
+                "The noise of an upload needs a bound on how far one unit moves it; give a "
+                "positive number."
+            )
+        if self.protects not in ("sample", "client"):
+            raise DpflError(
+                f"The noise of an upload protects a sample or a client, not {self.protects!r}."
+            )
+        if self.sampling != All():
+            raise DpflError(
+                "Nothing is drawn for an upload, so nothing is gained by sampling; give it All() "
+                "in its place."
+            )
+        if self.shared_by is not None or self.divide_by_drawn or self.divisor is not None:
+            raise DpflError(
+                "An upload has its noise, and is divided by nothing: a divisor, shared_by and "
+                "divide_by_drawn are not for it."
+            )
+        if isinstance(self.noise_kind, HaarNoise):
+            raise DpflError(
+                "How far an upload moves bounds no Haar coefficients; put their noise in steps, or "
+                "on the sum of a round."
+            )
+        if self.protects == "client" and not self.covers(self.diameter):
+            raise DpflError(
+                f"Two updates inside the clip can be twice its norm apart, but sensitivity_bound = "
+                f"{self.sensitivity_bound:g}; give at least "
+                f"{self.diameter:g}."
+            )
+
+    def with_client_noise(self, noise: SizeDependentNoise) -> UpdateRelease:
+        """Sets the noise of one client.
+
+        Args:
+            noise: The noise for that client's size.
+
+        Returns:
+            The release of that client.
+        """
+        return replace(self, noise=Gaussian(noise.noise_multiplier), by_samples=None)
+
+    @property
+    def diameter(self) -> float:
+        """How far two updates of one client can be apart: twice the clip norm."""
+        return 2 * self.clip.clip_norm
+
+    def covers(self, distance: float) -> bool:
+        """Says whether the noise is made for a distance, but for the clip's own margin.
+
+        Args:
+            distance: How far one unit moves the update.
+
+        Returns:
+            Whether the sensitivity bound is at least as large.
+        """
+        return self.sensitivity_bound >= distance * (1 - 1e-9)
+
+    @property
+    def neighbours(self) -> str:
+        """The neighbouring relation. Who uploads is seen, so a client can be replaced but not be
+        absent.
+        """
+        return REPLACE if self.protects == "client" else super().neighbours
+
+    def sensitivity(self, largest_weight: float = 1.0) -> float:
+        return self.sensitivity_bound * largest_weight

@@ -1,0 +1,128 @@
+"""Private queries beside the rounds: what clients answer before the first round and after the last.
+
+A query is asked by the same engine as a round is. Each client pays for its answer. The server takes
+the mean of the answers, or under secure aggregation the sum of them only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+
+from dpfl.client.task import ClientReply, RoundRequest
+from dpfl.privacy.queries.mean import MeanAnswer
+from dpfl.privacy.queries.query import PrivateQuery
+from dpfl.server.requests import RequestBuilder
+from dpfl.server.round_sum import Add, AnswerSum, open_sum
+
+Ask = Callable[[RoundRequest], list[ClientReply]]
+"""A request to the replies of its clients: what an engine does."""
+
+
+class PrivateAnswers:
+    """Asks private queries, and combines what clients answer.
+
+    Args:
+        requests: Builds the requests.
+        ask: Sends a request to its clients.
+        add: Adds up what clients send to a secure sum.
+        lost: Lines about replies that came to nothing; more are added.
+    """
+
+    def __init__(self, requests: RequestBuilder, ask: Ask, add: Add, lost: list[str]) -> None:
+        self._requests, self._ask, self._add, self._lost = requests, ask, add, lost
+
+    def of_clients(
+        self, query: PrivateQuery, clients: Sequence[int], when: str
+    ) -> dict[int, np.ndarray]:
+        """Asks each client by itself.
+
+        Args:
+            query: The query.
+            clients: Who is asked.
+            when: When, in words.
+
+        Returns:
+            The answers of those that answered.
+        """
+        replies = self._replies(query, clients, when)
+        return {reply.client: reply.raw["answer"] for reply in replies if reply.raw is not None}
+
+    def mean(
+        self,
+        query: PrivateQuery,
+        clients: Sequence[int],
+        declared: Sequence[int],
+        width: int,
+        when: str,
+    ) -> MeanAnswer | None:
+        """Returns the mean over the units of all clients that answered.
+
+        Args:
+            query: The query, answered by each client with a mean.
+            clients: Who is asked.
+            declared: How many units each client of the run declared.
+            width: How many numbers an answer has.
+            when: When, in words.
+
+        Returns:
+            The mean; None where nobody answered.
+        """
+        answers = {
+            client: torch.from_numpy(answer)
+            for client, answer in self.of_clients(query, clients, when).items()
+        }
+        if not answers:
+            return None
+        return MeanAnswer.from_clients(answers, declared, query.stddev(width))
+
+    def summed_mean(
+        self, sums: AnswerSum, clients: Sequence[int], round: int, when: str
+    ) -> MeanAnswer | None:
+        """Returns the mean from a secure sum of the answers.
+
+        Args:
+            sums: The sum, with its query and who shares its noise.
+            clients: Who is asked.
+            round: The number of the round, which names the sum.
+            when: When, in words.
+
+        Returns:
+            The mean; None where too few answered, or the sum was not opened.
+        """
+        if len(clients) < sums.shared.survivors:
+            return None
+        replies = self._replies(sums.survey, clients, when, sums)
+        if not replies:
+            return None
+        numbers = {
+            reply.client: reply.numbers
+            for reply in replies
+            if reply.numbers is not None and not sums.fault(reply)
+        }
+        return open_sum(
+            numbers,
+            sums.shared,
+            lambda: sums.answered(numbers, self._add, round),
+            when,
+            self._lost,
+        )
+
+    def _replies(
+        self,
+        query: PrivateQuery,
+        clients: Sequence[int],
+        when: str,
+        sums: AnswerSum | None = None,
+    ) -> list[ClientReply]:
+        """A client that refuses or fails is lost for this query only."""
+        terms = sums.asked if sums else None
+        replies = self._ask(self._requests.query(clients, query, terms))
+        self._lost += [
+            f"{when}, client {reply.client}: {reply.refused or reply.failed}"
+            for reply in replies
+            if reply.refused or reply.failed
+        ]
+        return replies

@@ -1,0 +1,204 @@
+"""What the server asks of clients: every request to the engine is built here.
+
+A training round, a round without clip or noise at public clients, raw values of a round once more,
+and a private query are all one `RoundRequest`. They differ in the tasks only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from torch import Tensor
+
+from dpfl.client.noise_placement import NoisePlacement
+from dpfl.client.task import RAW_VALUES, ClientTask, RoundRequest, SecureSumTerms
+from dpfl.privacy import Budget, NoClip, Release
+from dpfl.privacy.mechanisms.update_release import UpdateRelease
+from dpfl.privacy.queries.query import PrivateQuery
+from dpfl.server.algorithm import Algorithm
+from dpfl.server.public_clips import asking_norms
+from dpfl.server.round_sum import RoundSum
+from dpfl.server.schedules import own_of
+from dpfl.server.state import FederationFacts, RunState
+from dpfl.server.weights import compute_weights
+
+
+class RequestBuilder:
+    """Builds requests from the run as it stands.
+
+    Attributes:
+        weights: How much each client counts; declared sizes give them, or a query does.
+    """
+
+    def __init__(
+        self, algorithm: Algorithm, budget: Budget, federated: FederationFacts, state: RunState
+    ) -> None:
+        self._algorithm, self._budget = algorithm, budget
+        self._federated, self._state = federated, state
+        self.weights = (
+            compute_weights(algorithm.weights, federated.declared)
+            if state.weights is None
+            else state.weights
+        )
+
+    @property
+    def round_sum(self) -> RoundSum:
+        """What clients add to a secure sum of this round."""
+        state, declared = self._state, self._federated.declared
+        if self._algorithm.placement is NoisePlacement.ROUND_SUM or state.samples is None:
+            return RoundSum.of_updates(state.clients, len(declared))
+        rate = self._algorithm.local.optimiser.rate
+        return RoundSum.of_steps(state.samples, self.weights, declared, rate)
+
+    @property
+    def horizon(self) -> int:
+        """How many releases of the present kind are still to come; 0 where that is not known."""
+        if self._budget.rounds is None or self._algorithm.schedule:
+            return 0
+        planned = self._algorithm.releases_in(self._budget.rounds)
+        return max(planned - self.releases, 0)
+
+    @property
+    def releases(self) -> int:
+        """How many of its private releases the run has made."""
+        return self._algorithm.releases_made(self._state.round, self._state.iterations)
+
+    def training(self, clients: Sequence[int], steps: int) -> RoundRequest:
+        """Builds the request of a training round.
+
+        Args:
+            clients: The cohort.
+            steps: Local steps of each client.
+
+        Returns:
+            One task per client, from the global model.
+        """
+        sums = self.round_sum if self._algorithm.noise_shares else None
+        tasks = tuple(
+            replace(self._task(client, steps), secure_sum=sums.asked(client) if sums else None)
+            for client in clients
+        )
+        return self._request(steps, tasks, self._client_state(clients))
+
+    def query(
+        self, clients: Sequence[int], query: PrivateQuery, terms: SecureSumTerms | None = None
+    ) -> RoundRequest:
+        """Builds the request that asks a private query.
+
+        Args:
+            clients: Who is asked.
+            query: The query; the algorithm's metric is about the model that the run shows.
+            terms: The terms of a secure sum of the answers, if there is one.
+
+        Returns:
+            One task per client, without steps.
+        """
+        tasks = tuple(
+            replace(self._task(client, 0), query=query, secure_sum=terms) for client in clients
+        )
+        request = self._request(0, tasks, {})
+        if query is self._algorithm.metric:
+            return replace(request, vector=self._state.model)
+        return request
+
+    def raw_again(self, sent: Tensor, updates: Mapping[int, Tensor]) -> RoundRequest:
+        """Builds the request for raw values between the new model and each client's own.
+
+        Args:
+            sent: The model that the clients started from.
+            updates: Their updates.
+
+        Returns:
+            One task per client, without steps, and the client's own model beside it.
+        """
+        own = {client: sent + update for client, update in updates.items()}
+        return replace(self.training(tuple(updates), 0), corrections=own)
+
+    def public_training(self, steps: int, samples: Release) -> RoundRequest:
+        """Builds the request for raw values of public clients, who add no noise.
+
+        Args:
+            steps: Local steps of each client.
+            samples: The release of samples in a step.
+
+        Returns:
+            One task per public client.
+        """
+        request = self.training(self._federated.public, steps)
+        bare = replace(samples, noise=None)
+        tasks = (
+            replace(task, samples=bare, raw=True, slope=False, raw_values=RAW_VALUES)
+            for task in request.tasks
+        )
+        return replace(request, tasks=tuple(tasks))
+
+    def public_norms(self) -> RoundRequest:
+        """Builds the request for gradient norms of public clients."""
+        return asking_norms(self.training(self._federated.public, 1))
+
+    def unclipped(
+        self, clients: Sequence[int], steps: int, round: int, vector: Tensor
+    ) -> RoundRequest:
+        """Builds the request for updates as they are, neither clipped nor with noise on their sum.
+
+        Args:
+            clients: Who is asked.
+            steps: Local steps of each client.
+            round: The number that keys the clients' batches.
+            vector: The model that the clients start from.
+
+        Returns:
+            One task per client.
+        """
+        request = self.training(clients, steps)
+        release = Release(self._state.clients.sampling, NoClip())
+        tasks = (replace(task, clients=release, round=round) for task in request.tasks)
+        return replace(request, round=round, tasks=tuple(tasks), vector=vector)
+
+    def _task(self, client: int, steps: int) -> ClientTask:
+        algorithm, state = self._algorithm, self._state
+        return ClientTask(
+            state.round,
+            client,
+            steps,
+            algorithm.local,
+            state.clients,
+            own_of(algorithm.schedule, state.samples, client, state.memory),
+            self.horizon,
+            raw=algorithm.steps.asks_raw,
+            update=self._update_release(client),
+            slope=algorithm.steps.extra > 0,
+            raw_values=algorithm.steps.raw_values,
+        )
+
+    def _update_release(self, client: int) -> UpdateRelease | None:
+        """With the client's own noise, where that follows from its declared size."""
+        declared = self._federated.declared
+        if client >= len(declared):
+            return self._algorithm.updates
+        return self._algorithm.for_client_size(declared[client]).updates
+
+    def _request(
+        self, steps: int, tasks: tuple[ClientTask, ...], corrections: Mapping[int, Tensor]
+    ) -> RoundRequest:
+        state = self._state
+        return RoundRequest(state.round, steps, tasks, state.vector, corrections)
+
+    def _client_state(self, clients: Sequence[int]) -> Mapping[int, Tensor]:
+        """What the server keeps for each client, where it keeps something."""
+        keeping = self._algorithm.kept
+        return keeping.sent(self.kept_vectors(), tuple(clients)) if keeping else {}
+
+    def kept_vectors(self) -> Tensor:
+        """Returns the vectors that the server keeps for the clients, new ones in the first round.
+
+        Returns:
+            One row per client.
+        """
+        keeping, state = self._algorithm.kept, self._state
+        assert keeping is not None
+        if state.kept is None:
+            clients, layout = len(self._federated.declared), self._federated.layout
+            state.kept = keeping.fresh(clients, layout)
+        return state.kept

@@ -1,0 +1,3 @@
+"""Nodes, for tests of what they remember."""
+
+from tests.node.conftest import opened  # noqa: F401

@@ -1,0 +1,67 @@
+"""Keys of members: whose they are, and what members who saw other keys have in common."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from dpfl.secagg import (
+    MemberRefusal,
+    SumGroup,
+    SumMember,
+    session,
+)
+from tests.secagg.summing import group, identity
+
+
+def test_a_server_that_invents_swaps_or_forges_members_is_refused_at_set_up():
+    of = group(5, 4, run="set-up")
+    members = {name: SumMember(of, name, identity(name)) for name in of.names}
+    cards = [member.card for member in members.values()]
+    mine, *others = cards
+    stranger = Ed25519PrivateKey.generate()
+    key = stranger.public_key().public_bytes_raw().hex()
+    invented = SumMember(
+        SumGroup("set-up", {**of.identities, "invented": key}, 5), "invented", stranger
+    ).card
+    other_run = SumMember(group(5, 4, run="older"), others[0].name, identity(others[0].name)).card
+    forged = replace(others[0], mask=others[1].mask)
+    for shown, sentence in (
+        (cards[:3], "3 members showed keys, of 4 needed"),
+        ([*cards, invented], "not those of the members"),
+        ([*cards[:-1], invented], "not those of the members"),
+        ([*cards[:-1], cards[1]], "not those of the members"),
+        ([mine, forged, *others[1:]], "not signed by it for this run"),
+        ([mine, other_run, *others[1:]], "not signed by it for this run"),
+        (others, "do not hold this member's own"),
+    ):
+        with pytest.raises(MemberRefusal, match=sentence):
+            members[mine.name].meet(shown)
+    members[mine.name].meet(cards)
+    with pytest.raises(MemberRefusal, match="agreed once"):
+        members[mine.name].meet(cards)
+    with pytest.raises(MemberRefusal, match="not a member"):
+        SumMember(of, mine.name, stranger)
+
+
+def test_members_who_were_shown_other_keys_or_rules_share_no_session():
+    of, laxer = group(5, 4, run="views"), group(5, 3, run="views")
+    cards = [SumMember(of, name, identity(name)).card for name in of.names]
+    again = SumMember(of, of.names[4], identity(of.names[4])).card  # the same member, started again
+    assert len({session(of, cards), session(laxer, cards), session(of, [*cards[:4], again])}) == 3
+
+
+def test_a_key_of_low_order_is_refused():
+    of = group(3, 2, run="low")
+    members = [SumMember(of, name, identity(name)) for name in of.names]
+    from dpfl.secagg.messages import words
+
+    nothing = bytes(32)
+    signed = identity(of.names[2]).sign(
+        words("card", of.run, of.names[2], nothing.hex(), nothing.hex())
+    )
+    low = replace(members[2].card, mask=nothing, envelope=nothing, signature=signed)
+    with pytest.raises(MemberRefusal, match="nothing can be agreed"):
+        members[0].meet([members[0].card, members[1].card, low])
