@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from dpfl.node import task_log
 from dpfl.node.statement import statement
 from dpfl.node.task_log import RunRecord, TaskLog, TaskRecord
 from dpfl.privacy import Limit
@@ -124,9 +125,13 @@ class TestOrders:
             assert refused(orders.begin, order(name)) == "too-many-attempts"
         orders.begin(order(names[2]))
 
-    def test_of_runs_that_never_worked_the_latest_256_are_known(self, orders: TaskLog) -> None:
+    def test_of_runs_that_never_worked_the_latest_256_are_known(
+        self, orders: TaskLog, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert task_log.MOST_WAITING == 256
+        monkeypatch.setattr(task_log, "MOST_WAITING", 5)
         orders.begin(order())
-        for number in range(257):
+        for number in range(6):
             orders.join(f"waits {number}", RUN_OF_B)
         assert orders.run("waits 0") is None
         assert orders.run("waits 1") == RUN_OF_B

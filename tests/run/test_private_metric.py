@@ -158,7 +158,10 @@ def test_room_for_it_is_left_where_epsilon_ends_the_run(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"test": {"share": 0.2}}, "has a public test set"),
-        ({"private": False, "noise": 3.0}, r"metrics\.noise is for a metric that is paid for"),
+        (
+            {"private": False, "noise": 3.0},
+            r"metrics\.noise has no effect without a private metric",
+        ),
         ({"noise": 3.0, "share": 0.1}, r"metrics\.noise or metrics\.share"),
         ({"noise": 0.0}, "noise multiplier of the private metric"),
         ({"noise": 0.05}, "by itself, and epsilon is 2: give it more noise"),

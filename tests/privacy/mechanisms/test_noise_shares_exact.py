@@ -49,7 +49,7 @@ def places(n: int) -> list[mpmath.mpf]:
 def test_the_constants_of_the_page_are_those_of_the_code():
     rows = re.findall(r"^\| `([a-z_.]+)\.([A-Z_]+)` \| ([^|]+) \|", PAGE.read_text(), re.M)
     assert {name for _, name, _ in rows} >= {
-        "LEAST_STEPS",
+        "MIN_GRID_STEPS",
         "TAIL",
         "GRID_BITS",
         "FEWEST",

@@ -69,12 +69,11 @@ def change(
     return model.read() - before
 
 
-def by_hand(
+def by_hand(  # noqa: PLR0913
     data: tuple[Tensor, Tensor],
     rate: float,
     q: float,
-    clip: float,
-    z: float,
+    clip_and_noise: tuple[float, float],
     declared: int,
     steps: int,
     seed: int,
@@ -83,7 +82,7 @@ def by_hand(
     """DP-SGD written out: one image at a time, no line shared with the library but its random
     numbers.
     """
-    module, (x, y) = network(), data
+    module, (x, y), (clip, z) = network(), data, clip_and_noise
     before = torch.cat([p.detach().flatten().clone() for p in module.parameters()])
     draws, noises = keyed(seed)("batch"), keyed(seed)("sample noise")
     for _ in range(steps):
@@ -119,7 +118,7 @@ def test_private_steps_equal_dp_sgd_written_out_image_by_image(seed: int, layers
     clip = PerLayer(0.7) if layers else Flat(0.7)
     release = Release(Poisson(0.3), clip, Gaussian(0.8))
     found = change(data, release, declared=50, steps=4, seed=seed, rate=0.5)
-    expected = by_hand(data, 0.5, 0.3, 0.7, 0.8, declared=50, steps=4, seed=seed, layers=layers)
+    expected = by_hand(data, 0.5, 0.3, (0.7, 0.8), declared=50, steps=4, seed=seed, layers=layers)
     assert float(expected.abs().max()) > 0.01
     assert torch.allclose(found, expected, rtol=0, atol=1e-5)
 
