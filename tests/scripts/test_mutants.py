@@ -25,7 +25,7 @@ SAMPLE = {
     "privacy/ledger/limit.py:module:constant:1": (
         "tests/privacy/ledger/test_limit.py::test_a_day_has_86400_seconds"
     ),
-    "privacy/mechanisms/noise_shares.py:least_shared:extreme:1": (
+    "privacy/mechanisms/noise_shares.py:weakest_shares:extreme:1": (
         f"tests/privacy/mechanisms/test_noise_shares.py::{LEAST}"
     ),
     "privacy/mechanisms/integer_sum.py:IntegerSum.bits:compare:1": (
@@ -34,7 +34,7 @@ SAMPLE = {
     "secagg/group.py:threshold:constant:2": "tests/secagg/test_group.py",
     "secagg/member.py:SumMember.agree:unchecked:4": "tests/secagg/test_sabotage.py",
     "node/statement.py:_was_always_limited:compare:3": "tests/node/test_statement.py",
-    "gradients/products.py:stacked:extreme:1": "tests/gradients/test_products.py",
+    "gradients/unit_gradients.py:stack:extreme:1": "tests/gradients/test_products.py",
     "certificate/figures.py:between:sign:1": "tests/certificate/test_figures_and_recompute.py",
 }
 """Mutants of every package, with the tests that kill each within seconds."""
