@@ -69,7 +69,7 @@ def change(
     return model.read() - before
 
 
-def by_hand(  # noqa: PLR0913
+def by_hand(
     data: tuple[Tensor, Tensor],
     rate: float,
     q: float,
