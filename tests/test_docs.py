@@ -50,7 +50,7 @@ DRAWN = {"docs/architecture.md"}
 OTHER_WORDS = {"$EDITOR", "cp", "mkdir"}
 ONLY_READ = {
     r"audit ": "games take minutes; tests/audit plays them",
-    r"data get ": "it downloads; tests/data/test_download.py does, from this machine",
+    r"data get ": "it downloads; tests/data/sources/test_download.py does, from this machine",
     r"ledger reconcile ": "it needs a node; tests/node/test_rollback.py and "
     "tests/transports/flower/test_daemon.py have some",
     r"node ": "it needs the key that a server printed, and a policy that somebody edited; "

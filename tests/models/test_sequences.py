@@ -16,7 +16,7 @@ from dpfl.gradients.passes.row_pass import RowPass
 from dpfl.models import FlatModel
 from dpfl.models.columns import on_columns
 from tests.gradients.gradient_reference import compare
-from tests.gradients.test_tasks import one_by_one
+from tests.gradients.test_losses import one_by_one
 
 COUNT, PLACES, VOCABULARY = 7, 6, 9
 SMALL = [models.gru(width=8), models.transformer(width=8, layers=2, heads=2)]

@@ -118,7 +118,12 @@ def test_it_is_near_what_the_samples_say(tmp_path: Path) -> None:
     )
     metric = dpfl.PrivateMetric(noise=0.01, held_out=0.0)
     result = dpfl.train(
-        "mlp", federation, "fedavg", dpfl.Budget(rounds=3), out=tmp_path / "run", metric=metric
+        "mlp",
+        federation,
+        "fedavg",
+        dpfl.Budget(rounds=3),
+        evaluation=dpfl.Evaluation(metric=metric),
+        execution=dpfl.Execution(out=tmp_path / "run"),
     )
     with torch.no_grad():
         right = (result.module(source.train.x).argmax(1) == source.train.y).float().mean().item()
@@ -158,7 +163,10 @@ def test_room_for_it_is_left_where_epsilon_ends_the_run(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"test": {"share": 0.2}}, "has a public test set"),
-        ({"private": False, "noise": 3.0}, r"metrics\.noise is for a metric that is paid for"),
+        (
+            {"private": False, "noise": 3.0},
+            r"metrics\.noise has no effect without a private metric",
+        ),
         ({"noise": 3.0, "share": 0.1}, r"metrics\.noise or metrics\.share"),
         ({"noise": 0.0}, "noise multiplier of the private metric"),
         ({"noise": 0.05}, "by itself, and epsilon is 2: give it more noise"),
@@ -193,7 +201,12 @@ def test_a_training_loss_is_paid_for_beside_noise_on_uploads(tmp_path: Path) -> 
     system = dpfl.algorithms.hw_dpfl(batch_size=100, rate=0.5)
     asked = dpfl.PrivateMetric(noise=7.0, held_out=0.0)
     result = dpfl.train(
-        "mlp", alone, system, dpfl.Budget(epsilon=4.0, rounds=2), out=tmp_path / "run", metric=asked
+        "mlp",
+        alone,
+        system,
+        dpfl.Budget(epsilon=4.0, rounds=2),
+        evaluation=dpfl.Evaluation(metric=asked),
+        execution=dpfl.Execution(out=tmp_path / "run"),
     )
     spent = ledger_of(result, alone.names[0])
     assert spent[gaussian(7.0)] == spent[gaussian(10.0)] == 1

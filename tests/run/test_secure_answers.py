@@ -73,7 +73,7 @@ def test_the_mean_has_the_noise_of_one_party(
     quiet, noisy = ASKING, replace(ASKING, centre=MeanQuery(100.0))
     found, left = [], 20 * (10 - len(lost))
     monkeypatch.setattr(
-        MeanQuery, "combined", lambda self, said: said.mean.float()
+        MeanQuery, "estimate", lambda self, said: said.mean.float()
     )  # as it is, with all of its noise
     for number, system in enumerate((quiet, noisy)):
         options = {

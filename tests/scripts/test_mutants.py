@@ -25,7 +25,7 @@ SAMPLE = {
     "privacy/ledger/limit.py:module:constant:1": (
         "tests/privacy/ledger/test_limit.py::test_a_day_has_86400_seconds"
     ),
-    "privacy/mechanisms/noise_shares.py:least_shared:extreme:1": (
+    "privacy/mechanisms/noise_shares.py:weakest_shares:extreme:1": (
         f"tests/privacy/mechanisms/test_noise_shares.py::{LEAST}"
     ),
     "privacy/mechanisms/integer_sum.py:IntegerSum.bits:compare:1": (

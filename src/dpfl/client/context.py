@@ -47,10 +47,13 @@ class ClientContext:
     timed: bool = False
 
     def dataset(self, task: ClientTask) -> ClientDataset:
-        """Returns the data that a task is about: what its client trains on, or measures on.
+        """Finds the data that a task is about.
 
         Args:
             task: The task; one that asks for a metric is about the data to measure on.
+
+        Returns:
+            What the task's client trains on, or what it measures on.
         """
         if task.asks_metric:
             return self.data.evaluation(task.client)

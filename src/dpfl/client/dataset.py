@@ -64,16 +64,19 @@ class ClientDataset:
         return self if self.persons is None else replace(self, persons=None)
 
     def take(self, batch: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns samples and labels.
+        """Looks up rows.
 
         Args:
             batch: Positions in the client's own list of rows.
+
+        Returns:
+            Samples and labels.
         """
         rows = self.rows[batch]
         return self.x[rows], self.y[rows]
 
     def units(self, batch: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Returns the samples and labels of units.
+        """Looks up units.
 
         Args:
             batch: Positions of the units.
@@ -111,11 +114,13 @@ class ClientDataset:
         return self.x[0].numel()
 
     def vectors(self, of: Callable[[Tensor, Tensor], Tensor]) -> Iterator[Tensor]:
-        """Returns a vector for each unit, some units at a time.
+        """Maps every unit to a vector.
 
         Args:
-            of: Samples and labels to one vector for each row. A person's vector is the mean over
-                their rows.
+            of: Maps samples and labels to one vector per row.
+
+        Returns:
+            The vectors (units, n), some at a time. A person's vector is the mean over their rows.
         """
         x, y = self.x, self.y
         if self.persons is not None:
@@ -123,17 +128,24 @@ class ClientDataset:
         return (of(x[part], y[part]) for part in self.rows.split(ROWS) if len(part))
 
     def measured(self, most: float) -> Iterator[Tensor]:
-        """Returns what a metric counts each unit with, some units at a time.
+        """Maps every unit to what a metric counts it with, under the model that is asked about.
 
         Args:
             most: The largest loss that counts.
+
+        Returns:
+            The vectors (units, n), some at a time.
         """
         outcomes = self.outcomes
         assert outcomes is not None
         return self.vectors(lambda x, y: outcomes(x, y, most))
 
     def digest(self) -> str:
-        """Returns a digest of the client's samples, labels and persons, which never leaves it."""
+        """Computes a digest of the client's samples, labels and persons.
+
+        Returns:
+            The digest in hexadecimal; it names releases, and never leaves the client by itself.
+        """
         digest = hashlib.sha256()
         for tensor in (self.x, self.y):
             for rows in self.rows.split(ROWS):
@@ -175,13 +187,16 @@ class ClientDatasets:
     def of(
         cls, federation: Federation, split: HeldOutSplit, unit: str, x: Tensor | None = None
     ) -> ClientDatasets:
-        """Returns the data of a federation that lies on this machine, public clients last.
+        """Collects the data of a federation that lies on this machine.
 
         Args:
             federation: The clients, and the public clients.
             split: The rows that each client trains on, and those that it measures on.
-            unit: What the run protects; persons are grouped where it is "person".
+            unit: What the run protects; rows are grouped by person where it is "person".
             x: Samples in the place of the federation's, such as fixed features of them.
+
+        Returns:
+            The data of all clients, public clients last.
         """
         trained: Sequence[Tensor] = federation.clients
         if not federation.described:
@@ -198,19 +213,24 @@ class ClientDatasets:
         )
 
     def training(self, client: int) -> ClientDataset:
-        """Returns the data that a client trains on.
+        """Finds the data that a client trains on.
 
         Args:
             client: The client's number.
+
+        Returns:
+            The client's data.
         """
         return self._dataset("training", client, self.rows[client], self.declared[client])
 
     def evaluation(self, client: int) -> ClientDataset:
-        """Returns the data that a client measures a model on: what it keeps out of training, or
-        what it trains on where it keeps nothing.
+        """Finds the data that a client measures a model on.
 
         Args:
             client: The client's number.
+
+        Returns:
+            What it keeps out of training; where it keeps nothing, what it trains on.
         """
         if not self.evaluation_rows:
             return self.training(client)

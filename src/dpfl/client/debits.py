@@ -41,10 +41,13 @@ class ClientDebits:
         self._epochs: dict[int, int] = {}
 
     def ledger(self, client: int) -> Ledger:
-        """Returns the open ledger of a client.
+        """Opens a client's ledger, unless it is open.
 
         Args:
             client: The client's number.
+
+        Returns:
+            The ledger.
         """
         if client not in self._ledgers:
             if len(self._ledgers) >= OPEN_LEDGERS:
@@ -54,20 +57,26 @@ class ClientDebits:
         return self._ledgers[client]
 
     def epoch(self, client: int) -> int:
-        """Returns how many runs used a client's ledger before this one.
+        """Counts the runs that used a client's ledger before this one.
 
         Args:
             client: The client's number.
+
+        Returns:
+            The number of runs, which keys the noise of this one.
         """
         if client not in self._epochs:
             self._epochs[client] = self.ledger(client).epoch(self._context.run)
         return self._epochs[client]
 
     def has_unbounded_release(self, client: int) -> bool:
-        """Returns whether a client's ledger holds a release without a guarantee already.
+        """Says whether a client's ledger holds a release without a guarantee already.
 
         Args:
             client: The client's number.
+
+        Returns:
+            Whether raw values may be asked of the client.
         """
         return gaussian(0.0) in self.ledger(client).spending()
 
@@ -100,7 +109,7 @@ class ClientDebits:
         )
 
     def unused_name(self, task: ClientTask, name: str) -> str:
-        """Returns a name that nothing was paid for under yet.
+        """Finds a name under which nothing was paid for yet.
 
         Numbers for a secure sum that are made again have new noise and are paid for again. Once
         they are in two sums over different clients, the difference of the sums shows whoever is in
@@ -109,6 +118,9 @@ class ClientDebits:
         Args:
             task: What is paid for.
             name: The name of the released value.
+
+        Returns:
+            The name, with a number where it was used before.
         """
         ledger, repetition = self.ledger(task.client), 0
         while ledger.has_release(self._entry(task, _repeated(name, repetition))):

@@ -14,10 +14,13 @@ from dpfl.refusals import RefusalReason
 
 @dataclass(frozen=True)
 class DisclosureRules:
-    """Beside what is paid for: clipped updates and exact answers to a `trusted` server, which shows
-    sums with noise only; updates that are `bare` of any noise; values that are `raw`, or covered by
-    no accountant; a share of the noise only, where secure `sums` hide each client. By default none
-    of these.
+    """What an owner discloses beside what its ledger pays for; by default nothing.
+
+    Attributes:
+        trusted: Clipped updates and exact answers, to a server that shows sums with noise only.
+        bare: Updates without any noise.
+        raw: Values without noise beside an update, or releases that no accountant covers.
+        sums: Values with a share of the noise only, inside secure sums that hide each client.
     """
 
     trusted: bool = False
@@ -26,16 +29,30 @@ class DisclosureRules:
     sums: bool = False
 
     def refusal(self, task: ClientTask) -> str:
-        """Why the owner will not do this task; empty where it will."""
+        """Says in a sentence why the owner refuses a task.
+
+        Args:
+            task: What the server asks.
+
+        Returns:
+            The sentence; empty where the owner does the task.
+        """
         return next((f"Its owner refuses {what}." for what, _ in self._broken(task)), "")
 
     def reason(self, task: ClientTask) -> RefusalReason | None:
-        """The same in one word."""
+        """Says in one word why the owner refuses a task.
+
+        Args:
+            task: What the server asks.
+
+        Returns:
+            The reason; None where the owner does the task.
+        """
         return next((reason for _, reason in self._broken(task)), None)
 
     def _broken(self, task: ClientTask) -> Iterator[tuple[str, RefusalReason]]:
         rules = SURVEYS if task.query else TASKS
-        return ((what, reason) for asked, what, reason in rules if asked(self, task))
+        return ((what, reason) for objects, what, reason in rules if objects(self, task))
 
 
 def _unbounded(task: ClientTask) -> bool:

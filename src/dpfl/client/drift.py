@@ -23,7 +23,15 @@ class Drift:
         return bool(self.prox) or self.correction is not None
 
     def added(self, gradient: Tensor, here: Tensor) -> Tensor:
-        """The gradient, changed in place."""
+        """Adds the drift to a gradient.
+
+        Args:
+            gradient: The gradient; it is changed in place.
+            here: The model that it was taken at.
+
+        Returns:
+            The gradient + prox (x - x_0) + (c - c_i).
+        """
         if self.prox:
             gradient.add_(here - self.start, alpha=self.prox)
         return gradient if self.correction is None else gradient.add_(self.correction)

@@ -45,7 +45,7 @@ def extra_values(training: ClientTraining) -> dict[str, np.ndarray] | None:
 def noisy_slope(
     workspace: Workspace, task: ClientTask, vector: Tensor, generator: Generator
 ) -> float:
-    """Returns |sum_i clip(g_i(x)) - clip(g_i(x_0))| over one more batch, with noise.
+    """Computes |sum_i clip(g_i(x)) - clip(g_i(x_0))| over one more batch, with noise.
 
     A unit moves the number by twice its clip at most, which the noise is for.
 
@@ -54,12 +54,15 @@ def noisy_slope(
         task: The task, with private steps.
         vector: The model that came, x_0.
         generator: Random generators of the released value.
+
+    Returns:
+        The slope, which is paid for like a step.
     """
     assert task.samples is not None
     model, release = workspace.model, task.samples.for_slopes
     data = workspace.context.data.training(task.client)
-    drawn = release.sampling.draw(len(data), generator("slope batch"))
-    batch = data.units(torch.from_numpy(drawn))
+    positions = release.sampling.draw(len(data), generator("slope batch"))
+    batch = data.units(torch.from_numpy(positions))
     gradients, trained = workspace.gradients(release), model.read()
     with drawing_from(generator("slope module")):
         after = clipped_sum(gradients, release.clip, *batch).clone()
@@ -73,9 +76,7 @@ def noisy_slope(
 def model_differences(
     workspace: Workspace, task: ClientTask, vector: Tensor, own: Tensor, generator: Generator
 ) -> dict[str, np.ndarray]:
-    """Returns what ALI and ALS send as published: differences of loss, gradient and weights.
-
-    No noise covers them.
+    """Computes what ALI and ALS send as published; no noise covers it.
 
     Args:
         workspace: The model and the data.
@@ -83,12 +84,15 @@ def model_differences(
         vector: The model that came.
         own: The client's own model.
         generator: Random generators of the released value.
+
+    Returns:
+        Differences of loss, gradient and weights between the two models, on one batch.
     """
     assert task.samples is not None
     model, data = workspace.model, workspace.context.data.training(task.client).as_rows
     trained = model.read()
-    drawn = task.samples.sampling.draw(len(data), generator("raw batch"))
-    batch = data.take(torch.from_numpy(drawn if len(drawn) else np.arange(len(data))))
+    positions = task.samples.sampling.draw(len(data), generator("raw batch"))
+    batch = data.take(torch.from_numpy(positions if len(positions) else np.arange(len(data))))
     model.load(own)
     after, loss_after = plain_gradient(model, *batch)
     model.load(vector)
@@ -103,18 +107,20 @@ def model_differences(
 
 
 def last_step_change(training: ClientTraining) -> dict[str, np.ndarray]:
-    """Returns what the code of ALI sends: how far the last step went, and how it changed the loss
-    of its own batch.
+    """Computes what the code of ALI sends of its last step; no noise covers it.
 
     Args:
         training: The training, which remembers its last step.
+
+    Returns:
+        How far the step went, and how it changed the loss of its own batch.
     """
     if training.last_step is None:  # every batch was empty
         return {"last_step": np.array(0.0), "last_losses": np.array(0.0)}
-    workspace, (start, drawn) = training.workspace, training.last_step
+    workspace, (start, positions) = training.workspace, training.last_step
     model, end = workspace.model, workspace.model.read()
     data = workspace.context.data.training(training.task.client).as_rows
-    batch = data.take(torch.from_numpy(drawn))
+    batch = data.take(torch.from_numpy(positions))
     after = _loss(model, *batch)
     model.load(start)
     before = _loss(model, *batch)
@@ -131,12 +137,15 @@ def _loss(model: FlatModel, x: Tensor, y: Tensor) -> float:
 
 
 def public_gradient_norms(workspace: Workspace, task: ClientTask, vector: Tensor) -> np.ndarray:
-    """Returns what the clip bounds of the gradient of each sample of a public client.
+    """Measures the gradient of each sample of a public client as the clip does.
 
     Args:
         workspace: The model and the data.
         task: The task, with a release of samples.
         vector: The model that came.
+
+    Returns:
+        A norm per sample.
 
     Raises:
         DpflError: The client's data is not public.

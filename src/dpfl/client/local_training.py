@@ -36,11 +36,25 @@ def private_steps(
     drift: Drift | None = None,
     watch: Watch | None = None,
 ) -> None:
-    """DP-SGD: sample, clip each gradient, sum, add noise, divide by q n with the declared n (an
-    empty batch is noise).
+    """Takes steps of DP-SGD (Abadi et al. 2016, algorithm 1) on the flat model, in place.
 
-    A unit is a sample, or a person with the mean over their rows; n counts the same. `watch` is
-    told of every step before it.
+        S ~ Poisson(q)                                                   sample units
+        g = (sum_{i in S} clip(g_i) + N(0, (z C)^2 I)) / (q n)           clip, sum, add noise,
+        divide x <- x - eta g                                                   or the optimiser's
+        step
+
+    A unit is a sample, or a person with the mean over their rows. n is the declared size, so an
+    empty batch is noise alone, and nobody's presence changes the divisor.
+
+    Args:
+        gradients: The model's clipped gradients.
+        data: The client's data, with its declared size.
+        steps: How many steps to take.
+        local: The optimiser.
+        release: Sampling, clip and noise of a step.
+        generator: Random generators of the released value, by purpose.
+        drift: What is added to every gradient, if anything.
+        watch: Called with each batch before its step.
     """
     model = gradients.model
     step = local.optimiser.start()
@@ -63,7 +77,17 @@ def private_steps(
 def clipped_batch(
     gradients: ClippedGradients, data: ClientDataset, release: Release, generator: Generator
 ) -> Tensor:
-    """The clipped sum of one batch, for those who add the noise elsewhere."""
+    """Draws one batch and sums its clipped gradients, for a caller that adds the noise elsewhere.
+
+    Args:
+        gradients: The model's clipped gradients.
+        data: The client's data.
+        release: Sampling and clip.
+        generator: Random generators of the released value, by purpose.
+
+    Returns:
+        The sum in float64, without noise.
+    """
     batch = release.sampling.draw(len(data), generator("batch"))
     return clipped_sum(gradients, release.clip, *data.units(torch.from_numpy(batch)))
 
@@ -71,15 +95,27 @@ def clipped_batch(
 def clipped_sum(
     gradients: ClippedGradients, clip: Clip, x: Tensor, y: Tensor, whose: Tensor | None = None
 ) -> Tensor:
-    """By the norms of the layers; or from gradients written out, where the clip has a measure of
-    its own. In float64.
+    """Sums the clipped gradients of a batch.
+
+    A clip with a measure of its own needs the gradients written out; for others the norms of the
+    layers are enough.
+
+    Args:
+        gradients: The model's clipped gradients.
+        clip: The clip.
+        x: Samples.
+        y: Labels.
+        whose: For each row its unit, where units are persons.
+
+    Returns:
+        The sum in float64, without noise.
     """
     if not isinstance(clip, MeasuringClip):
         return gradients(x, y, clip.factors, whose).total
     total = torch.zeros(gradients.model.layout.trainable, dtype=torch.float64)
-    written = gradients.rows(x, y) if whose is None else gradients.unit_rows(x, y, whose)
+    blocks = gradients.rows(x, y) if whose is None else gradients.unit_rows(x, y, whose)
     units = 0
-    for _, rows in written:
+    for _, rows in blocks:
         total += (
             clip.clipped(rows).double().sum(0)
             if isinstance(clip, ReshapingClip)
@@ -91,7 +127,17 @@ def clipped_sum(
 
 
 def gradient_norms(gradients: ClippedGradients, clip: Clip, x: Tensor, y: Tensor) -> Tensor:
-    """What the clip bounds, of every sample."""
+    """Measures the gradient of every sample as the clip does.
+
+    Args:
+        gradients: The model's gradients.
+        clip: The clip.
+        x: Samples.
+        y: Labels.
+
+    Returns:
+        A norm per sample.
+    """
     norms = [
         clip.norms(rows) if isinstance(clip, MeasuringClip) else rows.norm(dim=1)
         for _, rows in gradients.rows(x, y)
@@ -108,7 +154,20 @@ def plain_steps(
     drift: Drift | None = None,
     last: Tensor | None = None,
 ) -> None:
-    """SGD on shuffled batches (FedAvg's local update); a loss that is not a number ends it."""
+    """Takes steps of SGD on shuffled batches (FedAvg's local update), in place.
+
+    Args:
+        model: The model.
+        data: The client's data; without rows nothing happens.
+        steps: How many steps to take.
+        local: Optimiser, batch size and objective.
+        generator: Random generators of the released value, by purpose.
+        drift: What is added to every gradient, if anything.
+        last: The client's model of its last round, for an objective that needs it.
+
+    Raises:
+        NonFinite: The loss is not a number any more.
+    """
     if not len(data):
         return
     batches = islice(shuffle(len(data), local.batch_size, generator("batch")), steps)
@@ -121,8 +180,15 @@ def plain_steps(
 
 
 def shuffle(size: int, batch_size: int, rng: np.random.Generator) -> Iterator[Tensor]:
-    """Batches without replacement, epoch after epoch; a last batch of one joins the batch before
-    it.
+    """Deals rows in batches without replacement, epoch after epoch.
+
+    Args:
+        size: How many rows there are.
+        batch_size: How many rows a batch has; a last batch of one joins the batch before it.
+        rng: Draws the order of each epoch.
+
+    Returns:
+        Batches without end.
     """
     cuts = list(range(batch_size, size, batch_size))
     if cuts and size - cuts[-1] == 1:

@@ -33,7 +33,14 @@ def drawing_from(rng: np.random.Generator) -> Iterator[None]:
 
 
 def state_from(rng: np.random.Generator) -> torch.Tensor:
-    """A state of torch's generator on the CPU, all words of which are drawn."""
+    """Draws a state of torch's generator on the CPU.
+
+    Args:
+        rng: Gives all words of the state.
+
+    Returns:
+        The state, for `set_state`.
+    """
     state = torch.Generator().manual_seed(0).get_state()
     words = state.numpy()[_FIRST : _FIRST + 8 * WORDS].view(np.uint64)
     words[:] = rng.integers(2**32, size=WORDS, dtype=np.uint64)

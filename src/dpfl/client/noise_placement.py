@@ -92,10 +92,13 @@ class PlacedRelease:
         return self.placement is NoisePlacement.ROUND_SUM and self.noise_shares is None
 
     def unit(self, sample_unit: str = "sample") -> str:
-        """Returns whom the noise protects: a sample or person, a "client", or "none".
+        """Says whom the noise protects.
 
         Args:
             sample_unit: What a unit inside a client is: "sample" or "person".
+
+        Returns:
+            The unit inside a client, "client", or "none".
         """
         if self.placement is NoisePlacement.NONE:
             return "none"

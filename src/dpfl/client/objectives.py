@@ -27,19 +27,30 @@ Generator = Callable[[str], np.random.Generator]
 
 
 class Objective(Protocol):
+    """What plain steps lower."""
+
     @property
     def needs_last(self) -> bool:
         """Whether clients must be told where they ended their last round."""
 
     def start(self, model: FlatModel, last: Tensor | None, generator: Generator) -> Loss:
-        """The loss of this round, from the global model, and from the client's own of its last
-        round where it has one.
+        """Starts a round.
+
+        Args:
+            model: The model, with the global weights.
+            last: The client's own weights of its last round, where it has some.
+            generator: Random generators of the released value, by purpose.
+
+        Returns:
+            The loss of a batch.
         """
 
 
 @part("objective.cross-entropy")
 @dataclass(frozen=True)
 class CrossEntropy:
+    """The mean loss of the task alone."""
+
     needs_last = False
 
     def start(self, model: FlatModel, last: Tensor | None, generator: Generator) -> Loss:
@@ -78,9 +89,11 @@ class Contrastive:
 
         def loss(model: FlatModel, x: Tensor, y: Tensor) -> Tensor:
             near, far = (_representations_at(vector, model, x) for vector in (start, before))
-            seen = final_layer(model, x)
-            contrast = contrastive_losses(seen.inputs.flatten(1), near, far, self.temperature)
-            return sample_losses(seen.scores, y, model.task).mean() + self.mu * contrast.mean()
+            last_layer = final_layer(model, x)
+            contrast = contrastive_losses(last_layer.inputs.flatten(1), near, far, self.temperature)
+            return (
+                sample_losses(last_layer.scores, y, model.task).mean() + self.mu * contrast.mean()
+            )
 
         return loss
 
@@ -116,20 +129,30 @@ class PerturbedScores:
             )
 
         def loss(model: FlatModel, x: Tensor, y: Tensor) -> Tensor:
-            seen = final_layer(model, x)
-            weight, bias = seen.layer.weight, seen.layer.bias
+            last_layer = final_layer(model, x)
+            weight, bias = last_layer.layer.weight, last_layer.layer.bias
             scores = functional.linear(
-                seen.inputs, moved(weight), None if bias is None else moved(bias)
+                last_layer.inputs, moved(weight), None if bias is None else moved(bias)
             )
-            both = (sample_losses(found, y, model.task).mean() for found in (seen.scores, scores))
+            both = (
+                sample_losses(each, y, model.task).mean() for each in (last_layer.scores, scores)
+            )
             return next(both) + self.share * next(both)
 
         return loss
 
 
 def contrastive_losses(z: Tensor, near: Tensor, far: Tensor, temperature: float) -> Tensor:
-    """-log(exp(sim(z, near) / T) / (exp(sim(z, near) / T) + exp(sim(z, far) / T))) of each row; sim
-    is the cosine.
+    """Computes -log(e^(s_near / T) / (e^(s_near / T) + e^(s_far / T))) of each row.
+
+    Args:
+        z: Representations under the model that is trained.
+        near: Representations under the global model.
+        far: Representations under the client's last model.
+        temperature: T.
+
+    Returns:
+        A loss per row; s is the cosine similarity to `z`.
     """
     return functional.softplus(
         (functional.cosine_similarity(z, far) - functional.cosine_similarity(z, near)) / temperature
@@ -146,13 +169,22 @@ class FinalLayer:
 
 
 def final_layer(model: FlatModel, x: Tensor) -> FinalLayer:
-    """One forward pass, and the layer that came last in it; the module carries hooks only
-    meanwhile.
+    """Finds the linear layer that made the scores of a batch, in one forward pass.
+
+    Args:
+        model: The model; it carries hooks only during the pass.
+        x: The batch.
+
+    Returns:
+        The layer, what it read and its scores.
+
+    Raises:
+        DpflError: The scores do not come straight from a linear layer.
     """
-    seen: list[FinalLayer] = []
+    passes: list[FinalLayer] = []
 
     def hook(layer: nn.Linear, inputs: tuple[Tensor, ...], scores: Tensor) -> None:
-        seen[:] = [FinalLayer(layer, inputs[0], scores)]
+        passes[:] = [FinalLayer(layer, inputs[0], scores)]
 
     handles = [
         layer.register_forward_hook(hook)
@@ -164,12 +196,12 @@ def final_layer(model: FlatModel, x: Tensor) -> FinalLayer:
     finally:
         for handle in handles:
             handle.remove()
-    if not seen or seen[0].scores is not scores:
+    if not passes or passes[0].scores is not scores:
         raise DpflError(
             "This objective takes a model whose scores come straight from a linear layer; end it "
             "with nn.Linear."
         )
-    return seen[0]
+    return passes[0]
 
 
 def _representations_at(vector: Tensor, model: FlatModel, x: Tensor) -> Tensor:

@@ -22,8 +22,11 @@ Step: TypeAlias = "Callable[[Tensor], Tensor]"
 
 
 class Optimiser(Protocol):
+    """Steps of a learning rate."""
+
     @property
-    def rate(self) -> float: ...
+    def rate(self) -> float:
+        """The learning rate."""
 
     @property
     def linear(self) -> bool:
@@ -32,7 +35,11 @@ class Optimiser(Protocol):
         """
 
     def start(self) -> Step:
-        """A fresh optimiser: clients keep nothing from one round to the next."""
+        """Starts a round afresh: clients keep nothing from one round to the next.
+
+        Returns:
+            A function from a gradient to the change of the model.
+        """
 
 
 def _check(rate: float) -> None:
@@ -43,6 +50,8 @@ def _check(rate: float) -> None:
 @part("optimiser.sgd", learning_rate="rate")
 @dataclass(frozen=True)
 class SGD:
+    """x <- x - eta g."""
+
     rate: float
     linear = True
 
@@ -78,6 +87,11 @@ class UncalibratedSGD:
 
     @property
     def rate(self) -> float:
+        """There is none yet.
+
+        Raises:
+            DpflError: The rate was not planned.
+        """
         raise DpflError(NOT_PLANNED)
 
     def start(self) -> Step:
@@ -87,6 +101,8 @@ class UncalibratedSGD:
 @part("optimiser.momentum", learning_rate="rate")
 @dataclass(frozen=True)
 class Momentum:
+    """v <- beta v + g, x <- x - eta v."""
+
     rate: float
     beta: float = 0.9
     linear = False
@@ -108,6 +124,8 @@ class Momentum:
 @part("optimiser.adam", learning_rate="rate")
 @dataclass(frozen=True)
 class Adam:
+    """Adam (Kingma and Ba 2015) with bias correction."""
+
     rate: float
     beta1: float = 0.9
     beta2: float = 0.999
@@ -137,6 +155,8 @@ class Adam:
 @part("optimiser.adagrad", learning_rate="rate")
 @dataclass(frozen=True)
 class AdaGrad:
+    """s <- s + g^2, x <- x - eta g / (sqrt(s) + epsilon)."""
+
     rate: float
     epsilon: float = 1e-8
     linear = False
@@ -164,4 +184,16 @@ OPTIMISERS: dict[str, type[SGD] | type[Momentum] | type[Adam] | type[AdaGrad]] =
 
 
 def optimiser(name: str, rate: float) -> Optimiser:
+    """Makes an optimiser by its name.
+
+    Args:
+        name: "sgd", "momentum", "adam" or "adagrad".
+        rate: The learning rate.
+
+    Returns:
+        The optimiser with its usual other settings.
+
+    Raises:
+        DpflError: There is no such optimiser, or the rate is no positive number.
+    """
     return choose("optimiser", name, OPTIMISERS)(rate)

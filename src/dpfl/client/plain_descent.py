@@ -34,8 +34,18 @@ def descent(
     drift: Drift | None = None,
     loss_of: Loss = mean_loss,
 ) -> Descent:
-    """The quickest way for this model, these samples and this many steps; only by autograd where
-    the loss has more terms.
+    """Chooses the quickest way of plain SGD for a model, its data and a number of steps.
+
+    Args:
+        model: The model, which is moved in place.
+        data: The client's data.
+        local: Optimiser and batch size.
+        steps: How many steps there will be.
+        drift: What is added to every gradient, if anything.
+        loss_of: The loss; one with more terms than the task's is left to autograd.
+
+    Returns:
+        A function from batches to the mean loss of each, after it has moved the model.
     """
     rate, anyhow = (
         local.optimiser.rate,
@@ -77,9 +87,9 @@ def _in_place(
     """Each layer moves as soon as the gradient has passed it; no gradient vector is made."""
     for batch in batches:
         x, y = data.take(batch)
-        scores, kept = chain.forward(chain.model.arrange(x))
+        scores, saved_inputs = chain.forward(chain.model.arrange(x))
         losses, g = losses_and_slopes(scores, y, chain.model.task)
-        for layer, inputs, outputs in chain.backward(g, kept):
+        for layer, inputs, outputs in chain.backward(g, saved_inputs):
             _move(layer, inputs, outputs, -rate / len(batch))
         yield float(losses.mean())
 
@@ -100,11 +110,13 @@ def _in_dual(
         x.new_zeros(len(x), first.out_features),
     )
     for batch in batches:
-        scores, kept = chain.forward(
+        scores, saved_inputs = chain.forward(
             torch.addmm(outputs_before[batch], products[batch], a), after=chain.first
         )
         losses, g = losses_and_slopes(scores, y[batch], chain.model.task)
-        for layer, inputs, outputs in chain.backward(g, [()] * chain.first + [(batch,)] + kept):
+        for layer, inputs, outputs in chain.backward(
+            g, [()] * chain.first + [(batch,)] + saved_inputs
+        ):
             if layer.module is first:
                 a.index_add_(0, inputs, outputs, alpha=-rate / len(batch))
             else:
@@ -124,13 +136,13 @@ def _dual_pays(chain: Chain, samples: int, batch: int, steps: int) -> bool:
         or len(first.entries) < len(list(first.module.parameters()))
     ):
         return False
-    width, outputs, seen = (
+    width, outputs, samples_in_steps = (
         first.module.in_features,
         first.module.out_features,
         steps * min(batch, samples),
     )
-    dual = samples * width * (samples + 2 * outputs) + seen * samples * outputs
-    return 2 * dual < 2 * seen * width * outputs
+    dual = samples * width * (samples + 2 * outputs) + samples_in_steps * samples * outputs
+    return 2 * dual < 2 * samples_in_steps * width * outputs
 
 
 def _move(layer: Layer, x: Tensor, g: Tensor, factor: float) -> None:

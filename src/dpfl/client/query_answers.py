@@ -24,14 +24,16 @@ from dpfl.tasks.noisy import count_outcomes
 def answer_query(
     workspace: Workspace, task: ClientTask, vector: Tensor, generator: Generator
 ) -> ClientReply:
-    """Returns the reply to a task that asks a query.
+    """Answers a private query.
 
     Args:
         workspace: The model and the data.
-        task: The task, with a query; with terms of a secure sum, the reply is the client's part of
-            that sum.
+        task: The task, with a query.
         vector: The model, which a metric is about.
         generator: Random generators of the released value, by purpose.
+
+    Returns:
+        The noisy answer; with terms of a secure sum, the client's part of that sum.
     """
     query, terms, shares = task.query, task.secure_sum, task.noise_shares
     assert query is not None
@@ -53,12 +55,15 @@ def _queried_data(workspace: Workspace, task: ClientTask, vector: Tensor) -> Cli
 
 
 def outcomes_of(workspace: Workspace) -> Callable[[Tensor, Tensor, float], Tensor]:
-    """Returns what a metric counts samples with, under the model that is loaded.
+    """Makes the function by which a metric counts samples under the model that is loaded.
 
     It works in chunks in which a sample counts with the same numbers in every batch.
 
     Args:
         workspace: The model.
+
+    Returns:
+        A function from samples, labels and the largest loss to (rows, n).
     """
     model, task = workspace.model, workspace.context.task
 

@@ -26,7 +26,7 @@ class ReleaseNames:
         self._last: tuple[Tensor, str] | None = None
 
     def name(self, task: ClientTask, vector: Tensor, correction: Tensor | None) -> str:
-        """Returns the name of what a task releases.
+        """Names what a task releases.
 
         What is asked beside the release (`raw_values`) and what is still planned (`horizon`) change
         nothing of the value, and are not part of its name.
@@ -35,6 +35,9 @@ class ReleaseNames:
             task: The task.
             vector: The model that the task starts from.
             correction: What is added to the client's gradients, if anything.
+
+        Returns:
+            The name in hexadecimal.
         """
         value = (
             replace(task, horizon=0, raw_values=()),
@@ -46,12 +49,15 @@ class ReleaseNames:
         return digest_of(value, *added)
 
     def model_digest(self, vector: Tensor) -> str:
-        """Returns a digest of a model's bits.
+        """Computes a digest of a model's bits.
 
         To compare the bits with the last model's costs a seventh of a digest.
 
         Args:
             vector: The model.
+
+        Returns:
+            The digest in hexadecimal.
         """
         bits = vector.contiguous().view(torch.int32)
         if self._last is None or not torch.equal(bits, self._last[0]):

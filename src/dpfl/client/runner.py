@@ -80,10 +80,13 @@ class ClientRunner:
         return self._workspace.arithmetic
 
     def ledger(self, client: int) -> Ledger:
-        """Returns the open ledger of a client.
+        """Opens a client's ledger, unless it is open.
 
         Args:
             client: The client's number.
+
+        Returns:
+            The ledger.
         """
         return self._debits.ledger(client)
 

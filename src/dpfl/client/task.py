@@ -46,9 +46,20 @@ class LocalTraining:
 
 
 def sample_sensitivity(local: LocalTraining, samples: Release | None, steps: int) -> float:
-    """How far one sample can move an update of plain SGD on means of clipped gradients: in the
-    first mean that it is in by its own share of it, in those after by all of it, since the models
-    differ. No other training has a bound here.
+    """Bounds how far one sample moves an update of plain SGD on means of clipped gradients.
+
+    The first mean that the sample is in moves by the sample's own share of it. The means after that
+    move by all of it, since the models differ:
+
+        2 eta C (steps - 1 + share)
+
+    Args:
+        local: Optimiser and drift.
+        samples: The release of samples in a step.
+        steps: How many steps an update has.
+
+    Returns:
+        The bound; infinite for any other training.
     """
     if (
         samples is None
@@ -71,10 +82,20 @@ otherwise; 8 times 2^-24.
 
 
 def rounding_sensitivity(task: ClientTask, model: Tensor, added: Tensor | None) -> float:
-    """How much farther apart float32 can bring two updates that one sample moves: a step is rounded
-    to the digits of the model, and who sent that can have it as long as it likes, with every number
-    at the edge of another. So is the difference to it of a clipped model. Not where the clip is of
-    the update itself, and its noise for all that is inside."""
+    """Bounds how much farther apart float32 can bring two updates that one sample moves.
+
+    A step is rounded to the digits of the model. Who sent the model can have it as long as it
+    likes, with every number at the edge of another. So is the difference to it of a clipped model.
+    The bound is 0 where the clip is of the update itself, and its noise for all that is inside.
+
+    Args:
+        task: What is asked.
+        model: The model that was sent.
+        added: What is added to every gradient, if anything.
+
+    Returns:
+        The distance to add to the sensitivity.
+    """
     samples, upload = task.samples, task.update
     if upload is not None and upload.clip.bounds == "model":
         return ROUNDING * (float(model.double().norm()) + upload.clip.clip_norm)
@@ -154,10 +175,13 @@ class ClientTask:
         return self.placed.placement
 
     def generator(self, randomness: Randomness) -> Generator:
-        """Returns the random generators of this task, by purpose.
+        """Makes the random generators of this task.
 
         Args:
             randomness: The randomness of the released value.
+
+        Returns:
+            A function from a purpose to its generator.
         """
         return lambda purpose: randomness.generator(purpose, self.round, self.client)
 
@@ -195,7 +219,7 @@ class ClientTask:
         return self.query is not None and self.query.asks_metric
 
     def cost(self, declared: int) -> tuple[Event, int] | None:
-        """Returns the event that the client's own ledger pays for this task, and how often.
+        """Computes what the client's own ledger pays for this task.
 
         A task that asks for raw values beside its release has no guarantee (the event of noise 0).
         One that asks for raw values only pays nothing: it is allowed only where the ledger holds
@@ -205,7 +229,7 @@ class ClientTask:
             declared: How many units the client declared that it has.
 
         Returns:
-            None where the client's ledger pays nothing.
+            The event and how often it is paid for; None where the client's ledger pays nothing.
         """
         if self.only_raw_values:
             return None
@@ -254,5 +278,12 @@ class ClientReply:
 
 
 def reply_values(replies: Sequence[ClientReply]) -> dict[int, Mapping[str, np.ndarray]]:
-    """What clients said beside an update, or in its place."""
+    """Collects what clients sent beside an update, or in its place.
+
+    Args:
+        replies: The replies of a request.
+
+    Returns:
+        Values by name, for each client that sent some.
+    """
     return {reply.client: reply.raw for reply in replies if reply.raw is not None}

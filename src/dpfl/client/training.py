@@ -68,7 +68,7 @@ class ClientTraining:
         return self._release_update()
 
     def sum_numbers(self, release: Release) -> np.ndarray:
-        """Returns the client's part of a secure sum, with its share of the noise.
+        """Computes the client's part of a secure sum, with its share of the noise.
 
         The part is the clipped sum of one batch, or a clipped update. Where clients are drawn, each
         draws for itself: one that is not drawn sends its noise alone, and nobody can tell. Where
@@ -76,6 +76,9 @@ class ClientTraining:
 
         Args:
             release: The release that the clients share the noise of.
+
+        Returns:
+            Whole numbers, which nobody sees by themselves.
         """
         task, terms = self.task, self.task.secure_sum
         assert terms is not None

@@ -36,10 +36,13 @@ class Workspace:
         self._gradients: dict[Groups, ClippedGradients] = {}
 
     def gradients(self, release: Release) -> ClippedGradients:
-        """Returns the clipped gradients of the model's trained layers.
+        """Finds the clipped gradients of the model's trained layers.
 
         Args:
             release: Its clip says which layers are clipped together.
+
+        Returns:
+            The clipped gradients, made once for each grouping.
         """
         layout = self.model.layout
         names = [

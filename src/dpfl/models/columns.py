@@ -230,5 +230,5 @@ def coded(module: nn.Module) -> Mapping[int, int]:
     Returns:
         The number of levels by place; none where the module is not on a table.
     """
-    found: Mapping[int, int] = vars(module).get(CODED, {})
-    return found
+    levels: Mapping[int, int] = vars(module).get(CODED, {})
+    return levels

@@ -175,10 +175,10 @@ class RowFunction:
         if not len(samples):
             return self._function(samples)
         results = samples.new_empty(len(samples), *self._function(pad(samples[:1], 1)).shape[1:])
-        done = 0
+        first = 0
         for (chunk,), count in padded_chunks(self._sizes_for(samples), samples):
-            results[done : done + count] = self._function(chunk)[:count]
-            done += count
+            results[first : first + count] = self._function(chunk)[:count]
+            first += count
         return results
 
     def _sizes_for(self, samples: Tensor) -> InvariantSizes:
@@ -228,12 +228,12 @@ def padded_chunks(sizes: ChunkSizes, *tensors: Tensor) -> Iterator[tuple[tuple[T
     Yields:
         The rows of each tensor, and how many rows of the chunk are not fillers.
     """
-    done = 0
-    while done < len(tensors[0]):
-        rows = sizes.rows_for(len(tensors[0]) - done)
-        last = min(done + rows, len(tensors[0]))
-        yield tuple(pad(values[done:last], rows) for values in tensors), last - done
-        done = last
+    first = 0
+    while first < len(tensors[0]):
+        rows = sizes.rows_for(len(tensors[0]) - first)
+        last = min(first + rows, len(tensors[0]))
+        yield tuple(pad(values[first:last], rows) for values in tensors), last - first
+        first = last
 
 
 def pad(values: Tensor, rows: int) -> Tensor:

@@ -64,8 +64,8 @@ class Attention(nn.Module):
             part.unflatten(2, (self.heads, -1)).transpose(1, 2)
             for part in self.inwards(x).chunk(3, 2)
         )
-        seen = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-        return self.outwards(seen.transpose(1, 2).flatten(2))
+        values = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        return self.outwards(values.transpose(1, 2).flatten(2))
 
 
 class Block(nn.Module):
@@ -128,8 +128,8 @@ class Transformer(nn.Module):
         self.at_end = at_end
 
     def forward(self, tokens: Tensor) -> Tensor:
-        known = tokens.long().clamp(0, self.embedding.num_embeddings - 1)
-        states = self.blocks(self.embedding(known) + self.waves[: tokens.shape[1]])
+        tokens = tokens.long().clamp(0, self.embedding.num_embeddings - 1)
+        states = self.blocks(self.embedding(tokens) + self.waves[: tokens.shape[1]])
         return self.head(states[:, -1] if self.at_end else states)
 
 

@@ -54,9 +54,9 @@ def decorrelating(features: Callable[[Tensor], Tensor], shape: tuple[int, ...]) 
     Returns:
         The matrix (channels, channels).
     """
-    found = features(pink_images(shape)).flatten(2).double()
-    found -= found.mean(0)
-    covariance = torch.einsum("ncp,ndp->cd", found, found) / (len(found) * found.shape[2])
+    values = features(pink_images(shape)).flatten(2).double()
+    values -= values.mean(0)
+    covariance = torch.einsum("ncp,ndp->cd", values, values) / (len(values) * values.shape[2])
     values, vectors = torch.linalg.eigh(covariance)
     values = values.clamp(min=FLOOR * float(values.max()))
     return (vectors * (values / values.mean()) ** -POWER @ vectors.T).float()

@@ -79,10 +79,12 @@ def patch_features(
             (images - images.mean((1, 2, 3), keepdim=True)).square().mean((1, 2, 3), keepdim=True)
         )
         scale = (variance.clamp(min=0) + FLAT * whole + TINY).rsqrt()
-        found = _pooled(images, kernels, scale)
+        values = _pooled(images, kernels, scale)
         if mirror:
-            found = ((found + _pooled(images, kernels.flip(-1), scale).flip(-1)) / 2)[..., :columns]
-        return _normalised((found + LEAST).sqrt())
+            values = ((values + _pooled(images, kernels.flip(-1), scale).flip(-1)) / 2)[
+                ..., :columns
+            ]
+        return _normalised((values + LEAST).sqrt())
 
     return RowFunction(of, max(1, PIXELS // (shape[1] * shape[2])))
 
@@ -120,6 +122,6 @@ def patch_filters(channels: int, filters: int) -> Tensor:
     whitening = (
         vectors * (values.clamp(min=0) + RIDGE * values.mean()).rsqrt() @ vectors.T
     ).float()
-    chosen = torch.randperm(len(patches), generator=torch.Generator().manual_seed(0))[:filters]
-    found = functional.normalize(patches[chosen] @ whitening) @ whitening
-    return (found - found.mean(1, keepdim=True)).unflatten(1, (channels, SIDE, SIDE))
+    places = torch.randperm(len(patches), generator=torch.Generator().manual_seed(0))[:filters]
+    values = functional.normalize(patches[places] @ whitening) @ whitening
+    return (values - values.mean(1, keepdim=True)).unflatten(1, (channels, SIDE, SIDE))

@@ -120,13 +120,13 @@ class Scattering:
 
         x is given on a grid 2^at times as coarse.
         """
-        found = torch.fft.ifft2(_coarser(spectrum * self.psi[j][at], 2 ** (j - at)))
-        return torch.fft.fft2(found.abs())
+        values = torch.fft.ifft2(_coarser(spectrum * self.psi[j][at], 2 ** (j - at)))
+        return torch.fft.fft2(values.abs())
 
     def _smooth(self, spectrum: Tensor, at: int) -> Tensor:
         """x * phi on the coarsest grid, without the margin that was padded."""
-        found = torch.fft.ifft2(_coarser(spectrum * self.phi[at], 2 ** (self.J - at))).real
-        return found[..., 1:-1, 1:-1]
+        values = torch.fft.ifft2(_coarser(spectrum * self.phi[at], 2 ** (self.J - at))).real
+        return values[..., 1:-1, 1:-1]
 
 
 def normalised(features: Tensor) -> Tensor:
@@ -170,10 +170,10 @@ def scattering_features(shape: tuple[int, ...], mirror: bool = False) -> Callabl
         """The mean over an image and its mirror image is symmetric itself, so that half of the
         columns say all.
         """
-        found = transform(images)
+        values = transform(images)
         if mirror:
-            found = ((found + transform.mirrored(found)) / 2)[..., : (found.shape[-1] + 1) // 2]
-        return normalised(found)
+            values = ((values + transform.mirrored(values)) / 2)[..., : (values.shape[-1] + 1) // 2]
+        return normalised(values)
 
     mixing = cache(lambda: decorrelating(RowFunction(alike, BATCH), shape))
 

@@ -22,7 +22,7 @@ from dpfl.gradients.passes.row_pass import RowPass
 from dpfl.gradients.unit_gradients import UnsupportedLayer
 from dpfl.models import FlatModel
 from dpfl.privacy import Flat
-from tests.gradients import test_tasks as of_tasks
+from tests.gradients import test_losses as of_tasks
 from tests.gradients.gradient_reference import (
     CLASSES,
     batch,

@@ -68,7 +68,7 @@ def test_what_cannot_be_is_one_sentence(words, message) -> None:
 
 
 def test_the_example_trains_every_role_and_shows_perplexity(tmp_path) -> None:
-    example = Path(__file__).parents[2] / "examples" / "text.toml"
+    example = Path(__file__).parents[3] / "examples" / "text.toml"
     quick = [
         "budget.rounds=1",
         "model.width=4",
