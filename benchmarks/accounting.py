@@ -109,7 +109,13 @@ def share(rounds: int, tau: int) -> Iterator[dict[str, Any]]:
         clock = Ticks()
         stopwatch.clear()
         budget = dpfl.Budget(epsilon=2.0, delta=common.DELTA, rounds=rounds)
-        result = train(dpfl.models.cnn(), federation, algorithm, budget, progress=clock)
+        result = train(
+            dpfl.models.cnn(),
+            federation,
+            algorithm,
+            budget,
+            execution=dpfl.Execution(progress=clock),
+        )
         read = clock.read()
         yield read | {
             "accounting": stopwatch.seconds,

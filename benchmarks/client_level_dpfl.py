@@ -23,7 +23,13 @@ def run(work: dict[str, Any], rounds: int, workers: int = 1) -> Iterator[dict[st
     while True:
         clock = Ticks()
         budget = dpfl.Budget(epsilon=None, delta=1e-6, rounds=rounds)
-        result = train(network(job), federation, algorithm, budget, workers=workers, progress=clock)
+        result = train(
+            network(job),
+            federation,
+            algorithm,
+            budget,
+            execution=dpfl.Execution(workers=workers, progress=clock),
+        )
         yield clock.read() | {
             "steps": job.cohort * job.steps * result.rounds,
             "deviation": algorithm.clients.stddev(),

@@ -35,7 +35,13 @@ def population(clients: int, rounds: int) -> Iterator[dict[str, Any]]:
     while True:
         clock = Ticks()
         budget = dpfl.Budget(epsilon=None, delta=1e-7, rounds=rounds)
-        result = train(dpfl.models.mlp(), federation, algorithm, budget, progress=clock)
+        result = train(
+            dpfl.models.mlp(),
+            federation,
+            algorithm,
+            budget,
+            execution=dpfl.Execution(progress=clock),
+        )
         yield clock.read() | {"megabytes": _peak(), "accuracy": result.accuracy}
 
 

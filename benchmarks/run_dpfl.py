@@ -29,12 +29,20 @@ class Ticks(Clock):
 
 
 def train(
-    model: Any, federation: Federation, algorithm: Algorithm, budget: dpfl.Budget, **options: Any
-) -> dpfl.train.Result:
+    model: Any,
+    federation: Federation,
+    algorithm: Algorithm,
+    budget: dpfl.Budget,
+    execution: dpfl.Execution = dpfl.Execution(),
+) -> dpfl.Result:
     """In a folder of its own, with no evaluation but the last."""
-    out = scratch() / f"run-{uuid.uuid4().hex}"
     return dpfl.train(
-        model, federation, algorithm, budget, out=out, evaluate_every=NEVER, **options
+        model,
+        federation,
+        algorithm,
+        budget,
+        evaluation=dpfl.Evaluation(every=NEVER),
+        execution=replace(execution, out=scratch() / f"run-{uuid.uuid4().hex}"),
     )
 
 
@@ -49,7 +57,11 @@ def sample_level(rounds: int, workers: int = 1) -> Iterator[dict[str, Any]]:
         clock = Ticks()
         budget = dpfl.Budget(epsilon=8.0, delta=common.DELTA, rounds=rounds)
         result = train(
-            dpfl.models.cnn(), federation, algorithm, budget, workers=workers, progress=clock
+            dpfl.models.cnn(),
+            federation,
+            algorithm,
+            budget,
+            execution=dpfl.Execution(workers=workers, progress=clock),
         )
         steps = result.iterations * common.CLIENTS
         yield clock.read() | {

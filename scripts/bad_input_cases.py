@@ -422,6 +422,7 @@ def calls() -> Iterator[Case]:
 def _train(folder: Path, **options: object) -> object:
     """dpfl.train with everything right but what is given."""
     import dpfl
+    from dpfl.run.flat_options import group_flat_options
 
     whole: dict[str, object] = {
         "model": dpfl.models.mlp(hidden=4),
@@ -431,7 +432,8 @@ def _train(folder: Path, **options: object) -> object:
     }
     whole |= {name: made() if callable(made) else made for name, made in options.items()}
     federation = whole.pop("federation", None) or dpfl.data.npz("own.npz").split(2, dpfl.data.IID())
-    return dpfl.train(federation=federation, **whole)  # type: ignore[arg-type]
+    groups, _ = group_flat_options(whole)
+    return dpfl.train(federation=federation, **groups)
 
 
 def _python() -> dict[str, Callable[[Path], object]]:

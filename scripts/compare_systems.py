@@ -135,8 +135,7 @@ def run(
             federation,
             from_name(name, **options),
             spent,
-            out=Path(folder) / "run",
-            workers=2,
+            execution=dpfl.Execution(out=Path(folder) / "run", workers=2),
         )
 
 

@@ -135,7 +135,13 @@ def main(name: str = "cnn", *rounds: str) -> None:
     print("| " + " | ".join(HEADS) + " |\n" + "|---" * len(HEADS) + "|")
     with tempfile.TemporaryDirectory() as folder:
         budget = dpfl.Budget(epsilon=2.0, delta=1e-5, rounds=max(at) + 1)
-        dpfl.train(model, federation, made, budget, seed=SEED, out=Path(folder) / "run")
+        dpfl.train(
+            model,
+            federation,
+            made,
+            budget,
+            execution=dpfl.Execution(seed=SEED, out=Path(folder) / "run"),
+        )
 
 
 if __name__ == "__main__":

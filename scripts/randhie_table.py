@@ -110,9 +110,8 @@ def _outcome(experiment: Experiment, federation: Federation) -> dict[str, Any]:
                 experiment.algorithm.name, **experiment.algorithm.options()
             ),
             budget=dpfl.Budget(**experiment.budget.model_dump()),
-            seed=experiment.seed,
-            unit=experiment.privacy.unit,
-            out=Path(folder) / "run",
+            privacy=dpfl.Privacy(unit=experiment.privacy.unit),
+            execution=dpfl.Execution(seed=experiment.seed, out=Path(folder) / "run"),
         )
     return {
         "metrics": dict(result.metrics),

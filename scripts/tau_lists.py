@@ -82,9 +82,8 @@ def run(
             federation,
             algorithm,
             budget,
-            out=Path(folder) / "run",
-            workers=2,
-            accountant="rdp-classic",
+            privacy=dpfl.Privacy(accountant="rdp-classic"),
+            execution=dpfl.Execution(out=Path(folder) / "run", workers=2),
         )
 
 

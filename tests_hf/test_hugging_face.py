@@ -26,6 +26,7 @@ from dpfl.gradients.clipped import ClippedGradients
 from dpfl.gradients.passes.layer_pass import LayerPass
 from dpfl.gradients.passes.row_pass import RowPass
 from dpfl.models import FlatModel
+from dpfl.run.flat_options import group_flat_options
 from dpfl.run.metrics import Row
 from dpfl.run.recorder import Silent
 
@@ -179,9 +180,7 @@ def test_adapters_train_are_resumed_and_load_without_dpfl(tmp_path: Path) -> Non
             federation,
             system,
             budget,
-            out=tmp_path / out,
-            workers=1,
-            **options,
+            **group_flat_options({"out": tmp_path / out, **options})[0],
         )
 
     result = run("run")

@@ -10,6 +10,7 @@ import pytest
 
 import dpfl
 from dpfl.certificate import new_key
+from dpfl.run.flat_options import group_flat_options
 from tests.conftest import MODEL, small_crowd, small_federation
 
 RUNS = {
@@ -40,9 +41,8 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
     def made(name: str) -> Path:
         federation, algorithm, options = RUNS[name]
         if not (root / name).exists():
-            dpfl.train(
-                MODEL, federation(), algorithm, dpfl.Budget(rounds=2), out=root / name, **options
-            )
+            groups, _ = group_flat_options({"out": root / name, **options})
+            dpfl.train(MODEL, federation(), algorithm, dpfl.Budget(rounds=2), **groups)
         return root / name
 
     return made

@@ -80,9 +80,8 @@ def shared_runs(root: Path) -> Path:
             small_federation(),
             SYSTEM,
             dpfl.Budget(rounds=1),
-            out=root / name,
-            ledger=root / "ledgers",
-            entropy="system",
+            privacy=dpfl.Privacy(ledger=root / "ledgers", entropy="system"),
+            execution=dpfl.Execution(out=root / name),
         )
     return root / "second"
 

@@ -42,7 +42,7 @@ def finished(tmp_path_factory):
         federation=small_federation(),
         algorithm=dpfl.algorithms.fedavg_dp(noise_multiplier=2.0, sampling_rate=0.5),
         budget=dpfl.Budget(rounds=1),
-        out=folder,
+        execution=dpfl.Execution(out=folder),
     )
     return folder
 

@@ -58,7 +58,11 @@ def test_a_population_trains_at_client_level_and_is_refused_at_sample_level(sour
     budget = dpfl.Budget(delta=1e-6, rounds=3)
     system = dpfl.algorithms.dp_fedavg(cohort=10, noise_multiplier=1.0, tau=2, batch_size=10)
     result = dpfl.train(
-        dpfl.models.mlp(hidden=8), federation, system, budget, out=tmp_path / "clients", workers=2
+        dpfl.models.mlp(hidden=8),
+        federation,
+        system,
+        budget,
+        execution=dpfl.Execution(out=tmp_path / "clients", workers=2),
     )
     assert result.rounds == 3
     assert result.privacy.unit == "client"
@@ -68,7 +72,7 @@ def test_a_population_trains_at_client_level_and_is_refused_at_sample_level(sour
             federation,
             dpfl.algorithms.fedavg_dp(noise_multiplier=1.0),
             budget,
-            out=tmp_path / "s",
+            execution=dpfl.Execution(out=tmp_path / "s"),
         )
     with pytest.raises(DpflError, match="none of them can be public"):
         source.split(clients=10, how=RandomClients(20), public_clients=2)

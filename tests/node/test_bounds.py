@@ -224,7 +224,11 @@ def test_no_honest_run_comes_near_the_bound(model: str, tmp_path: Path) -> None:
     """
     federation = dpfl.data.load("mnist-sample").split(4)
     result = dpfl.train(
-        model, federation, "auto", dpfl.Budget(epsilon=0.2, delta=1e-5, rounds=10), seed=1
+        model,
+        federation,
+        "auto",
+        dpfl.Budget(epsilon=0.2, delta=1e-5, rounds=10),
+        execution=dpfl.Execution(seed=1),
     )
     assert (
         max(float(entry.abs().max()) for entry in result.module.state_dict().values())

@@ -29,10 +29,12 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> dpfl.Result:
         small_federation(),
         SOUND,
         dpfl.Budget(epsilon=50.0, rounds=4),
-        seed=5,
-        accountant="rdp",
-        out=tmp_path_factory.mktemp("runs") / "run",
-        experiment={"data": {"name": "small", "none": None}},
+        privacy=dpfl.Privacy(accountant="rdp"),
+        execution=dpfl.Execution(
+            seed=5,
+            out=tmp_path_factory.mktemp("runs") / "run",
+            experiment={"data": {"name": "small", "none": None}},
+        ),
     )
 
 
@@ -131,7 +133,13 @@ def test_a_new_run_is_not_written_over_an_old_one(result: dpfl.Result) -> None:
     with pytest.raises(DpflError, match="holds a run already"):
         RunFolder.create(result.folder)
     with pytest.raises(DpflError, match="--resume"):
-        dpfl.train(MODEL, small_federation(), SOUND, dpfl.Budget(rounds=1), out=result.folder)
+        dpfl.train(
+            MODEL,
+            small_federation(),
+            SOUND,
+            dpfl.Budget(rounds=1),
+            execution=dpfl.Execution(out=result.folder),
+        )
     assert {path: path.read_bytes() for path in before} == before
 
 
@@ -269,7 +277,7 @@ def test_a_run_without_a_folder_of_its_own_gets_a_new_one(
     algorithm = dp_fedavg(cohort=5, noise_multiplier=1.0, tau=1)
     folders = {
         dpfl.train(
-            MODEL, crowd, algorithm, dpfl.Budget(rounds=1), accountant="rdp"
+            MODEL, crowd, algorithm, dpfl.Budget(rounds=1), privacy=dpfl.Privacy(accountant="rdp")
         ).folder.resolve()
         for _ in range(2)
     }

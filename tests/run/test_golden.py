@@ -25,6 +25,7 @@ import torch
 import dpfl
 from dpfl.algorithms import ALGORITHMS, from_name, options_of
 from dpfl.data import IID, Federation
+from dpfl.run.flat_options import group_flat_options
 from tests.conftest import MODEL, small_federation, small_source
 
 GOLDEN = Path(__file__).resolve().parents[1] / "fixtures" / "golden.json"
@@ -78,9 +79,9 @@ def train(case: Case, out: Path) -> dpfl.Result:
     """Runs two rounds of a case on the embedded images."""
     federation = federation_by_person() if case.persons else small_federation()
     budget = dpfl.Budget(epsilon=8.0, rounds=2)
-    return dpfl.train(
-        MODEL, federation, from_name(case.system, **case.options), budget, out=out, **case.settings
-    )
+    groups, _ = group_flat_options({"out": out, **case.settings})
+    algorithm = from_name(case.system, **case.options)
+    return dpfl.train(MODEL, federation, algorithm, budget, **groups)
 
 
 @cache

@@ -118,7 +118,12 @@ def test_it_is_near_what_the_samples_say(tmp_path: Path) -> None:
     )
     metric = dpfl.PrivateMetric(noise=0.01, held_out=0.0)
     result = dpfl.train(
-        "mlp", federation, "fedavg", dpfl.Budget(rounds=3), out=tmp_path / "run", metric=metric
+        "mlp",
+        federation,
+        "fedavg",
+        dpfl.Budget(rounds=3),
+        evaluation=dpfl.Evaluation(metric=metric),
+        execution=dpfl.Execution(out=tmp_path / "run"),
     )
     with torch.no_grad():
         right = (result.module(source.train.x).argmax(1) == source.train.y).float().mean().item()
@@ -196,7 +201,12 @@ def test_a_training_loss_is_paid_for_beside_noise_on_uploads(tmp_path: Path) -> 
     system = dpfl.algorithms.hw_dpfl(batch_size=100, rate=0.5)
     asked = dpfl.PrivateMetric(noise=7.0, held_out=0.0)
     result = dpfl.train(
-        "mlp", alone, system, dpfl.Budget(epsilon=4.0, rounds=2), out=tmp_path / "run", metric=asked
+        "mlp",
+        alone,
+        system,
+        dpfl.Budget(epsilon=4.0, rounds=2),
+        evaluation=dpfl.Evaluation(metric=asked),
+        execution=dpfl.Execution(out=tmp_path / "run"),
     )
     spent = ledger_of(result, alone.names[0])
     assert spent[gaussian(7.0)] == spent[gaussian(10.0)] == 1

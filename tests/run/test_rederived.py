@@ -44,7 +44,12 @@ def observed(tmp_path, algorithm, model=None):
     with instrumented() as log:
         budget = dpfl.Budget(delta=DELTA, rounds=ROUNDS)
         result = dpfl.train(
-            module, federation(), algorithm, budget, out=tmp_path / "run", evaluate_every=ROUNDS
+            module,
+            federation(),
+            algorithm,
+            budget,
+            evaluation=dpfl.Evaluation(every=ROUNDS),
+            execution=dpfl.Execution(out=tmp_path / "run"),
         )
     return log, result
 

@@ -273,7 +273,9 @@ def test_of_two_processes_that_start_or_resume_one_run_together_one_does(
 def start(federation: Federation, out: Path, together: object, answers: object) -> None:
     together.wait(PATIENCE)
     try:
-        result = dpfl.train(MODEL, federation, STEPS, dpfl.Budget(rounds=3), out=out)
+        result = dpfl.train(
+            MODEL, federation, STEPS, dpfl.Budget(rounds=3), execution=dpfl.Execution(out=out)
+        )
         answers.put(f"{result.rounds} rounds")
     except DpflError as error:
         answers.put(str(error))
@@ -318,9 +320,8 @@ def spend(federation: Federation, folder: Path, name: str, watch: Together) -> N
         federation,
         STEPS,
         budget,
-        out=folder / name,
-        ledger=folder / "ledgers",
-        progress=watch,
+        privacy=dpfl.Privacy(ledger=folder / "ledgers"),
+        execution=dpfl.Execution(out=folder / name, progress=watch),
     )
 
 
@@ -415,7 +416,9 @@ def on_a_full_disk(federation: Federation, out: Path, answers: object) -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
     try:
-        dpfl.train(MODEL, federation, STEPS, dpfl.Budget(rounds=1), out=out)
+        dpfl.train(
+            MODEL, federation, STEPS, dpfl.Budget(rounds=1), execution=dpfl.Execution(out=out)
+        )
     except DpflError as error:
         answers.put(str(error))
 

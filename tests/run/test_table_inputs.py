@@ -79,11 +79,21 @@ def test_a_binary_label_takes_one_logit(tmp_path: Path, outputs: int, right: boo
     if right:
         assert (
             dpfl.train(
-                model, federation, system, dpfl.Budget(rounds=1), out=tmp_path / "run"
+                model,
+                federation,
+                system,
+                dpfl.Budget(rounds=1),
+                execution=dpfl.Execution(out=tmp_path / "run"),
             ).rounds
             == 1
         )
         return
     with pytest.raises(DpflError, match="needs 1 outputs a sample"):
-        dpfl.train(model, federation, system, dpfl.Budget(rounds=1), out=tmp_path / "run")
+        dpfl.train(
+            model,
+            federation,
+            system,
+            dpfl.Budget(rounds=1),
+            execution=dpfl.Execution(out=tmp_path / "run"),
+        )
     assert not (tmp_path / "run").exists()

@@ -54,7 +54,9 @@ def run(
     algorithm = algorithm or dpfl.algorithms.fedavg_dp(
         noise_multiplier=0.6, sampling_rate=0.3, tau=4, rate=0.5
     )
-    return dpfl.train(model, held, algorithm, dpfl.Budget(rounds=rounds), out=out)
+    return dpfl.train(
+        model, held, algorithm, dpfl.Budget(rounds=rounds), execution=dpfl.Execution(out=out)
+    )
 
 
 @pytest.mark.parametrize("task", LABELS)

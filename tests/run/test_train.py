@@ -461,8 +461,14 @@ def trained_aloud(out: str, workers: int) -> None:
             time.sleep(PATIENCE)
 
     told = Hook(tell)
-    options = {"out": out, "workers": workers, "accountant": "rdp", "progress": told}
-    dpfl.train(MODEL, small_federation(), KILLED, KILLED_BUDGET, **options)
+    dpfl.train(
+        MODEL,
+        small_federation(),
+        KILLED,
+        KILLED_BUDGET,
+        privacy=dpfl.Privacy(accountant="rdp"),
+        execution=dpfl.Execution(out=out, workers=workers, progress=told),
+    )
 
 
 @contextmanager
@@ -504,8 +510,8 @@ def never_stopped(tmp_path_factory: pytest.TempPathFactory) -> dpfl.Result:
         small_federation(),
         KILLED,
         KILLED_BUDGET,
-        out=tmp_path_factory.mktemp("whole") / "run",
-        accountant="rdp",
+        privacy=dpfl.Privacy(accountant="rdp"),
+        execution=dpfl.Execution(out=tmp_path_factory.mktemp("whole") / "run"),
     )
 
 
@@ -523,7 +529,12 @@ def test_a_run_killed_at_a_random_moment_resumes_to_the_model_of_one_never_stopp
     spent_before = counts(out / "ledger")
     assert min(spent_before) >= 2 * after
     result = dpfl.train(
-        MODEL, small_federation(), KILLED, KILLED_BUDGET, out=out, resume=True, accountant="rdp"
+        MODEL,
+        small_federation(),
+        KILLED,
+        KILLED_BUDGET,
+        privacy=dpfl.Privacy(accountant="rdp"),
+        execution=dpfl.Execution(out=out, resume=True),
     )
     assert result.model_sha256 == never_stopped.model_sha256, (
         f"killed {delay:.4f} s after round {after}"
@@ -667,7 +678,9 @@ def test_resume_needs_a_folder_with_a_run(
     with pytest.raises(DpflError, match="no run"):
         finished(train, federation, resume=True)
     with pytest.raises(DpflError, match="name its folder"):
-        dpfl.train(MODEL, federation, SOUND, dpfl.Budget(rounds=1), resume=True)
+        dpfl.train(
+            MODEL, federation, SOUND, dpfl.Budget(rounds=1), execution=dpfl.Execution(resume=True)
+        )
 
 
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {

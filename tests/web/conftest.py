@@ -63,9 +63,19 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for seed in (0, 1):
         limited = dpfl.Budget(rounds=2, epsilon=20.0)
         dpfl.train(
-            MODEL, small_federation(), private, limited, out=root / f"private-seed{seed}", seed=seed
+            MODEL,
+            small_federation(),
+            private,
+            limited,
+            execution=dpfl.Execution(out=root / f"private-seed{seed}", seed=seed),
         )
-    dpfl.train(MODEL, small_federation(), "fedavg", dpfl.Budget(rounds=2), out=root / "plain")
+    dpfl.train(
+        MODEL,
+        small_federation(),
+        "fedavg",
+        dpfl.Budget(rounds=2),
+        execution=dpfl.Execution(out=root / "plain"),
+    )
     shutil.copytree(root / "plain", root / HOSTILE)
     folder = RunFolder(root / HOSTILE)
     result = folder.json("result.json")

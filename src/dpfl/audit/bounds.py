@@ -203,11 +203,11 @@ class SampledGaussian:
 
     def _log_mixture(self, log: Callable[[float], float], mean: float, x: float) -> float:
         """log((1 - q) f(x) + q f(x + mean)): tails or densities, by their logarithm, at -x."""
-        drawn = math.log(self.rate) + float(log(x + mean))
+        log_of_drawn = math.log(self.rate) + float(log(x + mean))
         return (
-            drawn
+            log_of_drawn
             if self.rate >= 1
-            else float(np.logaddexp(math.log1p(-self.rate) + float(log(x)), drawn))
+            else float(np.logaddexp(math.log1p(-self.rate) + float(log(x)), log_of_drawn))
         )
 
 

@@ -87,17 +87,23 @@ class CanarySite:
         Returns:
             The task.
         """
-        made = self.algorithm
+        algorithm = self.algorithm
         task = ClientTask(
-            round, client, self.steps, made.local, made.clients, made.samples, update=made.updates
+            round,
+            client,
+            self.steps,
+            algorithm.local,
+            algorithm.clients,
+            algorithm.samples,
+            update=algorithm.updates,
         )
-        if made.noise_shares is None or made.samples is None:
+        if algorithm.noise_shares is None or algorithm.samples is None:
             return task
         return replace(
             task,
             secure_sum=room(
-                made.samples.clip.clip_norm * self.test_bed.declared_sizes[client],
-                made.noise_shares,
+                algorithm.samples.clip.clip_norm * self.test_bed.declared_sizes[client],
+                algorithm.noise_shares,
             ),
         )
 
@@ -214,11 +220,11 @@ def one_canary(algorithm: Algorithm) -> CanarySite:
         The two clients.
     """
     scale = 20.0 * _level(algorithm)
-    held = _held(algorithm)
-    x = torch.zeros(held + 1, INPUTS)
-    x[:2], y = scale, torch.zeros(held + 1, dtype=torch.int64)
+    count = _sample_count(algorithm)
+    x = torch.zeros(count + 1, INPUTS)
+    x[:2], y = scale, torch.zeros(count + 1, dtype=torch.int64)
     y[1] = 1
-    rest = torch.arange(2, held + 1)
+    rest = torch.arange(2, count + 1)
     rows = [torch.cat([torch.tensor([first]), rest]) for first in (0, 1)]
     if algorithm.unit == "client":
         x, y = torch.full((4, INPUTS), 1e3 * scale), torch.tensor([0, 0, 1, 1])
@@ -253,9 +259,9 @@ def _replaces(algorithm: Algorithm) -> bool:
     return bool(algorithm.samples and isinstance(algorithm.samples.sampling, FixedSize))
 
 
-def _held(algorithm: Algorithm) -> int:
+def _sample_count(algorithm: Algorithm) -> int:
     """How many samples a client has: one batch where nothing is gained by sampling."""
     if algorithm.samples is None or isinstance(algorithm.samples.sampling, Poisson | All):
         return 3
-    held = population_for(algorithm.samples)
-    return held // 2 if algorithm.placement is NoisePlacement.CLIENT_UPDATE else held
+    count = population_for(algorithm.samples)
+    return count // 2 if algorithm.placement is NoisePlacement.CLIENT_UPDATE else count

@@ -73,9 +73,9 @@ def _in_a_sum(
     rng: np.random.Generator,
 ) -> torch.Tensor:
     """With the shares of the fewest who are left and do not collude."""
-    sent = release.outward(total).numpy()
+    numbers = release.outward(total).numpy()
     whole = release.integer_sum(release.clip.clip_norm * population, clients_for(shared))
-    return release.inward(torch.from_numpy(seen(whole, shared, sent, rng))).float()
+    return release.inward(torch.from_numpy(seen(whole, shared, numbers, rng))).float()
 
 
 def _with_shares(

@@ -94,10 +94,10 @@ def distinguish(
     pilot, fresh = randomness.generator(f"{name} pilot"), randomness.generator(f"{name} game")
     few = min(max(200, int(PILOT * trials)), trials)
     outs, ins = mechanism(False, few, pilot), mechanism(True, few, pilot)
-    found = score or detector(outs, ins.mean(0) - outs.mean(0))
-    threshold = best_threshold(found(outs), found(ins), delta, confidence)
+    scoring = score or detector(outs, ins.mean(0) - outs.mean(0))
+    threshold = best_threshold(scoring(outs), scoring(ins), delta, confidence)
     guesses = guess(
-        found(mechanism(False, trials, fresh)), found(mechanism(True, trials, fresh)), threshold
+        scoring(mechanism(False, trials, fresh)), scoring(mechanism(True, trials, fresh)), threshold
     )
     return MeasuredEpsilon(
         guesses.epsilon(delta, confidence), confidence, 2 * trials, "Clopper-Pearson"
@@ -134,8 +134,8 @@ def distinguish_gaussian(
         score(mechanism(False, trials, fresh)), score(mechanism(True, trials, fresh)), 0.0
     )
     mu = guesses.mu(confidence)
-    found = (epsilon or (lambda mu: epsilon_of(mu, delta)))(mu)
-    return MeasuredEpsilon(found, confidence, 2 * trials, "Gaussian trade-off", mu)
+    scoring = (epsilon or (lambda mu: epsilon_of(mu, delta)))(mu)
+    return MeasuredEpsilon(scoring, confidence, 2 * trials, "Gaussian trade-off", mu)
 
 
 def guess(outs: np.ndarray, ins: np.ndarray, threshold: float) -> GuessCounts:

@@ -197,8 +197,8 @@ def neighbours(algorithm: Algorithm, seed: int = 0) -> tuple[TestBed, TestBed]:
     public = (rows[4],) if algorithm.asks_public_clips else ()
     first = (rows[0], rows[1]) if whole else (rows[0], rows[0][1:])
     others = [rows[2 + number % 2] for number in range(clients_for(algorithm.noise_shares, 3) - 1)]
-    declared = (SAMPLES,) * (1 + len(others))
-    test_beds = [TestBed(linear(16, 3), x, y, 3, (one, *others), declared, public) for one in first]
+    sizes = (SAMPLES,) * (1 + len(others))
+    test_beds = [TestBed(linear(16, 3), x, y, 3, (one, *others), sizes, public) for one in first]
     return test_beds[0], test_beds[1]
 
 
@@ -226,46 +226,46 @@ def leaks(algorithm: Algorithm, rounds: int = 4, seed: int = 0) -> list[Leak] | 
     )
     if algorithm.placement is not NoisePlacement.NONE and not coupling.releases:
         return None
-    found: dict[str, Leak] = {}
+    violations: dict[str, Leak] = {}
     for (round, name), value in first.items():
         differs = not _same(value, second.get((round, name)))
         exact = _same(value, again.get((round, name)))
-        if differs and exact and name not in found:
-            found[name] = Leak(name, round, *_shown(value, second.get((round, name))))
-    return _first(list(found.values()))
+        if differs and exact and name not in violations:
+            violations[name] = Leak(name, round, *_as_text(value, second.get((round, name))))
+    return _first(list(violations.values()))
 
 
-def _first(found: list[Leak]) -> list[Leak]:
+def _first(violations: list[Leak]) -> list[Leak]:
     """Those of the first round that has any, and tau; later ones, and the model, follow from
     these.
     """
-    start = min((leak.round for leak in found), default=0)
-    causes = [leak for leak in found if leak.what not in ("vector", "velocity")] or found
+    start = min((leak.round for leak in violations), default=0)
+    causes = [leak for leak in violations if leak.what not in ("vector", "velocity")] or violations
     return [leak for leak in causes if leak.round == start or leak.what == "tau"]
 
 
 def _views(algorithm: Algorithm, rounds: list[ObservedRound]) -> dict[tuple[int, str], Any]:
     """What the adversary sees, by round: the server sees replies (but for numbers that a secure sum
     hides) and its own state; others, where it is trusted, see models and settings."""
-    seen: dict[tuple[int, str], Any] = {}
-    for number, played in enumerate(rounds, start=1):
+    views: dict[tuple[int, str], Any] = {}
+    for number, observed in enumerate(rounds, start=1):
         if not algorithm.trusts_server:
-            for replies in played.replies:
-                said = [(name, value) for reply in replies for name, value in _reply(reply)]
-                seen |= {
-                    (number, f"{name}, again" if (number, name) in seen else name): value
-                    for name, value in said
+            for replies in observed.replies:
+                values = [(name, value) for reply in replies for name, value in _reply(reply)]
+                views |= {
+                    (number, f"{name}, again" if (number, name) in views else name): value
+                    for name, value in values
                 }
-        for part in fields(played.state):
+        for part in fields(observed.state):
             visible = (
                 part.name in SHOWN_TO_ALL if algorithm.trusts_server else part.name not in HIDDEN
             )
             if visible:
-                seen |= {
+                views |= {
                     (number, name): value
-                    for name, value in _flat(part.name, getattr(played.state, part.name))
+                    for name, value in _flat(part.name, getattr(observed.state, part.name))
                 }
-    return seen
+    return views
 
 
 def _reply(reply: ClientReply) -> Iterator[tuple[str, Any]]:
@@ -293,7 +293,7 @@ def _same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
-def _shown(one: Any, other: Any) -> tuple[str, str]:
+def _as_text(one: Any, other: Any) -> tuple[str, str]:
     """Both values in a few digits; of long ones where they differ most."""
     if np.shape(one) != np.shape(other) or isinstance(one, str):
         return str(one)[:40], str(other)[:40]

@@ -90,7 +90,7 @@ def _again(
     """
     first, second = (play(algorithm, test_bed, randomness, 1, folder) for _ in range(2))
     expected = _released(algorithm, test_bed, first)
-    same = _same_values(_shown(algorithm, first), _shown(algorithm, second))
+    same = _same_values(_released_values(algorithm, first), _released_values(algorithm, second))
     if algorithm.noise_shares and same:
         return [
             "numbers of a secure sum that are made again have the same noise: sums over other "
@@ -101,25 +101,25 @@ def _again(
             account: {event: 2 * count for event, count in events.items()}
             for account, events in expected.items()
         }
-    made = "with noise of the seed" if randomness.repeatable else "with noise of the system"
+    source = "with noise of the seed" if randomness.repeatable else "with noise of the system"
     return [
-        f"made again after a crash {made}: {text}"
+        f"made again after a crash {source}: {text}"
         for account, events in expected.items()
         for text in _unpaid(folder / account, events)
     ]
 
 
-def _shown(algorithm: Algorithm, rounds: list[ObservedRound]) -> list[np.ndarray]:
+def _released_values(algorithm: Algorithm, rounds: list[ObservedRound]) -> list[np.ndarray]:
     """All that was released in these rounds: updates and answers, or the models that the sums
     made.
     """
     if algorithm.trusts_server:
-        return [played.state.vector.numpy() for played in rounds]
-    replies = [reply for played in rounds for answers in played.replies for reply in answers]
+        return [observed.state.vector.numpy() for observed in rounds]
+    replies = [reply for observed in rounds for answers in observed.replies for reply in answers]
     if algorithm.noise_shares:
         return [reply.numbers for reply in replies if reply.numbers is not None]
-    said = [value for reply in replies for value in (reply.raw or {}).values()]
-    return [*(reply.update.numpy() for reply in replies if reply.update is not None), *said]
+    answers = [value for reply in replies for value in (reply.raw or {}).values()]
+    return [*(reply.update.numpy() for reply in replies if reply.update is not None), *answers]
 
 
 def _same_values(first: list[np.ndarray], second: list[np.ndarray]) -> bool:
@@ -133,8 +133,8 @@ def _released(
     if algorithm.trusts_server:
         return {"federation.sqlite": _of_rounds(algorithm, rounds, len(test_bed.clients))}
     found: dict[str, dict[Event, int]] = {}
-    for played in rounds:
-        for order, replies in zip(played.requests, played.replies, strict=True):
+    for observed in rounds:
+        for order, replies in zip(observed.requests, observed.replies, strict=True):
             for task, reply in zip(order.tasks, replies, strict=True):
                 if reply.update is None and reply.raw is None and reply.numbers is None:
                     continue
@@ -159,8 +159,8 @@ def _of_task(task: ClientTask, size: int) -> tuple[Event, int]:
 
 def _of_rounds(algorithm: Algorithm, rounds: list[ObservedRound], clients: int) -> dict[Event, int]:
     found: dict[Event, int] = {}
-    for played in rounds:
-        event = played.request.tasks[0].clients.event(clients)
+    for observed in rounds:
+        event = observed.request.tasks[0].clients.event(clients)
         found[event] = 1 if algorithm.clients.whole_run else found.get(event, 0) + 1
     return found
 
@@ -170,13 +170,13 @@ def _unpaid(path: Path, released: dict[Event, int]) -> list[str]:
         return [f"{path.stem} has no ledger, but released {sum(released.values())} times"]
     ledger = Ledger.read(path)
     try:
-        spent = ledger.spending()
+        events = ledger.spending()
     finally:
         ledger.close()
     return [
-        f"{path.stem} debited {spent.get(event, 0)} of {count} releases ({describe(event)})"
+        f"{path.stem} debited {events.get(event, 0)} of {count} releases ({describe(event)})"
         for event, count in released.items()
-        if spent.get(event, 0) < count
+        if events.get(event, 0) < count
     ]
 
 
@@ -191,19 +191,19 @@ def _noises(
             (number, reply.client): torch.from_numpy(
                 reply.numbers.view(reply.numbers.dtype.str.replace("u", "i"))
             ).double()
-            for number, played in enumerate(rounds)
-            for reply in played.replies[-1]
+            for number, observed in enumerate(rounds)
+            for reply in observed.replies[-1]
             if reply.numbers is not None
         }
     if algorithm.placement is not NoisePlacement.ROUND_SUM:
         return {
             (number, reply.client): reply.update
-            for number, played in enumerate(rounds)
-            for replies in played.replies
+            for number, observed in enumerate(rounds)
+            for replies in observed.replies
             for reply in replies
             if reply.update is not None
         }
-    vectors = [test_bed.flat().read(), *(played.state.vector for played in rounds)]
+    vectors = [test_bed.flat().read(), *(observed.state.vector for observed in rounds)]
     return {(number, 0): vectors[number + 1] - vectors[number] for number in range(len(rounds))}
 
 

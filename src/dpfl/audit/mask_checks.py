@@ -97,11 +97,11 @@ class MaskedExchange:
             The seed of each survivor; None where the shares give none.
         """
         number, count = self.group.number, self.group.threshold - fewer
-        held = [
+        shares_of = [
             {number[one.sender]: one.shares[owner.sender, owner.sender] for one in opened}
             for owner in opened
         ]
-        return [combine(dict(list(shares.items())[:count])) for shares in held]
+        return [combine(dict(list(shares.items())[:count])) for shares in shares_of]
 
 
 def masks(shared: NoiseShares) -> RandomnessCheck:
@@ -120,7 +120,7 @@ def masks(shared: NoiseShares) -> RandomnessCheck:
     played.append(meeting.begun(1, missing, np.zeros(SIZE, np.uint32)))
     ends.append(meeting.ended(played[1][0]))
     faults = [
-        *_sent(*(sent for _, sent in played)),
+        *_uniform(*(sent for _, sent in played)),
         *_opened(ends),
         *_own(meeting, ends),
         *_exact(meeting, missing),
@@ -136,7 +136,7 @@ def masks(shared: NoiseShares) -> RandomnessCheck:
     )
 
 
-def _sent(first: list[MaskedInput], second: list[MaskedInput]) -> Iterator[str]:
+def _uniform(first: list[MaskedInput], second: list[MaskedInput]) -> Iterator[str]:
     """Masked zeros, and the difference of two rounds: uniform, so that next to none is 0 at any
     place.
     """

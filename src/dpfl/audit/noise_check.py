@@ -72,30 +72,30 @@ def noises(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
     Returns:
         The check.
     """
-    made = plain(algorithm)
-    found: list[NoiseSample] = []
-    if made.placement is not NoisePlacement.ROUND_SUM:
+    reduced = plain(algorithm)
+    samples: list[NoiseSample] = []
+    if reduced.placement is not NoisePlacement.ROUND_SUM:
         of = _of_clients
     else:
-        of = _of_sums if made.noise_shares else _of_rounds
+        of = _of_sums if reduced.noise_shares else _of_rounds
     sources = (
         ("seed", Keyed(seed), ROUNDS),
         ("next seed", Keyed(seed + 1), 1),
         ("system", SystemEntropy(), 1),
     )
     for name, randomness, rounds in sources:
-        found += [
-            NoiseSample(f"{name}, {where}", numbers, made.steps.total(1))
-            for where, numbers in of(made, randomness, rounds)
+        samples += [
+            NoiseSample(f"{name}, {where}", numbers, reduced.steps.total(1))
+            for where, numbers in of(reduced, randomness, rounds)
         ]
-    faults = [text for noise in found for text in _amount(noise)][:3]
+    faults = [text for noise in samples for text in _amount(noise)][:3]
     faults += [
         text
-        for one, other in combinations_with_replacement(found, 2)
+        for one, other in combinations_with_replacement(samples, 2)
         for text in _repeats(one, other)
     ][:3]
     seen = (
-        f"{len(found)} releases of {len(found[0].numbers)} numbers on blank data: as much "
+        f"{len(samples)} releases of {len(samples[0].numbers)} numbers on blank data: as much "
         "noise "
         "as stated, none of it twice"
     )
@@ -121,16 +121,18 @@ def plain(algorithm: Algorithm) -> Algorithm:
     Returns:
         The reduced system.
     """
-    made = with_everyone(algorithm)
+    reduced = with_everyone(algorithm)
     survey = algorithm.weights.query
     return replace(
-        made,
+        reduced,
         local=LocalTraining(SGD(1.0)),
         steps=FixedSteps(
-            STEPS if made.placement is NoisePlacement.EVERY_STEP and not made.noise_shares else 1
+            STEPS
+            if reduced.placement is NoisePlacement.EVERY_STEP and not reduced.noise_shares
+            else 1
         ),
-        samples=replace(made.samples, divide_by_drawn=False) if made.samples else None,
-        clients=_with_given_clip(made.clients),
+        samples=replace(reduced.samples, divide_by_drawn=False) if reduced.samples else None,
+        clients=_with_given_clip(reduced.clients),
         weights=UniformWeights() if survey and not survey.trusted else algorithm.weights,
         server=ServerUpdate(),
         controls=False,
@@ -155,20 +157,20 @@ def _of_clients(
     if algorithm.schedule and algorithm.samples:
         algorithm = replace(algorithm, samples=algorithm.schedule.now(algorithm.samples, 0, {}))
     clients = CanarySite.on(_blank(2), algorithm)
-    made, node = clients.algorithm, clients.node(randomness)
+    reduced, node = clients.algorithm, clients.node(randomness)
     try:
         for round in range(rounds):
             for client in range(2):
                 (update,) = torch.from_numpy(clients.played(node, client, round, 1))
-                if made.placement is NoisePlacement.CLIENT_UPDATE:
-                    assert made.updates is not None
-                    yield f"round {round + 1}, client {client}", _standard(update, made.updates)
+                if reduced.placement is NoisePlacement.CLIENT_UPDATE:
+                    assert reduced.updates is not None
+                    yield f"round {round + 1}, client {client}", _standard(update, reduced.updates)
                 else:
-                    assert made.samples is not None
-                    each = made.samples.sampling.expected_size(2) / math.sqrt(clients.steps)
+                    assert reduced.samples is not None
+                    each = reduced.samples.sampling.expected_size(2) / math.sqrt(clients.steps)
                     yield (
                         f"round {round + 1}, client {client}",
-                        _standard(update * each, made.samples),
+                        _standard(update * each, reduced.samples),
                     )
     finally:
         node.close()
@@ -182,13 +184,13 @@ def _of_rounds(
     test_bed = _blank(clients, int(algorithm.asks_public_clips))
     before, past = test_bed.flat().read(), list[Tensor]()
     lost = 0 if algorithm.clients.whole_run else clients // 2
-    for number, played in enumerate(play(algorithm, test_bed, randomness, rounds, lost=lost)):
-        release = played.request.tasks[0].clients
+    for number, observed in enumerate(play(algorithm, test_bed, randomness, rounds, lost=lost)):
+        release = observed.request.tasks[0].clients
         divisor = release.sampling.expected_size(clients) * algorithm.weights.usual(
             test_bed.declared_sizes
         )
-        noise = (played.state.vector - before) * divisor
-        before = played.state.vector
+        noise = (observed.state.vector - before) * divisor
+        before = observed.state.vector
         past = [noise, *past]
         yield f"round {number + 1}", _standard(noise, release, past[1:])
 
@@ -203,15 +205,17 @@ def _of_sums(
     assert shared is not None
     count = clients_for(shared)
     lost = count - shared.survivors
-    for number, played in enumerate(play(algorithm, _blank(count), randomness, rounds, lost=lost)):
-        release = played.request.tasks[0].clients
+    for number, observed in enumerate(
+        play(algorithm, _blank(count), randomness, rounds, lost=lost)
+    ):
+        release = observed.request.tasks[0].clients
         whole = RoundSum.of_updates(release, count).whole
-        arrived = {
+        numbers_of = {
             reply.client: reply.numbers
-            for reply in played.replies[-1][lost:]
+            for reply in observed.replies[-1][lost:]
             if reply.numbers is not None
         }
-        total = torch.from_numpy(left(whole, shared, arrived))
+        total = torch.from_numpy(left(whole, shared, numbers_of))
         noise = total if release.count_unit is None else total[:-1]
         yield f"round {number + 1}", _standard(release.inward(noise), release)
 
@@ -238,9 +242,9 @@ def _standard(noise: Tensor, release: Release, past: list[Tensor] | None = None)
     if isinstance(kind, HaarNoise):
         return kind.standard(noise, deviation).numpy().astype(np.float64)
     if isinstance(kind, BandedNoise):
-        taken = zip(kind.root.coefficients[1:], past or [], strict=False)
+        earlier_rounds = zip(kind.root.coefficients[1:], past or [], strict=False)
         noise = noise + sum(
-            (float(coefficient) * earlier for coefficient, earlier in taken),
+            (float(coefficient) * earlier for coefficient, earlier in earlier_rounds),
             torch.zeros(len(noise)),
         )
         deviation *= kind.sensitivity

@@ -112,8 +112,8 @@ class ReleaseGame:
         vector, inside = self.canary(direction)
         if self.release.noise_shares:
             return self.release.into_sum(vector, inside).double().numpy()
-        counted = [inside - 0.5] if isinstance(self.release.clip, Quantile) else []
-        once = (2 if self.replaced else 1) * np.array([*vector.tolist(), *counted])
+        count = [inside - 0.5] if isinstance(self.release.clip, Quantile) else []
+        once = (2 if self.replaced else 1) * np.array([*vector.tolist(), *count])
         return np.concatenate([once * taken for taken in self.turns()])
 
     def turns(self) -> list[bool]:
@@ -259,14 +259,14 @@ def worst(game: ReleaseGame, randomness: Randomness, trials: int) -> tuple[str, 
     outs = game.mechanism(torch.ones(ENDS[-1]), drawn=True)(
         False, max(300, int(PILOT * trials)), rng
     )
-    found = directions() | {SEARCHED: _least_noise(outs[:, : ENDS[-1]])}
-    apart = {name: whitened(outs, game.moved(direction))[1] for name, direction in found.items()}
+    canaries = directions() | {SEARCHED: _least_noise(outs[:, : ENDS[-1]])}
+    apart = {name: whitened(outs, game.moved(direction))[1] for name, direction in canaries.items()}
     apart[SEARCHED] /= OVERFITTED
     name = max(apart, key=lambda name: apart[name])
-    moved = game.moved(found[name])
+    moved = game.moved(canaries[name])
     return (
         name,
-        found[name],
+        canaries[name],
         detector(outs, moved, -moved / 2 if game.replaced else np.zeros_like(moved)),
     )
 

@@ -189,7 +189,7 @@ def _coins(algorithm: Algorithm, randomness: Randomness, rounds: int) -> np.ndar
     )
     try:
         with one_thread():
-            sent = [
+            numbers = [
                 [node.work(replace(task, round=r, client=c), vector).numbers for c in range(count)]
                 for r in range(rounds)
             ]
@@ -198,7 +198,7 @@ def _coins(algorithm: Algorithm, randomness: Randomness, rounds: int) -> np.ndar
     return np.array(
         [
             [float(np.linalg.norm(whole.total(one)) > 0.5) for one in row if one is not None]
-            for row in sent
+            for row in numbers
         ]
     )
 
@@ -300,7 +300,7 @@ def _cohorts(sampling: Sampling, count: int, seed: int, entropy: str, rounds: in
     """Who was asked in each round, as 0 and 1."""
     x, y = torch.zeros(2 * count, 2), torch.arange(2 * count) % 2
     federation = tensors(x, y, x[:2], y[:2], name="audit").split(clients=count, how=IID(), seed=0)
-    made = Algorithm(
+    algorithm = Algorithm(
         "audit",
         LocalTraining(SGD(0.1)),
         FixedSteps(1),
@@ -311,7 +311,7 @@ def _cohorts(sampling: Sampling, count: int, seed: int, entropy: str, rounds: in
         spec = RunSpec(
             from_module(torch.nn.Linear(2, 2)),
             federation,
-            made,
+            algorithm,
             Budget(rounds=rounds),
             Privacy(entropy=entropy, noise="plain"),
             execution=Execution(seed=seed, out=Path(folder) / "run"),

@@ -49,32 +49,32 @@ def movement(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
             _searched(algorithm, torch.Generator().manual_seed(seed)),
             f"the worst known, and {TRIES} changes of it",
         )
-    seen = (
+    sentence = (
         f"one {algorithm.unit} moves what is released by {share:.2%} of what its noise is for "
         f"({how})"
     )
-    return RandomnessCheck(seen, (seen,) if share > ROUNDING else ())
+    return RandomnessCheck(sentence, (sentence,) if share > ROUNDING else ())
 
 
 def _searched(algorithm: Algorithm, rng: torch.Generator) -> float:
     """One sample of a client, or all that it has: steps by themselves, uploads as they are
     trained.
     """
-    made = (
+    reduced = (
         replace(plain(algorithm), steps=FixedSteps(1))
         if algorithm.placement is NoisePlacement.EVERY_STEP
         else algorithm
     )
-    found = one_canary(replace(made, schedule=None))
-    share = apart(found)
+    worst = one_canary(replace(reduced, schedule=None))
+    share = apart(worst)
     for _ in range(TRIES):
-        x, change = found.test_bed.x, FAR ** float(torch.rand(1, generator=rng))
+        x, change = worst.test_bed.x, FAR ** float(torch.rand(1, generator=rng))
         tried = replace(
-            found,
-            test_bed=replace(found.test_bed, x=x + change * torch.randn(x.shape, generator=rng)),
+            worst,
+            test_bed=replace(worst.test_bed, x=x + change * torch.randn(x.shape, generator=rng)),
         )
         if (further := apart(tried)) > share:
-            share, found = further, tried
+            share, worst = further, tried
     return share
 
 
@@ -87,10 +87,10 @@ def apart(clients: CanarySite) -> float:
     Returns:
         The distance in the measure of the clip, over the sensitivity.
     """
-    made, release = clients.algorithm, clients.algorithm.release
+    reduced, release = clients.algorithm, clients.algorithm.release
     assert release is not None
     difference = torch.from_numpy(clients.signal())
-    if made.placement is NoisePlacement.CLIENT_UPDATE:
+    if reduced.placement is NoisePlacement.CLIENT_UPDATE:
         return _measured(difference, release) / release.sensitivity()
     each = release.sampling.expected_size(clients.test_bed.declared_sizes[0])
     replaced = 2 if isinstance(release.sampling, FixedSize) else 1
@@ -108,17 +108,17 @@ def _measured(difference: Tensor, release: Release) -> float:
 
 def _of_rounds(algorithm: Algorithm, count: int) -> Iterator[float]:
     """A client far away, or blank: what the weighted sums of one round differ by."""
-    made = replace(plain(algorithm), schedule=None).with_noise(LITTLE)
+    reduced = replace(plain(algorithm), schedule=None).with_noise(LITTLE)
     for client in range(count):
         sums = []
         for far in (client, None):
-            test_bed = _clients(far, count, made.asks_public_clips)
-            (played,) = play(made, test_bed, Keyed(0), 1)
-            release = played.request.tasks[0].clients
-            divisor = release.sampling.expected_size(count) * made.weights.usual(
+            test_bed = _clients(far, count, reduced.asks_public_clips)
+            (observed,) = play(reduced, test_bed, Keyed(0), 1)
+            release = observed.request.tasks[0].clients
+            divisor = release.sampling.expected_size(count) * reduced.weights.usual(
                 test_bed.declared_sizes
             )
-            sums.append((played.state.vector - test_bed.flat().read()) * divisor)
+            sums.append((observed.state.vector - test_bed.flat().read()) * divisor)
         yield _measured(sums[0] - sums[1], release) / release.sensitivity()
 
 
@@ -129,8 +129,8 @@ def _clients(far: int | None, count: int, public: bool) -> TestBed:
     sizes = [2 * (client + 1) for client in range(count + public)]
     rows = torch.arange(sum(sizes)).split(sizes)
     x, y = torch.zeros(sum(sizes), INPUTS), torch.zeros(sum(sizes), dtype=torch.int64)
-    for client, held in enumerate(rows):
-        y[held[: client + 1]] = 1
+    for client, rows_of in enumerate(rows):
+        y[rows_of[: client + 1]] = 1
     if public:
         x[rows[-1]] = 1.0
     if far is not None:

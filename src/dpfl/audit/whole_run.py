@@ -63,8 +63,8 @@ def many_runs(
         pilot = randomness.generator("whole run pilot")
         outs = clients.played(node, WITHOUT, _place(pilot), PILOT)
         moved = clients.signal()
-        found = detector(outs, moved, outs.mean(0))
-        mu = float(moved @ found.direction)
+        detection = detector(outs, moved, outs.mean(0))
+        mu = float(moved @ detection.direction)
 
         def mechanism(within: bool, trials: int, rng: np.random.Generator) -> np.ndarray:
             client = WITH if within else WITHOUT
@@ -72,7 +72,7 @@ def many_runs(
                 [clients.played(node, client, _place(rng), rounds).ravel() for _ in range(trials)]
             )
 
-        score = _total(found, mu, clients, rounds)
+        score = _total(detection, mu, clients, rounds)
         measured = distinguish(mechanism, delta, trials, confidence, randomness, score, "whole run")
     finally:
         node.close()
@@ -90,13 +90,13 @@ def _place(rng: np.random.Generator) -> int:
 
 
 def _total(
-    found: Detector, mu: float, clients: CanarySite, rounds: int
+    detection: Detector, mu: float, clients: CanarySite, rounds: int
 ) -> Callable[[np.ndarray], np.ndarray]:
     rate = clients.rate if clients.steps == 1 else 1.0  # the sum of several draws: by its size
 
     def score(released: np.ndarray) -> np.ndarray:
         each = released.reshape(len(released), rounds, -1)
-        return likelihood(each @ found.direction - found.middle + mu / 2, mu, rate).sum(1)
+        return likelihood(each @ detection.direction - detection.middle + mu / 2, mu, rate).sum(1)
 
     return score
 

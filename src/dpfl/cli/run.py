@@ -86,6 +86,6 @@ def read_experiment(folder: Path) -> Experiment:
     if not content:
         raise DpflError(
             f"The run in {folder} was started from Python. Resume it there, with "
-            "dpfl.train(..., resume=True)."
+            "dpfl.train(..., execution=dpfl.Execution(out=..., resume=True))."
         )
     return parse(content)

@@ -71,9 +71,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> list[dpfl.Result]:
             small_federation(),
             algorithm,
             dpfl.Budget(epsilon=8.0, rounds=3),
-            out=place / name,
-            seed=int(name == "b"),
-            accountant="rdp",
+            privacy=dpfl.Privacy(accountant="rdp"),
+            execution=dpfl.Execution(out=place / name, seed=int(name == "b")),
         )
         for name, algorithm in systems.items()
     ]
@@ -203,7 +202,13 @@ def test_what_is_no_run_is_refused(asked: Any, said: str) -> None:
 def test_a_run_under_way_and_one_without_a_proof_are_rows_too(
     tmp_path: Path, federation: Federation
 ) -> None:
-    dpfl.train(MODEL, federation, "fedavg", dpfl.Budget(rounds=1), out=tmp_path / "plain")
+    dpfl.train(
+        MODEL,
+        federation,
+        "fedavg",
+        dpfl.Budget(rounds=1),
+        execution=dpfl.Execution(out=tmp_path / "plain"),
+    )
     begun = tmp_path / "begun"
     begun.mkdir()
     (begun / "experiment.toml").write_bytes((tmp_path / "plain" / "experiment.toml").read_bytes())

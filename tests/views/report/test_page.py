@@ -52,11 +52,17 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for seed in (0, 1):
         limited = dpfl.Budget(rounds=2, epsilon=20.0)
         dpfl.train(
-            MODEL, small_federation(), private, limited, out=root / f"private-seed{seed}", seed=seed
+            MODEL,
+            small_federation(),
+            private,
+            limited,
+            execution=dpfl.Execution(out=root / f"private-seed{seed}", seed=seed),
         )
-    dpfl.train(MODEL, small_federation(), "fedavg", budget, out=root / "plain")
+    dpfl.train(
+        MODEL, small_federation(), "fedavg", budget, execution=dpfl.Execution(out=root / "plain")
+    )
     median = dpfl.algorithms.dp_fedavg(clipping="public-median", noise_multiplier=1.0, cohort=10)
-    dpfl.train(MODEL, small_crowd(), median, budget, out=root / "public")
+    dpfl.train(MODEL, small_crowd(), median, budget, execution=dpfl.Execution(out=root / "public"))
     return root
 
 

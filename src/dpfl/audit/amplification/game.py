@@ -51,21 +51,21 @@ def play_amplified(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
         How far one unit moved what is released, relative to what its noise is for, at the worst of
         several models.
     """
-    made = replace(
+    reduced = replace(
         plain(algorithm), local=LocalTraining(SGD(RATE)), steps=FixedSteps(1), schedule=None
     )
-    persons = made.unit == "person"
+    persons = reduced.unit == "person"
     with one_thread():
         shares = {
-            name: _share(made, amplifier, persons, seed) for name, amplifier in _amplifiers(seed)
+            name: _share(reduced, amplifier, persons, seed) for name, amplifier in _amplifiers(seed)
         }
     name = max(shares, key=lambda name: shares[name])
-    seen = (
-        f"one {made.unit} moves what is released by {shares[name]:.2%} of what its noise is for, "
-        "where a server chose weights "
+    sentence = (
+        f"one {reduced.unit} moves what is released by {shares[name]:.2%} of what its noise is "
+        "for, where a server chose weights "
         f"that amplify rounding errors ({name}, the worst of {len(shares)} models)"
     )
-    return RandomnessCheck(seen, (seen,) if shares[name] > ROUNDING else ())
+    return RandomnessCheck(sentence, (sentence,) if shares[name] > ROUNDING else ())
 
 
 def _amplifiers(seed: int) -> Iterator[tuple[str, Amplifier]]:
@@ -79,8 +79,8 @@ def _share(algorithm: Algorithm, amplifier: Amplifier, persons: bool, seed: int)
     """Of what the noise is for, by the node's updates for the records that moved a sum of clipped
     gradients the furthest.
     """
-    found = furthest_movement(_clipped_sum(amplifier, persons), amplifier, tries=TRIES, seed=seed)
-    return apart(CanarySite.on(_ground(amplifier, found), algorithm)) / RATE
+    result = furthest_movement(_clipped_sum(amplifier, persons), amplifier, tries=TRIES, seed=seed)
+    return apart(CanarySite.on(_ground(amplifier, result), algorithm)) / RATE
 
 
 def _clipped_sum(amplifier: Amplifier, persons: bool) -> Sums:
@@ -96,12 +96,12 @@ def _clipped_sum(amplifier: Amplifier, persons: bool) -> Sums:
     return play
 
 
-def _ground(amplifier: Amplifier, found: AmplificationResult) -> TestBed:
+def _ground(amplifier: Amplifier, result: AmplificationResult) -> TestBed:
     """A client with all units, and one without the unit that was added."""
-    x = found.together.flatten(0, 1)
+    x = result.together.flatten(0, 1)
     rows = torch.arange(len(x))
     classes = amplifier.module(x[:1]).shape[1]
-    clients = (rows, rows[rows != found.place])
+    clients = (rows, rows[rows != result.place])
     return TestBed(
         from_module(amplifier.module),
         x,

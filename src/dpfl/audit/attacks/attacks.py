@@ -59,10 +59,10 @@ def membership(algorithm: Algorithm, delta: float, seed: int = 0) -> list[RocCur
             )[0]
             for number, rows in enumerate(shadows)
         ]
-    asked = (x[members], y[members]), (x[others], y[others])
+    samples = (x[members], y[members]), (x[others], y[others])
     return [
-        loss_threshold(target, *asked, epsilon, delta),
-        likelihood_ratio(target, trained, *asked, epsilon, delta),
+        loss_threshold(target, *samples, epsilon, delta),
+        likelihood_ratio(target, trained, *samples, epsilon, delta),
     ]
 
 

@@ -72,18 +72,19 @@ def invert(algorithm: Algorithm, seed: int = 0, image: int = 3) -> Reconstructio
     source = data.sample().train
     x = torch.stack([source.x[image], torch.zeros_like(source.x[image])])
     y = source.y[[image, image]]
-    held = _batch(algorithm)
-    rows = torch.tensor([0] + [1] * (held - 1))
-    blank = (torch.full((held,), 1),) * (
+    batch_size = _batch(algorithm)
+    rows = torch.tensor([0] + [1] * (batch_size - 1))
+    blank = (torch.full((batch_size,), 1),) * (
         algorithm.noise_shares.survivors - 1 if algorithm.noise_shares else 0
     )  # others in a secure sum
     clients = (rows, *blank)
     test_bed = TestBed(
-        MODEL, x, y, source.classes, clients, (held,) * len(clients), (torch.tensor([0]),)
+        MODEL, x, y, source.classes, clients, (batch_size,) * len(clients), (torch.tensor([0]),)
     )
-    sampled = algorithm if held > 1 else with_everyone(algorithm)
+    sampled = algorithm if batch_size > 1 else with_everyone(algorithm)
     pictures = [
-        _rebuilt(test_bed, _seen(made, test_bed, seed)) for made in (_bare(algorithm), sampled)
+        _rebuilt(test_bed, _step_of(variant, test_bed, seed))
+        for variant in (_bare(algorithm), sampled)
     ]
     return Reconstruction(
         x[0].squeeze(), *(picture.reshape(x[0].shape).squeeze() for picture in pictures)
@@ -101,10 +102,10 @@ def _bare(algorithm: Algorithm) -> Algorithm:
     return Algorithm(algorithm.name, algorithm.local, FixedSteps(1))
 
 
-def _seen(algorithm: Algorithm, test_bed: TestBed, seed: int) -> Tensor:
+def _step_of(algorithm: Algorithm, test_bed: TestBed, seed: int) -> Tensor:
     """The client's upload, or, where only the server sees those, the step that the model makes."""
-    played = play(algorithm, test_bed, Keyed(seed), rounds=1)[0]
-    return played.state.vector - test_bed.flat().read()
+    observed = play(algorithm, test_bed, Keyed(seed), rounds=1)[0]
+    return observed.state.vector - test_bed.flat().read()
 
 
 def _rebuilt(test_bed: TestBed, update: Tensor) -> Tensor:
