@@ -18,6 +18,7 @@ from dpfl.client import local_training, training
 from dpfl.client.runner import ClientRunner
 from dpfl.privacy.mechanisms import noise, sampling
 from dpfl.privacy.queries import histogram
+from dpfl.run.dry_run import DRY_RUN
 
 DRAWS = (sampling.Poisson, sampling.FixedSize, sampling.All, sampling.Cyclic)
 
@@ -69,7 +70,7 @@ def instrumented() -> Iterator[Log]:
         work = ClientRunner.work
 
         def watched(self: ClientRunner, task: Any, *rest: Any, **options: Any) -> Any:
-            log.paused = self.context.run == "rehearsal"  # on samples of zeros, which nobody owns
+            log.paused = self.context.run == DRY_RUN  # on samples of zeros, which nobody owns
             log.add("client", task.client)
             try:
                 return work(self, task, *rest, **options)

@@ -151,7 +151,8 @@ class Net(nn.Sequential):
 
 data = dpfl.data.sample().split(clients=4, how=dpfl.data.IID(), seed=0)
 try:
-    dpfl.train({model}, data, "fedavg-dp", dpfl.Budget(epsilon=4.0, rounds=1), out="run", workers=2)
+    dpfl.train({model}, data, "fedavg-dp", dpfl.Budget(epsilon=4.0, rounds=1),
+               execution=dpfl.Execution(out="run", workers=2))
 except dpfl.DpflError as error:
     print(error)
 """

@@ -380,7 +380,7 @@ def test_a_run_that_was_stopped_anywhere_ends_as_one_that_never_was(
     """3 rounds of 3, 3 and 2 steps by 4 clients: in the first, a middle and the last round, with a
     budget for just these.
 
-    The first ten batches are those of the rehearsal, which leaves no run to resume.
+    The first ten batches are those of the dry run, which leaves no run to resume.
     """
     Stumbles.left = -1
     whole = train(federation, SOUND, epsilon=TIGHT, out="whole", model=Stumbles())

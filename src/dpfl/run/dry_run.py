@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from dpfl.run.fitted_model import FittedModel
     from dpfl.server.algorithm import Algorithm
 
+DRY_RUN = "dry run"
+"""The name of the run that the client of a dry run takes part in."""
+
 LABELS = 64
 """Where there are more classes, as many of them, the first and the last among them."""
 
@@ -86,7 +89,7 @@ def _reply(
     everyone = torch.arange(len(y))
     persons = everyone // 2 if algorithm.unit == "person" else None
     site = ClientContext(
-        "dry run",
+        DRY_RUN,
         model.description,
         model.federation.task,
         ClientDatasets(x, y, (everyone,), (len(y),), persons),

@@ -111,6 +111,8 @@ def train(
             progress.stop()
         result = finish(run)
     progress.ended(result)
+    if not progress.faults:
+        return result
     return replace(result, warnings=(*result.warnings, *progress.faults))
 
 
