@@ -95,7 +95,7 @@ def test_the_list_is_searched_and_sorted(page) -> None:
     page.get_by_role("button", name="Run", exact=True).click()
     expect(rows.first).to_contain_text("private-seed0")
     page.get_by_label("Search runs").fill("no such run")
-    expect(page.get_by_text("No run is like that")).to_be_visible()
+    expect(page.get_by_text("No run matches")).to_be_visible()
 
 
 def test_two_runs_are_compared_from_the_list(page) -> None:
@@ -164,7 +164,7 @@ def test_the_officer_reads_a_ledger_and_verifies(page) -> None:
     expect(page.get_by_text("It holds")).to_be_visible()
     page.get_by_role("link", name="client-00002").click()
     expect(page.get_by_role("heading", name="Account of client-00002")).to_be_visible()
-    expect(page.get_by_text("Every row is chained to the one before")).to_be_visible()
+    expect(page.get_by_text("Each row contains the hash of the row before it")).to_be_visible()
     opened(page, "/privacy?name=hospitals/run")
     page.get_by_role("button", name="Verify").click()
     expect(page.get_by_text("It holds")).to_be_visible()
@@ -194,7 +194,7 @@ def test_a_plan_is_moved_started_watched_stopped_and_resumed(page, site: Site) -
     page.get_by_label("Epsilon, slider").focus()
     for _ in range(30):
         page.keyboard.press("ArrowLeft")
-    expect(page.get_by_text("a first sketch, may still change")).to_be_visible()
+    expect(page.get_by_text("a first estimate, may still change")).to_be_visible()
     expect(page.locator(".say")).not_to_have_text(before)
     page.get_by_label("Rounds", exact=True).fill("300")
     page.get_by_label("Clients", exact=True).fill("4")
@@ -262,7 +262,7 @@ def test_a_run_deleted_while_its_page_reads_it_again_is_gone(page, site: Site) -
 def test_the_keyboard_is_enough(page) -> None:
     opened(page, "/")
     page.keyboard.press("Tab")
-    expect(page.get_by_role("link", name="To the page")).to_be_focused()
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
     for _ in range(40):
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement.textContent") == "plain":
