@@ -213,10 +213,10 @@ class Algorithm:
         """
         check(self, rules=SECURE_SUMS)
         assert self.release is not None
-        release = replace(self.release, noise_shares=shares)
-        if self.placement is NoisePlacement.ROUND_SUM:
-            release = replace(release, shared_by=None)
-        return self.with_release(release)
+        # A release of clients may have shares without a proof, which these replace.
+        of_clients = self.placement is NoisePlacement.ROUND_SUM
+        shared_by = None if of_clients else self.release.shared_by
+        return self.with_release(replace(self.release, noise_shares=shares, shared_by=shared_by))
 
     def with_release(self, release: Release) -> Algorithm:
         """Returns the algorithm with another release in the place of the one that has noise.
