@@ -76,13 +76,14 @@ def watch() -> Stopwatch:
     from dpfl.client.runner import ClientRunner
     from dpfl.privacy.accounting.accountant import Accountant
     from dpfl.privacy.ledger.ledger import Ledger
-    from dpfl.run import accounts, prepare
+    from dpfl.run import accounts, meter, resolve, train
 
     stopwatch = Stopwatch()
     for owner, names in (
-        (prepare, ("with_planned_noise",)),
-        (accounts.Accounts, ("remaining", "meter", "spent", "statement")),
-        (accounts.Meter, ("at_most",)),
+        (resolve, ("with_planned_noise",)),
+        (train, ("privacy_statement",)),
+        (accounts.Accounts, ("remaining", "meter")),
+        (meter.Meter, ("at_most",)),
         (ClientRunner, ("_paid", "_release_name", "_randomness", "_debit", "_await")),
         (
             Ledger,

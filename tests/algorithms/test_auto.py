@@ -51,7 +51,7 @@ def test_it_learns_inside_epsilon_and_its_mean_is_in_the_ledger(train, few):
 
 
 def test_the_mean_is_that_of_the_features_up_to_its_noise(train, few):
-    from dpfl.run.prepare import with_features
+    from dpfl.run.features import with_features
 
     result = train(
         few, auto(sampling_rate=0.5, mean_noise=0.05), model=FEATURED, epsilon=1e4, rounds=1

@@ -137,7 +137,7 @@ class Always:
     def draw(self, population: int, rng: np.random.Generator, turn: int = 0) -> np.ndarray:
         return self.batch
 
-    def expected(self, population: int) -> float:
+    def expected_size(self, population: int) -> float:
         return self.of.expected_size(population)
 
 

@@ -131,7 +131,7 @@ class TestFigures:
         assert number("unbounded") == math.inf
         assert (number(3), number(0.5)) == (3.0, 0.5)
         for odd in (True, None, "1", math.nan, [1.0]):
-            with pytest.raises(ValueError, match="no epsilon"):
+            with pytest.raises(ValueError, match="not an epsilon"):
                 number(odd)
 
 

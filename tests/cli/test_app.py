@@ -469,8 +469,7 @@ def test_what_nobody_foresaw_is_one_sentence_with_the_place_of_the_traceback(
     def failing(*_: object) -> None:
         raise ZeroDivisionError("two\nlines")
 
-    monkeypatch.setattr("dpfl.cli.runs.runs_table", failing)
-    monkeypatch.setattr("dpfl.cli.runs.summary", lambda folder: {})
+    monkeypatch.setattr("dpfl.cli.runs.summary", failing)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     (tmp_path / "runs" / "one").mkdir(parents=True)
     (tmp_path / "runs" / "one" / "experiment.toml").touch()

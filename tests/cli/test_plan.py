@@ -32,7 +32,7 @@ def test_the_trade_off_is_a_table_with_a_recommendation_and_what_was_assumed(cap
         "learning rate",
         "rdp-classic",
         "rule of thumb",
-        "plan for all",
+        "hold for all",
     ):
         assert word in out
     assert (tmp_path / "plan.png").read_bytes()[:4] == b"\x89PNG"

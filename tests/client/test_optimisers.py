@@ -94,8 +94,10 @@ def test_a_learning_rate_that_is_not_above_zero_is_refused(kind: type, rate: flo
 
 
 def test_an_unknown_optimiser_is_answered_with_those_there_are() -> None:
-    with pytest.raises(DpflError, match="sgd, momentum, adam, adagrad"):
+    with pytest.raises(DpflError, match="did you mean 'adam'"):
         optimiser("adamw", 0.1)
+    with pytest.raises(DpflError, match="sgd, momentum, adam, adagrad"):
+        optimiser("newton", 0.1)
 
 
 def test_what_is_left_out_is_as_in_the_papers_and_in_torch() -> None:

@@ -151,7 +151,7 @@ def slow_disk(monkeypatch: pytest.MonkeyPatch, then: Callable[[], None]) -> None
         await_(self, *values)
 
     def slowly(self: Ledger) -> None:
-        with self._errors(), self._undone_on_failure():
+        with self._errors(), self._rolled_back_on_failure():
             assert trained.wait(timeout=PATIENCE)
             then()
         flush(self)

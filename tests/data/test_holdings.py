@@ -138,7 +138,7 @@ def test_get_says_where_the_data_is(tmp_path):
 
 
 def test_without_a_command_the_help_is_shown():
-    assert "who holds what" in run().output
+    assert "client has" in run().output
 
 
 def test_a_table_is_shown_by_its_sites_with_what_its_owner_should_know(tmp_path: Path) -> None:
@@ -153,10 +153,8 @@ def test_a_table_is_shown_by_its_sites_with_what_its_owner_should_know(tmp_path:
     result = CliRunner().invoke(app, ["show", str(experiment)])
     assert result.exit_code == 0
     assert "client  rows   0  1" in result.output
-    assert (
-        "10 cells of 'age' beyond the declared bounds: clamped (for the owner of the data only)"
-        in result.output
-    )
+    clamped = "10 cells of 'age' beyond the declared bounds: clamped"
+    assert f"{clamped} (shown only to the owner of the data)" in result.output
 
 
 def test_randhie_is_shown_by_its_sites() -> None:

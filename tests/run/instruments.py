@@ -69,7 +69,7 @@ def instrumented() -> Iterator[Log]:
         work = ClientRunner.work
 
         def watched(self: ClientRunner, task: Any, *rest: Any, **options: Any) -> Any:
-            log.paused = self.context.run == "rehearsal"  # on samples of zeros, which nobody owns
+            log.paused = self.context.run == "dry run"  # on samples of zeros, which nobody owns
             log.add("client", task.client)
             try:
                 return work(self, task, *rest, **options)

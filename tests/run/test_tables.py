@@ -126,7 +126,7 @@ def test_a_table_may_be_dealt_anew(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"clients": 3}, r"remove data\.clients and data\.public_clients"),
-        ({"labels": "x"}, "'labels': correct it"),
+        ({"labels": "x"}, "'labels'; did you mean 'label'?"),
         ({"partition": "iid", "colums": {}}, "The partition 'iid' has no option 'colums'"),
         ({"test_share": 0.2}, "has no option 'test_share'; did you mean 'test'"),
         ({"sites": None}, r"list data\.sites"),

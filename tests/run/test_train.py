@@ -763,7 +763,7 @@ def test_a_run_without_a_test_set_says_that_nothing_was_measured(
     assert "accuracy is not measured" in " ".join(result.notes)
     print_outcome(result, Console(width=120))
     shown = capsys.readouterr().out
-    assert "accuracy not measured (no test set)" in shown
+    assert "accuracy not measured" in shown
     assert "round 2/2  tau 3" in shown
     folder = RunFolder(tmp_path / "run")
     Console().print(runs_table(ComparisonView.of_runs([summary(folder)])))

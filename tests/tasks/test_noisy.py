@@ -112,7 +112,8 @@ def test_noise_that_hides_all_leaves_everything_open():
 
 def test_the_noise_has_the_deviation_that_is_paid_for():
     asked = survey(Binary(), 7.0)
-    noise = np.stack([asked.answer([], 100, np.random.default_rng(seed)) for seed in range(200)])
+    nobody = RowSubject(torch.zeros(0, asked.width), 100)
+    noise = np.stack([asked.answer(nobody, np.random.default_rng(seed)) for seed in range(200)])
     assert noise.std() == pytest.approx(7.0 * math.sqrt(3) / 100, rel=0.04)
     assert asked.event == gaussian(7.0)
 

@@ -130,7 +130,7 @@ def test_links_out_of_the_folder_are_not_followed(runs: Path, tmp_path: Path) ->
     )
     shelf = RunIndex(root)
     for name in ("away", "odd", "books"):
-        with pytest.raises(DpflError, match="outside of the folder of runs"):
+        with pytest.raises(DpflError, match="outside the folder of runs"):
             shelf.open(name)
     assert {line["name"]: line["state"] for line in shelf.lines()} == {
         "odd": "unreadable",

@@ -32,10 +32,13 @@ class SharedDatasets:
 
     @staticmethod
     def bytes_of(data: ClientDatasets) -> int:
-        """Returns how many bytes of shared memory the data takes.
+        """Counts the bytes of shared memory that the data takes.
 
         Args:
             data: The data of all clients.
+
+        Returns:
+            The number of bytes.
         """
         tensors = [tensor for tensor in (data.x, data.y, data.unit_ids) if tensor is not None]
         row_numbers = 8 * len(data.x) if _is_listed(data) else 0
@@ -48,6 +51,9 @@ class SharedDatasets:
         Args:
             folder: Where the tensors go.
             data: The data of all clients.
+
+        Returns:
+            Where the tensors are.
         """
         listed = _is_listed(data)
         bare = replace(

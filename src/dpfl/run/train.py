@@ -111,7 +111,9 @@ def train(
             progress.stop()
         result = finish(run)
     progress.ended(result)
-    return replace(result, warnings=(*result.warnings, *progress.faults))
+    if progress.faults:
+        return replace(result, warnings=(*result.warnings, *progress.faults))
+    return result
 
 
 def run_rounds(run: PreparedRun) -> None:

@@ -19,8 +19,18 @@ if TYPE_CHECKING:
 
 
 def weighted_sum(replies: Sequence[ClientReply], weights: Tensor, size: int) -> Tensor:
-    """Summed in float64 and in the order of the cohort, so that the result does not depend on who
-    answered first.
+    """Sums the updates, each times its client's weight.
+
+    The sum is in float64 and in the order of the cohort, so it does not depend on who answered
+    first.
+
+    Args:
+        replies: The replies that count.
+        weights: The weight of each client.
+        size: How many numbers an update has.
+
+    Returns:
+        sum_i w_i d_i in float64.
     """
     total = torch.zeros(size, dtype=torch.float64)
     for reply in replies:
@@ -30,8 +40,17 @@ def weighted_sum(replies: Sequence[ClientReply], weights: Tensor, size: int) -> 
 
 
 def mean(replies: Sequence[ClientReply], weights: Tensor, size: int) -> Tensor:
-    """The weighted mean over those who replied; where replies carry their own noise this is
-    post-processing.
+    """Computes the weighted mean over those who replied.
+
+    Where replies carry their own noise this is post-processing.
+
+    Args:
+        replies: The replies that count.
+        weights: The weight of each client.
+        size: How many numbers an update has.
+
+    Returns:
+        The mean; 0 where nobody replied.
     """
     share = sum(float(weights[reply.client]) for reply in replies)
     return weighted_sum(replies, weights, size).div_(share).float() if share else torch.zeros(size)
@@ -100,6 +119,15 @@ def usable(
 
 
 def fault(reply: ClientReply, size: int) -> str:
+    """Says what is wrong with an update.
+
+    Args:
+        reply: The reply.
+        size: How many numbers an update has.
+
+    Returns:
+        A sentence; empty where nothing is wrong.
+    """
     update = reply.update
     if update is None or update.shape != (size,):
         return "its update has the wrong shape and was dropped"

@@ -1,4 +1,24 @@
-"""An algorithm: parts that know nothing of each other, put together."""
+"""An algorithm is a frozen composition of parts that know nothing of each other.
+
+    local training x releases x steps x weights x server update [x schedule]
+
+A *release* samples units, clips each unit's vector, sums, adds noise and divides by a fixed number
+(`Release`). An algorithm has three: of the samples in a step, of a client's update, and of the
+clients in a round. At most one of them has noise, and `placement` says which. From that follow the
+unit that is protected, whose ledger pays, and whether the server is trusted.
+
+DP-FedAvg (McMahan et al. 2018) reads like its pseudo-code:
+
+    Algorithm(
+        "dp-fedavg",
+        LocalTraining(SGD(0.1)),                                # x_i <- x_i - eta grad
+        FixedSteps(5),                                          # tau = 5
+        clients=Release(Poisson(q), Flat(C), Gaussian(z)),   # sum_i clip(x_i - x) + N(0, (z C)^2 I)
+    )
+
+Nothing in the loop knows the name of a system. What cannot be together is refused in one place
+(`server/rules.py`). The `with_...` and `for_...` methods return a fitted copy.
+"""
 
 from __future__ import annotations
 
@@ -193,10 +213,10 @@ class Algorithm:
         """
         check(self, rules=SECURE_SUMS)
         assert self.release is not None
-        release = replace(self.release, noise_shares=shares)
-        if self.placement is NoisePlacement.ROUND_SUM:
-            release = replace(release, shared_by=None)
-        return self.with_release(release)
+        # A release of clients may have shares without a proof, which these replace.
+        of_clients = self.placement is NoisePlacement.ROUND_SUM
+        shared_by = None if of_clients else self.release.shared_by
+        return self.with_release(replace(self.release, noise_shares=shares, shared_by=shared_by))
 
     def with_release(self, release: Release) -> Algorithm:
         """Returns the algorithm with another release in the place of the one that has noise.

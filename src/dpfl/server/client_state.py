@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 
 class ClientState(Protocol):
+    """A vector per client that the server keeps, so that clients keep nothing."""
+
     def fresh(self, clients: int, layout: Layout) -> Tensor:
         """A row for each client, before the first round."""
 

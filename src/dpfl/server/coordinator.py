@@ -108,7 +108,6 @@ class Coordinator:
         self.lost = list(state.lost)
         self._randomness, self._probe, self._validate, self._add = randomness, probe, validate, add
         self._requests = RequestBuilder(algorithm, budget, federated, state)
-        self._answers = PrivateAnswers(self._requests, self._ask_within_budget, add, self.lost)
         self._update_facts()
         self._clock = RunClock(state)
         self._cohort: tuple[int, ...] = ()
@@ -250,6 +249,11 @@ class Coordinator:
             return False
         self.state.bytes += traffic
         return True
+
+    @property
+    def _answers(self) -> PrivateAnswers:
+        # It refers to this object, which would then hold itself, and all data, in memory.
+        return PrivateAnswers(self._requests, self._ask_within_budget, self._add, self.lost)
 
     def _ask_within_budget(self, request: RoundRequest) -> list[ClientReply]:
         """An answer is no longer than a model, and counts as one."""

@@ -32,6 +32,15 @@ Add = Callable[[int, Mapping[int, IntegerArray]], IntegerArray]
 
 
 def plain(round: int, numbers: Mapping[int, IntegerArray]) -> IntegerArray:
+    """Adds up whole numbers as they are, where a simulation needs no masks.
+
+    Args:
+        round: The number of the round.
+        numbers: What each client sent.
+
+    Returns:
+        The sum.
+    """
     first, *others = numbers.values()
     total = first.copy()
     for one in others:
@@ -120,6 +129,17 @@ class RoundSum:
     def of_steps(
         cls, release: Release, weights: Tensor, declared: Sequence[int], rate: float
     ) -> RoundSum:
+        """Describes the sum of one step of every client.
+
+        Args:
+            release: The release of samples in the step.
+            weights: The weight of each client.
+            declared: How many units each client declared.
+            rate: The learning rate.
+
+        Returns:
+            The sum, with each client's factor in units of the largest.
+        """
         factors = [
             float(weight) / release.sampling.expected_size(size)
             for weight, size in zip(weights, declared, strict=True)
@@ -132,6 +152,15 @@ class RoundSum:
 
     @classmethod
     def of_updates(cls, release: Release, clients: int) -> RoundSum:
+        """Describes the sum of clipped updates, which count alike.
+
+        Args:
+            release: The release of the clients of a round.
+            clients: How many clients there are.
+
+        Returns:
+            The sum.
+        """
         return cls(
             release,
             (1.0,) * clients,
@@ -141,9 +170,18 @@ class RoundSum:
 
     @property
     def whole(self) -> IntegerSum:
+        """The grid and the integer type of the sum."""
         return self.release.integer_sum(self.bound, len(self.scales))
 
     def asked(self, client: int) -> SecureSumTerms:
+        """Gives the public terms of a client's part.
+
+        Args:
+            client: The client's number.
+
+        Returns:
+            The terms, which its task carries.
+        """
         return SecureSumTerms(self.scales[client], self.bound, len(self.scales))
 
     def size(self, layout: Layout) -> int:
@@ -199,11 +237,13 @@ class AnswerSum:
 
     @property
     def whole(self) -> IntegerSum:
+        """The grid and the integer type of the sum."""
         bound = self.survey.sensitivity(self.width) * max(self.declared)
         return self.survey.integer_sum(self.shared, self.width, bound, len(self.declared))
 
     @property
     def asked(self) -> SecureSumTerms:
+        """The public terms of a client's part, the same for all."""
         return SecureSumTerms(1.0, self.whole.bound, self.whole.clients)
 
     def fault(self, reply: ClientReply) -> str:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 
 class Schedule(Protocol):
+    """The private release of each round, by a plan or by what was released."""
+
     @property
     def follows(self) -> bool:
         """Whether it looks at the clients' noisy gradients."""

@@ -25,6 +25,8 @@ Answers = Mapping[int, np.ndarray]
 
 
 class Weights(Protocol):
+    """How much each client counts."""
+
     def with_secure_noise(self) -> Weights:
         """With secure noise on what clients are asked."""
 
@@ -68,6 +70,8 @@ def compute_weights(
 @part("weights.uniform")
 @dataclass(frozen=True)
 class UniformWeights:
+    """All clients count alike."""
+
     query = None
     equal = True
 
@@ -84,6 +88,8 @@ class UniformWeights:
 @part("weights.by-size")
 @dataclass(frozen=True)
 class SizeWeights:
+    """A client counts by its declared size."""
+
     query = None
     equal = False
 

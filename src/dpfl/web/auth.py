@@ -1,9 +1,9 @@
-"""Who may ask what: checked before anything is looked up, for every request alike.
+"""Who may request what. Every request is checked before anything is looked up.
 
-The page is for one person at their own machine, but every web site that they visit can send
-requests there. So the name that was asked for must be the machine's own (else another site's name
-could be pointed here), what changes anything needs a secret that only our own page can read, and an
-address that others can reach needs a token for everything.
+The pages are for one person at their own machine, but every web site that this person visits can
+send requests there. So the requested host must be the machine's own name; otherwise another site
+could point its name here. Every change needs a secret that only our own pages can read. An address
+that others can reach needs a token for everything.
 """
 
 from __future__ import annotations
@@ -43,24 +43,32 @@ HEADERS = {
 
 @dataclass(frozen=True)
 class AccessKeys:
-    """`hosts` are the names by which it may be asked for, none for any; `token` is asked of
-    everybody, where there is one.
-    """
+    """What a request must bring."""
 
     hosts: frozenset[str]
+    """The host names that a request may ask for; any if there are none."""
     token: str = ""
+    """What every request must bring; nothing if it is empty."""
     write: str = field(default_factory=lambda: secrets.token_urlsafe(24))
 
     @property
     def cookie(self) -> str:
-        """A browser sends the cookies of a machine to all of its ports: those of two pages must not
-        have one name.
+        """The name of the cookie. It depends on the token, because a browser sends the cookies of a
+        machine to all of its ports.
         """
         return f"dpfl-{hashlib.sha256(self.token.encode()).hexdigest()[:12]}"
 
 
 def own_names(host: str, port: int) -> frozenset[str]:
-    """Of an address on this machine alone; an address for all has as many names as the machine."""
+    """Lists the host names of an address.
+
+    Args:
+        host: The address that the server listens on.
+        port: Its port.
+
+    Returns:
+        The names with the port; none for an address of all networks, which has many names.
+    """
     if host in ("0.0.0.0", "::"):
         return frozenset()
     names = (
@@ -72,7 +80,15 @@ def own_names(host: str, port: int) -> frozenset[str]:
 
 
 class AuthMiddleware:
+    """Stands before the app and answers requests that are refused."""
+
     def __init__(self, app: App, keys: AccessKeys) -> None:
+        """Puts checks before an app.
+
+        Args:
+            app: The app.
+            keys: What a request must bring.
+        """
         self._app, self._keys = app, keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -91,11 +107,19 @@ class AuthMiddleware:
             await self._app(scope, _bounded(receive), _with_headers(send))
 
     def refusal(self, scope: Scope, headers: Mapping[str, str]) -> tuple[int, str] | None:
-        """A status and a sentence, where a request is not answered."""
+        """Checks a request.
+
+        Args:
+            scope: The request by ASGI.
+            headers: Its headers, with names in lower case.
+
+        Returns:
+            A status and a sentence if the request is refused; None if it is answered.
+        """
         if self._keys.hosts and headers.get("host", "") not in self._keys.hosts:
             return (
                 421,
-                "This is not the name of this machine: open the address that dpfl ui printed.",
+                "This is not the name of this machine. Open the address that dpfl ui printed.",
             )
         if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > MOST_QUERY:
             return 414, "That is too long an address."

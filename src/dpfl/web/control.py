@@ -1,8 +1,7 @@
-"""Runs as processes: started as a terminal would, stopped, held and let go on by signals. Nothing
-is lost by any of them.
+"""Runs as processes: started as in a terminal, and paused, stopped and resumed by signals.
 
-A run that the page starts is a process of its own, which goes on when the page is closed; and one
-that a terminal started can be stopped here, since a run says which process it is.
+A run that a page starts is a process of its own, which continues when the page is closed. A run
+that a terminal started can be stopped here too, since a run records its process.
 """
 
 from __future__ import annotations
@@ -71,17 +70,33 @@ def _send(process: int, *signals: signal.Signals) -> None:
 
 
 class RunControl:
+    """Starts, pauses, stops and resumes the runs of a folder."""
+
     def __init__(self, index: RunIndex) -> None:
+        """Takes control of a folder of runs.
+
+        Args:
+            index: The folder.
+        """
         self._index, self._lock = index, threading.Lock()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._stopped: set[int] = set()
         """The numbers of processes that were told to stop."""
 
     def start(self, name: str, experiment: Mapping[str, Any]) -> None:
+        """Starts a run in a process of its own.
+
+        Args:
+            name: The name of the new run.
+            experiment: The content of its experiment file.
+
+        Raises:
+            DpflError: If the name cannot be used, or too many runs are in progress.
+        """
         if not NAME.fullmatch(name):
             raise DpflError(
-                "A run's name has letters, digits, dots, dashes and underscores, 80 at most, and "
-                "begins with one."
+                "A name consists of at most 80 letters, digits, dots, dashes and underscores, and "
+                "begins with a letter or digit."
             )
         out, notes = self._index.free(name), self._index.root / STARTING
         file, text = notes / f"{name}.toml", tomli_w.dumps(dict(experiment))
@@ -96,33 +111,56 @@ class RunControl:
         )
 
     def resume(self, name: str) -> None:
-        """What is held goes on at once; what was stopped from its last round that was finished."""
+        """Continues a paused run, or resumes a stopped one after its last finished round.
+
+        Args:
+            name: The name of the run.
+
+        Raises:
+            DpflError: If the run has ended, or must be resumed elsewhere.
+        """
         folder = self._index.open(name)
         if (process := folder.process()) is not None:
             _send(process, signal.SIGCONT)
             return
         if state_of(folder) == "finished":
-            raise DpflError(f"The run {name!r} has ended; there is nothing to go on with.")
+            raise DpflError(f"The run {name!r} has ended, so there is nothing to resume.")
         if folder.experiment().get("experiment", {}).get("server", {}).get("nodes"):
             raise DpflError(
-                f"A run over nodes goes on where its keys are: dpfl server --resume {folder.path}"
+                f"Resume a run over nodes where its keys are: dpfl server --resume {folder.path}"
             )
         self._run(name, "run", "--resume", str(folder.path), "--quiet")
 
     def pause(self, name: str) -> None:
-        """The process is held where it is: its clients end what they are at, and wait for the next
-        round.
+        """Pauses the process of a run. Its clients finish their task and wait.
+
+        Args:
+            name: The name of the run.
+
+        Raises:
+            DpflError: If no process is running it.
         """
         _send(self._at(self._index.open(name), name), signal.SIGSTOP)
 
     def stop(self, name: str) -> None:
-        """As Ctrl-C in its terminal: the round under way is made again when the run is resumed."""
+        """Stops a run like Ctrl-C in its terminal. Resuming repeats the round in progress.
+
+        Args:
+            name: The name of the run.
+
+        Raises:
+            DpflError: If no process is running it.
+        """
         process = self._at(self._index.open(name), name)
         _send(process, signal.SIGINT, signal.SIGCONT)
         self._stopped.add(process)
 
     def failed(self) -> dict[str, str]:
-        """Runs that were started here and ended without a result, with what they said last."""
+        """Lists runs that were started here and failed.
+
+        Returns:
+            The last error message by name.
+        """
         with self._lock:
             ended = {
                 name: process.returncode
@@ -132,7 +170,11 @@ class RunControl:
         return {name: self._said(name) for name, code in ended.items() if code not in (0, 130)}
 
     def starting(self) -> list[str]:
-        """Runs of which there is a process, and no folder yet."""
+        """Lists runs that have a process and no folder yet.
+
+        Returns:
+            Their names.
+        """
         with self._lock:
             under_way = [
                 name for name, process in self._processes.items() if process.poll() is None
@@ -140,8 +182,13 @@ class RunControl:
         return [name for name in under_way if not RunFolder(self._index.root / name).begun()]
 
     def is_starting(self, name: str) -> bool:
-        """Whether a process was started for it here that is not at the run yet: it takes seconds to
-        begin.
+        """Tells whether a process that was started here may not have begun the run yet.
+
+        Args:
+            name: The name of the run.
+
+        Returns:
+            Whether such a process is alive.
         """
         with self._lock:
             process = self._processes.get(name)
@@ -153,7 +200,7 @@ class RunControl:
         """
         with self._lock:
             if sum(process.poll() is None for process in self._processes.values()) >= MOST:
-                raise DpflError(f"{MOST} runs are under way already; wait for one, or stop it.")
+                raise DpflError(f"{MOST} runs are in progress. Wait for one of them, or stop one.")
             earlier = self._processes.get(name)
             if earlier and not _ended(
                 earlier, LEAVING if earlier.pid in self._stopped else PATIENCE
@@ -174,7 +221,7 @@ class RunControl:
     def _at(self, folder: RunFolder, name: str) -> int:
         process = folder.process()
         if process is None:
-            raise DpflError(f"No process is at the run {name!r}.")
+            raise DpflError(f"No process is running {name!r}.")
         return process
 
     def _log(self, name: str) -> Path:
@@ -193,5 +240,5 @@ class RunControl:
         return (
             lines[-1].removeprefix("dpfl: ")
             if lines
-            else "it ended without a word; start it from a terminal to see why."
+            else "It ended without a message. Start it from a terminal to see why."
         )

@@ -1,6 +1,4 @@
-"""For whoever signs for the privacy of runs: ledgers, to be read and no more; certificates, and
-whether they hold.
-"""
+"""Ledgers and certificates for whoever signs for the privacy of runs. Nothing is written here."""
 
 from __future__ import annotations
 
@@ -26,7 +24,15 @@ MOST_LEDGERS = 1000
 
 
 def ledgers_of(index: RunIndex, folder: RunFolder) -> dict[str, Any]:
-    """Whose there are; those that runs share may lie elsewhere, and are not read from here."""
+    """Lists the ledgers of a run.
+
+    Args:
+        index: The folder of runs.
+        folder: The folder of the run.
+
+    Returns:
+        Their owners, or the place outside the folder of runs where they are.
+    """
     place = _place(index, folder)
     if isinstance(place, str):
         return {"owners": [], "elsewhere": place}
@@ -46,8 +52,18 @@ def _place(index: RunIndex, folder: RunFolder) -> Path | str:
 
 
 def ledger_view(index: RunIndex, folder: RunFolder, owner: str) -> dict[str, Any]:
-    """One account, checked link by link: what it spent, what it allows, what is left, and its last
-    debits.
+    """Reads a ledger and checks its hash chain.
+
+    Args:
+        index: The folder of runs.
+        folder: The folder of the run.
+        owner: Whose ledger it is.
+
+    Returns:
+        What it has spent, its limit, what remains, and its last debits.
+
+    Raises:
+        DpflError: If there is no such ledger here, or its chain is broken.
     """
     place = _place(index, folder)
     if isinstance(place, str) or owner not in ledgers_of(index, folder)["owners"]:
@@ -90,12 +106,21 @@ def _delta(folder: RunFolder) -> float:
 
 
 def verdict(index: RunIndex, folder: RunFolder) -> dict[str, Any]:
-    """The same that `dpfl verify` says: signature, every epsilon computed again, the run that it is
-    of, what nodes signed.
+    """Verifies the certificate of a run, as `dpfl verify` does.
+
+    Args:
+        index: The folder of runs.
+        folder: The folder of the run.
+
+    Returns:
+        The outcome of every check, and who signed.
+
+    Raises:
+        DpflError: If the ledgers of the run are elsewhere.
     """
     if isinstance(_place(index, folder), str):
         raise DpflError(
-            "The ledgers of this run lie elsewhere; check its certificate with: dpfl verify"
+            "The ledgers of this run are elsewhere. Check its certificate with: dpfl verify"
         )
     said = sorted(folder.file(STATEMENTS).glob("*.json"))[:MOST_LEDGERS]
     found = verify(folder.file("certificate.json"), folder.path, nodes=said)

@@ -1,8 +1,7 @@
-"""The planner's page: what a budget buys, while somebody moves it; and the run, or the file, that
-follows.
+"""The planner's page: what a budget buys while its sliders move, and the experiment that follows.
 
-While it moves the table is a sketch by the limit theorem, and what is recommended is by the
-accountant that guards a run. Where it rests, every cell is computed, and kept.
+While a slider moves, the table is estimated by the central limit theorem, and the recommendation is
+computed by the accountant that limits a run. When it rests, every cell is computed and cached.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ CURVE = tuple(round(0.005 * 1.15**step, 5) for step in range(38))
 
 
 class PlanRequest(BaseModel):
-    """What the page asks for; nothing else is taken from it."""
+    """What the page asks for. Other keys are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -44,7 +43,7 @@ class PlanRequest(BaseModel):
 
 
 class StartRequest(PlanRequest):
-    """A plan to be run, under a name."""
+    """A plan to run, with the name of the run."""
 
     name: str = Field(max_length=80)
 
@@ -64,7 +63,7 @@ def question(wanted: PlanRequest) -> PlanningQuestion:
 def parameters(model: str, data: str) -> int:
     if model not in MODELS:
         raise DpflError(
-            f"The planner knows the models {', '.join(MODELS)}; name others in the experiment file."
+            f"The planner knows the models {', '.join(MODELS)}. Name others in the experiment file."
         )
     return ClientWork(from_name(model), *SHAPES[data]).parameters
 
@@ -113,14 +112,25 @@ def answer(wanted: PlanRequest) -> dict[str, Any]:
             "total": {tau: [one.total for one in curve if one.tau == tau] for tau in taus},
         },
         "assumptions": list(plan.assumptions),
-        "warning": f"Lower delta: {wanted.delta:g} is not below one over a client's samples."
+        "warning": f"Lower delta: {wanted.delta:g} is not below one over the number of samples "
+        "per client."
         if wanted.delta * wanted.size >= 1
         else None,
     }
 
 
 def experiment(wanted: PlanRequest) -> dict[str, Any]:
-    """The experiment that makes the recommended run, as an experiment file has it."""
+    """Writes the recommended run as an experiment.
+
+    Args:
+        wanted: The budget and the clients.
+
+    Returns:
+        The content of an experiment file.
+
+    Raises:
+        DpflError: If no experiment has these values.
+    """
     planned = find_choice(question(wanted), True).experiment()
     own = {
         "data": {"name": wanted.data, "partition": "dirichlet", "clients": wanted.clients},

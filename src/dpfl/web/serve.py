@@ -17,7 +17,18 @@ MOST_CONNECTIONS = 400
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """An address that is ours, before anything is said of it; port 0 is any that is free."""
+    """Binds an address before anybody is told of it.
+
+    Args:
+        host: The address.
+        port: The port; 0 for any free one.
+
+    Returns:
+        A listening socket.
+
+    Raises:
+        DpflError: If the address cannot be used.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -33,7 +44,18 @@ def bound(host: str, port: int) -> socket.socket:
 
 
 def serve(root: Path, host: str, port: int, token: str, ready: Callable[[str], None]) -> None:
-    """Until Ctrl-C. `ready` is told the address to open."""
+    """Serves the pages until Ctrl-C.
+
+    Args:
+        root: The folder of runs.
+        host: The address to listen on.
+        port: The port; 0 for any free one.
+        token: What every request must bring; nothing if it is empty.
+        ready: Called with the address to open.
+
+    Raises:
+        DpflError: If the address cannot be used.
+    """
     with bound(host, port) as listening:
         number = int(listening.getsockname()[1])
         keys = AccessKeys(own_names(host, number), token)
@@ -53,4 +75,9 @@ def serve(root: Path, host: str, port: int, token: str, ready: Callable[[str], N
 
 
 def new_token() -> str:
+    """Draws a token that nobody can guess.
+
+    Returns:
+        24 characters with 144 bits.
+    """
     return secrets.token_urlsafe(18)

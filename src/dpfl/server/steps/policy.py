@@ -65,6 +65,8 @@ class RoundObservation:
 
 
 class StepPolicy(Protocol):
+    """How many local steps (tau) each round has."""
+
     @property
     def adaptive(self) -> bool:
         """Whether tau follows from what is seen in the run."""
