@@ -43,7 +43,7 @@ torch.set_num_threads(1)
 
 MODEL = dpfl.models.mlp(hidden=16)
 
-PATIENCE = 25.0
+PATIENCE = 600.0
 """Seconds after which a test takes a wait for a hang. A machine that is merely slow stays far below
 them.
 """
