@@ -151,14 +151,9 @@ class Net(nn.Sequential):
 
 data = dpfl.data.sample().split(clients=4, how=dpfl.data.IID(), seed=0)
 try:
-<<<<<<< HEAD
-    dpfl.train({model}, data, "fedavg-dp", dpfl.Budget(epsilon=4.0, rounds=1),
-               execution=dpfl.Execution(out="run", workers=2))
-=======
     execution = dpfl.Execution(out="run", workers=2)
     budget = dpfl.Budget(epsilon=4.0, rounds=1)
     dpfl.train({model}, data, "fedavg-dp", budget, execution=execution)
->>>>>>> main
 except dpfl.DpflError as error:
     print(error)
 """
