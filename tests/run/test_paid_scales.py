@@ -3,6 +3,7 @@ that is saved.
 """
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from dpfl.privacy.accounting.events import gaussian
 from dpfl.privacy.queries.columns import ColumnQuery
 from dpfl.run.folder import RunFolder
 from dpfl.run.result import Result
+from dpfl.server.private_answers import PrivateAnswers
 from tests.conftest import StopsAfter, example, ledger_of
 from tests.run.test_tables import content, write
 
@@ -88,35 +90,25 @@ def test_a_raw_row_and_the_model_file_are_enough_without_dpfl(
     assert ages(result)["scale"] not in (pytest.approx(np.log1p(200) / 2), 1.0)
 
 
-class Watches(StopsAfter):
-    """Breaks a run off before its first round, and reads a ledger then."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(0)
-        self.folder, self.seen = folder, list[int]()
-
-    def start(self, job: Any) -> None:
-        answered = job.coordinator._answers.of_clients
-
-        def answers(*asked: Any) -> Any:
-            answered(*asked)
-            ledger = Ledger.read(self.folder / "ledger" / "a.sqlite")
-            self.seen.append(ledger.spending().get(gaussian(20.0), 0))
-            ledger.close()
-            raise KeyboardInterrupt
-
-        job.coordinator._answers.of_clients = answers
-
-
 def test_the_debit_is_on_disk_before_the_server_has_the_answer_and_is_not_made_twice(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said, watching = told(tmp_path), Watches(tmp_path / "run")
-    with pytest.raises(KeyboardInterrupt):
-        run(tmp_path, said, progress=watching)
-    assert watching.seen == [1]
-    resumed = parse(said).run(out=tmp_path / "run", workers=1, resume=True)
-    whole = run(tmp_path, said, "whole")
+    """The run is broken off as the server has the answer, and a ledger is read at that moment."""
+    settings, debits, ask = told(tmp_path), list[int](), PrivateAnswers.of_clients
+
+    def answers(self: PrivateAnswers, *query: Any) -> Any:
+        ask(self, *query)
+        with closing(Ledger.read(tmp_path / "run" / "ledger" / "a.sqlite")) as ledger:
+            debits.append(ledger.spending().get(gaussian(20.0), 0))
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PrivateAnswers, "of_clients", answers)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path, settings)
+    assert debits == [1]
+    resumed = parse(settings).run(out=tmp_path / "run", workers=1, resume=True)
+    whole = run(tmp_path, settings, "whole")
     assert ledger_of(resumed, "a")[gaussian(20.0)] == 1
     assert resumed.model_sha256 == whole.model_sha256
 
