@@ -30,8 +30,7 @@ COMMANDS = {
     "report": ("report", "Write one HTML page with every figure of one or more runs."),
     "ui": (
         "ui",
-        "Open runs in a browser: live curves and epsilon, comparisons, a planner, systems, "
-        "ledgers, certificates.",
+        "Open a folder of runs in a browser, with live curves, comparisons and a planner.",
     ),
     "algorithms": (
         "algorithms",

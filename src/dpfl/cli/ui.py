@@ -35,8 +35,9 @@ def ui(
         ),
     ] = None,
 ) -> None:
-    """Open runs in a browser: live curves and epsilon, comparisons, a planner, systems, ledgers,
-    certificates.
+    """Open a folder of runs in a browser, with live curves, comparisons and a planner.
+
+    The pages also show systems, ledgers and certificates.
     """
     try:
         from dpfl.web.serve import new_token, serve
