@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from dpfl.errors import DpflError
-from dpfl.run.folder import RunFolder, code_sha256
+from dpfl.run.digests import code_sha256
+from dpfl.run.folder import RunFolder
 from dpfl.run.metrics import RoundRow
 from dpfl.run.recorder import SilentProgress
 from dpfl.server.state import RunState

@@ -23,7 +23,7 @@ from dpfl.certificate.contents import (
 from dpfl.certificate.figures import TOLERANCE, between, number, same_figure, stated_figure
 from dpfl.privacy import accountant
 from dpfl.privacy.accounting.events import describe, encode, gaussian
-from dpfl.run.folder import code_sha256
+from dpfl.run.digests import code_sha256
 
 DELTA = 1e-5
 EVENT = gaussian(2.0)

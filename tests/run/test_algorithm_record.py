@@ -14,7 +14,7 @@ import tomli_w
 from dpfl.algorithms import ALGORITHMS, Algorithm, from_name, options_of
 from dpfl.errors import DpflError
 from dpfl.run.algorithm_record import algorithm_of, describe, describe_options
-from dpfl.run.folder import without_none
+from dpfl.run.digests import without_none
 
 SYSTEMS = [
     (name, {"variant": word})

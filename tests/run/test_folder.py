@@ -1,4 +1,3 @@
-import dataclasses
 import importlib.metadata
 import json
 import tomllib
@@ -13,11 +12,11 @@ import dpfl
 from dpfl.algorithms import dp_fedavg, fedavg_dp
 from dpfl.data import Federation
 from dpfl.errors import DpflError
-from dpfl.privacy import Flat, Gaussian, NoClip, Quantile, Release
-from dpfl.run.folder import RunFolder, vector_sha256, without_none, write_atomically
-from dpfl.run.metrics import COLUMNS, Metrics, RoundRow
-from dpfl.server.state import RunState
+from dpfl.run.digests import vector_sha256
+from dpfl.run.folder import RunFolder, write_atomically
+from dpfl.run.metrics import COLUMNS, RoundRow
 from tests.conftest import MODEL, small_federation
+from tests.run.disks import fail_at
 
 SOUND = fedavg_dp(tau=2, sampling_rate=0.1, noise_multiplier=1.0, rate=0.5)
 
@@ -154,23 +153,6 @@ def test_a_folder_that_cannot_be_made_is_answered_with_a_sentence(tmp_path: Path
         RunFolder.create(tmp_path / "file" / "run")
 
 
-def test_an_unreadable_experiment_is_answered_with_a_sentence(tmp_path: Path) -> None:
-    folder = RunFolder.create(tmp_path / "run")
-    folder.file("experiment.toml").write_text("not = = toml")
-    with pytest.raises(DpflError, match="cannot be read"):
-        RunFolder.open(tmp_path / "run").experiment()
-
-
-def fail_at(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    if step == "flush":
-        monkeypatch.setattr("os.fsync", full)
-    else:
-        monkeypatch.setattr(Path, "replace", full)
-
-
 @pytest.mark.parametrize("step", ["flush", "rename"])
 def test_a_write_that_fails_leaves_the_old_file_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
@@ -184,90 +166,6 @@ def test_a_write_that_fails_leaves_the_old_file_whole(
     assert path.read_bytes() == b"old"
     write_atomically(path, b"newer")
     assert path.read_bytes() == b"newer"
-
-
-@pytest.mark.parametrize("step", ["flush", "rename"])
-def test_a_checkpoint_that_cannot_be_written_leaves_the_last_one_and_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
-    folder, first = RunFolder.create(tmp_path / "run"), state(round=1)
-    folder.save_checkpoint(first)
-    with monkeypatch.context() as patched:
-        fail_at(step, patched)
-        with pytest.raises(DpflError, match=r"No space left on device.*resume"):
-            folder.save_checkpoint(state(round=2))
-    assert folder.load_checkpoint(state()).round == 1
-
-
-def state(round: int = 0, clients: Release | None = None, **options: object) -> RunState:
-    samples = Release(clip=Flat(0.5), noise=Gaussian(1.0))
-    vector = torch.randn(7, generator=torch.Generator().manual_seed(round))
-    return RunState(
-        vector, -vector, samples, clients or Release(clip=NoClip()), [3, 0, 9], round, **options
-    )
-
-
-def test_a_checkpoint_gives_the_whole_state_back_bit_for_bit(tmp_path: Path) -> None:
-    folder = RunFolder.create(tmp_path / "run")
-    quantile = Release(clip=Quantile(0.1, count_noise=3.0), noise=Gaussian(1.0))
-    moved = Release(clip=quantile.clip.adapt(0.123), noise=Gaussian(1.0))
-    saved = state(4, moved, iterations=12, bytes=2**40, seconds=0.1 + 0.2)
-    folder.save_checkpoint(saved)
-    found = folder.load_checkpoint(state(0, quantile))
-    assert torch.equal(found.vector, saved.vector)
-    assert torch.equal(found.velocity, saved.velocity)
-    assert found.clients == saved.clients
-    assert found.samples == saved.samples
-    names = ("remaining", "round", "iterations", "bytes", "seconds")
-    assert [getattr(found, name) for name in names] == [getattr(saved, name) for name in names]
-
-
-def test_where_no_round_was_finished_the_fresh_state_is_the_checkpoint(tmp_path: Path) -> None:
-    fresh = state()
-    assert RunFolder.create(tmp_path / "run").load_checkpoint(fresh) is fresh
-
-
-def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
-    folder = RunFolder.create(tmp_path / "run")
-    folder.save_checkpoint(state())
-    other = RunState(torch.zeros(8), torch.zeros(8), None, Release(), [])
-    with pytest.raises(DpflError, match="another model"):
-        folder.load_checkpoint(other)
-
-
-def row(round: int, **options: object) -> RoundRow:
-    return RoundRow(**(dict.fromkeys(COLUMNS) | {"round": round, "seconds": 0.5} | options))
-
-
-def test_metrics_forget_the_rounds_that_are_made_again(tmp_path: Path) -> None:
-    metrics = Metrics(tmp_path / "metrics.sqlite")
-    for round in (1, 2, 3):
-        metrics.add(row(round))
-    metrics.forget_after(1)
-    metrics.add(row(2, accuracy=0.5))
-    assert metrics.rows() == [row(1), row(2, accuracy=0.5)]
-    metrics.close()
-
-
-def test_metrics_that_are_no_table_are_answered_with_a_sentence(tmp_path: Path) -> None:
-    (tmp_path / "metrics.sqlite").write_bytes(b"not a table" * 100)
-    with pytest.raises(DpflError, match="metrics"):
-        Metrics(tmp_path / "metrics.sqlite")
-
-
-def test_what_is_not_set_is_left_out_of_the_record() -> None:
-    assert without_none({"a": None, "b": {"c": None, "d": [1, {"e": None}]}, "f": "text"}) == {
-        "b": {"d": [1, {}]},
-        "f": "text",
-    }
-
-
-def test_one_bit_of_the_model_changes_its_hash() -> None:
-    vector = torch.ones(10)
-    changed = vector.clone()
-    changed[3] = torch.nextafter(torch.tensor(1.0), torch.tensor(2.0))
-    assert vector_sha256(vector) != vector_sha256(changed)
-    assert vector_sha256(vector) == vector_sha256(torch.ones(10))
 
 
 def test_a_run_without_a_folder_of_its_own_gets_a_new_one(
@@ -286,14 +184,3 @@ def test_a_run_without_a_folder_of_its_own_gets_a_new_one(
         folder.parent == tmp_path / "runs" and folder.name.startswith("dp-fedavg-")
         for folder in folders
     )
-
-
-LOST = ["round 1, client 7: x", "round 2, client 3: x"]
-
-
-@pytest.mark.parametrize(("unit", "told"), [("client", ["2 replies"]), ("sample", LOST)])
-def test_a_record_at_client_level_does_not_say_who_was_drawn(
-    result: dpfl.Result, unit: str, told: list[str]
-) -> None:
-    statement = dataclasses.replace(result.privacy, unit=unit)
-    assert dataclasses.replace(result, lost=LOST, privacy=statement).to_dict()["lost"] == told

@@ -118,7 +118,7 @@ def test_a_run_that_goes_on_after_its_first_round_does_not_ask_again(tmp_path: P
     said = told(tmp_path) | {"privacy": {"entropy": "system"}}
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, said, progress=StopsAfter(1))
-    before = RunFolder(tmp_path / "run").came_to()["round"]
+    before = RunFolder(tmp_path / "run").counters()["round"]
     resumed = parse(said).run(out=tmp_path / "run", workers=1, resume=True)
     assert (before, resumed.rounds) == (1, 3)
     assert ledger_of(resumed, "a")[gaussian(20.0)] == 1

@@ -9,7 +9,8 @@ from dpfl.algorithms import dp_fedavg, fedavg, fedavg_dp
 from dpfl.certificate.finished_run import accounts_of
 from dpfl.errors import DpflError
 from dpfl.models import described
-from dpfl.run.folder import RunFolder, without_none
+from dpfl.run.digests import without_none
+from dpfl.run.folder import RunFolder
 from dpfl.run.propose import ProposalSpec, build_proposal
 from dpfl.run.resolve import RunSpec, resolve
 from tests.conftest import MODEL

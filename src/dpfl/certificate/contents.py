@@ -25,7 +25,8 @@ from dpfl.privacy.ledger.plans import proven_events
 from dpfl.privacy.statement_view import PrivacyVerdict, verdict
 from dpfl.protocol.keys import fingerprint, load_private, raw, sign
 from dpfl.run.accounts import Accounts
-from dpfl.run.folder import RunFolder, code_sha256
+from dpfl.run.digests import code_sha256
+from dpfl.run.folder import RunFolder
 from dpfl.run.metrics import figure
 
 AUDITED = (

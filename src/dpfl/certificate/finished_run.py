@@ -75,7 +75,7 @@ def read_finished_run(folder: RunFolder) -> FinishedRun:
 
 def _ended(folder: RunFolder) -> FinishedRun:
     told, result = (_mapping(folder, name) for name in ("statement.json", "result.json"))
-    record, numbers = folder.record(), folder.came_to()
+    record, numbers = folder.record(), folder.counters()
     accounts = accounts_of(folder, record)
     if accounts.algorithm.unit == "none":
         raise DpflError(

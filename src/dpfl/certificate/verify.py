@@ -45,7 +45,8 @@ from dpfl.certificate.recompute import check_claim, check_epsilon, check_issue, 
 from dpfl.certificate.run_checks import check_run
 from dpfl.errors import DpflError
 from dpfl.protocol.keys import fingerprint, is_signed, load_public
-from dpfl.run.folder import RunFolder, code_sha256
+from dpfl.run.digests import code_sha256
+from dpfl.run.folder import RunFolder
 
 OLDER = ("dpfl certificate 1",)
 

@@ -24,7 +24,8 @@ from dpfl.engines import Engine, local_engine
 from dpfl.errors import DpflError
 from dpfl.privacy import Budget, Keyed, Randomness, SystemEntropy
 from dpfl.run.accounts import Accounts
-from dpfl.run.folder import RunFolder, new_path, record_id, without_none
+from dpfl.run.digests import record_id, without_none
+from dpfl.run.folder import RunFolder, new_path
 from dpfl.run.meter import Meter
 from dpfl.run.recorder import Recorder, SilentProgress
 from dpfl.run.resolve import ResolvedRun, RunSpec, resolve
@@ -144,7 +145,7 @@ def _find_folder(spec: RunSpec) -> RunFolder:
         resumed.refuse_other_format()
         return resumed
     folder = RunFolder(Path(out) if out else new_path(spec.algorithm.name))
-    folder.refuse_held()
+    folder.refuse_existing_run()
     return folder
 
 
@@ -210,7 +211,7 @@ def _randomness(spec: RunSpec, accounts: Accounts) -> Randomness:
 
 def _write_start(folder: RunFolder, fresh: RunState, record: Mapping[str, Any], run: str) -> None:
     """The first weights of a user's own module are nowhere else, so the checkpoint comes first."""
-    folder.refuse_held()
+    folder.refuse_existing_run()
     folder.save_checkpoint(fresh)
     folder.write_experiment({**record, "run": {"id": run} | record["run"]})
 

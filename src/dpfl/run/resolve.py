@@ -59,9 +59,10 @@ from dpfl.run.algorithm_stages import (
     with_unit_and_queries,
 )
 from dpfl.run.checks import check_run, row_unit_notes
+from dpfl.run.digests import code_sha256, vector_sha256
 from dpfl.run.dry_run import dry_run
 from dpfl.run.fitted_model import FittedModel, fit_model
-from dpfl.run.folder import RunFolder, code_sha256, vector_sha256
+from dpfl.run.folder import RunFolder
 from dpfl.run.options import (
     FAST_IS_FOR_SIMULATIONS,
     Aggregation,

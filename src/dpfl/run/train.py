@@ -37,8 +37,8 @@ from dpfl.engines import one_thread
 from dpfl.models import Buildable, Layout
 from dpfl.privacy import Budget, BudgetRefusal
 from dpfl.run.callbacks import CallbackProgress
+from dpfl.run.digests import vector_sha256
 from dpfl.run.flat_options import accepts_flat_options
-from dpfl.run.folder import vector_sha256
 from dpfl.run.metrics import RoundRow, RunHistory
 from dpfl.run.model_card import write_card
 from dpfl.run.options import Aggregation, Evaluation, Execution, Privacy
