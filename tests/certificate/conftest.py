@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,8 +10,10 @@ from pathlib import Path
 import pytest
 
 import dpfl
-from dpfl.certificate import new_key
+from dpfl.certificate import certify, new_key
 from dpfl.run.flat_options import group_flat_options
+from tests.certificate.forgeries import write_certificate
+from tests.certificate.node_cases import Case, serve
 from tests.conftest import MODEL, small_crowd, small_federation
 
 RUNS = {
@@ -58,3 +61,31 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("keys") / "key.pem"
     new_key(path)
     return path
+
+
+@pytest.fixture
+def certified(run_of: Callable[[str], Path], key: Path) -> Callable[..., Path]:
+    """The certificate of a run, in its folder."""
+
+    def make(name: str = "samples") -> Path:
+        folder = run_of(name)
+        (folder / "audit.json").write_text(json.dumps({"measured": 0.5, "verdict": "holds"}))
+        (folder / "certificate.json").write_text(json.dumps(certify(folder, key), indent=2))
+        return folder / "certificate.json"
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def original(tmp_path_factory: pytest.TempPathFactory, key: Path) -> Path:
+    root = tmp_path_factory.mktemp("federation")
+    serve(root)
+    write_certificate(root / "run", key)
+    return root
+
+
+@pytest.fixture(params=[False, True], ids=["with the run", "without the run"])
+def case(original: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Case:
+    root = Path(shutil.copytree(original, tmp_path / "copy"))
+    shutil.copy(root / "run" / "certificate.json", root / "alone.json")
+    return Case(root, request.param)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -37,3 +38,31 @@ def sign_again(file: Path, change: Change, key: Path) -> None:
     file.write_text(json.dumps(envelope))
     certificate = Certificate.model_validate(envelope["certificate"])
     file.with_suffix(".html").write_text(page(certificate, envelope["signature"]))
+
+
+def substitute(pattern: str, replacement: str) -> Callable[[str], str]:
+    def change(text: str) -> str:
+        changed = re.sub(pattern, replacement, text, count=1)
+        assert changed != text
+        return changed
+
+    return change
+
+
+NEW_HASHES = ("README.md", "statement.json", "result.json")
+
+
+def without_new_hashes(body: dict[str, Any]) -> None:
+    for name in NEW_HASHES:
+        del body["hashes"][name]
+
+
+def alter(file: Path, change: Callable[[dict[str, Any]], None], key: Path | None = None) -> Path:
+    """The altered certificate, away from its run; signed again where there is a key."""
+    envelope = json.loads(file.read_text())
+    change(envelope["certificate"])
+    if key:
+        envelope["signature"] = sign(envelope["certificate"], load_private(key))
+    altered = file.parent.parent / "altered.json"
+    altered.write_text(json.dumps(envelope))
+    return altered

@@ -87,7 +87,7 @@ def test_a_published_system_that_leaks_gets_a_certificate_of_no_guarantee(run_of
 
 
 def test_a_run_without_noise_is_refused(run_of, key):
-    with pytest.raises(DpflError, match="nothing is proven"):
+    with pytest.raises(DpflError, match="No guarantee is proven"):
         certify(run_of("plain"), key)
 
 

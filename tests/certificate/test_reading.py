@@ -12,13 +12,6 @@ from dpfl.errors import DpflError
 from dpfl.run.folder import RunFolder
 
 
-@pytest.mark.parametrize("text", ["[]", "1", '"words"', "null"])
-def test_a_file_that_holds_something_else_is_named(tmp_path: Path, text: str) -> None:
-    (tmp_path / "statement.json").write_text(text)
-    with pytest.raises(DpflError, match=r"statement\.json does not hold what a run writes there"):
-        _mapping(RunFolder(tmp_path), "statement.json")
-
-
 def test_a_file_is_read_as_it_is_and_a_missing_one_is_named_where_it_is_needed(
     tmp_path: Path,
 ) -> None:

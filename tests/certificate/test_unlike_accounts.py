@@ -10,9 +10,6 @@ from typing import Any
 import pytest
 
 from dpfl.certificate.contents import (
-    AccountSection,
-    Certificate,
-    ReleaseSection,
     _measured,
     certify,
     guarantee_section,
@@ -20,7 +17,7 @@ from dpfl.certificate.contents import (
     neighbours,
     spread,
 )
-from dpfl.certificate.figures import stated_figure
+from dpfl.certificate.sections import AccountSection, Certificate, ReleaseSection
 from dpfl.privacy.accounting.events import ADD_REMOVE, REPLACE, encode, gaussian
 from dpfl.privacy.mechanisms.sampling import FixedSize, Poisson
 
@@ -46,12 +43,6 @@ def test_the_largest_epsilon_of_any_account_is_proven():
     assert spread(some) == {"proven": 3.0, "median": 1.75, "lowest": 0.5}
     some.append(account("e", "unbounded"))
     assert spread(some) == {"proven": "unbounded", "median": 2.0, "lowest": 0.5}
-
-
-def test_figures_are_of_six_digits_and_rounded_up():
-    assert stated_figure(1.23456701) == 1.234568
-    assert stated_figure(1.234567) == 1.234567
-    assert stated_figure(float("inf")) == "unbounded"
 
 
 def test_neighbours_follow_how_units_are_drawn():
@@ -136,13 +127,3 @@ def test_where_nothing_was_used_the_certificate_says_0(used: float | None, state
 def test_what_was_used_stands_in_the_certificate_as_the_statement_has_it(run_of, key):
     made = Certificate.model_validate(certify(run_of("samples"), key)["certificate"])
     assert made.guarantee.used == made.guarantee.proven > 0
-
-
-def test_a_certificate_holds_values_of_its_own_kinds_and_does_not_change(run_of, key):
-    body = certify(run_of("samples"), key)["certificate"]
-    made = Certificate.model_validate(body)
-    with pytest.raises(Exception, match="frozen"):
-        made.issued = "later"  # type: ignore[misc]
-    for place, wrong in (("rounds", "2"), ("clients", 4.0), ("budget", "3")):
-        with pytest.raises(ValueError, match=place):
-            Certificate.model_validate({**body, "trained": {**body["trained"], place: wrong}})

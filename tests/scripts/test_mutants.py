@@ -35,7 +35,7 @@ SAMPLE = {
     "secagg/member.py:SumMember.agree:unchecked:4": "tests/secagg/test_sabotage.py",
     "node/statement.py:_was_always_limited:compare:3": "tests/node/test_statement.py",
     "gradients/unit_gradients.py:stack:extreme:1": "tests/gradients/test_products.py",
-    "certificate/figures.py:between:sign:1": "tests/certificate/test_figures_and_recompute.py",
+    "certificate/figures.py:between:sign:1": "tests/certificate/test_figures.py",
 }
 """Mutants of every package, with the tests that kill each within seconds."""
 

@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 import dpfl
-from dpfl.certificate import certify, new_key
-from dpfl.certificate.contents import Certificate
+from dpfl.certificate import Certificate, certify, new_key
 from dpfl.certificate.printed_page import page as printed
 from dpfl.config.experiment import parse
 from dpfl.node.service import Service

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dpfl.certificate.check import VerificationCheck
-from dpfl.certificate.contents import Certificate
 from dpfl.certificate.earlier_words import in_present_words
 from dpfl.certificate.printed_page import page
 from dpfl.certificate.reading import strict_json
 from dpfl.certificate.seals import file_sha256
+from dpfl.certificate.sections import Certificate
 from dpfl.run.folder import METRICS, STATEMENTS, RunFolder
 from dpfl.run.model_card import NAME, TITLE
 
-SENT = (NAME, "model.safetensors")
-"""Files that are sent with a certificate; their hashes need no salt."""
+ATTACHED = (NAME, "model.safetensors")
+"""Files that are passed on with a certificate; their hashes need no salt."""
 
 COMPARED = {
     "experiment.toml",
@@ -61,17 +61,17 @@ def check_pages(
         if _differs(path, certificate, signature):
             if source != file and _holds_another(source, envelope):
                 unchecked.append(
-                    f"{path.name}, which is the page of another certificate of this run: verify "
-                    "that one."
+                    f"{path.name}, which belongs to another certificate of this run; verify that "
+                    "certificate."
                 )
             else:
                 findings.append(
-                    f"{path.name} is not the page of this certificate; remove it, the signed file "
-                    "alone counts."
+                    f"{path.name} is not the page of this certificate. Remove it; only the signed "
+                    "file counts."
                 )
     return VerificationCheck(
         "page",
-        "as this version draws it from the certificate" if count else "none",
+        "identical to the page that this version makes" if count else "none",
         tuple(findings),
         tuple(unchecked),
     )
@@ -92,7 +92,7 @@ def _holds_another(file: Path, envelope: object) -> bool:
         return False
 
 
-def check_sent(file: Path, certificate: Certificate) -> VerificationCheck | None:
+def check_attached(file: Path, certificate: Certificate) -> VerificationCheck | None:
     """Checks the model and the card beside a certificate that is away from its run.
 
     Args:
@@ -106,7 +106,7 @@ def check_sent(file: Path, certificate: Certificate) -> VerificationCheck | None
     if (place / "experiment.toml").exists():
         return None
     findings, unchecked, names = [], [], []
-    for name in SENT:
+    for name in ATTACHED:
         if not (place / name).exists() or (name == NAME and not _is_card(place / name)):
             continue
         names.append(name)
@@ -134,8 +134,8 @@ def others(folder: RunFolder, certified: Path) -> Iterator[str]:
     Yields:
         One sentence with their names.
     """
-    known = {*COMPARED, certified.name, certified.with_suffix(".html").name}
-    names = sorted(path.name for path in folder.path.iterdir() if path.name not in known)
+    own_files = {*COMPARED, certified.name, certified.with_suffix(".html").name}
+    names = sorted(path.name for path in folder.path.iterdir() if path.name not in own_files)
     names = [name for name in names if not name.startswith(f"{METRICS}-")]
     if names:
-        yield f"Other files of the run's folder: {', '.join(names)}."
+        yield f"Other files in the run's folder: {', '.join(names)}."

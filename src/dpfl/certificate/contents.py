@@ -1,4 +1,4 @@
-"""The contents of a certificate: its sections, and how each follows from a run's folder."""
+"""Makes a certificate: how each of its sections follows from the folder of a run."""
 
 from __future__ import annotations
 
@@ -7,15 +7,23 @@ import statistics
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Literal
-
-from pydantic import BaseModel, ConfigDict
+from typing import Any
 
 from dpfl.certificate.figures import Epsilon, number, stated_figure
 from dpfl.certificate.finished_run import FinishedRun, read_finished_run
 from dpfl.certificate.model_cards import check_card
 from dpfl.certificate.reading import read
 from dpfl.certificate.seals import hashes, make_salt, seal
+from dpfl.certificate.sections import (
+    AccountSection,
+    Certificate,
+    ClaimSection,
+    GuaranteeSection,
+    ReleaseSection,
+    ReportedSection,
+    Signer,
+    TrainingSection,
+)
 from dpfl.codec import canonical
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger, PrivacyStatement, accountant
@@ -41,123 +49,6 @@ AUDITED = (
     "game",
     "verdict",
 )
-
-
-class CertificateSection(BaseModel):
-    """A part of a certificate; it has exactly the keys that it lists."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class TrainingSection(CertificateSection):
-    """What was trained, how, and for how long."""
-
-    run: str
-    algorithm: str
-    variant: str
-    model: str
-    clients: int
-    partition: str
-    entropy: str
-    noise: str
-    budget: float | None
-    rounds: int
-    iterations: int
-
-
-class ReportedSection(CertificateSection):
-    """What the run reports and a certificate cannot prove.
-
-    Accuracy would need the test set, and an audit its games.
-    """
-
-    started: str
-    accuracy: float | None
-    stopped_by: str
-    audit: dict[str, Any] | None
-    measured: str | None = None
-    """The first metric of the task, in words."""
-
-
-class GuaranteeSection(CertificateSection):
-    """The guarantee: its unit, neighbours, delta, adversary and accountant.
-
-    `proven` is the largest epsilon of any account.
-    """
-
-    unit: str
-    neighbours: str
-    delta: float
-    adversary: str
-    accountant: str
-    proven: Epsilon
-    median: Epsilon
-    lowest: Epsilon
-    used: Epsilon
-    """Epsilon of the releases that were made. It is no guarantee where their number depends on
-    the results."""
-    unaccounted: list[str]
-    assumptions: list[str]
-    warnings: list[str]
-
-
-class ClaimSection(CertificateSection):
-    """The figure that the paper's own accounting claims.
-
-    It is for the events that the paper counts. Without an accountant it comes from a formula.
-    """
-
-    epsilon: Epsilon | None
-    text: str
-    accountant: str | None
-    stated: dict[str, int]
-
-
-class ReleaseSection(CertificateSection):
-    """Equal releases of one account: the event, its description, and how many there were."""
-
-    event: str
-    kind: str
-    count: int
-
-
-class AccountSection(CertificateSection):
-    """One ledger, with its epsilon and its releases.
-
-    `seal` covers the debits and not the file, whose bytes change while its rows do not.
-    """
-
-    name: str
-    ledger: str
-    proven: Epsilon
-    releases: list[ReleaseSection]
-    debits: int
-    other_runs: int
-    seal: str
-
-
-class Signer(CertificateSection):
-    """The public key of the signer, and its fingerprint for people."""
-
-    algorithm: Literal["Ed25519"] = "Ed25519"
-    public_key: str
-    fingerprint: str
-
-
-class Certificate(CertificateSection):
-    """Everything that is signed."""
-
-    format: Literal["dpfl certificate 2"]
-    issued: str
-    trained: TrainingSection
-    guarantee: GuaranteeSection
-    claimed: ClaimSection
-    accounts: list[AccountSection]
-    reported: ReportedSection
-    hashes: dict[str, str]
-    versions: dict[str, str]
-    certified_by: dict[str, str]
-    signer: Signer
 
 
 def certify(run: Path, key: Path | None = None) -> dict[str, Any]:

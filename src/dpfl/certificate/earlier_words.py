@@ -54,6 +54,25 @@ REWORDED = (
         "- The guarantee protects the unit in the statement against the adversary in it, under "
         "the assumptions in it.",
     ),
+    ("What left without any accounting", "Released without accounting"),
+    ("<h2>What is assumed</h2>", "<h2>Assumptions</h2>"),
+    ("<h2>As reported by the run, not checked</h2>", "<h2>Reported by the run, not checked</h2>"),
+    ("Name and office", "Name and position"),
+    (
+        "This page is a picture of the signed file beside it (.json), which alone counts. To check "
+        "it and to compute every epsilon again:",
+        "This page shows the signed file beside it (.json). Only that file is evidence. To verify "
+        "it and to compute every epsilon again:",
+    ),
+    (" steps a client</td>", " steps per client</td>"),
+    ("epsilon at least, measured by an attack", "lower bound on epsilon, measured by an attack"),
+    (" (proven of it: ", " (proven there: "),
+    (" kinds more, which the signed file lists", " more kinds, listed in the signed file"),
+    ("<td>Releases of up to ", "<td>The counts include releases of up to "),
+    (
+        " other runs on the same ledgers are counted with these.",
+        " other runs on the same ledgers.",
+    ),
 )
 """Earlier and present wording. The texts are fixed: no figure and no name is in any of them."""
 

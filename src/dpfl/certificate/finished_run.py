@@ -35,7 +35,7 @@ class FinishedRun:
         numbers: The counters of the checkpoint.
         accounts: The ledgers of the run, read together.
         statement: The privacy statement, made again from the ledgers as they are now.
-        told: The privacy statement as the run wrote it when it ended.
+        recorded_statement: The privacy statement as the run wrote it when it ended.
         result: result.json.
     """
 
@@ -44,7 +44,7 @@ class FinishedRun:
     numbers: Mapping[str, Any]
     accounts: Accounts
     statement: PrivacyStatement
-    told: PrivacyStatement
+    recorded_statement: PrivacyStatement
     result: Mapping[str, Any]
 
     @property
@@ -69,17 +69,18 @@ def read_finished_run(folder: RunFolder) -> FinishedRun:
         return _ended(folder)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise DpflError(
-            f"The files of the run in {folder.path} do not fit together ({error}); restore them."
+            f"The files of the run in {folder.path} contradict each other ({error}); restore them "
+            "from a copy."
         ) from error
 
 
 def _ended(folder: RunFolder) -> FinishedRun:
-    told, result = (_mapping(folder, name) for name in ("statement.json", "result.json"))
+    stated, result = (_mapping(folder, name) for name in ("statement.json", "result.json"))
     record, numbers = folder.record(), folder.counters()
     accounts = accounts_of(folder, record)
     if accounts.algorithm.unit == "none":
         raise DpflError(
-            f"The run in {folder.path} added no noise: nothing is proven of it, so there is "
+            f"The run in {folder.path} added no noise. No guarantee is proven for it, so there is "
             "nothing to certify."
         )
     accounts.check_checkpoint(numbers["paid"])
@@ -88,9 +89,9 @@ def _ended(folder: RunFolder) -> FinishedRun:
     restated = RestatedStatement(
         accounts, SystemEntropy() if record["resolved"]["entropy"] == "system" else Keyed(0)
     )
-    for word, said, truth in restated.differences(told):
-        raise _differs(folder, "statement.json", word, said, truth)
-    if result.get("privacy") != told:
+    for word, value, truth in restated.differences(stated):
+        raise _differs(folder, "statement.json", word, value, truth)
+    if result.get("privacy") != stated:
         raise _differs(
             folder, "result.json", "privacy", result.get("privacy"), "what statement.json says"
         )
@@ -100,15 +101,14 @@ def _ended(folder: RunFolder) -> FinishedRun:
         if result.get(word) != truth:
             raise _differs(folder, "result.json", word, result.get(word), truth)
     return FinishedRun(
-        folder, record, numbers, accounts, restated.now, PrivacyStatement.from_dict(told), result
+        folder, record, numbers, accounts, restated.now, PrivacyStatement.from_dict(stated), result
     )
 
 
-def _differs(folder: RunFolder, name: str, word: str, said: Any, truth: Any) -> DpflError:
+def _differs(folder: RunFolder, name: str, word: str, value: Any, truth: Any) -> DpflError:
     return DpflError(
-        f"{folder.file(name)} says {word} {said!r}, but the run's record, checkpoint and ledgers "
-        f"give {truth!r}; "
-        "restore it from a copy."
+        f"{folder.file(name)} says {word} {value!r}, but the run's record, checkpoint and ledgers "
+        f"give {truth!r}; restore it from a copy."
     )
 
 
@@ -117,16 +117,16 @@ def _refuse_uncounted(accounts: Accounts) -> None:
 
     Somebody's releases would otherwise be in no statement.
     """
-    counted = {path.name for path in accounts.paths()}
+    account_files = {path.name for path in accounts.paths()}
     for path in sorted(accounts.folder.glob("*.sqlite")):
-        if path.name in counted or path.name == METRICS:
+        if path.name in account_files or path.name == METRICS:
             continue
         with closing(Ledger.read(path)) as ledger:
             if any(run == accounts.run for run, *_ in ledger.debits()):
                 raise DpflError(
                     f"The ledger {path} holds debits of the run {accounts.run}, which has no such "
-                    "account: it was copied or "
-                    "renamed, or the record was; bring back what the run had."
+                    "account. The ledger or the record was copied or renamed; restore the "
+                    "originals."
                 )
 
 
@@ -159,26 +159,25 @@ def recorded_algorithm(record: Mapping[str, Any]) -> Algorithm:
     Raises:
         DpflError: The experiment in the record asks for another system.
     """
-    made = algorithm_of(record["resolved"]["algorithm"])
+    algorithm = algorithm_of(record["resolved"]["algorithm"])
     if not record.get("experiment"):
-        return made
+        return algorithm
     experiment = parse(record["experiment"])
     section = experiment.algorithm
-    asked = with_unit(from_name(section.name, **section.options()), experiment.privacy.unit)
+    system = with_unit(from_name(section.name, **section.options()), experiment.privacy.unit)
     for word in ("name", "variant", "leaks", "unit", "placement"):
-        if getattr(asked, word) != getattr(made, word):
+        if getattr(system, word) != getattr(algorithm, word):
             raise DpflError(
-                f"experiment.toml asks for a system whose {word} is {getattr(asked, word)!r} and "
-                f"records one whose {word} is "
-                f"{getattr(made, word)!r}; restore it from a copy."
+                f"experiment.toml asks for a system whose {word} is {getattr(system, word)!r} and "
+                f"records one whose {word} is {getattr(algorithm, word)!r}; restore it from a copy."
             )
-    return replace(made, claim=asked.claim)
+    return replace(algorithm, claim=system.claim)
 
 
 def _mapping(folder: RunFolder, name: str) -> dict[str, Any]:
-    told = read(folder, name)
-    if not isinstance(told, dict):
+    content = read(folder, name)
+    if not isinstance(content, dict):
         raise DpflError(
             f"{folder.file(name)} does not hold what a run writes there; restore it from a copy."
         )
-    return told
+    return content

@@ -65,7 +65,7 @@ def check_card(finished: FinishedRun) -> VerificationCheck:
         faults = (
             f"{NAME} cannot be compared, since result.json is not as a run writes it ({error}).",
         )
-    unchecked = f"Of {NAME}, how the model is loaded, and the names of model, task and data."
+    unchecked = f"In {NAME}: how to load the model, and the names of model, task and data."
     return VerificationCheck(
         "card", "statement, budget, rounds and metrics are those of the run", faults, (unchecked,)
     )
@@ -78,7 +78,10 @@ def _faults(text: str, finished: FinishedRun) -> Iterator[str]:
     if headings != [TITLE, PRIVACY, LOADING, CLOSING]:
         yield f"its headings are {', '.join(headings)}"
         return
-    for part in (privacy_lines(finished.told), closing_lines(finished.result["warnings"])):
+    for part in (
+        privacy_lines(finished.recorded_statement),
+        closing_lines(finished.result["warnings"]),
+    ):
         expected = _section(list(part))
         there = _section(lines[lines.index(expected[0]) :])
         expected = [line for line in expected if line in there or not _is_newer(line)]
@@ -89,9 +92,13 @@ def _faults(text: str, finished: FinishedRun) -> Iterator[str]:
         label = row[: row.index("|", 2) + 1]
         if [line for line in lines if line.startswith(label)] != [row]:
             yield f"its row {label!r} is not {row!r}"
-    known = {*rendered, *privacy_lines(finished.told), *closing_lines(finished.result["warnings"])}
+    own_lines = {
+        *rendered,
+        *privacy_lines(finished.recorded_statement),
+        *closing_lines(finished.result["warnings"]),
+    }
     for line in lines:
-        if line not in known and EPSILON.search(line):
+        if line not in own_lines and EPSILON.search(line):
             yield f"it has an epsilon where the run wrote none ({line.strip()!r})"
 
 

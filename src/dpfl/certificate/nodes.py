@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from dpfl.certificate.check import VerificationCheck
-from dpfl.certificate.contents import AccountSection, Certificate
 from dpfl.certificate.figures import same_figure
 from dpfl.certificate.finished_run import accounts_of
 from dpfl.certificate.reading import strict_json
 from dpfl.certificate.seals import KEY_OF, NODES_RUN, node_hashes
+from dpfl.certificate.sections import AccountSection, Certificate
 from dpfl.data.names import client_names
 from dpfl.data.remote_federation import NODES
 from dpfl.errors import DpflError
@@ -45,7 +45,7 @@ UNUSABLE = (
 
 @dataclass(frozen=True)
 class OrderedReleases:
-    """The releases that the server has asked of a node.
+    """The releases that the server has requested from a node.
 
     Attributes:
         releases: Their number, by event.
@@ -58,14 +58,14 @@ class OrderedReleases:
 
 @dataclass(frozen=True)
 class ExpectedNodes:
-    """Who took part in a run, and what the server has asked of each node.
+    """Who took part in a run, and what the server has requested from each node.
 
     Attributes:
         names: The nodes. Empty where the run has one account for the federation and its folder is
             not available.
         nodes: Their number.
         hashes: Hashes of the nodes' keys, and of what the nodes know the run by.
-        ordered: The releases that were asked of each node that pays for itself.
+        ordered: The releases that were requested from each node that pays for itself.
     """
 
     names: Sequence[str]
@@ -154,9 +154,9 @@ class NodeStatementFile:
         """The statement in words."""
         words = self.words
         return (
-            f"for one {words['unit']} ({words['neighbours']}), delta {words['delta']:g}, proven "
-            f"{words['proven']} of "
-            f"{words['limit']:g} in total ({words['accountant']}), against {words['adversary']}; "
+            f"epsilon {words['proven']} proven of {words['limit']:g} allowed in total, for one "
+            f"{words['unit']} ({words['neighbours']}), delta {words['delta']:g}, by "
+            f"{words['accountant']}, against {words['adversary']}; "
             f"{sum(self.run['releases'].values())} releases for this run"
         )
 
@@ -170,13 +170,13 @@ def verify_nodes(
         files: The statements.
         certificate: The contents of the certificate of the run.
         folder: The folder of the run, where it is available. It names every node, its key, and what
-            the server has asked of it.
+            the server has requested from it.
 
     Returns:
         One check per statement, and one for all of them together.
     """
     if certificate.trained.partition != NODES:
-        words = "the certified run had no nodes, so that no statement of a node belongs to it."
+        words = "the certified run had no nodes, so no statement of a node belongs to it."
         return [VerificationCheck(file.stem, "", (f"{file.name}: {words}",)) for file in files]
     try:
         expected = ExpectedNodes.of(certificate, folder)
@@ -198,9 +198,10 @@ def verify_nodes(
 def _without_statements(expected: ExpectedNodes) -> VerificationCheck:
     nodes = ", ".join(expected.names) or f"{expected.nodes} nodes"
     unchecked = (
-        f"What these spent by their own ledgers, whose signed statements were not given: {nodes}."
+        "What these nodes spent by their own ledgers, since their signed statements were not "
+        f"given: {nodes}."
     )
-    outcome = "statements not given: they lie in nodes/ of the run's folder"
+    outcome = "statements not given; they are in nodes/ in the run's folder"
     return VerificationCheck("nodes", outcome, unchecked=(unchecked,))
 
 
@@ -226,14 +227,14 @@ def _checked(
     ordered, unchecked = expected.ordered.get(signed.name), []
     if ordered and not ordered.exact:
         unchecked.append(
-            f"Whether {signed.name} made all releases that were ordered: the certificate counts "
-            "others with them."
+            f"Whether {signed.name} made all requested releases: the certificate counts releases "
+            "of other runs with them."
         )
     listed = f"{KEY_OF}{signed.name}" in expected.hashes
     whose = (
         "by the key that the run lists"
         if listed
-        else f"by the key {signed.key[:16]}..., to be compared with its owner"
+        else f"by the key {signed.key[:16]}..., to be confirmed with its owner"
     )
     return VerificationCheck(
         signed.name, f"signed {whose}: {text}", tuple(findings), tuple(unchecked)
@@ -248,18 +249,18 @@ def _faults(
     if expected.hashes.get(f"{KEY_OF}{signed.name}", key := fingerprint(signed.key)) != key:
         yield "is not signed by the key that the run lists"
     if words["run"] is None:
-        yield "is of no run"
+        yield "names no run"
     elif (
         expected.hashes.get(
             NODES_RUN, run_hash := hashlib.sha256(str(signed.run["id"]).encode()).hexdigest()
         )
         != run_hash
     ):
-        yield "is of another run"
+        yield "is for another run"
     if not accountant(words["accountant"]).proven:
-        yield f"is by {words['accountant']}, which is an approximation and proves nothing"
+        yield f"uses {words['accountant']}, which is an approximation and proves nothing"
     if words["delta"] > stated.delta:
-        yield f"holds with delta {words['delta']:g}, where the run's is {stated.delta:g}"
+        yield f"holds at delta {words['delta']:g}; the run's delta is {stated.delta:g}"
     pays = signed.name in expected.ordered
     for word in ("unit", "neighbours") if pays else ():
         if words[word] != getattr(stated, word):
@@ -275,7 +276,7 @@ def _faults(
 
 
 def _releases(signed: NodeStatementFile, ordered: OrderedReleases) -> Iterator[str]:
-    """Compares the number of releases of every kind with what the server has asked for.
+    """Compares the number of releases of every kind with what the server has requested.
 
     Where there are fewer, nobody here can tell whether they were made.
     """
@@ -284,7 +285,7 @@ def _releases(signed: NodeStatementFile, ordered: OrderedReleases) -> Iterator[s
         type(count) is not int or count < 1
         for count in (*own_releases.values(), *everything.values())
     ):
-        yield "counts releases that are no whole numbers above 0"
+        yield "has counts of releases that are not positive integers"
         return
     for event in sorted({*own_releases, *ordered.releases}):
         own, requested = own_releases.get(event, 0), ordered.releases.get(event, 0)
@@ -296,13 +297,13 @@ def _releases(signed: NodeStatementFile, ordered: OrderedReleases) -> Iterator[s
             )
         if own > requested:
             yield (
-                f"differs from what was ordered: {signed.name} counts {own} x {kind}, the server "
+                f"differs from what was requested: {signed.name} counts {own} x {kind}, the server "
                 f"{requested}"
             )
         elif own < requested and ordered.exact:
             why = "the others were refused or lost on the way, or are missing from its ledger"
             yield (
-                f"differs from what was ordered: {signed.name} counts {own} x {kind}, the server "
+                f"differs from what was requested: {signed.name} counts {own} x {kind}, the server "
                 f"{requested}; {why}"
             )
 
@@ -320,17 +321,17 @@ def _together(
             )
         elif one.key in keys:
             findings.append(
-                f"{one.name} and {keys[one.key].name} signed with one key, so that one of them is "
-                "not its node."
+                f"{one.name} and {keys[one.key].name} signed with the same key, so one of these "
+                "statements is not from its node."
             )
         names.setdefault(one.name, one)
         keys.setdefault(one.key, one)
     runs = {str(one.run["id"]) for one in statements if one.words["run"] is not None}
     if len(runs) > 1:
-        findings.append(f"The statements are of {len(runs)} runs.")
+        findings.append(f"The statements are for {len(runs)} different runs.")
     missing = [name for name in expected.names if name not in names]
     findings += [
-        f"The statement of {name} is missing: it took part in the run." for name in missing
+        f"The statement of {name}, which took part in the run, is missing." for name in missing
     ]
     if not expected.names and len(names) != expected.nodes:
         findings.append(f"{len(names)} of {expected.nodes} nodes have a statement here.")
@@ -350,19 +351,18 @@ def _unknown(statements: Sequence[NodeStatementFile], expected: ExpectedNodes) -
     ]
     if strange:
         yield (
-            "Whose keys signed for these nodes; compare them with their owners: "
+            "Whose keys signed for these nodes; confirm them with their owners: "
             f"{', '.join(strange)}."
         )
     if statements:
-        yield "When the nodes signed, their limits and their versions: as they say."
+        yield "When the nodes signed, their limits and their versions: as the nodes state them."
     if headless := [one.name for one in statements if "ledger_head" not in one.words]:
         yield (
-            f"What was fixed beforehand, and against whom it holds: {', '.join(headless)} "
-            "signed "
-            "no head of a ledger."
+            "What was fixed in advance, and against whom the guarantee holds: "
+            f"{', '.join(headless)} signed no head of a ledger."
         )
     if NODES_RUN not in expected.hashes:
         yield (
-            "Whether the nodes speak of this run, which the certificate does not say: give the "
+            "Whether the statements are for this run. The certificate does not say; give the "
             "run's folder with --run."
         )

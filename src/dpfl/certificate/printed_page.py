@@ -1,5 +1,6 @@
-"""A certificate as one page of HTML, to read, print and sign by hand. What counts is the signed
-JSON beside it.
+"""A certificate as one page of HTML, to read, print and sign by hand.
+
+Only the signed JSON beside it is evidence.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
-from dpfl.certificate.contents import AccountSection, Certificate, display_figure, headline
+from dpfl.certificate.contents import display_figure, headline
 from dpfl.certificate.figures import number
+from dpfl.certificate.sections import AccountSection, Certificate
 from dpfl.privacy.statement_view import USED, unit_in_words
 
 MOST_LISTED = 30
@@ -58,6 +60,17 @@ footer { margin-top: 2.6mm; color: #55606e; font-size: 7.6pt } code { white-spac
 
 
 def page(certificate: Certificate, signature: str) -> str:
+    """Lays out a certificate as a page that needs nothing from elsewhere.
+
+    The same certificate gives the same bytes, so that verification can compare the page.
+
+    Args:
+        certificate: The contents.
+        signature: Their signature, in hexadecimal digits.
+
+    Returns:
+        The HTML.
+    """
     trained, stated = certificate.trained, certificate.guarantee
     verdict = headline(certificate)
     parts = [
@@ -73,20 +86,19 @@ def page(certificate: Certificate, signature: str) -> str:
     ]
     if stated.unaccounted:
         parts.append(
-            "<h2>What left without any accounting</h2><ul "
+            "<h2>Released without accounting</h2><ul "
             f'class="loud">{_items(stated.unaccounted)}</ul>'
         )
     parts += [
         f"<h2>Proven epsilon by account</h2>{_accounts(certificate)}",
-        f"<h2>What is assumed</h2><ul>{_items(stated.assumptions)}</ul>",
-        f"<h2>As reported by the run, not checked</h2>{_rows(_reported(certificate))}",
+        f"<h2>Assumptions</h2><ul>{_items(stated.assumptions)}</ul>",
+        f"<h2>Reported by the run, not checked</h2>{_rows(_reported(certificate))}",
         "<h2>Fingerprints (SHA-256) and "
         f"signature</h2>{_rows(_hashes(certificate, signature), 'hash')}",
-        '<div class="sign"><div>Name and office</div><div>Date</div><div>Signature</div></div>',
-        "<footer>This page is a picture of the signed file beside it (.json), which alone counts. "
-        "To check it and to "
-        "compute every epsilon again: <code>dpfl verify certificate.json --run FOLDER --key "
-        "SIGNER.pub</code></footer>",
+        '<div class="sign"><div>Name and position</div><div>Date</div><div>Signature</div></div>',
+        "<footer>This page shows the signed file beside it (.json). Only that file is evidence. "
+        "To verify it and to compute every epsilon again: <code>dpfl verify certificate.json --run "
+        "FOLDER --key SIGNER.pub</code></footer>",
     ]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
@@ -100,10 +112,10 @@ def page(certificate: Certificate, signature: str) -> str:
 
 def _figures(certificate: Certificate) -> str:
     stated, audit = certificate.guarantee, certificate.reported.audit
-    found = audit or {}
-    of = (
-        f" on {found['scope']} (proven of it: {_word(found.get('proven'))})"
-        if found.get("scope")
+    outcome = audit or {}
+    scope = (
+        f" on {outcome['scope']} (proven there: {_word(outcome.get('proven'))})"
+        if outcome.get("scope")
         else ""
     )
     boxes = [
@@ -113,8 +125,8 @@ def _figures(certificate: Certificate) -> str:
             "epsilon claimed by the paper's own accounting",
         ),
         (
-            "not audited" if audit is None else _word(found.get("measured")),
-            f"epsilon at least, measured by an attack{of}; as reported, not checked",
+            "not audited" if audit is None else _word(outcome.get("measured")),
+            f"lower bound on epsilon, measured by an attack{scope}; as reported, not checked",
         ),
     ]
     return (
@@ -161,7 +173,7 @@ def _trained(certificate: Certificate) -> Iterable[tuple[str, str]]:
     yield "Algorithm", f"{trained.algorithm}, variant {trained.variant}"
     yield "Model", trained.model
     yield "Data", f"{trained.clients} clients, {trained.partition}"
-    yield "Training", f"{trained.rounds} rounds, {trained.iterations} steps a client"
+    yield "Training", f"{trained.rounds} rounds, {trained.iterations} steps per client"
     yield "Budget", "none set" if trained.budget is None else f"epsilon {trained.budget:g}"
     source = "the operating system" if trained.entropy == "system" else "a seed"
     yield (
@@ -175,21 +187,26 @@ def _trained(certificate: Certificate) -> Iterable[tuple[str, str]]:
 
 
 def _reported(certificate: Certificate) -> Iterable[tuple[str, str]]:
-    told = certificate.reported
-    yield (
-        "Measured",
-        told.measured
-        or (
-            "nothing" if told.accuracy is None else f"accuracy {told.accuracy:.2%} on the test set"
-        ),
-    )
-    yield "Run", f"started {told.started}, ended by {told.stopped_by}"
-    if told.audit:
-        yield "Audit", audit_in_words(told.audit)
+    report = certificate.reported
+    accuracy = "nothing"
+    if report.accuracy is not None:
+        accuracy = f"accuracy {report.accuracy:.2%} on the test set"
+    yield "Measured", report.measured or accuracy
+    yield "Run", f"started {report.started}, ended by {report.stopped_by}"
+    if report.audit:
+        yield "Audit", audit_in_words(report.audit)
 
 
 def audit_in_words(audit: Mapping[str, Any]) -> str:
-    """Its verdict, and in which games, where it says."""
+    """States the outcome of an audit.
+
+    Args:
+        audit: The audit as the certificate lists it. Audits of older versions do not say which
+            games were played.
+
+    Returns:
+        The verdict, and the games that were played where they are listed.
+    """
     games, verdict = audit.get("played"), str(audit["verdict"])
     return (
         f"{verdict} in {', '.join(map(str, games)) or 'no game'}"
@@ -213,7 +230,7 @@ def _items(texts: Iterable[str]) -> str:
 
 
 def _releases(accounts: list[AccountSection]) -> str:
-    """Kinds of release with the largest count of any account, and in how many accounts they are."""
+    """Kinds of release, each with its largest count and the number of accounts that have it."""
     most: dict[str, int] = {}
     within: Counter[str] = Counter()
     for account in accounts:
@@ -228,14 +245,13 @@ def _releases(accounts: list[AccountSection]) -> str:
     ]
     if len(kinds) > MOST_KINDS:
         rows.append(
-            f"<tr><td>and {len(kinds) - MOST_KINDS} kinds more, which the signed file "
-            "lists</td></tr>"
+            f"<tr><td>and {len(kinds) - MOST_KINDS} more kinds, listed in the signed file</td></tr>"
         )
     others = max(account.other_runs for account in accounts)
     if others:
         rows.append(
-            f"<tr><td>Releases of up to {others} other runs on the same ledgers are counted with "
-            "these.</td></tr>"
+            f"<tr><td>The counts include releases of up to {others} other runs on the same "
+            "ledgers.</td></tr>"
         )
     return f"<table>{''.join(rows) or '<tr><td>nothing</td></tr>'}</table>"
 

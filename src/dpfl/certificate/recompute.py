@@ -9,8 +9,9 @@ from typing import Any
 
 from dpfl.certificate import contents
 from dpfl.certificate.check import VerificationCheck
-from dpfl.certificate.contents import AccountSection, Certificate, display_figure
+from dpfl.certificate.contents import display_figure
 from dpfl.certificate.figures import TOLERANCE, Epsilon, number, same_figure, stated_figure
+from dpfl.certificate.sections import AccountSection, Certificate
 from dpfl.errors import DpflError
 from dpfl.privacy.accounting.accountant import accountant, proven_accountant
 from dpfl.privacy.accounting.calibration import check_target
@@ -53,8 +54,8 @@ def check_epsilon(certificate: Certificate) -> VerificationCheck:
         findings.append(f"Epsilon cannot be computed again: {error}")
     if stated.unaccounted and stated.proven != "unbounded":
         findings.append(
-            f"Something left unprotected ({'; '.join(stated.unaccounted)}), yet epsilon "
-            f"{stated.proven} is stated."
+            f"The run released something without protection ({'; '.join(stated.unaccounted)}), but "
+            f"the certificate states epsilon {stated.proven}."
         )
     if number(stated.used) > number(stated.proven) + TOLERANCE:
         findings.append(
@@ -156,8 +157,8 @@ def check_listing(certificate: Certificate, names: Sequence[str] | None) -> Veri
     for account in certificate.accounts:
         if account.ledger != f"{account.name}.sqlite":
             findings.append(
-                f"The account of {account.name} is said to be the ledger {account.ledger}, which "
-                "is another's."
+                f"The account of {account.name} names the ledger {account.ledger}, which belongs "
+                "to another account."
             )
         if min(account.other_runs, account.debits) < 0:
             findings.append(
@@ -170,13 +171,15 @@ def check_listing(certificate: Certificate, names: Sequence[str] | None) -> Veri
             findings.append(
                 f"The certificate lists {len(set(listed))} accounts of {clients} clients."
             )
-        return VerificationCheck("accounts", f"{len(listed)}, each once", tuple(findings))
+        return VerificationCheck("accounts", f"{len(listed)}, each listed once", tuple(findings))
     findings += [
         f"The account of {owner} is missing from the certificate."
         for owner in names
         if owner not in listed
     ]
-    return VerificationCheck("accounts", "every account of the run, each once", tuple(findings))
+    return VerificationCheck(
+        "accounts", "every account of the run, each listed once", tuple(findings)
+    )
 
 
 def check_issue(certificate: Certificate, last_debit: float | None = None) -> VerificationCheck:
@@ -191,32 +194,36 @@ def check_issue(certificate: Certificate, last_debit: float | None = None) -> Ve
     Returns:
         The check.
     """
-    findings, unchecked = [], [f"When it was issued ({certificate.issued}): the signer says so."]
+    findings, unchecked = (
+        [],
+        [f"When it was issued: {certificate.issued} is what the signer states."],
+    )
     try:
         issued = datetime.datetime.fromisoformat(certificate.issued)
         if issued.tzinfo is None:
             raise ValueError("it names no time zone")
         if last_debit is not None and issued.timestamp() < int(last_debit):
             findings.append(
-                f"It was issued at {certificate.issued}, by its own word: before the last debit "
-                "that it counts."
+                f"It claims to be issued at {certificate.issued}, before the last debit that it "
+                "counts."
             )
     except (ValueError, OverflowError) as error:
         findings.append(f"It does not say when it was issued ({certificate.issued!r}: {error}).")
     by: dict[str, Any] = certificate.certified_by
     if by.keys() != {"dpfl", "code"}:
         findings.append(
-            "certified_by does not hold a version and a digest of code, but "
-            f"{', '.join(by) or 'nothing'}."
+            f"certified_by holds {', '.join(by) or 'nothing'} instead of a version and a digest of "
+            "the code."
         )
     elif by["code"] != code_sha256():
         unchecked.append(
-            f"certified_by: dpfl {by['dpfl']} made it, whose code is not that of this installation."
+            f"certified_by: dpfl {by['dpfl']} made the certificate, and its code differs from this "
+            "installation."
         )
     elif by["dpfl"] != contents.version():
         findings.append(
             f"certified_by says dpfl {by['dpfl']}; this code is dpfl {contents.version()}."
         )
     return VerificationCheck(
-        "issued", f"{certificate.issued}, as its signer says", tuple(findings), tuple(unchecked)
+        "issued", f"{certificate.issued}, as its signer states", tuple(findings), tuple(unchecked)
     )

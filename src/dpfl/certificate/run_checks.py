@@ -11,12 +11,13 @@ from typing import Any
 from dpfl.certificate import contents
 from dpfl.certificate.attached_files import others
 from dpfl.certificate.check import VerificationCheck
-from dpfl.certificate.contents import AccountSection, Certificate, display_figure
+from dpfl.certificate.contents import display_figure
 from dpfl.certificate.figures import number, same_figure, stated_figure
 from dpfl.certificate.finished_run import FinishedRun, accounts_of, read_finished_run
 from dpfl.certificate.model_cards import check_card
 from dpfl.certificate.recompute import check_issue, check_listing
 from dpfl.certificate.seals import added_hashes, hashes, seal
+from dpfl.certificate.sections import AccountSection, Certificate
 from dpfl.config.experiment import parse
 from dpfl.data.remote_federation import NODES
 from dpfl.errors import DpflError
@@ -44,8 +45,8 @@ def check_run(
     """
     unhashed = VerificationCheck(
         "data",
-        "not hashed again: ask for it with --data",
-        unchecked=("The data: --data hashes it again.",),
+        "not hashed again; --data does that",
+        unchecked=("The data. Use --data to hash it again.",),
     )
     return [
         *_sections(folder, certificate),
@@ -82,9 +83,9 @@ def _sections(folder: RunFolder, certificate: Certificate) -> Iterator[Verificat
         "reported",
         certificate.reported,
         lambda: contents.reported_section(folder),
-        "as the run says; not checked",
+        "as the run reports; not checked",
     )
-    words = "Accuracy and metrics, when and why the run ended, and its audit: as the run says."
+    words = "Accuracy and metrics, when and why the run ended, and its audit: as the run reports."
     yield replace(reported, unchecked=(words,))
 
 
@@ -113,8 +114,8 @@ def _files(folder: RunFolder, certificate: Certificate) -> VerificationCheck:
     if added and not added.keys() & certificate.hashes.keys():
         others_only = {name: value for name, value in files.items() if name not in added}
         words = (
-            f"Whether {', '.join(added)} changed since: the certificate is from before it had "
-            "their digests."
+            f"Whether {', '.join(added)} have changed since: this older certificate has no "
+            "digests of them."
         )
         return replace(
             _section("files", certificate.hashes, lambda: others_only), unchecked=(words,)
@@ -127,7 +128,9 @@ def _derived_checks(folder: RunFolder, certificate: Certificate) -> Iterator[Ver
     try:
         run = read_finished_run(folder)
     except UNREADABLE as error:
-        yield VerificationCheck("run", "", (f"The run does not fit together: {error}",))
+        yield VerificationCheck(
+            "run", "", (f"The files of the run contradict each other: {error}",)
+        )
         return
     again = "computed again from record, checkpoint and ledgers"
     yield _section(
@@ -153,12 +156,12 @@ def _statement(run: FinishedRun, certificate: Certificate) -> VerificationCheck:
 
     Where other runs have spent since, the statement names less than the certificate.
     """
-    stated, now = stated_figure(run.told.proven), certificate.guarantee.proven
+    stated, now = stated_figure(run.recorded_statement.proven), certificate.guarantee.proven
     outcome = f"{display_figure(stated)}, every word and figure made again"
     if number(stated) < number(now) and not same_figure(stated, now):
         outcome = (
-            f"true when the run ended: {display_figure(stated)}; the certificate counts what came "
-            "since, and plans"
+            f"true when the run ended: {display_figure(stated)}; the certificate also counts "
+            "later runs and plans"
         )
     return VerificationCheck("statement", outcome)
 
@@ -199,8 +202,8 @@ def _difference(current: AccountSection, certified: AccountSection) -> str:
             parts.append(f"{count} x {kind} there, {certified_count} in the certificate")
     if not parts:
         parts.append(
-            "as many debits of the same sums, but under another run, name or time than was "
-            "certified"
+            "it has the same number of debits and the same totals, but with another run, name or "
+            "time"
         )
     return "; ".join(parts)
 
@@ -230,18 +233,17 @@ def _data(folder: RunFolder, certificate: Certificate) -> VerificationCheck:
     if folder.experiment().get("resolved", {}).get("partition") == NODES:
         return VerificationCheck(
             "data",
-            "at the nodes, and theirs alone; only the form of a sample and the test set were at "
-            "the server",
+            "only at the nodes; the server had the shape of a sample and the test set",
         )
     if not experiment:
-        words = "the data was given from Python and is not hashed again"
+        words = "the data was passed in from Python and is not hashed again"
         return VerificationCheck(
             "data", f"hashes as recorded; {words}", unchecked=(f"The data: {words}.",)
         )
     try:
         federation = parse(experiment).federation()
     except DpflError as error:
-        words = f"it is not here to be hashed again ({error})"
+        words = f"it cannot be loaded here and hashed again ({error})"
         return VerificationCheck(
             "data", f"hashes as recorded; {words}", unchecked=(f"The data: {words}",)
         )
@@ -250,6 +252,6 @@ def _data(folder: RunFolder, certificate: Certificate) -> VerificationCheck:
     true |= {"test": federation.test.sha256} if federation.test else {}
     differing = [name for name, value in true.items() if certificate.hashes.get(name) != value]
     findings = [
-        f"The {name} data on this machine is not that which was certified." for name in differing
+        f"The {name} data on this machine is not the data that was certified." for name in differing
     ]
     return VerificationCheck("data", "hashed again, as certified", tuple(findings))

@@ -1,6 +1,6 @@
 """Verifies a certificate: anybody can check what a run cost in privacy, and must trust nobody.
 
-A certificate is a JSON file with two parts: the contents (`contents.py`) and a signature over their
+A certificate is a JSON file with two parts: the contents (`sections.py`) and a signature over their
 canonical bytes. `verify` reads the file and runs independent checks. Each is a `VerificationCheck`
 with an outcome in words, findings (what is wrong) and what it could not check.
 
@@ -36,13 +36,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from dpfl.bad_values import invalid
-from dpfl.certificate.attached_files import check_pages, check_sent
+from dpfl.certificate.attached_files import check_attached, check_pages
 from dpfl.certificate.check import VerificationCheck
-from dpfl.certificate.contents import Certificate
 from dpfl.certificate.nodes import verify_nodes
 from dpfl.certificate.reading import strict_json
 from dpfl.certificate.recompute import check_claim, check_epsilon, check_issue, check_listing
 from dpfl.certificate.run_checks import check_run
+from dpfl.certificate.sections import Certificate
 from dpfl.errors import DpflError
 from dpfl.protocol.keys import fingerprint, is_signed, load_public
 from dpfl.run.digests import code_sha256
@@ -57,7 +57,7 @@ class Verdict:
 
     Attributes:
         checks: The checks in their order.
-        certificate: The contents, or None where the file is not a whole certificate.
+        certificate: The contents, or None where the file is not a complete certificate.
     """
 
     checks: tuple[VerificationCheck, ...]
@@ -152,7 +152,7 @@ def verify(
 def _without_run(certificate: Certificate, file: Path) -> list[VerificationCheck]:
     """The checks that need only the certificate and what was sent with it."""
     formula = (
-        ", the claimed epsilon, which is of a formula"
+        ", the claimed epsilon, which comes from a formula"
         if certificate.claimed.accountant is None
         else ""
     )
@@ -166,12 +166,12 @@ def _without_run(certificate: Certificate, file: Path) -> list[VerificationCheck
     checks = [
         VerificationCheck("run", "not compared: give its folder with --run", unchecked=(words,))
     ]
-    sent = check_sent(file, certificate)
+    attached = check_attached(file, certificate)
     return [
         *checks,
         check_listing(certificate, None),
         check_issue(certificate),
-        *([sent] if sent else []),
+        *([attached] if attached else []),
     ]
 
 
@@ -185,7 +185,7 @@ def _older(file: Path) -> Verdict:
 
 
 def _broken(file: Path, why: str) -> Verdict:
-    finding = f"{file.name} is not a whole certificate ({why}); get it again from its signer."
+    finding = f"{file.name} is not a complete certificate ({why}); ask its signer for it again."
     return Verdict((VerificationCheck("file", "", (finding,)),))
 
 
@@ -203,7 +203,7 @@ def _signature(
     signer, findings = certificate.signer, []
     if not is_signed(body, signature, signer.public_key):
         findings.append(
-            "The signature does not fit the certificate: something in it was changed after it was "
+            "The signature does not match the certificate: its contents were changed after it was "
             "signed."
         )
     try:
@@ -221,7 +221,7 @@ def _signature(
         )
     if expected:
         return VerificationCheck("signature", "good, by the key given", tuple(findings))
-    unchecked = f"Whose key it is that signed: compare {true} with its owner, or give --key."
+    unchecked = f"Whose key signed it: compare {true} with its owner, or give --key."
     outcome = f"good, by {true}; compare this fingerprint with its owner, or give --key"
     return VerificationCheck("signature", outcome, tuple(findings), (unchecked,))
 
@@ -230,9 +230,10 @@ def _code(certificate: Certificate) -> VerificationCheck:
     """Different code is not a finding: a certificate must outlive the version that made it."""
     here = code_sha256()
     if certificate.hashes.get("code") == here:
-        return VerificationCheck("code", "that trained is the code of this installation")
-    trained = (
-        f"that trained was dpfl {certificate.versions.get('dpfl', '?')}; this installation "
-        "differs from it"
+        return VerificationCheck("code", "this installation has the code that trained")
+    version = certificate.versions.get("dpfl", "?")
+    return VerificationCheck(
+        "code",
+        f"dpfl {version} trained; the code of this installation differs",
+        unchecked=(f"The code that trained: it was dpfl {version}, not this installation.",),
     )
-    return VerificationCheck("code", trained, unchecked=(f"The code {trained}.",))

@@ -5,6 +5,7 @@ and ledgers alone.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -14,10 +15,13 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
-from dpfl.certificate import Certificate, certify
+from dpfl.certificate import Certificate, certify, verify
+from dpfl.certificate.finished_run import _mapping
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger
 from dpfl.privacy.accounting.events import gaussian
+from dpfl.run.folder import RunFolder
+from tests.certificate.forgeries import write_certificate
 from tests.privacy.forging import debit_elsewhere
 
 
@@ -176,7 +180,7 @@ def test_rounds_are_those_of_the_checkpoint_and_debits_have_to_bear_them_out(run
     with pytest.raises(DpflError, match="lost debits of this run"):
         certify(folder, key)
     with_numbers(folder, paid=[2])
-    with pytest.raises(DpflError, match="do not fit together"):
+    with pytest.raises(DpflError, match="contradict each other"):
         certify(folder, key)
 
 
@@ -192,3 +196,25 @@ def test_accuracy_and_a_forged_audit_are_reported_and_not_certified(run_of, key)
     assert "membership" not in json.dumps(body)
     assert "accuracy" not in body["trained"]
     assert "audit" not in body
+
+
+def test_a_ledger_of_the_run_that_no_account_counts_is_named(run_of, key):
+    """A client whose account was taken out of the record's count would be missing from the
+    statement.
+    """
+    folder = run_of("samples")
+    file = write_certificate(folder, key)
+    run = json.loads((folder / "result.json").read_text())["run"]
+    shutil.copy(
+        folder / "ledger" / "client-00003.sqlite", folder / "ledger" / "client-00004.sqlite"
+    )
+    assert any("client-00004.sqlite" in finding for finding in verify(file).findings)
+    with pytest.raises(DpflError, match=rf"client-00004\.sqlite holds debits of the run {run}"):
+        certify(folder, key)
+
+
+@pytest.mark.parametrize("text", ["[]", "1", '"words"', "null"])
+def test_a_file_that_holds_something_else_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "statement.json").write_text(text)
+    with pytest.raises(DpflError, match=r"statement\.json does not hold what a run writes there"):
+        _mapping(RunFolder(tmp_path), "statement.json")

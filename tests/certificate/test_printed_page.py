@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from dpfl.certificate import Certificate, certify
+from dpfl.certificate import Certificate, certify, printed_page
 from dpfl.certificate.printed_page import MOST_LISTED, _releases, page
 from dpfl.privacy.statement import rounded_up
+from tests.certificate.by_hand import account, certificate
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def test_no_guarantee_is_said_first_and_loudly(drawn):
     _, html = drawn("published")
     assert html.index("No guarantee</b>") < html.index("The guarantee")
     assert '<p class="headline nothing">' in html
-    assert "What left without any accounting" in html
+    assert "Released without accounting" in html
 
 
 def test_names_are_text_and_never_markup(drawn):
@@ -82,3 +83,45 @@ def test_the_kinds_of_release_that_were_made_most_often_come_first() -> None:
     assert html.index("usual") < html.index("some") < html.index("rare")
     assert "40 ×" in html
     assert "in 2 of 2 accounts" in html
+
+
+class TestPage:
+    def test_words_for_figures(self) -> None:
+        assert [printed_page._word(value) for value in (None, {}, [], 1.5, 2, "words")] == [
+            "see file"
+        ] * 3 + [
+            "1.5000",
+            "2",
+            "words",
+        ]
+
+    @pytest.mark.parametrize(("count", "more"), [(5, 0), (6, 0), (7, 1), (9, 3)])
+    def test_six_kinds_of_releases_are_listed(self, count: int, more: int) -> None:
+        kinds = [
+            SimpleNamespace(kind=f"kind {number}", count=count - number) for number in range(count)
+        ]
+        drawn = printed_page._releases([SimpleNamespace(releases=kinds, other_runs=0)])  # type: ignore[list-item]
+        assert sum(f"kind {number}<" in drawn for number in range(count)) == min(count, 6)
+        assert ("more kinds" in drawn, f"and {more} more kinds" in drawn) == (more > 0, more > 0)
+
+    @pytest.mark.parametrize(("count", "named"), [(1, True), (30, True), (31, False)])
+    def test_up_to_thirty_accounts_are_named(self, count: int, named: bool) -> None:
+        accounts = [
+            account(name=f"client-{number}", ledger=f"client-{number}.sqlite")
+            for number in range(count)
+        ]
+        assert ("client-0" in printed_page._accounts(certificate(accounts=accounts))) is named
+
+    @pytest.mark.parametrize(
+        ("reported", "said"),
+        [
+            ({}, "nothing"),
+            ({"accuracy": 0.5}, "accuracy 50.00% on the test set"),
+            ({"measured": "loss 1"}, "loss 1"),
+        ],
+    )
+    def test_what_was_measured_is_said_as_it_was_reported(
+        self, reported: dict[str, Any], said: str
+    ) -> None:
+        usual = certificate().reported.model_copy(update=reported)
+        assert dict(printed_page._reported(certificate(reported=usual)))["Measured"] == said

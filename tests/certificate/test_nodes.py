@@ -5,12 +5,10 @@ reach.
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from dpfl.certificate import printed_page
 from dpfl.certificate.nodes import (
     ExpectedNodes,
     NodeStatementFile,
@@ -23,7 +21,7 @@ from dpfl.certificate.nodes import (
 )
 from dpfl.data.remote_federation import NODES
 from dpfl.privacy.accounting.events import encode, gaussian
-from tests.certificate.test_figures_and_recompute import account, certificate
+from tests.certificate.by_hand import account, certificate
 
 LINE, OTHER = encode(gaussian(1.0)), encode(gaussian(2.0))
 
@@ -62,17 +60,17 @@ class TestTogether:
         assert self.findings([given("a"), given("b")], expected("a", "b")) == ()
         assert "given twice" in self.findings([given("a"), given("a")], expected("a"))[0]
         assert (
-            "signed with one key"
+            "signed with the same key"
             in self.findings([given("a"), given("b", public_key="a" * 64)], expected("a", "b"))[0]
         )
         assert self.findings([given("a")], expected("a", "b")) == (
-            "The statement of b is missing: it took part in the run.",
+            "The statement of b, which took part in the run, is missing.",
         )
 
     def test_statements_of_two_runs(self) -> None:
         other = given("b", run={"id": "another", "releases": {}})
         assert self.findings([given("a"), other], expected("a", "b")) == (
-            "The statements are of 2 runs.",
+            "The statements are for 2 different runs.",
         )
         none = given("b", made=None)
         assert self.findings([given("a"), none], expected("a", "b")) == ()
@@ -110,7 +108,7 @@ class TestReleases:
     def test_counts_are_whole_numbers_above_0(self, odd: Any) -> None:
         for one in (given(made=odd), given(everything=odd)):
             assert self.faults(one, OrderedReleases({LINE: 2})) == [
-                "counts releases that are no whole numbers above 0"
+                "has counts of releases that are not positive integers"
             ]
 
     def test_what_an_account_lists_is_exact_where_no_other_run_is_counted_with_it(self) -> None:
@@ -137,45 +135,3 @@ def test_statements_that_were_not_given_are_named() -> None:
     (check,) = verify_nodes([], over_nodes, None)
     assert check.unchecked[0].endswith("were not given: a, b.")
     assert verify_nodes([], certificate(), None) == []
-
-
-class TestPage:
-    def test_words_for_figures(self) -> None:
-        assert [printed_page._word(value) for value in (None, {}, [], 1.5, 2, "words")] == [
-            "see file"
-        ] * 3 + [
-            "1.5000",
-            "2",
-            "words",
-        ]
-
-    @pytest.mark.parametrize(("count", "more"), [(5, 0), (6, 0), (7, 1), (9, 3)])
-    def test_six_kinds_of_releases_are_listed(self, count: int, more: int) -> None:
-        kinds = [
-            SimpleNamespace(kind=f"kind {number}", count=count - number) for number in range(count)
-        ]
-        drawn = printed_page._releases([SimpleNamespace(releases=kinds, other_runs=0)])  # type: ignore[list-item]
-        assert sum(f"kind {number}<" in drawn for number in range(count)) == min(count, 6)
-        assert ("kinds more" in drawn, f"and {more} kinds more" in drawn) == (more > 0, more > 0)
-
-    @pytest.mark.parametrize(("count", "named"), [(1, True), (30, True), (31, False)])
-    def test_up_to_thirty_accounts_are_named(self, count: int, named: bool) -> None:
-        accounts = [
-            account(name=f"client-{number}", ledger=f"client-{number}.sqlite")
-            for number in range(count)
-        ]
-        assert ("client-0" in printed_page._accounts(certificate(accounts=accounts))) is named
-
-    @pytest.mark.parametrize(
-        ("reported", "said"),
-        [
-            ({}, "nothing"),
-            ({"accuracy": 0.5}, "accuracy 50.00% on the test set"),
-            ({"measured": "loss 1"}, "loss 1"),
-        ],
-    )
-    def test_what_was_measured_is_said_as_it_was_reported(
-        self, reported: dict[str, Any], said: str
-    ) -> None:
-        usual = certificate().reported.model_copy(update=reported)
-        assert dict(printed_page._reported(certificate(reported=usual)))["Measured"] == said
