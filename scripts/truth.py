@@ -229,7 +229,8 @@ def _row(name: str, report: AuditReport, largest: str) -> str:
 
 def _figures(finding: AuditFinding) -> list[str]:
     claimed, proven = (_figure(epsilon) for epsilon in (finding.claimed, finding.proven))
-    measured = finding.shown if isinstance(finding.shown, str) else f">= {finding.shown:.3f}"
+    value = finding.display_value
+    measured = value if isinstance(value, str) else f">= {value:.3f}"
     return [claimed, proven, "unbounded: a leak" if measured == "unbounded" else measured]
 
 

@@ -41,11 +41,10 @@ from dpfl.audit.one_release import population_for
 from dpfl.audit.report import AuditFinding, AuditReport
 from dpfl.audit.subject import AuditSettings, AuditSubject
 from dpfl.bad_values import choose
-from dpfl.client.optimisers import SGD, UncalibratedSGD
+from dpfl.client.optimisers import SGD
 from dpfl.deprecation import regroup_options
 from dpfl.errors import DpflError
 from dpfl.privacy import Keyed
-from dpfl.privacy.mechanisms.noise import Uncalibrated
 
 USUAL_NOISE, USUAL_RATE = 1.0, 1.0
 """For a system whose noise and learning rate a run would plan from its budget."""
@@ -139,9 +138,9 @@ def ready(algorithm: Algorithm, rounds: int = 4) -> Algorithm:
     release = algorithm.release
     if release is None:
         return algorithm
-    if isinstance(release.noise, Uncalibrated):
+    if release.uncalibrated:
         algorithm = algorithm.with_noise(USUAL_NOISE)
-    if isinstance(algorithm.local.optimiser, UncalibratedSGD):
+    if not algorithm.local.optimiser.calibrated:
         algorithm = replace(algorithm, local=replace(algorithm.local, optimiser=SGD(USUAL_RATE)))
     return algorithm.for_rounds(rounds, population_for(release))
 

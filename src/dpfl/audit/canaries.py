@@ -16,8 +16,7 @@ from dpfl.client.noise_placement import NoisePlacement
 from dpfl.client.runner import ClientRunner
 from dpfl.client.task import ClientTask
 from dpfl.engines import one_thread
-from dpfl.privacy import All, FixedSize, Keyed, Poisson, Randomness, Release
-from dpfl.server.steps.policy import FixedSteps
+from dpfl.privacy import All, Keyed, Randomness, Release
 
 DECLARED = 16_000
 """A declared size so large that steps hardly move the model, and a canary's gradient stays what it
@@ -61,21 +60,16 @@ class CanarySite:
     @property
     def steps(self) -> int:
         """Local steps per round."""
-        return self.algorithm.steps.tau if isinstance(self.algorithm.steps, FixedSteps) else 1
+        return 1 if self.algorithm.steps.adaptive else self.algorithm.steps.total(1)
 
     @property
     def rate(self) -> float:
         """Probability that a step draws the canary."""
         release = self.algorithm.samples
-        if (
-            self.algorithm.placement is not NoisePlacement.EVERY_STEP
-            or release is None
-            or isinstance(release.sampling, All)
-        ):
+        if self.algorithm.placement is not NoisePlacement.EVERY_STEP or release is None:
             return 1.0
-        return release.sampling.expected_size(len(self.test_bed.clients[WITH])) / len(
-            self.test_bed.clients[WITH]
-        )
+        samples = len(self.test_bed.clients[WITH])
+        return release.sampling.expected_size(samples) / samples
 
     def task(self, round: int, client: int) -> ClientTask:
         """Builds the task of one client in one round.
@@ -208,10 +202,8 @@ def one_canary(algorithm: Algorithm) -> CanarySite:
     """Builds a client with one canary, and one without it.
 
     The canary is a sample with a large constant image. If neighbours replace a sample, the other
-    client
-    has the same image with another label. With persons it is a person with such rows. If whole
-    clients
-    are protected, all samples of the client are such.
+    client has the same image with another label. With persons it is a person with such rows. If
+    whole clients are protected, all samples of the client are such.
 
     Args:
         algorithm: The system.
@@ -256,12 +248,12 @@ def _level(algorithm: Algorithm) -> float:
 
 
 def _replaces(algorithm: Algorithm) -> bool:
-    return bool(algorithm.samples and isinstance(algorithm.samples.sampling, FixedSize))
+    return bool(algorithm.samples and algorithm.samples.sampling.constant_size)
 
 
 def _sample_count(algorithm: Algorithm) -> int:
     """How many samples a client has: one batch where nothing is gained by sampling."""
-    if algorithm.samples is None or isinstance(algorithm.samples.sampling, Poisson | All):
+    if algorithm.samples is None or algorithm.samples.sampling.nominal_size is None:
         return 3
     count = population_for(algorithm.samples)
     return count // 2 if algorithm.placement is NoisePlacement.CLIENT_UPDATE else count

@@ -2,9 +2,8 @@
 bound.
 
 Clients that send random directions are nearly orthogonal to all else. The cosine of such a
-direction
-with the sum of all releases is N(0, 1/d) for a client that took no part. The mean of the cosines of
-those that did, in standard deviations, estimates mu.
+direction with the sum of all releases is N(0, 1/d) for a client that took no part. The mean of the
+cosines of those that did, in standard deviations, estimates mu.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import numpy as np
 import torch
 
 from dpfl.audit.bounds import MeasuredEpsilon, epsilon_of
-from dpfl.audit.sums import clients_for, seen
+from dpfl.audit.sums import clients_for, server_view
 from dpfl.client.task import ClientReply
 from dpfl.privacy import Randomness, Release
 from dpfl.privacy.mechanisms.clip import clip_vector
@@ -75,7 +74,7 @@ def _in_a_sum(
     """With the shares of the fewest who are left and do not collude."""
     numbers = release.outward(total).numpy()
     whole = release.integer_sum(release.clip.clip_norm * population, clients_for(shared))
-    return release.inward(torch.from_numpy(seen(whole, shared, numbers, rng))).float()
+    return release.inward(torch.from_numpy(server_view(whole, shared, numbers, rng))).float()
 
 
 def _with_shares(

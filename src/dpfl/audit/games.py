@@ -30,12 +30,11 @@ from dpfl.audit.report import (
     AuditFinding,
     verdict,
 )
-from dpfl.audit.sampling_checks import batches, by_chance, cohorts, coins
+from dpfl.audit.sampling_checks import batches, cohorts, coins
 from dpfl.audit.sensitivity_check import movement
 from dpfl.audit.subject import AuditSubject
 from dpfl.audit.whole_run import many_runs, one_run
 from dpfl.client.noise_placement import NoisePlacement
-from dpfl.privacy import FixedSize
 from dpfl.privacy.accounting.events import add_all
 from dpfl.privacy.queries.query import PrivateQuery
 
@@ -119,19 +118,13 @@ def _batches(subject: AuditSubject) -> AuditFinding | str:
     if (
         algorithm.placement is NoisePlacement.EVERY_STEP
         and algorithm.samples
-        and by_chance(algorithm.samples.sampling)
+        and algorithm.samples.sampling.by_chance
     ):
         return _checked("batches", "a run", batches(algorithm, subject.settings.seed))
-    if (
-        algorithm.placement is NoisePlacement.ROUND_SUM
-        and by_chance(algorithm.clients.sampling)
-        and algorithm.noise_shares
-    ):
-        return _checked("batches", "a run", coins(algorithm, subject.settings.seed))
-    if algorithm.placement is NoisePlacement.ROUND_SUM and by_chance(algorithm.clients.sampling):
-        return _checked(
-            "batches", "a run", cohorts(algorithm.clients.sampling, subject.settings.seed)
-        )
+    sampling, seed = algorithm.clients.sampling, subject.settings.seed
+    if algorithm.placement is NoisePlacement.ROUND_SUM and sampling.by_chance:
+        check = coins(algorithm, seed) if algorithm.noise_shares else cohorts(sampling, seed)
+        return _checked("batches", "a run", check)
     return NotApplicable("nothing is gained by chance: everyone takes part, every time or in turns")
 
 
@@ -168,7 +161,7 @@ def _noise(subject: AuditSubject) -> AuditFinding:
 
 
 def _checked(game: str, scope: str, check: RandomnessCheck) -> AuditFinding:
-    detail = "; ".join(check.faults) or check.seen
+    detail = "; ".join(check.faults) or check.summary
     return AuditFinding(
         game, scope, None, None, None, None, BROKEN if check.faults else CONSISTENT, detail
     )
@@ -231,7 +224,7 @@ def _one_run(subject: AuditSubject) -> AuditFinding | str:
     if (
         subject.algorithm.placement is not NoisePlacement.EVERY_STEP
         or samples is None
-        or isinstance(samples.sampling, FixedSize)
+        or samples.sampling.constant_size
     ):
         return "it needs noise in steps, and samples that are in or out by themselves"
     if subject.algorithm.schedule:

@@ -23,14 +23,15 @@ from dpfl.audit.test_bed import ObservedRound, TestBed, linear, play
 from dpfl.client.noise_placement import NoisePlacement
 from dpfl.client.task import ClientReply
 from dpfl.privacy import All, Keyed, Release
-from dpfl.privacy.mechanisms.sampling import Cyclic
-from dpfl.privacy.mechanisms.update_release import UpdateRelease
 
 COUPLED = ("sample noise", "upload noise", "client noise", "server noise", "share of the noise")
 """What the noise of the releases is drawn for; all other purposes have keys of their own."""
 
 SHOWN_TO_ALL = ("vector", "tau", "samples", "clients")
 """Of the server's state, what other clients see as well."""
+
+RELEASES = ("samples", "clients")
+"""Entries of the server's state that are releases, whose clip norms may change."""
 
 SAMPLES = 10
 FAR = 30.0
@@ -73,7 +74,14 @@ class Probe:
     repeatable = True
 
     def in_epoch(self, epoch: int) -> Probe:
-        """Returns itself: no ledger is used twice here."""
+        """Returns the same randomness for every epoch, because no ledger is used twice here.
+
+        Args:
+            epoch: How many runs used the ledger before.
+
+        Returns:
+            This probe.
+        """
         return self
 
     def generator(self, purpose: str, round: int = 0, client: int = 0) -> np.random.Generator:
@@ -159,24 +167,28 @@ def with_everyone(algorithm: Algorithm) -> Algorithm:
         The algorithm. Its uploads are stated to move by all of their clip norm.
     """
 
-    def drawn(release: Release) -> Release:
-        if isinstance(release, UpdateRelease):
-            return replace(
-                release, sensitivity_bound=max(release.sensitivity_bound, release.diameter)
-            )
-        return release if isinstance(release.sampling, Cyclic) else replace(release, sampling=All())
+    updates = algorithm.updates
+    if updates:
+        bound = max(updates.sensitivity_bound, updates.diameter)
+        updates = replace(updates, sensitivity_bound=bound)
+    return replace(
+        algorithm,
+        samples=_with_every_unit(algorithm.samples) if algorithm.samples else None,
+        updates=updates,
+        clients=_with_every_unit(algorithm.clients),
+    )
 
-    return with_releases(algorithm, drawn)
+
+def _with_every_unit(release: Release) -> Release:
+    return replace(release, sampling=All()) if release.sampling.by_chance else release
 
 
 def neighbours(algorithm: Algorithm, seed: int = 0) -> tuple[TestBed, TestBed]:
     """Builds two neighbouring test beds.
 
     There are three clients, or as many as a secure sum needs. The first has one sample more or
-    less; if
-    whole clients are protected, it has blank samples or others. What differs is large, so that it
-    is
-    clipped and cannot be overlooked.
+    less; if whole clients are protected, it has blank samples or others. What differs is large, so
+    that it is clipped and cannot be overlooked.
 
     Args:
         algorithm: The algorithm.
@@ -263,9 +275,17 @@ def _views(algorithm: Algorithm, rounds: list[ObservedRound]) -> dict[tuple[int,
             if visible:
                 views |= {
                     (number, name): value
-                    for name, value in _flat(part.name, getattr(observed.state, part.name))
+                    for name, value in _state_values(part.name, getattr(observed.state, part.name))
                 }
     return views
+
+
+def _state_values(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Of a release in force, the clip norm; of everything else, all that it holds."""
+    if name in RELEASES and value is not None:
+        yield f"clip level of {name}", value.clip.clip_norm
+    else:
+        yield from _flat(name, value)
 
 
 def _reply(reply: ClientReply) -> Iterator[tuple[str, Any]]:
@@ -276,9 +296,7 @@ def _reply(reply: ClientReply) -> Iterator[tuple[str, Any]]:
 
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Release):
-        yield f"clip level of {name}", value.clip.clip_norm
-    elif isinstance(value, Mapping):
+    if isinstance(value, Mapping):
         for key, item in value.items():
             yield from _flat(f"{name}: {key}", item)
     elif is_dataclass(value) and not isinstance(value, type):

@@ -28,8 +28,7 @@ def books(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
     """Compares what was released in some real rounds with what was debited.
 
     It also checks whether two releases share noise, and whether a round that is repeated after a
-    crash
-    is the same or is paid for again.
+    crash is the same or is paid for again.
 
     Args:
         algorithm: The system.
@@ -65,7 +64,7 @@ def books(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
         ):  # of which nothing is shown before its checkpoint, and then it is not made again
             anew += _again(algorithm, one, SystemEntropy(), folder / "system")
     noises = [*first.values(), *(noise for (_, client), noise in second.items() if client == 0)]
-    shared = sum(_same_noise(left, right) for left, right in combinations(noises, 2))
+    shared = sum(_same_noise(a, b) for a, b in combinations(noises, 2))
     reused = (
         [
             f"{shared} pairs of {len(noises)} releases share their noise: their difference shows "
@@ -75,11 +74,11 @@ def books(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
         else []
     )
     count = sum(sum(events.values()) for events in expected.values())
-    seen = (
+    summary = (
         f"{count} releases, each with a debit and noise of its own; made again after a crash, "
         "the same or paid again"
     )
-    return RandomnessCheck(seen, (*unpaid, *reused, *anew), count)
+    return RandomnessCheck(summary, (*unpaid, *reused, *anew), count)
 
 
 def _again(
@@ -132,17 +131,17 @@ def _released(
     """By account: how often each event was seen to leave."""
     if algorithm.trusts_server:
         return {"federation.sqlite": _of_rounds(algorithm, rounds, len(test_bed.clients))}
-    found: dict[str, dict[Event, int]] = {}
+    accounts: dict[str, dict[Event, int]] = {}
     for observed in rounds:
         for order, replies in zip(observed.requests, observed.replies, strict=True):
             for task, reply in zip(order.tasks, replies, strict=True):
                 if reply.update is None and reply.raw is None and reply.numbers is None:
                     continue
                 if reply.client < len(test_bed.clients):
-                    account = found.setdefault(f"client-{reply.client:05d}.sqlite", {})
+                    account = accounts.setdefault(f"client-{reply.client:05d}.sqlite", {})
                     event, count = _of_task(task, test_bed.declared_sizes[reply.client])
                     account[event] = account.get(event, 0) + count
-    return found
+    return accounts
 
 
 def _of_task(task: ClientTask, size: int) -> tuple[Event, int]:
@@ -158,11 +157,11 @@ def _of_task(task: ClientTask, size: int) -> tuple[Event, int]:
 
 
 def _of_rounds(algorithm: Algorithm, rounds: list[ObservedRound], clients: int) -> dict[Event, int]:
-    found: dict[Event, int] = {}
+    counts: dict[Event, int] = {}
     for observed in rounds:
         event = observed.request.tasks[0].clients.event(clients)
-        found[event] = 1 if algorithm.clients.whole_run else found.get(event, 0) + 1
-    return found
+        counts[event] = 1 if algorithm.clients.whole_run else counts.get(event, 0) + 1
+    return counts
 
 
 def _unpaid(path: Path, released: dict[Event, int]) -> list[str]:

@@ -56,13 +56,13 @@ class MaskedExchange:
         """
         at = SumId(next(iter(self.members.values())).session, round)
         sum = MaskedSum(self.group, at, len(numbers))
-        sent = [
+        inputs = [
             member.mask(at, numbers)
             for member in list(self.members.values())[: len(self.members) - absent]
         ]
-        for masked in sent:
+        for masked in inputs:
             sum.take(masked)
-        return sum, sent
+        return sum, inputs
 
     def ended(self, sum: MaskedSum) -> tuple[np.ndarray, list[UnmaskingShares]]:
         """Ends a sum.
@@ -74,8 +74,8 @@ class MaskedExchange:
             The total, and the shares that members revealed for it.
         """
         opened: list[UnmaskingShares] = []
-        for name, shown in sum.survivor_lists().items():
-            answer = self.members[name].agree(shown)
+        for name, survivors in sum.survivor_lists().items():
+            answer = self.members[name].agree(survivors)
             if isinstance(answer, UnmaskingShares):
                 opened.append(answer)
             else:
@@ -120,18 +120,18 @@ def masks(shared: NoiseShares) -> RandomnessCheck:
     played.append(meeting.begun(1, missing, np.zeros(SIZE, np.uint32)))
     ends.append(meeting.ended(played[1][0]))
     faults = [
-        *_uniform(*(sent for _, sent in played)),
+        *_uniform(*(inputs for _, inputs in played)),
         *_opened(ends),
         *_own(meeting, ends),
         *_exact(meeting, missing),
     ]
     faults += _below(shared)
-    seen = (
+    summary = (
         f"2 rounds of {len(played[0][1])} members, {SIZE} numbers each: masked at every place, "
         "by masks of no other round; "
     )
     return RandomnessCheck(
-        f"{seen}the sum of those who are left, and none of fewer than {shared.survivors}",
+        f"{summary}the sum of those who are left, and none of fewer than {shared.survivors}",
         tuple(faults),
     )
 
@@ -184,19 +184,20 @@ def _own(
 
 def _exact(meeting: MaskedExchange, missing: int) -> Iterator[str]:
     numbers = np.arange(SIZE, dtype=np.uint32) * np.uint32(2**20 + 7)
-    sum, sent = meeting.begun(2, missing, numbers)
-    if (meeting.ended(sum)[0] != numbers * np.uint32(len(sent))).any():
-        yield f"the sum of {len(sent)} members is another than the sum of their numbers"
+    sum, inputs = meeting.begun(2, missing, numbers)
+    if (meeting.ended(sum)[0] != numbers * np.uint32(len(inputs))).any():
+        yield f"the sum of {len(inputs)} members is another than the sum of their numbers"
 
 
 def _below(shared: NoiseShares) -> Iterator[str]:
     """A server that shows each member fewer survivors than are needed."""
     meeting = MaskedExchange(shared)
     sum, _ = meeting.begun(0, 0, np.zeros(4, np.uint32))
-    for name, shown in sum.survivor_lists().items():
-        few = (name, *(other for other in shown.survivors if other != name))[: shared.survivors - 1]
+    for name, listed in sum.survivor_lists().items():
+        others = (other for other in listed.survivors if other != name)
+        few = (name, *others)[: shared.survivors - 1]
         try:
-            meeting.members[name].agree(replace(shown, survivors=few))
+            meeting.members[name].agree(replace(listed, survivors=few))
         except MemberRefusal:
             continue
         yield f"a member stands for {len(few)} survivors, of {shared.survivors} that are needed"

@@ -26,14 +26,12 @@ from dpfl.audit.randomness_checks import (
     largest_correlation,
     squares_score,
 )
-from dpfl.audit.sums import clients_for, left
+from dpfl.audit.sums import clients_for, honest_sum
 from dpfl.audit.test_bed import TestBed, linear, play
 from dpfl.client.noise_placement import NoisePlacement
 from dpfl.client.optimisers import SGD
 from dpfl.client.task import LocalTraining
-from dpfl.privacy import Flat, Keyed, Quantile, Randomness, Release, SystemEntropy
-from dpfl.privacy.mechanisms.haar_release import HaarNoise
-from dpfl.privacy.mechanisms.matrix_release import BandedNoise
+from dpfl.privacy import Flat, Keyed, Randomness, Release, SystemEntropy
 from dpfl.server.round_sum import RoundSum
 from dpfl.server.steps.policy import FixedSteps
 from dpfl.server.update import ServerUpdate
@@ -94,12 +92,11 @@ def noises(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
         for one, other in combinations_with_replacement(samples, 2)
         for text in _repeats(one, other)
     ][:3]
-    seen = (
+    summary = (
         f"{len(samples)} releases of {len(samples[0].numbers)} numbers on blank data: as much "
-        "noise "
-        "as stated, none of it twice"
+        "noise as stated, none of it twice"
     )
-    return RandomnessCheck(seen, tuple(faults))
+    return RandomnessCheck(summary, tuple(faults))
 
 
 def _with_given_clip(release: Release) -> Release:
@@ -183,8 +180,9 @@ def _of_rounds(
     clients = algorithm.clients.shared_by or CLIENTS
     test_bed = _blank(clients, int(algorithm.asks_public_clips))
     before, past = test_bed.flat().read(), list[Tensor]()
-    lost = 0 if algorithm.clients.whole_run else clients // 2
-    for number, observed in enumerate(play(algorithm, test_bed, randomness, rounds, lost=lost)):
+    missing = 0 if algorithm.clients.whole_run else clients // 2
+    rounds_played = play(algorithm, test_bed, randomness, rounds, missing=missing)
+    for number, observed in enumerate(rounds_played):
         release = observed.request.tasks[0].clients
         divisor = release.sampling.expected_size(clients) * algorithm.weights.usual(
             test_bed.declared_sizes
@@ -204,18 +202,17 @@ def _of_sums(
     shared = algorithm.noise_shares
     assert shared is not None
     count = clients_for(shared)
-    lost = count - shared.survivors
-    for number, observed in enumerate(
-        play(algorithm, _blank(count), randomness, rounds, lost=lost)
-    ):
+    missing = count - shared.survivors
+    rounds_played = play(algorithm, _blank(count), randomness, rounds, missing=missing)
+    for number, observed in enumerate(rounds_played):
         release = observed.request.tasks[0].clients
         whole = RoundSum.of_updates(release, count).whole
         numbers_of = {
             reply.client: reply.numbers
-            for reply in observed.replies[-1][lost:]
+            for reply in observed.replies[-1][missing:]
             if reply.numbers is not None
         }
-        total = torch.from_numpy(left(whole, shared, numbers_of))
+        total = torch.from_numpy(honest_sum(whole, shared, numbers_of))
         noise = total if release.count_unit is None else total[:-1]
         yield f"round {number + 1}", _standard(release.inward(noise), release)
 
@@ -230,25 +227,21 @@ def stated(release: Release) -> float:
         The stated noise multiplier times the sensitivity, not what the release computes itself.
     """
     assert release.noise is not None
-    multiplier, clip = release.noise.noise_multiplier, release.clip
-    return (
-        clip.vector_multiplier(multiplier) if isinstance(clip, Quantile) else multiplier
-    ) * release.sensitivity()
+    return release.clip.vector_multiplier(release.noise.noise_multiplier) * release.sensitivity()
 
 
 def _standard(noise: Tensor, release: Release, past: list[Tensor] | None = None) -> np.ndarray:
     """Over the deviation that is stated; what later rounds took back is put together again."""
-    deviation, kind = stated(release), release.noise
-    if isinstance(kind, HaarNoise):
-        return kind.standard(noise, deviation).numpy().astype(np.float64)
-    if isinstance(kind, BandedNoise):
+    deviation, kind = stated(release), release.correlated
+    if kind is not None:
         earlier_rounds = zip(kind.root.coefficients[1:], past or [], strict=False)
         noise = noise + sum(
             (float(coefficient) * earlier for coefficient, earlier in earlier_rounds),
             torch.zeros(len(noise)),
         )
         deviation *= kind.sensitivity
-    return (noise / deviation).numpy().astype(np.float64)
+    assert release.noise is not None
+    return release.noise.standard(noise, deviation).numpy().astype(np.float64)
 
 
 def _amount(noise: NoiseSample) -> Iterator[str]:

@@ -19,16 +19,13 @@ from dpfl.audit.distinguish import (
     distinguish_gaussian,
     whitened,
 )
-from dpfl.audit.sums import clients_for, seen
+from dpfl.audit.sums import clients_for, server_view
 from dpfl.client.task import ClientReply
 from dpfl.errors import DpflError
-from dpfl.privacy import FixedSize, Gaussian, Poisson, PoissonSize, Quantile, Randomness, Release
+from dpfl.privacy import Randomness, Release
 from dpfl.privacy.mechanisms.clip import clip_vector
-from dpfl.privacy.mechanisms.haar_release import HaarNoise
 from dpfl.privacy.mechanisms.matrix_release import BandedNoise
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
-from dpfl.privacy.mechanisms.sampling import Cyclic
-from dpfl.privacy.mechanisms.update_release import UpdateRelease
 from dpfl.server.aggregate import correlated_sum, noisy_inside_fraction
 from dpfl.server.round_sum import RoundSum
 
@@ -64,9 +61,12 @@ class ReleaseGame:
     @property
     def replaced(self) -> bool:
         """Whether neighbours have another unit in the canary's place, not none."""
-        return isinstance(self.release, UpdateRelease) or isinstance(
-            self.release.sampling, FixedSize
-        )
+        return self.release.of_models or self.release.sampling.constant_size
+
+    @property
+    def counts_units(self) -> bool:
+        """Whether a noisy count of the units inside the clip is released beside the vector."""
+        return self.release.clip.adapts_to == "count"
 
     def canary(self, direction: Tensor) -> tuple[Tensor, bool]:
         """Clips the canary with the code that clips in a run.
@@ -78,27 +78,25 @@ class ReleaseGame:
             Its vector after the clip, and whether it was inside the clip norm.
         """
         unit = direction / direction.norm()
-        if isinstance(self.release, UpdateRelease) and self.release.protects == "sample":
-            return (
-                unit * self.release.sensitivity_bound / 2,
-                True,
-            )  # a sample moves the update by so much, whatever the clip of the update
+        bound = self.release.sample_bound
+        if bound is not None:  # a sample moves the update by so much, whatever the clip
+            return unit * bound / 2, True
         return clip_vector(
             FAR * self.release.clip.clip_norm * unit, self.release.clip, NAMES, (0, *ENDS)
         )
 
-    def mechanism(self, direction: Tensor, drawn: bool = False) -> Mechanism:
+    def mechanism(self, direction: Tensor, certain: bool = False) -> Mechanism:
         """Builds the release with this canary.
 
         Args:
             direction: Direction of the canary.
-            drawn: Whether to play on the condition that the sampling draws the canary.
+            certain: Whether to play on the condition that the sampling draws the canary.
 
         Returns:
             A function that draws releases.
         """
         vector, inside = self.canary(direction)
-        return partial(_released, self, vector, inside, drawn)
+        return partial(_released, self, vector, inside, certain)
 
     def moved(self, direction: Tensor) -> np.ndarray:
         """Computes how far the canary moves the release once it is drawn.
@@ -112,9 +110,9 @@ class ReleaseGame:
         vector, inside = self.canary(direction)
         if self.release.noise_shares:
             return self.release.into_sum(vector, inside).double().numpy()
-        count = [inside - 0.5] if isinstance(self.release.clip, Quantile) else []
+        count = [inside - 0.5] if self.counts_units else []
         once = (2 if self.replaced else 1) * np.array([*vector.tolist(), *count])
-        return np.concatenate([once * taken for taken in self.turns()])
+        return np.concatenate([once * turn for turn in self.turns()])
 
     def turns(self) -> list[bool]:
         """Lists the rounds of the release in which the canary takes part.
@@ -122,10 +120,11 @@ class ReleaseGame:
         Returns:
             One entry per round: a single one, or all rounds of a run with correlated noise.
         """
-        noise, sampling = self.release.noise, self.release.sampling
-        if not isinstance(noise, BandedNoise) or not isinstance(sampling, Cyclic):
+        noise = self.release.correlated
+        if noise is None:
             return [True]
-        return [round % sampling.turns(self.population) == 0 for round in range(noise.rounds)]
+        turns = self.release.sampling.turns(self.population)
+        return [round % turns == 0 for round in range(noise.rounds)]
 
 
 def population_for(release: Release) -> int:
@@ -137,24 +136,26 @@ def population_for(release: Release) -> int:
     Returns:
         Twice a fixed or expected size, else 1.
     """
-    sampling = release.sampling
-    return 2 * sampling.size if isinstance(sampling, FixedSize | PoissonSize | Cyclic) else 1
+    size = release.sampling.nominal_size
+    return 1 if size is None else 2 * size
 
 
 def _released(
     game: ReleaseGame,
     vector: Tensor,
     inside: bool,
-    drawn: bool,
+    certain: bool,
     within: bool,
     trials: int,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    if isinstance(game.release.noise, BandedNoise):
-        return _banded(game, game.release.noise, vector * float(within), trials, rng)
+    if game.release.correlated:
+        return _banded(game, game.release.correlated, vector * float(within), trials, rng)
     sampling = game.release.sampling
-    taken = np.array([drawn or 0 in sampling.draw(game.population, rng) for _ in range(trials)])
-    signs = taken * (1.0 if within else -1.0 if game.replaced else 0.0)
+    takes_part = np.array(
+        [certain or 0 in sampling.draw(game.population, rng) for _ in range(trials)]
+    )
+    signs = takes_part * (1.0 if within else -1.0 if game.replaced else 0.0)
     if game.release.noise_shares:
         return _summed(
             game.release,
@@ -164,7 +165,7 @@ def _released(
         )
     totals = torch.from_numpy(signs).float()[:, None] * vector
     sums = _noised(game.release, totals, rng)
-    if not isinstance(game.release.clip, Quantile):
+    if not game.counts_units:
         return sums.numpy()
     counts = [_count(game.release, sign, inside, rng) for sign in signs]
     return np.column_stack([sums.numpy(), counts])
@@ -178,13 +179,13 @@ def _banded(
     """
     if not _at_once(game.release) and trials > 1:
         return np.concatenate([_banded(game, noise, vector, 1, rng) for _ in range(trials)])
-    past, seen = torch.empty(0, trials * len(vector)), []
-    for taken in game.turns():
+    past, releases = torch.empty(0, trials * len(vector)), []
+    for turn in game.turns():
         noisy, past = correlated_sum(
-            (vector * float(taken)).repeat(trials), noise, game.release, past, rng
+            (vector * float(turn)).repeat(trials), noise, game.release, past, rng
         )
-        seen.append(noisy.view(trials, -1))
-    return torch.cat(seen, dim=1).numpy()
+        releases.append(noisy.view(trials, -1))
+    return torch.cat(releases, dim=1).numpy()
 
 
 def _count(release: Release, sign: float, inside: bool, rng: np.random.Generator) -> float:
@@ -201,14 +202,13 @@ def _summed(
     """Every row in a sum over clients, as its server sees it."""
     bound = RoundSum.of_updates(release, shared.survivors).bound
     whole = release.integer_sum(bound, clients_for(shared))
-    return seen(whole, shared, totals.ravel(), rng).reshape(totals.shape)
+    return server_view(whole, shared, totals.ravel(), rng).reshape(totals.shape)
 
 
 def _at_once(release: Release) -> bool:
-    """Secure noise grows a little with the length of what it is for."""
-    return release.noise_shares is not None or (
-        isinstance(release.noise, Gaussian | BandedNoise) and not release.secure
-    )
+    """Whether rows that are laid end to end have the noise that each would have by itself."""
+    assert release.noise is not None
+    return release.noise_shares is not None or release.noise.by_coordinate
 
 
 def _noised(release: Release, totals: Tensor, rng: np.random.Generator) -> Tensor:
@@ -256,7 +256,7 @@ def worst(game: ReleaseGame, randomness: Randomness, trials: int) -> tuple[str, 
         Name and direction of the canary, and the detector for it.
     """
     rng = randomness.generator("one release pilot")
-    outs = game.mechanism(torch.ones(ENDS[-1]), drawn=True)(
+    outs = game.mechanism(torch.ones(ENDS[-1]), certain=True)(
         False, max(300, int(PILOT * trials)), rng
     )
     canaries = directions() | {SEARCHED: _least_noise(outs[:, : ENDS[-1]])}
@@ -286,10 +286,8 @@ def one_release(
     """Measures a lower bound on the epsilon of one release.
 
     There are two bounds that hold together, and the larger one counts. One assumes nothing and
-    includes
-    the sampling. The other measures mu on the condition that the canary is drawn, since the noise
-    is
-    Gaussian in every direction, and computes what the sampling makes of it.
+    includes the sampling. The other measures mu on the condition that the canary is drawn, if the
+    noise is Gaussian in every direction, and computes what the sampling makes of it.
 
     Args:
         release: The release.
@@ -310,12 +308,12 @@ def one_release(
         game.mechanism(direction), delta, trials, each, randomness, score, "one release"
     )
     bounds = [free]
-    if isinstance(game.release.noise, Gaussian | HaarNoise | BandedNoise):
-        drawn = game.mechanism(direction, drawn=True)
+    if game.release.noise is not None and game.release.noise.gaussian:
+        certain = game.mechanism(direction, certain=True)
         sampled = partial(_sampled_epsilon, game, delta=delta)
         bounds.append(
             distinguish_gaussian(
-                drawn, score, delta, trials, each, randomness, sampled, "one release"
+                certain, score, delta, trials, each, randomness, sampled, "one release"
             )
         )
     best = max(bounds, key=lambda measured: measured.epsilon)
@@ -327,6 +325,6 @@ def one_release(
 def _sampled_epsilon(game: ReleaseGame, mu: float, delta: float) -> float:
     """Epsilon of this sampling, where the canary moves the noise by mu once it is drawn."""
     sampling = game.release.sampling
-    by_chance = isinstance(sampling, Poisson | PoissonSize | FixedSize)
-    rate = sampling.expected_size(game.population) / game.population if by_chance else 1.0
-    return SampledGaussian(mu, rate, isinstance(sampling, FixedSize)).epsilon(delta)
+    expected = sampling.expected_size(game.population)
+    rate = expected / game.population if sampling.by_chance else 1.0
+    return SampledGaussian(mu, rate, sampling.constant_size).epsilon(delta)

@@ -69,7 +69,7 @@ class QueryGame:
     vector: torch.Tensor
     read: Callable[[dict[str, np.ndarray]], float]
 
-    def asked(self, client: int, first: int, times: int, randomness: Randomness) -> np.ndarray:
+    def answers(self, client: int, first: int, times: int, randomness: Randomness) -> np.ndarray:
         """Asks one client several times.
 
         Args:
@@ -155,7 +155,7 @@ def one_answer(
     )
 
     def mechanism(within: bool, times: int, rng: np.random.Generator) -> np.ndarray:
-        return question.asked(
+        return question.answers(
             WITH if within else WITHOUT, int(rng.integers(2**50)), times, randomness
         )[:, None]
 
@@ -202,8 +202,8 @@ def _normal(
     question: QueryGame, silent: QueryGame, trials: int, confidence: float, randomness: Randomness,
     epsilon: Callable[[float], float],
 ) -> MeasuredEpsilon:  # fmt: skip
-    one, other = (float(silent.asked(client, 0, 1, Keyed(0))[0]) for client in (WITH, WITHOUT))
-    deviation = deviation_at_most(question.asked(WITHOUT, 0, trials, randomness), confidence)
+    one, other = (float(silent.answers(client, 0, 1, Keyed(0))[0]) for client in (WITH, WITHOUT))
+    deviation = deviation_at_most(question.answers(WITHOUT, 0, trials, randomness), confidence)
     mu = abs(one - other) / max(deviation, abs(one - other) / LARGEST, 1e-30)
     return MeasuredEpsilon(
         epsilon(mu),
@@ -244,8 +244,8 @@ def _metric(survey: MetricQuery) -> QueryGame:
     """A model that knows nothing, and a canary whose answer is right all the same, with the largest
     loss that counts; an adversary looks along its vector."""
     weights = (2 * survey.most / math.log(2), 1.0)
-    known: tuple[Learning, ...] = (Regression(), MultiClass(2, weights), Binary(weights))
-    task = next(task for task in known if numbers_and_cells(task) == (survey.numbers, survey.cells))
+    tasks: tuple[Learning, ...] = (Regression(), MultiClass(2, weights), Binary(weights))
+    task = next(task for task in tasks if numbers_and_cells(task) == (survey.numbers, survey.cells))
     y = torch.zeros(FEW + 1, dtype=torch.int64 if task.name == "classes" else torch.float32)
     if not task.classes:
         y[0] = 2 * math.sqrt(survey.most)
@@ -253,9 +253,9 @@ def _metric(survey: MetricQuery) -> QueryGame:
         count_outcomes(task, torch.zeros(1, task.outputs), y[:1], survey.most)[0].double().numpy()
     )
     canary = counts / np.linalg.norm(counts)
-    asked = _survey(survey, torch.zeros(FEW + 1, 1), y, lambda raw: float(raw["answer"] @ canary))
-    test_bed = replace(asked.test_bed, model=linear(1, task.outputs), own_task=task)
-    return replace(asked, test_bed=test_bed, vector=test_bed.flat().read())
+    game = _survey(survey, torch.zeros(FEW + 1, 1), y, lambda raw: float(raw["answer"] @ canary))
+    test_bed = replace(game.test_bed, model=linear(1, task.outputs), own_task=task)
+    return replace(game, test_bed=test_bed, vector=test_bed.flat().read())
 
 
 def _histogram(survey: LabelQuery) -> QueryGame:

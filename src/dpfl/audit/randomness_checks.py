@@ -18,21 +18,21 @@ class RandomnessCheck:
     """The result of an exact or statistical check.
 
     Attributes:
-        seen: What was checked, in words.
+        summary: What was checked, in words.
         faults: What is wrong, a sentence per fault.
         releases: Number of releases that were checked.
     """
 
-    seen: str
+    summary: str
     faults: tuple[str, ...] = ()
     releases: int = 0
 
 
-def count_score(found: float, mean: float, variance: float) -> float:
+def count_score(count: float, mean: float, variance: float) -> float:
     """Scores a count against its mean.
 
     Args:
-        found: The count.
+        count: The count.
         mean: Its mean under fair draws.
         variance: Its variance. With 0 any difference is infinite.
 
@@ -40,8 +40,8 @@ def count_score(found: float, mean: float, variance: float) -> float:
         The distance in standard deviations.
     """
     if variance > 0:
-        return (found - mean) / math.sqrt(variance)
-    return 0.0 if found == mean else math.copysign(math.inf, found - mean)
+        return (count - mean) / math.sqrt(variance)
+    return 0.0 if count == mean else math.copysign(math.inf, count - mean)
 
 
 def squares_score(squares: float, freedom: float) -> float:

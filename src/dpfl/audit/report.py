@@ -66,11 +66,11 @@ class AuditFinding:
         return (
             asdict(self)
             | {name: figure(getattr(self, name)) for name in ("claimed", "proven")}
-            | {"measured": self.shown}
+            | {"measured": self.display_value}
         )
 
     @property
-    def shown(self) -> float | str | None:
+    def display_value(self) -> float | str | None:
         """The measured epsilon for people: a lower bound is rounded down."""
         if self.measured is None or math.isfinite(self.measured):
             return None if self.measured is None else math.floor(self.measured * 1e6) / 1e6

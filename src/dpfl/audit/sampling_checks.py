@@ -32,16 +32,14 @@ from dpfl.models import from_module
 from dpfl.privacy import (
     All,
     Budget,
-    FixedSize,
     Flat,
     Gaussian,
     Keyed,
-    PoissonSize,
     Randomness,
     Release,
     SystemEntropy,
 )
-from dpfl.privacy.mechanisms.sampling import Cyclic, Sampling
+from dpfl.privacy.mechanisms.sampling import Sampling
 from dpfl.run.options import Execution, Privacy
 from dpfl.run.prepare import prepare
 from dpfl.run.resolve import RunSpec
@@ -56,18 +54,6 @@ SINGLE, SEVERAL, STEPS, ROUNDS = 200, 60, 8, 200
 
 COINS, FEW = 100, 20
 """Rounds in which clients draw for themselves, and of how many of them at least."""
-
-
-def by_chance(sampling: Sampling) -> bool:
-    """Says whether a sampling draws units by chance, for which the accountant gives a discount.
-
-    Args:
-        sampling: The sampling.
-
-    Returns:
-        Whether it does.
-    """
-    return not isinstance(sampling, All | Cyclic)
 
 
 def batches(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
@@ -101,16 +87,16 @@ def batches(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
     finally:
         node.close()
         other.close()
-    drawn = [_whole(counts) for counts in (single, several, again)]
-    scores = fairness(drawn[0], rate, isinstance(release.sampling, FixedSize))
-    scores["samples over the steps of a round"] = _within(drawn[1], rate, each)
-    known = (
+    counts = [_whole(table) for table in (single, several, again)]
+    scores = fairness(counts[0], rate, release.sampling.constant_size)
+    scores["samples over the steps of a round"] = _within(counts[1], rate, each)
+    faults = (
         ["batches are the same whatever the seed"]
-        if np.array_equal(drawn[0][:20], drawn[2])
+        if np.array_equal(counts[0][:20], counts[2])
         else []
     )
     return _judged(
-        f"{SINGLE} batches, and {SEVERAL} rounds of {each}, of {count} samples", scores, known
+        f"{SINGLE} batches, and {SEVERAL} rounds of {each}, of {count} samples", scores, faults
     )
 
 
@@ -130,16 +116,16 @@ def cohorts(sampling: Sampling, seed: int = 0) -> RandomnessCheck:
     keyed, other = (_cohorts(sampling, count, seed, "keyed", ROUNDS) for seed in (seed, seed + 1))
     fresh, anew = (_cohorts(sampling, count, seed, "system", 20) for _ in range(2))
     rate = sampling.expected_size(count) / count
-    known = ["cohorts are the same whatever the seed"] if np.array_equal(keyed, other) else []
+    faults = ["cohorts are the same whatever the seed"] if np.array_equal(keyed, other) else []
     if np.array_equal(fresh, anew):
-        known.append(
+        faults.append(
             "cohorts from the system's entropy are the same every time: whoever knows them gains "
             "all that sampling gave"
         )
     return _judged(
         f"{ROUNDS} cohorts of {count} clients",
-        fairness(keyed, rate, isinstance(sampling, FixedSize)),
-        known,
+        fairness(keyed, rate, sampling.constant_size),
+        faults,
     )
 
 
@@ -160,22 +146,24 @@ def coins(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
         _coins(algorithm, source, 20)
         for source in (Keyed(seed + 1), SystemEntropy(), SystemEntropy())
     )
-    known = ["clients draw the same whatever the seed"] if np.array_equal(keyed[:20], other) else []
+    same = np.array_equal(keyed[:20], other)
+    faults = ["clients draw the same whatever the seed"] if same else []
     if np.array_equal(fresh, anew):
-        known.append("clients draw the same from the system's entropy every time")
+        faults.append("clients draw the same from the system's entropy every time")
     count = keyed.shape[1]
     rate = algorithm.clients.sampling.expected_size(count) / count
     return _judged(
         f"{COINS} rounds of {count} clients that draw themselves",
         fairness(keyed, rate, False),
-        known,
+        faults,
     )
 
 
 def _coins(algorithm: Algorithm, randomness: Randomness, rounds: int) -> np.ndarray:
     """Who trained in each round, as 0 and 1, at real nodes."""
     sampling = algorithm.clients.sampling
-    count = max(FEW, 4 * sampling.size if isinstance(sampling, PoissonSize) else 0)
+    expected = 0 if sampling.constant_size else sampling.nominal_size or 0
+    count = max(FEW, 4 * expected)
     rows = torch.zeros(1, dtype=torch.int64)
     test_bed = TestBed(linear(2), torch.full((1, 2), 100.0), rows, 2, (rows,) * count, (1,) * count)
     release = replace(algorithm.clients.for_model((4,)), clip=Flat(1.0), noise=Gaussian(LITTLE))
@@ -203,26 +191,26 @@ def _coins(algorithm: Algorithm, randomness: Randomness, rounds: int) -> np.ndar
     )
 
 
-def fairness(drawn: np.ndarray, rate: float, fixed: bool) -> dict[str, float]:
+def fairness(table: np.ndarray, rate: float, fixed: bool) -> dict[str, float]:
     """Scores a table of draws.
 
     Args:
-        drawn: Draws (draws, units) of 0 and 1.
+        table: Draws (draws, units) of 0 and 1.
         rate: Probability of each unit in each draw.
         fixed: Whether every draw has the same size.
 
     Returns:
         Scores in standard deviations: sizes, units, and units that come twice running.
     """
-    draws, units = drawn.shape
+    draws, units = table.shape
     one = rate * (1 - rate)
-    sizes, often, twice = drawn.sum(1), drawn.sum(0), float((drawn[1:] * drawn[:-1]).sum())
-    left = units / max(units - 1, 1) if fixed else 1.0
+    sizes, often, twice = table.sum(1), table.sum(0), float((table[1:] * table[:-1]).sum())
+    correction = units / max(units - 1, 1) if fixed else 1.0
     overlap = units * (draws - 1) * rate**2
     spread = units * ((draws - 1) * rate**2 * (1 - rate**2) + 2 * (draws - 2) * (rate**3 - rate**4))
     scores = {
         "how often a unit comes": squares_score(
-            float(np.square(often - draws * rate).sum()) / (draws * one * left), units
+            float(np.square(often - draws * rate).sum()) / (draws * one * correction), units
         ),
         "who comes twice running": count_score(twice, overlap, spread),
     }
@@ -245,7 +233,7 @@ def _within(counts: np.ndarray, rate: float, steps: int) -> float:
     )
 
 
-def _judged(seen: str, scores: dict[str, float], known: list[str]) -> RandomnessCheck:
+def _judged(subject: str, scores: dict[str, float], faults: list[str]) -> RandomnessCheck:
     far = [
         f"{what}: {score:+.1f} deviations from independent draws"
         for what, score in scores.items()
@@ -253,8 +241,8 @@ def _judged(seen: str, scores: dict[str, float], known: list[str]) -> Randomness
     ]
     furthest = max(scores.values(), key=abs)
     return RandomnessCheck(
-        f"{seen}: none further than {abs(furthest):.1f} deviations from independent draws",
-        (*known, *far),
+        f"{subject}: none further than {abs(furthest):.1f} deviations from independent draws",
+        (*faults, *far),
     )
 
 
@@ -262,8 +250,8 @@ def _population(sampling: Sampling) -> int:
     """Units of which some are drawn: five times a size that is given, else so many that a draw has
     enough of them.
     """
-    if isinstance(sampling, FixedSize | PoissonSize):
-        return max(60, 5 * sampling.size)
+    if sampling.nominal_size is not None:
+        return max(60, 5 * sampling.nominal_size)
     return min(max(60, math.ceil(DRAWN / sampling.expected_size(1))), 2000)
 
 
@@ -289,11 +277,11 @@ def _update(
     return update * samples.sampling.expected_size(clients.test_bed.declared_sizes[WITHOUT])
 
 
-def _whole(counts: np.ndarray) -> np.ndarray:
-    drawn = np.rint(counts)
-    if np.abs(counts - drawn).max() > 0.2:
+def _whole(measured: np.ndarray) -> np.ndarray:
+    counts = np.rint(measured)
+    if np.abs(measured - counts).max() > 0.2:
         raise DpflError("The batches of this system cannot be read off its updates.")
-    return drawn
+    return counts
 
 
 def _cohorts(sampling: Sampling, count: int, seed: int, entropy: str, rounds: int) -> np.ndarray:
@@ -306,7 +294,7 @@ def _cohorts(sampling: Sampling, count: int, seed: int, entropy: str, rounds: in
         FixedSteps(1),
         clients=Release(sampling, Flat(1.0), Gaussian(1.0)),
     )
-    drawn = np.zeros((rounds, count))
+    table = np.zeros((rounds, count))
     with tempfile.TemporaryDirectory(prefix="dpfl-audit-") as folder:
         spec = RunSpec(
             from_module(torch.nn.Linear(2, 2)),
@@ -318,12 +306,12 @@ def _cohorts(sampling: Sampling, count: int, seed: int, entropy: str, rounds: in
         )
         job = prepare(spec)
         with closing(job.engine):
-            for row, asked in zip(drawn, _orders(job.coordinator), strict=True):
-                row[asked] = 1
-    return drawn
+            for row, cohort in zip(table, _cohorts_of(job.coordinator), strict=True):
+                row[cohort] = 1
+    return table
 
 
-def _orders(coordinator: Coordinator) -> Iterator[list[int]]:
+def _cohorts_of(coordinator: Coordinator) -> Iterator[list[int]]:
     while (order := coordinator.next_order()) is not None:
         yield [task.client for task in order.tasks]
         coordinator.close_round(order.steps)

@@ -20,8 +20,7 @@ from dpfl.audit.randomness_checks import RandomnessCheck
 from dpfl.audit.sums import clients_for
 from dpfl.audit.test_bed import TestBed, linear, play
 from dpfl.client.noise_placement import NoisePlacement
-from dpfl.privacy import FixedSize, Keyed, Release
-from dpfl.privacy.mechanisms.clip import MeasuringClip
+from dpfl.privacy import Keyed, Release
 from dpfl.server.steps.policy import FixedSteps
 
 TRIES, CLIENTS, INPUTS, FAR = 25, 4, 8, 1e3
@@ -93,17 +92,14 @@ def apart(clients: CanarySite) -> float:
     if reduced.placement is NoisePlacement.CLIENT_UPDATE:
         return _measured(difference, release) / release.sensitivity()
     each = release.sampling.expected_size(clients.test_bed.declared_sizes[0])
-    replaced = 2 if isinstance(release.sampling, FixedSize) else 1
+    replaced = 2 if release.sampling.constant_size else 1
     return _measured(difference * each, release) / (replaced * release.sensitivity())
 
 
 def _measured(difference: Tensor, release: Release) -> float:
+    """By the Euclidean norm, computed here, unless the clip is for another measure."""
     clip = release.clip
-    return (
-        float(clip.norms(difference[None]))
-        if isinstance(clip, MeasuringClip)
-        else float(difference.double().norm())
-    )
+    return float(clip.norms(difference[None]) if clip.own_measure else difference.double().norm())
 
 
 def _of_rounds(algorithm: Algorithm, count: int) -> Iterator[float]:

@@ -16,7 +16,6 @@ from dpfl.models import Layout
 from dpfl.privacy import Keyed, Randomness, Release, accountant
 from dpfl.privacy.accounting.accountant import default_accountant
 from dpfl.privacy.accounting.events import EventCounts
-from dpfl.server.steps.policy import FixedSteps
 
 MAX_TRIALS = 10_000_000
 SMALL = Layout(
@@ -107,7 +106,7 @@ class AuditSubject:
         """Releases per round in the games of whole runs."""
         policy = self.algorithm.steps
         in_steps = self.algorithm.placement is NoisePlacement.EVERY_STEP
-        return policy.tau if in_steps and isinstance(policy, FixedSteps) else 1
+        return policy.total(1) if in_steps and not policy.adaptive else 1
 
     @property
     def release(self) -> Release:

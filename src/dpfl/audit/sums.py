@@ -35,8 +35,7 @@ def clients_for(shared: NoiseShares | None, least: int = 1) -> int:
 
     Returns:
         As many as the sum needs, some of which may be lost; never so many that two different
-        lists of
-        survivors could both be valid.
+        lists of survivors could both be valid.
     """
     if shared is None:
         return least
@@ -44,7 +43,7 @@ def clients_for(shared: NoiseShares | None, least: int = 1) -> int:
     return max(least, min(shared.survivors + SPARE, most, 100))
 
 
-def seen(
+def server_view(
     whole: IntegerSum, shared: NoiseShares, vector: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
     """Adds one client's vector to the noise of the other honest clients.
@@ -81,7 +80,9 @@ def beside(
     return whole.total(total)
 
 
-def left(whole: IntegerSum, shared: NoiseShares, arrived: Mapping[int, np.ndarray]) -> np.ndarray:
+def honest_sum(
+    whole: IntegerSum, shared: NoiseShares, arrived: Mapping[int, np.ndarray]
+) -> np.ndarray:
     """Adds what arrived, without the last ones, which belong to the server and which it subtracts.
 
     Args:
@@ -92,8 +93,8 @@ def left(whole: IntegerSum, shared: NoiseShares, arrived: Mapping[int, np.ndarra
     Returns:
         The sum of the honest clients.
     """
-    sent = list(arrived.values())[: len(arrived) - shared.colluders]
-    return whole.total(np.sum(sent, axis=0, dtype=whole.kind))
+    numbers = list(arrived.values())[: len(arrived) - shared.colluders]
+    return whole.total(np.sum(numbers, axis=0, dtype=whole.kind))
 
 
 def room(bound: float, shared: NoiseShares) -> SecureSumTerms:

@@ -153,7 +153,7 @@ def play(
     randomness: Randomness,
     rounds: int = 4,
     ledgers: Path | None = None,
-    lost: int = 0,
+    missing: int = 0,
 ) -> list[ObservedRound]:
     """Runs some rounds with the real coordinator and the real clients.
 
@@ -163,7 +163,7 @@ def play(
         randomness: Source of all random draws.
         rounds: Number of rounds.
         ledgers: Folder for the clients' ledgers. Without it clients pay for nothing.
-        lost: Number of clients whose replies are lost in every round, the first ones.
+        missing: Number of clients whose replies are lost in every round, the first ones.
 
     Returns:
         What was observed in each round.
@@ -196,7 +196,7 @@ def play(
             recorder.run,
             _any_loss,
         )
-        return list(_rounds(coordinator, recorder, lost))
+        return list(_rounds(coordinator, recorder, missing))
 
 
 def _start(algorithm: Algorithm, test_bed: TestBed) -> RunState:
@@ -216,11 +216,13 @@ def _any_loss(vector: Tensor) -> float:
     return float(vector.norm())
 
 
-def _rounds(coordinator: Coordinator, recorder: _Recorder, lost: int) -> Iterator[ObservedRound]:
+def _rounds(coordinator: Coordinator, recorder: _Recorder, missing: int) -> Iterator[ObservedRound]:
     while (request := coordinator.next_order()) is not None:
-        replies = recorder.run(request)[lost:]
-        missing = [ClientReply(task.client, failed="lost on its way") for task in request.tasks]
-        coordinator.aggregate([*missing[:lost], *replies])
+        replies = recorder.run(request)[missing:]
+        failures = [
+            ClientReply(task.client, failed="lost on its way") for task in request.tasks[:missing]
+        ]
+        coordinator.aggregate([*failures, *replies])
         coordinator.close_round(request.steps)
         yield recorder.round(coordinator.state, request)
 

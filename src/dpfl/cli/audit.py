@@ -302,7 +302,7 @@ def reason(report: AuditReport) -> str:
     if deciding is None or deciding.measured is None or report.verdict == TOO_LITTLE:
         return report.reason
     measured = "a value without noise tells neighbours apart, so no epsilon holds"
-    if deciding.shown != "unbounded":
+    if deciding.display_value != "unbounded":
         measured = f"at least epsilon {deciding.measured:.4f} was measured in {deciding.scope}"
     return f"{measured}; claimed {_figure(deciding.claimed)}, proven {_figure(deciding.proven)}"
 
@@ -310,7 +310,7 @@ def reason(report: AuditReport) -> str:
 def _table(findings: Sequence[AuditFinding]) -> Table:
     table = Table("game", "of", "claimed", "proven", "measured", "verdict", box=box.SIMPLE_HEAD)
     for finding in findings:
-        sign = "" if finding.shown == "unbounded" else ">= " if finding.confidence else "~ "
+        sign = "" if finding.display_value == "unbounded" else ">= " if finding.confidence else "~ "
         measured = "" if finding.measured is None else f"{sign}{_lower(finding)}"
         claimed, proven = (
             "" if epsilon is None else _figure(epsilon)
@@ -329,7 +329,8 @@ def _table(findings: Sequence[AuditFinding]) -> Table:
 
 
 def _lower(finding: AuditFinding) -> str:
-    return str(finding.shown) if isinstance(finding.shown, str) else f"{finding.shown:.4f}"
+    value = finding.display_value
+    return value if isinstance(value, str) else f"{value:.4f}"
 
 
 def _figure(epsilon: float | None) -> str:

@@ -20,7 +20,7 @@ from dpfl.gradients.sum_rounding import check_units
 from dpfl.gradients.unit_gradients import sum_rows
 from dpfl.models import FlatModel
 from dpfl.privacy import Release
-from dpfl.privacy.mechanisms.clip import Clip, MeasuringClip, ReshapingClip
+from dpfl.privacy.mechanisms.clip import Clip
 
 Watch = Callable[[np.ndarray], None]
 """Told of a batch, before its step."""
@@ -110,7 +110,7 @@ def clipped_sum(
     Returns:
         The sum in float64, without noise.
     """
-    if not isinstance(clip, MeasuringClip):
+    if not clip.own_measure:
         return gradients(x, y, clip.factors, whose).total
     total = torch.zeros(gradients.model.layout.trainable, dtype=torch.float64)
     blocks = gradients.rows(x, y) if whose is None else gradients.unit_rows(x, y, whose)
@@ -118,7 +118,7 @@ def clipped_sum(
     for _, rows in blocks:
         total += (
             clip.clipped(rows).double().sum(0)
-            if isinstance(clip, ReshapingClip)
+            if clip.reshapes
             else sum_rows(clip.factors(clip.norms(rows)), rows)
         )
         units += len(rows)
@@ -139,7 +139,7 @@ def gradient_norms(gradients: ClippedGradients, clip: Clip, x: Tensor, y: Tensor
         A norm per sample.
     """
     norms = [
-        clip.norms(rows) if isinstance(clip, MeasuringClip) else rows.norm(dim=1)
+        clip.norms(rows) if clip.own_measure else rows.norm(dim=1)
         for _, rows in gradients.rows(x, y)
     ]
     return torch.cat([torch.zeros(0), *norms])

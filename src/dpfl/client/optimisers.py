@@ -34,6 +34,10 @@ class Optimiser(Protocol):
         that.
         """
 
+    @property
+    def calibrated(self) -> bool:
+        """Whether its learning rate is known, and does not follow from the budget later."""
+
     def start(self) -> Step:
         """Starts a round afresh: clients keep nothing from one round to the next.
 
@@ -53,7 +57,7 @@ class SGD:
     """x <- x - eta g."""
 
     rate: float
-    linear = True
+    linear = calibrated = True
 
     def __post_init__(self) -> None:
         _check(self.rate)
@@ -76,7 +80,7 @@ class UncalibratedSGD:
 
     walk: float
     by_rows: bool = False
-    linear = False
+    linear = calibrated = False
 
     def __post_init__(self) -> None:
         if not self.walk > 0:
@@ -106,6 +110,7 @@ class Momentum:
     rate: float
     beta: float = 0.9
     linear = False
+    calibrated = True
 
     def __post_init__(self) -> None:
         _check(self.rate)
@@ -131,6 +136,7 @@ class Adam:
     beta2: float = 0.999
     epsilon: float = 1e-8
     linear = False
+    calibrated = True
 
     def __post_init__(self) -> None:
         _check(self.rate)
@@ -160,6 +166,7 @@ class AdaGrad:
     rate: float
     epsilon: float = 1e-8
     linear = False
+    calibrated = True
 
     def __post_init__(self) -> None:
         _check(self.rate)

@@ -35,7 +35,6 @@ from dpfl.client.noise_placement import NoisePlacement
 from dpfl.client.task import ClientReply, RoundRequest, reply_values
 from dpfl.privacy import Budget, Randomness
 from dpfl.privacy.accounting.calibration import MAX_RELEASES
-from dpfl.privacy.mechanisms.adaptive_clip import adapt_clip
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.privacy.queries.mean import MeanAnswer
 from dpfl.privacy.queries.query import PrivateQuery
@@ -346,7 +345,7 @@ class Coordinator:
         if state.round == 0 and (clip := state.clients.clip).adapts_to == "raw":
             without = partial(norms_without_privacy, self._trained, rounds_of(clip, self.budget))
             norms = without(state.vector, self._requests.weights, self.algorithm.server)
-            state.clients = replace(state.clients, clip=adapt_clip(clip, norms))
+            state.clients = replace(state.clients, clip=clip.adapt(norms))
 
     def _trained(self, round: int, vector: Tensor) -> list[ClientReply]:
         return self._unclipped(self._drawn(round), round, vector)
@@ -417,7 +416,7 @@ class Coordinator:
         )
         if count is not None:
             expected = state.clients.sampling.expected_size(len(self.federated.declared))
-            clip = adapt_clip(state.clients.clip, count / expected + 0.5)
+            clip = state.clients.clip.adapt(count / expected + 0.5)
             state.clients = replace(state.clients, clip=clip)
         return update
 
@@ -445,7 +444,7 @@ class Coordinator:
             rng = randomness.generator("count noise", self.state.round)
             expected = release.sampling.expected_size(len(self.federated.declared))
             fraction = noisy_inside_fraction(replies, release, expected, rng)
-            self.state.clients = replace(release, clip=adapt_clip(release.clip, fraction))
+            self.state.clients = replace(release, clip=release.clip.adapt(fraction))
 
     # From one round to the next
 

@@ -13,8 +13,7 @@ from torch import Tensor
 from dpfl.client.task import ClientReply, RoundRequest
 from dpfl.errors import DpflError
 from dpfl.privacy import Budget, Release
-from dpfl.privacy.mechanisms.adaptive_clip import adapt_clip
-from dpfl.privacy.mechanisms.clip import Clip, MeasuringClip
+from dpfl.privacy.mechanisms.clip import Clip
 from dpfl.server.aggregate import mean
 from dpfl.server.update import ServerUpdate
 
@@ -27,7 +26,7 @@ def of_public_updates(release: Release, replies: Sequence[ClientReply]) -> Relea
     updates = [reply.update for reply in replies if reply.update is not None]
     return replace(
         release,
-        clip=adapt_clip(release.clip, [_measured(update, release.clip) for update in updates]),
+        clip=release.clip.adapt([_measured(update, release.clip) for update in updates]),
     )
 
 
@@ -52,7 +51,7 @@ def of_public_samples(
     norms = [
         norm for reply in replies if reply.raw is not None for norm in reply.raw["norms"].tolist()
     ]
-    found = replace(samples, clip=adapt_clip(samples.clip, norms))
+    found = replace(samples, clip=samples.clip.adapt(norms))
     if not clients.private:
         return found, clients
     level = clients.clip.clip_norm * found.clip.clip_norm / samples.clip.clip_norm
@@ -86,4 +85,4 @@ def rounds_of(clip: Clip, budget: Budget) -> int:
 
 
 def _measured(update: Tensor, clip: Clip) -> float:
-    return float(clip.norms(update[None]) if isinstance(clip, MeasuringClip) else update.norm())
+    return float(clip.norms(update[None]) if clip.own_measure else update.norm())

@@ -8,7 +8,7 @@ import pytest
 
 from dpfl.errors import DpflError
 from dpfl.privacy import Flat, PublicMedian, Quantile
-from dpfl.privacy.mechanisms.adaptive_clip import ShareOfMean, adapt_clip, public_median
+from dpfl.privacy.mechanisms.adaptive_clip import ShareOfMean, public_median
 
 
 def test_a_quantile_rises_where_too_many_are_clipped() -> None:
@@ -34,5 +34,5 @@ def test_public_norms_set_the_clip_where_they_can() -> None:
 
 
 def test_a_fixed_clip_does_not_adapt() -> None:
-    assert adapt_clip(Flat(1.0), 0.3) == Flat(1.0)
-    assert adapt_clip(Quantile(1.0), 0.3) != Quantile(1.0)
+    assert Flat(1.0).adapt(0.3) == Flat(1.0)
+    assert Quantile(1.0).adapt(0.3) != Quantile(1.0)

@@ -26,13 +26,14 @@ class Amplifier:
     but for rounding.
 
     Attributes:
-        module: The whole model, which gives scores (rows, classes). gate: The part of it from the
-        input to the values that are gated. It shares the model's parameters. unit: The place of the
-        value among the flattened results of `gate`. base: One row, without the batch dimension.
+        module: The whole model, which gives scores (rows, classes).
+        gate: The part of it from the input to the values that are gated. It shares the model's
+            parameters.
+        unit: The place of the value among the flattened results of `gate`.
+        base: One row, without the batch dimension.
         markers: How many of the last numbers of a row have no weight. Without any, the sign of the
-        value shows in the loss.
-            With some, it is a slope that has the sign: it shows in the gradient of the first row of
-            the first parameter, at the markers that are not 0.
+            value shows in the loss. With some, it is a slope that has the sign: it shows in the
+            gradient of the first row of the first parameter, at the markers that are not 0.
     """
 
     module: nn.Module

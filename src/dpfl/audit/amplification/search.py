@@ -57,7 +57,8 @@ class AmplificationTrial(NamedTuple):
 
     Attributes:
         total: The sum of clipped gradients, in clip norms, flat, in the order of the module's
-        parameters. losses: The loss of each unit.
+            parameters.
+        losses: The loss of each unit.
     """
 
     total: Tensor
@@ -76,10 +77,13 @@ class AmplificationResult:
 
     Attributes:
         moved: The length of the difference of the two sums, in clip norms. A correct mechanism has
-        at most 1. opened: How many of the other units had a closed gate (or a falling slope)
-        without the unit, and not with it. others: How many other units there are. place: Where
-        among them the unit was inserted. units: Their records (others, rows, ...). one: The records
-        of the unit (1, rows, ...).
+            at most 1.
+        opened: How many of the other units had a closed gate (or a falling slope) without the unit,
+            and not with it.
+        others: How many other units there are.
+        place: Where among them the unit was inserted.
+        units: Their records (others, rows, ...).
+        one: The records of the unit (1, rows, ...).
     """
 
     moved: float
@@ -124,15 +128,15 @@ def amplified_movement(
     units, one = search.closing(others), search.opening()
     best = AmplificationResult(0.0, 0, others, place, units, one)
     for _ in range(tries):
-        shown, added = search.marked(units), search.marked(one)
-        without, within, kept = _neighbours(clipped_sum, shown, added, place, rows)
+        marked, added = search.marked(units), search.marked(one)
+        without, within, others_at = _neighbours(clipped_sum, marked, added, place, rows)
         if amplifier.markers:
             opened = search.rising(clipped_sum, units, one, place)
         else:
-            opened = (without.losses < CLOSED / rows) & (within.losses[kept] > OPEN / rows)
+            opened = (without.losses < CLOSED / rows) & (within.losses[others_at] > OPEN / rows)
         moved = float((within.total.double() - without.total.double()).norm())
         if moved > best.moved:
-            best = AmplificationResult(moved, int(opened.sum()), others, place, shown, added)
+            best = AmplificationResult(moved, int(opened.sum()), others, place, marked, added)
         if opened.all():
             break
         units = units.clone()
@@ -165,7 +169,7 @@ def furthest_movement(
         all the same.
     """
     if amplifier.markers:  # the losses of its units show nothing
-        chosen = [
+        placements = [
             (others, place)
             for others in SLOPE_SIZES
             for place in (0, others)
@@ -173,16 +177,16 @@ def furthest_movement(
         ]
     else:
         dependent = dependent_units(clipped_sum, amplifier, sizes=sizes, rows=rows, seed=seed)
-        chosen = sorted(dependent, key=lambda key: dependent[key], reverse=True)[:MOST_PLACES] or [
-            (USUAL, 0)
-        ]
-    found = (
+        placements = sorted(dependent, key=lambda key: dependent[key], reverse=True)[
+            :MOST_PLACES
+        ] or [(USUAL, 0)]
+    results = (
         amplified_movement(
             clipped_sum, amplifier, others, place=place, rows=rows, tries=tries, seed=seed
         )
-        for others, place in chosen
+        for others, place in placements
     )
-    return max(found, key=lambda amplified: amplified.moved)
+    return max(results, key=lambda result: result.moved)
 
 
 def dependent_units(
@@ -211,8 +215,8 @@ def dependent_units(
     for others in sorted(set(sizes)):
         units, one = search.near(others), search.opening()
         for place in (0, others):
-            without, within, kept = _neighbours(clipped_sum, units, one, place, rows)
-            if changed := int((within.losses[kept] != without.losses).sum()):
+            without, within, others_at = _neighbours(clipped_sum, units, one, place, rows)
+            if changed := int((within.losses[others_at] != without.losses).sum()):
                 counts[others, place] = changed
     return counts
 

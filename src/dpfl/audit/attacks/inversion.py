@@ -18,7 +18,7 @@ from dpfl import data, models
 from dpfl.algorithms import Algorithm
 from dpfl.audit.leaks import with_everyone
 from dpfl.audit.test_bed import TestBed, play
-from dpfl.privacy import FixedSize, Keyed
+from dpfl.privacy import Keyed
 from dpfl.server.steps.policy import FixedSteps
 
 MODEL = models.mlp(hidden=64)
@@ -93,8 +93,9 @@ def invert(algorithm: Algorithm, seed: int = 0, image: int = 3) -> Reconstructio
 
 def _batch(algorithm: Algorithm) -> int:
     """As many samples as a batch of fixed size has, which is its divisor; else one."""
-    sampling = algorithm.samples.sampling if algorithm.samples else None
-    return sampling.size if isinstance(sampling, FixedSize) else 1
+    if algorithm.samples is None or not algorithm.samples.sampling.constant_size:
+        return 1
+    return algorithm.samples.sampling.nominal_size or 1
 
 
 def _bare(algorithm: Algorithm) -> Algorithm:

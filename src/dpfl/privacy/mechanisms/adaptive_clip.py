@@ -5,40 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
 
 from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
-from dpfl.privacy.mechanisms.clip import SMALLEST, Clip, Flat, VectorClip, check_clip_norm
-
-
-@runtime_checkable
-class AdaptiveClip(Protocol):
-    """A clip whose clip norm follows what it adapts to."""
-
-    def adapt(self, observation: Any, /) -> Clip:
-        """Adapts the clip to a round.
-
-        Args:
-            observation: What was observed in the round: a noisy fraction, or norms.
-
-        Returns:
-            The clip of the next round.
-        """
-
-
-def adapt_clip(clip: Clip, observation: Any) -> Clip:
-    """Adapts a clip to a round, if it is adaptive.
-
-    Args:
-        clip: The clip of this round.
-        observation: What was observed in it.
-
-    Returns:
-        The clip of the next round.
-    """
-    return clip.adapt(observation) if isinstance(clip, AdaptiveClip) else clip
+from dpfl.privacy.mechanisms.clip import SMALLEST, Flat, VectorClip, check_clip_norm
 
 
 def public_median(norms: Sequence[float], otherwise: float) -> float:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from dpfl.codec import part
 from dpfl.errors import DpflError
@@ -53,6 +53,24 @@ class Clip(Protocol):
         ("").
         """
 
+    @property
+    def count_noise(self) -> float | None:
+        """The standard deviation of the noise on a count of units inside the clip; None where
+        nothing is counted.
+        """
+
+    @property
+    def own_measure(self) -> bool:
+        """Whether the clip bounds something else than the Euclidean norm of the written-out
+        vector.
+        """
+
+    @property
+    def reshapes(self) -> bool:
+        """Whether the clip shrinks parts of a vector by factors of their own, and not by layers:
+        then `clipped` does it, and `factors` does not.
+        """
+
     def groups(self, names: Sequence[str]) -> Groups:
         """Groups the entries of a model's layout that share a bound.
 
@@ -73,11 +91,6 @@ class Clip(Protocol):
             Factors of the same shape.
         """
 
-
-@runtime_checkable
-class MeasuringClip(Protocol):
-    """A clip that bounds something else than the norm of the vector."""
-
     def norms(self, rows: Tensor) -> Tensor:
         """Measures what the clip bounds.
 
@@ -88,13 +101,8 @@ class MeasuringClip(Protocol):
             One measure per row, in float64.
         """
 
-
-@runtime_checkable
-class ReshapingClip(Protocol):
-    """A clip that shrinks parts of a vector by factors of their own, and not by layers."""
-
     def clipped(self, rows: Tensor) -> Tensor:
-        """Brings each row inside its bound.
+        """Brings each row inside its bound, where the clip reshapes vectors.
 
         Args:
             rows: The vectors (units, n).
@@ -102,6 +110,39 @@ class ReshapingClip(Protocol):
         Returns:
             The clipped rows.
         """
+
+    def adapt(self: ClipKind, observation: Any, /) -> ClipKind:
+        """Adapts the clip to a round.
+
+        Args:
+            observation: What was observed in the round: a noisy fraction, or norms.
+
+        Returns:
+            The clip of the next round.
+        """
+
+    def for_model(self: ClipKind, ends: Sequence[int]) -> ClipKind:
+        """Fits the clip to a model.
+
+        Args:
+            ends: Where each of the model's parameters ends.
+
+        Returns:
+            The clip for that model.
+        """
+
+    def vector_multiplier(self, noise_multiplier: float) -> float:
+        """Computes the noise multiplier that is left for the vector.
+
+        Args:
+            noise_multiplier: The multiplier of the whole release.
+
+        Returns:
+            The multiplier of the vector's noise; larger where a noisy count takes a part.
+        """
+
+
+ClipKind = TypeVar("ClipKind", bound=Clip)
 
 
 def check_clip_norm(level: float) -> None:
@@ -151,10 +192,15 @@ class VectorClip:
     Attributes:
         clip_norm: The bound C.
         bounds: What has that norm (`Clip.bounds`).
+        count_noise: The deviation of the noise on a count (`Clip.count_noise`).
+        own_measure: Whether `norms` is not the Euclidean norm (`Clip.own_measure`).
+        reshapes: Whether `clipped` has to be used (`Clip.reshapes`).
     """
 
     clip_norm: float
     bounds = "norm"
+    count_noise: float | None = None
+    own_measure = reshapes = False
 
     def groups(self, names: Sequence[str]) -> Groups:
         """Puts all entries of a model's layout into one group.
@@ -177,6 +223,67 @@ class VectorClip:
             Factors of the same shape.
         """
         return shrink_factors(norms, self.clip_norm)
+
+    def norms(self, rows: Tensor) -> Tensor:
+        """Measures the Euclidean norm of each row, rounded up.
+
+        Args:
+            rows: The vectors (units, n).
+
+        Returns:
+            One norm per row, in float64.
+        """
+        return squared_norms(rows).sqrt()
+
+    def clipped(self, rows: Tensor) -> Tensor:
+        """Brings each row inside its bound, where the clip reshapes vectors.
+
+        Args:
+            rows: The vectors (units, n).
+
+        Returns:
+            The clipped rows.
+
+        Raises:
+            NotImplementedError: This clip scales vectors by `factors`.
+        """
+        raise NotImplementedError
+
+    def adapt(self: VectorClipKind, observation: Any, /) -> VectorClipKind:
+        """Adapts the clip to a round.
+
+        Args:
+            observation: What was observed in the round.
+
+        Returns:
+            The clip of the next round: the same, where its norm follows nothing.
+        """
+        return self
+
+    def for_model(self: VectorClipKind, ends: Sequence[int]) -> VectorClipKind:
+        """Fits the clip to a model.
+
+        Args:
+            ends: Where each of the model's parameters ends.
+
+        Returns:
+            The clip for that model: the same, where it depends on none.
+        """
+        return self
+
+    def vector_multiplier(self, noise_multiplier: float) -> float:
+        """Computes the noise multiplier that is left for the vector.
+
+        Args:
+            noise_multiplier: The multiplier of the whole release.
+
+        Returns:
+            All of it, where nothing is counted.
+        """
+        return noise_multiplier
+
+
+VectorClipKind = TypeVar("VectorClipKind", bound=VectorClip)
 
 
 @part("clip.flat")
@@ -275,11 +382,7 @@ def measure_norms(vector: Tensor, clip: Clip | None = None) -> float:
 
 def _norm(vector: Tensor, clip: Clip | None) -> Tensor:
     """By the clip's own measure, where it has one; an upper bound, in float64."""
-    return (
-        clip.norms(vector[None])
-        if isinstance(clip, MeasuringClip)
-        else squared_norms(vector[None]).sqrt()
-    )
+    return clip.norms(vector[None]) if clip else squared_norms(vector[None]).sqrt()
 
 
 def clip_vector(
@@ -301,7 +404,7 @@ def clip_vector(
     Returns:
         The clipped vector, and whether it was inside before.
     """
-    if isinstance(clip, ReshapingClip):
+    if clip.reshapes:
         shaped = clip.clipped(vector[None])[0]
         inside = torch.equal(shaped, vector)
         return shaped if out is None else out.copy_(shaped), inside

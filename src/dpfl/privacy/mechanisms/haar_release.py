@@ -21,7 +21,7 @@ from dpfl.lazy_import import torch
 from dpfl.privacy.mechanisms.adaptive_clip import public_median
 from dpfl.privacy.mechanisms.clip import Clip, VectorClip, check_clip_norm, shrink_factors
 from dpfl.privacy.mechanisms.haar import Haar
-from dpfl.privacy.mechanisms.noise import check_noise_multiplier
+from dpfl.privacy.mechanisms.noise import AdditiveNoise, check_noise_multiplier
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -70,6 +70,7 @@ class HaarClip(VectorClip):
     ends: tuple[int, ...] = ()
     public: bool = False
     bounds = "coefficients"
+    own_measure = True
 
     def __post_init__(self) -> None:
         check_clip_norm(self.clip_norm)
@@ -128,6 +129,7 @@ class HaarLevels(HaarClip):
     """The bound on each level of H by itself (wavelet paper, section 4.3)."""
 
     bound: str = "levels"
+    reshapes = True
 
     def clipped(self, rows: Tensor) -> Tensor:
         """Brings each level of each row inside the bound.
@@ -149,7 +151,7 @@ class HaarLevels(HaarClip):
 
 @part("noise.haar")
 @dataclass(frozen=True)
-class HaarNoise:
+class HaarNoise(AdditiveNoise):
     """N(0, (z C / W)^2) on the coefficients, transformed back.
 
     A paper may state a multiplier and add less noise. `effective` counts what is added.
@@ -171,6 +173,7 @@ class HaarNoise:
     ends: tuple[int, ...] = ()
     lemma: bool = False
     portion: float | None = None
+    gaussian = True
 
     def __post_init__(self) -> None:
         check_noise_multiplier(self.noise_multiplier)

@@ -13,10 +13,16 @@ import numpy as np
 from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.privacy.mechanisms.matrix import BandedRoot
-from dpfl.privacy.mechanisms.noise import check_noise_multiplier, gaussian_vector
+from dpfl.privacy.mechanisms.noise import (
+    AdditiveNoise,
+    check_noise_multiplier,
+    gaussian_vector,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from dpfl.privacy.mechanisms.clip import Clip
 
 
 @lru_cache(maxsize=8)
@@ -26,7 +32,7 @@ def _root(rounds: int, bands: int) -> BandedRoot:
 
 @part("noise.banded")
 @dataclass(frozen=True)
-class BandedNoise:
+class BandedNoise(AdditiveNoise):
     """z = C^-1 w: round t gets w_t less what it takes back of earlier noise (`matrix.py`).
 
     A unit takes part once in every `turns` rounds. So `turns` is the largest number of bands with a
@@ -43,6 +49,7 @@ class BandedNoise:
     bands: int | None = None
     rounds: int = 0
     turns: int = 1
+    gaussian = by_coordinate = True
 
     def __post_init__(self) -> None:
         check_noise_multiplier(self.noise_multiplier)
@@ -79,6 +86,17 @@ class BandedNoise:
     def sensitivity(self) -> float:
         """How far C x moves by a unit of norm 1 that takes part whenever it is its turn."""
         return self.root.sensitivity(math.ceil(self.rounds / self.turns), self.turns)
+
+    def effective(self, clip: Clip) -> float:
+        """Computes the multiplier that an accountant may count with.
+
+        Args:
+            clip: The clip of the same release, on which it does not depend here.
+
+        Returns:
+            The stated multiplier.
+        """
+        return self.noise_multiplier
 
     def vector(self, size: int, stddev: float, rng: np.random.Generator) -> Tensor:
         """Samples the independent vector w of one round.

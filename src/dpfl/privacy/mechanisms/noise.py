@@ -19,6 +19,8 @@ from dpfl.lazy_import import torch
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from dpfl.privacy.mechanisms.clip import Clip
+
 _BLOCK = 1 << 15
 _NEAR_ONE = np.float32(1 - 2.0**-10)
 
@@ -69,9 +71,75 @@ def check_stddev(stddev: float) -> None:
         )
 
 
+class AdditiveNoise:
+    """The base of noise parts: what holds for noise on the coordinates of a vector.
+
+    Attributes:
+        gaussian: Whether the noise is normal in every direction.
+        by_coordinate: Whether the noise of each coordinate is drawn by itself, with one deviation
+            whatever the length of the vector. Then vectors that are laid end to end have the noise
+            that each would have by itself.
+        on_grid: Whether the noise and what it is added to are multiples of one step.
+        calibrated: Whether its multiplier is known.
+    """
+
+    gaussian = by_coordinate = on_grid = False
+    calibrated = True
+
+    @property
+    def share(self) -> float:
+        """The added noise over the stated noise."""
+        return 1.0
+
+    def outward(self, vector: Tensor) -> Tensor:
+        """Maps a vector to the coefficients that the noise is added to.
+
+        Args:
+            vector: The vector (n,).
+
+        Returns:
+            The vector itself, where the noise is added to its coordinates.
+        """
+        return vector
+
+    def inward(self, total: Tensor) -> Tensor:
+        """Maps coefficients back to a vector.
+
+        Args:
+            total: The coefficients, as `outward` gives them.
+
+        Returns:
+            The vector (n,).
+        """
+        return total
+
+    def energy(self, size: int) -> float:
+        """Computes E |noise|^2 of a vector in units of variance.
+
+        Args:
+            size: The number of coordinates.
+
+        Returns:
+            The energy.
+        """
+        return float(size)
+
+    def standard(self, noise: Tensor, stddev: float) -> Tensor:
+        """Divides such noise by its standard deviation.
+
+        Args:
+            noise: The noise (n,).
+            stddev: The stated standard deviation.
+
+        Returns:
+            Independent standard normal numbers, if the noise is what is stated.
+        """
+        return noise / stddev
+
+
 @part("noise.gaussian")
 @dataclass(frozen=True)
-class Gaussian:
+class Gaussian(AdditiveNoise):
     """N(0, (z S)^2) on every coordinate.
 
     Attributes:
@@ -79,9 +147,21 @@ class Gaussian:
     """
 
     noise_multiplier: float
+    gaussian = by_coordinate = True
 
     def __post_init__(self) -> None:
         check_noise_multiplier(self.noise_multiplier)
+
+    def effective(self, clip: Clip) -> float:
+        """Computes the multiplier that an accountant may count with.
+
+        Args:
+            clip: The clip of the same release, on which it does not depend here.
+
+        Returns:
+            The stated multiplier.
+        """
+        return self.noise_multiplier
 
     def vector(self, size: int, stddev: float, rng: np.random.Generator) -> Tensor:
         """Samples the noise of one sum.
@@ -118,6 +198,17 @@ class FlooredGaussian(Gaussian):
                 f"Noise of multiplier {self.noise_multiplier} cannot be counted as {self.floor}."
             )
 
+    def effective(self, clip: Clip) -> float:
+        """Computes the multiplier that an accountant may count with.
+
+        Args:
+            clip: The clip of the same release, on which it does not depend here.
+
+        Returns:
+            The floor.
+        """
+        return self.floor
+
 
 class UncalibratedNoiseError(DpflError):
     """A release was used before its noise was calibrated."""
@@ -131,7 +222,7 @@ class UncalibratedNoiseError(DpflError):
 
 @part("noise.uncalibrated")
 @dataclass(frozen=True)
-class Uncalibrated:
+class Uncalibrated(AdditiveNoise):
     """Noise whose multiplier is calibrated from the budget before the first round.
 
     Attributes:
@@ -139,10 +230,25 @@ class Uncalibrated:
     """
 
     like: Any = None
+    calibrated = False
 
     @property
     def noise_multiplier(self) -> float:
         """None yet: reading it raises `UncalibratedNoiseError`."""
+        raise UncalibratedNoiseError
+
+    def effective(self, clip: Clip) -> float:
+        """Refuses to compute a multiplier.
+
+        Args:
+            clip: The clip of the same release.
+
+        Returns:
+            Nothing: it always raises.
+
+        Raises:
+            UncalibratedNoiseError: Always.
+        """
         raise UncalibratedNoiseError
 
     def vector(self, size: int, stddev: float, rng: np.random.Generator) -> Tensor:

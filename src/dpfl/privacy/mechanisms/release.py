@@ -30,16 +30,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.privacy.accounting.events import Event, gaussian
-from dpfl.privacy.mechanisms.adaptive_clip import Quantile
 from dpfl.privacy.mechanisms.clip import Clip, NoClip
-from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
+from dpfl.privacy.mechanisms.haar_release import HaarNoise
 from dpfl.privacy.mechanisms.matrix_release import BandedNoise
-from dpfl.privacy.mechanisms.noise import FlooredGaussian, Gaussian, Uncalibrated
+from dpfl.privacy.mechanisms.noise import Gaussian, Uncalibrated
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.privacy.mechanisms.release_checks import check_parts
 from dpfl.privacy.mechanisms.release_sums import ReleaseSums
@@ -50,9 +48,6 @@ LONGER = 10.0
 """How many times the clip of steps a gradient may be long in a slope: clipped as in steps, its
 slope would be the clip's.
 """
-
-if TYPE_CHECKING:
-    pass
 
 
 @part("release", optional=("divisor",))
@@ -90,6 +85,13 @@ class Release(ReleaseSums):
         check_parts(self)
 
     @property
+    def sample_bound(self) -> float | None:
+        """How far one sample moves the vector of its client, where that is stated; None where the
+        clip bounds each unit's own vector.
+        """
+        return None
+
+    @property
     def private(self) -> bool:
         """Whether the release has noise."""
         return self.noise is not None
@@ -97,12 +99,12 @@ class Release(ReleaseSums):
     @property
     def uncalibrated(self) -> bool:
         """Whether its noise is still to be calibrated from a budget."""
-        return isinstance(self.noise, Uncalibrated)
+        return self.noise is not None and not self.noise.calibrated
 
     @property
     def secure(self) -> bool:
         """Whether its noise is on a grid, from a stream cipher."""
-        return isinstance(self.noise, SecureGaussian)
+        return self.noise is not None and self.noise.on_grid
 
     @property
     def noise_multiplier(self) -> float:
@@ -112,11 +114,7 @@ class Release(ReleaseSums):
     @property
     def _whole_multiplier(self) -> float:
         """The multiplier with the shares of all who add some."""
-        if isinstance(self.noise, HaarNoise):
-            return self.noise.effective(self.clip)
-        if isinstance(self.noise, FlooredGaussian):
-            return self.noise.floor
-        return self.noise.noise_multiplier if self.noise else 0.0
+        return self.noise.effective(self.clip) if self.noise else 0.0
 
     @property
     def neighbours(self) -> str:
@@ -204,7 +202,7 @@ class Release(ReleaseSums):
         Returns:
             The release for that model.
         """
-        clip = self.clip.for_model(ends) if isinstance(self.clip, HaarClip) else self.clip
+        clip = self.clip.for_model(ends)
         kind = self.noise_kind
         if not isinstance(kind, HaarNoise):
             return replace(self, clip=clip)
@@ -285,8 +283,5 @@ class Release(ReleaseSums):
         """
         if self.noise is None:
             return 0.0
-        stated = self.noise.noise_multiplier
-        noise_multiplier = (
-            self.clip.vector_multiplier(stated) if isinstance(self.clip, Quantile) else stated
-        )
+        noise_multiplier = self.clip.vector_multiplier(self.noise.noise_multiplier)
         return noise_multiplier * self.sensitivity(largest_weight)

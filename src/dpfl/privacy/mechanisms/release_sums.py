@@ -8,7 +8,6 @@ import numpy as np
 
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
-from dpfl.privacy.mechanisms.adaptive_clip import Quantile
 from dpfl.privacy.mechanisms.clip import Clip
 from dpfl.privacy.mechanisms.haar_release import HaarNoise
 from dpfl.privacy.mechanisms.integer_sum import IntegerSum
@@ -91,7 +90,7 @@ class ReleaseSums:
         Returns:
             The vector as it goes into a secure sum.
         """
-        return self.noise.outward(vector) if isinstance(self.noise, HaarNoise) else vector
+        return self.noise.outward(vector) if self.noise else vector
 
     @property
     def count_unit(self) -> float | None:
@@ -100,11 +99,8 @@ class ReleaseSums:
 
         With it, noise of the vector's standard deviation on that number is the noise of the count.
         """
-        return (
-            self.stddev() / self.clip.count_noise
-            if self.noise_shares and isinstance(self.clip, Quantile)
-            else None
-        )
+        count_noise = self.clip.count_noise
+        return self.stddev() / count_noise if self.noise_shares and count_noise else None
 
     def into_sum(self, vector: Tensor, inside: bool | None = None) -> Tensor:
         """Forms what a unit adds to a secure sum: its clipped vector, and b - 1/2 beside it where
@@ -136,12 +132,12 @@ class ReleaseSums:
         Returns:
             The sum of the clipped vectors.
         """
-        return self.noise.inward(total) if isinstance(self.noise, HaarNoise) else total
+        return self.noise.inward(total) if self.noise else total
 
     @property
     def local_stddev(self) -> float:
         """The standard deviation of the noise that is added in one place."""
-        whole = self.stddev() * (self.noise.share if isinstance(self.noise, HaarNoise) else 1.0)
+        whole = self.stddev() * (self.noise.share if self.noise else 1.0)
         return self.noise_shares.share(whole) if self.noise_shares else whole
 
     def energy(self, size: int) -> float:
@@ -153,7 +149,7 @@ class ReleaseSums:
         Returns:
             The energy.
         """
-        return self.noise.energy(size) if isinstance(self.noise, HaarNoise) else float(size)
+        return self.noise.energy(size) if self.noise else float(size)
 
     def add_noise(
         self,
@@ -228,10 +224,9 @@ class ReleaseSums:
         Returns:
             The noisy sum.
         """
-        assert isinstance(self.clip, Quantile)
-        return noisy_number(
-            total, self.clip.count_noise, 2 * self.clip.count_noise, rng, self.secure
-        )
+        stddev = self.clip.count_noise
+        assert stddev is not None
+        return noisy_number(total, stddev, 2 * stddev, rng, self.secure)
 
     def check_not_absorbed(self, units: float, longest: float) -> None:
         """Checks that the noise is not lost in the rounding of a float32 sum.

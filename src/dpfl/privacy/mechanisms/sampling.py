@@ -46,6 +46,36 @@ class Sampling(Protocol):
     def max_share(self) -> float:
         """The largest share of one unit in the mean of a draw, over the fixed divisor."""
 
+    @property
+    def by_chance(self) -> bool:
+        """Whether chance decides which units are drawn."""
+
+    @property
+    def constant_size(self) -> bool:
+        """Whether every draw has one fixed number of units, whatever the population and the
+        draw.
+        """
+
+    @property
+    def nominal_size(self) -> int | None:
+        """The number of units that a draw is declared to have, exactly, on average or at least;
+        None where it follows from the population.
+        """
+
+    def turns(self, population: int) -> int:
+        """Counts the draws after which a unit's fixed turn comes again.
+
+        Args:
+            population: The number of units to draw from.
+
+        Returns:
+            The number of draws; 1 where there are no fixed turns.
+
+        Raises:
+            DpflError: If the population is smaller than one group.
+        """
+        return 1
+
     def draw(self, population: int, rng: np.random.Generator, turn: int = 0) -> np.ndarray:
         """Draws the units of one release.
 
@@ -96,7 +126,7 @@ def largest_draw(sampling: Sampling, population: int) -> float:
         The bound.
     """
     mean = sampling.expected_size(population)
-    if not isinstance(sampling, Poisson | PoissonSize):
+    if sampling.constant_size or not sampling.by_chance:
         return mean
     third = -math.log(NEGLIGIBLE) / 3
     return min(float(population), mean + third + math.sqrt(third**2 + 6 * third * mean))
@@ -115,8 +145,9 @@ class Poisson(Sampling):
 
     rate: float
     neighbours = ADD_REMOVE
-    needs_secrecy = allows_self_knowledge = True
-    depends_on_population = False
+    by_chance = needs_secrecy = allows_self_knowledge = True
+    constant_size = depends_on_population = False
+    nominal_size = None
     min_population = 1
     max_share = math.inf
 
@@ -149,11 +180,16 @@ class PoissonSize(Sampling):
 
     size: int
     neighbours = ADD_REMOVE
-    needs_secrecy = allows_self_knowledge = depends_on_population = True
+    by_chance = needs_secrecy = allows_self_knowledge = depends_on_population = True
+    constant_size = False
     max_share = math.inf
 
     @property
     def min_population(self) -> int:
+        return self.size
+
+    @property
+    def nominal_size(self) -> int:
         return self.size
 
     def __post_init__(self) -> None:
@@ -202,11 +238,15 @@ class FixedSize(Sampling):
 
     size: int
     neighbours = REPLACE
-    needs_secrecy = True
+    by_chance = constant_size = needs_secrecy = True
     allows_self_knowledge = depends_on_population = False  # replacing one changes no count
 
     @property
     def min_population(self) -> int:
+        return self.size
+
+    @property
+    def nominal_size(self) -> int:
         return self.size
 
     @property
@@ -264,8 +304,9 @@ class All(Sampling):
     """Every unit takes part in every release."""
 
     neighbours = ADD_REMOVE
-    needs_secrecy = depends_on_population = False
+    by_chance = constant_size = needs_secrecy = depends_on_population = False
     allows_self_knowledge = True
+    nominal_size = None
     min_population = 1
     max_share = (
         math.inf
@@ -295,12 +336,16 @@ class Cyclic(Sampling):
 
     size: int
     neighbours = ADD_REMOVE
-    needs_secrecy = False
+    by_chance = constant_size = needs_secrecy = False
     allows_self_knowledge = depends_on_population = True
     max_share = math.inf
 
     @property
     def min_population(self) -> int:
+        return self.size
+
+    @property
+    def nominal_size(self) -> int:
         return self.size
 
     def __post_init__(self) -> None:

@@ -49,6 +49,9 @@ class SecureGaussian(Gaussian):
     arithmetic").
     """
 
+    by_coordinate = False  # it grows a little with the length of the vector
+    on_grid = True
+
     def vector(self, size: int, stddev: float, rng: np.random.Generator) -> Tensor:
         """Samples the noise alone, for a sum of zeros.
 

@@ -109,6 +109,11 @@ class UpdateRelease(Release):
         return replace(self, noise=Gaussian(noise.noise_multiplier), by_samples=None)
 
     @property
+    def sample_bound(self) -> float | None:
+        """How far one sample moves the update; None where the client is protected as a whole."""
+        return self.sensitivity_bound if self.protects == "sample" else None
+
+    @property
     def diameter(self) -> float:
         """How far two updates of one client can be apart: twice the clip norm."""
         return 2 * self.clip.clip_norm
