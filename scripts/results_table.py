@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from dpfl_papers import Cell, PaperTable, tables
-from dpfl_papers.cost import clips_samples, longest, samples_of
+from dpfl_papers.cost import clips_samples, samples_of, total_duration
 from dpfl_papers.table_report import SCALED, digits, mean_text, shown_epsilon
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
@@ -145,7 +145,9 @@ def _left(cells: Sequence[Cell]) -> float:
     """Hours of a core that equal work, and works that begin alike, take once."""
     contents = [cell.work.content for cell in cells]
     return (
-        longest((content, 0, _seconds(content)) for content in contents if "model" in content)
+        total_duration(
+            (content, 0, _seconds(content)) for content in contents if "model" in content
+        )
         / 3600
     )
 

@@ -55,7 +55,7 @@ ONLY_READ = {
     "tests/transports/flower/test_daemon.py have some",
     r"node ": "it needs the key that a server printed, and a policy that somebody edited; "
     "tests/cli/test_node.py has both",
-    r"reproduce \S": "a table takes hours; tests/reproduce runs cells of it",
+    r"reproduce \S": "a table takes hours; tests/dpfl_papers runs cells of it",
     r"run examples/": "they need data that must be downloaded; test_the_examples_are_valid reads "
     "them",
     r"server (?!init)": "it waits for nodes; tests/run/test_nodes.py, tests/transports have some",

@@ -5,6 +5,11 @@ from dpfl_papers.cells import Cell, Outcome, PaperTable
 
 
 def tables() -> dict[str, PaperTable]:
+    """Returns every table and figure of the papers.
+
+    Returns:
+        The tables by name, such as `ali-3` or `wavelet-fig7`.
+    """
     papers = (
         ali.tables()
         | ali_wide.tables()

@@ -1,11 +1,12 @@
-"""What each ingredient of `auto` gives, at equal proven epsilon: one is changed at a time."""
+"""What each ingredient of `auto` contributes at equal proven epsilon: one is changed at a time."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from dpfl_papers.ali import SKEWS, content, features
-from dpfl_papers.cells import NAMES, Cell, PaperTable, Training
+from dpfl_papers.cells import NAMES, Cell, PaperTable
+from dpfl_papers.training import Training
 
 FULL: dict[str, Any] = {"name": "auto"}
 CHANGES: dict[str, dict[str, Any]] = {
@@ -30,6 +31,11 @@ CHOICES = (
 
 
 def tables() -> dict[str, PaperTable]:
+    """Builds the table of `auto` with one ingredient changed per row.
+
+    Returns:
+        The one table, under its name `auto`.
+    """
     cells = [
         cell
         for data in ("mnist", "fashion-mnist")
@@ -44,18 +50,21 @@ def tables() -> dict[str, PaperTable]:
 
 
 def _column(data: str, epsilon: float, rounds: int) -> list[Cell]:
-    how, _ = SKEWS["Dir(0.05)"]
+    partition, _ = SKEWS["Dir(0.05)"]
     column, plain = f"eps {epsilon:g}, {rounds} rounds", {"name": "cnn"}
-    made = {row: (FULL | change, features(data)) for row, change in CHANGES.items()}
-    made |= {"no features (cnn)": (FULL, plain), "fedavg-dp, cnn": ({"name": "fedavg-dp"}, plain)}
+    variants = {row: (FULL | change, features(data)) for row, change in CHANGES.items()}
+    variants |= {
+        "no features (cnn)": (FULL, plain),
+        "fedavg-dp, cnn": ({"name": "fedavg-dp"}, plain),
+    }
     return [
         Cell(
             NAMES[data],
             row,
             column,
-            Training(content(data, how, algorithm, epsilon, rounds) | {"model": model}),
+            Training(content(data, partition, algorithm, epsilon, rounds) | {"model": model}),
             None,
             epsilon,
         )
-        for row, (algorithm, model) in made.items()
+        for row, (algorithm, model) in variants.items()
     ]

@@ -1,8 +1,8 @@
 """ALI-DPFL: Tables II to V and Figures 1, 4, 5.
 
-R_c is what epsilon buys by the paper's accounting, q = 0.015 and sigma = 1.1: so many steps, and no
-more, are allowed to every method, by a budget of the epsilon that is proven of them. That is less
-than the paper's, and the same for all methods; `auto` runs at both.
+R_c is the number of steps that epsilon allows by the paper's accounting at q = 0.015 and
+sigma = 1.1. Every method may make R_c steps: its budget is the epsilon that is proven of them. That
+epsilon is below the paper's and the same for all methods. `auto` runs at both.
 """
 
 from __future__ import annotations
@@ -13,17 +13,22 @@ from functools import lru_cache
 from typing import Any
 
 from dpfl.privacy import Poisson, accountant
-from dpfl_papers.cells import NAMES, Cell, PaperTable, Training
+from dpfl_papers.ali_printed import (
+    METHODS,
+    PERTURBED,
+    PRINTED,
+    RATIOS,
+    STEPS_OF_EPSILON,
+    TABLE_V,
+    parse_rows,
+)
+from dpfl_papers.cells import NAMES, Cell, PaperTable
+from dpfl_papers.training import Training
 
 DELTA, SAMPLING_RATE, NOISE, RATE = 1e-5, 0.015, 1.1, 0.5
-BOUGHT = {1.55: 79, 1.75: 177, 2.0: 317, 2.5: 598, 2.75: 775, 3.25: 1123, 3.75: 1585, 5.25: 2990}
-"""Iterations for epsilon as the paper has them."""
-TAUS = (1, 2, 3, 5, 10)
 DATA = ("mnist", "fashion-mnist", "cifar10")
 PATCHES = 512
 """That `auto` compares photographs with, in a row of its own."""
-PERTURBED = "PE-DPFL"
-METHODS = (PERTURBED, "Adap DP-FL", *(f"tau = {tau}" for tau in TAUS), "ALI-DPFL")
 SECURE = "auto, the column's epsilon, secure sums"
 COMPARED = f"{SECURE}, patches"
 CODE = "ALI-DPFL, published, the code"
@@ -38,50 +43,6 @@ OWN: dict[str, dict[str, Any]] = {
 """Variants of the paper's system, where rounds are short: the two repairs one by one, and two
 readings of what is published.
 """
-RATIOS = ("R_s = 2 R_c", "R_s = R_c", "R_s = R_c / 2", "R_s = R_c / 5")
-
-PRINTED: dict[str, tuple[int, tuple[float, ...], str]] = {
-    "ali-2": (158, (1.55, 1.75, 2.0, 2.75), """
-        80.12 79.81 38.22 96.02 80.91 42.61 97.42 82.15 48.98 97.99 83.92 51.90
-        85.83 80.11 39.12 94.21 81.31 46.12 95.41 81.30 47.39 96.98 82.05 49.96
-        85.65 79.98 39.33 96.01 81.94 46.27 95.06 81.64 47.27 97.08 82.14 47.20
-        81.26 79.66 32.55 95.99 81.48 42.91 96.77 83.20 50.79 97.99 82.90 50.96
-        78.63 78.55 31.23 95.21 81.26 41.33 97.51 82.60 49.28 98.15 83.60 52.85
-        77.62 77.68 26.38 95.14 79.64 41.06 97.49 82.25 47.62 97.96 82.45 53.14
-        76.65 75.32 23.46 91.05 76.32 40.20 95.18 78.23 44.38 96.42 76.78 48.30
-        86.10 80.17 39.82 96.25 82.02 46.32 97.58 83.44 51.92 98.25 84.07 53.54"""),
-    "ali-3": (317, (1.75, 2.0, 2.5, 3.75), """
-        96.04 78.11 38.22 96.99 83.05 53.61 98.02 81.69 52.83 98.08 83.31 54.21
-        93.08 80.21 43.53 97.12 82.70 55.21 97.02 82.88 52.77 97.42 82.05 52.32
-        96.12 81.84 44.06 97.23 83.71 54.96 96.91 82.96 52.66 97.33 81.99 51.00
-        95.46 79.88 38.63 96.57 82.84 54.33 98.38 81.94 53.41 97.15 82.83 53.92
-        94.82 77.51 37.20 95.46 82.61 53.08 98.23 82.99 52.04 98.23 83.57 55.60
-        93.54 76.96 38.02 94.49 80.46 53.91 98.33 77.96 52.63 98.52 80.70 55.17
-        92.68 73.12 33.25 93.31 79.56 51.78 97.31 75.56 49.72 96.65 75.29 46.32
-        96.14 81.86 44.12 97.59 83.88 55.01 98.15 83.58 53.86 98.82 84.31 55.67"""),
-    "ali-4": (598, (2.0, 2.5, 3.25, 5.25), """
-        92.94 81.81 42.22 97.43 81.90 50.31 98.12 81.84 52.91 98.12 83.94 56.70
-        94.32 80.01 50.13 95.12 81.21 55.41 98.45 82.32 53.32 98.08 83.85 56.86
-        94.92 82.53 49.99 97.57 84.02 56.41 97.93 83.39 54.33 96.98 83.70 53.37
-        94.46 81.49 44.54 97.46 82.92 50.11 98.58 83.46 54.96 97.89 83.72 55.56
-        92.98 81.56 41.14 97.32 82.73 50.59 98.61 83.24 53.08 98.11 83.75 56.84
-        92.86 78.48 41.25 97.49 82.50 50.47 98.85 81.67 53.91 98.33 81.72 55.21
-        91.98 75.32 38.85 96.58 81.72 47.98 97.21 79.65 51.78 97.42 81.25 54.55
-        95.22 82.58 50.14 97.74 84.19 56.76 98.84 83.25 55.17 98.82 84.58 57.25"""),
-}  # fmt: skip
-"""Rounds R_s, epsilon of each ratio, and the accuracies: a row a method, in fours of the three data
-sets.
-"""
-
-TABLE_V = """
-    83.21 81.06 82.56 83.00
-    87.12 83.58 83.62 84.05
-    84.56 80.92 81.01 82.77
-    86.12 82.15 84.61 84.88
-    89.46 84.45 84.89 85.82
-    83.30 80.62 81.21 82.05
-    76.56 73.56 74.06 74.51
-    89.62 84.85 85.45 86.12"""
 SKEWS: dict[str, tuple[dict[str, Any], float]] = {
     "IID": ({"partition": "iid"}, 0.0),
     "Dir(0.05)": ({"partition": "dirichlet", "beta": 0.05, "minimum": 600}, 10.0),
@@ -127,21 +88,41 @@ CHOICES = (
 
 @lru_cache
 def proven(steps: int) -> float:
-    """Epsilon of so many steps, rounded up to a budget that allows them."""
+    """Computes the epsilon that is proven of some steps, with the PLD accountant.
+
+    Args:
+        steps: Number of steps at the paper's sampling rate and noise.
+
+    Returns:
+        Epsilon at delta 1e-5, rounded up to a budget that allows exactly these steps.
+    """
     event = Poisson(SAMPLING_RATE).event(NOISE, 1)
     return math.ceil(1e6 * accountant("pld").epsilon({event: steps}, DELTA)) / 1e6
 
 
 def content(
     data: str,
-    how: dict[str, Any],
+    partition: dict[str, Any],
     algorithm: dict[str, Any],
     epsilon: float | None,
     rounds: int,
     model: str = "cnn",
 ) -> dict[str, Any]:
+    """Writes the content of an experiment file on ten clients.
+
+    Args:
+        data: Name of the data set.
+        partition: Options of `[data]` that deal the samples to clients.
+        algorithm: Content of `[algorithm]`.
+        epsilon: The budget at delta 1e-5; None if the run has no limit on epsilon.
+        rounds: Limit on the rounds, after which the model is evaluated.
+        model: Name of the network.
+
+    Returns:
+        The sections of the experiment by name.
+    """
     return {
-        "data": {"name": data, "clients": 10} | how,
+        "data": {"name": data, "clients": 10} | partition,
         "model": {"name": model, "activation": "relu"},
         "algorithm": algorithm,
         "budget": {"epsilon": epsilon, "delta": DELTA, "rounds": rounds},
@@ -150,19 +131,36 @@ def content(
 
 
 def features(data: str) -> dict[str, Any]:
-    """The model of `auto`; things, unlike digits, may face either way."""
+    """Describes the model of `auto`.
+
+    Args:
+        data: Name of the data set. Photographs, unlike digits, may face either way, so on CIFAR-10
+            features are averaged over mirror images.
+
+    Returns:
+        The content of `[model]`.
+    """
     return {"name": "scattering-linear"} | ({"mirror": True} if data == "cifar10" else {})
 
 
 def method(row: str, gamma: float = 10.0) -> dict[str, Any]:
-    given = {"sampling_rate": SAMPLING_RATE, "clip": 1.0, "noise_multiplier": NOISE, "rate": RATE}
+    """Describes the algorithm of a row.
+
+    Args:
+        row: Name of the method.
+        gamma: Gamma of ALI-DPFL's bound, which measures the skew.
+
+    Returns:
+        The content of `[algorithm]`.
+    """
+    common = {"sampling_rate": SAMPLING_RATE, "clip": 1.0, "noise_multiplier": NOISE, "rate": RATE}
     if row.startswith("tau = "):
-        return {"name": "fedavg-dp", "tau": int(row.removeprefix("tau = "))} | given
+        return {"name": "fedavg-dp", "tau": int(row.removeprefix("tau = "))} | common
     if row == CODE:
-        given = {name: value for name, value in given.items() if name != "clip"}
-        return {"name": "ali-dpfl", **OWN[CODE]} | given
+        common = {name: value for name, value in common.items() if name != "clip"}
+        return {"name": "ali-dpfl", **OWN[CODE]} | common
     if row.startswith("ALI-DPFL"):
-        return {"name": "ali-dpfl", "gamma": gamma} | OWN.get(row, {}) | given
+        return {"name": "ali-dpfl", "gamma": gamma} | OWN.get(row, {}) | common
     return {
         PERTURBED: {
             "name": "pe-dpfl",
@@ -171,7 +169,7 @@ def method(row: str, gamma: float = 10.0) -> dict[str, Any]:
             "clip": 1.0,
             "noise_multiplier": 0.001,
         },
-        "Adap DP-FL": {"name": "adap-dp-fl", "tau": 3} | given,
+        "Adap DP-FL": {"name": "adap-dp-fl", "tau": 3} | common,
     }[row]
 
 
@@ -207,7 +205,7 @@ class Column:
         Returns:
             The cell, with the work that gives our figure.
         """
-        algorithm, steps = method(row, self.gamma), BOUGHT[self.epsilon]
+        algorithm, steps = method(row, self.gamma), STEPS_OF_EPSILON[self.epsilon]
         # A method of fixed tau ends with its privacy: unused rounds would change nothing.
         rounds = self.rounds
         if "tau" in algorithm:
@@ -234,7 +232,7 @@ class Column:
             Every method of the paper, the variants of its own, and `auto` at both epsilons and with
             secure sums.
         """
-        steps = BOUGHT[self.epsilon]
+        steps = STEPS_OF_EPSILON[self.epsilon]
         rows = [*METHODS, *(OWN if self.rounds < steps else ())]
         cells = [self.cell(row, printed.get(row)) for row in rows]
         group, auto = NAMES[self.data], {"name": "auto"}
@@ -271,9 +269,19 @@ def as_in_the_code(experiment: dict[str, Any]) -> Training:
     return Training(experiment | {"data": data, "evaluate": {"every": 1}}, "best")
 
 
-def summed(data: str, how: dict[str, Any], epsilon: float, rounds: int) -> dict[str, Any]:
-    """`auto` where the server sees sums over all ten clients only, who share one party's noise."""
-    alone = content(data, how, {"name": "auto"}, epsilon, rounds)
+def summed(data: str, partition: dict[str, Any], epsilon: float, rounds: int) -> dict[str, Any]:
+    """Describes `auto` where the server sees only sums over all ten clients.
+
+    Args:
+        data: Name of the data set.
+        partition: Options of `[data]` that deal the samples to clients.
+        epsilon: Limit on epsilon.
+        rounds: Limit on the rounds.
+
+    Returns:
+        The content of an experiment with secure sums, whose clients share the noise of one party.
+    """
+    alone = content(data, partition, {"name": "auto"}, epsilon, rounds)
     return alone | {
         "model": features(data),
         "privacy": {"aggregation": "secure", "survivors": 10, "colluders": 0},
@@ -281,41 +289,44 @@ def summed(data: str, how: dict[str, Any], epsilon: float, rounds: int) -> dict[
 
 
 def tables() -> dict[str, PaperTable]:
-    found = {name: _accuracies(name) for name in PRINTED}
-    found["ali-5"] = _skews()
-    found["ali-fig1"] = PaperTable(
+    """Builds Tables II to V and the figures that show their cells.
+
+    Returns:
+        The tables by name.
+    """
+    by_name = {name: _accuracies(name) for name in PRINTED}
+    by_name["ali-5"] = _skews()
+    by_name["ali-fig1"] = PaperTable(
         "ali-fig1",
         "ALI-DPFL, Figure 1: accuracy of fixed tau under different limits",
-        _fixed(found),
+        _fixed(by_name),
         CHOICES,
         picture="taus",
     )
-    found["ali-fig4"] = PaperTable(
+    by_name["ali-fig4"] = PaperTable(
         "ali-fig4",
         "ALI-DPFL, Figure 4: tau of every round where R_s < R_c",
-        _adaptive(found),
+        _adaptive(by_name),
         CHOICES,
         picture="steps",
     )
-    found["ali-fig5"] = PaperTable(
+    by_name["ali-fig5"] = PaperTable(
         "ali-fig5",
         "ALI-DPFL, Figure 5: how often each fixed tau is the best",
-        _fixed(found),
+        _fixed(by_name),
         CHOICES,
         picture="best",
     )
-    return found
+    return by_name
 
 
 def _accuracies(name: str) -> PaperTable:
     rounds, budgets, text = PRINTED[name]
-    numbers = [[float(word) for word in line.split()] for line in text.split("\n") if line.strip()]
+    rows = parse_rows(text)
     cells: list[Cell] = []
     for group, data in enumerate(DATA):
         for place, (ratio, epsilon) in enumerate(zip(RATIOS, budgets, strict=True)):
-            printed = {
-                row: line[3 * place + group] for row, line in zip(METHODS, numbers, strict=True)
-            }
+            printed = {row: line[3 * place + group] for row, line in rows.items()}
             partition, gamma = SKEWS["Dir(0.05)"]
             column = f"{ratio}, eps {epsilon:g}"
             cells += Column(column, data, partition, rounds, epsilon, gamma).cells(printed)
@@ -326,12 +337,10 @@ def _accuracies(name: str) -> PaperTable:
 
 
 def _skews() -> PaperTable:
-    numbers = [
-        [float(word) for word in line.split()] for line in TABLE_V.split("\n") if line.strip()
-    ]
+    rows = parse_rows(TABLE_V)
     cells: list[Cell] = []
     for place, (column, (partition, gamma)) in enumerate(SKEWS.items()):
-        printed = {row: line[place] for row, line in zip(METHODS, numbers, strict=True)}
+        printed = {row: line[place] for row, line in rows.items()}
         cells += Column(column, "fashion-mnist", partition, 106, 2.0, gamma).cells(printed)
     rounds = "R_s = R_c / 3 is taken as 106 rounds of 317 steps."
     return PaperTable(
@@ -342,18 +351,21 @@ def _skews() -> PaperTable:
     )
 
 
-def _fixed(made: dict[str, PaperTable]) -> tuple[Cell, ...]:
+def _fixed(accuracy_tables: dict[str, PaperTable]) -> tuple[Cell, ...]:
     return tuple(
-        cell for name in PRINTED for cell in made[name].cells if cell.row.startswith("tau = ")
+        cell
+        for name in PRINTED
+        for cell in accuracy_tables[name].cells
+        if cell.row.startswith("tau = ")
     )
 
 
-def _adaptive(made: dict[str, PaperTable]) -> tuple[Cell, ...]:
-    """Figures 1 and 5 count all columns; this one those where rounds are short."""
+def _adaptive(accuracy_tables: dict[str, PaperTable]) -> tuple[Cell, ...]:
+    """Returns the cells of ALI-DPFL where rounds are short. Other figures show all columns."""
     short = RATIOS[2:]
     return tuple(
         cell
         for name in PRINTED
-        for cell in made[name].cells
+        for cell in accuracy_tables[name].cells
         if cell.row.startswith("ALI") and cell.column.startswith(short)
     )

@@ -1,8 +1,8 @@
 """ALI-DPFL with the network of its authors' code, and the readings of its text beside one printed
 number.
 
-tau* contains the number of parameters, so what the system does depends on the network: Tables II to
-V and Figure 4 once more, with 582,026 in the place of 26,010.
+tau* depends on the number of parameters, so what the system does depends on the network. These are
+Tables II to V and Figure 4 with 582,026 parameters in place of 26,010.
 """
 
 from __future__ import annotations
@@ -12,19 +12,17 @@ from typing import Any
 from dpfl_papers.ali import (
     CHOICES,
     DATA,
-    METHODS,
     OWN,
-    PRINTED,
-    RATIOS,
     SKEWS,
-    TABLE_V,
     Column,
     as_in_the_code,
     content,
     method,
     proven,
 )
-from dpfl_papers.cells import Cell, PaperTable, Training
+from dpfl_papers.ali_printed import METHODS, PRINTED, RATIOS, TABLE_V, parse_rows
+from dpfl_papers.cells import Cell, PaperTable
+from dpfl_papers.training import Training
 
 MODEL = "cnn-wide"
 ROWS = tuple(row for row in METHODS if row.startswith(("tau", "ALI")))
@@ -51,26 +49,31 @@ READINGS: dict[str, dict[str, dict[str, Any]]] = {
 
 
 def tables() -> dict[str, PaperTable]:
-    found = {f"{name}-wide": _accuracies(name) for name in PRINTED}
+    """Builds the tables of the larger network and the table of readings.
+
+    Returns:
+        The tables by name.
+    """
+    by_name = {f"{name}-wide": _accuracies(name) for name in PRINTED}
     short = tuple(
         cell
-        for table in found.values()
+        for table in by_name.values()
         for cell in table.cells
         if cell.row.startswith("ALI") and cell.column.startswith(RATIOS[2:])
     )
     title = "ALI-DPFL, Figure 4, the authors' network: tau of every round where R_s < R_c"
-    made = (
-        *found.values(),
+    every_table = (
+        *by_name.values(),
         _skews(),
         PaperTable("ali-fig4-wide", title, short, WIDE, picture="steps"),
         _levels(),
     )
-    return {table.name: table for table in made}
+    return {table.name: table for table in every_table}
 
 
 def _accuracies(name: str) -> PaperTable:
     rounds, budgets, text = PRINTED[name]
-    printed = _rows(text)
+    printed = parse_rows(text)
     partition, gamma = SKEWS["Dir(0.05)"]
     cells = [
         Column(f"{ratio}, eps {epsilon:g}", data, partition, rounds, epsilon, gamma, MODEL).cell(
@@ -87,7 +90,7 @@ def _accuracies(name: str) -> PaperTable:
 
 
 def _skews() -> PaperTable:
-    printed = _rows(TABLE_V)
+    printed = parse_rows(TABLE_V)
     cells = [
         Column(column, "fashion-mnist", partition, 106, 2.0, gamma, MODEL).cell(
             row, _at(printed, row, place)
@@ -104,17 +107,18 @@ def _skews() -> PaperTable:
 
 
 def _levels() -> PaperTable:
-    """What it takes to come to a printed level; FedAvg+DP at tau = 1, where ALI-DPFL is that,
-    too.
+    """Builds the table of readings that could give a printed level.
+
+    The rows are FedAvg+DP at tau = 1, which ALI-DPFL equals in that column.
     """
-    how, _ = SKEWS["Dir(0.05)"]
-    plain = content("mnist", how, method("tau = 1"), proven(317), 317)
+    partition, _ = SKEWS["Dir(0.05)"]
+    plain = content("mnist", partition, method("tau = 1"), proven(317), 317)
     works = {row: Training(_changed(plain, change)) for row, change in READINGS.items()}
     for row, change in (("clip 0.1", {}), ("clip 1", {"clip": 1.0})):
         code = {"name": "ali-dpfl", "variant": "published", "reading": "code", **change}
         for model in ("cnn", MODEL):
             works[f"the code, {row}, `{model}`, best round"] = as_in_the_code(
-                content("mnist", how, code, 2.0, 317, model)
+                content("mnist", partition, code, 2.0, 317, model)
             )
     cells = tuple(Cell("MNIST", row, PLACE, work, LEVEL, 2.0) for row, work in works.items())
     choices = (
@@ -132,16 +136,13 @@ def _levels() -> PaperTable:
     )
 
 
-def _changed(made: dict[str, Any], change: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    found = {name: dict(section) | change.get(name, {}) for name, section in made.items()}
-    if found["data"]["partition"] == "iid":
-        found["data"] = {name: found["data"][name] for name in ("name", "clients", "partition")}
-    return found
-
-
-def _rows(text: str) -> dict[str, list[float]]:
-    lines = [[float(word) for word in line.split()] for line in text.split("\n") if line.strip()]
-    return dict(zip(METHODS, lines, strict=True))
+def _changed(base: dict[str, Any], change: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    sections = {name: dict(section) | change.get(name, {}) for name, section in base.items()}
+    if sections["data"]["partition"] == "iid":
+        sections["data"] = {
+            name: sections["data"][name] for name in ("name", "clients", "partition")
+        }
+    return sections
 
 
 def _at(printed: dict[str, list[float]], row: str, place: int) -> float | None:

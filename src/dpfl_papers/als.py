@@ -1,5 +1,5 @@
-"""ALS-DPFL: Tables 2 and 3, Figures 2 and 4 to 6. Epsilon buys steps as in ALI-DPFL's tables, and
-every method has the epsilon proven of them.
+"""ALS-DPFL: Tables 2 and 3, Figures 2 and 4 to 6. Epsilon allows the same steps as in ALI-DPFL's
+tables, and every method has the epsilon that is proven of them.
 """
 
 from __future__ import annotations
@@ -8,7 +8,9 @@ import math
 from typing import Any
 
 from dpfl_papers import ali
-from dpfl_papers.cells import NAMES, Cell, PaperTable, Training
+from dpfl_papers.ali_printed import STEPS_OF_EPSILON
+from dpfl_papers.cells import NAMES, Cell, PaperTable
+from dpfl_papers.training import Training
 
 HOW = {"partition": "shards", "shards": 400, "per_client": 40}
 METHODS = ("ALS-DPFL", *(f"tau = {tau}" for tau in range(1, 6)))
@@ -64,21 +66,34 @@ CHOICES = (
 
 
 def method(row: str) -> dict[str, Any]:
+    """Describes the algorithm of a row.
+
+    Args:
+        row: Name of the method.
+
+    Returns:
+        The content of `[algorithm]`.
+    """
     if row.startswith("tau = "):
         return ali.method(row)
     variant = "published" if row.endswith("published") else "sound"
-    given = {
+    common = {
         "sampling_rate": ali.SAMPLING_RATE,
         "clip": 1.0,
         "noise_multiplier": ali.NOISE,
         "rate": ali.RATE,
     }
-    return {"name": "als-dpfl", "variant": variant} | given
+    return {"name": "als-dpfl", "variant": variant} | common
 
 
 def tables() -> dict[str, PaperTable]:
-    found = {name: _table(name, data, text) for name, (data, text) in PRINTED.items()}
-    every = tuple(cell for table in found.values() for cell in table.cells)
+    """Builds Tables 2 and 3 and the figures that show their cells.
+
+    Returns:
+        The tables by name.
+    """
+    by_name = {name: _table(name, data, text) for name, (data, text) in PRINTED.items()}
+    every = tuple(cell for table in by_name.values() for cell in table.cells)
     fixed = tuple(cell for cell in every if cell.row.startswith("tau = "))
     own = tuple(
         cell for cell in every if cell.row.startswith("ALS") and cell.column.startswith(SHORT)
@@ -110,7 +125,7 @@ def tables() -> dict[str, PaperTable]:
             )
         ),
     )
-    return found | {figure.name: figure for figure in figures}
+    return by_name | {figure.name: figure for figure in figures}
 
 
 def _table(name: str, data: str, text: str) -> PaperTable:
@@ -119,10 +134,10 @@ def _table(name: str, data: str, text: str) -> PaperTable:
     for place, (column, (rounds, epsilon)) in enumerate(COLUMNS.items()):
         printed = {row: line[place] for row, line in zip(METHODS, numbers, strict=True)}
         for row in (*METHODS, "ALS-DPFL, published"):
-            made = _training(data, row, rounds, epsilon)
+            work = _training(data, row, rounds, epsilon)
             cells.append(
                 Cell(
-                    NAMES[data], row, f"{column}, eps {epsilon:g}", made, printed.get(row), epsilon
+                    NAMES[data], row, f"{column}, eps {epsilon:g}", work, printed.get(row), epsilon
                 )
             )
     return PaperTable(
@@ -131,7 +146,7 @@ def _table(name: str, data: str, text: str) -> PaperTable:
 
 
 def _training(data: str, row: str, rounds: int, epsilon: float) -> Training:
-    algorithm, steps = method(row), ali.BOUGHT[epsilon]
+    algorithm, steps = method(row), STEPS_OF_EPSILON[epsilon]
     most = min(rounds, math.ceil(steps / algorithm["tau"])) if "tau" in algorithm else rounds
     allowed = epsilon if row.endswith("published") else ali.proven(steps)
     return Training(ali.content(data, HOW, algorithm, allowed, most))

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from dpfl_papers.cells import Cell, PaperTable, Training
+from dpfl_papers.cells import Cell, PaperTable
 from dpfl_papers.stationary import StationaryPoint
+from dpfl_papers.training import Training
 from dpfl_papers.updates import UpdateComparison
 
 DELTA, CLIENTS, COHORT, STEPS, BATCH, RATE = 1e-5, 1920, 80, 32, 64, 0.05
-ROUNDS, LOOKED_AT = 100, 16
-CURVE_POINTS, ROUNDS_LOOKED_AT = 10, (2, 16, 64)
+ROUNDS, ROUND_OF_UPDATES = 100, 16
+CURVE_POINTS, LATER_ROUNDS = 10, (2, 16, 64)
 SKEW = [230, 230, 5, 5, 5, 5, 5, 5, 5, 5]
 """Images of each class that a client with 500 has."""
 CLIPS = {"mlp": 0.203, "alexnet": 0.403, "mobilenet-v2": 1.45, "resnet-18": 1.43}
@@ -81,31 +82,78 @@ NOISE = (
 
 
 def tables() -> dict[str, PaperTable]:
+    """Builds the tables and figures of the paper and of its appendix.
+
+    Returns:
+        The tables by name.
+    """
     digits, cifar = _private_digits(), _private_cifar()
-    made = (_stationary(), _clipped(), digits, cifar, _figure("mnist", 1), _figure("cifar10", 2))
+    main_part = (
+        _stationary(),
+        _clipped(),
+        digits,
+        cifar,
+        _figure("mnist", 1),
+        _figure("cifar10", 2),
+    )
     curves = (_curves(digits, 3, "digits"), _curves(cifar, 4, "CIFAR-10"))
     appendix = [_later("mnist", model, 5 + place) for place, model in enumerate(MODELS)]
     appendix += [_later("cifar10", model, 9 + place) for place, model in enumerate(TABLE_4)]
-    return {table.name: table for table in (*made, *curves, *appendix)}
+    return {table.name: table for table in (*main_part, *curves, *appendix)}
 
 
 def population(data: str, skewed: bool, images: int) -> dict[str, Any]:
+    """Describes 1,920 clients.
+
+    Args:
+        data: Name of the data set.
+        skewed: Whether clients have the paper's skewed labels.
+        images: Images per client.
+
+    Returns:
+        The content of `[data]`.
+    """
     return {"name": data, "clients": CLIENTS, "partition": "drawn", "images": images} | (
         {"labels": SKEW} if skewed else {}
     )
 
 
 def section_2(data: str, skewed: bool) -> dict[str, Any]:
-    """500 images a client; of CIFAR-10 the text calls 50 balanced ones not IID."""
+    """Describes the clients of Section 2, who have 500 images each.
+
+    Args:
+        data: Name of the data set.
+        skewed: Whether clients differ. On CIFAR-10 the text calls clients with 50 balanced images
+            non-IID.
+
+    Returns:
+        The content of `[data]`.
+    """
     return population(data, skewed and data == "mnist", 50 if skewed and data == "cifar10" else 500)
 
 
 def content(
-    held: dict[str, Any], model: str, algorithm: dict[str, Any], epsilon: float | None, rounds: int
+    data_section: dict[str, Any],
+    model: str,
+    algorithm: dict[str, Any],
+    epsilon: float | None,
+    rounds: int,
 ) -> dict[str, Any]:
+    """Writes the content of an experiment file.
+
+    Args:
+        data_section: Content of `[data]`.
+        model: Name of the network.
+        algorithm: Content of `[algorithm]`.
+        epsilon: The budget at delta 1e-5; None if the run has no limit on epsilon.
+        rounds: Limit on the rounds.
+
+    Returns:
+        The sections of the experiment by name.
+    """
     budget: dict[str, Any] = {"rounds": rounds}
     return {
-        "data": held,
+        "data": data_section,
         "model": {"name": model},
         "algorithm": algorithm,
         "budget": budget if epsilon is None else budget | {"epsilon": epsilon, "delta": DELTA},
@@ -114,12 +162,21 @@ def content(
 
 
 def method(column: str, model: str) -> dict[str, Any]:
-    given: dict[str, Any] = {"cohort": COHORT, "tau": STEPS, "batch_size": BATCH, "rate": RATE}
+    """Describes the algorithm of a column.
+
+    Args:
+        column: Name of the method.
+        model: Name of the network, which decides the clip.
+
+    Returns:
+        The content of `[algorithm]`.
+    """
+    common: dict[str, Any] = {"cohort": COHORT, "tau": STEPS, "batch_size": BATCH, "rate": RATE}
     return {
-        "FedAvg": {"name": "fedavg"} | given,
-        "CE-FedAvg": {"name": "ce-fedavg", "clip": CLIPS[model]} | given,
-        "DP-FedAvg": {"name": "dp-fedavg", "clip": CLIPS[model]} | given,
-        "DP-FedAvg, published": {"name": "dp-fedavg", "variant": "published"} | given,
+        "FedAvg": {"name": "fedavg"} | common,
+        "CE-FedAvg": {"name": "ce-fedavg", "clip": CLIPS[model]} | common,
+        "DP-FedAvg": {"name": "dp-fedavg", "clip": CLIPS[model]} | common,
+        "DP-FedAvg, published": {"name": "dp-fedavg", "variant": "published"} | common,
     }[column]
 
 
@@ -151,10 +208,10 @@ def _clipped() -> PaperTable:
         for place, column in enumerate(("IID", "non-IID")):
             plain, drop = numbers[2 * place : 2 * place + 2]
             for row, printed in (("FedAvg", plain), ("CE-FedAvg", round(plain - drop, 2))):
-                made = Training(
+                work = Training(
                     content(section_2(data, place == 1), model, method(row, model), None, ROUNDS)
                 )
-                cells.append(Cell(GROUPS[data], f"{MODELS[model]}, {row}", column, made, printed))
+                cells.append(Cell(GROUPS[data], f"{MODELS[model]}, {row}", column, work, printed))
     odd = "CIFAR-10 that is not IID is 50 images a client with even labels, as the text has it."
     return PaperTable(
         "clipping-2",
@@ -165,39 +222,43 @@ def _clipped() -> PaperTable:
 
 
 def _private_digits() -> PaperTable:
-    held = population("mnist", True, 125)
+    data_section = population("mnist", True, 125)
     cells = [
         cell
         for model, numbers in TABLE_3.items()
-        for cell in _private("mnist", held, model, *numbers)
+        for cell in _private("mnist", data_section, model, *numbers)
     ]
-    lost = (
+    missing_numbers = (
         "What clipping takes from the MLP cannot be read in the paper's text, so two of its "
         "numbers are missing."
     )
     title = "Clipping, Table 3: accuracy with clipping and with noise, digits"
-    return PaperTable("clipping-3", title, tuple(cells), (*DRAWN, *OPEN, PUBLISHED, NOISE, lost))
+    return PaperTable(
+        "clipping-3", title, tuple(cells), (*DRAWN, *OPEN, PUBLISHED, NOISE, missing_numbers)
+    )
 
 
 def _private_cifar() -> PaperTable:
-    held = population("cifar10", False, 500)
+    data_section = population("cifar10", False, 500)
     cells = [
         cell
         for model in TABLE_4
-        for cell in _private("cifar10", held, model, None, None, None, 1.5)
+        for cell in _private("cifar10", data_section, model, None, None, None, 1.5)
     ]
-    lost = (
+    missing_numbers = (
         "The numbers of the paper's table are lost in its text. The clips are those measured "
         "on "
         "MNIST."
     )
     title = "Clipping, Table 4: accuracy with clipping and with noise, CIFAR-10"
-    return PaperTable("clipping-4", title, tuple(cells), (DRAWN[0], *OPEN, PUBLISHED, NOISE, lost))
+    return PaperTable(
+        "clipping-4", title, tuple(cells), (DRAWN[0], *OPEN, PUBLISHED, NOISE, missing_numbers)
+    )
 
 
 def _private(
     data: str,
-    held: dict[str, Any],
+    data_section: dict[str, Any],
     model: str,
     plain: float | None,
     clipping: float | None,
@@ -207,30 +268,32 @@ def _private(
     clipped = None if plain is None or clipping is None else round(plain - clipping, 2)
     noisy = None if clipped is None or noise is None else round(clipped - noise, 2)
     columns = {"FedAvg": (plain, None), "CE-FedAvg": (clipped, None), "DP-FedAvg": (noisy, epsilon)}
-    found = [
+    cells = [
         Cell(
             GROUPS[data],
             MODELS[model],
             column,
-            _training(held, model, column, allowed),
+            _training(data_section, model, column, allowed),
             printed,
             allowed,
         )
         for column, (printed, allowed) in columns.items()
     ]
-    published = _training(held, model, "DP-FedAvg, published", epsilon)
+    published = _training(data_section, model, "DP-FedAvg, published", epsilon)
     return [
-        *found,
+        *cells,
         Cell(GROUPS[data], f"{MODELS[model]}, published", "DP-FedAvg", published, noisy, epsilon),
     ]
 
 
-def _training(held: dict[str, Any], model: str, column: str, epsilon: float | None) -> Training:
-    return Training(content(held, model, method(column, model), epsilon, ROUNDS))
+def _training(
+    data_section: dict[str, Any], model: str, column: str, epsilon: float | None
+) -> Training:
+    return Training(content(data_section, model, method(column, model), epsilon, ROUNDS))
 
 
 def _curves(table: PaperTable, number: int, what: str) -> PaperTable:
-    """The cells of a table, as they come along: accuracy against rounds."""
+    """Returns the cells of a table as accuracy against rounds."""
     title = f"Clipping, Figure {number}: test accuracy of FedAvg, CE-FedAvg and DP-FedAvg, {what}"
     cells = tuple(
         replace(
@@ -248,15 +311,15 @@ def _model(cell: Cell) -> str:
 
 
 def _later(data: str, model: str, number: int) -> PaperTable:
-    """Updates of one model at several rounds."""
+    """Builds the figure of the updates of one model at several rounds."""
     cells = tuple(
         Cell(
             GROUPS[data],
             f"round {rounds}",
             column,
-            UpdateComparison(_looked_at(data, model, place == 1, rounds)),
+            UpdateComparison(_updates_content(data, model, place == 1, rounds)),
         )
-        for rounds in ROUNDS_LOOKED_AT
+        for rounds in LATER_ROUNDS
         for place, column in enumerate(("IID", "non-IID"))
     )
     title = (
@@ -286,13 +349,13 @@ def _figure(data: str, number: int) -> PaperTable:
             GROUPS[data],
             MODELS[model],
             column,
-            UpdateComparison(_looked_at(data, model, place == 1)),
+            UpdateComparison(_updates_content(data, model, place == 1)),
         )
         for model in ("alexnet", "resnet-18")
         for place, column in enumerate(("IID", "non-IID"))
     )
     title = (
-        f"Clipping, Figure {number}: updates of the clients in round {LOOKED_AT} of FedAvg, "
+        f"Clipping, Figure {number}: updates of the clients in round {ROUND_OF_UPDATES} of FedAvg, "
         f"{GROUPS[data]}"
     )
     return PaperTable(
@@ -305,5 +368,7 @@ def _figure(data: str, number: int) -> PaperTable:
     )
 
 
-def _looked_at(data: str, model: str, skewed: bool, rounds: int = LOOKED_AT) -> dict[str, Any]:
+def _updates_content(
+    data: str, model: str, skewed: bool, rounds: int = ROUND_OF_UPDATES
+) -> dict[str, Any]:
     return content(section_2(data, skewed), model, method("FedAvg", model), None, rounds)

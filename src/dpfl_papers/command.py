@@ -24,8 +24,8 @@ from dpfl.bad_values import choose
 from dpfl.errors import DpflError
 from dpfl_papers import tables
 from dpfl_papers.cells import Cell, Outcome, PaperTable
-from dpfl_papers.cost import measured, seconds_of, told
-from dpfl_papers.runner import OutcomeStore, left_to_do, work_through
+from dpfl_papers.cost import duration_text, seconds_of, speed_meter
+from dpfl_papers.runner import OutcomeStore, count_missing, run_cells
 from dpfl_papers.table_report import (
     SCALED,
     FinishedCell,
@@ -66,7 +66,7 @@ def reproduce(
     data_dir: Annotated[
         Path | None, typer.Option(help="The folder of the data sets; by default DPFL_DATA.")
     ] = None,
-    done: Annotated[
+    report_only: Annotated[
         bool, typer.Option("--done", help="Report the finished cells and run none.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
@@ -75,44 +75,55 @@ def reproduce(
 
     Finished cells are kept. A command that was stopped continues where it was.
     """
-    known = tables()
+    every_table = tables()
     if table is None:
-        _list(known, as_json)
+        _list(every_table, as_json)
         return
-    chosen = choose("table", table, known).only(cells or ()).scaled(set_ or ())
-    if not chosen.cells:
+    selection = choose("table", table, every_table).only(cells or ()).scaled(set_ or ())
+    if not selection.cells:
         places = "; ".join(
             sorted(
-                {cell.group for cell in known[table].cells}
-                | {cell.row for cell in known[table].cells}
+                {cell.group for cell in every_table[table].cells}
+                | {cell.row for cell in every_table[table].cells}
             )
         )
         raise DpflError(f"{table} has no such cells; its data sets and rows are: {places}.")
     if seeds < 1:
         raise DpflError(f"At least 1 seed is needed, not {seeds}.")
-    kept, numbers = OutcomeStore(out), range(seeds)
-    if not done:
-        _run(chosen, numbers, kept, (os.cpu_count() or 1) if workers is None else workers, data_dir)
-    made = collect(chosen, numbers, kept)
-    if not made:
+    store, numbers = OutcomeStore(out), range(seeds)
+    if not report_only:
+        _run(
+            selection,
+            numbers,
+            store,
+            (os.cpu_count() or 1) if workers is None else workers,
+            data_dir,
+        )
+    results = collect(selection, numbers, store)
+    if not results:
         raise DpflError(f"No cell of {table} is done in {out} yet; leave out --done to run them.")
     folder = out / (f"{table}{SCALED}" if set_ else table)
-    _write(chosen, made, set_ or (), folder)
-    _show(chosen, made, set_ or (), folder, as_json)
+    _write(selection, results, set_ or (), folder)
+    _show(selection, results, set_ or (), folder, as_json)
 
 
 def _run(
-    table: PaperTable, seeds: Sequence[int], kept: OutcomeStore, workers: int, data_dir: Path | None
+    table: PaperTable,
+    seeds: Sequence[int],
+    store: OutcomeStore,
+    workers: int,
+    data_dir: Path | None,
 ) -> None:
     console = Console(stderr=True)
-    if workers > 0 and (total := _to_come(table, seeds, kept)):
+    if workers > 0 and (total := _remaining_seconds(table, seeds, store)):
         console.print(
-            f"dpfl: what is not done takes {told(total, workers)} here, on {workers} workers.",
+            f"dpfl: what is not done takes {duration_text(total, workers)} here, "
+            f"on {workers} workers.",
             highlight=False,
         )
-    with CellProgress(console, *left_to_do(table.cells, seeds, kept)) as watching:
+    with CellProgress(console, *count_missing(table.cells, seeds, store)) as progress:
         try:
-            work_through(table.cells, seeds, kept, workers, data_dir, watching.tell)
+            run_cells(table.cells, seeds, store, workers, data_dir, progress.tell)
         except KeyboardInterrupt:
             console.print(
                 "dpfl: stopped. Finished cells are kept; the same command continues.",
@@ -121,18 +132,23 @@ def _run(
             raise typer.Exit(130) from None
 
 
-def _to_come(table: PaperTable, seeds: Sequence[int], kept: OutcomeStore) -> float:
-    """In seconds of one core."""
+def _remaining_seconds(table: PaperTable, seeds: Sequence[int], store: OutcomeStore) -> float:
+    """Estimates the time of the missing cells in seconds of one core."""
     return seconds_of(
-        table.cells, len(seeds), lambda cell, seed: kept.get(cell.digest(seed)) is None, measured()
+        table.cells,
+        len(seeds),
+        lambda cell, seed: store.get(cell.digest(seed)) is None,
+        speed_meter(),
     )
 
 
 class CellProgress:
-    """Cells done of all, and the time left; a line for every cell where there is no terminal."""
+    """Shows the finished cells and the time left; prints a line per cell where there is no
+    terminal.
+    """
 
-    def __init__(self, console: Console, total: int, left: int) -> None:
-        self._console, self._done, self._total = console, total - left, total
+    def __init__(self, console: Console, total: int, missing: int) -> None:
+        self._console, self._done, self._total = console, total - missing, total
         columns = (
             TextColumn("cells"),
             MofNCompleteColumn(),
@@ -155,6 +171,13 @@ class CellProgress:
         self._bar.stop()
 
     def tell(self, cell: Cell, seed: int, outcome: Outcome) -> None:
+        """Notes a finished cell.
+
+        Args:
+            cell: The cell.
+            seed: Its seed.
+            outcome: Its outcome.
+        """
         self._done += 1
         value = "diverges" if outcome.value is None else f"{outcome.value:.2f}"
         text = f"{cell.place}, seed {seed}: {value}"
@@ -166,15 +189,15 @@ class CellProgress:
 
 
 def _write(
-    table: PaperTable, made: list[FinishedCell], settings: Sequence[str], folder: Path
+    table: PaperTable, results: list[FinishedCell], settings: Sequence[str], folder: Path
 ) -> None:
     from dpfl_papers.figures import draw
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_csv(made, folder / "results.csv")
-        (folder / "table.md").write_text(markdown(table, made, settings))
-        draw(table, made, folder / "picture.png")
+        write_csv(results, folder / "results.csv")
+        (folder / "table.md").write_text(markdown(table, results, settings))
+        draw(table, results, folder / "picture.png")
     except OSError as error:
         raise DpflError(
             f"The table cannot be written to {folder} ({error.strerror}); the cells are kept."
@@ -183,7 +206,7 @@ def _write(
 
 def _show(
     table: PaperTable,
-    made: list[FinishedCell],
+    results: list[FinishedCell],
     settings: Sequence[str],
     folder: Path,
     as_json: bool,
@@ -198,35 +221,38 @@ def _show(
                     "choices": list(table.choices),
                     "cells": [
                         {
-                            "group": one.cell.group,
-                            "row": one.cell.row,
-                            "column": one.cell.column,
-                            "printed": one.cell.printed,
-                            "paper_epsilon": one.cell.claimed,
-                            "seeds": list(one.seeds),
-                            "values": [outcome.value for outcome in one.outcomes],
-                            "claimed": one.outcomes[0].claimed,
-                            "proven": one.proven,
-                            "terms": one.outcomes[0].terms,
-                            "steps": one.outcomes[0].steps,
+                            "group": result.cell.group,
+                            "row": result.cell.row,
+                            "column": result.cell.column,
+                            "printed": result.cell.printed,
+                            "paper_epsilon": result.cell.claimed,
+                            "seeds": list(result.seeds),
+                            "values": [outcome.value for outcome in result.outcomes],
+                            "claimed": result.outcomes[0].claimed,
+                            "proven": result.proven,
+                            "terms": result.outcomes[0].terms,
+                            "steps": result.outcomes[0].steps,
                         }
-                        for one in made
+                        for result in results
                     ],
                 }
             )
         )
         return
     grid = Grid("", "column", table.value, "paper", "epsilon stated", "proven", title=table.title)
-    for one in made:
-        told = (
+    for result in results:
+        numbers = (
             "-" if number is None else f"{number:g}"
-            for number in (one.cell.printed, one.cell.claimed)
+            for number in (result.cell.printed, result.cell.claimed)
         )
-        name, proven = f"{one.cell.group} {one.cell.row}".strip(), shown_epsilon(one.proven)
-        grid.add_row(name, one.cell.column, one.text(digits(table)), *told, proven)
+        name, proven = (
+            f"{result.cell.group} {result.cell.row}".strip(),
+            shown_epsilon(result.proven),
+        )
+        grid.add_row(name, result.cell.column, result.text(digits(table)), *numbers, proven)
     console = Console()
     console.print(grid)
-    for line in [scaled(settings)] * bool(settings) + terms(made):
+    for line in [scaled(settings)] * bool(settings) + terms(results):
         console.print(line, markup=False, highlight=False)
     for choice in table.choices:
         console.print(f"- {choice}", markup=False, highlight=False)
@@ -235,18 +261,18 @@ def _show(
     )
 
 
-def _list(known: dict[str, PaperTable], as_json: bool) -> None:
+def _list(every_table: dict[str, PaperTable], as_json: bool) -> None:
     if as_json:
         print(
             json.dumps(
                 [
                     {"name": table.name, "title": table.title, "cells": len(table.cells)}
-                    for table in known.values()
+                    for table in every_table.values()
                 ]
             )
         )
         return
     grid = Grid("name", "what", "cells")
-    for table in known.values():
+    for table in every_table.values():
         grid.add_row(table.name, table.title, str(len(table.cells)))
     Console().print(grid)

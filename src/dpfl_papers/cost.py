@@ -1,5 +1,5 @@
-"""How long a table will take, before it starts: the gradients that its cells need, over what this
-machine makes a second.
+"""How long a table will take: the gradients that its cells need, divided by the rate at which this
+machine computes them.
 """
 
 from __future__ import annotations
@@ -14,97 +14,148 @@ from dpfl.algorithms import from_name, options_of
 from dpfl.data.catalog import SHAPES
 from dpfl.planning.speed import ClientWork
 from dpfl_papers.cells import Cell
-from dpfl_papers.shared_prefixes import beginning
+from dpfl_papers.shared_prefixes import prefix_key
 
 TRAINED = {"mnist-sample": 8_000, "cifar10": 50_000, "emnist-digits": 240_000, "emnist": 240_000}
 """Images to train on, where they are not the 60,000 of MNIST."""
-LEAST = 32
+SMALLEST_BATCH = 32
 """Of a smaller batch the overhead of a step is as long as so many samples."""
-MEASURED = 0.3
+MEASURING_SECONDS = 0.3
 """Seconds that a model is measured for."""
 
 Speed = Callable[[Mapping[str, Any]], float]
 
 
 def samples_of(content: Mapping[str, Any]) -> float:
-    """Gradients of single samples that a run makes: rounds, clients, steps and batch as they are
-    planned; tau counts as 1 where it is chosen along the way."""
+    """Counts the gradients of single samples that a run computes.
+
+    Args:
+        content: Content of the experiment.
+
+    Returns:
+        Rounds times clients times steps times batch, as planned. tau counts as 1 if the algorithm
+        chooses it during the run, and a batch as 32 at least.
+    """
     data, algorithm = content["data"], content["algorithm"]
-    known = {name: option.default for name, option in options_of(algorithm["name"]).items()} | dict(
-        algorithm
-    )
+    defaults = {name: option.default for name, option in options_of(algorithm["name"]).items()}
+    options = defaults | dict(algorithm)
     clients = data["clients"]
     each = data.get("images") or TRAINED.get(data["name"], 60_000) / clients
-    rate = known.get("sampling_rate")
-    batch = rate * each if rate else min(known.get("batch_size") or 64, each)
-    cohort = known.get("cohort") or clients
-    return float(content["budget"]["rounds"] * cohort * (known.get("tau") or 1) * max(batch, LEAST))
+    rate = options.get("sampling_rate")
+    batch = rate * each if rate else min(options.get("batch_size") or 64, each)
+    cohort = options.get("cohort") or clients
+    return float(
+        content["budget"]["rounds"]
+        * cohort
+        * (options.get("tau") or 1)
+        * max(batch, SMALLEST_BATCH)
+    )
 
 
 def seconds_of(
     cells: Sequence[Cell], seeds: int, missing: Callable[[Cell, int], bool], speed: Speed
 ) -> float:
-    """For those cells and seeds that are not done, one after another; work that no model is trained
-    for takes no time.
+    """Estimates the time of the cells that are not finished.
+
+    Args:
+        cells: The cells of a table.
+        seeds: Number of seeds, counted from 0.
+        missing: Whether a cell with a seed is still to be run.
+        speed: Samples per second for the content of an experiment.
+
+    Returns:
+        Seconds on one core. Work that trains no model counts as none.
     """
-    left = [
+    unfinished = [
         (cell.work.content, seed) for seed in range(seeds) for cell in cells if missing(cell, seed)
     ]
-    return longest(
+    return total_duration(
         (content, seed, samples_of(content) / speed(content))
-        for content, seed in left
+        for content, seed in unfinished
         if "model" in content
     )
 
 
-def longest(works: Iterable[tuple[Mapping[str, Any], int, float]]) -> float:
-    """The time of works in all, each a content, a seed and how long it takes alone: of those that
-    begin alike only the longest counts, and equal ones are made once."""
-    found: dict[str, float] = {}
-    for content, seed, seconds in works:
-        key = beginning(content, seed) or json.dumps([content, seed], sort_keys=True)
-        found[key] = max(found.get(key, 0.0), seconds)
-    return sum(found.values())
+def total_duration(works: Iterable[tuple[Mapping[str, Any], int, float]]) -> float:
+    """Adds up the durations of runs.
 
+    Args:
+        works: Content, seed and duration of each run alone.
 
-def measured() -> Speed:
-    """Samples a second of one core, on random numbers: each model once with clipped gradients, and
-    once without.
+    Returns:
+        The total, in the unit of the durations. Of runs that start alike only the longest counts,
+        and equal runs count once.
     """
-    found: dict[str, float] = {}
+    longest: dict[str, float] = {}
+    for content, seed, seconds in works:
+        key = prefix_key(content, seed) or json.dumps([content, seed], sort_keys=True)
+        longest[key] = max(longest.get(key, 0.0), seconds)
+    return sum(longest.values())
+
+
+def speed_meter() -> Speed:
+    """Prepares a measurement of the speed of models on random numbers.
+
+    Returns:
+        A function of an experiment's content that gives samples per second on one core. It measures
+        each model once with clipped gradients and once without.
+    """
+    rates: dict[str, float] = {}
 
     def speed(content: Mapping[str, Any]) -> float:
         model = dict(content["model"])
         shape = SHAPES.get(content["data"]["name"], SHAPES["mnist"])
         clipped = clips_samples(content["algorithm"])
         key = repr((sorted(model.items()), shape, clipped))
-        if key not in found:
+        if key not in rates:
             work = ClientWork(models.from_name(model.pop("name"), **model), *shape)
-            found[key] = (
-                of_a_core(work.samples_per_second)
+            rates[key] = (
+                single_core_rate(work.samples_per_second)
                 if clipped
-                else of_a_core(work.plain_samples_per_second)
+                else single_core_rate(work.plain_samples_per_second)
             )
-        return found[key]
+        return rates[key]
 
     return speed
 
 
 def clips_samples(algorithm: Mapping[str, Any]) -> bool:
-    """Whether gradients of single samples are clipped, which takes longer."""
+    """Tells whether an algorithm clips the gradients of single samples, which takes longer.
+
+    Args:
+        algorithm: Content of `[algorithm]`.
+
+    Returns:
+        True if it does.
+    """
     options = {name: value for name, value in algorithm.items() if name != "name"}
     return from_name(algorithm["name"], **options).samples is not None
 
 
-def of_a_core(rate: Callable[[float], float]) -> float:
-    """What a rate would be if nobody else used this machine."""
+def single_core_rate(rate: Callable[[float], float]) -> float:
+    """Estimates what a rate would be if nobody else used this machine.
+
+    Args:
+        rate: Measures a rate per second of elapsed time, for a number of seconds.
+
+    Returns:
+        The rate per second of processor time.
+    """
     wall, own = time.perf_counter(), time.process_time()
-    found = rate(MEASURED)
-    return found * (time.perf_counter() - wall) / max(time.process_time() - own, 1e-9)
+    measured_rate = rate(MEASURING_SECONDS)
+    return measured_rate * (time.perf_counter() - wall) / max(time.process_time() - own, 1e-9)
 
 
-def told(seconds: float, workers: int) -> str:
-    """In words, such as "some 3 hours"."""
+def duration_text(seconds: float, workers: int) -> str:
+    """Words a duration.
+
+    Args:
+        seconds: Duration on one core.
+        workers: Number of processes that share the work.
+
+    Returns:
+        A text such as "some 3 hours".
+    """
     each = seconds / max(workers, 1)
     amount, unit = (
         (each / 3600, "hours")

@@ -1,5 +1,5 @@
-"""The noise on one number of a gradient, in closed form: what Figure 4 of the wavelet paper draws
-the densities of.
+"""The noise on one element of a gradient, in closed form. Figure 4 of the wavelet paper shows its
+densities.
 """
 
 from __future__ import annotations
@@ -16,8 +16,13 @@ from dpfl_papers.cells import Outcome
 
 @dataclass(frozen=True)
 class ElementNoise:
-    """Its deviation over the clip: `plain`, on Haar coefficients as `published` or by its `lemma`,
-    or as `needed` for sigma.
+    """The noise on one element of a gradient.
+
+    Attributes:
+        kind: "plain" Gaussian noise; noise on Haar coefficients as "published", or by Lemma 2
+            ("lemma"); or the noise "needed" for the claim of sigma.
+        sigma: Noise multiplier.
+        parameters: Number of elements of the gradient.
     """
 
     kind: str
@@ -27,15 +32,39 @@ class ElementNoise:
 
     @property
     def content(self) -> Mapping[str, Any]:
+        """The attributes by name."""
         return asdict(self)
 
     def scaled(self, settings: Sequence[str]) -> ElementNoise:
+        """Returns the work unchanged, because it has no experiment.
+
+        Args:
+            settings: Settings of the form `section.key=value`.
+
+        Returns:
+            This work.
+        """
         return self
 
-    def run(self, seed: int, data_dir: Path | None, beginnings: Path | None = None) -> Outcome:
+    def run(self, seed: int, data_dir: Path | None, prefixes: Path | None = None) -> Outcome:
+        """Computes the deviation.
+
+        Args:
+            seed: Seed of all random draws.
+            data_dir: Folder of the data sets; by default `DPFL_DATA`.
+            prefixes: Not used.
+
+        Returns:
+            The outcome; the same for every seed.
+        """
         return Outcome(self.deviation())
 
     def deviation(self) -> float:
+        """Computes the standard deviation of the noise.
+
+        Returns:
+            The deviation in units of the clip.
+        """
         if self.kind == "plain":
             return self.sigma
         noise = HaarNoise(self.sigma, lemma=self.kind == "lemma").for_model([self.parameters])

@@ -1,4 +1,4 @@
-"""Pictures of tables and figures: ours, and what the paper prints where it prints numbers."""
+"""Pictures of tables and figures: our numbers, and those of the paper where it prints any."""
 
 from __future__ import annotations
 
@@ -16,48 +16,61 @@ from dpfl_papers.cells import PaperTable
 from dpfl_papers.table_report import FinishedCell, rows_of
 
 OURS, THEIRS = "#1f5fa8", "#c05020"
-LETTERS = 11
+LETTERS_PER_INCH = 11
 """Of a title, that an inch holds."""
 
 
-def draw(table: PaperTable, made: Sequence[FinishedCell], path: Path) -> None:
-    _PICTURES[table.picture](table, made, path)
+def draw(table: PaperTable, results: Sequence[FinishedCell], path: Path) -> None:
+    """Draws the picture of a table.
+
+    Args:
+        table: The table, whose `picture` names the kind of picture.
+        results: Its finished cells.
+        path: The PNG file to write.
+    """
+    _PICTURES[table.picture](table, results, path)
 
 
 def _panels(
-    made: Sequence[FinishedCell], wide: float, high: float
+    results: Sequence[FinishedCell], wide: float, high: float
 ) -> tuple[Any, list[tuple[Any, str, list[FinishedCell]]]]:
-    """One panel a group and column."""
-    places = list(dict.fromkeys((one.cell.group, one.cell.column) for one in made))
+    """Returns a figure with one panel per group and column."""
+    places = list(dict.fromkeys((result.cell.group, result.cell.column) for result in results))
     across = min(4, len(places))
     down = -(-len(places) // across)
     figure, axes = plt.subplots(
         down, across, figsize=(wide * across, high * down), squeeze=False, layout="constrained"
     )
-    found = []
+    panels = []
     for axis, place in zip(axes.flat, places, strict=False):
         title = ", ".join(part for part in place if part)
-        found.append(
-            (axis, title, [one for one in made if (one.cell.group, one.cell.column) == place])
+        panels.append(
+            (
+                axis,
+                title,
+                [result for result in results if (result.cell.group, result.cell.column) == place],
+            )
         )
     for axis in axes.flat[len(places) :]:
         axis.set_axis_off()
-    return figure, found
+    return figure, panels
 
 
-def _dots(table: PaperTable, made: Sequence[FinishedCell], path: Path) -> None:
-    rows = rows_of(made)[::-1]
-    figure, panels = _panels(made, 3.6, 1.2 + 0.27 * len(rows))
+def _dots(table: PaperTable, results: Sequence[FinishedCell], path: Path) -> None:
+    rows = rows_of(results)[::-1]
+    figure, panels = _panels(results, 3.6, 1.2 + 0.27 * len(rows))
     for axis, title, mine in panels:
-        for one in mine:
-            height = rows.index(one.cell.row)
-            if one.cell.printed is not None:
+        for result in mine:
+            height = rows.index(result.cell.row)
+            if result.cell.printed is not None:
                 axis.plot(
-                    one.cell.printed, height, "o", mfc="none", color=THEIRS, ms=6, label="paper"
+                    result.cell.printed, height, "o", mfc="none", color=THEIRS, ms=6, label="paper"
                 )
-            if one.values:
-                axis.plot([min(one.values), max(one.values)], [height] * 2, "-", color=OURS, lw=2)
-                axis.plot(one.mean, height, "o", color=OURS, ms=5, label="here")
+            if result.values:
+                axis.plot(
+                    [min(result.values), max(result.values)], [height] * 2, "-", color=OURS, lw=2
+                )
+                axis.plot(result.mean, height, "o", color=OURS, ms=5, label="here")
         axis.set_yticks(range(len(rows)), rows, fontsize=7)
         axis.set_ylim(-0.6, len(rows) - 0.4)
         axis.set_title(title, fontsize=8)
@@ -66,25 +79,27 @@ def _dots(table: PaperTable, made: Sequence[FinishedCell], path: Path) -> None:
     _save(figure, table, path)
 
 
-def _curves(table: PaperTable, made: Sequence[FinishedCell], path: Path) -> None:
-    _against_rounds(table, made, path, table.value if "loss" in table.value else "accuracy")
+def _curves(table: PaperTable, results: Sequence[FinishedCell], path: Path) -> None:
+    _against_rounds(table, results, path, table.value if "loss" in table.value else "accuracy")
 
 
-def _steps(table: PaperTable, made: Sequence[FinishedCell], path: Path) -> None:
-    _against_rounds(table, made, path, "tau")
+def _steps(table: PaperTable, results: Sequence[FinishedCell], path: Path) -> None:
+    _against_rounds(table, results, path, "tau")
 
 
-def _against_rounds(table: PaperTable, made: Sequence[FinishedCell], path: Path, key: str) -> None:
-    """A line a row, of the first seed."""
-    figure, panels = _panels(made, 4.0, 2.8)
+def _against_rounds(
+    table: PaperTable, results: Sequence[FinishedCell], path: Path, key: str
+) -> None:
+    """Draws a line per row over the rounds of the first seed."""
+    figure, panels = _panels(results, 4.0, 2.8)
     for axis, title, mine in panels:
-        for one in mine:
-            series = one.outcomes[0].series
+        for result in mine:
+            series = result.outcomes[0].series
             pairs = zip(series.get("round", ()), series.get(key, ()), strict=True)
             points = [(x, y) for x, y in pairs if y is not None]
-            style = "--" if "published" in one.cell.row else "-"
+            style = "--" if "published" in result.cell.row else "-"
             axis.plot(
-                [x for x, _ in points], [y for _, y in points], style, label=one.cell.row, lw=1.2
+                [x for x, _ in points], [y for _, y in points], style, label=result.cell.row, lw=1.2
             )
         axis.set_title(title, fontsize=8)
         axis.set_xlabel("round", fontsize=7)
@@ -100,25 +115,30 @@ def _against_rounds(table: PaperTable, made: Sequence[FinishedCell], path: Path,
     _save(figure, table, path, legend=False)
 
 
-def _taus(table: PaperTable, made: Sequence[FinishedCell], path: Path) -> None:
-    """Accuracy against tau, a line a column."""
-    groups = list(dict.fromkeys(one.cell.group for one in made))
+def _taus(table: PaperTable, results: Sequence[FinishedCell], path: Path) -> None:
+    """Draws accuracy against tau, with a line per column."""
+    groups = list(dict.fromkeys(result.cell.group for result in results))
     figure, axes = plt.subplots(
         1, len(groups), figsize=(5 * len(groups), 4), squeeze=False, layout="constrained"
     )
     for axis, group in zip(axes.flat, groups, strict=True):
         for place in dict.fromkeys(
-            (one.cell.column, one.cell.work.content["budget"]["epsilon"]) for one in made
+            (result.cell.column, result.cell.work.content["budget"]["epsilon"])
+            for result in results
         ):
             mine = [
-                one
-                for one in made
-                if one.cell.group == group and one.cell.column == place[0] and one.values
+                result
+                for result in results
+                if result.cell.group == group and result.cell.column == place[0] and result.values
             ]
-            mine = [one for one in mine if one.cell.work.content["budget"]["epsilon"] == place[1]]
+            mine = [
+                result
+                for result in mine
+                if result.cell.work.content["budget"]["epsilon"] == place[1]
+            ]
             axis.plot(
-                [tau_of(one) for one in mine],
-                [one.mean for one in mine],
+                [tau_of(result) for result in mine],
+                [result.mean for result in mine],
                 "o-",
                 lw=1,
                 ms=3,
@@ -131,20 +151,20 @@ def _taus(table: PaperTable, made: Sequence[FinishedCell], path: Path) -> None:
     _save(figure, table, path, legend=False)
 
 
-def _best(table: PaperTable, made: Sequence[FinishedCell], path: Path) -> None:
-    """How often each tau is the best of its column, as the paper prints it and here."""
-    ratios = list(dict.fromkeys(one.cell.column.rpartition(", ")[0] for one in made))
+def _best(table: PaperTable, results: Sequence[FinishedCell], path: Path) -> None:
+    """Draws how often each tau is the best of its column, in the paper and here."""
+    ratios = list(dict.fromkeys(result.cell.column.rpartition(", ")[0] for result in results))
     figure, axes = plt.subplots(
         1, len(ratios), figsize=(3.2 * len(ratios), 2.8), squeeze=False, layout="constrained"
     )
-    taus = sorted({tau_of(one) for one in made})
+    taus = sorted({tau_of(result) for result in results})
     for axis, ratio in zip(axes.flat, ratios, strict=True):
         for shift, color, label, pick in (
             (-0.2, THEIRS, "paper", _printed),
             (0.2, OURS, "here", _mean),
         ):
             counts = best_taus(
-                [one for one in made if one.cell.column.startswith(f"{ratio},")], pick
+                [result for result in results if result.cell.column.startswith(f"{ratio},")], pick
             )
             axis.bar(
                 [i + shift for i in range(len(taus))],
@@ -159,43 +179,64 @@ def _best(table: PaperTable, made: Sequence[FinishedCell], path: Path) -> None:
 
 
 def best_taus(
-    made: Sequence[FinishedCell], pick: Callable[[FinishedCell], float | None]
+    results: Sequence[FinishedCell], pick: Callable[[FinishedCell], float | None]
 ) -> dict[int, int]:
-    """How many columns each tau is the best of."""
+    """Counts the columns in which each tau is the best.
+
+    Args:
+        results: Finished cells with a fixed tau.
+        pick: The number to compare, or None for a cell that has none.
+
+    Returns:
+        The count of each tau that is the best at least once.
+    """
     columns: dict[tuple[str, str, float], list[tuple[float, int]]] = {}
-    for one in made:
-        place = (one.cell.group, one.cell.column, one.cell.work.content["budget"]["epsilon"])
-        value = pick(one)
+    for result in results:
+        place = (
+            result.cell.group,
+            result.cell.column,
+            result.cell.work.content["budget"]["epsilon"],
+        )
+        value = pick(result)
         if value is not None:
-            columns.setdefault(place, []).append((value, tau_of(one)))
+            columns.setdefault(place, []).append((value, tau_of(result)))
     counts: dict[int, int] = {}
-    for found in columns.values():
-        winner = max(found)[1]
+    for choices in columns.values():
+        winner = max(choices)[1]
         counts[winner] = counts.get(winner, 0) + 1
     return counts
 
 
-def tau_of(one: FinishedCell) -> int:
-    return int(one.cell.work.content["algorithm"]["tau"])
+def tau_of(result: FinishedCell) -> int:
+    """Reads the tau of a cell.
 
+    Args:
+        result: A finished cell with a fixed tau.
 
-def _printed(one: FinishedCell) -> float | None:
-    return one.cell.printed
-
-
-def _mean(one: FinishedCell) -> float | None:
-    return one.mean if one.values else None
-
-
-def _updates(table: PaperTable, made: Sequence[FinishedCell], path: Path) -> None:
-    """A dot a client: the norm of its update, and the angle to the last global update; the black
-    one is the mean of all.
+    Returns:
+        Its local steps per round.
     """
-    figure, panels = _panels(made, 3.6, 3.0)
+    return int(result.cell.work.content["algorithm"]["tau"])
+
+
+def _printed(result: FinishedCell) -> float | None:
+    return result.cell.printed
+
+
+def _mean(result: FinishedCell) -> float | None:
+    return result.mean if result.values else None
+
+
+def _updates(table: PaperTable, results: Sequence[FinishedCell], path: Path) -> None:
+    """Draws a dot per client: the norm of its update, and the angle to the last global update.
+
+    The black dot is the mean of all updates.
+    """
+    figure, panels = _panels(results, 3.6, 3.0)
     for axis, title, mine in panels:
-        for one in mine:
-            series = one.outcomes[0].series
-            axis.scatter(series["norm"], series["angle"], s=8, alpha=0.6, label=one.cell.row)
+        for result in mine:
+            series = result.outcomes[0].series
+            axis.scatter(series["norm"], series["angle"], s=8, alpha=0.6, label=result.cell.row)
             axis.scatter(
                 series["norm of mean"], series["angle of mean"], s=28, color="black", zorder=3
             )
@@ -207,7 +248,7 @@ def _updates(table: PaperTable, made: Sequence[FinishedCell], path: Path) -> Non
 
 
 def _save(figure: Any, table: PaperTable, path: Path, legend: bool = True) -> None:
-    figure.suptitle(fill(table.title, int(LETTERS * figure.get_figwidth())), fontsize=10)
+    figure.suptitle(fill(table.title, int(LETTERS_PER_INCH * figure.get_figwidth())), fontsize=10)
     if legend:
         handles = {
             label: handle

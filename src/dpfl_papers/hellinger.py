@@ -1,5 +1,5 @@
-"""HW-DPFL: Table 1, also at the noise of Figure 6, Figures 4 to 6, and the noise that its printed
-numbers need.
+"""HW-DPFL: Table 1, the same at the noise of Figure 6, Figures 4 to 6, and the noise that its
+printed numbers need.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ import math
 from typing import Any
 
 from dpfl.privacy.accounting.published_claims import HellingerNoise
-from dpfl_papers.cells import TRAINING_LOSS, Cell, PaperTable, Training, WatchedTraining
+from dpfl_papers.cells import Cell, PaperTable
+from dpfl_papers.training import TRAINING_LOSS, Training, WatchedTraining
 
 DELTA, CLIENTS, SAMPLES, RATE = 1e-5, 100, 600, 0.05
 ROUNDS, CURVE_ROUNDS = 100, 50
@@ -71,22 +72,55 @@ LOSSES = (
 
 
 def tables() -> dict[str, PaperTable]:
-    made = (_accuracies(), _needed(), _batches(), _steps(), _sigmas())
-    return {table.name: table for table in made}
+    """Builds the table and the figures.
+
+    Returns:
+        The tables by name.
+    """
+    every_table = (_accuracies(), _needed(), _batches(), _steps(), _sigmas())
+    return {table.name: table for table in every_table}
 
 
-def stated(rounds: int, steps: int = STEPS, batch: int = BATCH, epsilon: float = 1.0) -> float:
-    """Theorem 2's total, rounded up to a budget that allows the rounds."""
+def stated_epsilon(
+    rounds: int, steps: int = STEPS, batch: int = BATCH, epsilon: float = 1.0
+) -> float:
+    """Computes the epsilon that the paper states for a run, by its Theorem 2.
+
+    Args:
+        rounds: Number of rounds.
+        steps: Local steps per round, E.
+        batch: Size of a batch, b.
+        epsilon: Epsilon of one round.
+
+    Returns:
+        The total, rounded up to a budget that allows the rounds.
+    """
     paper = HellingerNoise(epsilon, DELTA, steps, batch, SAMPLES, RATE)
     return math.ceil(1e6 * paper.claimed(rounds)) / 1e6
 
 
 def content(
-    how: dict[str, Any], algorithm: dict[str, Any], epsilon: float | None, rounds: int, every: int
+    partition: dict[str, Any],
+    algorithm: dict[str, Any],
+    epsilon: float | None,
+    rounds: int,
+    every: int,
 ) -> dict[str, Any]:
+    """Writes the content of an experiment file on MNIST with 100 clients.
+
+    Args:
+        partition: Options of `[data]` that deal the samples to clients.
+        algorithm: Content of `[algorithm]`.
+        epsilon: The budget at delta 1e-5; None if the run has no limit on epsilon.
+        rounds: Limit on the rounds.
+        every: Rounds between two evaluations.
+
+    Returns:
+        The sections of the experiment by name.
+    """
     budget: dict[str, Any] = {"delta": DELTA, "rounds": rounds}
     return {
-        "data": {"name": "mnist", "clients": CLIENTS} | how,
+        "data": {"name": "mnist", "clients": CLIENTS} | partition,
         "model": {"name": "cnn", "activation": "relu"},
         "algorithm": algorithm,
         "budget": budget if epsilon is None else budget | {"epsilon": epsilon},
@@ -97,6 +131,17 @@ def content(
 def weighted(
     variant: str, steps: int = STEPS, batch: int = BATCH, **options: Any
 ) -> dict[str, Any]:
+    """Describes HW-DPFL.
+
+    Args:
+        variant: "sound" or "published".
+        steps: Local steps per round, E.
+        batch: Size of a batch, b.
+        **options: Further options of `[algorithm]`.
+
+    Returns:
+        The content of `[algorithm]`.
+    """
     return {
         "name": "hw-dpfl",
         "variant": variant,
@@ -107,6 +152,15 @@ def weighted(
 
 
 def method(row: str, epsilon: float) -> dict[str, Any]:
+    """Describes the algorithm of a row of Table 1.
+
+    Args:
+        row: Name of the method.
+        epsilon: Total epsilon for which the published noise of DP-FL is computed.
+
+    Returns:
+        The content of `[algorithm]`.
+    """
     noisy = {"name": "nbafl", "clip": 10.0, "tau": STEPS, "rate": RATE, "batch_size": BATCH}
     exposed = {
         "total_epsilon": epsilon,
@@ -131,12 +185,12 @@ def method(row: str, epsilon: float) -> dict[str, Any]:
 
 
 def _accuracies() -> PaperTable:
-    cells, epsilon = [], stated(ROUNDS)
-    for place, (column, how) in enumerate(SKEWS.items()):
+    cells, epsilon = [], stated_epsilon(ROUNDS)
+    for place, (column, partition) in enumerate(SKEWS.items()):
         for row in (*PRINTED, "DP-FL, published", "HW-DPFL, published"):
-            made = Training(content(how, method(row, epsilon), epsilon, ROUNDS, ROUNDS))
+            work = Training(content(partition, method(row, epsilon), epsilon, ROUNDS, ROUNDS))
             printed = PRINTED[row][place] if row in PRINTED else None
-            cells.append(Cell("MNIST", row, column, made, printed, epsilon))
+            cells.append(Cell("MNIST", row, column, work, printed, epsilon))
         cells += [_at(sigma, column, f"HW-DPFL, published, sigma = {sigma:g}") for sigma in SIGMAS]
     return PaperTable(
         "hw-1",
@@ -147,7 +201,7 @@ def _accuracies() -> PaperTable:
 
 
 def _needed() -> PaperTable:
-    """Table 1's HW-DPFL at less and less noise: where do the printed numbers begin?"""
+    """Builds HW-DPFL of Table 1 at falling noise, to see where the printed numbers begin."""
     cells = [
         _at(sigma, column, f"published, sigma = {sigma:g}", rate, f"MNIST, learning rate {rate:g}")
         for rate in RATES
@@ -166,18 +220,19 @@ def _about_sigmas() -> list[str]:
 
 
 def _at(sigma: float, column: str, row: str, rate: float = RATE, group: str = "MNIST") -> Cell:
-    """HW-DPFL as published with the noise of a deviation, and the epsilon that Theorems 1 and 2
-    make of it.
+    """Builds a cell of published HW-DPFL with noise of a given deviation.
+
+    Its stated epsilon is what Theorems 1 and 2 give for that noise.
     """
     each = HellingerNoise(1.0, DELTA, STEPS, BATCH, SAMPLES, rate).stddev / sigma
-    epsilon = stated(ROUNDS, epsilon=each)
-    made = weighted("published", rate=rate, round_epsilon=each)
+    epsilon = stated_epsilon(ROUNDS, epsilon=each)
+    work = weighted("published", rate=rate, round_epsilon=each)
     printed = PRINTED["HW-DPFL"][list(SKEWS).index(column)]
     return Cell(
         group,
         row,
         column,
-        Training(content(SKEWS[column], made, epsilon, ROUNDS, ROUNDS // 10)),
+        Training(content(SKEWS[column], work, epsilon, ROUNDS, ROUNDS // 10)),
         printed,
         epsilon,
     )
@@ -194,14 +249,15 @@ def _steps() -> PaperTable:
 
 
 def _sigmas() -> PaperTable:
-    """The noise as given: round by round it is worth what Theorem 1 has for it, and Theorem 2 makes
-    the total of that.
+    """Builds Figure 6, whose noise is fixed.
+
+    Theorem 1 gives the epsilon of a round with that noise, and Theorem 2 the total.
     """
     cells = []
     moves = 2 * RATE * (STEPS - 1 + 1 / BATCH)
     for sigma in SIGMAS:
         each = HellingerNoise(1.0, DELTA, STEPS, BATCH, SAMPLES, RATE).stddev / sigma
-        epsilon = stated(CURVE_ROUNDS, epsilon=each)
+        epsilon = stated_epsilon(CURVE_ROUNDS, epsilon=each)
         sound = weighted("sound", noise_multiplier=sigma / moves)
         published = weighted("published", round_epsilon=each)
         cells += _both(f"sigma = {sigma:g}", (sound, None), (published, epsilon), epsilon)
@@ -209,7 +265,7 @@ def _sigmas() -> PaperTable:
 
 
 def _planned(row: str, steps: int, batch: int) -> list[Cell]:
-    epsilon = stated(CURVE_ROUNDS, steps, batch)
+    epsilon = stated_epsilon(CURVE_ROUNDS, steps, batch)
     sound, published = (weighted(variant, steps, batch) for variant in ("sound", "published"))
     return _both(row, (sound, epsilon), (published, epsilon), epsilon)
 
@@ -226,12 +282,12 @@ def _both(
             "MNIST",
             name,
             column,
-            WatchedTraining(content(how, *given, CURVE_ROUNDS, every)),
+            WatchedTraining(content(partition, *options, CURVE_ROUNDS, every)),
             None,
             claimed,
         )
-        for column, how in SKEWS.items()
-        for name, given in ((row, sound), (f"{row}, published", published))
+        for column, partition in SKEWS.items()
+        for name, options in ((row, sound), (f"{row}, published", published))
     ]
 
 

@@ -1,6 +1,7 @@
-"""Runs that begin alike: where tau and the noise are given, a budget decides only where training
-ends, so a longer run goes on where a shorter one was, and is bit for bit the run that began
-anew."""
+"""Runs that start alike. Where tau and the noise are fixed, the budget decides only where training
+ends. So a longer run can continue where a shorter one ended, and gives bit for bit the result of
+a run from the start.
+"""
 
 from __future__ import annotations
 
@@ -21,80 +22,109 @@ from dpfl.server.state import RunState
 
 Series = Mapping[str, Sequence[float | None]]
 
-GOES, ENDS = {"data", "model", "algorithm"}, {"budget", "evaluate"}
-"""Sections that decide how a run goes; when it ends, and what is seen of it. A run with others
-(ledgers or entropy of its own, say) is like no other."""
+COURSE_SECTIONS, END_SECTIONS = {"data", "model", "algorithm"}, {"budget", "evaluate"}
+"""Sections that decide how a run proceeds; when it ends and what is evaluated.
+
+A run with other sections, such as ledgers or entropy of its own, shares no prefix.
+"""
 BUDGETS = {"epsilon", "delta", "rounds"}
-"""Those that say beforehand how many whole rounds there are."""
+"""Limits that fix the number of whole rounds before the run starts."""
 
 
-def beginning(content: Mapping[str, Any], seed: int) -> str:
-    """The same for all runs of which the shorter is the beginning of the longer; empty where a run
-    is like no other.
+def prefix_key(content: Mapping[str, Any], seed: int) -> str:
+    """Computes a key of how a run proceeds, whatever its length.
+
+    Args:
+        content: Sections of the experiment file.
+        seed: Seed of the run.
+
+    Returns:
+        24 hexadecimal digits, equal for runs of which the shorter is a prefix of the longer. Empty
+        if no other run can start like this one.
     """
     algorithm = content.get("algorithm", {})
-    given = algorithm.get("name") == "fedavg-dp" and {"tau", "noise_multiplier"} <= algorithm.keys()
-    if not given or not content.keys() <= GOES | ENDS or _looked_at(content):
+    is_fixed = (
+        algorithm.get("name") == "fedavg-dp" and {"tau", "noise_multiplier"} <= algorithm.keys()
+    )
+    if (
+        not is_fixed
+        or not content.keys() <= COURSE_SECTIONS | END_SECTIONS
+        or _ends_early_or_is_observed(content)
+    ):
         return ""
-    told = {name: section for name, section in content.items() if name in GOES}
+    course = {name: section for name, section in content.items() if name in COURSE_SECTIONS}
     return hashlib.sha256(
-        json.dumps([told, seed, code_sha256()], sort_keys=True).encode()
+        json.dumps([course, seed, code_sha256()], sort_keys=True).encode()
     ).hexdigest()[:24]
 
 
-def _looked_at(content: Mapping[str, Any]) -> bool:
-    """Whether anybody looks at the model before the end, or nobody knows when that is."""
+def _ends_early_or_is_observed(content: Mapping[str, Any]) -> bool:
+    """Tells whether the model is evaluated before the end, or the end is not known in advance."""
     rounds, every = content["budget"].get("rounds"), content.get("evaluate", {}).get("every")
     return not content["budget"].keys() <= BUDGETS or not rounds or (every or 0) < rounds
 
 
 class PrefixStore(SilentProgress):
-    """Begins a run at the last whole round that its budget allows of those that are kept in
-    `folder`, and keeps its own last.
+    """Continues a run from a stored checkpoint, and stores the run's own last whole round.
 
-    What the run then has not released itself it has from there: its ledgers are debited for all of
-    it before it goes on.
+    It takes the latest stored round that the budget of the run allows. The run did not make those
+    releases itself, so its ledgers are debited for all of them before it continues.
+
+    Attributes:
+        resumed_round: Number of rounds that an earlier run made.
     """
 
     def __init__(self, folder: Path, tau: int) -> None:
         self._folder, self._tau = folder, tau
         self._job: Any = None
         self._last: RunState | None = None
-        self.begun = 0
+        self.resumed_round = 0
         """Rounds that were made before."""
 
     def start(self, job: Any) -> None:
+        """Loads the latest checkpoint that the budget allows.
+
+        Args:
+            job: The prepared run.
+
+        Raises:
+            DpflError: If the checkpoint is damaged.
+        """
         self._job, state = job, job.coordinator.state
         most = min(job.budget.rounds or 0, min(state.remaining) // self._tau)
-        kept = [path.parent.name for path in self._folder.glob("*/checkpoint.safetensors")]
-        self.begun = max(
-            (int(name) for name in kept if name.isdigit() and int(name) <= most), default=0
+        rounds = [path.parent.name for path in self._folder.glob("*/checkpoint.safetensors")]
+        self.resumed_round = max(
+            (int(name) for name in rounds if name.isdigit() and int(name) <= most), default=0
         )
         if (
-            not self.begun or job.algorithm.before
-        ):  # what is asked before the first round may follow the budget
-            self.begun = 0
+            not self.resumed_round or job.algorithm.before
+        ):  # queries before the first round may depend on the budget
+            self.resumed_round = 0
             return
-        there = self._state(state)
-        self._pay(there.iterations)
-        left = [count - there.iterations for count in state.remaining]
+        stored = self._state(state)
+        self._pay(stored.iterations)
+        remaining = [count - stored.iterations for count in state.remaining]
         for part in fields(RunState):
-            setattr(state, part.name, getattr(there, part.name))
-        state.remaining = left
+            setattr(state, part.name, getattr(stored, part.name))
+        state.remaining = remaining
 
     def _state(self, fresh: RunState) -> RunState:
-        """As it was kept; refused where it is not of so many whole rounds, which is what is paid
-        for.
+        """Loads the checkpoint.
+
+        It is refused unless it has exactly as many whole rounds as the ledgers are debited for.
         """
-        folder = RunFolder(self._folder / str(self.begun))
+        folder = RunFolder(self._folder / str(self.resumed_round))
         try:
-            there = folder.load_checkpoint(fresh)
-            if (there.round, there.iterations) != (self.begun, self.begun * self._tau):
+            stored = folder.load_checkpoint(fresh)
+            if (stored.round, stored.iterations) != (
+                self.resumed_round,
+                self.resumed_round * self._tau,
+            ):
                 raise DpflError("it is of another round")
-            return there
+            return stored
         except DpflError as error:
             raise DpflError(
-                f"The beginning in {folder.path} is not as it was left ({error}): remove it."
+                f"The checkpoint in {folder.path} is damaged ({error}): remove it."
             ) from None
 
     def _pay(self, releases: int) -> None:
@@ -103,34 +133,45 @@ class PrefixStore(SilentProgress):
             with closing(job.accounts.ledgers.open(number)) as ledger:
                 ledger.debit(job.run, name, job.accounts.event, releases, job.accounts.limit)
 
-    def with_rounds_before(self, series: Series) -> Series:
-        """Curves of all rounds: those that were made before had the same tau, and nobody looked at
-        them here.
+    def with_earlier_rounds(self, series: Series) -> Series:
+        """Completes the series of a run.
+
+        Args:
+            series: Series of the rounds that this run made.
+
+        Returns:
+            Series of all rounds. Earlier rounds had the same tau, and were not evaluated.
         """
         missing = range(1, int(series["round"][0] or 0))
-        before: dict[str, list[float | None]] = {
+        earlier: dict[str, list[float | None]] = {
             "round": list(missing),
             "tau": [self._tau] * len(missing),
         }
         return {
-            name: [*before.get(name, [None] * len(missing)), *values]
+            name: [*earlier.get(name, [None] * len(missing)), *values]
             for name, values in series.items()
         }
 
     def tell(self, row: RoundRow) -> None:
+        """Notes the state after a whole round.
+
+        Args:
+            row: Figures of the round.
+        """
         if row.steps == self._tau and not self._job.algorithm.before:
             state = self._job.coordinator.state
             self._last = replace(state, remaining=list(state.remaining), paid=list(state.paid))
 
     def stop(self) -> None:
-        if self._last and self._last.round > self.begun:
+        """Stores the last whole round, unless it was loaded."""
+        if self._last and self._last.round > self.resumed_round:
             self._keep(self._last)
         self._job = self._last = (
-            None  # else the run and who watches it would hold each other, and the data, in memory
+            None  # breaks the cycle of run and watcher, which would keep the data in memory
         )
 
     def _keep(self, state: RunState) -> None:
-        """What cannot be kept is made again."""
+        """Stores a checkpoint. If the disk refuses, later runs start from the beginning."""
         folder = self._folder / str(state.round)
         with suppress(OSError, DpflError):
             folder.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,5 @@
-"""The single updates of one round, as they are before any sum: their norms, and their angles to the
-last global update.
+"""The updates of single clients in one round, before they are summed: their norms, and their angles
+to the last global update.
 """
 
 from __future__ import annotations
@@ -30,16 +30,39 @@ from dpfl_papers.cells import Outcome
 
 @dataclass(frozen=True)
 class UpdateComparison:
-    """The last round that an experiment without noise allows: a look at raw updates, with no
-    privacy. Its value is their mean norm."""
+    """The last round of an experiment without noise. Its value is the mean norm of the updates.
+
+    It looks at raw updates, so it has no privacy.
+
+    Attributes:
+        content: Sections of the experiment file, without the seed.
+    """
 
     content: Mapping[str, Any]
     tag: ClassVar[str] = "Updates"
 
     def scaled(self, settings: Sequence[str]) -> UpdateComparison:
+        """Applies settings to the experiment.
+
+        Args:
+            settings: Settings of the form `section.key=value`.
+
+        Returns:
+            The same comparison with these settings.
+        """
         return replace(self, content=with_settings(self.content, settings))
 
-    def run(self, seed: int, data_dir: Path | None, beginnings: Path | None = None) -> Outcome:
+    def run(self, seed: int, data_dir: Path | None, prefixes: Path | None = None) -> Outcome:
+        """Runs the rounds and compares the updates of the last one.
+
+        Args:
+            seed: Seed of all random draws.
+            data_dir: Folder of the data sets; by default `DPFL_DATA`.
+            prefixes: Not used.
+
+        Returns:
+            The outcome, with norms and angles as series. It has no value if training diverged.
+        """
         with tempfile.TemporaryDirectory() as folder:
             job = _prepared(parse({**self.content, "seed": seed}), Path(folder) / "run", data_dir)
             with closing(job.engine):
@@ -66,13 +89,32 @@ class UpdateComparison:
 
 
 def angles(updates: Tensor, last: Tensor) -> list[float]:
-    """In degrees, a row an update."""
+    """Measures angles to a vector.
+
+    Args:
+        updates: One update per row.
+        last: The vector.
+
+    Returns:
+        The angle of each update to the vector, in degrees.
+    """
     cosines = torch.nn.functional.cosine_similarity(updates, last.unsqueeze(0), dim=1)
     return [math.degrees(math.acos(max(-1.0, min(1.0, cosine)))) for cosine in cosines.tolist()]
 
 
 def last_round(job: PreparedRun) -> tuple[Tensor, Tensor]:
-    """The global update of the last round but one, and the clients' own of the last."""
+    """Runs all rounds of a run without noise.
+
+    Args:
+        job: The prepared run.
+
+    Returns:
+        The global update of the last round but one, and one row per client with its update in the
+        last round.
+
+    Raises:
+        DpflError: If the run has noise or fewer than two rounds.
+    """
     coordinator, rounds = job.coordinator, job.budget.rounds
     if rounds is None or rounds < 2 or job.algorithm.unit != "none":
         raise DpflError(
@@ -80,21 +122,21 @@ def last_round(job: PreparedRun) -> tuple[Tensor, Tensor]:
             "budget.rounds to 2 or more."
         )
     last, updates = torch.empty(0), torch.empty(0)
-    while (order := coordinator.next_order()) is not None:
+    while (request := coordinator.next_order()) is not None:
         with one_thread():
-            replies = job.engine.run(order)
+            replies = job.engine.run(request)
             if coordinator.state.round == rounds - 1:
-                updates = torch.stack(_given(replies))
+                updates = torch.stack(_updates_of(replies))
             else:
                 last = -coordinator.state.vector
             coordinator.aggregate(replies)
         if coordinator.state.round < rounds - 1:
             last = last + coordinator.state.vector
-        coordinator.close_round(order.steps)
+        coordinator.close_round(request.steps)
     return last, updates
 
 
-def _given(replies: Sequence[ClientReply]) -> list[Tensor]:
+def _updates_of(replies: Sequence[ClientReply]) -> list[Tensor]:
     return [reply.update for reply in replies if reply.update is not None]
 
 

@@ -7,8 +7,9 @@ from functools import lru_cache
 from typing import Any
 
 from dpfl.privacy import Poisson, accountant
-from dpfl_papers.cells import NAMES, Cell, PaperTable, Training
+from dpfl_papers.cells import NAMES, Cell, PaperTable
 from dpfl_papers.densities import ElementNoise
+from dpfl_papers.training import Training
 
 DELTA, CLIENTS, SAMPLING_RATE, RELEASES = 1e-5, 100, 0.1, 60
 STEPS, LOCAL_STEPS, BATCH, CLIP = 3, 50, 60, 0.1
@@ -84,15 +85,25 @@ CHOICES = (
 
 
 def tables() -> dict[str, PaperTable]:
-    made = [_samples(7 + place, data) for place, data in enumerate(NAMES)]
-    made += [_clients(10 + place, data) for place, data in enumerate(NAMES)]
-    return {table.name: table for table in (_densities(), *made, _optimisers())}
+    """Builds the figures and Table 3.
+
+    Returns:
+        The tables by name.
+    """
+    figures = [_samples(7 + place, data) for place, data in enumerate(NAMES)]
+    figures += [_clients(10 + place, data) for place, data in enumerate(NAMES)]
+    return {table.name: table for table in (_densities(), *figures, _optimisers())}
 
 
 @lru_cache
-def stated(sigma: float) -> float:
-    """Epsilon of all releases by the paper's accountant, rounded up to a budget that allows
-    them.
+def stated_epsilon(sigma: float) -> float:
+    """Computes epsilon of all releases with RDP, the paper's accountant.
+
+    Args:
+        sigma: Noise multiplier.
+
+    Returns:
+        Epsilon at delta 1e-5, rounded up to a budget that allows the releases.
     """
     event = Poisson(SAMPLING_RATE).event(sigma, 1)
     return math.ceil(1e6 * accountant("rdp").epsilon({event: RELEASES}, DELTA)) / 1e6
@@ -101,6 +112,17 @@ def stated(sigma: float) -> float:
 def content(
     data: str, algorithm: dict[str, Any], epsilon: float | None, rounds: int
 ) -> dict[str, Any]:
+    """Writes the content of an experiment file on 100 clients.
+
+    Args:
+        data: Name of the data set.
+        algorithm: Content of `[algorithm]`.
+        epsilon: The budget at delta 1e-5; None if the run has no limit on epsilon.
+        rounds: Limit on the rounds.
+
+    Returns:
+        The sections of the experiment by name.
+    """
     budget: dict[str, Any] = {"delta": DELTA, "rounds": rounds}
     return {
         "data": {"name": data, "clients": CLIENTS, "partition": "iid"},
@@ -112,10 +134,20 @@ def content(
 
 
 def sample_level(row: str, sigma: float, optimiser: str = "sgd") -> dict[str, Any]:
+    """Describes the algorithm of a row at sample level.
+
+    Args:
+        row: Name of the method.
+        sigma: Noise multiplier.
+        optimiser: "sgd", "adam" or "adagrad".
+
+    Returns:
+        The content of `[algorithm]`.
+    """
     name, _, how = row.partition(", published")
     if name == "no privacy":
         return {"name": "fedavg", "tau": STEPS, "rate": 0.1, "batch_size": BATCH}
-    given = {
+    common = {
         "tau": STEPS,
         "sampling_rate": SAMPLING_RATE,
         "rate": RATES[optimiser],
@@ -124,15 +156,24 @@ def sample_level(row: str, sigma: float, optimiser: str = "sgd") -> dict[str, An
     noise = {"noise_multiplier": sigma, "clip": 1.0}
     variant = {"variant": "published" if "published" in row else "sound"} | WAYS[how]
     if name.startswith("Dyn"):
-        return {"name": "dyn-dp-sgd"} | given | variant
+        return {"name": "dyn-dp-sgd"} | common | variant
     if name.endswith("WAV"):
-        return {"name": "dp-sgd-wav"} | given | noise | variant
-    return {"name": "fedavg-dp"} | given | noise
+        return {"name": "dp-sgd-wav"} | common | noise | variant
+    return {"name": "fedavg-dp"} | common | noise
 
 
 def client_level(row: str, sigma: float) -> dict[str, Any]:
+    """Describes the algorithm of a row at client level.
+
+    Args:
+        row: Name of the method.
+        sigma: Noise multiplier.
+
+    Returns:
+        The content of `[algorithm]`.
+    """
     name, _, how = row.partition(", published")
-    given: dict[str, Any] = {
+    common: dict[str, Any] = {
         "cohort": round(SAMPLING_RATE * CLIENTS),
         "tau": LOCAL_STEPS,
         "rate": 0.1,
@@ -141,16 +182,17 @@ def client_level(row: str, sigma: float) -> dict[str, Any]:
     noise = {"noise_multiplier": sigma, "clip": CLIP}
     variant = {"variant": "published" if "published" in row else "sound"} | WAYS[how]
     return {
-        "no privacy": {"name": "fedavg"} | given,
-        "DP-FedAvg": {"name": "dp-fedavg"} | given | noise,
-        "Dyn-DP-FedAvg": {"name": "dyn-dp-fedavg", "clip": 1.5 * CLIP} | given | variant,
-        "DP-FedAvg-WAV": {"name": "dp-fedavg-wav"} | given | noise | variant,
+        "no privacy": {"name": "fedavg"} | common,
+        "DP-FedAvg": {"name": "dp-fedavg"} | common | noise,
+        "Dyn-DP-FedAvg": {"name": "dyn-dp-fedavg", "clip": 1.5 * CLIP} | common | variant,
+        "DP-FedAvg-WAV": {"name": "dp-fedavg-wav"} | common | noise | variant,
     }[name]
 
 
 def _densities() -> PaperTable:
-    """Figure 4: the noise on one number of a gradient, plain, as the paper has it and as its claim
-    would need it.
+    """Builds Figure 4: the noise on one element of a gradient.
+
+    It is plain, as the paper has it, or as the paper's claim would need it.
     """
     cells = tuple(
         Cell("", row, f"sigma {sigma:g}", ElementNoise(kind, sigma, PARAMETERS))
@@ -241,9 +283,9 @@ def _optimisers() -> PaperTable:
 
 def _cell(data: str, row: str, place: int, algorithm: dict[str, Any], rounds: int) -> Cell:
     private, sigma, paper = row != "no privacy", SIGMAS[place], EPSILONS[data][place]
-    made = Training(content(data, algorithm, stated(sigma) if private else None, rounds))
+    work = Training(content(data, algorithm, stated_epsilon(sigma) if private else None, rounds))
     return Cell(
-        NAMES[data], row, f"sigma {sigma:g}, eps {paper:g}", made, None, paper if private else None
+        NAMES[data], row, f"sigma {sigma:g}, eps {paper:g}", work, None, paper if private else None
     )
 
 

@@ -1,5 +1,5 @@
-"""Clipping (Zhang et al. 2021), Theorem 3.1: the bound on the convergence of DP-FedAvg, as printed,
-term by term.
+"""Theorem 3.1 of Zhang et al. 2021: the bound on the convergence of DP-FedAvg with clipping, term
+by term as printed.
 """
 
 from __future__ import annotations
@@ -14,9 +14,23 @@ from dpfl.server.steps.ali_bounds import FloatArray, check_range, per_client
 
 @dataclass(frozen=True)
 class ClippingInputs:
-    """P of N clients make Q steps in each of T rounds. `gap` is f(x^0) - f*, L the smoothness, G
-    the bound on gradients, the variances those within a client (sigma_l^2) and between clients
-    (sigma_g^2), d the parameters and `deviation` the noise."""
+    """Inputs of the bound.
+
+    Attributes:
+        cohort: Clients per round, P.
+        clients: Clients in all, N.
+        steps: Local steps per round, Q.
+        rounds: Rounds, T.
+        local_rate: Learning rate at the clients, eta_l.
+        server_rate: Learning rate at the server, eta_g.
+        gap: f(x^0) - f*.
+        L: Smoothness.
+        G: Bound on the norm of a gradient.
+        within: Variance of gradients within a client, sigma_l^2.
+        between: Variance of gradients between clients, sigma_g^2.
+        d: Number of parameters.
+        deviation: Standard deviation of the noise.
+    """
 
     cohort: int
     clients: int
@@ -48,23 +62,33 @@ class ClippingInputs:
         for name in ("gap", "within", "between", "deviation"):
             check_range(name, getattr(self, name), 0)
 
-    def objections(self) -> tuple[str, ...]:
-        """What does not hold of eta_g eta_l <= min(P / 48 Q, P / 6 Q L (P - 1)) and eta_l <= 1 /
-        (sqrt(60) Q L).
+    def violations(self) -> tuple[str, ...]:
+        """Checks the conditions on the learning rates.
+
+        These are eta_g eta_l <= min(P / 48 Q, P / 6 Q L (P - 1)) and eta_l <= 1 / (sqrt(60) Q L).
+
+        Returns:
+            A sentence per condition that does not hold.
         """
         product, P, Q = self.server_rate * self.local_rate, self.cohort, self.steps
         most = min(P / (48 * Q), P / (6 * Q * self.L * (P - 1)) if P > 1 else math.inf)
         own = 1 / (math.sqrt(60) * Q * self.L)
-        found = [f"eta_g eta_l = {product:g} is above {most:g}"] if product > most else []
+        violations = [f"eta_g eta_l = {product:g} is above {most:g}"] if product > most else []
         return (
-            *found,
+            *violations,
             *([f"eta_l = {self.local_rate:g} is above {own:g}"] if self.local_rate > own else []),
         )
 
 
 @dataclass(frozen=True)
 class ClippingBound:
-    """What each cause adds to the mean of alpha |grad f(x_t)|^2 over the rounds."""
+    """The bound on the mean of alpha |grad f(x_t)|^2 over the rounds, by cause.
+
+    Attributes:
+        training: Term of FedAvg.
+        noise: Term of the noise.
+        clipping: Term of the clip.
+    """
 
     training: float
     noise: float
@@ -72,14 +96,25 @@ class ClippingBound:
 
     @property
     def total(self) -> float:
+        """The whole bound."""
         return self.training + self.noise + self.clipping
 
 
 def bound(
     inputs: ClippingInputs, alphas: Sequence[float], expected: Sequence[float]
 ) -> ClippingBound:
-    """For factors alpha_i of the clip and those of the expected updates, the same in every round; 1
-    clips nothing.
+    """Computes the bound for factors of the clip that are the same in every round.
+
+    Args:
+        inputs: Constants of the problem.
+        alphas: Factor alpha_i by which each client's update is shortened; 1 clips nothing.
+        expected: The same factor of each client's expected update.
+
+    Returns:
+        The bound by cause.
+
+    Raises:
+        DpflError: If a factor is above 1.
     """
     many = inputs.clients
     a, e = (per_client("A factor of the clip", factors, many) for factors in (alphas, expected))
@@ -109,25 +144,35 @@ def bound(
 
 
 def _clipping(inputs: ClippingInputs, a: FloatArray, e: FloatArray, mean: float) -> float:
-    """4 G^2 sum (|alpha_i - alpha~_i| + |alpha~_i - mean|) / N and 6 eta_g eta_l L Q G^2 sum of
-    their squares / P.
+    """Computes the term of the clip, with e_i the factors of the expected updates.
+
+    It is 4 G^2 sum_i (|alpha_i - e_i| + |e_i - mean|) / N, and 6 eta_g eta_l L Q G^2 times the sum
+    of their squares / P.
     """
-    apart, rates = (abs(a - e), abs(e - mean)), inputs.server_rate * inputs.local_rate
-    first = 4 * inputs.G**2 * float((apart[0] + apart[1]).sum()) / inputs.clients
+    distances, rates = (abs(a - e), abs(e - mean)), inputs.server_rate * inputs.local_rate
+    first = 4 * inputs.G**2 * float((distances[0] + distances[1]).sum()) / inputs.clients
     second = (
         6
         * rates
         * inputs.L
         * inputs.steps
         * inputs.G**2
-        * float((apart[0] ** 2 + apart[1] ** 2).sum())
+        * float((distances[0] ** 2 + distances[1] ** 2).sum())
         / inputs.cohort
     )
     return first + second
 
 
 def clip_factor(clip: float, norm: float) -> float:
-    """alpha = c / max(c, |eta_l sum of the gradients|)."""
+    """Computes alpha = c / max(c, |eta_l sum of the gradients|).
+
+    Args:
+        clip: Clip norm, c.
+        norm: Norm of the update before it is clipped.
+
+    Returns:
+        The factor, at most 1.
+    """
     check_range("The clip", clip, 0, strict=True)
     check_range("The norm of an update", norm, 0)
     return clip / max(clip, norm)

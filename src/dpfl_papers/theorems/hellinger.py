@@ -1,5 +1,5 @@
-"""HW-DPFL (Tan, Wu, Tao 2023), Theorem 3: the bound on its convergence, as printed, and what it is
-made of.
+"""Theorem 3 of HW-DPFL (Tan, Wu, Tao 2023): the bound on its convergence as printed, and its
+terms.
 """
 
 from __future__ import annotations
@@ -13,9 +13,22 @@ from dpfl.server.steps.ali_bounds import check_range
 
 @dataclass(frozen=True)
 class HellingerInputs:
-    """For M of N clients: tau_k, their shares in the sum; rho_k^2, the variances of their
-    gradients; sigma_k, the deviations of their noise; the constants of Assumptions 1 to 4,
-    `distance` being E |w_0 - w*|^2."""
+    """Inputs of the bound for the M of N clients that take part.
+
+    Attributes:
+        shares: Weight of each client in the sum, tau_k.
+        variances: Variance of each client's gradients, rho_k^2.
+        deviations: Standard deviation of each client's noise, sigma_k.
+        clients: Clients in all, N.
+        steps: Local steps per round, E.
+        rate: Learning rate, eta.
+        norm: Bound on the norm of a gradient, G.
+        smooth: Smoothness, L.
+        convex: Strong convexity, mu.
+        skew: Heterogeneity of the clients, Gamma.
+        parameters: Number of parameters, d.
+        distance: E |w_0 - w*|^2.
+    """
 
     shares: Sequence[float]
     variances: Sequence[float]
@@ -47,7 +60,16 @@ class HellingerInputs:
 
 
 def drift(inputs: HellingerInputs) -> float:
-    """Psi (28): 2 (E - 1)^2 eta^2 G^2 + 2 (M + 2) eta^2 L Gamma + eta^2 sum_k tau_k^2 rho_k^2."""
+    """Computes the drift of local steps, Psi (28).
+
+    It is 2 (E - 1)^2 eta^2 G^2 + 2 (M + 2) eta^2 L Gamma + eta^2 sum_k tau_k^2 rho_k^2.
+
+    Args:
+        inputs: Constants of the problem.
+
+    Returns:
+        Psi.
+    """
     spread = sum(
         share**2 * variance for share, variance in zip(inputs.shares, inputs.variances, strict=True)
     )
@@ -57,14 +79,28 @@ def drift(inputs: HellingerInputs) -> float:
 
 
 def noise(inputs: HellingerInputs) -> float:
-    """Lambda (29): d sum_k tau_k^2 sigma_k^2."""
+    """Computes the variance of the noise, Lambda (29) = d sum_k tau_k^2 sigma_k^2.
+
+    Args:
+        inputs: Constants of the problem.
+
+    Returns:
+        Lambda.
+    """
     return inputs.parameters * sum(
         (share * sigma) ** 2 for share, sigma in zip(inputs.shares, inputs.deviations, strict=True)
     )
 
 
-def absent(inputs: HellingerInputs) -> float:
-    """(32): what it costs that M of N clients take part, (N - M) / (N - 1) 4 / M eta^2 E^2 G^2."""
+def partial_participation(inputs: HellingerInputs) -> float:
+    """Computes the cost of partial participation (32): (N - M) / (N - 1) 4 / M eta^2 E^2 G^2.
+
+    Args:
+        inputs: Constants of the problem.
+
+    Returns:
+        The term; 0 if there is one client.
+    """
     some, all_ = len(inputs.shares), inputs.clients
     return (
         (all_ - some) / (all_ - 1) * 4 / some * (inputs.rate * inputs.steps * inputs.norm) ** 2
@@ -74,27 +110,45 @@ def absent(inputs: HellingerInputs) -> float:
 
 
 def bound(inputs: HellingerInputs, rounds: int) -> float:
-    """(30): the bound on E F(w_T) - F(w*), as printed. It counts a round's noise T times in every
-    round, so it grows with T.
+    """Computes the bound (30) on E F(w_T) - F(w*), as printed.
 
-    The step to the second line of (36) takes mu eta for the sum of (1 - mu eta)^t, which is up to 1
-    / (mu eta): `unrolled` is what the recursion gives, and larger wherever mu eta < 1.
+    It counts the noise of a round T times in every round, so it grows with T. The step to the
+    second line of (36) takes mu eta for the sum of (1 - mu eta)^t, which is up to 1 / (mu eta).
+    `bound_of_recursion` has the sum, and is larger wherever mu eta < 1.
+
+    Args:
+        inputs: Constants of the problem.
+        rounds: Rounds, T.
+
+    Returns:
+        The printed bound.
     """
     return _with(inputs, rounds, inputs.convex * inputs.rate)
 
 
-def unrolled(inputs: HellingerInputs, rounds: int) -> float:
-    """What (35) gives over all rounds: the same with sum_{t < T} (1 - mu eta)^t in the place of mu
-    eta.
+def bound_of_recursion(inputs: HellingerInputs, rounds: int) -> float:
+    """Computes what (35) gives over all rounds.
+
+    It has the sum of (1 - mu eta)^t over t < T where the printed bound has mu eta.
+
+    Args:
+        inputs: Constants of the problem.
+        rounds: Rounds, T.
+
+    Returns:
+        The bound that the proof supports.
     """
     shrinking = 1 - inputs.convex * inputs.rate
     return _with(inputs, rounds, sum(shrinking**t for t in range(rounds)))
 
 
 def _with(inputs: HellingerInputs, rounds: int, factor: float) -> float:
-    left = (1 - inputs.convex * inputs.rate) ** rounds * inputs.distance
+    initial = (1 - inputs.convex * inputs.rate) ** rounds * inputs.distance
     return (
         inputs.smooth
         / 2
-        * (left + factor * (drift(inputs) + rounds * noise(inputs) + absent(inputs)))
+        * (
+            initial
+            + factor * (drift(inputs) + rounds * noise(inputs) + partial_participation(inputs))
+        )
     )

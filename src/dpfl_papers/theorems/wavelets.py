@@ -1,7 +1,7 @@
-"""DP-FedAvg-WAV (Ranaweera et al.), Theorem 3: the bound on the loss after a step, as printed.
+"""Theorem 3 of DP-FedAvg-WAV (Ranaweera et al.): the bound on the loss after a step, as printed.
 
-The text reads the price of the noise off it, but sigma is in none of its terms: with or without
-noise the bound is the same.
+The text derives the cost of the noise from it, but sigma is in none of its terms. The bound is the
+same with and without noise.
 """
 
 from __future__ import annotations
@@ -14,10 +14,19 @@ from dpfl.server.steps.ali_bounds import check_range
 
 @dataclass(frozen=True)
 class WaveletInputs:
-    """K clients take N local steps a round. M is the Lipschitz constant of gradients, mu that of
-    the PL inequality, `first` and `second` are B_1 and B_2 of their dissimilarity, `diversity` is
-    lambda; `rates` are eta_j since the last aggregation, with the present eta_t last; `squares` is
-    |sum_k d_k / (q_c d) grad L_k|^2."""
+    """Inputs of the bound.
+
+    Attributes:
+        clients: Clients, K.
+        steps: Local steps per round, N.
+        smooth: Lipschitz constant of the gradients, M.
+        convex: Constant of the PL inequality, mu.
+        first: Dissimilarity of the gradients, B_1.
+        second: Dissimilarity of the gradients, B_2.
+        diversity: Diversity of the gradients, lambda.
+        rates: Learning rates eta_j since the last aggregation, the present one last.
+        squares: |sum_k d_k / (q_c d) grad L_k|^2.
+    """
 
     clients: int
     steps: int
@@ -38,24 +47,43 @@ class WaveletInputs:
 
     @property
     def rate(self) -> float:
+        """The present learning rate."""
         return self.rates[-1]
 
     @property
-    def before(self) -> float:
-        """The sum of eta_j^2 over the steps since the aggregation."""
+    def squared_rates(self) -> float:
+        """The sum of eta_j^2 over the earlier steps since the aggregation."""
         return sum(rate**2 for rate in self.rates[:-1])
 
 
-def spread(inputs: WaveletInputs) -> float:
-    """c_t (15): eta M B_2^2 / K (eta / 2 + M (K + 1) / K sum eta_j^2)."""
+def dissimilarity(inputs: WaveletInputs) -> float:
+    """Computes c_t (15): eta M B_2^2 / K (eta / 2 + M (K + 1) / K sum eta_j^2).
+
+    Args:
+        inputs: Constants of the problem.
+
+    Returns:
+        c_t.
+    """
     K, M = inputs.clients, inputs.smooth
     return (
-        inputs.rate * M * inputs.second**2 / K * (inputs.rate / 2 + M * (K + 1) / K * inputs.before)
+        inputs.rate
+        * M
+        * inputs.second**2
+        / K
+        * (inputs.rate / 2 + M * (K + 1) / K * inputs.squared_rates)
     )
 
 
-def past(inputs: WaveletInputs) -> float:
-    """B_t (16): lambda (K + 1) eta M^2 / K^2 (B_1 + N)."""
+def drift(inputs: WaveletInputs) -> float:
+    """Computes B_t (16): lambda (K + 1) eta M^2 / K^2 (B_1 + N).
+
+    Args:
+        inputs: Constants of the problem.
+
+    Returns:
+        B_t.
+    """
     K = inputs.clients
     return (
         inputs.diversity
@@ -68,12 +96,24 @@ def past(inputs: WaveletInputs) -> float:
 
 
 def bound(inputs: WaveletInputs, gap: float) -> float:
-    """(13): E L(theta_{t+1}) - L*, from a gap of E L(theta_t) - L* before the step."""
+    """Computes the bound (13) on E L(theta_{t+1}) - L*.
+
+    Args:
+        inputs: Constants of the problem.
+        gap: E L(theta_t) - L* before the step.
+
+    Returns:
+        The printed bound.
+    """
     K = inputs.clients
-    along = (
+    descent = (
         inputs.rate
         / 2
         * (-1 + inputs.diversity * inputs.smooth * inputs.rate * (inputs.first + K) / K)
     )
-    left = (1 - inputs.convex * inputs.rate) * gap
-    return left + spread(inputs) + (along + past(inputs) * inputs.before) * inputs.squares
+    remainder = (1 - inputs.convex * inputs.rate) * gap
+    return (
+        remainder
+        + dissimilarity(inputs)
+        + (descent + drift(inputs) * inputs.squared_rates) * inputs.squares
+    )

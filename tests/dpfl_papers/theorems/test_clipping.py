@@ -56,8 +56,8 @@ def test_the_factor_of_a_clip():
 
 
 def test_conditions_are_named_where_they_do_not_hold():
-    assert INPUTS.objections() == ()
-    told = replace(INPUTS, local_rate=0.2, server_rate=1.0).objections()
+    assert INPUTS.violations() == ()
+    told = replace(INPUTS, local_rate=0.2, server_rate=1.0).violations()
     # P / 48 Q = 1 / 120 and 1 / (sqrt(60) * 10)
     assert told == ("eta_g eta_l = 0.2 is above 0.00833333", "eta_l = 0.2 is above 0.0129099")
 

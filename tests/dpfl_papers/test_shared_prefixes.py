@@ -1,11 +1,10 @@
-"""A run that goes on where a shorter one was is bit for bit the run that began anew, and pays for
-all of it.
+"""A run that continues a shorter one is bit for bit the run from the start, and pays for all of
+it.
 """
 
 from __future__ import annotations
 
 import gc
-import json
 import weakref
 from dataclasses import replace
 from typing import Any
@@ -16,9 +15,10 @@ from dpfl.errors import DpflError
 from dpfl.privacy import Poisson
 from dpfl.privacy.accounting.accountant import accountant
 from dpfl_papers import shared_prefixes, tables
-from dpfl_papers.cells import Cell, Outcome, Training
-from dpfl_papers.runner import OutcomeStore, lines_of, work_through
-from dpfl_papers.shared_prefixes import PrefixStore, beginning
+from dpfl_papers.cells import Cell, Outcome
+from dpfl_papers.runner import OutcomeStore, run_cells
+from dpfl_papers.shared_prefixes import PrefixStore, prefix_key
+from dpfl_papers.training import Training
 from tests.run.test_paid_scales import told
 
 TAU, Q, NOISE = 3, 0.05, 1.1
@@ -48,11 +48,12 @@ def training(rounds: int, epsilon: float = 100.0, **algorithm: Any) -> Training:
 SHORT = training(2, epsilon_of(5) + 1e-6)  # a whole round, and two steps of the next
 MIDDLE = training(3)
 LONG = training(5, epsilon_of(14) + 1e-6)
+OTHER = training(2, rate=0.4)
 
 
 @pytest.fixture(scope="module")
 def alone() -> list[Outcome]:
-    return [work.run(0, None) for work in (SHORT, MIDDLE, LONG)]
+    return [work.run(0, None) for work in (SHORT, MIDDLE, LONG, OTHER)]
 
 
 def cells(*works: Training) -> list[Cell]:
@@ -62,19 +63,19 @@ def cells(*works: Training) -> list[Cell]:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_together_they_come_to_what_each_comes_to_alone(tmp_path, alone, workers):
     kept, told = OutcomeStore(tmp_path), list[str]()
-    chosen = cells(LONG, SHORT, MIDDLE)
-    work_through(chosen, [0], kept, workers, None, lambda cell, *_: told.append(cell.row))
+    chosen = cells(LONG, SHORT, MIDDLE, OTHER)
+    run_cells(chosen, [0], kept, workers, None, lambda cell, *_: told.append(cell.row))
     made = [kept.get(cell.digest(0)) for cell in chosen]
-    assert [replace(one, code="") for one in made] == [alone[2], alone[0], alone[1]]
-    assert told == ["row 1", "row 2", "row 0"]
+    assert [replace(one, code="") for one in made] == [alone[2], alone[0], alone[1], alone[3]]
+    assert [row for row in told if row != "row 3"] == ["row 1", "row 2", "row 0"]
     assert sorted(
         path.parent.name for path in tmp_path.glob("beginnings/*/*/checkpoint.safetensors")
-    ) == ["1", "3", "4"]
+    ) == ["1", "2", "3", "4"]
 
 
 def test_alone_they_differ_in_what_they_spent(alone):
-    assert [one.steps for one in alone] == [5, 9, 14]
-    assert [one.proven for one in alone] == pytest.approx(
+    assert [one.steps for one in alone[:3]] == [5, 9, 14]
+    assert [one.proven for one in alone[:3]] == pytest.approx(
         [epsilon_of(steps) for steps in (5, 9, 14)], abs=1e-6
     )  # rounded up where it is written
     assert alone[2].series["tau"] == [3, 3, 3, 3, 2]
@@ -126,16 +127,16 @@ def test_who_ends_where_another_did_makes_nothing_more(tmp_path, alone):
     {"rate": 0.4}, {"noise_multiplier": 1.2}, {"tau": 2}, {"sampling_rate": 0.06}, {"clip": 0.5},
 ])  # fmt: skip
 def test_another_setting_is_another_beginning(change):
-    assert beginning(training(5, **change).content, 0) not in ("", beginning(LONG.content, 0))
+    assert prefix_key(training(5, **change).content, 0) not in ("", prefix_key(LONG.content, 0))
 
 
 def test_another_model_other_data_and_other_code_are_other_beginnings(monkeypatch):
-    first = beginning(LONG.content, 0)
+    first = prefix_key(LONG.content, 0)
     for section, change in (("model", {"hidden": 9}), ("data", {"clients": 4})):
         changed = LONG.content | {section: LONG.content[section] | change}
-        assert beginning(changed, 0) not in ("", first)
+        assert prefix_key(changed, 0) not in ("", first)
     monkeypatch.setattr(shared_prefixes, "code_sha256", lambda: "other code")
-    assert beginning(LONG.content, 0) != first
+    assert prefix_key(LONG.content, 0) != first
 
 
 @pytest.mark.parametrize(("section", "change"), [
@@ -143,7 +144,7 @@ def test_another_model_other_data_and_other_code_are_other_beginnings(monkeypatc
     ("privacy", {"ledger": "books"}), ("privacy", {"entropy": "system"}),
 ])  # fmt: skip
 def test_a_run_that_ends_otherwise_or_has_its_own_books_is_like_no_other(section, change):
-    assert beginning(LONG.content | {section: LONG.content.get(section, {}) | change}, 0) == ""
+    assert prefix_key(LONG.content | {section: LONG.content.get(section, {}) | change}, 0) == ""
 
 
 def test_what_the_server_remembers_of_its_steps_goes_on_too(tmp_path):
@@ -173,7 +174,7 @@ def test_a_beginning_that_is_not_as_it_was_left_is_refused(tmp_path):
 def test_a_beginning_that_cannot_be_kept_costs_no_result(tmp_path, alone):
     (tmp_path / "beginnings").write_text("a file")
     kept = OutcomeStore(tmp_path)
-    work_through(cells(MIDDLE), [0], kept, 1, None, lambda *_: None)
+    run_cells(cells(MIDDLE), [0], kept, 1, None, lambda *_: None)
     assert replace(kept.get(cells(MIDDLE)[0].digest(0)), code="") == alone[1]
 
 
@@ -194,7 +195,9 @@ def test_what_is_asked_before_the_first_round_is_asked_and_paid_for_by_every_run
 
 
 def test_another_seed_is_another_beginning_and_another_budget_is_not():
-    assert beginning(LONG.content, 1) != beginning(LONG.content, 0) == beginning(SHORT.content, 0)
+    assert (
+        prefix_key(LONG.content, 1) != prefix_key(LONG.content, 0) == prefix_key(SHORT.content, 0)
+    )
 
 
 def test_runs_whose_noise_or_tau_follow_the_budget_are_like_no_other():
@@ -206,28 +209,10 @@ def test_runs_whose_noise_or_tau_follow_the_budget_are_like_no_other():
             if name != "noise_multiplier"
         }
     }
-    assert beginning(planned, 0) == ""
-    assert beginning(training(5).content | {"evaluate": {"every": 1}}, 0) == ""
+    assert prefix_key(planned, 0) == ""
+    assert prefix_key(training(5).content | {"evaluate": {"every": 1}}, 0) == ""
     adaptive = [cell for cell in tables()["ali-2"].cells if not cell.row.startswith("tau = ")]
-    assert {beginning(cell.work.content, 0) for cell in adaptive} == {""}
-
-
-def test_the_fixed_rows_of_the_papers_tables_are_few_lines():
-    fixed = [
-        cell
-        for name in ("ali-2", "ali-3", "ali-4")
-        for cell in tables()[name].cells
-        if cell.row.startswith("tau = ")
-    ]
-    missing = {cell.digest(0): (cell, 0) for cell in fixed}
-    lines = lines_of(missing)
-    assert len(lines) == 5 * 3  # taus and data sets
-    for line in lines:
-        rounds = [missing[digest][0].work.content["budget"]["rounds"] for digest in line]
-        assert rounds == sorted(rounds)
-        assert (
-            len({json.dumps(missing[digest][0].work.content["algorithm"]) for digest in line}) == 1
-        )
+    assert {prefix_key(cell.work.content, 0) for cell in adaptive} == {""}
 
 
 def test_a_run_that_is_over_leaves_nothing_in_memory(tmp_path, monkeypatch):

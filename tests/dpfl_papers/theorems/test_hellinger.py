@@ -8,7 +8,7 @@ import pytest
 
 from dpfl.errors import DpflError
 from dpfl.privacy.accounting.published_claims import HellingerNoise
-from dpfl_papers.theorems.hellinger import HellingerInputs, bound, drift, noise, unrolled
+from dpfl_papers.theorems.hellinger import HellingerInputs, bound, bound_of_recursion, drift, noise
 
 HALVES = HellingerInputs(
     shares=(0.5, 0.5),
@@ -42,8 +42,8 @@ def test_the_recursion_gives_more_than_is_printed():
     distance = 8.0
     for _ in range(20):
         distance = 0.95 * distance + 0.41 + 20 * 0.5 + 0.54
-    assert unrolled(HALVES, 20) == pytest.approx(4 / 2 * distance)
-    assert unrolled(HALVES, 20) > bound(HALVES, 20)
+    assert bound_of_recursion(HALVES, 20) == pytest.approx(4 / 2 * distance)
+    assert bound_of_recursion(HALVES, 20) > bound(HALVES, 20)
 
 
 def test_with_all_clients_there_is_no_term_for_the_absent():

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 import pytest
 
 from dpfl.errors import DpflError
-from dpfl_papers.theorems.wavelets import WaveletInputs, bound, past, spread
+from dpfl_papers.theorems.wavelets import WaveletInputs, bound, dissimilarity, drift
 
 INPUTS = WaveletInputs(
     clients=4,
@@ -24,8 +24,8 @@ INPUTS = WaveletInputs(
 
 def test_the_terms_are_as_printed():
     # 0.1 * 2 * 9 / 4 (0.05 + 2 * 5/4 * 0.05) and 1.5 * 5 * 0.1 * 4 / 16 * 6
-    assert spread(INPUTS) == pytest.approx(0.45 * (0.05 + 0.125))
-    assert past(INPUTS) == pytest.approx(1.125)
+    assert dissimilarity(INPUTS) == pytest.approx(0.45 * (0.05 + 0.125))
+    assert drift(INPUTS) == pytest.approx(1.125)
 
 
 def test_the_bound_is_as_printed():

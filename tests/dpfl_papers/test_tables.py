@@ -19,25 +19,25 @@ NAMES = (
 )
 
 
-def test_the_papers_tables_are_there_under_their_names(made: dict[str, PaperTable]) -> None:
-    assert set(NAMES) <= set(made)
-    assert all(name == table.name for name, table in made.items())
+def test_the_papers_tables_are_there_under_their_names(paper_tables: dict[str, PaperTable]) -> None:
+    assert set(NAMES) <= set(paper_tables)
+    assert all(name == table.name for name, table in paper_tables.items())
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_cell_has_a_place_of_its_own_and_every_choice_is_said(
-    name: str, made: dict[str, PaperTable]
+    name: str, paper_tables: dict[str, PaperTable]
 ) -> None:
-    places = [cell.place for cell in made[name].cells]
+    places = [cell.place for cell in paper_tables[name].cells]
     assert len(set(places)) == len(places)
-    assert made[name].choices
+    assert paper_tables[name].choices
 
 
 @pytest.mark.parametrize(
     "name", [name for name in NAMES if name not in ("clipping-1", "wavelet-fig4")]
 )
-def test_every_experiment_can_be_built(name: str, made: dict[str, PaperTable]) -> None:
-    for cell in made[name].cells:
+def test_every_experiment_can_be_built(name: str, paper_tables: dict[str, PaperTable]) -> None:
+    for cell in paper_tables[name].cells:
         experiment = parse(cell.work.content)
         algorithm = algorithms.from_name(
             experiment.algorithm.name, **experiment.algorithm.options()
@@ -51,17 +51,21 @@ def test_every_experiment_can_be_built(name: str, made: dict[str, PaperTable]) -
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_digests_are_equal_for_equal_work_alone(name: str, made: dict[str, PaperTable]) -> None:
-    cells = made[name].cells
+def test_digests_are_equal_for_equal_work_alone(
+    name: str, paper_tables: dict[str, PaperTable]
+) -> None:
+    cells = paper_tables[name].cells
     works = {repr((type(cell.work).__name__, cell.work.content)) for cell in cells}
     assert len({cell.digest(0) for cell in cells}) == len(works)
     assert cells[0].digest(0) != cells[0].digest(1)
 
 
-def test_digests_do_not_change_from_one_making_to_the_next(made: dict[str, PaperTable]) -> None:
+def test_digests_do_not_change_from_one_making_to_the_next(
+    paper_tables: dict[str, PaperTable],
+) -> None:
     again = tables()
     assert all(
-        [cell.digest(0) for cell in made[name].cells]
+        [cell.digest(0) for cell in paper_tables[name].cells]
         == [cell.digest(0) for cell in again[name].cells]
         for name in NAMES
     )
