@@ -32,7 +32,7 @@ from dpfl.privacy import Budget
 from dpfl.privacy.statement import rounded_up
 from dpfl.run.algorithm_stages import fit_algorithm, with_unit, with_unit_and_queries
 from dpfl.run.folder import RunFolder
-from dpfl.views.figures.inversion_figure import into
+from dpfl.views.figures.inversion_figure import draw_into
 from dpfl.views.output_path import check_folder
 
 PRIVATE_FILE = "audit-private.json"
@@ -134,7 +134,7 @@ def audit(
                 seed=seed,
             ),
             games=game,
-            draw=into(out) if out else None,
+            draw=draw_into(out) if out else None,
             tell=tell,
         )
         if subject.folder and subject.experiment:

@@ -180,4 +180,4 @@ def _folders(of: Iterable[Any]) -> Iterator[Path]:
         elif isinstance(one, Iterable):
             yield from _folders(one)
         else:
-            raise DpflError(f"A run is a result or the folder of one, not a {type(one).__name__}.")
+            raise DpflError(f"Give results or folders of runs, not a {type(one).__name__}.")

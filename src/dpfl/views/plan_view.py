@@ -12,8 +12,8 @@ from dpfl.planning.noise_choices import NoiseChoice
 from dpfl.planning.tradeoff import CLIP, Tradeoff
 
 LEGEND = (
-    "Each cell: noise per step, z / q, and total noise, z / (q sqrt(tau R)). * is recommended; () "
-    "takes more samples than allowed."
+    "Each cell: noise per step, z / q, and total noise, z / (q sqrt(tau R)). * marks the "
+    "recommendation; () exceeds the allowed samples."
 )
 
 CLIENT_HEADINGS = ("samples", "clients", "shared plan", "own plan", "with q", "and noise z")
@@ -121,8 +121,7 @@ def _sentences(plan: Tradeoff) -> Iterator[str]:
         yield f"The largest client then takes {samples:.0f} samples per round."
         if question.delta * max(question.sizes) >= 1:
             yield (
-                f"Lower delta: {question.delta:g} is not below one over the number of samples of "
-                "the largest client."
+                f"Lower delta: {question.delta:g} is not below 1 / (samples of the largest client)."
             )
     if question.shared and plan.on_the_mean:
         alone = plan.on_the_mean * question.shared.unknown_shares**0.5

@@ -1,5 +1,5 @@
-"""The reference: every key of an experiment, every option of every system, every column and file of
-a run, a line each.
+"""The reference page: one line for each key of an experiment, option of a system, file of a run and
+column of its metrics.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ KEYS: Mapping[str, str] = MappingProxyType(
         "planned for it",
         "budget.delta": "delta of the guarantee; well below 1 / (number of protected units)",
         "budget.rounds": "largest number of rounds",
-        "budget.bytes": "largest number of bytes of models and updates, both ways, over all "
-        "clients",
-        "budget.seconds": "largest number of seconds of rounds",
+        "budget.bytes": "largest number of bytes of models and updates, in both directions, "
+        "over all clients",
+        "budget.seconds": "largest number of seconds that rounds may take in all",
         "privacy.unit": "sample (one row) or person (all rows of one person at a client; needs "
         "data.person)",
         "privacy.accountant": "pld or rdp; by default the tightest that is proven for the release",
@@ -87,18 +87,18 @@ MEASURES: Mapping[str, str] = MappingProxyType(
         "round": "number of the round, from 1",
         "steps": "local steps of a client in this round (tau)",
         "iterations": "local steps of a client so far",
-        "clients": "clients in the round; the expected number where who was drawn is secret",
-        "accuracy": "share of the test set that is right, 0 to 1; empty where the round was not "
-        "evaluated",
+        "clients": "clients in the round; the expected number where the cohort is secret",
+        "accuracy": "share of the test set that is classified correctly, 0 to 1; empty where the "
+        "round was not evaluated",
         "loss": "mean cross-entropy on the test set, in nats; empty where the round was not "
         "evaluated",
         "epsilon": "upper bound on the epsilon used so far, at the budget's delta; empty where "
         "none is proven",
-        "clip": "the clip's level, an L2 norm, where it moves from round to round",
-        "bytes": "bytes sent both ways so far, all clients together",
-        "seconds": "seconds of rounds so far",
+        "clip": "the clip norm (L2), where it changes from round to round",
+        "bytes": "bytes sent so far in both directions, over all clients",
+        "seconds": "seconds that rounds have taken so far",
         "headline": "the first metric of the task (accuracy for classes, AUC for binary, deviance "
-        "for counts, ...), likewise",
+        "for counts, ...); empty where the round was not evaluated",
     }
 )
 STEPS: Mapping[str, str] = MappingProxyType(
@@ -108,59 +108,70 @@ STEPS: Mapping[str, str] = MappingProxyType(
         "that of a public client",
         "norm": "L2 norm of the mean update of the round, noise included, or of that client's "
         "update",
-        "angle": "in degrees, to the step of the round before; empty for the first",
-        "noise": "the norm that noise alone would have, from the settings; empty where there is "
-        "none, or nothing is said of it",
-        "clip": "the clip's level for that client's update, where there is one",
+        "angle": "angle in degrees to the step of the previous round; empty for the first",
+        "noise": "the norm that the noise alone would have, from the settings; empty where there "
+        "is no noise or its norm is not known",
+        "clip": "the clip norm for that client's update, where there is one",
     }
 )
 FILES: Mapping[str, str] = MappingProxyType(
     {
-        "experiment.toml": "the experiment as it was asked for and as it came to be; hashes of "
-        "data, model and code; versions",
+        "experiment.toml": "the experiment as requested and as resolved; hashes of data, model and "
+        "code; versions",
         "ledger/NAME.sqlite": "a client's ledger: every release of its data, debited before it "
         "left",
-        "ledger/federation.sqlite": "the federation's ledger instead, where the noise is on the "
-        "sum of a round",
-        "checkpoint.safetensors": "the state after the last round that was finished; `dpfl run "
-        "--resume` goes on from it",
-        "run.lock": "held while a process is at the run, so that no second one is; it has its "
-        "number",
-        "metrics.sqlite": "a row a round, as it goes (table `rounds`), the step of each "
-        "(`updates`) and whose replies did not "
-        "count (`lost`); beside it -wal and -shm while it is open",
-        "metrics.parquet": "the rounds, when the run is over",
+        "ledger/federation.sqlite": "the federation's ledger, where the noise is added to the sum "
+        "of a round",
+        "checkpoint.safetensors": "the state after the last finished round; `dpfl run --resume` "
+        "continues from it",
+        "run.lock": "locked while a process works on the run, so that no second one can; it holds "
+        "the id of the process",
+        "metrics.sqlite": "one row per round, written as the run goes (table `rounds`), the step "
+        "of each round (`updates`), and the replies that did not count (`lost`); -wal and -shm lie "
+        "beside it while it is open",
+        "metrics.parquet": "the rounds, written when the run ends",
         "model.safetensors": "the weights",
         "README.md": "the model card: data, budget, statement, and how to load the model without "
-        "dpfl; made to be passed on",
+        "dpfl; pass it on with the model",
         "statement.json": "the privacy statement: unit, neighbours, delta, adversary, accountant, "
         "proven, claimed",
-        "result.json": "what the run came to, with the statement",
+        "result.json": "the outcome of the run, with the statement",
         "audit.json": "what `dpfl audit RUN` measured",
-        "audit-private.json": "what it showed of training samples: as private as they are",
-        "certificate.json": "what `dpfl certify RUN` signed; beside it a page to print",
-        "report.html": "what `dpfl report RUN` drew",
+        "audit-private.json": "what the audit showed about training samples; as private as they "
+        "are",
+        "certificate.json": "what `dpfl certify RUN` signed; `certificate.html` is the page to "
+        "print",
+        "report.html": "the page that `dpfl report RUN` wrote",
     }
 )
 
 
 def page(keys: Mapping[str, tuple[str, object]]) -> str:
-    """Markdown; the keys of an experiment with type and default."""
+    """Writes the reference page.
+
+    Args:
+        keys: Type and default of every key of an experiment, by its dotted name.
+
+    Returns:
+        Markdown.
+    """
     return "\n".join([*_head(), *_keys(keys), *_partitions(), *_systems(), *_run()]) + "\n"
 
 
 def _head() -> Iterator[str]:
     yield "# Reference"
     yield (
-        "\nMade from the code by `python scripts/reference.py`. `dpfl algorithms NAME` shows "
-        "the "
-        "options of one system."
+        "\nGenerated from the code by `python scripts/reference.py`. `dpfl algorithms NAME` shows "
+        "the options of one system."
     )
 
 
 def _keys(keys: Mapping[str, tuple[str, object]]) -> Iterator[str]:
     yield "\n## The experiment file\n"
-    rows = ((f"`{key}`", kind, shown(default), KEYS[key]) for key, (kind, default) in keys.items())
+    rows = (
+        (f"`{key}`", kind, default_text(default), KEYS[key])
+        for key, (kind, default) in keys.items()
+    )
     yield from table(("key", "type", "default", "meaning"), rows)
 
 
@@ -185,14 +196,15 @@ def _systems() -> Iterator[str]:
         yield f"\n### `{name}`\n\n{system['paper']}. {_proven(system['proven'])}\n"
         options = system["options"].items()
         rows = (
-            (f"`{key}`", one["type"], shown(one["default"]), one["meaning"]) for key, one in options
+            (f"`{key}`", one["type"], default_text(one["default"]), one["meaning"])
+            for key, one in options
         )
         yield from table(("option", "type", "default", "meaning"), rows)
 
 
 def _proven(by_variant: Mapping[str, str]) -> str:
-    said = [f"{variant}: {proven}" for variant, proven in by_variant.items()]
-    return f"Proven, {'; '.join(said)}." if len(said) > 1 else f"Proven: {by_variant['sound']}."
+    texts = [f"{variant}: {proven}" for variant, proven in by_variant.items()]
+    return f"Proven, {'; '.join(texts)}." if len(texts) > 1 else f"Proven: {by_variant['sound']}."
 
 
 def _run() -> Iterator[str]:
@@ -205,8 +217,8 @@ def _run() -> Iterator[str]:
         ("column", "meaning and unit"), ((f"`{name}`", MEASURES[name]) for name in COLUMNS)
     )
     yield (
-        "\n## Columns of the steps\n\nIn the table `updates`; of private runs only what was "
-        "released.\n"
+        "\n## Columns of the steps\n\nThese are the columns of the table `updates`. For a private "
+        "run it holds only what was released.\n"
     )
     yield from table(
         ("column", "meaning and unit"), ((f"`{name}`", STEPS[name]) for name in UPDATES)
@@ -214,14 +226,30 @@ def _run() -> Iterator[str]:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Writes a table in Markdown.
+
+    Args:
+        head: The names of the columns.
+        rows: One cell per column each. A vertical bar in a cell is escaped.
+
+    Yields:
+        The lines of the table.
+    """
     yield f"| {' | '.join(head)} |"
     yield "|" + "---|" * len(head)
     for row in rows:
         yield f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |"
 
 
-def shown(default: object) -> str:
-    """A default as TOML has it; what need not be given is a dash."""
+def default_text(default: object) -> str:
+    """Writes a default as TOML does.
+
+    Args:
+        default: The default of a key or an option.
+
+    Returns:
+        Its text; "-" if there is no default.
+    """
     if default is None or default == ():
         return "-"
     return str(default).lower() if isinstance(default, bool) else str(default)

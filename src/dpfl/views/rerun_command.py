@@ -13,36 +13,44 @@ from dpfl.errors import DpflError
 
 
 def command(record: Mapping[str, Any]) -> str:
-    """With --set where that says all of it, else with the experiment itself; nothing for a run that
-    Python started.
+    """Writes the command that repeats a run.
 
-    What a run over nodes needs beside it, its keys and nodes, is where it was.
+    A run over nodes also needs the server's keys and the nodes, which the command does not contain.
+
+    Args:
+        record: The content of `experiment.toml` in the run's folder.
+
+    Returns:
+        `dpfl run` with `--set` where that says everything, and otherwise with the experiment as
+        its input. "" for a run that was started from Python.
     """
-    asked = record.get("experiment")
-    if not asked:
+    content = record.get("experiment")
+    if not content:
         return ""
-    program = "dpfl server run" if (asked.get("server") or {}).get("nodes") else "dpfl run"
+    program = "dpfl server run" if (content.get("server") or {}).get("nodes") else "dpfl run"
     try:
-        wanted = parse(asked)
-        settings = list(_settings(asked, load(None, _named(asked)).model_dump(exclude_none=True)))
-        if program == "dpfl run" and load(None, settings) == wanted:
+        experiment, demo = parse(content), load(None, _system_setting(content))
+        settings = list(_settings(content, demo.model_dump(exclude_none=True)))
+        if program == "dpfl run" and load(None, settings) == experiment:
             return " ".join([program, *(f"--set {shlex.quote(setting)}" for setting in settings)])
-        content = wanted.model_dump(exclude_defaults=True, exclude_none=True)
+        file = experiment.model_dump(exclude_defaults=True, exclude_none=True)
     except DpflError:
         return ""
-    return f"{program} /dev/stdin <<'END'\n{tomli_w.dumps(content)}END"
+    return f"{program} /dev/stdin <<'END'\n{tomli_w.dumps(file)}END"
 
 
-def _named(asked: Mapping[str, Any]) -> list[str]:
-    """Options of the demo's own system go where another is asked for."""
-    name = asked.get("algorithm", {}).get("name")
+def _system_setting(content: Mapping[str, Any]) -> list[str]:
+    """Names the system where it is not the demo's, which drops the options of the demo's system."""
+    name = content.get("algorithm", {}).get("name")
     return [f"algorithm.name={name}"] if name and name != load(None).algorithm.name else []
 
 
-def _settings(asked: Mapping[str, Any], usual: Mapping[str, Any], place: str = "") -> Iterator[str]:
+def _settings(
+    content: Mapping[str, Any], usual: Mapping[str, Any], place: str = ""
+) -> Iterator[str]:
     if not place:
-        yield from _named(asked)
-    for key, value in asked.items():
+        yield from _system_setting(content)
+    for key, value in content.items():
         name = f"{place}{key}"
         if isinstance(value, Mapping):
             yield from _settings(value, usual.get(key) or {}, f"{name}.")

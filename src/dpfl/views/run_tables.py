@@ -1,6 +1,6 @@
-"""A run as tables: its rounds, its updates, its accounts, its statement.
+"""A run as tables: its rounds, updates, accounts and statement.
 
-Everything that is drawn or listed of a run is made of these.
+All figures and lists of a run are made from these.
 """
 
 from __future__ import annotations
@@ -126,12 +126,12 @@ class RunTables:
         return [update for update in self.updates if update.whose]
 
     @cached_property
-    def lost(self) -> list[LostReply]:
+    def lost_replies(self) -> list[LostReply]:
         """Replies that did not count."""
         lines = read_lost(self.folder.file(METRICS))
-        return [self._lost(line) for line in lines or map(str, self.result.get("lost", ()))]
+        return [self._parse_lost(line) for line in lines or map(str, self.result.get("lost", ()))]
 
-    def _lost(self, line: str) -> LostReply:
+    def _parse_lost(self, line: str) -> LostReply:
         match = _LOST.fullmatch(line)
         if match is None:
             return LostReply(0, "", line)

@@ -244,10 +244,10 @@ def _last_measured(run: RunTables) -> float | None:
 
 
 def _record(run: RunTables) -> RecordView:
-    asked = run.experiment.get("experiment") or {}
+    requested = run.experiment.get("experiment") or {}
     resolved = run.experiment["resolved"]
     published = resolved.get("algorithm", {}).get("variant") == "published"
-    data = asked.get("data", {}).get("name")
+    data = requested.get("data", {}).get("name")
     content = {
         key: run.experiment[key] for key in ("experiment", "resolved") if run.experiment.get(key)
     }

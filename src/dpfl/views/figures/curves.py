@@ -36,7 +36,7 @@ def draw_groups(groups: Sequence[RunGroup]) -> NotebookFigure:
     """
     metric = shared_metric(groups)
     scale = 100 if metric == "accuracy" else 1
-    figure, (left, right) = _figure(2, len(groups), sharey=True)
+    figure, (by_round, by_epsilon) = _figure(2, len(groups), sharey=True)
     values: list[float] = []
     for group, line in zip(groups, _lines(groups), strict=True):
         points = curve(group)
@@ -45,21 +45,21 @@ def draw_groups(groups: Sequence[RunGroup]) -> NotebookFigure:
         rounds, epsilons, means = zip(*points, strict=True)
         heights = [scale * mean.value for mean in means]
         values += heights
-        left.plot(rounds, heights, **line)
+        by_round.plot(rounds, heights, **line)
         if len(groups) <= BANDS and any(mean.half for mean in means):
             low, high = (
                 [scale * (mean.value + sign * (mean.half or 0.0)) for mean in means]
                 for sign in (-1, 1)
             )
-            left.fill_between(rounds, low, high, color=line["color"], alpha=0.15, linewidth=0)
+            by_round.fill_between(rounds, low, high, color=line["color"], alpha=0.15, linewidth=0)
         if all(epsilon is not None for epsilon in epsilons):
-            right.plot(epsilons, heights, **line)
+            by_epsilon.plot(epsilons, heights, **line)
     label = "test accuracy, %" if metric == "accuracy" else f"{metric} on the test set"
-    left.set(xlabel="round", ylabel=label)
+    by_round.set(xlabel="round", ylabel=label)
     if values and metric == "accuracy":  # the band of two seeds is wider than the axis
-        left.set_ylim(max(0.0, min(values) - 10), min(100.0, max(values) + 10))
-    right.set_xlabel("epsilon used (upper bound)")
-    return _with_legend(figure, left, (left, right))
+        by_round.set_ylim(max(0.0, min(values) - 10), min(100.0, max(values) + 10))
+    by_epsilon.set_xlabel("epsilon used (upper bound)")
+    return _with_legend(figure, by_round, (by_round, by_epsilon))
 
 
 def shared_metric(groups: Sequence[RunGroup]) -> str:
@@ -78,7 +78,7 @@ def shared_metric(groups: Sequence[RunGroup]) -> str:
     if len(names) > 1:
         raise DpflError(
             f"These runs are measured by {' and '.join(names)}, which have no common axis. Draw "
-            "them apart."
+            "them separately."
         )
     return names[0] if names else "accuracy"
 
@@ -98,15 +98,15 @@ def draw_calibration(groups: Sequence[RunGroup]) -> NotebookFigure:
     figure, axes = _figure(1, len(groups))
     axis = axes[0]
     axis.plot([0, 1], [0, 1], color="grey", linewidth=1, linestyle=":")
-    drawn = False
+    is_empty = True
     for group, line in zip(groups, _lines(groups), strict=True):
         for number, run in enumerate(group.runs):
             points = _calibration(RunFolder(Path(run["run"])))
             if points:
                 predicted, observed, _ = zip(*points, strict=True)
                 axis.plot(predicted, observed, **(line | ({"label": None} if number else {})))
-                drawn = True
-    if not drawn:
+                is_empty = False
+    if is_empty:
         raise DpflError(
             "None of these runs has predicted probabilities of a public test set. They need the "
             "task binary or classes."

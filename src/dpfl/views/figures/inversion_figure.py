@@ -1,4 +1,4 @@
-"""What a server rebuilds from an update, as a picture."""
+"""What a server can reconstruct from a client's update, as a picture."""
 
 from __future__ import annotations
 
@@ -7,19 +7,32 @@ from pathlib import Path
 from dpfl.audit.attacks.inversion import Draw, Reconstruction
 
 
-def into(folder: Path) -> Draw:
-    """Pictures in this folder, a file a system."""
+def draw_into(folder: Path) -> Draw:
+    """Makes a function that draws reconstructions into a folder, one file per system.
 
-    def drawn(rebuilt: Reconstruction, system: str) -> str:
+    Args:
+        folder: The folder. It is created when the first picture is drawn.
+
+    Returns:
+        A function from a reconstruction and the name of a system to the path of the picture.
+    """
+
+    def save(rebuilt: Reconstruction, system: str) -> str:
         path = folder / f"{system.replace(', ', '-')}-inversion.png"
         draw(rebuilt, path, system)
         return str(path)
 
-    return drawn
+    return save
 
 
 def draw(rebuilt: Reconstruction, path: Path, title: str) -> None:
-    """The three pictures side by side."""
+    """Draws the image, and its reconstruction without and with the release, side by side.
+
+    Args:
+        rebuilt: The image and both reconstructions.
+        path: The file to write. Its folder is created.
+        title: The title, such as the name of the system.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
@@ -28,8 +41,8 @@ def draw(rebuilt: Reconstruction, path: Path, title: str) -> None:
     without, released = rebuilt.likeness
     names = (
         "the client's image",
-        f"rebuilt without the release ({without:.2f})",
-        f"with the release ({released:.2f})",
+        f"reconstructed from the raw update ({without:.2f})",
+        f"from the released update ({released:.2f})",
     )
     figure, axes = pyplot.subplots(1, 3, figsize=(9, 3.4), constrained_layout=True)
     for axis, picture, name in zip(

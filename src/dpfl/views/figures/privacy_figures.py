@@ -98,9 +98,9 @@ def _three_sentence(runs: Sequence[RunTables]) -> str:
             sentence += f", although the paper claims {epsilon_text(claimed)}"
     else:
         sentence = f"{run} epsilon {epsilon_text(proven)} is proven ({first.guarantee})"
-    audit = "What an audit measured lies below it."
+    audit = "The audited epsilon is a lower bound."
     if audited is None:
-        audit = "An audit would bound it from below (dpfl audit RUN)."
+        audit = "An audit would give a lower bound (dpfl audit RUN)."
     return (
         f"{sentence}. {audit} Only the proven epsilon is a guarantee: the claimed one is the "
         "paper's own figure, and the audited one is what an attack could show."
@@ -143,10 +143,11 @@ def accounts(run: RunTables) -> FigureFile | None:
 
 def _account_bars(axis: Any, epsilons: Mapping[str, float], limits: Mapping[str, float]) -> None:
     axis.barh(range(len(epsilons)), list(epsilons.values()), 0.62, color=PROVEN)
+    first = next((name for name in epsilons if name in limits), None)
     for place, name in enumerate(epsilons):
         if name in limits:
             ends = [place - 0.42, place + 0.42]
-            label = None if place else "its limit"
+            label = "its limit" if name == first else None
             axis.plot([limits[name]] * 2, ends, color=INK, linewidth=2, label=label)
     axis.set_yticks(range(len(epsilons)), [as_text(shorten(name)) for name in epsilons])
     axis.set(ylim=(len(epsilons) - 0.5, -0.5), xlim=(0, None))
@@ -154,17 +155,17 @@ def _account_bars(axis: Any, epsilons: Mapping[str, float], limits: Mapping[str,
 
 
 def _accounts_sentence(run: RunTables, epsilons: Mapping[str, float]) -> str:
-    fullest = max(epsilons, key=lambda name: epsilons[name])
+    largest = max(epsilons, key=lambda name: epsilons[name])
     room = ". Its ledger has no limit."
-    if (limit := run.limits.get(fullest)) is not None:
-        remaining = rounded_down(max(limit - epsilons[fullest], 0) + 1e-10)
+    if (limit := run.limits.get(largest)) is not None:
+        remaining = rounded_down(max(limit - epsilons[largest], 0) + 1e-10)
         room = f" of {limit:g} allowed; {remaining:.4f} remain."
-    count = len(run.lost)
+    count = len(run.lost_replies)
     replies = f"{count} {'reply was' if count == 1 else 'replies were'} refused or lost."
     if not count:
         replies = "No reply was refused or lost."
-    epsilon = epsilon_text(epsilons[fullest])
-    return f"The fullest account is {fullest}, with epsilon {epsilon}{room} {replies}"
+    epsilon = epsilon_text(epsilons[largest])
+    return f"The account that has spent the most is {largest}: epsilon {epsilon}{room} {replies}"
 
 
 def losses(run: RunTables) -> FigureFile | None:
@@ -176,24 +177,26 @@ def losses(run: RunTables) -> FigureFile | None:
     Returns:
         One mark per reply; None if all counted.
     """
-    lost = [reply for reply in run.lost if reply.round]
-    if not lost:
+    replies = [reply for reply in run.lost_replies if reply.round]
+    if not replies:
         return None
-    names = sorted({reply.client for reply in lost})[:NAMED]
-    shown = [reply for reply in lost if reply.client in names]
+    names = sorted({reply.client for reply in replies})[:NAMED]
+    marks = [reply for reply in replies if reply.client in names]
     figure, (axis,) = canvas(height=1.3 + 0.3 * len(names))
-    rounds = [reply.round for reply in shown]
-    places = [names.index(reply.client) for reply in shown]
+    rounds = [reply.round for reply in marks]
+    places = [names.index(reply.client) for reply in marks]
     axis.scatter(rounds, places, color=CLAIMED, marker="x", s=30)
     axis.set_yticks(range(len(names)), [as_text(shorten(name)) for name in names])
     last = max(row.round for row in run.rows)
     axis.set(xlabel="round", xlim=(0, last + 1), ylim=(len(names) - 0.5, -0.5))
     whole_ticks(axis.xaxis)
-    first = lost[0]
-    clients = len({reply.client for reply in lost})
+    first = replies[0]
+    clients = len({reply.client for reply in replies})
+    count = "1 reply" if len(replies) == 1 else f"{len(replies)} replies"
+    senders = "1 client" if clients == 1 else f"{clients} clients"
     sentence = (
-        f"{len(lost)} replies of {clients} clients did not count. The first was in round "
-        f"{first.round}, {first.client}: {first.why.rstrip('.')}."
+        f"{count} from {senders} did not count. The first was in round {first.round}, "
+        f"{first.client}: {first.why.rstrip('.')}."
     )
     return FigureFile("lost", "Refused and lost replies", sentence, figure)
 

@@ -1,4 +1,4 @@
-"""Every picture of one run, or of several side by side."""
+"""All figures of one run, or of several runs side by side."""
 
 from __future__ import annotations
 
@@ -18,6 +18,14 @@ EMBEDDED = ("mnist-sample", "randhie", "shakespeare")
 
 
 def pictures(runs: Sequence[RunTables]) -> list[FigureFile]:
+    """Draws every figure that the runs have data for.
+
+    Args:
+        runs: One run, or several that share their figures.
+
+    Returns:
+        The figures, in the order in which a report shows them.
+    """
     return [picture for picture in _all(runs) if picture is not None]
 
 
@@ -36,13 +44,23 @@ def _all(runs: Sequence[RunTables]) -> Iterator[FigureFile | None]:
 
 
 def who_holds_what(run: RunTables) -> FigureFile | None:
-    """Only of data sets that everybody has, dealt by a seed that is written in the experiment."""
-    asked, resolved = run.experiment.get("experiment") or {}, run.experiment["resolved"]
-    name = asked.get("data", {}).get("name")
+    """Draws which client has how many samples of each class, if that is public.
+
+    It is public for a data set that everybody has, dealt by a seed that the experiment contains.
+
+    Args:
+        run: A run.
+
+    Returns:
+        The figure. None if the data is private or at nodes, is not on this machine, or is not the
+        data that the run was trained on.
+    """
+    content, resolved = run.experiment.get("experiment") or {}, run.experiment["resolved"]
+    name = content.get("data", {}).get("name")
     if (name not in SHAPES and name not in EMBEDDED) or resolved.get("partition") == NODES:
         return None
     try:
-        federation = parse(asked).federation()
+        federation = parse(content).federation()
     except DpflError:  # it is not on this machine
         return None
     if federation.sha256 != run.experiment["hashes"].get("federation"):

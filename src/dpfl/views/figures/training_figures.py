@@ -48,12 +48,12 @@ def measured(lines: Sequence[RunLines], against: str) -> FigureFile | None:
     Returns:
         The figure; None if nothing was measured.
     """
-    drawn = [
+    visible = [
         line for line in lines if line.points(against, "headline") or line.points(against, "loss")
     ]
-    if not drawn:
+    if not visible:
         return None
-    metric = metric_of(drawn)
+    metric = metric_of(visible)
     percent = 100 if metric == "accuracy" else 1
     figure, (top, bottom) = canvas(2, height=4.6, sharex=True)
     for number, line in enumerate(lines):
@@ -62,16 +62,16 @@ def measured(lines: Sequence[RunLines], against: str) -> FigureFile | None:
         style["label"] = as_text(line.label)
         for axis, value, scale in ((top, "headline", percent), (bottom, "loss", 1)):
             points, wide = line.points(against, value), SCALES.get(against, 1)
-            _draw(axis, points, wide, scale, len(drawn) <= BANDS, **style)
+            _draw(axis, points, wide, scale, len(visible) <= BANDS, **style)
     for axis in (top, bottom):
         _focus(axis)
     top.set_ylabel("test accuracy, %" if metric == "accuracy" else f"{metric}, test set")
-    bottom.set(xlabel=_axis(against, drawn), ylabel="test loss, nats")
+    bottom.set(xlabel=_axis(against, visible), ylabel="test loss, nats")
     if against == "rounds":
         whole_ticks(bottom.xaxis)
-    legend(figure, [line.label for line in drawn], top)
+    legend(figure, [line.label for line in visible], top)
     title = f"{metric.capitalize()} and loss {TITLES[against]}"
-    sentence = metric_sentence(drawn, against, metric)
+    sentence = metric_sentence(visible, against, metric)
     return FigureFile(f"measured-by-{against}", title, sentence, figure)
 
 
@@ -119,27 +119,27 @@ def taus(lines: Sequence[RunLines]) -> FigureFile | None:
     Returns:
         The figure; None before the first round has ended.
     """
-    drawn = {
+    points_by_line = {
         number: points
         for number, line in enumerate(lines)
         if (points := line.points("rounds", "tau"))
     }
-    if not drawn:
+    if not points_by_line:
         return None
     figure, (axis,) = canvas()
-    for number, points in drawn.items():
+    for number, points in points_by_line.items():
         x, y = [point.x for point in points], [point.y for point in points]
         axis.step(x, y, where="mid", label=as_text(lines[number].label), **line_style(number))
     axis.set(xlabel="round", ylabel="local steps per client, tau")
     axis.set_ylim(bottom=0)
     whole_ticks(axis.xaxis)
     whole_ticks(axis.yaxis)
-    legend(figure, [lines[number].label for number in drawn], axis)
-    values = [point.y for points in drawn.values() for point in points]
+    legend(figure, [lines[number].label for number in points_by_line], axis)
+    values = [point.y for points in points_by_line.values() for point in points]
     low, high = min(values), max(values)
     if low == high:
         sentence = f"Every round has tau = {low:g}."
-    elif any(len({point.y for point in points}) > 1 for points in drawn.values()):
+    elif any(len({point.y for point in points}) > 1 for points in points_by_line.values()):
         sentence = f"Tau ranges from {low:g} to {high:g}: it adapts to what was released."
     else:
         sentence = f"Tau ranges from {low:g} to {high:g}, and is constant within each run."
@@ -156,11 +156,13 @@ def signals(lines: Sequence[RunLines]) -> FigureFile | None:
     Returns:
         The figure; None if the noise of no step is known.
     """
-    drawn = {number: ratios for number, line in enumerate(lines) if (ratios := _ratios(line.runs))}
-    if not drawn:
+    by_line = {
+        number: ratios for number, line in enumerate(lines) if (ratios := _ratios(line.runs))
+    }
+    if not by_line:
         return None
     figure, (axis,) = canvas()
-    for number, ratios in drawn.items():
+    for number, ratios in by_line.items():
         axis.plot(
             list(ratios),
             list(ratios.values()),
@@ -181,18 +183,22 @@ def signals(lines: Sequence[RunLines]) -> FigureFile | None:
     axis.set(xlabel="round", ylabel="length of the released step\nover that of its noise")
     axis.set_ylim(min(low, 0.98), max(high, 1.02))
     whole_ticks(axis.xaxis)
-    legend(figure, [lines[number].label for number in drawn], axis)
-    return FigureFile("signal", "Signal to noise by round", _signal_sentence(lines, drawn), figure)
+    legend(figure, [lines[number].label for number in by_line], axis)
+    return FigureFile(
+        "signal", "Signal to noise by round", _signal_sentence(lines, by_line), figure
+    )
 
 
-def _signal_sentence(lines: Sequence[RunLines], drawn: Mapping[int, Mapping[int, float]]) -> str:
+def _signal_sentence(lines: Sequence[RunLines], by_line: Mapping[int, Mapping[int, float]]) -> str:
     """About the line with the least signal. A step s + n with independent noise n has the squared
     norm |s|^2 + |n|^2, so the signal to noise is sqrt(ratio^2 - 1).
     """
-    medians = {number: float(np.median(list(ratios.values()))) for number, ratios in drawn.items()}
+    medians = {
+        number: float(np.median(list(ratios.values()))) for number, ratios in by_line.items()
+    }
     worst = min(medians, key=lambda number: medians[number])
     signal = math.sqrt(max(0.0, medians[worst] ** 2 - 1))
-    line = f" of {lines[worst].label}" if len(drawn) > 1 else ""
+    line = f" of {lines[worst].label}" if len(by_line) > 1 else ""
     return (
         f"In the median round{line} the step is {medians[worst]:.3g} times as long as its noise "
         f"alone: signal to noise {signal:.2g}. At a ratio of 1 a single round carries no "

@@ -16,23 +16,36 @@ DPI = 130
 
 
 class NotebookFigure(Figure):
-    """A figure of matplotlib like any other, which no window and no global state belongs to."""
+    """A figure of matplotlib that needs no window and changes no global state."""
 
     def __init__(self, width: float, height: float, **options: Any) -> None:
         super().__init__(figsize=(width, height), dpi=DPI, **({"layout": "constrained"} | options))
         FigureCanvasAgg(self)
 
     def subplots(self, *args: Any, **options: Any) -> Any:
+        """Adds axes in the style of dpfl's figures.
+
+        Args:
+            args: As for `Figure.subplots`.
+            options: As for `Figure.subplots`.
+
+        Returns:
+            The axes.
+        """
         with rc_context(STYLE):
             return super().subplots(*args, **options)
 
     def save(self, path: Path | str) -> None:
-        """As PNG, SVG or PDF, by the name's ending; the folder is made."""
+        """Writes the figure to a file.
+
+        Args:
+            path: The file; its ending chooses PNG, SVG or PDF. Its folder is created.
+        """
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         self.savefig(path)
 
     def _repr_png_(self) -> bytes:
-        held = io.BytesIO()
-        self.savefig(held, format="png")
-        return held.getvalue()
+        buffer = io.BytesIO()
+        self.savefig(buffer, format="png")
+        return buffer.getvalue()

@@ -1,4 +1,7 @@
-"""The rounds of a run on a page and as curves: what was released, or measured on public data."""
+"""The rounds of a run in a notebook: a table, and curves.
+
+They show only what was released, or measured on public data.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,26 @@ if TYPE_CHECKING:
 
 
 def html(history: RunHistory) -> str:
+    """Lays out the rounds of a run.
+
+    Args:
+        history: The rounds.
+
+    Returns:
+        HTML for a notebook cell, with one row per round.
+    """
     return columns(history.columns())
 
 
 def plot(history: RunHistory, headline: str = "") -> NotebookFigure:
-    """The headline against rounds and against epsilon, and the steps of every round; what was not
-    measured is left out.
+    """Draws the first metric against rounds and epsilon, and the local steps of every round.
+
+    Args:
+        history: The rounds.
+        headline: The name of the first metric; "" if it is not known.
+
+    Returns:
+        One panel each. A panel without values is omitted.
     """
     from dpfl.views.notebook.figure import NotebookFigure
 
@@ -37,26 +54,26 @@ def plot(history: RunHistory, headline: str = "") -> NotebookFigure:
 
 
 def _panels(history: RunHistory, headline: str) -> list[tuple[str, str, list[Any], list[Any], str]]:
-    """What lies across and up, and the line."""
+    """Both labels, both columns of values, and the line style of each panel."""
     rows = [row for row in history if row.measured is not None]
     share = headline == "accuracy" or (
         not headline and all(row.measured == row.accuracy for row in rows)
     )
     name = "test accuracy, %" if share else f"{headline or 'headline'} on the test set"
     up = {row.round: (100 if share else 1) * (row.measured or 0.0) for row in rows}
-    paid = [row for row in rows if row.epsilon is not None]
+    with_epsilon = [row for row in rows if row.epsilon is not None]
     return [
         ("round", name, [row.round for row in rows], list(up.values()), ".-"),
         (
             "epsilon used (upper bound)",
             name,
-            [row.epsilon for row in paid],
-            [up[row.round] for row in paid],
+            [row.epsilon for row in with_epsilon],
+            [up[row.round] for row in with_epsilon],
             ".-",
         ),
         (
             "round",
-            "steps a round (tau)",
+            "steps per round (tau)",
             [row.round for row in history],
             [row.steps for row in history],
             "-",

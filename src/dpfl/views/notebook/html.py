@@ -1,6 +1,4 @@
-"""Small pieces of HTML for notebooks: tables in the notebook's own colours, and every word
-escaped.
-"""
+"""Pieces of HTML for notebooks. Tables take the notebook's own colours, and all text is escaped."""
 
 from __future__ import annotations
 
@@ -13,7 +11,15 @@ SHOWN_ROWS = 20
 
 
 def card(title: str, *parts: str) -> str:
-    """A title in bold, and what is below it."""
+    """Lays out a title in bold with pieces of HTML below it.
+
+    Args:
+        title: The title, as text.
+        parts: HTML.
+
+    Returns:
+        HTML for a notebook cell.
+    """
     return (
         '<div style="max-width:60em"><p style="margin:.3em '
         f'0"><b>{escape(title)}</b></p>{"".join(parts)}</div>'
@@ -21,36 +27,71 @@ def card(title: str, *parts: str) -> str:
 
 
 def facts(rows: Iterable[tuple[str, str]], loud: Sequence[str] = ()) -> str:
-    """Heading and text in two columns; what is loud has a bar before it."""
-    told = []
+    """Lays out headings and texts in two columns.
+
+    Args:
+        rows: A heading and a text each.
+        loud: Headings whose rows have a coloured bar before them.
+
+    Returns:
+        A table in HTML.
+    """
+    lines = []
     for heading, text in rows:
         bar = ";border-left:3px solid #c05020;padding-left:.5em" if heading in loud else ""
-        told.append(
+        lines.append(
             '<tr><th scope="row" '
             f'style="{CELL}{bar};white-space:nowrap">{escape(heading)}</th>{_cell(text)}</tr>'
         )
-    return f"<table>{''.join(told)}</table>"
+    return f"<table>{''.join(lines)}</table>"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[Any]], most: int = SHOWN_ROWS) -> str:
-    """The first and the last rows of a long one."""
+    """Lays out a table.
+
+    Args:
+        head: The names of the columns.
+        rows: One value per column each. A float is shown with four significant digits, and None
+            as an empty cell.
+        most: Rows that are shown. Of a longer table only the first and the last are shown.
+
+    Returns:
+        A table in HTML, with a note where rows are not shown.
+    """
     cut = len(rows) > most
-    kept = [*rows[: most // 2], ["…"] * len(head), *rows[-(most - most // 2) :]] if cut else rows
+    visible = [*rows[: most // 2], ["…"] * len(head), *rows[-(most - most // 2) :]] if cut else rows
     top = "".join(f'<th scope="col" style="{CELL}">{escape(name)}</th>' for name in head)
-    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in kept)
-    more = note(f"{len(rows)} rows, the first and the last are shown") if cut else ""
+    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in visible)
+    more = note(f"{len(rows)} rows; only the first and the last are shown") if cut else ""
     return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>{more}"
 
 
-def columns(held: Mapping[str, Sequence[Any]]) -> str:
-    """A table by its columns; those that are empty are left out."""
+def columns(values: Mapping[str, Sequence[Any]]) -> str:
+    """Lays out a table that is given by column.
+
+    Args:
+        values: One value per row, by the name of the column. Columns without any value are omitted.
+
+    Returns:
+        A table in HTML.
+    """
     full = {
-        name: values for name, values in held.items() if any(value is not None for value in values)
+        name: column
+        for name, column in values.items()
+        if any(value is not None for value in column)
     }
     return table(list(full), list(zip(*full.values(), strict=True)))
 
 
 def note(text: str) -> str:
+    """Lays out a remark in faint text.
+
+    Args:
+        text: The remark, as text.
+
+    Returns:
+        A paragraph in HTML.
+    """
     return f'<p style="margin:.3em 0;opacity:.75">{escape(text)}</p>'
 
 

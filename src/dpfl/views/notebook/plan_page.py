@@ -47,11 +47,11 @@ def plot(plan: Tradeoff) -> NotebookFigure:
         steps.plot(rates, [choice.per_step for choice in line], marker=".")
         total.plot(rates, [choice.total for choice in line], marker=".", label=f"tau {tau}")
     choice = plan.recommended
-    shown = {
+    panels = {
         steps: (choice.per_step, "noise per step, z / q"),
         total: (choice.total, "total noise, z / (q sqrt(tau R))"),
     }
-    for axis, (value, name) in shown.items():
+    for axis, (value, name) in panels.items():
         axis.plot([choice.sampling_rate], [value], "k*", markersize=12, label="recommended")
         axis.set(xscale="log", xlabel="sampling rate q", ylabel=name)
         axis.set_xticks(rates, [f"{rate:g}" for rate in rates])

@@ -45,16 +45,18 @@ def plot(statement: PrivacyStatement) -> NotebookFigure:
     clients = sorted(bounded, reverse=True)
     if len(clients) > 1:
         picture = NotebookFigure(9, 3.6)
-        left, right = picture.subplots(1, 2, width_ratios=(1, 2), squeeze=False)[0]
+        bars, by_client = picture.subplots(1, 2, width_ratios=(1, 2), squeeze=False)[0]
         largest = clients[:SHOWN_CLIENTS]
-        right.bar(range(len(largest)), largest, color=COLOURS["proven"])
-        right.set(xlabel="client, largest epsilon first", ylabel="proven epsilon of its own data")
-        right.margins(y=0.15)
+        by_client.bar(range(len(largest)), largest, color=COLOURS["proven"])
+        by_client.set(
+            xlabel="client, largest epsilon first", ylabel="proven epsilon of its own data"
+        )
+        by_client.margins(y=0.15)
     else:
         picture = NotebookFigure(4.5, 3.6)
-        left = picture.subplots()
-    _bars(left, {"claimed": statement.claimed, "proven": statement.proven})
-    left.set_ylabel(f"epsilon at delta {statement.delta:g}, for one {statement.unit}")
+        bars = picture.subplots()
+    _bars(bars, {"claimed": statement.claimed, "proven": statement.proven})
+    bars.set_ylabel(f"epsilon at delta {statement.delta:g}, for one {statement.unit}")
     unbounded = math.isinf(statement.proven)
     title = "Unbounded: no epsilon holds" if unbounded else "Claimed and proven"
     picture.suptitle(title, fontsize="medium")

@@ -1,6 +1,6 @@
 """The report: one page of HTML that opens from disk and loads nothing from elsewhere.
 
-Whatever a run says stands in it as text: no word of a run is read as HTML.
+Everything that comes from a run is escaped, so none of it is read as HTML.
 """
 
 from __future__ import annotations
@@ -67,9 +67,11 @@ def page(runs: Sequence[RunTables], pictures: Sequence[FigureFile]) -> str:
     title = runs[0].name if len(runs) == 1 else f"{len(runs)} runs side by side"
     parts = [f"<h1>{escape(title)}</h1>"]
     parts += _single(views[0]) if len(views) == 1 else _several(runs, views)
-    drawn = "\n".join(map(_figure, pictures))
+    figures = "\n".join(map(_figure, pictures))
     parts.append("<h2>Figures</h2>")
-    parts.append(f'<div class="figures">{drawn}</div>' if drawn else _note("No round has ended."))
+    parts.append(
+        f'<div class="figures">{figures}</div>' if figures else _note("No round has ended.")
+    )
     parts += [_statement(view, alone=len(views) == 1) for view in views]
     parts.append("<h2>The experiment</h2>")
     parts += [_experiment(view, number) for number, view in enumerate(views)]
@@ -176,7 +178,7 @@ def _experiment(view: RunView, number: int) -> str:
         )
     return (
         f'<section class="card"><h3>{escape(view.name)}</h3>{command}'
-        "<details><summary>As asked for, and as resolved</summary>"
+        "<details><summary>As requested, and as resolved</summary>"
         f'<pre tabindex="0">{escape(view.record.experiment)}</pre></details></section>'
     )
 

@@ -1,4 +1,4 @@
-"""A download as it goes: bytes, and how many a second."""
+"""The progress of a download in a terminal: bytes, and bytes per second."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 
 
 class ProgressBar:
-    """A bar of rich that can be told as one of tqdm."""
+    """A progress bar of rich with the methods that pooch calls on one of tqdm."""
 
     def __init__(self, progress: Progress, name: str) -> None:
         self._progress = progress
@@ -17,17 +17,32 @@ class ProgressBar:
         self.total = 0
 
     def update(self, count: int) -> None:
+        """Advances the bar, up to the present `total`.
+
+        Args:
+            count: Bytes that have arrived since the last call.
+        """
         self._progress.update(self._task, total=self.total, advance=count)
 
     def reset(self) -> None:
+        """Begins again at 0 bytes."""
         self._progress.reset(self._task)
 
     def close(self) -> None:
+        """Stops drawing the bar."""
         self._progress.stop()
 
 
 @contextmanager
 def watch(name: str) -> Iterator[ProgressBar]:
+    """Shows a progress bar while a file is downloaded.
+
+    Args:
+        name: The name of the file.
+
+    Yields:
+        The bar, for the downloader.
+    """
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

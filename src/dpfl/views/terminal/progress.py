@@ -1,6 +1,4 @@
-"""A run as it goes: round, tau, accuracy or the task's own headline, epsilon spent of epsilon
-allowed, clients, time left.
-"""
+"""The progress of a run in a terminal: round, tau, first metric, epsilon, clients, time left."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ from dpfl.run.metrics import RoundRow, figure
 
 
 class LiveProgress:
-    """A bar on a terminal; a line for every evaluation where there is none."""
+    """A progress bar on a terminal; elsewhere, one line per evaluation."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -29,6 +27,11 @@ class LiveProgress:
         self.bar: Progress | None = None
 
     def start(self, job: Any) -> None:
+        """Prints the notes of a run and begins the bar.
+
+        Args:
+            job: The prepared run.
+        """
         state, budget = job.coordinator.state, job.budget
         self._allowed = (
             ""
@@ -40,7 +43,7 @@ class LiveProgress:
             self._console.print(f"[dim]{note}[/dim]")
         for note in job.data.private:
             self._console.print(
-                f"[dim]{note} (told to the owner of the data only, and kept nowhere)[/dim]"
+                f"[dim]{note} (shown only to the owner of the data, and stored nowhere)[/dim]"
             )
         test = job.recorder.test
         self._total, self._every = total, None if test else job.recorder.every
@@ -62,15 +65,20 @@ class LiveProgress:
         self._task = self.bar.add_task("starting the clients", total=total, completed=state.round)
 
     def tell(self, row: RoundRow) -> None:
+        """Shows a finished round.
+
+        Args:
+            row: The round.
+        """
         if row.headline is not None:
             self._figure = figure(self._headline, row.headline)
-        spent = (
+        epsilon = (
             ""
             if row.epsilon is None
             else f"  epsilon used <= {rounded_up(row.epsilon, 2):.2f}{self._allowed}"
         )
         measured = "" if self._every else f"  {self._figure}"
-        text = f"tau {row.steps}{measured}{spent}  clients {row.clients}"
+        text = f"tau {row.steps}{measured}{epsilon}  clients {row.clients}"
         if self.bar:
             self.bar.update(self._task, completed=row.round, description=text)
         elif row.loss is not None or (self._every and row.round % self._every == 0):
@@ -80,12 +88,13 @@ class LiveProgress:
             )
 
     def stop(self) -> None:
+        """Stops the bar, however the run ended."""
         if self.bar:
             self.bar.stop()
 
 
 def _rounds_left(job: Any) -> int | None:
-    """Without a limit on rounds, epsilon tells how many there can be."""
+    """Without a limit on rounds, epsilon determines how many there can be."""
     remaining = max(job.coordinator.state.remaining, default=0)
     steps = job.algorithm.releases_in(1)
     rounds = -(-remaining // steps)

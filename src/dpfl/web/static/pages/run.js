@@ -104,7 +104,7 @@ export default async function start(page, query) {
   function rest() {
     const repeat = run.command && h("div", { class: "card" }, h("div", { class: "row" }, h("h3", {}, "This command repeats the run"), copying(run.command)), h("pre", { tabindex: "0" }, run.command));
     show(parts.rest, nodes(run), run.lines.length > 0 && [h("h2", {}, "Privacy statement"), statementTable(run.lines)], h("h2", {}, "The experiment"), repeat || null,
-      h("details", {}, h("summary", {}, "As asked for, and as resolved"), h("pre", { tabindex: "0" }, run.experiment)));
+      h("details", {}, h("summary", {}, "As requested, and as resolved"), h("pre", { tabindex: "0" }, run.experiment)));
   }
 
   function draw() { buttons(); top(); tiles(); curves(); clients(); rest(); }

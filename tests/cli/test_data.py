@@ -1,70 +1,18 @@
-"""The table, the picture and the commands that show who holds what."""
+"""The commands `dpfl data`: what they print, and one sentence for what is wrong."""
 
-import io
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from matplotlib import image
-from rich.console import Console
 from typer.testing import CliRunner
 
 from dpfl.cli.data import app
-from dpfl.data import IID, Dataset, DataSource
 from dpfl.errors import DpflError
-from dpfl.views.notebook.federation_page import draw
-from dpfl.views.terminal.federation_table import federation_table
-
-
-def federation(clients, classes=10, public=0):
-    data = Dataset("small", torch.zeros(3000, 2), torch.arange(3000) % classes, classes)
-    return DataSource(data, data).split(clients, IID(), 0, public)
-
-
-def text(table):
-    console = Console(width=80, record=True, file=io.StringIO())
-    console.print(table)
-    return console.export_text()
 
 
 def run(*arguments):
     return CliRunner().invoke(app, list(arguments))
-
-
-def test_the_table_has_a_row_a_client():
-    shown = text(federation_table(federation(3, classes=3, public=1)))
-    assert "small, iid" in shown
-    assert [line.split()[0] for line in shown.splitlines() if line[:2].strip().isdigit()] == [
-        "0",
-        "1",
-        "2",
-    ]
-    assert "all 3" in shown
-    assert "public 1" in shown
-
-
-def test_the_table_of_many_clients_is_cut():
-    shown = text(federation_table(federation(50)))
-    assert "30 more" in shown
-    assert "smallest client 60 images" in shown
-    assert len(shown.splitlines()) < 32
-
-
-def test_the_table_of_many_classes_counts_them():
-    shown = text(federation_table(federation(3, classes=47)))
-    assert "classes" in shown
-    assert " 47" in shown
-
-
-@pytest.mark.parametrize(("clients", "classes"), [(1, 2), (10, 10), (20, 20), (100, 47)])
-def test_the_picture_is_a_png_with_colours(tmp_path, clients, classes):
-    path = tmp_path / "deep" / "holdings.png"
-    draw(federation(clients, classes)).save(path)
-    pixels = image.imread(path)
-    assert pixels.shape[1] == 1170
-    assert len(np.unique((pixels @ [1, 10, 100, 0]).round(3))) > classes
 
 
 def test_show_prints_a_table_by_default():
