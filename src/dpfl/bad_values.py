@@ -33,43 +33,43 @@ class ValidationProblems(Protocol):
         ...
 
 
-def suggest(word: str, known: Iterable[str]) -> str:
+def suggest(word: str, choices: Iterable[str]) -> str:
     """Suggests the name that a user may have meant.
 
     Args:
         word: The word as the user wrote it.
-        known: The words that exist here.
+        choices: The words that exist here.
 
     Returns:
         The second half of a sentence, such as "did you mean 'dirichlet'?".
     """
-    names = [str(name) for name in known]
+    names = [str(name) for name in choices]
     if near := difflib.get_close_matches(str(word), names, n=1, cutoff=0.5):
         return f"did you mean {near[0]!r}?"
     return f"choose one of {', '.join(names)}." if names else "it has none."
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str]) -> DpflError:
+def unknown_name(kind: str, name: str, choices: Iterable[str]) -> DpflError:
     """Describes a name that does not exist.
 
     Args:
         kind: What the name names, such as "partition".
         name: The name as the user wrote it.
-        known: The names that exist.
+        choices: The names that exist.
 
     Returns:
         An error to raise, which suggests the nearest name.
     """
-    return DpflError(f"There is no {kind} {name!r}; {suggest(name, known)}")
+    return DpflError(f"There is no {kind} {name!r}; {suggest(name, choices)}")
 
 
-def require_name(kind: str, name: str, known: Iterable[str]) -> str:
+def require_name(kind: str, name: str, choices: Iterable[str]) -> str:
     """Refuses a name that does not exist, and suggests the nearest one.
 
     Args:
         kind: What the name names, such as "partition".
         name: The name as the user wrote it.
-        known: The names that exist.
+        choices: The names that exist.
 
     Returns:
         The name.
@@ -77,7 +77,7 @@ def require_name(kind: str, name: str, known: Iterable[str]) -> str:
     Raises:
         DpflError: There is no such name.
     """
-    names = list(known)
+    names = list(choices)
     if name not in names:
         raise unknown_name(kind, name, names)
     return name
@@ -101,20 +101,20 @@ def choose(kind: str, name: str, parts: Mapping[str, Part]) -> Part:
 
 
 def refuse_unknown_options(
-    owner: str, options: Iterable[str], known: Iterable[str], kind: str = "option"
+    owner: str, options: Iterable[str], choices: Iterable[str], kind: str = "option"
 ) -> None:
     """Refuses an option that its owner does not have, and suggests the nearest one.
 
     Args:
         owner: Who has the options, as the sentence begins, such as "The model 'cnn'".
         options: The options as the user wrote them.
-        known: The options that the owner has.
+        choices: The options that the owner has.
         kind: What an option is called here, such as "key" in a file.
 
     Raises:
         DpflError: The owner does not have one of the options.
     """
-    names = list(known)
+    names = list(choices)
     for option in options:
         if option not in names:
             raise DpflError(f"{owner} has no {kind} {option!r}; {suggest(option, names)}")
@@ -192,8 +192,8 @@ def invalid(error: ValidationProblems, document: str, schema: type[Any] | None =
     if first["type"] == "missing":
         return DpflError(f"{start} has no {place}: add it.")
     if first["type"] == "extra_forbidden":
-        known = _keys_at(schema, location[:-1])
-        hint = suggest(location[-1], known) if known else "remove it."
+        keys = _keys_at(schema, location[:-1])
+        hint = suggest(location[-1], keys) if keys else "remove it."
         return DpflError(f"{start} has no key {place!r}; {hint}")
     subject = f"{place} of {document}" if place else start
     return DpflError(f"{subject} is {_quoted(first['input'])}: {problem}.")

@@ -48,9 +48,11 @@ class PartFormat:
     """The written form of one class of parts.
 
     Attributes:
-        tag: The fixed name of the class. type: The class. names: The written name of each
-        attribute, in the order of the class. optional: The default of each attribute that is
-        written only where it differs from that default.
+        tag: The fixed name of the class.
+        type: The class.
+        names: The written name of each attribute, in the order of the class.
+        optional: The default of each attribute that is written only where it differs from that
+            default.
     """
 
     tag: str
@@ -77,15 +79,16 @@ def part(tag: str, *, optional: Iterable[str] = (), **names: str) -> Callable[[_
     """
 
     def register(cls: _Class) -> _Class:
-        written = {attribute: name for name, attribute in names.items()}
-        known = {field.name: field for field in fields(cls)}
-        if tag in _BY_TAG or not {*written, *optional} <= known.keys():
+        written_names = {attribute: name for name, attribute in names.items()}
+        attributes = {field.name: field for field in fields(cls)}
+        if tag in _BY_TAG or not {*written_names, *optional} <= attributes.keys():
             raise TypeError(
                 f"The part {tag!r} is registered twice, or names an attribute that {cls.__name__} "
                 "does not have."
             )
-        defaults = {name: _default(known[name]) for name in optional}
-        form = PartFormat(tag, cls, {name: written.get(name, name) for name in known}, defaults)
+        defaults = {name: _default(attributes[name]) for name in optional}
+        all_names = {name: written_names.get(name, name) for name in attributes}
+        form = PartFormat(tag, cls, all_names, defaults)
         _BY_TYPE[cls] = _BY_TAG[tag] = form
         return cls
 
@@ -97,18 +100,39 @@ def _default(field: Any) -> Any:
 
 
 def tag_of(value: Any) -> str:
-    """Returns the tag of a part; for a dataclass of a user's own, its import path."""
+    """Names the class of a part.
+
+    Args:
+        value: A part, or an object of a class that was not registered.
+
+    Returns:
+        The tag; for a class of a user's own, its import path.
+    """
     form = _BY_TYPE.get(type(value))
     return form.tag if form else f"{type(value).__module__}:{type(value).__qualname__}"
 
 
 def format_of(cls: type[Any]) -> PartFormat:
-    """Returns the written form of a registered class."""
+    """Looks up the written form of a class.
+
+    Args:
+        cls: A class with the decorator `part`.
+
+    Returns:
+        Its written form.
+
+    Raises:
+        KeyError: The class was not registered.
+    """
     return _BY_TYPE[cls]
 
 
 def formats() -> Mapping[str, PartFormat]:
-    """Returns the written form of every class that is registered, by its tag."""
+    """Lists the written forms of all classes that are registered so far.
+
+    Returns:
+        Each form by its tag.
+    """
     return _BY_TAG
 
 
@@ -117,7 +141,7 @@ def encode(value: Any) -> Any:
 
     Args:
         value: A part, a tuple or list, a bound method of a part, a number, a string, a truth value
-        or None.
+            or None.
 
     Returns:
         Mappings, lists, numbers, strings, truth values and None.
@@ -151,9 +175,9 @@ def _encode_part(value: Any) -> dict[str, Any]:
         }
     words: dict[str, Any] = {TAG: form.tag}
     for attribute, name in form.names.items():
-        held = getattr(value, attribute)
-        if attribute not in form.optional or held != form.optional[attribute]:
-            words[name] = encode(held)
+        content = getattr(value, attribute)
+        if attribute not in form.optional or content != form.optional[attribute]:
+            words[name] = encode(content)
     return words
 
 
@@ -181,13 +205,13 @@ def decode(words: Any) -> Any:
         raise DpflError(
             f"The part {words.get(TAG)!r} is unknown, so it cannot be read from its record."
         )
-    given = {
+    attributes = {
         attribute: decode(words.get(name))
         for attribute, name in form.names.items()
         if name in words or attribute not in form.optional
     }
     try:
-        value, method = form.type(**given), str(words.get("method", ""))
+        value, method = form.type(**attributes), str(words.get("method", ""))
         if method.startswith("_"):
             raise ValueError(f"it has no method {method!r}")
         return getattr(value, method) if method else value
@@ -198,8 +222,15 @@ def decode(words: Any) -> Any:
 
 
 def canonical(value: Any) -> bytes:
-    """Returns the one written form of a JSON value: sorted keys, no spaces, UTF-8, numbers as
-    Python writes them.
+    """Writes a JSON value in the one form that is hashed and signed.
+
+    Keys are sorted, there are no spaces, the text is UTF-8, and numbers are as Python writes them.
+
+    Args:
+        value: A value that JSON can hold.
+
+    Returns:
+        The bytes of its text.
 
     Raises:
         ValueError: The value holds a number that is not finite.
@@ -223,13 +254,13 @@ def digest_of(value: Any, *beside: bytes | memoryview) -> str:
         DpflError: The value has no written form, or holds a number that is not finite.
     """
     try:
-        written = canonical(encode(value))
+        text = canonical(encode(value))
     except ValueError:
         raise DpflError(
             "A part holds a number that is not finite, so it has no written form: give it finite "
             "numbers."
         ) from None
-    digest = hashlib.blake2b(written, digest_size=16)
+    digest = hashlib.blake2b(text, digest_size=16)
     for array in beside:
         digest.update(array)
     return digest.hexdigest()

@@ -34,6 +34,31 @@ def deprecated_names(package: str, names: Mapping[str, str]) -> Callable[[str], 
     return get
 
 
+def deprecated_attributes(owner: str, names: Mapping[str, str]) -> Callable[[Any, str], Any]:
+    """Builds a class's `__getattr__` that still serves its old attributes, with a warning.
+
+    Args:
+        owner: The name of the class.
+        names: The new name for each old name.
+
+    Returns:
+        A function for the class's `__getattr__`. It warns with a `DeprecationWarning`, and raises
+        `AttributeError` for a name that the class never had.
+    """
+
+    def get(self: Any, name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"{owner!r} object has no attribute {name!r}")
+        warn(
+            f"{owner}.{name} is now {owner}.{names[name]}; the old name goes in version 0.3.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return getattr(self, names[name])
+
+    return get
+
+
 def regroup_options(
     function: str,
     old: Mapping[str, Any],

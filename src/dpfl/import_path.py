@@ -1,5 +1,5 @@
-"""What users bring by the import path of a factory, "package.module:factory", and whether workers
-can find it.
+"""Models, systems and data of a user's own, named by the import path of a factory,
+"package.module:factory"; and whether worker processes can import them.
 """
 
 from __future__ import annotations
@@ -20,13 +20,25 @@ Thing = TypeVar("Thing")
 
 
 def is_path(name: str) -> bool:
+    """Tells an import path from a name of a catalog.
+
+    Args:
+        name: The text as the user wrote it.
+
+    Returns:
+        True for an import path, which has a colon.
+    """
     return ":" in name
 
 
 @dataclass(frozen=True)
 class ImportKind(Generic[Thing]):
-    """A kind of thing that users may bring: what it is called, its type, and the public name of
-    that.
+    """A kind of thing that users may bring.
+
+    Attributes:
+        what: What it is called in a sentence, such as "model".
+        type: The type that a factory must return.
+        public: The public name of that type, such as "torch.nn.Module".
     """
 
     what: str
@@ -34,24 +46,47 @@ class ImportKind(Generic[Thing]):
     public: str
 
     def factory(self, path: str) -> Callable[..., object]:
+        """Imports a factory.
+
+        Args:
+            path: Its import path, "package.module:factory".
+
+        Returns:
+            The factory.
+
+        Raises:
+            DpflError: The import fails, or what it gives cannot be called.
+        """
         place, _, attribute = path.partition(":")
         try:
-            found = getattr(importlib.import_module(place), attribute)
+            factory = getattr(importlib.import_module(place), attribute)
         except Exception as error:  # an import runs the user's code, which can fail in any way
             raise DpflError(
                 f"Cannot import the {self.what} {path!r} ({type(error).__name__}: {error}); "
                 'write it as "package.module:factory", installed or in the current folder.'
             ) from error
-        if not callable(found):
+        if not callable(factory):
             raise DpflError(
                 f"{path!r} is not callable; name a function that returns a {self.public}."
             )
-        return found  # type: ignore[no-any-return]
+        return factory  # type: ignore[no-any-return]
 
     def make(self, path: str, options: Mapping[str, Any]) -> Thing:
+        """Imports a factory and calls it.
+
+        Args:
+            path: Its import path, "package.module:factory".
+            options: The keyword arguments of the call.
+
+        Returns:
+            What the factory returned.
+
+        Raises:
+            DpflError: The import or the call fails, or the result is of another type.
+        """
         factory = self.factory(path)
         try:
-            made = factory(**options)
+            thing = factory(**options)
         except DpflError:
             raise
         except Exception as error:  # the user's code again
@@ -60,17 +95,26 @@ class ImportKind(Generic[Thing]):
                 f"({type(error).__name__}: {error}); "
                 "correct either."
             ) from error
-        if not isinstance(made, self.type):
+        if not isinstance(thing, self.type):
             raise DpflError(
-                f"The {self.what} {path!r} returned a {type(made).__name__}; it must return a "
+                f"The {self.what} {path!r} returned a {type(thing).__name__}; it must return a "
                 f"{self.public}."
             )
-        return made
+        return thing
 
 
 def refuse_unreachable(what: str, thing: object) -> None:
-    """Other processes read the program and import the classes of what they are given: those of a
-    prompt they cannot.
+    """Refuses what worker processes could not import.
+
+    A worker reads the program again and imports the classes of what it gets. Neither works for a
+    program that is no file, nor for a class that was defined at a prompt.
+
+    Args:
+        what: What the thing is called in a sentence, such as "model".
+        thing: What the workers would get.
+
+    Raises:
+        DpflError: A worker could not have it.
     """
     program = getattr(sys.modules["__main__"], "__file__", None)
     if program and not Path(program).is_file():

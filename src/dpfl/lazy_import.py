@@ -35,8 +35,16 @@ __all__ = [
 def on_demand(
     package: str, homes: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package: each name by the module that it comes from,
-    imported when it is asked for.
+    """Makes the functions `__getattr__` and `__dir__` of a package whose names are imported on
+    demand.
+
+    Args:
+        package: The name of the package.
+        homes: For each public name the module that it is imported from. The module may be the
+            name's own, `package.name`.
+
+    Returns:
+        Both functions, for the namespace of the package.
     """
 
     def get(name: str) -> Any:
@@ -54,9 +62,9 @@ class _Lazy(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        found = getattr(import_module(self.__name__), name)
-        setattr(self, name, found)
-        return found
+        value = getattr(import_module(self.__name__), name)
+        setattr(self, name, value)
+        return value
 
 
 if not TYPE_CHECKING:

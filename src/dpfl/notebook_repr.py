@@ -1,5 +1,5 @@
-"""What people look at in a notebook: made by a file of report/, which is read when a page or a
-picture is asked for.
+"""What a notebook shows of an object. A module of `views/notebook` lays it out, and is imported
+when a page or a picture is asked for.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from typing import Any, ClassVar
 
 
 class NotebookView:
-    """Has a page, `_repr_html_`, and a picture, `plot`; a subclass names the file with its `html`
-    and `plot`.
+    """An object that a notebook shows as a page, and that can be plotted.
+
+    A subclass names the module of `views/notebook` that has its functions `html` and `plot`:
+    `class Result(NotebookView, shown_by="result_page")`.
     """
 
     _shown_by: ClassVar[str]
@@ -24,5 +26,9 @@ class NotebookView:
         return str(import_module(self._shown_by).html(self))
 
     def plot(self) -> Any:
-        """A figure of matplotlib, which a notebook shows by itself; `.savefig(path)` writes it."""
+        """Draws the object.
+
+        Returns:
+            A figure of matplotlib, which a notebook shows by itself; `.savefig(path)` writes it.
+        """
         return import_module(self._shown_by).plot(self)

@@ -257,7 +257,7 @@ def test_a_client_that_does_not_answer_is_named_and_the_others_have_the_mean(
     result = train(
         tiny, auto(sampling_rate=0.5, mean_noise=0.01), model=centred(), epsilon=1e6, rounds=1
     )
-    assert list(result.lost) == [
+    assert list(result.lost_replies) == [
         "before round 1, client 1: it failed (OSError), its own log says why"
     ]
     truth = scale_down(tiny.train.x[torch.cat([tiny.clients[0], tiny.clients[2]])], 4.0).mean(0)

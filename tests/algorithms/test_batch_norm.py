@@ -98,4 +98,4 @@ def test_a_last_batch_of_one_image_does_not_lose_a_client_with_batch_norm(
     has no variance.
     """
     result = train(federation, fedavg(tau=4, batch_size=83), rounds=2, model=Normalised())
-    assert not result.lost
+    assert not result.lost_replies

@@ -97,4 +97,4 @@ def test_what_is_asked_before_the_first_round_is_left_room_for(
     both = train(federation, with_query, epsilon=4.0, rounds=12, accountant="rdp", out="both")
     assert 0 < both.rounds < alone.rounds
     assert both.privacy.proven <= 4.0
-    assert not both.lost
+    assert not both.lost_replies

@@ -126,7 +126,7 @@ def test_a_server_that_is_stopped_goes_on_without_a_second_release(tmp_path) -> 
     post.send, post.sent = send, []  # type: ignore[method-assign]
     result = experiment.serve(post, terms, tmp_path / "run", resume=True)
     assert result.rounds == 3
-    assert [line.split(":")[0] for line in result.lost] == ["round 1, client 2"], (
+    assert [line.split(":")[0] for line in result.lost_replies] == ["round 1, client 2"], (
         "what was lost before is said, too"
     )
     assert [sum(events.values()) for events in spent(tmp_path / "nodes", post.services)] == [
@@ -164,7 +164,7 @@ def test_a_node_that_is_started_again_in_a_run_joins_again_and_loses_nothing(tmp
     post, terms = federation(tmp_path / "nodes", experiment)
     at_round(post, 1, lambda: restarted(post, tmp_path / "nodes", "node-1"))
     result = experiment.serve(post, terms, tmp_path / "run")
-    assert not result.lost
+    assert not result.lost_replies
     assert [sum(events.values()) for events in spent(tmp_path / "nodes", post.services)] == [
         6,
         6,
@@ -188,8 +188,8 @@ def test_a_node_that_is_set_back_in_a_run_is_out_of_it_before_it_pays(tmp_path) 
     at_round(post, 1, lambda: shutil.copytree(tmp_path / "nodes" / "node-1", tmp_path / "copy"))
     at_round(post, 2, lambda: restarted(post, tmp_path / "nodes", "node-1", tmp_path / "copy"))
     result = experiment.serve(post, terms, tmp_path / "run")
-    assert len(result.lost) == 1
-    assert "reconcile" in result.lost[0]
+    assert len(result.lost_replies) == 1
+    assert "reconcile" in result.lost_replies[0]
     assert [
         sum(events.values()) for events in spent(tmp_path / "nodes", sorted(post.services))
     ] == [6, 2, 6]
@@ -257,10 +257,10 @@ def test_a_node_whose_machine_is_set_back_while_it_runs_is_told_after_one_reply(
     at_round(post, 1, snapshot)
     at_round(post, 3, revert)
     result = experiment.serve(post, terms, tmp_path / "run")
-    assert [line.split(":")[0] for line in result.lost] == ["round 5, client 1"], (
+    assert [line.split(":")[0] for line in result.lost_replies] == ["round 5, client 1"], (
         "round 4 was made without rounds 2 and 3"
     )
-    assert "reconcile" in result.lost[0]
+    assert "reconcile" in result.lost_replies[0]
     post.services.pop("node-1").close()
     assert CliRunner().invoke(app, ["ledger", "reconcile", str(nodes / "node-1")]).exit_code == 0
     assert sum(spent(nodes, ["node-1"])[0].values()) == 8, "rounds 1 to 4"
@@ -303,7 +303,7 @@ def test_a_node_of_an_earlier_version_works_beside_others_and_is_shown_no_heads(
     for name in ("one", "two"):
         result = experiment.serve(post, terms, tmp_path / name)
         assert not result.notes
-        assert not result.lost
+        assert not result.lost_replies
     assert not refused
     assert sorted(json.loads((tmp_path / "heads.json").read_text())) == ["node-0", "node-2"]
     assert [
@@ -503,4 +503,4 @@ def test_an_answer_may_be_as_long_as_the_model_needs_and_no_longer(tmp_path) -> 
     assert post.most == (1 << 24) + 16 * sum(
         weights.numel() for weights in result.module.parameters()
     )
-    assert [line for line in result.lost if "client 0" in line and "larger" in line]
+    assert [line for line in result.lost_replies if "client 0" in line and "larger" in line]

@@ -20,7 +20,7 @@ def test_an_outcome_has_metrics_with_intervals_and_its_ending() -> None:
     assert outcome.measured == "accuracy 89.75%"
     assert outcome.metrics == "accuracy 89.75% (88.00% to 91.00%), log loss 0.4100"
     assert outcome.rounds == "80 rounds with 1,320 steps per client; all rounds were run"
-    assert outcome.lost.startswith("2 replies were refused or lost")
+    assert outcome.lost_replies.startswith("2 replies were refused or lost")
 
 
 def test_a_warning_of_the_statement_is_not_repeated() -> None:

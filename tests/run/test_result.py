@@ -26,20 +26,27 @@ def result(unit: str = "sample", **options: object) -> dpfl.Result:
 
 @pytest.mark.parametrize(("unit", "lines"), [("client", ["2 replies"]), ("sample", LOST)])
 def test_a_record_at_client_level_does_not_say_who_was_drawn(unit: str, lines: list[str]) -> None:
-    assert result(unit, lost=LOST).to_dict()["lost"] == lines
+    assert result(unit, lost_replies=LOST).to_dict()["lost"] == lines
+
+
+def test_the_old_name_of_lost_replies_still_works_and_warns() -> None:
+    with pytest.warns(DeprecationWarning, match=r"Result\.lost_replies"):
+        assert result(lost_replies=LOST).lost == LOST
+    with pytest.raises(AttributeError, match="no_such_name"):
+        result(lost_replies=()).no_such_name  # noqa: B018
 
 
 def test_numbers_that_json_cannot_hold_are_none() -> None:
     metrics = {"accuracy": 0.9, "AUC": math.nan}
     intervals = {"accuracy": (0.8, math.inf)}
-    content = result(lost=(), metrics=metrics, intervals=intervals).to_dict()
+    content = result(lost_replies=(), metrics=metrics, intervals=intervals).to_dict()
     assert content["metrics"] == {"accuracy": 0.9, "AUC": None}
     assert content["intervals"] == {"accuracy": [0.8, None]}
     assert [finite_or_none(value) for value in (3, "inf", -math.inf)] == [3, "inf", None]
 
 
 def test_the_headline_is_given_in_words() -> None:
-    assert result(lost=()).measured == "accuracy not measured"
-    named = result(lost=(), headline="RMSE", metrics={"RMSE": 1.5})
+    assert result(lost_replies=()).measured == "accuracy not measured"
+    named = result(lost_replies=(), headline="RMSE", metrics={"RMSE": 1.5})
     assert named.measured == "RMSE 1.5000"
     assert repr(named).startswith("Result(RMSE 1.5000 after 2 rounds, ended by rounds;")

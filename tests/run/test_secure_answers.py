@@ -108,7 +108,7 @@ def test_what_is_noise_in_a_mean_is_known(train: Train):
 def test_too_few_answers_are_paid_for_and_open_nothing(train: Train, monkeypatch):
     losing(monkeypatch, 1, 2, 3)
     result = train(ten(), ASKING, model=centred(), rounds=1, aggregation="secure", survivors=8)
-    assert "before round 1: 7 clients are left of 8, so nothing was opened" in result.lost
+    assert "before round 1: 7 clients are left of 8, so nothing was opened" in result.lost_replies
     assert not mean_of(result).any()
     assert [sum(spent.values()) for spent in events(result.folder)] == [2, 0, 0, 0, *[2] * 6]
 

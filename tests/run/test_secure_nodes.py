@@ -155,7 +155,7 @@ def test_the_same_sums_events_and_model_as_in_a_simulation(
     )
     remote = listed.serve(post, terms, tmp_path / "run")
     assert remote.rounds == local.rounds == 3
-    assert not remote.lost
+    assert not remote.lost_replies
     assert simulated == 0
     assert len(summed) == 3
     assert (
@@ -215,7 +215,7 @@ def test_who_drops_out_before_or_after_masking_is_missing_or_counted(
     assert result.rounds == 5
     assert [len(own) for own, _ in summed] == [4, 3, 4, 4, 4]
     assert all(map(exact, summed))
-    assert len(result.lost) == 1
+    assert len(result.lost_replies) == 1
     assert [sum(events.values()) for events in spent(tmp_path / "nodes", NODES)] == [5, 4, 5, 5]
     assert post.kinds["node-0"].count("votes") == 1
 
@@ -243,7 +243,7 @@ def test_a_node_that_is_started_again_is_missing_for_a_round_and_gets_new_keys(
     assert result.rounds == 3
     assert [len(own) for own, _ in summed] == [4, 3, 4]
     assert all(map(exact, summed))
-    assert "no keys for this sum" in result.lost[0]
+    assert "no keys for this sum" in result.lost_replies[0]
     assert len(sessions - {""}) == 2
     assert [sum(events.values()) for events in spent(tmp_path / "nodes", NODES)] == [3, 3, 3, 2]
 
@@ -274,7 +274,10 @@ def test_too_few_survivors_open_nothing_and_too_few_nodes_end_the_run(
     result = experiment.serve(post, terms, tmp_path / "run", resume=True)
     assert result.rounds == 3
     assert len(summed) == 2
-    assert any("2 clients are left of 3" in line for line in result.lost) or result.lost == ()
+    assert (
+        any("2 clients are left of 3" in line for line in result.lost_replies)
+        or result.lost_replies == ()
+    )
     assert [sum(events.values()) for events in spent(tmp_path / "nodes", NODES)] == [3, 2, 2, 3]
 
 
@@ -303,7 +306,8 @@ def test_a_server_that_ends_between_two_exchanges_starts_that_round_anew_and_it_
         result.rounds == 2
     )  # of which the last was not paid for: two were planned, and two were sent
     assert all(
-        "did not say beforehand" in line or "0 clients are left" in line for line in result.lost
+        "did not say beforehand" in line or "0 clients are left" in line
+        for line in result.lost_replies
     )
     first, again = calls
     assert all((first[name] == again[name]).mean() < 0.01 for name in first)
@@ -345,7 +349,7 @@ def test_an_answer_that_is_not_opened_costs_the_answer_and_not_the_run(
     result = experiment.serve(post, terms, tmp_path / "run")
     assert result.rounds == 2
     assert len(summed) == 2
-    assert [line.split(",")[0] for line in result.lost] == [
+    assert [line.split(",")[0] for line in result.lost_replies] == [
         f"{when}: Only 1 clients opened their shares"
         for when in ("before round 1", "after the last round")
     ]

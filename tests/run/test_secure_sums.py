@@ -190,7 +190,7 @@ def first() -> np.ndarray:
 def test_too_few_are_paid_for_and_open_nothing(train: Train, ten: Federation, monkeypatch):
     losing(monkeypatch, 1, 2, 3)
     result = train(ten, ONE_STEP, rounds=2, aggregation="secure", survivors=8)
-    assert [line for line in result.lost if "nothing was opened" in line] == [
+    assert [line for line in result.lost_replies if "nothing was opened" in line] == [
         f"round {n}: 7 clients are left of 8, so nothing was opened" for n in (1, 2)
     ]
     assert (first() == last(result)).all()
@@ -387,7 +387,7 @@ def test_a_planned_schedule_shares_the_noise_of_every_round(train: Train, ten: F
     alone = train(small_source().split(clients=1, how=IID(), seed=0), system, rounds=3, out="alone")
     assert events(shared.folder) == events(alone.folder) * 10
     assert len(events(alone.folder)[0]) == 3
-    assert not shared.lost
+    assert not shared.lost_replies
 
 
 def test_a_resumed_run_is_the_run_that_was_never_stopped(train: Train, ten: Federation):

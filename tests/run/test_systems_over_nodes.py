@@ -53,7 +53,11 @@ def outcome(name: str, folder: Path) -> str:
         result = experiment.serve(post, terms, folder / "run")
     except DpflError as error:
         return f"refused: {error}"
-    return "runs" if result.rounds == 1 and not result.lost else f"lost: {result.lost[0]}"
+    return (
+        "runs"
+        if result.rounds == 1 and not result.lost_replies
+        else f"lost: {result.lost_replies[0]}"
+    )
 
 
 def needs(name: str) -> str:

@@ -437,7 +437,9 @@ def test_under_system_entropy_a_resumed_run_counts_what_it_makes_again(
     result = train(federation, SOUND, resume=True, **options)
     assert result.privacy.proven <= TIGHT
     assert max(counts(result.folder / "ledger")) <= 8
-    assert result.iterations < 8 or result.lost, "what was released twice was paid for twice"
+    assert result.iterations < 8 or result.lost_replies, (
+        "what was released twice was paid for twice"
+    )
 
 
 SCRIPT = """
@@ -737,7 +739,7 @@ def test_a_sample_without_a_finite_gradient_does_not_end_a_private_run(
     whole = federation if system is SOUND else crowd
     result = train(with_nan(whole), system, rounds=4, accountant="rdp", seed=3)
     assert result.rounds == 4
-    assert not result.lost
+    assert not result.lost_replies
     assert all(torch.isfinite(parameter).all() for parameter in result.module.parameters())
 
 
@@ -808,8 +810,8 @@ def test_a_client_whose_ledger_another_run_spends_meanwhile_refuses_and_the_roun
     result = train(federation, SOUND, epsilon=epsilon, accountant="rdp", progress=Hook(spend))
     assert counts(result.folder / "ledger") == [9, 9, 9, 9]
     assert result.rounds == 3
-    assert len(result.lost) == 1
-    assert "client 1" in result.lost[0]
+    assert len(result.lost_replies) == 1
+    assert "client 1" in result.lost_replies[0]
     assert result.privacy.proven <= epsilon
 
 

@@ -52,4 +52,4 @@ def test_who_was_refused_is_told_with_its_round(train, federation, tmp_path):
     ledger.close()
     run = train(federation, system, rounds=2, ledger=tmp_path / "ledgers")
     assert [row.clients for row in run.history] == [3, 3]
-    assert read_lost(run.folder / METRICS) == list(run.lost)
+    assert read_lost(run.folder / METRICS) == list(run.lost_replies)

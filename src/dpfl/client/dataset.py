@@ -198,18 +198,18 @@ class ClientDatasets:
         Returns:
             The data of all clients, public clients last.
         """
-        trained: Sequence[Tensor] = federation.clients
+        rows: Sequence[Tensor] = federation.clients
         if not federation.described:
-            trained = (*split.trained, *federation.public)
+            rows = (*split.training_rows, *federation.public)
         return cls(
             federation.train.x if x is None else x,
             federation.train.y,
-            trained,
+            rows,
             (*split.sizes, *federation.count_units(unit, federation.public)),
             federation.persons if unit == "person" else None,
             federation.rows_per_person,
-            split.kept,
-            split.kept_sizes,
+            split.held_out_rows,
+            split.held_out_sizes,
         )
 
     def training(self, client: int) -> ClientDataset:

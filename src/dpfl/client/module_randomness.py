@@ -26,6 +26,9 @@ def drawing_from(rng: np.random.Generator) -> Iterator[None]:
 
     Args:
         rng: A generator that the server does not know.
+
+    Yields:
+        Nothing; torch has its own state again after the block.
     """
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.set_state(state_from(rng))

@@ -54,6 +54,16 @@ class CrossEntropy:
     needs_last = False
 
     def start(self, model: FlatModel, last: Tensor | None, generator: Generator) -> Loss:
+        """Starts a round.
+
+        Args:
+            model: Not used.
+            last: Not used.
+            generator: Not used.
+
+        Returns:
+            The mean loss of the task, which `descent` knows how to lower quickly.
+        """
         return mean_loss
 
 
@@ -84,6 +94,17 @@ class Contrastive:
             )
 
     def start(self, model: FlatModel, last: Tensor | None, generator: Generator) -> Loss:
+        """Starts a round.
+
+        Args:
+            model: The model, with the global weights.
+            last: The client's own weights of its last round. In its first round there are none,
+                and the global weights take their place.
+            generator: Not used.
+
+        Returns:
+            The loss of a batch: the task's plus mu times the contrastive loss.
+        """
         start = model.read()
         before = start if last is None else last
 
@@ -101,8 +122,8 @@ class Contrastive:
 @part("objective.perturbed", stddev="deviation")
 @dataclass(frozen=True)
 class PerturbedScores:
-    """Cross-entropy + share times that of the scores which a last linear layer moved by N(0,
-    deviation^2) gives.
+    """The loss of the task, plus `share` times its value after noise from N(0, deviation^2) was
+    added to the last linear layer.
     """
 
     share: float = 1.0
@@ -121,9 +142,19 @@ class PerturbedScores:
             )
 
     def start(self, model: FlatModel, last: Tensor | None, generator: Generator) -> Loss:
+        """Starts a round.
+
+        Args:
+            model: Not used.
+            last: Not used.
+            generator: Gives the generator of the perturbation, which draws anew for each batch.
+
+        Returns:
+            The loss of a batch: the task's plus `share` times that of the perturbed scores.
+        """
         rng = generator("perturbation")
 
-        def moved(parameter: Tensor) -> Tensor:
+        def perturb(parameter: Tensor) -> Tensor:
             return parameter + gaussian_vector(parameter.numel(), self.deviation, rng).view(
                 parameter.shape
             )
@@ -132,7 +163,7 @@ class PerturbedScores:
             last_layer = final_layer(model, x)
             weight, bias = last_layer.layer.weight, last_layer.layer.bias
             scores = functional.linear(
-                last_layer.inputs, moved(weight), None if bias is None else moved(bias)
+                last_layer.inputs, perturb(weight), None if bias is None else perturb(bias)
             )
             both = (
                 sample_losses(each, y, model.task).mean() for each in (last_layer.scores, scores)

@@ -63,6 +63,11 @@ class SGD:
         _check(self.rate)
 
     def start(self) -> Step:
+        """Starts a round; plain SGD has no moments.
+
+        Returns:
+            The function g -> -eta g.
+        """
         return lambda gradient: -self.rate * gradient
 
 
@@ -99,6 +104,14 @@ class UncalibratedSGD:
         raise DpflError(NOT_PLANNED)
 
     def start(self) -> Step:
+        """Refuses to start, because there is no rate yet.
+
+        Returns:
+            Nothing.
+
+        Raises:
+            DpflError: The rate was not planned.
+        """
         raise DpflError(NOT_PLANNED)
 
 
@@ -116,6 +129,11 @@ class Momentum:
         _check(self.rate)
 
     def start(self) -> Step:
+        """Starts a round with v = 0.
+
+        Returns:
+            A function from a gradient to -eta v, which updates v first.
+        """
         velocity: Tensor | float = 0.0
 
         def step(gradient: Tensor) -> Tensor:
@@ -142,6 +160,11 @@ class Adam:
         _check(self.rate)
 
     def start(self) -> Step:
+        """Starts a round with both moments at 0.
+
+        Returns:
+            A function from a gradient to the step of Adam, which updates the moments first.
+        """
         first: Tensor | float = 0.0
         second: Tensor | float = 0.0
         count = 0
@@ -172,6 +195,11 @@ class AdaGrad:
         _check(self.rate)
 
     def start(self) -> Step:
+        """Starts a round with s = 0.
+
+        Returns:
+            A function from a gradient to the step of AdaGrad, which updates s first.
+        """
         squares: Tensor | float = 0.0
 
         def step(gradient: Tensor) -> Tensor:

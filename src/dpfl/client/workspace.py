@@ -64,6 +64,9 @@ class Workspace:
         Args:
             vector: The weights.
             generator: Random generators of the released value, by purpose.
+
+        Yields:
+            Nothing; the module is in training mode, and draws from its own numbers in the block.
         """
         self.model.load(vector)
         self.model.module.train()

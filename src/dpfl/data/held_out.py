@@ -1,5 +1,5 @@
-"""Samples that clients keep out of training, to measure on: each is drawn by itself, whoever else
-is there.
+"""Samples that clients keep out of training, to measure on. Each unit is drawn by a hash of its own
+numbers, whoever else is there.
 """
 
 from __future__ import annotations
@@ -15,23 +15,43 @@ from dpfl.lazy_import import torch
 
 @dataclass(frozen=True, eq=False)
 class HeldOutSplit:
-    """What clients train on, what each of them keeps out of it, and how many units that is.
+    """What clients train on, and what they keep out of training.
 
-    Sizes are shares of declared ones: exact counts follow from the samples, and whoever is weighed
-    or refused by them is told of these. A client may turn out to have none on either side.
+    Sizes are shares of the declared sizes. Exact counts would follow from the samples, and a weight
+    or a refusal by them would reveal something. A client may turn out to have no samples on one of
+    the two sides.
+
+    Attributes:
+        training_rows: For each client the rows of the training set that it trains on.
+        held_out_rows: For each client the rows that it measures on; () where nothing is kept out.
+        sizes: The declared units of each client for training.
+        held_out_sizes: The declared units of each client for measuring.
     """
 
-    trained: Sequence[torch.Tensor]
-    kept: tuple[torch.Tensor, ...]
+    training_rows: Sequence[torch.Tensor]
+    held_out_rows: tuple[torch.Tensor, ...]
     sizes: tuple[int, ...]
-    kept_sizes: tuple[int, ...]
+    held_out_sizes: tuple[int, ...]
 
 
-def held_out(federation: Federation, share: float, unit: str = "sample") -> HeldOutSplit:
-    """A unit is kept out by a hash of its own numbers.
+def split_held_out(federation: Federation, share: float, unit: str = "sample") -> HeldOutSplit:
+    """Keeps a share of every client's units out of training.
 
-    Where the unit is one row, a person's other rows must not move it: what is a neighbour would not
-    be one afterwards.
+    A unit is kept out by a hash of its own numbers, so data sets that were neighbours stay
+    neighbours. Where the unit is one sample, the other rows of the same person have no influence.
+    Where the unit is a person, the first of their rows at a client decides for all of them.
+
+    Args:
+        federation: The clients and their data.
+        share: The expected share of units to keep out, from 0 to 1.
+        unit: "sample", "person" or "client".
+
+    Returns:
+        Both sides of the split.
+
+    Raises:
+        DpflError: Clients are drawn from a population, and so share samples; or a client has too
+            few samples for both sides.
     """
     declared = federation.count_units(unit)
     if not share:
@@ -40,9 +60,9 @@ def held_out(federation: Federation, share: float, unit: str = "sample") -> Held
         raise DpflError(
             "Clients that are drawn share samples, so none of them can keep some out of training."
         )
-    kept_sizes = tuple(round(share * size) for size in declared)
-    sizes = tuple(size - kept for size, kept in zip(declared, kept_sizes, strict=True))
-    for name, one, other in zip(federation.names, kept_sizes, sizes, strict=True):
+    held_out_sizes = tuple(round(share * size) for size in declared)
+    sizes = tuple(size - out for size, out in zip(declared, held_out_sizes, strict=True))
+    for name, one, other in zip(federation.names, held_out_sizes, sizes, strict=True):
         if min(one, other) < 2:
             raise DpflError(
                 f"{name} has too few samples to keep {share:g} of them out of training: change "
@@ -51,17 +71,21 @@ def held_out(federation: Federation, share: float, unit: str = "sample") -> Held
     firsts = [
         _first_rows(federation, part) if unit == "person" else part for part in federation.clients
     ]
-    chosen = [
+    masks = [
         torch.tensor([_draw(federation, int(row)) < share for row in first]) for first in firsts
     ]
-    kept = tuple(part[these] for part, these in zip(federation.clients, chosen, strict=True))
-    trained = tuple(part[~these] for part, these in zip(federation.clients, chosen, strict=True))
-    return HeldOutSplit(trained, kept, sizes, kept_sizes)
+    pairs = list(zip(federation.clients, masks, strict=True))
+    return HeldOutSplit(
+        tuple(part[~mask] for part, mask in pairs),
+        tuple(part[mask] for part, mask in pairs),
+        sizes,
+        held_out_sizes,
+    )
 
 
 def _first_rows(federation: Federation, part: torch.Tensor) -> torch.Tensor:
-    """For each row the first of the same person at that client, by which all of theirs are
-    drawn.
+    """For each row the first row of the same person at that client, which decides for all of
+    them.
     """
     if federation.persons is None:
         raise DpflError("Whose each row is nobody said, but the unit is a person: set data.person.")
@@ -73,7 +97,7 @@ def _first_rows(federation: Federation, part: torch.Tensor) -> torch.Tensor:
 
 
 def _draw(federation: Federation, row: int) -> float:
-    """From 0 to 1."""
+    """A number from 0 to 1 that follows from the numbers of one row."""
     digest = hashlib.blake2b(digest_size=8, key=b"dpfl held out")
     for tensor in (federation.train.x, federation.train.y):
         digest.update(tensor[row].contiguous().numpy().tobytes())

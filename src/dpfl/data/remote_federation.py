@@ -25,12 +25,33 @@ BLANKS = 2
 
 @dataclass(frozen=True, eq=False)
 class RemoteFederation(Federation):
+    """A federation whose samples are at nodes. Blank samples stand for them here, so everything
+    that asks for the form of a sample works as with a local federation.
+
+    Attributes:
+        declared: The size that each node declares, in units of the guarantee.
+    """
+
     declared: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, form: Dataset, test: Dataset | None, names: Sequence[str], declared: Sequence[int],
            unit: str | None = None) -> RemoteFederation:  # fmt: skip
-        """Nodes with samples of the same form; none of `form` itself is kept."""
+        """Describes nodes that have samples of one form.
+
+        Args:
+            form: Samples of that form, such as a public data set. None of them is kept.
+            test: A public test set, or None.
+            names: The names of the nodes.
+            declared: The size that each node declares.
+            unit: "person" where sizes count persons; otherwise they count samples.
+
+        Returns:
+            The federation.
+
+        Raises:
+            DpflError: A size is missing or below 1, or a name is no name of a client.
+        """
         if len(names) != len(declared) or any(size < 1 for size in declared):
             raise DpflError(
                 "A node declares how many samples it has: a whole number of at least 1 each."

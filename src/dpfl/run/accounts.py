@@ -115,7 +115,11 @@ class Accounts:
         )
 
     def paths(self) -> list[Path]:
-        """Returns the files of the ledgers, in the order of their owners."""
+        """Lists the files of the ledgers.
+
+        Returns:
+            A path per owner, in their order.
+        """
         return [self.ledgers.path(number) for number in range(len(self.ledgers))]
 
     @cached_property
@@ -217,8 +221,8 @@ class Accounts:
             A meter whose figure is never below the true epsilon.
         """
         end, queries = min(max(remaining), horizon or MAX_RELEASES), self.algorithm.before
-        kept = self._spending(checkpoint_releases) if checkpoint_releases else {}
-        in_checkpoint = add_all(queries, kept) if checkpoint_releases else {}
+        releases = self._spending(checkpoint_releases) if checkpoint_releases else {}
+        in_checkpoint = add_all(queries, releases) if checkpoint_releases else {}
         starts = set()
         for everything, others in self._debits():
             repeated: EventCounts = {}
@@ -258,11 +262,14 @@ class Accounts:
         return min(remaining, planned - queries.get(self.event, 0))
 
     def totals(self, at_own_last_row: bool = False) -> list[LedgerTotals]:
-        """Returns what each ledger says of all runs that used it.
+        """Reads what each ledger says of all runs that used it.
 
         Args:
             at_own_last_row: Whether to leave out what the ledgers gained after this run's own last
                 row.
+
+        Returns:
+            The totals of each owner, in their order.
         """
         return self._for_each_ledger(partial(self._totals_of, at_own_last_row=at_own_last_row))
 
@@ -282,18 +289,18 @@ class Accounts:
             limit.epsilon if limit and limit.delta <= delta else math.inf for limit in limits
         )
 
-    def check_checkpoint(self, paid: Sequence[int]) -> None:
+    def check_checkpoint(self, debits: Sequence[int]) -> None:
         """Checks that the ledgers hold at least the debits that a checkpoint counts.
 
         Args:
-            paid: The releases of each owner by the checkpoint. Queries before the first round are
-                not among them.
+            debits: The releases of each owner by the checkpoint. Queries before the first round
+                are not among them.
 
         Raises:
             DpflError: A ledger holds fewer debits of this run.
         """
         for path, count, (everything, others) in zip(
-            self.paths(), paid, self._debits(), strict=True
+            self.paths(), debits, self._debits(), strict=True
         ):
             own = subtract_events(everything, add_all(others, self.algorithm.before))
             if sum(own.values()) < count:

@@ -40,10 +40,16 @@ imported.
 
 
 def describe(algorithm: Algorithm) -> dict[str, Any]:
-    """Returns an algorithm for the record of a run.
+    """Writes an algorithm for the record of a run.
 
     A claim that a user's own function computes is recorded by its text alone: a function has no
     written form.
+
+    Args:
+        algorithm: The algorithm.
+
+    Returns:
+        The algorithm as the codec writes it.
     """
     claim = algorithm.claim
     if not isinstance(claim.formula, MethodType):
@@ -52,8 +58,14 @@ def describe(algorithm: Algorithm) -> dict[str, Any]:
 
 
 def describe_options(options: Iterable[tuple[str, object]]) -> dict[str, Any]:
-    """Returns a model's options for the record of a run; an object of the user's own is named by
-    its class.
+    """Writes a model's options for the record of a run.
+
+    Args:
+        options: The options by name.
+
+    Returns:
+        The options as the codec writes them. An object without a written form is named by its
+        class.
     """
     return {name: _option(value) for name, value in options}
 
@@ -68,7 +80,13 @@ def _option(value: Any) -> Any:
 
 
 def algorithm_of(words: Any) -> Algorithm:
-    """Returns the algorithm that the record of a run describes.
+    """Reads an algorithm from the record of a run.
+
+    Args:
+        words: What `describe` returned, as TOML or JSON gives it back.
+
+    Returns:
+        The algorithm.
 
     Raises:
         DpflError: The record describes no algorithm, or one with parts that this package does not

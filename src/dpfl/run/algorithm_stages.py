@@ -23,11 +23,17 @@ from dpfl.secagg.group import check_sizes
 
 
 def with_unit(algorithm: Algorithm, unit: str | None) -> Algorithm:
-    """Returns the algorithm for a unit.
+    """Adapts an algorithm to a unit.
 
     Args:
         algorithm: The algorithm as its system composes it.
         unit: "sample", "person", or None for the algorithm's own unit.
+
+    Returns:
+        The algorithm whose noise protects that unit.
+
+    Raises:
+        DpflError: The algorithm cannot protect that unit.
     """
     return algorithm if unit is None else algorithm.for_unit(unit)
 
@@ -40,7 +46,7 @@ def with_unit_and_queries(
     metric: PrivateMetric | None,
     over_nodes: bool,
 ) -> Algorithm:
-    """Returns the algorithm for its unit, with all that the clients are asked once.
+    """Adapts an algorithm to its unit, and adds all that the clients are asked once.
 
     Args:
         algorithm: The algorithm as its system composes it.
@@ -49,6 +55,9 @@ def with_unit_and_queries(
         privacy: The unit and the accountant.
         metric: The noisy metric that clients are asked for at the end, if any.
         over_nodes: Whether the clients are nodes on other machines.
+
+    Returns:
+        The algorithm with its unit and its queries.
 
     Raises:
         DpflError: The unit does not suit the algorithm, or a query the data.
@@ -70,7 +79,7 @@ def fit_algorithm(
     clients: int,
     aggregation: Aggregation,
 ) -> Algorithm:
-    """Returns the algorithm for a model, a number of rounds and secure sums.
+    """Adapts an algorithm to a model, a number of rounds and secure sums.
 
     Args:
         algorithm: The algorithm with its unit and its queries.
@@ -78,6 +87,9 @@ def fit_algorithm(
         rounds: The rounds of the budget, or None.
         clients: How many clients there are.
         aggregation: How the server gets the sum of a round.
+
+    Returns:
+        The algorithm, whose noise may still have to be planned.
 
     Raises:
         DpflError: A schedule needs rounds, or the sum would not be secure.
@@ -93,11 +105,14 @@ def fit_algorithm(
 
 
 def with_noise_kind(algorithm: Algorithm, privacy: Privacy) -> Algorithm:
-    """Returns the algorithm with secure noise where the options ask for it.
+    """Gives an algorithm secure noise where the options ask for it.
 
     Args:
         algorithm: The algorithm with planned noise.
         privacy: The entropy and the kind of noise.
+
+    Returns:
+        The algorithm with its final noise.
 
     Raises:
         DpflError: Some of the noise has no secure form.

@@ -1,5 +1,5 @@
-"""Whoever is told of a run as it goes, beside the terminal: what was released and what is public,
-and nothing else.
+"""Callbacks: code of a user's own that hears of a run as it goes. It gets what was released and
+what is public, and nothing else.
 """
 
 from __future__ import annotations
@@ -27,76 +27,131 @@ PUBLIC = (
     "noise",
     "entropy",
 )
-"""Of the experiment as it came to be. Neither the seed, by which noise can be drawn again, nor
-names of clients.
+"""Settings of the resolved experiment that callbacks get. The seed is not among them, because it
+would let the noise be drawn again, and neither are names of clients.
 """
 
 
 @dataclass(frozen=True)
 class RunStart:
-    """A run before its first round, or before the first after a crash."""
+    """A run before its first round, or before the first round after it was resumed.
+
+    Attributes:
+        run: The name of the run in ledgers and certificates. A resumed run keeps its name.
+        folder: The run's folder.
+        settings: The public settings of the experiment.
+        rounds_done: How many rounds were made before a crash or a stop.
+    """
 
     run: str
-    """Its name in ledgers and certificates; a run that is resumed keeps it."""
     folder: Path
     settings: Mapping[str, Any]
     rounds_done: int = 0
 
     @classmethod
     def of(cls, job: PreparedRun) -> RunStart:
+        """Describes a run that is about to start.
+
+        Args:
+            job: The run.
+
+        Returns:
+            What callbacks may know of it.
+        """
         resolved = job.folder.experiment()["resolved"]
         settings = {name: resolved[name] for name in PUBLIC if name in resolved}
         return cls(job.run, job.folder.path, settings, job.coordinator.state.round)
 
 
 class Callback:
-    """To be overridden where something is to be done; a method that raises is not called again, and
-    the run goes on.
+    """Hears of a run. A subclass overrides the methods that it needs.
+
+    After an exception in one of its methods, a callback is not called again. The run goes on, and
+    its result has a warning.
     """
 
     def started(self, run: RunStart) -> None:
-        """Before the first round."""
+        """Is called before the first round.
+
+        Args:
+            run: The run with its public settings.
+        """
 
     def round(self, row: RoundRow) -> None:
-        """After every round, when it is kept; none is told twice, and a crash just then may cost
-        the telling of one.
+        """Is called after every round, once its checkpoint is on disk.
+
+        No round is reported twice. After a crash in this very moment, one round may never be
+        reported.
+
+        Args:
+            row: The round with its metrics.
         """
 
     def ended(self, result: Result) -> None:
-        """With everything that is in the run's folder by then."""
+        """Is called at the end, when everything is in the run's folder.
+
+        Args:
+            result: The outcome of the run.
+        """
 
     def broken_off(self) -> None:
-        """Instead of `ended`, where an error or the user came between; the run may be resumed."""
+        """Is called in the place of `ended` if an error or the user ends the run early. The run may
+        be resumed.
+        """
 
 
 class CallbackProgress:
-    """The progress of a run that callbacks follow, too."""
+    """A display of the run's progress, with callbacks that follow the run as well.
 
-    def __init__(self, shown: Progress, callbacks: Sequence[Callback]) -> None:
-        self._shown, self._callbacks = shown, list(callbacks)
+    Attributes:
+        faults: A sentence for each callback that failed.
+    """
+
+    def __init__(self, display: Progress, callbacks: Sequence[Callback]) -> None:
+        self._display, self._callbacks = display, list(callbacks)
         self._begun = False
         self.faults: list[str] = []
 
     def start(self, job: PreparedRun) -> None:
-        self._shown.start(job)
+        """Shows that the run starts.
+
+        Args:
+            job: The run before its first round.
+        """
+        self._display.start(job)
         self._begun = bool(self._callbacks)
         if self._begun:
-            started = RunStart.of(job)
-            self._tell("started", lambda callback: callback.started(started))
+            start = RunStart.of(job)
+            self._tell("started", lambda callback: callback.started(start))
 
     def tell(self, row: RoundRow) -> None:
+        """Shows a round.
+
+        Args:
+            row: The round with its metrics.
+        """
         self._tell("round", lambda callback: callback.round(row))
-        self._shown.tell(row)
+        self._display.tell(row)
 
     def stop(self) -> None:
-        self._shown.stop()
+        """Ends the display. Callbacks hear of the end by `ended` or `closing`."""
+        self._display.stop()
 
     def ended(self, result: Result) -> None:
+        """Tells the callbacks that the run has ended.
+
+        Args:
+            result: The outcome of the run.
+        """
         self._tell("ended", lambda callback: callback.ended(result))
 
     def closing(self, kind: type[BaseException] | None, *_: object) -> None:
-        """At the end of the run, with the error that broke it off; of a run that was refused at its
-        start nobody was told.
+        """Tells the callbacks of a run that was broken off. It is the exit of an `ExitStack`.
+
+        Where a run was refused before its start, the callbacks never heard of it.
+
+        Args:
+            kind: The class of the error that ended the run; None if there was none.
         """
         if kind and self._begun:
             self._tell("broken_off", lambda callback: callback.broken_off())

@@ -12,9 +12,19 @@ from dpfl.models import Buildable, feature_map
 
 
 def with_features(model: Buildable, federation: Federation) -> Federation:
-    """Every sample replaced, once, by the fixed features that the model is trained on: a function
-    of that sample alone, so that neighbours stay neighbours and no guarantee changes."""
-    # small pieces of work, which a second thread would only wait for; and sums that it could change
+    """Replaces every sample by the fixed features that a model is trained on.
+
+    A feature is a function of its own sample alone, so neighbours stay neighbours and no guarantee
+    changes. Features are computed once for runs one after another on the same data.
+
+    Args:
+        model: The description of the model.
+        federation: The federation with its samples as they were brought.
+
+    Returns:
+        The federation with features; the same federation where the model takes samples as they are.
+    """
+    # One thread: the pieces of work are small, and a second thread could change the sums.
     with one_thread():
         features = feature_map(model, federation.shape)
         if features is None:
@@ -26,9 +36,9 @@ def with_features(model: Buildable, federation: Federation) -> Federation:
             _FEATURES[key] = tuple(
                 replace(one, x=_finite(features(one.x))) if one else None for one in (train, test)
             )
-    made, measured = _FEATURES[key]
-    assert made is not None
-    return replace(federation, train=made, test=measured)
+    train_features, test_features = _FEATURES[key]
+    assert train_features is not None
+    return replace(federation, train=train_features, test=test_features)
 
 
 def _finite(features: torch.Tensor) -> torch.Tensor:
@@ -39,4 +49,4 @@ def _finite(features: torch.Tensor) -> torch.Tensor:
 
 
 _FEATURES: dict[tuple[object, ...], tuple[Dataset | None, ...]] = {}
-"""Those that were made last, for runs one after another on the same data."""
+"""The features of the last run, by its model and its data."""

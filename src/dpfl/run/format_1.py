@@ -76,7 +76,14 @@ name now.
 
 
 def translate(value: Any) -> Any:
-    """Returns a record of format 1 with its parts as the codec writes them today."""
+    """Translates a record of format 1.
+
+    Args:
+        value: The record, or a value in it.
+
+    Returns:
+        The same with its parts as the codec writes them today.
+    """
     if isinstance(value, list):
         return [translate(item) for item in value]
     if not isinstance(value, Mapping):

@@ -37,10 +37,13 @@ class Meter:
     event: Event | None = None
 
     def at_most(self, releases: int) -> float:
-        """Returns an upper bound on epsilon.
+        """Bounds epsilon from above.
 
         Args:
             releases: How many private releases the run has made.
+
+        Returns:
+            The epsilon of the fullest account at the next mark.
         """
         mark = self._mark(releases)
         return max(self._epsilon(start, mark) for start in self.starts)

@@ -1,4 +1,4 @@
-"""The rounds of a run as a table: written by the run alone, read by whoever compares runs."""
+"""The rounds of a run as a table. The run alone writes it; reports and comparisons read it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,20 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class RoundRow:
-    """One round, as the metrics hold it. `epsilon` is that of what was used so far, an upper bound
-    while the run goes on.
+    """One round, as the metrics hold it.
+
+    Attributes:
+        round: The number of the round, from 1.
+        steps: The local steps of each client in this round.
+        iterations: The local steps of each client in all rounds so far.
+        clients: How many clients took part, as far as that may be shown.
+        accuracy: On the public test set; None if it was not measured.
+        loss: The mean loss on the public test set; None if it was not measured.
+        epsilon: An upper bound on the epsilon of the releases so far; None without a guarantee.
+        clip: The clip norm, where it may change from round to round.
+        bytes: Traffic of the run so far.
+        seconds: Duration of the run so far.
+        headline: The first metric of the task; None if it was not measured.
     """
 
     round: int
@@ -38,7 +50,7 @@ class RoundRow:
 
     @property
     def measured(self) -> float | None:
-        """The headline; accuracy, where that is all that was kept."""
+        """The headline; accuracy in runs of earlier versions, which recorded nothing else."""
         return self.accuracy if self.headline is None else self.headline
 
 
@@ -49,16 +61,25 @@ class RunHistory(tuple[RoundRow, ...], ColumnTable, NotebookView, shown_by="hist
     """The rounds of a run, one after another; as a table by `.to_arrow()` and `.to_pandas()`."""
 
     def columns(self) -> Mapping[str, Sequence[Any]]:
+        """Gives the rounds as columns.
+
+        Returns:
+            For each field of `RoundRow` its values.
+        """
         return {name: [getattr(row, name) for row in self] for name in COLUMNS}
 
 
 @dataclass(frozen=True)
 class UpdateRow:
-    """How far a round moved the model, or, with a name, how long one update was: an L2 norm, and
-    the angle to the step before.
+    """How far a round moved the model, or how long the update of one client was.
 
-    `noise` is the norm that the noise alone would have, `clip` the level that an update was to be
-    inside of.
+    Attributes:
+        round: The number of the round, from 1.
+        whose: The client whose update it is; "" for the step of the whole round.
+        norm: The L2 norm of the update or step.
+        angle: Its angle to the step of the round before, in degrees; None if either is zero.
+        noise: The L2 norm that the noise alone would have, where it is known from settings.
+        clip: The clip norm of an update; None if it has none.
     """
 
     round: int
@@ -73,11 +94,19 @@ UPDATES = tuple(UpdateRow.__dataclass_fields__)
 
 
 LESS_IS_BETTER = frozenset({"RMSE", "deviance", "mean distance", "perplexity", "clipped loss"})
-"""Headlines of tasks of which the lowest is the best."""
+"""Headlines that are better the lower they are."""
 
 
 def figure(name: str, value: float | None) -> str:
-    """A metric as people read it."""
+    """Shows a metric as people read it.
+
+    Args:
+        name: The name of the metric.
+        value: Its value; None if it was not measured.
+
+    Returns:
+        Name and value: accuracy in per cent, others with four decimals, "-" for None.
+    """
     return (
         f"{name} "
         f"{'-' if value is None else f'{value:.2%}' if name == 'accuracy' else f'{value:.4f}'}"
@@ -88,7 +117,7 @@ class Metrics:
     """A table of rounds, in SQLite while the run goes on and in Parquet for whoever wants it."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._told = path, 0
+        self._path, self._recorded = path, 0
         try:
             self._connection = sqlite3.connect(path, isolation_level=None)
             self._connection.execute("PRAGMA journal_mode = WAL")
@@ -108,10 +137,20 @@ class Metrics:
             ) from error
 
     def add(
-        self, row: RoundRow, updates: Sequence[UpdateRow] = (), lost: Sequence[str] = ()
+        self, row: RoundRow, updates: Sequence[UpdateRow] = (), lost_replies: Sequence[str] = ()
     ) -> None:
-        """A round, all of it or nothing; of all that were `lost` so far, those that are new."""
-        new = [(line,) for line in lost[self._told :]]
+        """Writes a round: all of it, or nothing.
+
+        Args:
+            row: The round.
+            updates: How far it moved the model, and single updates where they may be shown.
+            lost_replies: A line for every reply of the run that was lost so far. Lines that an
+                earlier call wrote are not written again.
+
+        Raises:
+            DpflError: The table cannot be written.
+        """
+        new = [(line,) for line in lost_replies[self._recorded :]]
         lines = {
             "rounds": [astuple(row)],
             "updates": [astuple(one) for one in updates],
@@ -126,54 +165,93 @@ class Metrics:
                         f"INSERT OR REPLACE INTO {table} VALUES ({marks})", value
                     )
             self._connection.execute("COMMIT")
-            self._told += len(new)
+            self._recorded += len(new)
         except sqlite3.Error as error:
             raise DpflError(
                 f"The metrics {self._path} cannot be written ({error}); mend the disk, then resume."
             ) from error
 
     def forget_after(self, round: int) -> None:
-        """Rounds that were begun before a crash and are made again."""
+        """Deletes rounds that were made before a crash and will be made again.
+
+        Args:
+            round: The last round to keep, which is that of the checkpoint.
+        """
         for table in ("rounds", "updates"):
             self._connection.execute(f"DELETE FROM {table} WHERE round > ?", (round,))
 
     def last_round(self) -> int:
-        """0 where there is none."""
+        """Finds the last round in the table.
+
+        Returns:
+            Its number; 0 where there is none.
+        """
         return int(
             self._connection.execute("SELECT COALESCE(MAX(round), 0) FROM rounds").fetchone()[0]
         )
 
     def rows(self) -> list[RoundRow]:
+        """Reads all rounds.
+
+        Returns:
+            The rounds in order.
+        """
         return _rows(self._connection)
 
     def export(self, path: Path) -> None:
+        """Writes all rounds as Parquet.
+
+        Args:
+            path: The file to write.
+        """
         from pyarrow import parquet
 
         parquet.write_table(RunHistory(self.rows()).to_arrow(), path)
 
     def close(self) -> None:
+        """Closes the table."""
         self._connection.close()
 
 
 def read_rows(path: Path) -> list[RoundRow]:
-    """Of any run, under way, ended or on media that cannot be written; nothing is written. None
-    where there is no table yet.
+    """Reads the rounds of any run, under way or ended, also from a read-only disk.
+
+    Args:
+        path: The file of the metrics.
+
+    Returns:
+        The rounds in order; [] where there is no file yet.
+
+    Raises:
+        DpflError: The file cannot be read.
     """
-    return reading(path, _rows)
+    return query(path, _rows)
 
 
 THIN = """
 SELECT MAX(round), AVG(steps), MAX(iterations), AVG(clients), AVG(accuracy), AVG(loss), MAX(epsilon), AVG(clip), MAX(bytes),
 MAX(seconds), AVG(headline) FROM rounds WHERE round > ? AND round <= ?
 """  # noqa: E501
-"""Of some rounds. Asked for one piece after another, which takes a third of the time that GROUP BY
-takes to sort them.
+"""One row for a range of rounds. One query per range takes a third of the time of one GROUP BY,
+which has to sort.
 """
 
 
 def read_thinned(path: Path, most: int, after: int = 0) -> list[RoundRow]:
-    """At most so many rows of the rounds after one: of more, means over as many rounds each, and
-    the last as it is.
+    """Reads a limited number of rows, for a chart of a long run.
+
+    Args:
+        path: The file of the metrics.
+        most: The most rows to return.
+        after: Only rounds after this one count.
+
+    Returns:
+        The rounds themselves if there are few enough. Otherwise each row stands for as many
+        rounds: it has the mean of what is measured, and the maximum of what only grows. The last
+        round stands for itself.
+
+    Raises:
+        DpflError: The file cannot be read.
     """
 
     def rows(connection: sqlite3.Connection) -> list[RoundRow]:
@@ -192,39 +270,73 @@ def read_thinned(path: Path, most: int, after: int = 0) -> list[RoundRow]:
             connection, last - 1
         )
 
-    return reading(path, rows)
+    return query(path, rows)
 
 
 def read_updates(path: Path, most: int | None = None) -> list[UpdateRow]:
-    """Steps and updates. Of more than `most` those of every so many rounds, and of the last."""
+    """Reads how far rounds moved the model, and the single updates.
+
+    Args:
+        path: The file of the metrics.
+        most: About the most rows to return. Of more, only rounds at equal distances are read, the
+            last among them. None reads all.
+
+    Returns:
+        The rows, in the order in which they were written.
+
+    Raises:
+        DpflError: The file cannot be read.
+    """
 
     def updates(connection: sqlite3.Connection) -> list[UpdateRow]:
         if not _has(connection, "updates"):
             return []
         count, last = connection.execute("SELECT COUNT(*), MAX(round) FROM updates").fetchone()
         stride = max(1, -(-count // most)) if most else 1
-        query = f"SELECT {', '.join(UPDATES)} FROM updates WHERE round % ? = ? % ? ORDER BY rowid"
-        return [UpdateRow(*line) for line in connection.execute(query, (stride, last, stride))]
+        sql = f"SELECT {', '.join(UPDATES)} FROM updates WHERE round % ? = ? % ? ORDER BY rowid"
+        return [UpdateRow(*line) for line in connection.execute(sql, (stride, last, stride))]
 
-    return reading(path, updates)
+    return query(path, updates)
 
 
 def read_lost(path: Path, most: int = -1) -> list[str]:
-    """Who was refused or lost, and when, in the order in which it happened; the last so many."""
+    """Reads which replies were refused or lost.
+
+    Args:
+        path: The file of the metrics.
+        most: How many of the last lines to return; -1 for all.
+
+    Returns:
+        A line per reply with its round and client, in the order in which they were lost.
+
+    Raises:
+        DpflError: The file cannot be read.
+    """
 
     def lines(connection: sqlite3.Connection) -> list[str]:
-        query = "SELECT line FROM lost ORDER BY rowid DESC LIMIT ?"
+        sql = "SELECT line FROM lost ORDER BY rowid DESC LIMIT ?"
         return (
-            [line for (line,) in connection.execute(query, (most,))][::-1]
+            [line for (line,) in connection.execute(sql, (most,))][::-1]
             if _has(connection, "lost")
             else []
         )
 
-    return reading(path, lines)
+    return query(path, lines)
 
 
-def reading(path: Path, question: Callable[[sqlite3.Connection], list[Answer]]) -> list[Answer]:
-    """What the file answers; nothing where it is not there yet."""
+def query(path: Path, question: Callable[[sqlite3.Connection], list[Answer]]) -> list[Answer]:
+    """Asks the metrics of any run, without writing anything.
+
+    Args:
+        path: The file of the metrics.
+        question: Reads the answer from an open connection.
+
+    Returns:
+        The answer; [] where there is no file yet.
+
+    Raises:
+        DpflError: The file cannot be read.
+    """
     if not path.exists():
         return []
     try:
@@ -238,7 +350,7 @@ def reading(path: Path, question: Callable[[sqlite3.Connection], list[Answer]]) 
 
 
 def _has(connection: sqlite3.Connection, table: str) -> bool:
-    """A run of before there was such a table has none."""
+    """Whether the file has a table; earlier versions of dpfl wrote fewer tables."""
     return (
         connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone()
         is not None
@@ -247,5 +359,5 @@ def _has(connection: sqlite3.Connection, table: str) -> bool:
 
 def _rows(connection: sqlite3.Connection, after: int = 0) -> list[RoundRow]:
     names = ", ".join(COLUMNS)
-    query = f"SELECT {names} FROM rounds WHERE round > ? ORDER BY round"
-    return [RoundRow(*values) for values in connection.execute(query, (after,))]
+    sql = f"SELECT {names} FROM rounds WHERE round > ? ORDER BY round"
+    return [RoundRow(*values) for values in connection.execute(sql, (after,))]

@@ -32,14 +32,30 @@ MOST_WORD = 200
 
 
 def write_card(job: PreparedRun, result: Result) -> None:
-    """Beside the model; a file of that name that is somebody else's stays as it is."""
+    """Writes the card into the run's folder. A file of that name that is no card stays as it is.
+
+    Args:
+        job: The run.
+        result: Its outcome.
+    """
     path = job.folder.file(NAME)
     if not path.exists() or path.read_text(errors="replace").startswith(TITLE):
         job.folder.write_text(NAME, card(job, result))
 
 
 def card(job: PreparedRun, result: Result) -> str:
-    """Markdown; words that came from elsewhere stand in code, where they are nothing but words."""
+    """Writes the card of a model.
+
+    Names that users or files brought stand in code spans, where Markdown takes them for nothing but
+    text.
+
+    Args:
+        job: The run.
+        result: Its outcome.
+
+    Returns:
+        The card as Markdown.
+    """
     parts = (
         _facts(job, result),
         privacy_lines(result.privacy),
@@ -67,12 +83,15 @@ def _facts(job: PreparedRun, result: Result) -> Iterator[str]:
 
 
 def rows_of_outcome(algorithm: Algorithm, budget: Budget, outcome: Mapping[str, Any]) -> list[str]:
-    """Rows of the table that follow from a run's record and from what it came to.
+    """Writes the rows of the table that follow from a run's record and its outcome.
 
     Args:
         algorithm: The system as it ran.
-        budget: What it was given.
-        outcome: What `result.json` holds.
+        budget: The budget of the run.
+        outcome: The content of `result.json`.
+
+    Returns:
+        A line of Markdown per row.
     """
     values = {
         name: math.nan if value is None else float(value)
@@ -101,7 +120,14 @@ def _budget(budget: Budget, unit: str) -> Iterator[str]:
 
 
 def privacy_lines(statement: PrivacyStatement) -> Iterator[str]:
-    """The section that holds the statement of the run."""
+    """Writes the section with the privacy statement.
+
+    Args:
+        statement: The statement of the run.
+
+    Yields:
+        The lines of the section.
+    """
     yield PRIVACY
     yield ""
     for line in str(statement).splitlines():
@@ -186,7 +212,14 @@ def _inputs(job: PreparedRun) -> Iterator[str]:
 
 
 def closing_lines(warnings: Iterable[str]) -> Iterator[str]:
-    """The last section, with the warnings of the run."""
+    """Writes the last section, with the warnings of the run.
+
+    Args:
+        warnings: The warnings, as sentences.
+
+    Yields:
+        The lines of the section.
+    """
     yield CLOSING
     yield ""
     yield "- The metrics are for the test set named above. Measure again on your own data."
@@ -220,7 +253,14 @@ def _features(job: PreparedRun) -> str:
 
 
 def word(text: str) -> str:
-    """A code span: Markdown and HTML inside it are shown as they are."""
+    """Writes a text as a code span, in which Markdown and HTML have no meaning.
+
+    Args:
+        text: Any text.
+
+    Returns:
+        The span: one line of at most 200 characters, without backticks and vertical bars.
+    """
     return f"`{_plain(text).replace('`', chr(0x2019)).replace('|', '/')[:MOST_WORD] or ' '}`"
 
 

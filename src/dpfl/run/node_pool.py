@@ -27,6 +27,9 @@ class NodePool(Protocol):
             ledgers: Where the server counts what it orders; None if no client pays by itself.
             folder: The run's folder.
             size: How many numbers the model has.
+
+        Returns:
+            The engine.
         """
 
     def part(self, folder: RunFolder) -> None:

@@ -1,5 +1,5 @@
-"""A run over nodes elsewhere: who joins, on what terms, and what each of them says at the end that
-it spent.
+"""A run over nodes on other machines: who joins, on what terms, and what each node signs at the end
+of what it spent.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from dpfl.run.propose import Propose
 from dpfl.secagg import SumGroup
 
 MOST_ANSWER = 1 << 24
-"""Bytes of a letter, beyond which a node's answer is not looked at, beside those of a model."""
+"""The most bytes of a node's answer without the numbers of a model. A longer one is not read."""
 NUMBER = 16
-"""Bytes for each number of a model: an update, and what may be beside it."""
+"""Bytes that are allowed for each number of a model: for an update, and what may be beside it."""
 MOST_SIZE = 1 << 40
 ABSENT = "it did not join when the run began"
 MEMBERS = "nodes.json"
@@ -39,8 +39,16 @@ MEMBERS = "nodes.json"
 
 @dataclass(frozen=True)
 class ServerTerms:
-    """Of the server: whose orders they are, whose answers count, how long they are waited for and
-    how many are needed.
+    """The terms of a server.
+
+    Attributes:
+        key: The key that signs the server's messages.
+        nodes: The public key of each node, by its name. Answers of others do not count.
+        deadline: Seconds that the server waits for the answers of a round.
+        joining: Seconds that the server waits for answers to a proposal, and at the end.
+        least: The least number of nodes that a run needs.
+        heads: Where the server remembers, from run to run, which ledger heads nodes signed. None
+            means the run's folder.
     """
 
     key: Ed25519PrivateKey
@@ -49,100 +57,130 @@ class ServerTerms:
     joining: float = 120.0
     least: int = 1
     heads: Path | None = None
-    """Where the server remembers what nodes signed, from run to run; the run's folder, where
-    nothing is said.
-    """
 
     @property
     def public(self) -> list[str]:
-        """The nodes' keys, in the order of their names, as words."""
+        """The nodes' keys as text, in the order of `nodes`."""
         return [raw(key) for key in self.nodes.values()]
 
 
 @dataclass(frozen=True)
 class JoinRequests:
-    """Asks nodes to join a run, and shows each what it signed, as far as this server and the other
-    nodes remember.
+    """Asks nodes to join a run, and shows each node the ledger heads that it signed before, as far
+    as this server and the other nodes remember them.
+
+    Attributes:
+        channel: Signs messages and checks answers.
+        memory: The heads that nodes signed.
+        proposal: Makes the proposal for the node at a place in the list.
+        seconds: How long to wait for answers.
     """
 
-    correspondence: NodeChannel
+    channel: NodeChannel
     memory: HeadMemory
     proposal: Propose
     seconds: float
 
     def __call__(self, names: Collection[str]) -> dict[str, SignedMessage | InvalidReply]:
-        """The answers of those that answered. A head of a node that only another node remembered is
-        shown to it as well.
+        """Asks nodes to join.
+
+        Where an answer brings a head of another node that this server did not remember, that node
+        is asked again and shown it as well.
+
+        Args:
+            names: The nodes to ask.
+
+        Returns:
+            The answer of each node that answered.
         """
-        shown = {name: {one.signature for one in self.memory.of(name)} for name in names}
+        signatures = {name: {head.signature for head in self.memory.of(name)} for name in names}
         answers = self._ask(names)
-        late = [name for name, answer in answers.items() if self._more(name, shown[name], answer)]
+        late = [
+            name for name, answer in answers.items() if self._more(name, signatures[name], answer)
+        ]
         return answers | self._ask(late) if late else answers
 
     def _ask(self, names: Collection[str]) -> dict[str, SignedMessage | InvalidReply]:
         places = list(self.memory.keys)
-        asked, shown = {}, {name: self.memory.shown_to(name) for name in names}
-        for name, heads in shown.items():
+        requests, heads_for = {}, {name: self.memory.shown_to(name) for name in names}
+        for name, heads in heads_for.items():
             words = {"proposal": self.proposal(places.index(name)).to_words()} | (
                 {"heads": heads} if heads else {}
             )
-            asked[name] = self.correspondence.message(name, "join", "join", words)
-        answers = self.correspondence.ask(asked, self.seconds)
+            requests[name] = self.channel.message(name, "join", "join", words)
+        answers = self.channel.ask(requests, self.seconds)
         for name, answer in answers.items():
             if isinstance(answer, SignedMessage) and is_kind(answer, "joined"):
-                self.memory.accept(name, shown[name], answer)
+                self.memory.accept(name, heads_for[name], answer)
         self.memory.save()
         return answers
 
-    def _more(self, name: str, shown: set[str], answer: SignedMessage | InvalidReply) -> bool:
-        """Whether there is a head that the node was not shown, and that is not the one that
-        answered.
+    def _more(self, name: str, signatures: set[str], answer: SignedMessage | InvalidReply) -> bool:
+        """Whether the memory holds a head that the node was not shown, and that is not the one in
+        its answer.
         """
         if not is_kind(answer, "joined") or not isinstance(answer, SignedMessage):
             return False
         with suppress(ProtocolError):
-            shown = shown | {head_from_words(answer.head.get("ledger_head")).signature}
-        return any(one.signature not in shown for one in self.memory.of(name))
+            signatures = signatures | {head_from_words(answer.head.get("ledger_head")).signature}
+        return any(head.signature not in signatures for head in self.memory.of(name))
 
 
 @dataclass(frozen=True)
 class JoinedNodes:
-    """The nodes of one run, as a `Host`: those that joined, and why others did not."""
+    """The nodes of one run, as a `NodePool`.
 
-    correspondence: NodeChannel
+    Attributes:
+        channel: Signs messages and checks answers.
+        terms: The terms of the server.
+        members: The nodes that joined, with the sizes that they declared.
+        away: Why each of the other nodes did not join.
+        group: The nodes that sum together, where the server gets sums only.
+        joining: Asks a node to join again after it was restarted.
+    """
+
+    channel: NodeChannel
     terms: ServerTerms
     members: tuple[RemoteNode, ...]
     away: Mapping[str, str] = field(default_factory=dict)
     group: SumGroup | None = None
-    """Who sums together, where the server gets sums only."""
     joining: JoinRequests | None = None
 
     @property
     def nonce(self) -> str:
-        return self.correspondence.run
+        """The random name that the nodes know the run by."""
+        return self.channel.run
 
     @property
     def notes(self) -> tuple[str, ...]:
+        """A sentence for each node that did not join."""
         return tuple(f"{name} takes no part: {why}" for name, why in self.away.items())
 
     def engine(
         self, run: str, ledgers: ClientLedgers | None, folder: RunFolder, size: int
     ) -> RemoteEngine:
-        self.correspondence.most = self.correspondence.transport.most = MOST_ANSWER + NUMBER * size
+        """Builds the engine that sends rounds to the nodes, and writes down who joined.
+
+        Args:
+            run: The name of the run.
+            ledgers: Where the server counts what it orders; None if no client pays by itself.
+            folder: The run's folder.
+            size: How many numbers the model has.
+
+        Returns:
+            The engine.
+        """
+        self.channel.most = self.channel.transport.most = MOST_ANSWER + NUMBER * size
         folder.write_json(
             MEMBERS,
             {member.name: {"place": member.place, "size": member.size} for member in self.members},
         )
         deadline, joining = self.terms.deadline, self.terms.joining
-        sums = (
-            SecureSumServer(self.correspondence, self.group, deadline, joining)
-            if self.group
-            else None
-        )
-        if (memory := self.correspondence.memory) and memory.path is None:
+        sums = SecureSumServer(self.channel, self.group, deadline, joining) if self.group else None
+        if (memory := self.channel.memory) and memory.path is None:
             memory.path = folder.file(HEADS)
         return RemoteEngine(
-            self.correspondence,
+            self.channel,
             self.members,
             run,
             ledgers,
@@ -154,28 +192,45 @@ class JoinedNodes:
         )
 
     def part(self, folder: RunFolder) -> None:
-        """Their signed statements, as they came: whoever has a node's public key can check them
-        without this server.
+        """Asks each node for its signed statement, and stores it as it came.
+
+        Whoever has a node's public key can check its statement without this server.
+
+        Args:
+            folder: The run's folder.
         """
-        letter, memory = self.correspondence.message, self.correspondence.memory
+        message, memory = self.channel.message, self.channel.memory
         folder.file(STATEMENTS).mkdir(exist_ok=True)
-        shown = {
+        heads_for = {
             member.name: memory.shown_to(member.name) if memory else [] for member in self.members
         }
-        words = {name: {"heads": heads} if heads else {} for name, heads in shown.items()}
-        asked = {
-            name: letter(name, "ask-statement", "end/statement", words[name]) for name in words
+        words = {name: {"heads": heads} if heads else {} for name, heads in heads_for.items()}
+        requests = {
+            name: message(name, "ask-statement", "end/statement", words[name]) for name in words
         }
-        for name, answer in self.correspondence.ask(asked, self.terms.joining).items():
-            said = answer.head.get("statement") if isinstance(answer, SignedMessage) else None
-            if isinstance(said, dict):
-                folder.write_json(f"{STATEMENTS}/{name}.json", said)
+        for name, answer in self.channel.ask(requests, self.terms.joining).items():
+            statement = answer.head.get("statement") if isinstance(answer, SignedMessage) else None
+            if isinstance(statement, dict):
+                folder.write_json(f"{STATEMENTS}/{name}.json", statement)
 
 
 def gather(post: Transport, nonce: str, terms: ServerTerms, proposal: Propose) -> JoinedNodes:
-    """All that are listed are asked; the run goes on with those that join, if they are enough."""
+    """Asks all nodes of a server to join a new run.
+
+    Args:
+        post: Carries the messages.
+        nonce: The random name that the nodes will know the run by.
+        terms: The terms of the server.
+        proposal: Makes the proposal for the node at a place in the list.
+
+    Returns:
+        The nodes that joined.
+
+    Raises:
+        DpflError: Too few nodes joined; or not all of them, where nodes sum together.
+    """
     names = list(terms.nodes)
-    correspondence, joining = _joining(post, nonce, terms, proposal, terms.heads)
+    channel, joining = _joining(post, nonce, terms, proposal, terms.heads)
     answers = joining(names)
     sizes = {name: _size(answers.get(name)) for name in names}
     members = tuple(
@@ -196,46 +251,67 @@ def gather(post: Transport, nonce: str, terms: ServerTerms, proposal: Propose) -
                 "join: " + "; ".join(f"{name}: {why}" for name, why in away.items())
             + ". Start again when they can, or take them off the list, here and in the policies."
         )  # fmt: skip
-    return JoinedNodes(correspondence, terms, members, away, group, joining)
+    return JoinedNodes(channel, terms, members, away, group, joining)
 
 
 def _joining(
     post: Transport, nonce: str, terms: ServerTerms, proposal: Propose, heads: Path | None
 ) -> tuple[NodeChannel, JoinRequests]:  # fmt: skip
     memory = HeadMemory(dict(zip(terms.nodes, terms.public, strict=True)), heads)
-    correspondence = NodeChannel(post, nonce, terms.key, terms.nodes, MOST_ANSWER, memory)
-    return correspondence, JoinRequests(correspondence, memory, proposal, terms.joining)
+    channel = NodeChannel(post, nonce, terms.key, terms.nodes, MOST_ANSWER, memory)
+    return channel, JoinRequests(channel, memory, proposal, terms.joining)
 
 
 def group_of(nonce: str, terms: ServerTerms, proposal: Propose) -> SumGroup | None:
-    """Who sums together, as every node of the run knows it; nobody, where the server gets
-    updates.
+    """Builds the group of nodes that sum together, as every node of the run derives it.
+
+    Args:
+        nonce: The random name that the nodes know the run by.
+        terms: The terms of the server.
+        proposal: Makes the proposal for the node at a place in the list.
+
+    Returns:
+        The group; None where the server gets updates.
     """
-    said = proposal(0)
-    if said.sums is None:
+    first = proposal(0)
+    if first.sums is None:
         return None
     identities = dict(zip(terms.nodes, terms.public, strict=True))
     return SumGroup(
-        said.together(nonce, raw(terms.key.public_key())),
+        first.together(nonce, raw(terms.key.public_key())),
         identities,
-        said.sums.survivors,
-        said.sums.colluders,
+        first.sums.survivors,
+        first.sums.colluders,
     )
 
 
 def gather_again(
     post: Transport, terms: ServerTerms, folder: RunFolder, proposal: Propose
 ) -> JoinedNodes:
-    """Of a run that goes on: those that joined before; who is away may come back. Those who sum
-    together by the `proposal` agree on new keys."""
-    nonce, told = folder.experiment().get("run", {}).get("nonce"), folder.json(MEMBERS) or {}
+    """Finds the nodes of a run that is resumed: those that joined it when it began.
+
+    A node that is away may come back in any round. Nodes that sum together agree on new keys.
+
+    Args:
+        post: Carries the messages.
+        terms: The terms of the server.
+        folder: The run's folder, which says who joined.
+        proposal: Makes the proposal for the node at a place in the list.
+
+    Returns:
+        The nodes of the run.
+
+    Raises:
+        DpflError: The folder does not say who joined, or the server has no key of one of them.
+    """
+    nonce, joined = folder.experiment().get("run", {}).get("nonce"), folder.json(MEMBERS) or {}
     if not isinstance(nonce, str) or not re.fullmatch("[0-9a-f]{32}", nonce):
         raise DpflError(
             f"The record in {folder.path} does not say what nodes know its run by: start a new one."
         )
     try:
         members = tuple(
-            RemoteNode(name, int(one["place"]), int(one["size"])) for name, one in told.items()
+            RemoteNode(name, int(one["place"]), int(one["size"])) for name, one in joined.items()
         )
     except (KeyError, TypeError, ValueError):
         members = ()
@@ -249,13 +325,11 @@ def gather_again(
             f"The experiment has no key of the node {unknown[0]}, which joined the run: list it "
             "again."
         )
-    away = {name: ABSENT for name in terms.nodes if name not in told}
-    correspondence, joining = _joining(
-        post, nonce, terms, proposal, terms.heads or folder.file(HEADS)
-    )
-    return JoinedNodes(
-        correspondence, terms, members, away, group_of(nonce, terms, proposal), joining
-    )
+    away = {name: ABSENT for name in terms.nodes if name not in joined}
+    heads = terms.heads or folder.file(HEADS)
+    channel, joining = _joining(post, nonce, terms, proposal, heads)
+    group = group_of(nonce, terms, proposal)
+    return JoinedNodes(channel, terms, members, away, group, joining)
 
 
 def _size(answer: SignedMessage | InvalidReply | None) -> int | str:

@@ -154,10 +154,13 @@ class Evaluation:
             )
 
     def interval(self, rounds: int | None) -> int:
-        """Returns the rounds from one evaluation to the next.
+        """Chooses the number of rounds from one evaluation to the next.
 
         Args:
             rounds: How many rounds the budget allows; None where something else ends the run.
+
+        Returns:
+            `every`, or a 25th of the rounds. It is at least 1.
         """
         return self.every or max(1, (rounds or 25) // 25)
 

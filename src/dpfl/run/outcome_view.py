@@ -45,7 +45,7 @@ class OutcomeView:
     """Why the run ended, or has not."""
     warnings: tuple[str, ...]
     """Warnings besides those of the privacy statement."""
-    lost: str
+    lost_replies: str
     """How many replies did not count; "" if all did."""
 
     @classmethod
@@ -75,7 +75,7 @@ class OutcomeView:
             warnings=tuple(
                 str(warning) for warning in result.get("warnings", ()) if warning not in stated
             ),
-            lost=_lost(result.get("lost", ())),
+            lost_replies=_lost(result.get("lost", ())),
         )
 
     @property

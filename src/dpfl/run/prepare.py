@@ -47,7 +47,7 @@ class PreparedRun:
         randomness: Where noise and sampling draw from.
         coordinator: The server's side of a round.
         engine: Where the clients train.
-        recorder: What is kept of a round.
+        recorder: Evaluates the model, and records every round.
         diagnostics: How far each round moves the model.
     """
 
@@ -157,7 +157,11 @@ def _record(resolved: ResolvedRun) -> dict[str, Any]:
 
 
 def utc_now() -> str:
-    """Returns the time as ISO 8601 in UTC, to the second."""
+    """Reads the clock.
+
+    Returns:
+        The time as ISO 8601 in UTC, to the second.
+    """
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
@@ -267,7 +271,7 @@ def _federation_facts(accounts: Accounts, resolved: ResolvedRun) -> FederationFa
         _public_clients(resolved),
         accounts.ledgers.open(0) if resolved.algorithm.trusts_server else None,
         accounts.limit,
-        resolved.split.kept_sizes,
+        resolved.split.held_out_sizes,
     )
 
 

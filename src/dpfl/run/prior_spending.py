@@ -23,20 +23,23 @@ class PriorSpending:
     """Events already spent when noise is calibrated, with notes for the statement.
 
     Attributes:
-        spent: The events of the fullest ledger that still has budget left.
+        events: The events of the fullest ledger that still has budget left.
         notes: What a person should know of ledgers that other runs used.
     """
 
-    spent: EventCounts = field(default_factory=dict)
+    events: EventCounts = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     def record(self) -> dict[str, int] | None:
-        """Returns the events for the record of the run; None if there are none.
+        """Writes the events for the record of the run.
 
         A resumed run plans its noise beside these. Other runs may have spent more by then, but its
         noise must be what it was.
+
+        Returns:
+            The count of each event by its text; None if there are no events.
         """
-        return {encode(event): count for event, count in self.spent.items()} or None
+        return {encode(event): count for event, count in self.events.items()} or None
 
     @classmethod
     def recorded(cls, resolved: Mapping[str, Any]) -> PriorSpending:
@@ -44,6 +47,9 @@ class PriorSpending:
 
         Args:
             resolved: The section `resolved` of the run's `experiment.toml`.
+
+        Returns:
+            The events, without notes.
         """
         return cls({decode(line): count for line, count in resolved.get("beside", {}).items()})
 
@@ -51,11 +57,16 @@ class PriorSpending:
 def ledger_owners(
     algorithm: Algorithm, federation: Federation
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Returns who pays, and a digest of the data that each of them pays for.
+    """Finds who pays for the releases of a run.
 
     Args:
         algorithm: The algorithm, which says where the noise is.
         federation: The clients and their data.
+
+    Returns:
+        The names of the ledgers' owners, and a digest of the data that each of them pays for. Both
+        are () where nothing is paid, or where clients are described and could not pay by
+        themselves.
     """
     if algorithm.ledger_per_client and not federation.described:
         if algorithm.unit == "person":

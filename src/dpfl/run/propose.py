@@ -145,10 +145,13 @@ def _events(algorithm: Algorithm, budget_rounds: int | None, nodes: int) -> Plan
 
 
 def digest(schema: Schema | None) -> str:
-    """Returns the digest of a table's schema, which nodes compare with their own; "" without one.
+    """Computes the digest of a table's schema, which nodes compare with their own.
 
     Args:
         schema: The declared columns of a table, or None.
+
+    Returns:
+        A SHA-256 in hexadecimal; "" without a schema.
     """
     return hashlib.sha256(schema.to_json().encode()).hexdigest() if schema else ""
 

@@ -1,4 +1,4 @@
-"""What is kept of a round: evaluation, a row of metrics, a checkpoint."""
+"""Records a run: evaluates the model, writes a row of metrics per round, and the checkpoint."""
 
 from __future__ import annotations
 
@@ -28,20 +28,34 @@ from dpfl.tasks.calibration import Curve, calibration
 from dpfl.tasks.intervals import intervals
 from dpfl.tasks.noisy import figures
 
-VALIDATED = 2000
+VALIDATION_SAMPLES = 2000
+"""Samples of the test set that the validation loss and the check for divergence use."""
 
 
 class Progress(Protocol):
-    """Whoever watches a run."""
+    """Shows a run as it goes, such as in the terminal."""
 
-    def start(self, job: Any) -> None: ...
+    def start(self, job: Any) -> None:
+        """Shows that a run starts.
 
-    def tell(self, row: RoundRow) -> None: ...
+        Args:
+            job: The `PreparedRun`, before its first round.
+        """
 
-    def stop(self) -> None: ...
+    def tell(self, row: RoundRow) -> None:
+        """Shows a round, once its checkpoint is on disk.
+
+        Args:
+            row: The round with its metrics.
+        """
+
+    def stop(self) -> None:
+        """Ends the display, also after an error."""
 
 
-class SilentProgress:
+class SilentProgress(Progress):
+    """Shows nothing."""
+
     def start(self, job: Any) -> None: ...
 
     def tell(self, row: RoundRow) -> None: ...
@@ -51,8 +65,12 @@ class SilentProgress:
 
 @dataclass(frozen=True)
 class TestFigures:
-    """What is measured of a model on the test set; None where there is no such public data, or no
-    such figure.
+    """What is measured of a model after a round.
+
+    Attributes:
+        accuracy: On the test set; None without one, or where the task has no accuracy.
+        loss: The mean loss on the test set; None without one.
+        headline: The first metric of the task; None without a test set.
     """
 
     accuracy: float | None = None
@@ -62,20 +80,38 @@ class TestFigures:
 
 @dataclass(frozen=True)
 class FinalMetrics:
-    """Every metric of the finished model, how far it depends on who is in the test set, and whether
-    its chances are so.
+    """What is measured of the finished model.
+
+    Attributes:
+        headline: The name of the task's first metric; "" if nothing was measured.
+        metrics: Every metric of the task.
+        intervals: The middle 95 % of each metric over test sets drawn from this one.
+        noisy: On which samples the clients measured, where they did so with noise; otherwise "".
+        calibration: How far predicted probabilities agree with observed frequencies.
     """
 
     headline: str = ""
     metrics: Mapping[str, float] = field(default_factory=dict)
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     noisy: str = ""
-    """Of whom, where it is no public test set, and that there is noise in it."""
     calibration: Curve = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Recorder:
+    """Records the rounds of one run.
+
+    Attributes:
+        folder: The run's folder.
+        metrics: The table of rounds.
+        model: A model to evaluate with; each evaluation loads its weights first.
+        test: The public test set, or None.
+        meter: An upper bound on epsilon after each round; None where none is proven.
+        every: The number of rounds from one evaluation to the next.
+        progress: Shows the rounds.
+        persons: The person that each test sample is of, where persons are declared.
+    """
+
     folder: RunFolder
     metrics: Metrics
     model: FlatModel
@@ -84,26 +120,34 @@ class Recorder:
     every: int
     progress: Progress
     persons: Tensor | None = None
-    """Whose each test sample is."""
 
     @property
     def classes(self) -> int:
-        """How many the test set has, which is what guessing is measured by; 0 where labels are
-        none.
+        """The number of classes in the test set, which is what guessing is measured by; 0 where
+        labels are no classes.
         """
         return self.test.y.unique().numel() if self.test and self.test.classes else 0
 
     def close_round(self, coordinator: Coordinator, updates: Sequence[UpdateRow] = ()) -> None:
-        """The checkpoint comes first: nothing of a round is shown while a crash could have it made
-        again.
+        """Writes the checkpoint of a round, then evaluates and shows it.
+
+        The checkpoint comes first. So nothing of a round is shown as long as a crash could cause
+        the round to be made again.
+
+        Args:
+            coordinator: The server's side of the round.
+            updates: How far the round moved the model.
+
+        Raises:
+            Diverged: The model's scores on the test set are not finite.
         """
-        coordinator.state.lost = self._told(coordinator)
+        coordinator.state.lost = self._lost_replies(coordinator)
         self.folder.save_checkpoint(coordinator.state)
         self._show(coordinator, updates)
 
-    def _told(self, coordinator: Coordinator) -> list[str]:
-        """At client level a name would say who was drawn, which outlives no process of the
-        server.
+    def _lost_replies(self, coordinator: Coordinator) -> list[str]:
+        """The lost replies for the checkpoint. At client level a name would say who was drawn, so
+        it is not written to disk.
         """
         return (
             ["a reply"] * len(coordinator.lost)
@@ -112,7 +156,11 @@ class Recorder:
         )
 
     def catch_up(self, coordinator: Coordinator) -> None:
-        """The round of the checkpoint, where a crash came before it was shown."""
+        """Shows the round of the checkpoint, if a crash came before it was shown.
+
+        Args:
+            coordinator: The server's side, in the state of the checkpoint.
+        """
         if coordinator.state.round > self.metrics.last_round():
             self._show(coordinator)
 
@@ -135,20 +183,19 @@ class Recorder:
             bytes=state.bytes,
             seconds=state.seconds,
         )
-        hidden = (
-            coordinator.algorithm.unit == "client"
-        )  # when somebody was lost would say when they were drawn
+        # At client level, the round of a lost reply would say when that client was drawn.
+        hidden = coordinator.algorithm.unit == "client"
         self.metrics.add(row, updates, () if hidden else coordinator.lost)
         self.progress.tell(row)
         if self.test and figures.loss is not None and not math.isfinite(figures.loss):
             self._refuse_divergence(self.test, state.round)
 
     def _refuse_divergence(self, test: Dataset, round: int) -> None:
-        """Samples without a finite gradient count as nothing, so only public ones can say that
-        hardly any has one.
+        """Samples without a finite gradient count as zero, so clients cannot say that most have
+        none. Only the public test set can.
         """
         with evaluating(self.model.module):
-            scores = self.model.module(self.model.arrange(test.x[:VALIDATED]))
+            scores = self.model.module(self.model.arrange(test.x[:VALIDATION_SAMPLES]))
         if torch.isfinite(scores).flatten(1).all(1).float().mean() < 0.5:
             raise Diverged(
                 f"Training diverged on the test set after round {round}: its scores are not "
@@ -157,24 +204,46 @@ class Recorder:
             )
 
     def evaluate(self, vector: Tensor) -> TestFigures:
+        """Measures a model on the public test set.
+
+        Args:
+            vector: The weights as one flat vector.
+
+        Returns:
+            The figures; all None without a test set.
+        """
         self.model.load(vector)
         if not self.test:
             return TestFigures()
         scores, loss = compute_scores(self.model, self.test.x, self.test.y)
-        shown = self.test.task.live_metrics(scores.numpy(), self.test.y.numpy())
-        return TestFigures(shown.get("accuracy"), loss, shown[self.test.task.headline])
+        metrics = self.test.task.live_metrics(scores.numpy(), self.test.y.numpy())
+        return TestFigures(metrics.get("accuracy"), loss, metrics[self.test.task.headline])
 
     def close_run(self, coordinator: Coordinator) -> None:
-        """The metric that clients are asked for, kept before it is shown: a run that goes on from
-        here does not ask again.
+        """Asks the clients for the noisy metric, where the run has one, and stores the answer.
+
+        The answer is in the checkpoint before it is shown, so a run that is resumed does not ask
+        again.
+
+        Args:
+            coordinator: The server's side, after the last round.
         """
         if coordinator.algorithm.metric and METRIC not in coordinator.state.memory:
             coordinator.measure()
             self.folder.save_checkpoint(coordinator.state)
 
     def measure(self, state: RunState, algorithm: Algorithm) -> FinalMetrics:
-        """At the end of a run: all that the task measures; intervals by person, where the test set
-        has persons.
+        """Measures the finished model.
+
+        Intervals are over samples of the test set, or over its persons where it has persons.
+
+        Args:
+            state: The state after the last round.
+            algorithm: The algorithm as it ran.
+
+        Returns:
+            All that the task measures. Without a test set, the noisy metric that clients answered;
+            without that, nothing.
         """
         self.model.load(state.model)
         if not self.test:
@@ -189,40 +258,56 @@ class Recorder:
             None if self.persons is None else self.persons.numpy(),
         )
         scores = compute_scores(self.model, self.test.x, self.test.y)[0].numpy()
-        found = intervals(task, scores, y, persons)
         return FinalMetrics(
-            task.headline, task.metrics(scores, y), found, calibration=calibration(task, scores, y)
+            task.headline,
+            task.metrics(scores, y),
+            intervals(task, scores, y, persons),
+            calibration=calibration(task, scores, y),
         )
 
-    def _noisy(self, answered: Tensor | None, asked: MetricQuery | None, whom: str) -> FinalMetrics:
-        if answered is None or asked is None or self.model.task is None:
+    def _noisy(self, answer: Tensor | None, query: MetricQuery | None, whom: str) -> FinalMetrics:
+        if answer is None or query is None or self.model.task is None:
             return FinalMetrics()
-        units, noise, *mean = answered.tolist()
-        found = figures(self.model.task, np.array(mean), int(units), noise, asked.most)
+        units, noise, *mean = answer.tolist()
+        noisy_figures = figures(self.model.task, np.array(mean), int(units), noise, query.most)
         of = (
             "kept out of training"
-            if asked.held_out
+            if query.held_out
             else "that it was trained on, which flatters it"
         )
         return FinalMetrics(
-            **vars(found), noisy=f"with noise, on {int(units)} {whom} of the clients {of}"
+            **vars(noisy_figures), noisy=f"with noise, on {int(units)} {whom} of the clients {of}"
         )
 
     def validate(self, vector: Tensor) -> float:
-        """The loss on the first of the test samples, for systems that follow a public loss in every
-        round.
+        """Measures the loss on the first 2,000 samples of the test set, for systems that follow a
+        public loss in every round.
+
+        Args:
+            vector: The weights as one flat vector.
+
+        Returns:
+            The mean loss.
         """
         assert self.test is not None, (
             "a system that follows a public loss is refused where there is none"
         )
         self.model.load(vector)
-        return compute_scores(self.model, self.test.x[:VALIDATED], self.test.y[:VALIDATED])[1]
+        x, y = self.test.x[:VALIDATION_SAMPLES], self.test.y[:VALIDATION_SAMPLES]
+        return compute_scores(self.model, x, y)[1]
 
     def finish(
         self, coordinator: Coordinator, figures: TestFigures, epsilon: float | None
     ) -> list[RoundRow]:
-        """The last row gets the final figures; what the server had to remember of its noise is
-        forgotten.
+        """Completes the table of rounds, and deletes the noise that the server had to remember.
+
+        Args:
+            coordinator: The server's side, after the last round.
+            figures: What was measured of the finished model, for the last row.
+            epsilon: The epsilon of all releases, for the last row; None if it is not finite.
+
+        Returns:
+            The rounds in order.
         """
         if coordinator.state.memory.pop(PAST_NOISE, None) is not None:
             self.folder.save_checkpoint(coordinator.state)

@@ -42,7 +42,7 @@ from typing import Any
 from dpfl.algorithms import Algorithm
 from dpfl.codec import FORMAT, encode
 from dpfl.data import Federation
-from dpfl.data.held_out import HeldOutSplit, held_out
+from dpfl.data.held_out import HeldOutSplit, split_held_out
 from dpfl.data.names import client_names
 from dpfl.errors import DpflError
 from dpfl.import_path import refuse_unreachable
@@ -162,8 +162,11 @@ class ResolvedRun:
         return (*self.spec.federation.notes, *self.prior.notes, *measured, *warnings)
 
     def record(self) -> dict[str, Any]:
-        """Returns the record of the run without the run's own name: what was asked, what it came to
-        be, and hashes of data, code and model.
+        """Builds the record of the run, without the run's own name.
+
+        Returns:
+            The content of `experiment.toml`: what was asked, what it came to be, and hashes of
+            data, code and model.
         """
         spec, flat = self.spec, self.fitted.flat
         return {
@@ -232,7 +235,7 @@ def resolve(spec: RunSpec) -> ResolvedRun:
     row_notes = row_unit_notes(requested.unit, spec.federation)
     fitted = fit_model(spec.model, spec.federation, spec.execution.seed)
     metric = spec.evaluation.metric
-    split = held_out(fitted.federation, metric.held_out if metric else 0.0, requested.unit)
+    split = split_held_out(fitted.federation, metric.held_out if metric else 0.0, requested.unit)
     layout = fitted.flat.layout
     fitted_algorithm = fit_algorithm(
         requested, layout, spec.budget.rounds, spec.clients, spec.aggregation
@@ -288,7 +291,7 @@ def _planned(
 ) -> Algorithm:
     """The fitted algorithm with its noise, then the rate that follows from the noise."""
     with_noise = with_planned_noise(
-        algorithm, spec.budget, spec.clients, spec.privacy.accountant, prior.spent
+        algorithm, spec.budget, spec.clients, spec.privacy.accountant, prior.events
     )
     data = fitted.federation
     with_rate = with_planned_rate(

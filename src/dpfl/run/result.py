@@ -1,4 +1,4 @@
-"""What a run came to."""
+"""The outcome of a run: the trained model with its metrics and its privacy statement."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpfl.deprecation import deprecated_attributes
 from dpfl.notebook_repr import NotebookView
 from dpfl.privacy import PrivacyStatement
 from dpfl.run.metrics import RunHistory, figure
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Result(NotebookView, shown_by="result_page"):
-    """What a run came to.
+    """The outcome of a run, which `train` returns and `result.json` holds.
 
     Attributes:
         run: The name of the run in ledgers and certificates.
@@ -31,7 +32,7 @@ class Result(NotebookView, shown_by="result_page"):
         privacy: The privacy statement.
         history: The rounds, as rows.
         notes: What a person should know of the run.
-        lost: Replies that never arrived, or counted for nothing.
+        lost_replies: A line for each reply that never arrived, or counted for nothing.
         folder: The run's folder.
         module: The trained model.
         warnings: Those of the statement, and what is wrong with the model itself.
@@ -54,7 +55,7 @@ class Result(NotebookView, shown_by="result_page"):
     privacy: PrivacyStatement
     history: RunHistory
     notes: Sequence[str]
-    lost: Sequence[str]
+    lost_replies: Sequence[str]
     folder: Path
     module: nn.Module
     warnings: Sequence[str] = ()
@@ -80,8 +81,15 @@ class Result(NotebookView, shown_by="result_page"):
             f"proven{protected}: {proven}; in {self.folder})"
         )
 
+    if not TYPE_CHECKING:
+        __getattr__ = deprecated_attributes("Result", {"lost": "lost_replies"})
+
     def to_dict(self) -> dict[str, Any]:
-        """Returns the content of result.json."""
+        """Writes the outcome as plain values.
+
+        Returns:
+            The content of `result.json`.
+        """
         names = ("run", "rounds", "iterations", "accuracy", "loss", "stopped_by", "model_sha256")
         metrics = {name: finite_or_none(value) for name, value in self.metrics.items()}
         intervals = {
@@ -97,23 +105,26 @@ class Result(NotebookView, shown_by="result_page"):
             "privacy": self.privacy.to_dict(),
             "notes": list(self.notes),
             "warnings": list(self.warnings),
-            "lost": self._lost_replies(),
+            "lost": self._lost_lines(),
             "folder": str(self.folder),
         }
 
-    def _lost_replies(self) -> list[str]:
+    def _lost_lines(self) -> list[str]:
         """At client level only their number: a name would say who was drawn, which stays with the
         server.
         """
-        if self.privacy.unit != "client" or not self.lost:
-            return list(self.lost)
-        return [f"{len(self.lost)} replies"]
+        if self.privacy.unit != "client" or not self.lost_replies:
+            return list(self.lost_replies)
+        return [f"{len(self.lost_replies)} replies"]
 
 
 def finite_or_none(value: Any) -> Any:
-    """Returns the value for JSON, which has neither nan nor infinity.
+    """Replaces what JSON cannot hold, which has neither nan nor infinity.
 
     Args:
         value: A number, or anything else.
+
+    Returns:
+        None for a float that is not finite, otherwise the value.
     """
     return None if isinstance(value, float) and not math.isfinite(value) else value

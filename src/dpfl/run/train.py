@@ -143,6 +143,9 @@ def finish(run: PreparedRun) -> Result:
 
     Args:
         run: The run after its last round.
+
+    Returns:
+        The outcome of the run.
     """
     state, folder, recorder = run.coordinator.state, run.folder, run.recorder
     figures, final = recorder.evaluate(state.model), recorder.measure(state, run.algorithm)
@@ -160,7 +163,7 @@ def finish(run: PreparedRun) -> Result:
         privacy=privacy,
         history=RunHistory(history),
         notes=(*run.notes, *run.algorithm.steps.notes(state.memory)),
-        lost=tuple(run.coordinator.lost),
+        lost_replies=tuple(run.coordinator.lost),
         folder=folder.path,
         module=recorder.model.module,
         **vars(final),
@@ -178,13 +181,16 @@ def finish(run: PreparedRun) -> Result:
 
 
 def scale_model(schema: Schema, vector: Tensor, layout: Layout) -> Schema:
-    """Returns the schema with the scales that clients paid for, so that a raw row needs nothing
-    else.
+    """Writes the scales that clients paid for into a schema, so that a raw row needs nothing else.
 
     Args:
         schema: The declared columns of the table.
         vector: The model, whose front applies the scales.
         layout: Where the scales lie in the vector.
+
+    Returns:
+        The schema with the paid means and standard deviations; the same schema where none were
+        paid for.
     """
     if layout.paid_scales is None:
         return schema
@@ -197,7 +203,10 @@ def overdue(allowed: float | None, seconds: float) -> tuple[str, ...]:
 
     Args:
         allowed: The seconds of the budget, or None.
-        seconds: What the run took.
+        seconds: The duration of the run.
+
+    Returns:
+        One warning, or none.
     """
     if allowed is None or seconds <= allowed:
         return ()
@@ -216,6 +225,9 @@ def diverging(history: Sequence[RoundRow], classes: int) -> tuple[str, ...]:
     Args:
         history: The rounds of the run.
         classes: How many classes the test set has; 0 where labels are no classes.
+
+    Returns:
+        One warning, or none.
     """
     losses = [row.loss for row in history if row.loss is not None]
     if not classes or not losses:

@@ -1,9 +1,9 @@
-"""How far each round moved the model, how far its noise alone would have, and, where nothing is
-private, single updates.
+"""How far each round moved the model, how far its noise alone would have moved it, and how long
+single updates were.
 
-The step of a round follows from what was released, and the size of its noise from the settings:
-both may be shown of any run. Single updates are looked at in runs without privacy, and of public
-clients; of nobody else.
+The step of a round follows from what was released, and the size of its noise follows from the
+settings, so both may be shown for any run. Single updates are measured only in runs without privacy
+and for public clients.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 MOST_CLIENTS = 100
-"""Single updates that are kept of a round."""
+"""The most single updates that are recorded per round."""
 
 
 class UpdateDiagnostics:
-    """Beside a run: it sees what the server gets, and changes nothing."""
+    """Measures updates beside a run. It sees what the server gets, and changes nothing."""
 
     def __init__(
         self,
@@ -38,10 +38,17 @@ class UpdateDiagnostics:
         public: range,
     ) -> None:
         self._ask, self._last, self._names, self._public = ask, state.velocity, names, public
-        self._seen: list[UpdateRow] = []
+        self._rows: list[UpdateRow] = []
 
     def ask(self, order: RoundRequest) -> list[ClientReply]:
-        """What is asked beside the rounds; public clients may be looked at."""
+        """Sends a request beside the rounds, and measures the updates of public clients.
+
+        Args:
+            order: The request.
+
+        Returns:
+            The replies, as the engine gave them.
+        """
         replies = self._ask(order)
         self._look([reply for reply in replies if reply.client in self._public], order)
         return replies
@@ -49,8 +56,15 @@ class UpdateDiagnostics:
     def of_round(
         self, coordinator: Coordinator, order: RoundRequest, replies: Sequence[ClientReply]
     ) -> list[UpdateRow]:
-        """After the server's step: the round's own line first, whose noise is None where nothing is
-        said of it.
+        """Measures a round after the server's step.
+
+        Args:
+            coordinator: The server's side of the round.
+            order: The request of the round.
+            replies: The replies of the clients.
+
+        Returns:
+            The row of the whole round, and after it the rows of single updates.
         """
         algorithm, state = coordinator.algorithm, coordinator.state
         if algorithm.unit == "none":
@@ -58,39 +72,53 @@ class UpdateDiagnostics:
         momentum = algorithm.server.momentum
         update = state.velocity.sub(self._last, alpha=momentum) if momentum else state.velocity
         noise = noise_norm(algorithm, coordinator.federated, state, order)
-        moved = UpdateRow(state.round, "", length(update), angle(state.velocity, self._last), noise)
-        lines, self._seen, self._last = [moved, *self._seen], [], state.velocity
-        return lines
+        turn = angle(state.velocity, self._last)
+        step = UpdateRow(state.round, "", length(update), turn, noise)
+        rows, self._rows, self._last = [step, *self._rows], [], state.velocity
+        return rows
 
     def _look(self, replies: Sequence[ClientReply], order: RoundRequest) -> None:
-        kept = [reply for reply in replies if reply.update is not None][
-            : MOST_CLIENTS - len(self._seen)
-        ]
-        for reply in kept:
+        room = MOST_CLIENTS - len(self._rows)
+        for reply in [reply for reply in replies if reply.update is not None][:room]:
             assert reply.update is not None
             whose = self._whose(reply.client)
             clip = order.tasks[0].clients.clip.clip_norm
-            norm, turned = length(reply.update), angle(reply.update, self._last)
-            self._seen.append(
+            norm, turn = length(reply.update), angle(reply.update, self._last)
+            self._rows.append(
                 UpdateRow(
-                    order.round + 1, whose, norm, turned, clip=clip if math.isfinite(clip) else None
+                    order.round + 1, whose, norm, turn, clip=clip if math.isfinite(clip) else None
                 )
             )
 
     def _whose(self, client: int) -> str:
-        """Clients that are drawn from many have no names."""
+        """The name of a client; clients of a population have a number only."""
         if client in self._public:
             return f"public {client - self._public.start}"
         return self._names[client] if client < len(self._names) else f"client {client}"
 
 
 def length(vector: Tensor) -> float:
-    """L2, to the digits that do not depend on where a vector lies in memory."""
+    """Computes the L2 norm of a vector.
+
+    Args:
+        vector: The vector.
+
+    Returns:
+        The norm to eight digits, which do not depend on where the vector lies in memory.
+    """
     return float(f"{float(vector.double().norm()):.8g}")
 
 
 def angle(update: Tensor, last: Tensor) -> float | None:
-    """In degrees, to the step before; there is none before the first."""
+    """Computes the angle between an update and the step of the round before.
+
+    Args:
+        update: The update.
+        last: The step before; zeros before the first round.
+
+    Returns:
+        Degrees from 0 to 180; None if one of the two is zero, or not finite.
+    """
     lengths = length(update) * length(last)
     if not 0 < lengths < math.inf:
         return None
@@ -101,10 +129,17 @@ def angle(update: Tensor, last: Tensor) -> float | None:
 def noise_norm(
     algorithm: Algorithm, federated: FederationFacts, state: RunState, order: RoundRequest
 ) -> float | None:
-    """The root of E |noise|^2 in the mean update of a round, from settings alone.
+    """Computes the root of E |noise|^2 in the mean update of a round, from settings alone.
 
-    None where there is no noise, where it is shared or taken back later, and where training does
-    more than add steps up.
+    Args:
+        algorithm: The algorithm as it runs.
+        federated: The model's layout and the declared sizes.
+        state: The state of the server, for weights that were paid for.
+        order: The request of the round, for its releases and its steps.
+
+    Returns:
+        An L2 norm. None without noise, with noise that is shared or taken back later, and where
+        the update is not the sum of linear steps.
     """
     if not order.tasks or algorithm.noise_shares or algorithm.controls:
         return None
@@ -134,7 +169,7 @@ def noise_norm(
 
 
 def _upload_norm(task: ClientTask, declared: int, trainable: int, size: int) -> float | None:
-    """Of one client's update."""
+    """The same for the update of one client."""
     if task.update and task.update.private:
         return task.update.stddev() * math.sqrt(task.update.energy(size))
     samples, optimiser = task.samples, task.local.optimiser

@@ -13,7 +13,7 @@ from typing import Any
 
 from dpfl.errors import DpflError
 from dpfl.run.folder import METRICS, RunFolder
-from dpfl.run.metrics import LESS_IS_BETTER, RoundRow, reading
+from dpfl.run.metrics import LESS_IS_BETTER, RoundRow, query
 
 HEADS = ("run", "experiment.data", "resolved", "resolved.algorithm", "resolved.budget")
 """The tables of `experiment.toml` that a line needs."""
@@ -210,11 +210,11 @@ def last_row(folder: RunFolder, evaluated: bool = False) -> RoundRow | None:
     """
     names = ", ".join(RoundRow.__dataclass_fields__)
     condition = "WHERE coalesce(headline, accuracy) IS NOT NULL" if evaluated else ""
-    query = f"SELECT {names} FROM rounds {condition} ORDER BY round DESC LIMIT 1"
+    sql = f"SELECT {names} FROM rounds {condition} ORDER BY round DESC LIMIT 1"
     try:
-        rows = reading(
+        rows = query(
             folder.file(METRICS),
-            lambda connection: [RoundRow(*row) for row in connection.execute(query)],
+            lambda connection: [RoundRow(*row) for row in connection.execute(sql)],
         )
     except DpflError:
         return None

@@ -69,7 +69,7 @@ def test_the_same_runs_over_real_nodes(
     local = parse(BASE).run(tmp_path / "local", workers=1)
     remote = parse(BASE).serve(whole.post(), whole.terms, tmp_path / "remote")
     assert remote.rounds == local.rounds == 2
-    assert not remote.lost
+    assert not remote.lost_replies
     assert spent(whole.folder / "nodes") == spent(tmp_path / "local") == spent(tmp_path / "remote")
     one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("local", "remote"))
     assert all(torch.allclose(one[name], other[name], atol=1e-5) for name in one)
@@ -104,8 +104,8 @@ def _secure(whole: Whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     )
     remote = parse(SECURE).serve(post, whole.terms, tmp_path / "secure")
     assert remote.rounds == local.rounds == 4
-    assert len(remote.lost) == len(local.lost) == 4
-    assert any("1 clients are left of 2" in line for line in remote.lost)
+    assert len(remote.lost_replies) == len(local.lost_replies) == 4
+    assert any("1 clients are left of 2" in line for line in remote.lost_replies)
     assert spent(whole.folder / "nodes") == spent(tmp_path / "local")
     one, other = (
         load_file(tmp_path / name / "model.safetensors") for name in ("simulated", "secure")
@@ -126,7 +126,7 @@ def test_a_lying_server_is_told_why_and_learns_nothing(whole: Whole) -> None:
         spent(whole.folder / "nodes"),
         parse(SECURE).proposal(NODES, whole.terms.public),
     )
-    liar = Liar(gather(whole.post(), "0123456789abcdef", whole.terms, propose).correspondence)
+    liar = Liar(gather(whole.post(), "0123456789abcdef", whole.terms, propose).channel)
     _proposes(liar, propose(0), whole.terms.public)
     here = _sets_up(liar)
     sent = _sums(liar, here)

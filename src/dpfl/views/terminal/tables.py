@@ -34,8 +34,8 @@ def print_outcome(result: Result, console: Console) -> None:
         console.print(statement_panel(view.statement))
     for warning in outcome.warnings:
         console.print(f"warning: {warning}", markup=False, highlight=False, soft_wrap=True)
-    if outcome.lost:
-        console.print(outcome.lost, markup=False, soft_wrap=True)
+    if outcome.lost_replies:
+        console.print(outcome.lost_replies, markup=False, soft_wrap=True)
     console.print(f"results in {result.folder}", highlight=False, soft_wrap=True)
 
 
