@@ -5,15 +5,15 @@ things depend on how a part is written: the record of a run (`experiment.toml`),
 between a server and its nodes, and the digests that name a release in a ledger and key its noise.
 All three use this module, so a part has one written form:
 
-    {"part": "clip.flat", "clip_norm": 1.0}
+    {"part": "optimiser.sgd", "learning_rate": 0.1}
 
 The tag and the field names are fixed here, by the decorator, and not by the names of classes and
 attributes:
 
-    @part("clip.flat")
+    @part("optimiser.sgd", learning_rate="rate")
     @dataclass(frozen=True)
-    class Flat:
-        level: float
+    class SGD:
+        rate: float
 
 A class or an attribute can be renamed without a change to any file, message or random draw.
 `tests/test_codec.py` pins the bytes of every part. A field that is added later must be `optional`:

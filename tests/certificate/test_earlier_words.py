@@ -1,6 +1,12 @@
 """Sentences of earlier versions are brought into the words of this one, and nothing else is."""
 
-from dpfl.certificate.earlier_words import REWORDED, in_present_words
+import pytest
+
+from dpfl.certificate.earlier_words import (
+    REWORDED,
+    in_present_words,
+    noise_row_in_present_words,
+)
 from dpfl.privacy.statement_view import NOISE, USED, unit_in_words
 
 
@@ -19,3 +25,24 @@ def test_the_present_sentences_are_those_that_are_written() -> None:
 
 def test_figures_stay_as_they_are() -> None:
     assert in_present_words("epsilon 3.9950 of 4") == "epsilon 3.9950 of 4"
+
+
+@pytest.mark.parametrize(
+    ("noise", "earlier"),
+    [
+        ("secure", "from the operating system, on a grid"),
+        ("shared", "from the operating system, in floating point"),
+        ("floating-point", "from the operating system, in floating point"),
+    ],
+)
+def test_the_noise_row_of_an_earlier_page_is_reworded(noise: str, earlier: str) -> None:
+    page = f'<td class="">{earlier}</td>'
+    assert noise_row_in_present_words(page, "system", noise, "a < b") == (
+        '<td class="">a &lt; b</td>'
+    )
+    assert noise_row_in_present_words(page, "seed", noise, "a < b") == page
+
+
+def test_a_page_that_calls_other_noise_secure_stays_wrong() -> None:
+    page = "<td>from a seed, on a grid</td>"
+    assert noise_row_in_present_words(page, "seed", "floating-point", "integers") == page

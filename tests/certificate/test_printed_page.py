@@ -11,6 +11,7 @@ import pytest
 from dpfl.certificate import Certificate, certify, printed_page
 from dpfl.certificate.printed_page import MOST_LISTED, _releases, page
 from dpfl.privacy.statement import rounded_up
+from dpfl.privacy.statement_view import NOISE
 from tests.certificate.by_hand import account, certificate
 
 
@@ -83,6 +84,14 @@ def test_the_kinds_of_release_that_were_made_most_often_come_first() -> None:
     assert html.index("usual") < html.index("some") < html.index("rare")
     assert "40 ×" in html
     assert "in 2 of 2 accounts" in html
+
+
+@pytest.mark.parametrize("noise", ["floating-point", "secure", "shared", "none"])
+def test_noise_is_named_as_in_the_statement(noise: str) -> None:
+    trained = certificate().trained.model_copy(update={"noise": noise})
+    words = printed_page.noise_in_words(trained)
+    assert words.startswith(NOISE.get(noise, "none"))
+    assert words in page(certificate(trained=trained), "00")
 
 
 class TestPage:

@@ -21,6 +21,7 @@ from tests.node.loopback import new_node
         ({"tell": {"trusted": True}}, "CLIPPED UPDATES WITHOUT NOISE"),
         ({"tell": {"bare": True}}, "UPDATES WITHOUT ANY NOISE"),
         ({"limits": {"epsilon_a_year": 4.0}}, "30 in all, 4 a year"),
+        ({"allow": {"largest_clip": 7.0}}, "clipped at 7 or less, from batches of"),
     ],
 )
 def test_what_leaves_is_named(tmp_path: Path, changes: dict[str, Any], phrase: str) -> None:

@@ -6,6 +6,8 @@ earlier version still match, their sentences are first brought into the words of
 
 from __future__ import annotations
 
+from html import escape
+
 REWORDED = (
     (
         "one person, everything that they have at one client; a person at two clients counts "
@@ -75,6 +77,26 @@ REWORDED = (
     ),
 )
 """Earlier and present wording. The texts are fixed: no figure and no name is in any of them."""
+
+
+def noise_row_in_present_words(page: str, entropy: str, noise: str, present: str) -> str:
+    """Brings the noise row of an earlier page into the words of this version.
+
+    Earlier pages knew two kinds of noise. They said "in floating point" of all noise that was not
+    "secure", also where clients shared it.
+
+    Args:
+        page: The HTML, written by this or an earlier version.
+        entropy: Where the random bits came from: "system", or a seed.
+        noise: The kind of noise that the certificate states.
+        present: The row as this version words it, as plain text.
+
+    Returns:
+        The HTML with the row reworded, if the earlier version would have written it so.
+    """
+    source = "the operating system" if entropy == "system" else "a seed"
+    kind = "on a grid" if noise == "secure" else "in floating point"
+    return page.replace(f">from {source}, {kind}</td>", f">{escape(present)}</td>")
 
 
 def in_present_words(text: str) -> str:

@@ -13,8 +13,8 @@ from typing import Any
 
 from dpfl.certificate.contents import display_figure, headline
 from dpfl.certificate.figures import number
-from dpfl.certificate.sections import AccountSection, Certificate
-from dpfl.privacy.statement_view import USED, unit_in_words
+from dpfl.certificate.sections import AccountSection, Certificate, TrainingSection
+from dpfl.privacy.statement_view import NOISE, USED, unit_in_words
 
 MOST_LISTED = 30
 """More accounts than this are counted by their epsilon instead of named."""
@@ -175,15 +175,26 @@ def _trained(certificate: Certificate) -> Iterable[tuple[str, str]]:
     yield "Data", f"{trained.clients} clients, {trained.partition}"
     yield "Training", f"{trained.rounds} rounds, {trained.iterations} steps per client"
     yield "Budget", "none set" if trained.budget is None else f"epsilon {trained.budget:g}"
-    source = "the operating system" if trained.entropy == "system" else "a seed"
-    yield (
-        "Noise",
-        f"from {source}, {'on a grid' if trained.noise == 'secure' else 'in floating point'}",
-    )
+    yield "Noise", noise_in_words(trained)
     yield (
         "Software",
         ", ".join(f"{name} {version}" for name, version in certificate.versions.items()),
     )
+
+
+def noise_in_words(trained: TrainingSection) -> str:
+    """Names the kind of noise and where its random bits came from.
+
+    Args:
+        trained: The certificate's section on training.
+
+    Returns:
+        Half a sentence, in the words of the privacy statement.
+    """
+    if trained.noise not in NOISE:
+        return "none"
+    source = "the operating system" if trained.entropy == "system" else "a seed"
+    return f"{NOISE[trained.noise]}; random bits from {source}"
 
 
 def _reported(certificate: Certificate) -> Iterable[tuple[str, str]]:

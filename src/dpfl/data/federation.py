@@ -7,7 +7,7 @@ described and may share samples, so its unit can only be a client. Over nodes, t
 `RemoteFederation` (`remote_federation.py`): names, declared sizes and the form of a sample, and no
 data.
 
-Whose each row is (`persons`) matters where the unit is a person. Then all rows of one person at one
+`persons` says to whom each row belongs, which matters where the unit is a person. Then all rows of one person at one
 client are one unit (`units.py`). A person with rows at two clients is one unit at each.
 
 A ledger is bound to the samples that it pays for. `holdings` are digests of each client's samples,
@@ -202,8 +202,8 @@ class Federation(NotebookView, shown_by="federation_page"):
     def _persons_in(self, rows: torch.Tensor) -> int:
         if self.persons is None:
             raise DpflError(
-                "privacy.unit is 'person', but nobody said whose each row is: declare data.person, "
-                "the column."
+                "privacy.unit is 'person', but data.person is not declared: name the column that "
+                "says to whom each row belongs."
             )
         return len(torch.unique(self.persons[rows]))
 

@@ -88,7 +88,9 @@ def _first_rows(federation: Federation, part: torch.Tensor) -> torch.Tensor:
     them.
     """
     if federation.persons is None:
-        raise DpflError("Whose each row is nobody said, but the unit is a person: set data.person.")
+        raise DpflError(
+            'privacy.unit is "person", but data.person is not declared: name the column of persons.'
+        )
     _, whose = torch.unique(federation.persons[part], return_inverse=True)
     first = torch.full((int(whose.max()) + 1,), len(part)).scatter_reduce_(
         0, whose, torch.arange(len(part)), "amin"

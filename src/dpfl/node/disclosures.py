@@ -39,7 +39,7 @@ def describe_disclosures(policy: NodePolicy) -> Iterator[str]:
     )
     yield (
         f"each with {noise} of multiplier {allow.least_noise_multiplier:g} or more, clipped at "
-        f"{allow.largest_clip:g} or subtract_events, "
+        f"{allow.largest_clip:g} or less, "
         f"from batches of {allow.largest_sampling_rate:.0%} of the {limits.unit}s or fewer"
     )
     if policy.secure:
