@@ -32,7 +32,6 @@ BLOCK = re.compile(
     r"(<!-- made by scripts/results_table\.py: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL
 )
 HEADS = (
-    "paper",
     "what",
     "data, model",
     "command",
@@ -286,7 +285,6 @@ class Result:
     def line(self, note: str = "") -> str:
         proven = f"{self.proven}, {note}" if note else self.proven
         return _line(
-            paper_of(self.table)[0],
             self.what,
             self.setting,
             command_of(self.table),
@@ -339,20 +337,28 @@ def results(folder: Path = RESULTS) -> Iterator[tuple[Result, str]]:
 
 
 def run_lines(folder: Path = RESULTS) -> Iterator[str]:
-    """The table of README.md: chosen cells of every table, a picture where numbers are many, and
-    what is not run.
+    """Yields the tables of README.md, one per paper.
+
+    A table has chosen cells, a picture where there are many numbers, and what was not run.
     """
-    yield from _head(HEADS)
     by_table: dict[str, list[str]] = {}
     for result, note in results(folder):
         by_table.setdefault(result.table.name, []).append(result.line(note))
+    pages = {paper["name"]: paper["page"] for paper in verdicts(RESULTS)["paper"]}
+    current = ""
     for name, table in tables().items():
+        paper = paper_of(table)[0]
+        if paper != current:
+            yield from ([""] if current else [])
+            yield from (f"### [{paper}]({pages[paper]})", "")
+            yield from _head(HEADS)
+            current = paper
         yield from by_table.get(name) or [_whole(table, folder)]
 
 
 def _whole(table: PaperTable, folder: Path) -> str:
     """One line for a table of which no cell is shown."""
-    paper, what = paper_of(table)
+    what = paper_of(table)[1]
     for place in (table.name, f"{table.name}{SCALED}"):
         state, rows = state_of(table, folder, place), _rows(folder / place / "results.csv")
         if state.done:
@@ -363,7 +369,6 @@ def _whole(table: PaperTable, folder: Path) -> str:
             name = f"[{what.partition(':')[0]}]({place}/table.md)"
             many, ours = "see the table", f"[picture]({place}/picture.png)"
             return _line(
-                paper,
                 name,
                 setting,
                 command_of(table),
@@ -376,7 +381,6 @@ def _whole(table: PaperTable, folder: Path) -> str:
                 made_by(rows),
             )
     return _line(
-        paper,
         what.partition(":")[0],
         NOTHING,
         command_of(table),
