@@ -83,6 +83,8 @@ def missing_sections() -> Iterator[str]:
         for name, node in _public(module):
             if not isinstance(node, Function) or _decorators(node) & no_sections:
                 continue
+            if _has_options(node):
+                continue
             if _is_command(node):
                 continue
             text = ast.get_docstring(node)
@@ -213,6 +215,12 @@ def _parameters(node: Function) -> list[str]:
     arguments = node.args
     names = [item.arg for item in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
     return [name for name in names if name not in ("self", "cls") and not name.startswith("_")]
+
+
+def _has_options(node: Function) -> bool:
+    """Tells whether parameters carry the help of a command line in their types."""
+    arguments = (*node.args.args, *node.args.kwonlyargs)
+    return any("typer." in ast.unparse(one.annotation) for one in arguments if one.annotation)
 
 
 def _has_value(node: Function) -> bool:

@@ -28,7 +28,7 @@ def test_the_default_partition_follows_the_data(content, partition):
 
 @pytest.mark.parametrize("key", ["clients", "public_clients"])
 def test_sites_are_the_clients_so_nobody_counts_them(key):
-    with pytest.raises(DpflError, match="The sites of this data are its clients"):
+    with pytest.raises(DpflError, match="Each site of this data is a client"):
         DataSection.model_validate({"name": "shakespeare", key: 3})
 
 

@@ -193,7 +193,7 @@ def test_an_experiment_names_its_loggers() -> None:
     assert from_words({}) == []
     with pytest.raises(DpflError, match="no logger 'tensorbord'; did you mean 'tensorboard'"):
         from_words(parse({"log": {"tensorbord": "x"}}).log)
-    with pytest.raises(DpflError, match="a file of this machine"):
+    with pytest.raises(DpflError, match="a local file"):
         from_words({"mlflow": "http://127.0.0.1:5000"})
 
 
@@ -203,7 +203,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_run(tmp_path: Path
         {"tensorboard": str(tmp_path / "file")},
         {"mlflow": str(tmp_path / "file" / "x.db")},
     ):
-        with pytest.raises(DpflError, match="name another place"):
+        with pytest.raises(DpflError, match="choose another place"):
             from_words(log)
 
 

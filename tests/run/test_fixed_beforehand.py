@@ -231,4 +231,4 @@ def test_a_ledger_that_is_shown_says_what_was_fixed_beforehand(
         assert row["epsilon"] == figure(run.privacy.used)
         assert row["proven"] == figure(run.privacy.proven)
     show(run.folder)
-    assert "fixed beforehand" in capsys.readouterr().out
+    assert "fixed in advance" in capsys.readouterr().out

@@ -234,7 +234,7 @@ def test_a_run_deleted_under_its_page_is_gone(page, site: Site) -> None:
     expect(page.locator(".badge").first).to_have_text("stopped")
     shutil.rmtree(site.runs / "doomed")
     page.get_by_role("button", name="Resume").click()
-    expect(page.get_by_text("any more, or there never was")).to_be_visible()
+    expect(page.get_by_text("There is no run")).to_be_visible()
     assert len(page.complaints) == 1  # that the answer was 400
     page.complaints.clear()
 
@@ -253,7 +253,7 @@ def test_a_run_deleted_while_its_page_reads_it_again_is_gone(page, site: Site) -
     page.route("**/api/run?*", between)
     opened(page, "/run?name=doomed")
     expect(page.get_by_role("heading", name="This run is gone")).to_be_visible()
-    expect(page.get_by_text("any more, or there never was")).to_be_visible()
+    expect(page.get_by_text("There is no run")).to_be_visible()
     page.unroute("**/api/run?*")
     assert len(page.complaints) == 1  # that the answer was 400
     page.complaints.clear()

@@ -72,7 +72,7 @@ def test_a_run_that_goes_away_is_a_sentence(runs: Path, tmp_path: Path) -> None:
     assert [line["state"] for line in own.lines()] == ["finished"]
     shutil.rmtree(tmp_path / "short-lived")
     assert own.lines() == []
-    with pytest.raises(DpflError, match="any more"):
+    with pytest.raises(DpflError, match="There is no run"):
         own.open("short-lived")
 
     async def first() -> str:

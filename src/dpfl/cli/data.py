@@ -137,11 +137,11 @@ def show(
             name, data_dir, **{key: value for key, value in declared.items() if value is not None}
         )
         word = partition or ("site" if source.owned else "dirichlet")
-        chosen = _options(word, beta, options or [])
+        own_options = _options(word, beta, options or [])
         federation = (
             source.by_owner()
             if word == "site"
-            else source.split(clients, parse(word, **chosen), seed, public_clients)
+            else source.split(clients, parse(word, **own_options), seed, public_clients)
         )
     if png:
         draw(federation).save(png)

@@ -14,6 +14,7 @@ from dpfl.run.recorder import Progress
 from dpfl.transports.flower.watch import MetricSample, alone
 
 LOG = "server.log"
+LOST_HELP = "Replies that were refused, lost or dropped."
 
 
 class FederationProgress:
@@ -27,6 +28,11 @@ class FederationProgress:
         self._lost = 0
 
     def start(self, job: Any) -> None:
+        """Opens the log and writes that the run has begun.
+
+        Args:
+            job: The prepared run.
+        """
         self._job, self._journal = job, Journal(self._folder / LOG)
         self._lost = len(job.coordinator.lost)
         self._journal.write(
@@ -35,12 +41,17 @@ class FederationProgress:
         self._inner.start(job)
 
     def tell(self, row: RoundRow) -> None:
+        """Writes a finished round, and the replies that were lost since the last one.
+
+        Args:
+            row: The round.
+        """
         self._row = row
-        lost = self._job.coordinator.lost
+        replies = self._job.coordinator.lost
         assert self._journal is not None
-        for reply in lost[self._lost :]:
+        for reply in replies[self._lost :]:
             self._journal.write("lost", reply=reply)
-        self._lost = len(lost)
+        self._lost = len(replies)
         self._journal.write(
             "round",
             round=row.round,
@@ -54,6 +65,7 @@ class FederationProgress:
         self._inner.tell(row)
 
     def stop(self) -> None:
+        """Writes why the run ended, and closes the log."""
         if self._journal:
             self._journal.write("ended", by=self._job.coordinator.stopped_by)
             self._journal.close()
@@ -67,18 +79,17 @@ class FederationProgress:
         """
         row = self._row
         if row is None or self._job is None:
-            return [alone("dpfl_rounds_total", "counter", "Rounds made.", 0)]
+            return [alone("dpfl_rounds_total", "counter", "Finished rounds.", 0)]
         guarantee = f'delta="{self._job.budget.delta:g}",unit="{self._job.algorithm.unit}"'
-        lost = "Replies that were refused, lost or dropped."
         samples = [
-            alone("dpfl_rounds_total", "counter", "Rounds made.", row.round),
-            alone("dpfl_replies_lost_total", "counter", lost, self._lost),
+            alone("dpfl_rounds_total", "counter", "Finished rounds.", row.round),
+            alone("dpfl_replies_lost_total", "counter", LOST_HELP, self._lost),
             alone("dpfl_bytes_total", "counter", "Bytes of models and updates.", row.bytes),
-            alone("dpfl_seconds_total", "counter", "Seconds of the run.", row.seconds),
+            alone("dpfl_seconds_total", "counter", "Seconds that the run has taken.", row.seconds),
             alone("dpfl_clients", "gauge", "Nodes in the last round.", row.clients),
         ]
         if row.epsilon is not None:
-            bound = "Upper bound on the epsilon that the server has asked for."
+            bound = "Upper bound on the epsilon that the server has requested."
             epsilon = {guarantee: row.epsilon}
             samples.append(MetricSample("dpfl_epsilon_ordered", "gauge", bound, epsilon))
         return samples

@@ -56,16 +56,16 @@ def show(
     )
     table.columns[0].no_wrap = table.columns[1].no_wrap = True
     for row in rows:
-        spent = _figure(row["epsilon"])
+        epsilon = _figure(row["epsilon"])
         if row["allowed"] is not None:
-            spent += f" of {row['allowed']:g}"
+            epsilon += f" of {row['allowed']:g}"
         if row["proven"] != row["epsilon"]:
-            spent += f"\n{_figure(row['proven'])} fixed beforehand"
+            epsilon += f"\n{_figure(row['proven'])} fixed in advance"
         guarantee = f"{row['unit']}, {row['neighbours']}, {row['delta']:g}, {row['accountant']}"
         releases = (
             "\n".join(f"{count} x {event}" for event, count in row["releases"].items()) or "none"
         )
-        table.add_row(row["ledger"], spent, guarantee, releases)
+        table.add_row(row["ledger"], epsilon, guarantee, releases)
     Console().print(table)
 
 
@@ -127,7 +127,7 @@ def new(
         account, allowed = ledger.account, ledger.limit
     if account.owner == FEDERATION:
         raise DpflError(
-            f"{folder} holds the one ledger of the federation; its clients have no ledgers there."
+            f"{folder} holds the ledger of a federation; its clients have no ledgers of their own."
         )
     if (path := ledger_path(folder, name)).exists():
         raise DpflError(f"{path} exists already; choose another name.")

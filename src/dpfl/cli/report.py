@@ -38,13 +38,13 @@ def report(
     file = out or (folders[0] / "report.html" if len(runs) == 1 else Path("report.html"))
     check_place(file, "--out", ".html")
     check_folder(png, "--png")
-    drawn = pictures(runs)
-    write_atomically(file, page(runs, drawn).encode())
-    for picture in drawn if png else ():
+    figures = pictures(runs)
+    write_atomically(file, page(runs, figures).encode())
+    for picture in figures if png else ():
         assert png is not None
         write_atomically(png / f"{picture.name}.png", picture.png())
         write_atomically(png / f"{picture.name}.svg", picture.svg_file().encode())
     where = f", and as PNG and SVG in {png}" if png else ""
     Console(highlight=False, soft_wrap=True).print(
-        f"{len(drawn)} figures in {file}{where}", markup=False
+        f"{len(figures)} figures in {file}{where}", markup=False
     )

@@ -154,7 +154,7 @@ def serve(
             result = experiment.serve(post, terms, folder, resume, progress)
     except KeyboardInterrupt:
         begun = RunFolder(folder).begun()
-        advice = " before any node was asked for anything."
+        advice = " before anything was requested from a node."
         if begun:
             advice = f". Resume it with: dpfl server --resume {folder}"
         Console(stderr=True, highlight=False, soft_wrap=True).print(

@@ -54,8 +54,7 @@ class DataSection(OpenSection):
             return {"clients": CLIENTS, **settings}
         if settings.get("clients") is not None or settings.get("public_clients"):
             raise DpflError(
-                "The sites of this data are its clients: remove data.clients and "
-                "data.public_clients."
+                "Each site of this data is a client: remove data.clients and data.public_clients."
             )
         return settings
 
@@ -135,9 +134,9 @@ class DataSection(OpenSection):
         Returns:
             Those that this section lists and those that only this data set has.
         """
-        options, known = self.options(), datasets.own_words(self.name)
+        options, own_words = self.options(), datasets.own_words(self.name)
         declared = {"classes": self.classes, "test_share": self.test_share}
-        return {name: options[name] for name in known if name in options} | {
+        return {name: options[name] for name in own_words if name in options} | {
             name: value for name, value in declared.items() if value is not None
         }
 
@@ -150,12 +149,12 @@ class DataSection(OpenSection):
         Raises:
             DpflError: The data has owners, so that nothing is dealt and a key has no meaning.
         """
-        known = datasets.own_words(self.name)
-        options = {name: value for name, value in self.options().items() if name not in known}
+        own_words = datasets.own_words(self.name)
+        options = {name: value for name, value in self.options().items() if name not in own_words}
         if self.partition == "dirichlet":
             options.setdefault("beta", BETA)
         if self.partition == "site":
-            refuse_unknown_options(f"The data set {self.name!r}", options, known)
+            refuse_unknown_options(f"The data set {self.name!r}", options, own_words)
         return options
 
     def _partition(self) -> partitions.Partition | datasets.RandomClients | None:

@@ -185,11 +185,11 @@ class Experiment(StrictSection):
         from dpfl.run.propose import ProposalSpec, build_proposal
 
         if self.data.public_clients:
-            raise DpflError("Over nodes no client is public: leave data.public_clients out.")
+            raise DpflError("A run over nodes has no public clients: remove data.public_clients.")
         if self._entropy == "keyed" and SEED not in os.environ:
             raise DpflError(
-                "Nodes draw their noise from the system's entropy, and from no seed: leave "
-                "privacy.entropy out."
+                "Nodes draw their noise from the operating system's entropy and never from a seed: "
+                "remove privacy.entropy."
             )
         algorithm = algorithms.from_name(self.algorithm.name, **self.algorithm.options())
         model = models.from_name(self.model.name, **self.model.options())

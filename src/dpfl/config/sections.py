@@ -82,6 +82,9 @@ class PrivacySection(StrictSection):
 
         Args:
             entropy: The entropy of a run over nodes; None takes that of the file.
+
+        Returns:
+            The unit, the accountant, the ledgers, and the kind of noise.
         """
         return Privacy(
             self.unit,
@@ -97,6 +100,9 @@ class PrivacySection(StrictSection):
 
         Args:
             masks: Whether a simulation runs the masking protocol.
+
+        Returns:
+            The kind of aggregation, with the survivors and colluders of secure sums.
         """
         return Aggregation(self.aggregation, self.survivors, self.colluders, masks)
 

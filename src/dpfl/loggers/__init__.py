@@ -1,5 +1,6 @@
-"""Callbacks for the loggers that people already use, each an extra: they write files of this
-machine, and cross no network.
+"""Callbacks for common loggers, each an optional extra.
+
+They write local files and use no network.
 """
 
 from __future__ import annotations
@@ -19,11 +20,21 @@ if TYPE_CHECKING:
 __all__ = ["Callback", "MLflow", "RunStart", "TensorBoard", "from_words"]
 
 NAMES = {"tensorboard": "TensorBoard", "mlflow": "MLflow"}
-"""Of an experiment's section [log]."""
+"""The class of each logger that the section `[log]` of an experiment may name."""
 
 
 def from_words(log: Mapping[str, str]) -> list[Callback]:
-    """The loggers of an experiment's section [log]: each by name, with where it writes."""
+    """Builds the loggers of an experiment.
+
+    Args:
+        log: The section `[log]`: the destination of each logger, by its name.
+
+    Returns:
+        One callback per logger.
+
+    Raises:
+        DpflError: There is no such logger, it is not installed, or it cannot write there.
+    """
     for name in log:
         require_name("logger", name, NAMES)
     return [_load(NAMES[name])(place) for name, place in log.items()]

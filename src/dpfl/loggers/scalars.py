@@ -1,4 +1,4 @@
-"""What a logger writes of a run, in names that say what they are."""
+"""What loggers write about a run: scalars of each round, settings, and the privacy statement."""
 
 from __future__ import annotations
 
@@ -14,20 +14,30 @@ if TYPE_CHECKING:
     from dpfl.run.result import Result
 
 
-def writable(folder: Path) -> Path:
-    """Tried before a run begins: a logger that cannot write is of no use at its end."""
+def check_writable(folder: Path) -> Path:
+    """Creates the folder of a logger, before the run begins.
+
+    Args:
+        folder: The folder.
+
+    Returns:
+        The same folder.
+
+    Raises:
+        DpflError: The folder cannot be created or written.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
         raise DpflError(
-            f"The logger cannot write to {str(folder)[:80]!r} ({error}); name another place."
+            f"The logger cannot write to {str(folder)[:80]!r} ({error}); choose another place."
         ) from None
     if not os.access(folder, os.W_OK):
-        raise DpflError(f"The logger cannot write to {str(folder)[:80]!r}; name another place.")
+        raise DpflError(f"The logger cannot write to {str(folder)[:80]!r}; choose another place.")
     return folder
 
 
-NAMES = {
+SCALAR_NAMES = {
     "accuracy": "test/accuracy",
     "loss": "test/loss",
     "headline": "test/headline",
@@ -38,28 +48,53 @@ NAMES = {
     "bytes": "cost/bytes",
     "seconds": "cost/seconds",
 }
+"""The name that a logger shows, by the column of the metrics."""
 
 
 def scalars(row: RoundRow) -> dict[str, float]:
-    """What a round measured, by name."""
+    """Lists the numbers of a round.
+
+    Args:
+        row: The round.
+
+    Returns:
+        Its numbers by the name that a logger shows. What was not measured is missing.
+    """
     return {
         name: float(value)
-        for key, name in NAMES.items()
+        for key, name in SCALAR_NAMES.items()
         if (value := getattr(row, key)) is not None
     }
 
 
 def flat(settings: Mapping[str, Any], place: str = "") -> dict[str, str]:
-    """Settings by dotted names."""
-    found: dict[str, str] = {}
+    """Lists settings by dotted names.
+
+    Args:
+        settings: Settings, which may contain others.
+        place: The name of these settings within others; "" at the top.
+
+    Returns:
+        Each value as text, such as "8" for "model.hidden".
+    """
+    texts: dict[str, str] = {}
     for key, value in settings.items():
         name = f"{place}.{key}" if place else str(key)
-        found |= flat(value, name) if isinstance(value, Mapping) else {name: str(value)}
-    return found
+        texts |= flat(value, name) if isinstance(value, Mapping) else {name: str(value)}
+    return texts
 
 
-def told(result: Result) -> str:
-    """The statement as Markdown: no figure of it is logged without it."""
+def statement_text(result: Result) -> str:
+    """Writes the outcome and the whole privacy statement.
+
+    A logger writes this beside any figure of the statement.
+
+    Args:
+        result: A finished run.
+
+    Returns:
+        Markdown.
+    """
     lines = [
         f"{result.measured} after {result.rounds} rounds; ended by {result.stopped_by}.",
         "",

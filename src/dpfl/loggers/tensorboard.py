@@ -1,4 +1,4 @@
-"""A run as TensorBoard reads it: event files in a folder."""
+"""Writes a run for TensorBoard: event files in a folder."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpfl.errors import DpflError
-from dpfl.loggers.scalars import flat, scalars, told, writable
+from dpfl.loggers.scalars import check_writable, flat, scalars, statement_text
 from dpfl.run.callbacks import Callback, RunStart
 from dpfl.run.metrics import RoundRow
 
@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 
 class TensorBoard(Callback):
-    """Scalars of every round and the statement as text; `tensorboard --logdir FOLDER` shows
-    them.
+    """Writes scalars of every round, and the privacy statement as text.
+
+    `tensorboard --logdir FOLDER` shows them.
     """
 
     def __init__(self, folder: Path | str = "runs/tensorboard") -> None:
@@ -24,27 +25,27 @@ class TensorBoard(Callback):
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise DpflError(
-                "TensorBoard is not installed: pip install 'dpfl[tensorboard]', or leave the "
-                "logger out."
+                "TensorBoard is not installed: pip install 'dpfl[tensorboard]', or remove the "
+                "logger."
             ) from None
-        self._folder, self._writer = writable(Path(folder)), SummaryWriter
-        self._held: Any = None
+        self._folder, self._writer = check_writable(Path(folder)), SummaryWriter
+        self._open_writer: Any = None
 
     def started(self, run: RunStart) -> None:
-        """Rounds that are made again after a crash replace what was shown of them."""
+        """Opens the folder of a run. Rounds repeated after a crash replace the old ones."""
         again = {"purge_step": run.rounds_done + 1} if run.rounds_done else {}
-        self._held = self._writer(str(self._folder / run.folder.name), **again)
+        self._open_writer = self._writer(str(self._folder / run.folder.name), **again)
         settings = "\n".join(f"    {name} = {value}" for name, value in flat(run.settings).items())
-        self._held.add_text("settings", settings, run.rounds_done)
+        self._open_writer.add_text("settings", settings, run.rounds_done)
 
     def round(self, row: RoundRow) -> None:
         for name, value in scalars(row).items():
-            self._held.add_scalar(name, value, row.round)
+            self._open_writer.add_scalar(name, value, row.round)
 
     def ended(self, result: Result) -> None:
-        self._held.add_text("statement", told(result), result.rounds)
-        self._held.close()
+        self._open_writer.add_text("statement", statement_text(result), result.rounds)
+        self._open_writer.close()
 
     def broken_off(self) -> None:
-        if self._held is not None:
-            self._held.close()
+        if self._open_writer is not None:
+            self._open_writer.close()

@@ -110,7 +110,7 @@ class RunRoutes:
             actions = {"pause": control.pause, "stop": control.stop, "resume": control.resume}
             if what not in actions:
                 raise DpflError(
-                    f"A run can be paused, stopped and resumed. It cannot {what[:20]!r}."
+                    f"A run can be paused, stopped or resumed. There is no action {what[:20]!r}."
                 )
             actions[what](name)
             return {"done": what}

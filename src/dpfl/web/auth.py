@@ -122,20 +122,20 @@ class AuthMiddleware:
                 "This is not the name of this machine. Open the address that dpfl ui printed.",
             )
         if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > MOST_QUERY:
-            return 414, "That is too long an address."
+            return 414, "The address is too long."
         if scope["method"] not in ("GET", "HEAD", "POST"):
-            return 405, "Only GET and POST are answered."
+            return 405, "Only GET, HEAD and POST are allowed."
         if self._keys.token and not self._known(headers):
             return 401, "Open the address with the token that dpfl ui printed."
         if (
             not headers.get("content-length", "0").isdigit()
             or int(headers.get("content-length", "0")) > MOST_BODY
         ):
-            return 413, "That is more than any page here sends."
+            return 413, "The request is too large."
         elsewhere = headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
         followed = scope["method"] != "POST" and headers.get("sec-fetch-mode") == "navigate"
         if elsewhere and (not followed or scope["path"].startswith("/api/")):
-            return 403, "Another site sent this; open the page itself."
+            return 403, "Another site sent this request. Open the page itself."
         return self._unwritable(scope, headers) if scope["method"] == "POST" else None
 
     def _unwritable(self, scope: Scope, headers: Mapping[str, str]) -> tuple[int, str] | None:
@@ -144,22 +144,24 @@ class AuthMiddleware:
             origin is not None
             and origin != f"{scope.get('scheme', 'http')}://{headers.get('host', '')}"
         ):
-            return 403, "Another site sent this; open the page itself."
+            return 403, "Another site sent this request. Open the page itself."
         if not secrets.compare_digest(headers.get(WRITE, "").encode(), self._keys.write.encode()):
-            return 403, "What changes anything is asked for by the page itself: load it again."
+            return 403, "Only the page itself may change anything. Reload the page."
         return None
 
     def _known(self, headers: Mapping[str, str]) -> bool:
-        """By our cookie, whatever others on this machine have set beside it, or by a header."""
+        """Looks for the token in our cookie, among others of this machine, or in a header."""
         cookies = (part.strip().partition("=") for part in headers.get("cookie", "").split(";"))
-        given = [value for name, _, value in cookies if name == self._keys.cookie] or [
+        tokens = [value for name, _, value in cookies if name == self._keys.cookie] or [
             headers.get("authorization", "").removeprefix("Bearer ")
         ]
-        return any(secrets.compare_digest(one.encode(), self._keys.token.encode()) for one in given)
+        own = self._keys.token.encode()
+        return any(secrets.compare_digest(token.encode(), own) for token in tokens)
 
     def _entering(self, scope: Scope) -> str | None:
-        """Who comes with the token in the address gets it as a cookie, and an address without
-        it.
+        """Returns where to redirect a request that has the token in its address.
+
+        The answer sets the token as a cookie, so that the new address does not need it.
         """
         if (
             not self._keys.token
@@ -168,8 +170,8 @@ class AuthMiddleware:
         ):
             return None
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        given = dict(query).get("token")
-        if given is None or not secrets.compare_digest(given.encode(), self._keys.token.encode()):
+        token = dict(query).get("token")
+        if token is None or not secrets.compare_digest(token.encode(), self._keys.token.encode()):
             return None
         rest = urlencode([(name, value) for name, value in query if name != "token"])
         path = "/" + scope["path"].lstrip("/\\")
@@ -190,30 +192,28 @@ async def _answer(
 
 
 def _bounded(receive: Receive) -> Receive:
-    """A body that does not end, or says less than it is, is cut off."""
-    taken = 0
+    """Cuts off a body that does not end, or is longer than its header says."""
+    size = 0
 
     async def bounded() -> MutableMapping[str, Any]:
-        nonlocal taken
+        nonlocal size
         message = await receive()
-        taken += len(message.get("body", b""))
-        return {"type": "http.disconnect"} if taken > MOST_BODY else message
+        size += len(message.get("body", b""))
+        return {"type": "http.disconnect"} if size > MOST_BODY else message
 
     return bounded
 
 
 def _with_headers(send: Send) -> Send:
-    """What an answer says itself stays; of files, browsers may ask whether they are still the
-    same.
-    """
+    """Adds the common headers to an answer, except those that the answer sets itself."""
 
     async def with_headers(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
-            said = {name.lower() for name, _ in message["headers"]}
+            own_names = {name.lower() for name, _ in message["headers"]}
             more = [
                 (name.encode(), value.encode())
                 for name, value in HEADERS.items()
-                if name.encode() not in said
+                if name.encode() not in own_names
             ]
             message = {**message, "headers": [*message["headers"], *more]}
         await send(message)

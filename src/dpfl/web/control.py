@@ -24,31 +24,25 @@ from dpfl.web.run_index import RunIndex
 from dpfl.web.run_line import state_of
 
 STARTING = ".starting"
-"""Within the folder of runs: experiments as they were asked for here, and what their processes
-said.
+"""Within the folder of runs: the experiments that were started here, and the output of their
+processes.
 """
 MOST = 8
-"""Processes that may run at once: each takes a core and more."""
+"""Processes that may run at once. Each takes a core or more."""
 LAST = 4000
 PATIENCE, LEAVING = 3.0, 60.0
-"""Seconds that a name is waited for whose process has not ended, and where that process was told to
-stop.
-"""
+"""Seconds to wait for the earlier process of a name, and for one that was stopped from here."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
 
 PROGRAM = (
     "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from dpfl.cli "
     "import main; main()"
 )
-"""Ctrl-C must reach it, also where the page itself was started in the background, which takes that
-away.
-"""
+"""Restores Ctrl-C, which a process does not have if the pages were started in the background."""
 
 
 def _ended(process: subprocess.Popen[bytes], seconds: float) -> bool:
-    """One that was stopped lets go of its run a moment before it is gone, which is long on a busy
-    machine.
-    """
+    """Waits for a process to end. It releases its run before it ends, which can take seconds."""
     try:
         process.wait(seconds)
     except subprocess.TimeoutExpired:
@@ -64,8 +58,8 @@ def _send(process: int, *signals: signal.Signals) -> None:
         return  # it has ended meanwhile
     except OSError as error:
         raise DpflError(
-            f"The process {process} of this run cannot be reached ({error.strerror}); it may be "
-            "another user's."
+            f"The process {process} of this run cannot be reached ({error.strerror}); it may "
+            "belong to another user."
         ) from None
 
 
@@ -167,7 +161,8 @@ class RunControl:
                 for name, process in self._processes.items()
                 if process.poll() is not None
             }
-        return {name: self._said(name) for name, code in ended.items() if code not in (0, 130)}
+        codes = {name: code for name, code in ended.items() if code not in (0, 130)}
+        return {name: self._last_message(name) for name in codes}
 
     def starting(self) -> list[str]:
         """Lists runs that have a process and no folder yet.
@@ -195,8 +190,10 @@ class RunControl:
             return process is not None and process.poll() is None
 
     def _run(self, name: str, *words: str, before: Callable[[], None] = lambda: None) -> None:
-        """What comes `before` is done for a process that begins alone: one that was begun may still
-        read its experiment.
+        """Starts a process, after `before`.
+
+        No other process of this name is alive then. One could still read its experiment, which
+        `before` writes.
         """
         with self._lock:
             if sum(process.poll() is None for process in self._processes.values()) >= MOST:
@@ -205,7 +202,7 @@ class RunControl:
             if earlier and not _ended(
                 earlier, LEAVING if earlier.pid in self._stopped else PATIENCE
             ):
-                raise DpflError(f"The run {name!r} is being started already.")
+                raise DpflError(f"The run {name!r} is already being started.")
             (self._index.root / STARTING).mkdir(parents=True, exist_ok=True)
             before()
             with self._log(name).open("wb") as file:
@@ -227,7 +224,7 @@ class RunControl:
     def _log(self, name: str) -> Path:
         return self._index.root / STARTING / f"{name.replace('/', '.')}.log"
 
-    def _said(self, name: str) -> str:
+    def _last_message(self, name: str) -> str:
         try:
             text = self._log(name).read_bytes()[-LAST:].decode(errors="replace")
         except OSError:

@@ -1,4 +1,4 @@
-"""Ledgers and certificates for whoever signs for the privacy of runs. Nothing is written here."""
+"""Ledgers and certificates, for whoever signs for the privacy of runs. It writes nothing."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def ledgers_of(index: RunIndex, folder: RunFolder) -> dict[str, Any]:
 
 
 def _place(index: RunIndex, folder: RunFolder) -> Path | str:
-    given = heads(folder.file("experiment.toml"), ("resolved",))["resolved"].get("ledger")
-    place = Path(given) if given else folder.ledgers
+    recorded = heads(folder.file("experiment.toml"), ("resolved",))["resolved"].get("ledger")
+    place = Path(recorded) if recorded else folder.ledgers
     try:
         inside = place.resolve().is_relative_to(index.root)
     except (OSError, ValueError):
         inside = False
-    return place if inside else str(given)
+    return place if inside else str(recorded)
 
 
 def ledger_view(index: RunIndex, folder: RunFolder, owner: str) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def ledger_view(index: RunIndex, folder: RunFolder, owner: str) -> dict[str, Any
     if isinstance(place, str) or owner not in ledgers_of(index, folder)["owners"]:
         raise DpflError(f"There is no ledger of {owner[:80]!r} here.")
     with closing(Ledger.read(ledger_path(place, owner))) as ledger:
-        limit, spent, most, debits = (
+        limit, spending, most, debits = (
             ledger.limit,
             ledger.spending(),
             proven_events(ledger),
@@ -77,8 +77,8 @@ def ledger_view(index: RunIndex, folder: RunFolder, owner: str) -> dict[str, Any
         )
         account, limits = ledger.account, ledger.limits_since_first_debit()
     delta = limit.delta if limit else float(_delta(folder))
-    by = limit.accountant if limit else default_accountant(next(iter(spent), None))
-    used, proven = (accountant(by).epsilon(events, delta) for events in (spent, most))
+    by = limit.accountant if limit else default_accountant(next(iter(spending), None))
+    used, proven = (accountant(by).epsilon(events, delta) for events in (spending, most))
     return {
         "owner": account.owner,
         "unit": account.unit,
@@ -90,7 +90,7 @@ def ledger_view(index: RunIndex, folder: RunFolder, owner: str) -> dict[str, Any
         "limit": limit.epsilon if limit else None,
         "left": max(0.0, limit.epsilon - used) if limit else None,
         "limits": [None if one is None else one.epsilon for one in limits],
-        "releases": [{"kind": describe(event), "count": count} for event, count in spent.items()],
+        "releases": [{"kind": describe(event), "count": n} for event, n in spending.items()],
         "debits": len(debits),
         "runs": sorted({run for run, *_ in debits}),
         "last": [{"run": run, "kind": describe(decode(event)), "count": count, "at": at}
@@ -122,11 +122,11 @@ def verdict(index: RunIndex, folder: RunFolder) -> dict[str, Any]:
         raise DpflError(
             "The ledgers of this run are elsewhere. Check its certificate with: dpfl verify"
         )
-    said = sorted(folder.file(STATEMENTS).glob("*.json"))[:MOST_LEDGERS]
-    found = verify(folder.file("certificate.json"), folder.path, nodes=said)
-    certificate = found.certificate
+    statements = sorted(folder.file(STATEMENTS).glob("*.json"))[:MOST_LEDGERS]
+    outcome = verify(folder.file("certificate.json"), folder.path, nodes=statements)
+    certificate = outcome.certificate
     signer = certificate.signer.fingerprint if certificate else None
-    return found.to_dict() | {
+    return outcome.to_dict() | {
         "signer": signer,
         "issued": certificate.issued if certificate else None,
     }

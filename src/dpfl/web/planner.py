@@ -48,19 +48,42 @@ class StartRequest(PlanRequest):
     name: str = Field(max_length=80)
 
 
-def question(wanted: PlanRequest) -> PlanningQuestion:
-    sizes = (wanted.size,) * wanted.clients
+def question_of(request: PlanRequest) -> PlanningQuestion:
+    """Turns a request into a question for the planner.
+
+    Args:
+        request: The budget, the clients and the model.
+
+    Returns:
+        The question, with the number of parameters of the model.
+
+    Raises:
+        DpflError: If the planner does not know the model.
+    """
+    sizes = (request.size,) * request.clients
     return PlanningQuestion(
-        wanted.epsilon,
-        wanted.rounds,
-        wanted.delta,
+        request.epsilon,
+        request.rounds,
+        request.delta,
         sizes,
-        parameters=parameters(wanted.model, wanted.data),
+        parameters=parameters(request.model, request.data),
     )
 
 
 @lru_cache(64)
 def parameters(model: str, data: str) -> int:
+    """Counts the parameters of a model.
+
+    Args:
+        model: One of `MODELS`.
+        data: One of `DATA`, for the shape of a sample and the number of classes.
+
+    Returns:
+        Their number.
+
+    Raises:
+        DpflError: If the planner does not know the model.
+    """
     if model not in MODELS:
         raise DpflError(
             f"The planner knows the models {', '.join(MODELS)}. Name others in the experiment file."
@@ -69,33 +92,62 @@ def parameters(model: str, data: str) -> int:
 
 
 @lru_cache(256)
-def find_choice(asked: PlanningQuestion, exact: bool) -> Tradeoff:
-    return tradeoff(asked) if exact else sketch(asked)
+def find_plan(question: PlanningQuestion, exact: bool) -> Tradeoff:
+    """Plans a budget; equal questions are planned once.
+
+    Args:
+        question: The budget, the clients and the model.
+        exact: Whether every cell is computed by the accountant, or estimated.
+
+    Returns:
+        The table and its recommendation.
+    """
+    return tradeoff(question) if exact else sketch(question)
 
 
 @lru_cache(256)
-def bought(asked: PlanningQuestion, exact: bool) -> dict[str, int]:
-    return find_choice(asked, exact).bought
+def allowed_steps(question: PlanningQuestion, exact: bool) -> dict[str, int]:
+    """Counts the steps that each accountant allows with the recommended noise.
+
+    Args:
+        question: The budget, the clients and the model.
+        exact: As for `find_plan`.
+
+    Returns:
+        Steps by the name of the accountant.
+    """
+    return find_plan(question, exact).bought
 
 
-def answer(wanted: PlanRequest) -> dict[str, Any]:
-    asked = question(wanted)
-    plan = find_choice(asked, wanted.exact)
-    chosen, taus = plan.recommended, sorted({choice.tau for choice in plan.choices})
-    curve = sketched(asked, (*CURVE, 1.0), taus)
+def answer(request: PlanRequest) -> dict[str, Any]:
+    """Answers for the planner's page.
+
+    Args:
+        request: The budget, the clients and the model.
+
+    Returns:
+        The recommendation, every cell of the table, the curve of total noise, and assumptions.
+
+    Raises:
+        DpflError: If no plan stays within the budget.
+    """
+    question = question_of(request)
+    plan = find_plan(question, request.exact)
+    choice, taus = plan.recommended, sorted({cell.tau for cell in plan.choices})
+    curve = sketched(question, (*CURVE, 1.0), taus)
     return {
-        "exact": wanted.exact,
+        "exact": request.exact,
         "recommended": {
-            "sampling_rate": chosen.sampling_rate,
-            "tau": chosen.tau,
-            "noise_multiplier": chosen.noise_multiplier,
-            "iterations": chosen.iterations,
+            "sampling_rate": choice.sampling_rate,
+            "tau": choice.tau,
+            "noise_multiplier": choice.noise_multiplier,
+            "iterations": choice.iterations,
             "rate": plan.rate,
-            "total": chosen.total,
-            "samples": chosen.samples(wanted.size),
-            "parameters": asked.parameters,
+            "total": choice.total,
+            "samples": choice.samples(request.size),
+            "parameters": question.parameters,
         },
-        "bought": bought(asked, wanted.exact),
+        "bought": allowed_steps(question, request.exact),
         "cells": [
             {
                 "q": cell.sampling_rate,
@@ -103,7 +155,7 @@ def answer(wanted: PlanRequest) -> dict[str, Any]:
                 "noise": cell.noise_multiplier,
                 "per_step": cell.per_step,
                 "total": cell.total,
-                "chosen": cell is chosen,
+                "chosen": cell is choice,
             }
             for cell in plan.choices
         ],
@@ -112,18 +164,17 @@ def answer(wanted: PlanRequest) -> dict[str, Any]:
             "total": {tau: [one.total for one in curve if one.tau == tau] for tau in taus},
         },
         "assumptions": list(plan.assumptions),
-        "warning": f"Lower delta: {wanted.delta:g} is not below one over the number of samples "
-        "per client."
-        if wanted.delta * wanted.size >= 1
+        "warning": f"Lower delta: {request.delta:g} is not below 1 / (samples per client)."
+        if request.delta * request.size >= 1
         else None,
     }
 
 
-def experiment(wanted: PlanRequest) -> dict[str, Any]:
+def experiment(request: PlanRequest) -> dict[str, Any]:
     """Writes the recommended run as an experiment.
 
     Args:
-        wanted: The budget and the clients.
+        request: The budget, the clients and the model.
 
     Returns:
         The content of an experiment file.
@@ -131,11 +182,11 @@ def experiment(wanted: PlanRequest) -> dict[str, Any]:
     Raises:
         DpflError: If no experiment has these values.
     """
-    planned = find_choice(question(wanted), True).experiment()
+    planned = find_plan(question_of(request), True).experiment()
     own = {
-        "data": {"name": wanted.data, "partition": "dirichlet", "clients": wanted.clients},
-        "model": {"name": wanted.model},
+        "data": {"name": request.data, "partition": "dirichlet", "clients": request.clients},
+        "model": {"name": request.model},
     }
-    content = {"seed": wanted.seed} | planned | own
+    content = {"seed": request.seed} | planned | own
     parse(content)
     return content

@@ -55,7 +55,7 @@ class RunIndex:
         """
         path = self._inside(name)
         if not (path / "experiment.toml").is_file():
-            raise DpflError(f"There is no run {name!r} here any more, or there never was.")
+            raise DpflError(f"There is no run {name!r} in this folder.")
         for place in (path, path / "ledger", path / "nodes"):
             if place.is_dir() and (link := next(self._links_outside(place), None)):
                 raise DpflError(
@@ -109,7 +109,7 @@ class RunIndex:
         """
         with self._lock:
             lines = {name: line for name in self.names() if (line := self._line(name))}
-            self._lines = {name: known for name, known in self._lines.items() if name in lines}
+            self._lines = {name: entry for name, entry in self._lines.items() if name in lines}
 
         def latest(line: dict[str, Any]) -> tuple[str, str]:
             return line["started"] or "", line["name"]
@@ -118,8 +118,8 @@ class RunIndex:
 
     def _line(self, name: str) -> dict[str, Any] | None:
         if not _is_text(name):
-            shown = os.fsencode(name).decode(errors="replace")
-            return unreadable_line(shown, "The name of its folder is not valid text. Rename it.")
+            readable = os.fsencode(name).decode(errors="replace")
+            return unreadable_line(readable, "The name of its folder is not valid text. Rename it.")
         path = self.root / name
         marks = tuple(_age(path / file) for file in WATCHED)
         entry = self._lines.get(name)

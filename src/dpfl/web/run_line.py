@@ -42,7 +42,7 @@ EMPTY = (
 
 @contextmanager
 def refuse_malformed(name: str) -> Iterator[None]:
-    """Turns what no run writes into one sentence. Anybody may have written the files of a folder.
+    """Turns damaged files into one sentence. Anybody may have written the files of a folder.
 
     Args:
         name: What to call the run.
@@ -58,7 +58,7 @@ def refuse_malformed(name: str) -> Iterator[None]:
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         cause = f"{type(error).__name__}: {error}"
         raise DpflError(
-            f"The run {name!r} holds what no run writes ({cause[:200]}). Restore it from a copy."
+            f"The files of the run {name!r} are damaged ({cause[:200]}). Restore them from a copy."
         ) from error
 
 
@@ -194,7 +194,7 @@ def heads(path: Path, names: Sequence[str] = HEADS) -> Mapping[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise DpflError(f"{path.name} cannot be read ({error}); it may be half written.") from None
     if not isinstance(tables.get("resolved"), dict):
-        raise DpflError(f"{path.name} is not the record of a run, or only half of one.")
+        raise DpflError(f"{path.name} is not the record of a run, or is incomplete.")
     return tables
 
 

@@ -97,20 +97,20 @@ def clients_view(folder: RunFolder, names: Sequence[str]) -> dict[str, Any]:
     Returns:
         Releases paid and left by account, and the replies that did not count.
     """
-    paid, remaining = _releases(folder)
-    owners = list(names) if len(paid) == len(names) else ["federation"] * len(paid)
+    releases, remaining = _releases(folder)
+    owners = list(names) if len(releases) == len(names) else ["federation"] * len(releases)
     try:
-        lost = read_lost(folder.file(METRICS), MOST_LISTED)
+        lost_replies = read_lost(folder.file(METRICS), MOST_LISTED)
     except DpflError:
-        lost = []
+        lost_replies = []
     accounts = [
         {"name": owner, "paid": count, "remaining": more}
-        for owner, count, more in zip(owners, paid, remaining, strict=True)
+        for owner, count, more in zip(owners, releases, remaining, strict=True)
     ]
     return {
         "accounts": accounts[:MOST_LISTED],
         "more": max(0, len(accounts) - MOST_LISTED),
-        "lost": lost,
+        "lost": lost_replies,
     }
 
 
@@ -178,13 +178,13 @@ def curves(line: RunLines) -> dict[str, Any]:
     Returns:
         Places, means and halves of their intervals, by curve.
     """
-    found = {}
+    curves_by_name = {}
     for name in COMPARED:
         points = line.points(*(("rounds", "loss") if name == "loss" else (name, "headline")))
-        found[name] = {
+        curves_by_name[name] = {
             part: [getattr(point, part) for point in points] for part in ("x", "y", "half")
         }
-    return found
+    return curves_by_name
 
 
 def news(folder: RunFolder, after: int, resolved: Mapping[str, Any]) -> dict[str, Any]:
@@ -234,11 +234,11 @@ def _releases(folder: RunFolder) -> tuple[list[int], list[int]]:
     try:
         with safe_open(folder.file("checkpoint.safetensors"), "np") as file:
             numbers = json.loads((file.metadata() or {})["state"])
-        paid = [int(count) for count in numbers["paid"]]
+        releases = [int(count) for count in numbers["paid"]]
         remaining = [int(count) for count in numbers["remaining"]]
     except (SafetensorError, OSError, KeyError, TypeError, ValueError):
         return [], []
-    return (paid, remaining) if len(paid) == len(remaining) else ([], [])
+    return (releases, remaining) if len(releases) == len(remaining) else ([], [])
 
 
 def _node(folder: RunFolder, name: str, member: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from dpfl.web.auth import AccessKeys, AuthMiddleware, own_names
 MOST_CONNECTIONS = 400
 
 
-def bound(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     """Binds an address before anybody is told of it.
 
     Args:
@@ -38,7 +38,7 @@ def bound(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         listening.close()
         raise DpflError(
-            f"{host}:{port} cannot be used ({error}); choose another with --port."
+            f"{host}:{port} cannot be used ({error}); choose another port with --port."
         ) from None
     return listening
 
@@ -56,11 +56,11 @@ def serve(root: Path, host: str, port: int, token: str, ready: Callable[[str], N
     Raises:
         DpflError: If the address cannot be used.
     """
-    with bound(host, port) as listening:
+    with listen(host, port) as listening:
         number = int(listening.getsockname()[1])
         keys = AccessKeys(own_names(host, number), token)
-        shown = f"[{host}]" if ":" in host else host
-        ready(f"http://{shown}:{number}/" + (f"?token={token}" if token else ""))
+        url_host = f"[{host}]" if ":" in host else host
+        ready(f"http://{url_host}:{number}/" + (f"?token={token}" if token else ""))
         config = uvicorn.Config(
             AuthMiddleware(make_app(root, keys), keys),
             log_level="warning",
