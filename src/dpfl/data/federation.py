@@ -7,8 +7,9 @@ described and may share samples, so its unit can only be a client. Over nodes, t
 `RemoteFederation` (`remote_federation.py`): names, declared sizes and the form of a sample, and no
 data.
 
-`persons` says to whom each row belongs, which matters where the unit is a person. Then all rows of one person at one
-client are one unit (`units.py`). A person with rows at two clients is one unit at each.
+`persons` says to whom each row belongs, which matters where the unit is a person. Then all rows of
+one person at one client are one unit (`units.py`). A person with rows at two clients is one unit at
+each.
 
 A ledger is bound to the samples that it pays for. `holdings` are digests of each client's samples,
 independent of their order. A digest says something of the samples, so it stays with their owner.
