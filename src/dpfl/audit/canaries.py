@@ -191,10 +191,11 @@ def silent(task: ClientTask) -> ClientTask:
         The task without noise.
     """
     samples, upload = task.samples, task.update
-    if samples and samples.private and samples.noise_shares:
-        samples = replace(samples, sampling=All()).with_noise(LITTLE)
-    elif samples and samples.private:
-        samples = replace(samples, sampling=All(), noise=None)
+    if noisy := task.placed.release_at(NoisePlacement.EVERY_STEP):
+        everyone = replace(noisy, sampling=All())
+        samples = (
+            everyone.with_noise(LITTLE) if noisy.noise_shares else replace(everyone, noise=None)
+        )
     return replace(task, samples=samples, update=replace(upload, noise=None) if upload else None)
 
 

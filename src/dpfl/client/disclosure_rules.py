@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from dpfl.client.noise_placement import NoisePlacement
-from dpfl.client.task import ClientTask, sample_sensitivity
+from dpfl.client.task import ClientTask, exceeds_update_noise
 from dpfl.refusals import RefusalReason
 
 
@@ -56,11 +56,10 @@ class DisclosureRules:
 
 
 def _unbounded(task: ClientTask) -> bool:
-    upload = task.update
-    if upload is None or not upload.private or upload.protects != "sample":
-        return False
-    return not upload.covers(
-        min(upload.diameter, sample_sensitivity(task.local, task.samples, task.steps))
+    update = task.update
+    has_noise = any(one.placement is NoisePlacement.CLIENT_UPDATE for one in task.noisy_releases)
+    return bool(
+        update and has_noise and exceeds_update_noise(update, task.local, task.samples, task.steps)
     )
 
 
@@ -68,13 +67,13 @@ def _slope_is_bounded(task: ClientTask) -> bool:
     """A slope is a norm of sums of clipped gradients: the noise of the steps covers it where norms
     are what is clipped.
     """
-    samples = task.samples
-    return bool(
-        samples
-        and samples.private
-        and not task.update
-        and samples.clip.bounds in ("norm", "layers")
-    )
+    release = task.placed.release_at(NoisePlacement.EVERY_STEP)
+    return bool(release and not task.update and release.clip.bounds in ("norm", "layers"))
+
+
+def _divides_by_drawn(task: ClientTask) -> bool:
+    release = task.placed.release_at(NoisePlacement.EVERY_STEP)
+    return release is not None and release.divide_by_drawn
 
 
 ONLY_A_SHARE = "a share of the noise alone, where no secure sum hides it"
@@ -115,9 +114,7 @@ TASKS: tuple[Objection, ...] = (
         RefusalReason.RAW_VALUES,
     ),
     (
-        lambda own, task: (
-            task.samples and task.samples.private and task.samples.divide_by_drawn and not own.raw
-        ),
+        lambda own, task: _divides_by_drawn(task) and not own.raw,
         "a task that divides by the batch that was drawn",
         RefusalReason.RAW_VALUES,
     ),
@@ -127,7 +124,7 @@ TASKS: tuple[Objection, ...] = (
         RefusalReason.NOT_TRUSTED,
     ),
     (
-        lambda own, task: task.placement is NoisePlacement.NONE and not own.bare,
+        lambda own, task: not task.placed.has_noise and not own.bare,
         "a task without noise",
         RefusalReason.WITHOUT_NOISE,
     ),
@@ -156,7 +153,7 @@ TASKS: tuple[Objection, ...] = (
                 or task.raw
                 or task.slope
                 or task.update
-                or (task.summed_release is task.samples and task.steps != 1)
+                or (task.placement is NoisePlacement.EVERY_STEP and task.steps != 1)
             )
         ),
         "a secure sum of anything but one step on samples, or of one clipped update",
@@ -168,7 +165,7 @@ TASKS: tuple[Objection, ...] = (
         RefusalReason.UNCOVERED,
     ),
     (
-        lambda own, task: task.noisy_releases > 1,
+        lambda own, task: len(task.noisy_releases) > 1,
         "a task with noise in more than one place, of which only one would be paid for",
         RefusalReason.BAD_WORDS,
     ),

@@ -3,7 +3,8 @@
 DP-SGD and DP-FedAvg are the same release at different places. An algorithm and a task each carry
 three releases (of the samples in a step, of a client's update, of the clients in a round), and at
 most one of them has noise. `PlacedRelease.of` finds that one. Everything else follows from it: whom
-the noise protects, whose ledger pays, and whether the server is trusted.
+the noise protects, whose ledger pays, and whether the server is trusted. No other code looks for
+the release that has noise.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from enum import StrEnum
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.privacy.mechanisms.release import Release
 from dpfl.privacy.mechanisms.update_release import UpdateRelease
+
+NO_UNIT = "none"
+"""What statements, records and messages write for the unit where nobody is protected."""
 
 
 class NoisePlacement(StrEnum):
@@ -68,13 +72,49 @@ class PlacedRelease:
             The first of the three that has noise. Compositions with several are refused
             elsewhere: algorithms by `server/rules.py`, tasks by `DisclosureRules`.
         """
-        if samples is not None and samples.private:
-            return cls(NoisePlacement.EVERY_STEP, samples)
-        if update is not None and update.private:
-            return cls(NoisePlacement.CLIENT_UPDATE, update, update.protects == "client")
-        if clients.private:
-            return cls(NoisePlacement.ROUND_SUM, clients, protects_client=True)
-        return cls(NoisePlacement.NONE)
+        noisy = cls.list_all(samples, update, clients)
+        return noisy[0] if noisy else cls(NoisePlacement.NONE)
+
+    @classmethod
+    def list_all(
+        cls, samples: Release | None, update: UpdateRelease | None, clients: Release
+    ) -> tuple[PlacedRelease, ...]:
+        """Lists every release that has noise, so that several can be refused.
+
+        Args:
+            samples: The release of the samples in a step, if samples are clipped.
+            update: The release of a client's whole update, if it is one.
+            clients: The release of the clients of a round.
+
+        Returns:
+            Those that have noise, in the order in which the noise is added.
+        """
+        candidates = (
+            (NoisePlacement.EVERY_STEP, samples, False),
+            (NoisePlacement.CLIENT_UPDATE, update, update is not None and update.protects_client),
+            (NoisePlacement.ROUND_SUM, clients, True),
+        )
+        return tuple(
+            cls(placement, release, protects_client)
+            for placement, release, protects_client in candidates
+            if release is not None and release.private
+        )
+
+    @property
+    def has_noise(self) -> bool:
+        """Whether there is noise, and so anybody who is protected."""
+        return self.placement is not NoisePlacement.NONE
+
+    def release_at(self, *placements: NoisePlacement) -> Release | None:
+        """Gives the release if its noise is added at one of these places.
+
+        Args:
+            placements: The places.
+
+        Returns:
+            The release; None where the noise is elsewhere, or nowhere.
+        """
+        return self.release if self.placement in placements else None
 
     @property
     def noise_shares(self) -> NoiseShares | None:
@@ -100,6 +140,6 @@ class PlacedRelease:
         Returns:
             The unit inside a client, "client", or "none".
         """
-        if self.placement is NoisePlacement.NONE:
-            return "none"
+        if not self.has_noise:
+            return NO_UNIT
         return "client" if self.protects_client else sample_unit

@@ -142,7 +142,7 @@ class ClientRunner:
         cost = task.cost(declared) if self.context.ledgers else None
         randomness = self.context.randomness
         if cost is None:
-            if task.clients.shared_by:
+            if task.update_release.shared_by:
                 name = self._names.name(task, vector, correction)
                 randomness = with_scope(randomness, name)
             return self._release(task, vector, randomness, correction)

@@ -75,6 +75,28 @@ def sample_sensitivity(local: LocalTraining, samples: Release | None, steps: int
     )
 
 
+def exceeds_update_noise(
+    update: UpdateRelease, local: LocalTraining, samples: Release | None, steps: int
+) -> bool:
+    """Says whether one sample can move an update farther than its noise is made for.
+
+    An upload for one sample must bound that sample: by the clip of the upload, or by the clip of
+    gradients before it.
+
+    Args:
+        update: The release of the update.
+        local: Optimiser and drift.
+        samples: The release of samples in a step.
+        steps: How many steps an update has.
+
+    Returns:
+        Whether it can; False where the noise is for the client as a whole.
+    """
+    if update.sample_bound is None:
+        return False
+    return not update.covers(min(update.diameter, sample_sensitivity(local, samples, steps)))
+
+
 ROUNDING = 2.0**-21
 """Of the length of a model: how far a step in float32 can bring two apart that are rounded
 otherwise; 8 times 2^-24.
@@ -162,12 +184,16 @@ class ClientTask:
         return PlacedRelease.of(self.samples, self.update, self.clients)
 
     @property
-    def noisy_releases(self) -> int:
-        """How many of the three releases have noise; an algorithm's tasks have one at most."""
-        return sum(
-            release is not None and release.private
-            for release in (self.samples, self.update, self.clients)
-        )
+    def noisy_releases(self) -> tuple[PlacedRelease, ...]:
+        """The releases that have noise; an algorithm's tasks have one at most."""
+        return PlacedRelease.list_all(self.samples, self.update, self.clients)
+
+    @property
+    def update_release(self) -> Release:
+        """The release whose clip bounds the client's whole update, with noise or without: its own
+        where it has one, or else that of the clients of the round.
+        """
+        return self.update or self.clients
 
     @property
     def placement(self) -> NoisePlacement:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from dpfl.client.drift import Drift
 from dpfl.client.local_training import clipped_batch, plain_steps, private_steps
+from dpfl.client.noise_placement import NoisePlacement
 from dpfl.client.objectives import Generator
 from dpfl.client.task import LAST_STEP, ClientTask, rounding_sensitivity
 from dpfl.client.workspace import Workspace
@@ -82,7 +83,7 @@ class ClientTraining:
         """
         task, terms = self.task, self.task.secure_sum
         assert terms is not None
-        if release is task.samples:
+        if task.placement is NoisePlacement.EVERY_STEP:
             data = self.workspace.context.data.training(task.client)
             with self.workspace.training(self.vector, self.generator):
                 gradients = self.workspace.gradients(release)
@@ -139,17 +140,17 @@ class ClientTraining:
             difference = torch.sub(model.vector, self.vector, out=self.workspace.update)
             if not torch.isfinite(difference).all():
                 model.load(self.vector)
-        release = task.update or task.clients
+        release = task.update_release
         update, inside = self._clipped_update(release.clip)
-        if task.update:
+        if release.of_models:
             excess = rounding_sensitivity(task, self.vector, self._added)
-            longer = 1 + excess / task.update.sensitivity_bound
             rng = self.generator("upload noise")
             # Whether it was clipped is not for the server.
-            return task.update.add_noise(update, rng, largest_weight=longer), True
-        if task.clients.shared_by:
-            share = 1 / task.clients.shared_by
-            update = task.clients.add_noise(update, self.generator("client noise"), share=share)
+            weight = release.weight_covering(excess)
+            return release.add_noise(update, rng, largest_weight=weight), True
+        if release.shared_by:
+            share = 1 / release.shared_by
+            update = release.add_noise(update, self.generator("client noise"), share=share)
         return update, inside
 
     def _clipped_update(self, clip: Clip) -> tuple[Tensor, bool]:

@@ -14,10 +14,10 @@ import math
 
 from torch import Tensor
 
+from dpfl.client.noise_placement import NoisePlacement
 from dpfl.client.task import ClientReply, ClientTask, rounding_sensitivity
 from dpfl.privacy import Release
 from dpfl.privacy.mechanisms.clip import measure_norms
-from dpfl.privacy.mechanisms.update_release import UpdateRelease
 
 ROUNDED = 1.001
 """A clip is computed with float32 sums, which may be off by this factor."""
@@ -48,20 +48,13 @@ def bound_violation(
         return not task.query.admits(reply.raw["answer"], declared)
     if reply.update is None:
         return False
-    release = _of_updates(task)
+    release = task.placed.release_at(NoisePlacement.CLIENT_UPDATE, NoisePlacement.ROUND_SUM)
     bound = (
         _updates(task, release, vector, correction)
         if release
         else _steps(task, vector.numel(), declared, correction)
     )
     return not measure_norms(reply.update, release.clip if release else None) <= min(bound, LONGEST)
-
-
-def _of_updates(task: ClientTask) -> Release | None:
-    """The release whose clip is of whole updates, if noise is added to them, here or there."""
-    if task.update and task.update.private:
-        return task.update
-    return task.clients if task.clients.private else None
 
 
 def _updates(
@@ -72,10 +65,9 @@ def _updates(
     """
     start = float(vector.double().norm()) if release.clip.bounds == "model" else 0.0
     noise = 0.0
-    if isinstance(release, UpdateRelease):
-        noise = (
-            1 + rounding_sensitivity(task, vector, correction) / release.sensitivity_bound
-        ) * _noise(release, 2 * vector.numel())
+    if release.of_models:
+        excess = rounding_sensitivity(task, vector, correction)
+        noise = release.weight_covering(excess) * _noise(release, 2 * vector.numel())
     elif release.shared_by:
         noise = _noise(release, 2 * vector.numel()) / math.sqrt(release.shared_by)
     return ROUNDED * (release.clip.clip_norm + start + noise)
@@ -83,14 +75,8 @@ def _updates(
 
 def _steps(task: ClientTask, size: int, declared: int, correction: Tensor | None) -> float:
     """The bound of plain SGD on means of clipped gradients. Other training has no bound."""
-    samples, local = task.samples, task.local
-    if (
-        samples is None
-        or not samples.private
-        or not local.optimiser.linear
-        or local.prox
-        or correction is not None
-    ):
+    local, samples = task.local, task.placed.release_at(NoisePlacement.EVERY_STEP)
+    if samples is None or not local.optimiser.linear or local.prox or correction is not None:
         return math.inf
     if samples.clip.bounds not in ("norm", "layers"):
         return math.inf

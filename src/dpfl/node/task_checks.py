@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from dpfl.client.noise_placement import NoisePlacement
 from dpfl.client.optimisers import Momentum
 from dpfl.client.task import ClientTask
 from dpfl.data import Federation
@@ -142,7 +143,7 @@ def release_violations(
         Conditions that must not hold: other neighbours, a sampling that nothing covers, too little
         noise, noise that is not secure or that float32 would lose, a large clip, a high rate.
     """
-    allow, is_update_sum = policy.allow, release is task.clients
+    allow, is_update_sum = policy.allow, task.placement is NoisePlacement.ROUND_SUM
     yield release.neighbours != policy.limits.neighbours, RefusalReason.OTHER_UNIT
     draws = CLIENT_DRAWS if is_update_sum else SAMPLE_DRAWS
     uncovered = type(release.sampling) not in draws or release.whole_run

@@ -144,16 +144,12 @@ def noise_norm(
     if not order.tasks or algorithm.noise_shares or algorithm.controls:
         return None
     task, size, declared = order.tasks[0], federated.layout.size, federated.declared
-    if algorithm.placement is NoisePlacement.ROUND_SUM:
-        release, divisor = (
-            task.clients,
-            task.clients.sampling.expected_size(len(declared)) * algorithm.weights.usual(declared),
-        )
-        return (
-            None
-            if release.correlated
-            else release.stddev() * math.sqrt(release.energy(size)) / divisor
-        )
+    if release := task.placed.release_at(NoisePlacement.ROUND_SUM):
+        if release.correlated:
+            return None
+        cohort = release.sampling.expected_size(len(declared))
+        divisor = cohort * algorithm.weights.usual(declared)
+        return release.stddev() * math.sqrt(release.energy(size)) / divisor
     weights = (
         compute_weights(algorithm.weights, declared) if state.weights is None else state.weights
     )
@@ -170,10 +166,13 @@ def noise_norm(
 
 def _upload_norm(task: ClientTask, declared: int, trainable: int, size: int) -> float | None:
     """The same for the update of one client."""
-    if task.update and task.update.private:
-        return task.update.stddev() * math.sqrt(task.update.energy(size))
-    samples, optimiser = task.samples, task.local.optimiser
-    if samples is None or not samples.private or not optimiser.linear:
+    if update := task.placed.release_at(NoisePlacement.CLIENT_UPDATE):
+        return update.stddev() * math.sqrt(update.energy(size))
+    samples, optimiser = (
+        task.placed.release_at(NoisePlacement.EVERY_STEP),
+        task.local.optimiser,
+    )
+    if samples is None or not optimiser.linear:
         return None
     step = (
         samples.stddev()

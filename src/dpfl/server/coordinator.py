@@ -340,7 +340,9 @@ class Coordinator:
             state.clients = of_public_updates(state.clients, updates)
         if state.round == 0 and state.samples and state.samples.clip.adapts_to == "public":
             replies = self._probe(self._requests.public_norms())
-            state.samples, state.clients = of_public_samples(state.samples, state.clients, replies)
+            state.samples, state.clients = of_public_samples(
+                state.samples, state.clients, replies, self.algorithm.placement
+            )
             self._update_facts()
         if state.round == 0 and (clip := state.clients.clip).adapts_to == "raw":
             without = partial(norms_without_privacy, self._trained, rounds_of(clip, self.budget))

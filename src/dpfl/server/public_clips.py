@@ -10,6 +10,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from dpfl.client.noise_placement import NoisePlacement
 from dpfl.client.task import ClientReply, RoundRequest
 from dpfl.errors import DpflError
 from dpfl.privacy import Budget, Release
@@ -43,7 +44,10 @@ def asking_norms(order: RoundRequest) -> RoundRequest:
 
 
 def of_public_samples(
-    samples: Release, clients: Release, replies: Sequence[ClientReply]
+    samples: Release,
+    clients: Release,
+    replies: Sequence[ClientReply],
+    placement: NoisePlacement,
 ) -> tuple[Release, Release]:
     """The median over gradients of public samples; a private clip of updates is one of so many
     steps, and follows it.
@@ -52,7 +56,7 @@ def of_public_samples(
         norm for reply in replies if reply.raw is not None for norm in reply.raw["norms"].tolist()
     ]
     found = replace(samples, clip=samples.clip.adapt(norms))
-    if not clients.private:
+    if placement is not NoisePlacement.ROUND_SUM:
         return found, clients
     level = clients.clip.clip_norm * found.clip.clip_norm / samples.clip.clip_norm
     return found, replace(clients, clip=replace(clients.clip, clip_norm=level))  # type: ignore[type-var]

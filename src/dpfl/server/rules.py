@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from dpfl.client.noise_placement import NoisePlacement
+from dpfl.client.noise_placement import NoisePlacement, PlacedRelease
 from dpfl.client.objectives import CrossEntropy
 from dpfl.client.optimisers import SGD, UncalibratedSGD
-from dpfl.client.task import sample_sensitivity
+from dpfl.client.task import exceeds_update_noise
 from dpfl.errors import DpflError
 from dpfl.privacy.accounting.events import REPLACE
 from dpfl.privacy.mechanisms.release import Release
@@ -47,17 +47,6 @@ def _releases(a: Algorithm) -> Iterable[Release]:
     return (*_at_clients(a), a.clients)
 
 
-def _unbounded(a: Algorithm) -> bool:
-    """An upload for one sample must bound that sample: by the clip of the upload, or by the clip of
-    gradients before it.
-    """
-    if not a.updates or a.updates.protects != "sample":
-        return False
-    return not a.updates.covers(
-        min(a.updates.diameter, sample_sensitivity(a.local, a.samples, a.steps.total(1)))
-    )
-
-
 def _asked_of_samples(a: Algorithm) -> bool:
     survey = a.weights.query
     return bool(a.centre or a.columns or a.metric or (survey and not survey.trusted))
@@ -85,11 +74,13 @@ NOISE: tuple[Rule, ...] = (
         "sampling, a clip and a noise.",
     ),
     (
-        lambda a: sum(release.private for release in _releases(a)) > 1,
+        lambda a: len(PlacedRelease.list_all(a.samples, a.updates, a.clients)) > 1,
         "Noise on samples, uploads and clients at once has no single unit; choose one of them.",
     ),
     (
-        _unbounded,
+        lambda a: (
+            a.updates and exceeds_update_noise(a.updates, a.local, a.samples, a.steps.total(1))
+        ),
         "Nothing bounds how far one sample moves this upload as its noise needs it: clip the "
         "gradients of plain SGD steps on "
         "batches of a fixed size, or give moves of twice the upload's clip.",

@@ -243,6 +243,17 @@ class Release(ReleaseSums):
         """
         return self.clip.clip_norm * largest_weight
 
+    def weight_covering(self, excess: float) -> float:
+        """Computes the weight whose noise covers a larger move of one unit: 1 + e / S.
+
+        Args:
+            excess: How much farther than the sensitivity S a unit can move the sum, e.
+
+        Returns:
+            The `largest_weight` for `stddev` and `add_noise`.
+        """
+        return 1 + excess / self.sensitivity()
+
     def event(self, population: int) -> Event:
         """Describes what one such release costs.
 

@@ -90,7 +90,7 @@ class UpdateRelease(Release):
                 "How far an upload moves bounds no Haar coefficients; put their noise in steps, or "
                 "on the sum of a round."
             )
-        if self.protects == "client" and not self.covers(self.diameter):
+        if self.protects_client and not self.covers(self.diameter):
             raise DpflError(
                 f"Two updates inside the clip can be twice its norm apart, but sensitivity_bound = "
                 f"{self.sensitivity_bound:g}; give at least "
@@ -109,9 +109,14 @@ class UpdateRelease(Release):
         return replace(self, noise=Gaussian(noise.noise_multiplier), by_samples=None)
 
     @property
+    def protects_client(self) -> bool:
+        """Whether the noise is for all that the client has, and not for one sample of it."""
+        return self.protects == "client"
+
+    @property
     def sample_bound(self) -> float | None:
         """How far one sample moves the update; None where the client is protected as a whole."""
-        return self.sensitivity_bound if self.protects == "sample" else None
+        return None if self.protects_client else self.sensitivity_bound
 
     @property
     def diameter(self) -> float:
@@ -134,7 +139,7 @@ class UpdateRelease(Release):
         """The neighbouring relation. Who uploads is seen, so a client can be replaced but not be
         absent.
         """
-        return REPLACE if self.protects == "client" else super().neighbours
+        return REPLACE if self.protects_client else super().neighbours
 
     def sensitivity(self, largest_weight: float = 1.0) -> float:
         return self.sensitivity_bound * largest_weight
