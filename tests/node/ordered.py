@@ -10,7 +10,7 @@ from dpfl.audit.audit import ready
 from dpfl.client.task import ClientReply, ClientTask, RoundRequest
 from dpfl.data import Federation
 from dpfl.models import FlatModel
-from dpfl.models.catalog import Buildable
+from dpfl.models.descriptions import Buildable
 from dpfl.planning.planner import with_planned_rate
 from dpfl.privacy import Keyed
 from dpfl.server.coordinator import Coordinator

@@ -1,6 +1,4 @@
-"""Metrics against their definitions, by brute force, and intervals against what they should
-hold.
-"""
+"""Metrics of classes against their definitions, by brute force."""
 
 import math
 
@@ -8,12 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
-from dpfl import tasks
 from dpfl.tasks import metrics
-from dpfl.tasks.calibration import calibration
-from dpfl.tasks.intervals import intervals
 
 
 def measured(figure, said, truth) -> float:
@@ -72,11 +66,6 @@ def test_log_loss_and_brier_of_what_is_known():
     )
 
 
-def test_a_binary_brier_score_is_the_mean_squared_error_of_the_chance():
-    found = tasks.Binary().metrics(np.array([[0.0], [math.log(3)]]), np.array([0.0, 1.0]))
-    assert found["Brier"] == pytest.approx((0.25 + 0.0625) / 2)
-
-
 def test_chances_that_are_no_numbers_are_in_no_bin_and_break_nothing():
     """Fault: a run that diverged to scores of nan ended in a traceback, after its last round."""
     chance, truth = np.array([np.nan, 0.95, np.nan, 1.0]), np.array([1, 1, 0, 1])
@@ -91,74 +80,6 @@ def test_calibration_is_what_was_said_against_what_was_so():
         (pytest.approx(0.975), 1.0, 2),
     ]
     assert measured(metrics.calibration_error, chance, truth) == pytest.approx((0.44 + 0.025) / 2)
-
-
-def test_poisson_deviance_is_twice_the_likelihood_ratio():
-    truth, rate = np.array([0.0, 1.0, 4.0]), np.array([0.5, 1.0, 2.0])
-    full = np.where(truth > 0, stats.poisson.logpmf(truth, np.maximum(truth, 1e-9)), 0.0)
-    assert measured(metrics.poisson_deviance, rate, truth) == pytest.approx(
-        2 * (full - stats.poisson.logpmf(truth, rate)).mean()
-    )
-    assert measured(metrics.explained_deviance, np.full(3, truth.mean()), truth) == pytest.approx(
-        0.0
-    )
-
-
-def test_numbers_are_measured_in_their_own_unit():
-    found = tasks.Regression(centre=100.0, scale=10.0).metrics(
-        np.array([[0.0], [1.0]]), np.array([105.0, 110.0])
-    )
-    assert found["MAE"] == pytest.approx(2.5)
-    assert found["RMSE"] == pytest.approx(math.sqrt(12.5))
-    assert found["R^2"] == pytest.approx(1 - 25 / 12.5)
-
-
-def test_levels_are_counted_by_the_questions_answered_with_yes():
-    found = tasks.Ordinal(4).metrics(
-        np.array([[1.0, 1.0, -1.0], [-1.0, -1.0, -1.0]]), np.array([2, 3])
-    )
-    assert found["mean distance"] == 1.5
-    assert found["accuracy"] == 0.5
-
-
-def test_tokens_that_do_not_count_are_not_measured():
-    scores = np.zeros((1, 2, 4))
-    found = tasks.NextToken(4).metrics(scores, np.array([[0, -100]]))
-    assert found["perplexity"] == pytest.approx(4.0)
-    assert found["accuracy"] == 1.0
-
-
-def test_one_class_only_has_no_auc():
-    found = tasks.Binary().metrics(np.array([[0.2], [0.4]]), np.array([1.0, 1.0]))
-    assert math.isnan(found["AUC"])
-    assert found["accuracy"] == 1.0
-
-
-def test_an_interval_is_that_of_the_accuracy_of_a_coin():
-    rng = np.random.default_rng(0)
-    y = rng.integers(0, 2, 1000)
-    scores = np.stack(
-        [np.zeros(1000), np.where(rng.random(1000) < 0.8, 1, -1) * np.where(y == 1, 1, -1)], axis=1
-    )
-    low, high = intervals(tasks.MultiClass(2), scores, y)["accuracy"]
-    assert (high - low) / 2 == pytest.approx(1.96 * math.sqrt(0.8 * 0.2 / 1000), rel=0.25)
-    assert low < 0.8 < high
-
-
-def test_rows_of_one_owner_are_drawn_together():
-    """Ten rows each that agree: the interval is that of a tenth as many, over three times as
-    wide.
-    """
-    rng = np.random.default_rng(1)
-    right = np.repeat(rng.random(100) < 0.7, 10)
-    scores = np.stack([np.zeros(1000), np.where(right, 1.0, -1.0)], axis=1)
-    y, owners = np.ones(1000, int), np.repeat(np.arange(100), 10)
-    alone, together = (
-        intervals(tasks.MultiClass(2), scores, y, who)["accuracy"] for who in (None, owners)
-    )
-    assert (together[1] - together[0]) / (alone[1] - alone[0]) == pytest.approx(
-        math.sqrt(10), rel=0.3
-    )
 
 
 def test_many_classes_are_measured_as_each_by_itself() -> None:
@@ -177,100 +98,3 @@ def test_many_classes_are_measured_as_each_by_itself() -> None:
     assert measured(metrics.macro_f1, said, truth) == pytest.approx(np.mean(f1))
     found = [(said[truth == one] == one).mean() for one in (0, 1, 3)]
     assert measured(metrics.balanced_accuracy, said, truth) == pytest.approx(np.mean(found))
-
-
-@pytest.mark.parametrize("task", [tasks.Binary(), tasks.MultiClass(3)], ids=lambda task: task.name)
-def test_chances_that_are_so_lie_on_the_diagonal(task) -> None:
-    rng = np.random.default_rng(0)
-    scores = 2 * rng.normal(size=(40_000, task.outputs))
-    chances = (
-        metrics.softmax(scores)
-        if task.name == "classes"
-        else metrics.sigmoid(np.hstack([-scores, scores]))
-    )
-    y = (rng.random((len(scores), 1)) > chances.cumsum(1)).sum(1).clip(max=chances.shape[1] - 1)
-    curve = calibration(task, scores, y)
-    assert sum(count for *_, count in curve) == len(y)
-    assert all(abs(said - was) < 0.06 for said, was, count in curve if count > 300)
-    wrong = calibration(task, 3 * scores, y)
-    assert max(abs(said - was) for said, was, count in wrong if count > 300) > 0.06
-    assert (
-        task.metrics(scores, y)["calibration error"]
-        < 0.02
-        < task.metrics(3 * scores, y)["calibration error"]
-    )
-
-
-def test_tasks_without_chances_have_no_curve() -> None:
-    assert calibration(tasks.Counts(), np.zeros((3, 1)), np.ones(3)) == []
-
-
-FORMS: dict[tasks.Task, tuple[int, ...]] = {
-    tasks.MultiClass(3): (),
-    tasks.Binary(): (),
-    tasks.MultiLabel(2): (2,),
-    tasks.Ordinal(3): (),
-    tasks.Regression(): (),
-    tasks.Counts(2.0): (),
-    tasks.NextToken(3): (4,),
-}
-"""Every task, with the form of a label."""
-
-
-def outcome(task: tasks.Task, count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Scores, some of them equal, and labels."""
-    rng, places = np.random.default_rng(seed), FORMS[task] if task.name == "tokens" else ()
-    return rng.normal(size=(count, *places, task.outputs)).round(1), rng.integers(
-        0, 2, (count, *FORMS[task])
-    )
-
-
-@pytest.mark.parametrize("owned", [False, True])
-@pytest.mark.parametrize("task", FORMS, ids=lambda task: task.name)
-def test_intervals_are_those_of_samples_drawn_one_after_another(task, owned) -> None:
-    """All sets are measured at once, by how often a sample is in each: the figures are of the drawn
-    rows themselves.
-    """
-    scores, y = outcome(task, 30)
-    owners = np.random.default_rng(1).integers(0, 12, 30) if owned else np.arange(30)
-    rng, names, found = np.random.default_rng(0), np.unique(owners), []
-    for _ in range(20):
-        rows = np.concatenate(
-            [
-                np.flatnonzero(owners == names[one])
-                for one in rng.integers(0, len(names), len(names))
-            ]
-        )
-        found.append(task.metrics(scores[rows], y[rows]))
-    expected = {
-        name: np.nanpercentile([one[name] for one in found], [2.5, 97.5]) for name in found[0]
-    }
-    at_once = intervals(task, scores, y, owners if owned else None, draws=20)
-    assert {name: pytest.approx(tuple(ends)) for name, ends in expected.items()} == at_once
-
-
-@pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("task", FORMS, ids=lambda task: task.name)
-def test_what_is_not_defined_for_one_sample_is_nan(task) -> None:
-    scores, y = outcome(task, 1)
-    undefined = (
-        {"AUC", "average precision", "R^2", "explained deviance"}
-        if not y.any()
-        else {"AUC", "R^2", "explained deviance"}
-    )
-    found = intervals(task, scores, y)
-    assert {name for name, ends in found.items() if math.isnan(ends[0])} == undefined & set(found)
-
-
-@pytest.mark.filterwarnings("error")
-def test_of_no_places_that_count_nothing_is_said() -> None:
-    task = tasks.NextToken(3)
-    assert all(
-        math.isnan(figure)
-        for figure in task.metrics(np.zeros((2, 4, 3)), np.full((2, 4), -100)).values()
-    )
-    assert all(
-        math.isnan(end)
-        for ends in intervals(task, np.zeros((2, 4, 3)), np.full((2, 4), -100)).values()
-        for end in ends
-    )

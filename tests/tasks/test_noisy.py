@@ -13,7 +13,16 @@ from hypothesis import strategies as st
 from dpfl.privacy.accounting.events import gaussian
 from dpfl.privacy.queries.mean import MeanAnswer
 from dpfl.privacy.queries.metric import MetricQuery
-from dpfl.tasks import Binary, Counts, MultiClass, MultiLabel, NextToken, Ordinal, Regression
+from dpfl.tasks import (
+    Binary,
+    Counts,
+    MultiClass,
+    MultiLabel,
+    NextToken,
+    Ordinal,
+    Regression,
+    number_metrics,
+)
 from dpfl.tasks import metrics as exact
 from dpfl.tasks.noisy import count_outcomes, figures, numbers_and_cells
 from tests.privacy.queries.subject import RowSubject
@@ -122,7 +131,10 @@ def test_counts_are_measured_by_half_a_deviance():
     y, scores = torch.tensor([0.0, 2.0]), torch.tensor([[0.1], [0.5]])
     for mean in (1.0, 2.5):
         half = (
-            exact.poisson_deviance(mean * np.exp([0.1, 0.5]), y.numpy(), exact.each_once(y))[0] / 2
+            number_metrics.poisson_deviance(
+                mean * np.exp([0.1, 0.5]), y.numpy(), exact.each_once(y)
+            )[0]
+            / 2
         )
         assert float(
             count_outcomes(Counts(mean), scores, y, 4.0).mean() * 4 * mean

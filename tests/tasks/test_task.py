@@ -2,15 +2,11 @@
 
 import math
 
-import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dpfl import tasks
 from dpfl.errors import DpflError
-from dpfl.tasks.numbers import STEEPEST
 
 SEQUENCE = torch.tensor([[1, 0, -100], [-100, -100, -100], [2, 2, 1]])
 
@@ -100,35 +96,6 @@ def test_the_loss_of_a_sample_does_not_depend_on_the_others(task, shape, y):
         torch.testing.assert_close(slope, slopes[row : row + 1])
 
 
-@given(score=st.floats(-1e4, 1e4), count=st.integers(0, 10**6))
-def test_counts_never_overflow(score, count):
-    scores, y = torch.tensor([[score]]), torch.tensor([float(count)])
-    losses, slopes = tasks.Counts().losses_and_slopes(scores, y)
-    assert torch.isfinite(losses).all()
-    assert torch.isfinite(slopes).all()
-
-
-def test_a_score_of_nought_is_the_declared_mean():
-    y, unit = np.array([0.0, 2.0, 7.0]), tasks.Counts(mean=3.0)
-    found, same = (
-        unit.metrics(np.zeros((3, 1)), y),
-        tasks.Counts().metrics(np.full((3, 1), math.log(3.0)), y),
-    )
-    assert found == pytest.approx(same, abs=1e-9)
-    steep = tasks.Counts().losses_and_slopes(torch.full((3, 1), math.log(3.0)), torch.tensor(y))[1]
-    torch.testing.assert_close(
-        3 * unit.losses_and_slopes(torch.zeros(3, 1), torch.tensor(y))[1].double(), steep.double()
-    )
-
-
-def test_counts_go_on_as_a_line():
-    at, beyond = (
-        tasks.Counts().losses(torch.tensor([[s]]), torch.tensor([0.0]))
-        for s in (STEEPEST, STEEPEST + 1)
-    )
-    assert float(beyond - at) == pytest.approx(math.exp(STEEPEST), rel=1e-5)
-
-
 @pytest.mark.parametrize(("task", "shape", "y"), CASES, ids=IDS)
 def test_a_model_of_another_size_is_refused(task, shape, y):
     wrong = torch.zeros(*shape[:-1], shape[-1] + 1) if len(shape) > 1 else torch.zeros(shape[0], 2)
@@ -169,15 +136,6 @@ def test_labels_get_the_form_that_the_loss_takes():
         12.0,
         8.0,
     ]
-
-
-def test_a_number_is_trained_in_the_unit_that_is_declared():
-    task = tasks.Regression(centre=10.0, scale=2.0)
-    losses, slopes = task.losses_and_slopes(
-        torch.tensor([[1.0], [1.0]]), task.labels(torch.tensor([12, 8]))
-    )
-    assert losses.tolist() == [0.0, 2.0]
-    assert slopes.tolist() == [[0.0], [2.0]]
 
 
 @pytest.mark.parametrize(("task", "shape", "y"), CASES, ids=IDS)

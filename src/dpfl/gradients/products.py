@@ -82,16 +82,16 @@ def outer(x: Tensor, g: Tensor, squares: Tensor | None = None) -> UnitGradients:
     )
 
 
-def _sum_products(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
+def _sum_products(lhs: Tensor, rhs: Tensor, out: Tensor | None = None) -> Tensor:
     """The flat sum over terms of outer products, for each group.
 
     The factors are float64 tensors (G, n, height) and (G, n, width).
     """
-    size = len(left), left.shape[2], right.shape[2]
+    size = len(lhs), lhs.shape[2], rhs.shape[2]
     total = (empty_sum(prod(size)) if out is None else out).view(size)
-    torch.bmm(left[:, :TERMS].mT, right[:, :TERMS], out=total)
-    for first in range(TERMS, left.shape[1], TERMS):
-        total.baddbmm_(left[:, first : first + TERMS].mT, right[:, first : first + TERMS])
+    torch.bmm(lhs[:, :TERMS].mT, rhs[:, :TERMS], out=total)
+    for first in range(TERMS, lhs.shape[1], TERMS):
+        total.baddbmm_(lhs[:, first : first + TERMS].mT, rhs[:, first : first + TERMS])
     return total.flatten()
 
 
@@ -141,38 +141,38 @@ def prefers_gram(terms: int, height: int, width: int) -> bool:
     return terms**2 * (height + width) <= _GRAM_ADVANTAGE * height * width
 
 
-def products(left: Tensor, right: Right, width: int, parts: tuple[Tensor, ...]) -> UnitGradients:
-    """Gradients left^T right, by Gram matrices or written out.
+def products(lhs: Tensor, rhs: Right, width: int, parts: tuple[Tensor, ...]) -> UnitGradients:
+    """Gradients L^T R, by Gram matrices or written out.
 
     Args:
-        left: The left factors (B, G, T, r), for G groups of the layer's channels.
-        right: Maps a block of units, and memory for the result, to the right factors (b, G, T,
+        lhs: The left factors L (B, G, T, r), for G groups of the layer's channels.
+        rhs: Maps a block of units, and memory for the result, to the right factors R (b, G, T,
             width). So unfolded patches exist for one block at a time only.
         width: The columns of the right factors.
-        parts: What left and right are computed from, for the self-test.
+        parts: What both factors are computed from, for the self-test.
 
     Returns:
         The gradients, of G * r * width numbers each.
     """
-    _, _, terms, height = left.shape
+    _, _, terms, height = lhs.shape
     if prefers_gram(terms, height, width):
-        return replace(_Products(left, right, width).by_gram(), parts=parts)
-    return _Products(left, right, width).by_rows()
+        return replace(_Products(lhs, rhs, width).by_gram(), parts=parts)
+    return _Products(lhs, rhs, width).by_rows()
 
 
 class _Products:
     """Sums of outer products, with the blocks in which they are computed."""
 
-    def __init__(self, left: Tensor, right: Right, width: int) -> None:
-        self.left, self.right, self.width = left, right, width
-        self.samples, self.groups, self.terms, self.height = left.shape
+    def __init__(self, lhs: Tensor, rhs: Right, width: int) -> None:
+        self.lhs, self.rhs, self.width = lhs, rhs, width
+        self.samples, self.groups, self.terms, self.height = lhs.shape
 
     def by_gram(self) -> UnitGradients:
         """Norms from Gram matrices, sums from one product of all terms."""
         squares, blocks = [], self._blocks(self.terms)
         for block in blocks:
             with temporary():
-                squares.append(_ghost_squares(self.left[block], self._right(block)))
+                squares.append(_ghost_squares(self.lhs[block], self._rhs(block)))
         additions = len(blocks) + partial_sums(blocks[0].stop * self.terms)
         return UnitGradients(
             torch.cat(squares), self._summed, self._rows, 1 / COVER, additions=additions
@@ -185,11 +185,11 @@ class _Products:
         size = self.groups * self.height * self.width
         blocks = self._blocks(max(self.terms, self.height))
         if self.samples * size <= _KEEP:
-            rows = empty(self.left, self.samples, size)
+            rows = empty(self.lhs, self.samples, size)
             for block in blocks:
                 self._write(block, rows[block])
             return from_rows(rows)
-        room = empty(self.left, len(range(self.samples)[blocks[0]]), size)
+        room = empty(self.lhs, len(range(self.samples)[blocks[0]]), size)
         squares = torch.cat([squared_norms(self._write(block, room)) for block in blocks])
 
         def weighted(units: UnitIndex, weights: Tensor, out: Tensor | None = None) -> Tensor:
@@ -212,17 +212,17 @@ class _Products:
             slice(start, min(start + step, self.samples)) for start in range(0, self.samples, step)
         ]
 
-    def _right(self, block: slice) -> Tensor:
-        return self.right(
-            block, empty(self.left, block.stop - block.start, self.groups, self.terms, self.width)
+    def _rhs(self, block: slice) -> Tensor:
+        return self.rhs(
+            block, empty(self.lhs, block.stop - block.start, self.groups, self.terms, self.width)
         )
 
     def _write(self, block: slice, out: Tensor) -> Tensor:
         size = block.stop - block.start
         with temporary():
-            factors = self._right(block).flatten(0, 1)
+            factors = self._rhs(block).flatten(0, 1)
             torch.bmm(
-                self.left[block].flatten(0, 1).mT,
+                self.lhs[block].flatten(0, 1).mT,
                 factors,
                 out=out[:size].view(-1, self.height, self.width),
             )
@@ -230,7 +230,7 @@ class _Products:
 
     def _rows(self, units: slice) -> Tensor:
         first, last, _ = units.indices(self.samples)
-        rows = self.left.new_empty(last - first, self.groups * self.height * self.width)
+        rows = self.lhs.new_empty(last - first, self.groups * self.height * self.width)
         step = self._blocks(max(self.terms, self.height))[0].stop
         for start in range(first, last, step):
             stop = min(start + step, last)
@@ -242,12 +242,12 @@ class _Products:
         total = (empty_sum(self.groups * self.height * self.width) if out is None else out).zero_()
         for block, own, places in self._blocks_with(units, weights):
             with temporary():
-                right = self._right(block)
-                left = self.left[block]
+                rhs = self._rhs(block)
+                lhs = self.lhs[block]
                 if places is not None:
-                    left, right = left[places], right[places]
-                left = left.double() * own.view(-1, 1, 1, 1)
-                pair = (left, right.double())
+                    lhs, rhs = lhs[places], rhs[places]
+                lhs = lhs.double() * own.view(-1, 1, 1, 1)
+                pair = (lhs, rhs.double())
                 total += _sum_products(
                     *(part.transpose(0, 1).flatten(1, 2).contiguous() for part in pair)
                 )
@@ -273,13 +273,13 @@ class _Products:
                     yield block, weights[own], units[own] - block.start
 
 
-def _ghost_squares(left: Tensor, right: Tensor) -> Tensor:
+def _ghost_squares(lhs: Tensor, rhs: Tensor) -> Tensor:
     """Squared norms from Gram matrices, in float64.
 
     Products of Gram entries cancel. In float32, what remains could be far below the truth.
     """
-    left, right = left.double(), right.double()
-    first, second = left @ left.mT, right @ right.mT
+    lhs, rhs = lhs.double(), rhs.double()
+    first, second = lhs @ lhs.mT, rhs @ rhs.mT
     squares = (first * second).sum((1, 2, 3)).clamp_min(0)
     lengths = (first.diagonal(dim1=2, dim2=3) * second.diagonal(dim1=2, dim2=3)).sqrt().sum((1, 2))
     return cover_cancellation(squares, lengths, 1)

@@ -10,7 +10,6 @@ from dpfl.lazy_import import on_demand
 
 if TYPE_CHECKING:
     from dpfl.models.catalog import (
-        Buildable,
         Model,
         alexnet,
         cnn,
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
         transformer,
     )
     from dpfl.models.check import refuse_batch_statistics
+    from dpfl.models.descriptions import Buildable
     from dpfl.models.evaluation import evaluate
     from dpfl.models.flat import FlatModel, Layout
     from dpfl.models.logits import hugging_face
@@ -57,6 +57,7 @@ __all__ = [
 ]
 
 _ELSEWHERE = {
+    "Buildable": "dpfl.models.descriptions",
     "FlatModel": "dpfl.models.flat",
     "Layout": "dpfl.models.flat",
     "evaluate": "dpfl.models.evaluation",

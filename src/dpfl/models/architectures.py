@@ -86,6 +86,14 @@ class Centre(nn.Module):
         self.register_buffer("running_mean", torch.zeros(size))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Subtracts the mean.
+
+        Args:
+            x: The features (B, size).
+
+        Returns:
+            The centred features (B, size).
+        """
         return x - self.running_mean
 
 
@@ -215,6 +223,14 @@ class Residual(nn.Module):
         self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:
+        """Computes activation(body(x) + shortcut(x)).
+
+        Args:
+            x: The channels that enter the block (B, channels, height, width).
+
+        Returns:
+            The channels that leave it.
+        """
         return self.activation(self.body(x) + self.shortcut(x))
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,9 +15,10 @@ from dpfl.bad_values import choose, refuse_unknown_options, require_name, requir
 from dpfl.errors import DpflError
 from dpfl.import_path import ImportKind, is_path
 from dpfl.models import architectures, sequences
-from dpfl.models.descriptions import beside
+from dpfl.models.descriptions import Buildable, ReadyModel
 from dpfl.models.features.patches import patch_features
 from dpfl.models.features.scattering import scattering_features
+from dpfl.models.features.side_by_side import beside
 
 MOST_HIDDEN = 1_000_000
 MOST_LAYERS = 256
@@ -25,30 +26,6 @@ MOST_PATCHES = 4096
 
 FeatureMap = Callable[[Tensor], Tensor]
 OWN = ImportKind("model", nn.Module, "torch.nn.Module")
-
-
-class Buildable(Protocol):
-    """What can be trained: a name and options, and a module for samples of a shape."""
-
-    @property
-    def name(self) -> str:
-        """The name of the model."""
-
-    @property
-    def options(self) -> Sequence[tuple[str, object]]:
-        """Its options, which with the name say what is built."""
-
-    def build(self, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
-        """Builds a module.
-
-        Args:
-            shape: The shape of a sample.
-            classes: The number of scores.
-            seed: Seeds the weights.
-
-        Returns:
-            The module.
-        """
 
 
 @dataclass(frozen=True)
@@ -86,34 +63,6 @@ class Model:
                 )  # else they are those of the features
                 return _BUILDERS[self.name](tuple(shape), classes, **own)
             return OWN.make(self.name, options)
-
-
-@dataclass(frozen=True, eq=False)
-class ReadyModel:
-    """A user's own module. Its weights are the initial weights.
-
-    Attributes:
-        module: The module.
-        name: The name of its class.
-        options: None.
-    """
-
-    module: nn.Module = field(repr=False)
-    name: str
-    options: tuple[tuple[str, object], ...] = ()
-
-    def build(self, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
-        """A copy of the module.
-
-        Args:
-            shape: Not used.
-            classes: Not used.
-            seed: Not used.
-
-        Returns:
-            The copy.
-        """
-        return copy.deepcopy(self.module)
 
 
 def linear() -> Model:
@@ -337,14 +286,14 @@ def described(model: Buildable | nn.Module | str) -> Buildable:
     if isinstance(model, nn.Module):
         return from_module(model)
     if isinstance(model, type) or not hasattr(model, "build"):
-        given = (
+        kind = (
             f"the class {model.__name__}"
             if isinstance(model, type)
             else f"a {type(model).__name__}"
         )
         raise DpflError(
             "A model is a name such as 'cnn', dpfl.models.cnn() or a ready torch.nn.Module, not "
-            f"{given}."
+            f"{kind}."
         )
     return model
 
@@ -396,8 +345,10 @@ _BUILDERS: dict[str, Callable[..., nn.Module]] = {
 def _scattered(
     shape: tuple[int, ...], mirror: bool = False, patches: int | None = None
 ) -> FeatureMap:
-    found = scattering_features(shape, mirror)
-    return found if patches is None else beside(found, patch_features(shape, mirror, patches))
+    scattered = scattering_features(shape, mirror)
+    if patches is None:
+        return scattered
+    return beside(scattered, patch_features(shape, mirror, patches))
 
 
 _FEATURE_MAPS: dict[str, Callable[..., FeatureMap]] = {"scattering-linear": _scattered}

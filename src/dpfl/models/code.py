@@ -52,14 +52,14 @@ class _Unknown(Exception):
 
 def _classes(module: nn.Module) -> list[Any]:
     """Those of the catalogue that occur, and what they need, each once."""
-    found: dict[Any, None] = {}
+    classes: dict[Any, None] = {}
     for part in module.modules():
         for needed in (
             *NEEDED.get(type(part), ()),
             *([type(part)] if type(part) in RECIPES else []),
         ):
-            found[needed] = None
-    return list(found)
+            classes[needed] = None
+    return list(classes)
 
 
 def _expression(module: nn.Module, depth: int) -> str:

@@ -78,10 +78,23 @@ class ScaledColumns(nn.Module):
         self.register_buffer("running_var", torch.ones(numbers))
 
     def forward(self, x: Tensor) -> Tensor:
+        """Scales the numbers, and leaves the codes as they are.
+
+        Args:
+            x: The rows (B, numbers + columns).
+
+        Returns:
+            The rows in the same layout.
+        """
         scaled = (x[:, : self.numbers] - self.running_mean) / self.running_var.sqrt()
         return torch.cat([scaled, x[:, self.numbers :]], dim=1)
 
     def extra_repr(self) -> str:
+        """Names the settings of this layer in the text of a module.
+
+        Returns:
+            How many numbers there are.
+        """
         return f"{self.numbers}"
 
 
@@ -100,6 +113,14 @@ class OneHotColumns(nn.Module):
         self.numbers, self.levels = numbers, levels
 
     def forward(self, x: Tensor) -> Tensor:
+        """Writes each code as a one-hot vector. A code without a level becomes zeros.
+
+        Args:
+            x: The rows (B, numbers + columns).
+
+        Returns:
+            The dense rows (B, numbers + sum of levels).
+        """
         codes = x[:, self.numbers :].unbind(1)
         hot = [
             (code.unsqueeze(1) == torch.arange(count, device=x.device)).to(x.dtype)
@@ -108,6 +129,11 @@ class OneHotColumns(nn.Module):
         return torch.cat([x[:, : self.numbers], *hot], dim=1)
 
     def extra_repr(self) -> str:
+        """Names the settings of this layer in the text of a module.
+
+        Returns:
+            How many numbers there are, and the levels of each other column.
+        """
         return f"{self.numbers}, {self.levels}"
 
 
@@ -132,6 +158,14 @@ class EmbeddedColumns(nn.Module):
         self.embedding = nn.Embedding(sum(levels), width)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Looks each code up in the table of its column.
+
+        Args:
+            x: The rows (B, numbers + columns).
+
+        Returns:
+            The dense rows (B, numbers + columns * width).
+        """
         codes = x[:, self.numbers :].long() + self.firsts
         return torch.cat([x[:, : self.numbers], self.embedding(codes).flatten(1)], dim=1)
 

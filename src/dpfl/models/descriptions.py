@@ -1,35 +1,62 @@
-"""Two kinds of features as one vector."""
+"""What a model is described by: something that builds a module for samples of a shape."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
 
-import torch
-from torch import Tensor
-from torch.nn import functional
-
-from dpfl.models.row_sizes import RowFunction
-
-TOGETHER = 500
+from torch import nn
 
 
-def beside(
-    one: Callable[[Tensor], Tensor], other: Callable[[Tensor], Tensor]
-) -> Callable[[Tensor], Tensor]:
-    """Puts two kinds of features side by side.
+class Buildable(Protocol):
+    """What can be trained: a name and options, and a module for samples of a shape."""
 
-    The other's are stretched to the length of the one's for each sample, so that both count alike.
+    @property
+    def name(self) -> str:
+        """The name of the model."""
 
-    Args:
-        one: Maps images to features.
-        other: Likewise.
+    @property
+    def options(self) -> Sequence[tuple[str, object]]:
+        """Its options, which with the name say what is built."""
 
-    Returns:
-        A function that maps images to both.
+    def build(self, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
+        """Builds a module.
+
+        Args:
+            shape: The shape of a sample.
+            classes: The number of scores.
+            seed: Seeds the weights.
+
+        Returns:
+            The module.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class ReadyModel:
+    """A user's own module. Its weights are the initial weights.
+
+    Attributes:
+        module: The module.
+        name: The name of its class.
+        options: None.
     """
 
-    def both(images: Tensor) -> Tensor:
-        first, second = one(images).flatten(1), other(images).flatten(1)
-        return torch.cat([first, functional.normalize(second) * first.norm(dim=1, keepdim=True)], 1)
+    module: nn.Module = field(repr=False)
+    name: str
+    options: tuple[tuple[str, object], ...] = ()
 
-    return RowFunction(both, TOGETHER)
+    def build(self, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
+        """A copy of the module.
+
+        Args:
+            shape: Not used.
+            classes: Not used.
+            seed: Not used.
+
+        Returns:
+            The copy.
+        """
+        return copy.deepcopy(self.module)

@@ -10,7 +10,7 @@ import copy
 from torch import Tensor, nn
 
 from dpfl.errors import DpflError
-from dpfl.models.catalog import ReadyModel
+from dpfl.models.descriptions import ReadyModel
 
 
 class Logits(nn.Module):
@@ -27,6 +27,14 @@ class Logits(nn.Module):
         self.model = model
 
     def forward(self, tokens: Tensor) -> Tensor:
+        """Runs the model.
+
+        Args:
+            tokens: Token numbers (B, places), in any type that holds them exactly.
+
+        Returns:
+            The logits, in the shape that the model returns.
+        """
         logits: Tensor = self.model(input_ids=tokens.long()).logits
         return logits
 

@@ -38,6 +38,14 @@ class Recurrent(nn.Module):
         self.at_end = at_end
 
     def forward(self, tokens: Tensor) -> Tensor:
+        """Scores a batch of sequences. Padding, which is below 0, is read as token 0.
+
+        Args:
+            tokens: Token numbers (B, places).
+
+        Returns:
+            The scores (B, places, outputs), or (B, outputs) after the last place only.
+        """
         states = self.gru(
             self.embedding(tokens.long().clamp(0, self.embedding.num_embeddings - 1))
         )[0]
@@ -60,6 +68,14 @@ class Attention(nn.Module):
         self.inwards, self.outwards = nn.Linear(width, 3 * width), nn.Linear(width, width)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Computes softmax(Q K^T / sqrt(width / heads)) V per head, up to each place.
+
+        Args:
+            x: The places (B, places, width).
+
+        Returns:
+            The mixed places (B, places, width).
+        """
         query, key, value = (
             part.unflatten(2, (self.heads, -1)).transpose(1, 2)
             for part in self.inwards(x).chunk(3, 2)
@@ -86,6 +102,14 @@ class Block(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
+        """Adds attention to every place, and then a dense layer of it.
+
+        Args:
+            x: The places (B, places, width).
+
+        Returns:
+            The places (B, places, width).
+        """
         x = x + self.attention(x)
         return x + self.dense(x)
 
@@ -128,6 +152,14 @@ class Transformer(nn.Module):
         self.at_end = at_end
 
     def forward(self, tokens: Tensor) -> Tensor:
+        """Scores a batch of sequences. Padding, which is below 0, is read as token 0.
+
+        Args:
+            tokens: Token numbers (B, places).
+
+        Returns:
+            The scores (B, places, outputs), or (B, outputs) after the last place only.
+        """
         tokens = tokens.long().clamp(0, self.embedding.num_embeddings - 1)
         states = self.blocks(self.embedding(tokens) + self.waves[: tokens.shape[1]])
         return self.head(states[:, -1] if self.at_end else states)

@@ -20,8 +20,9 @@ from dpfl.errors import DpflError
 from dpfl.import_path import is_path
 from dpfl.models import FlatModel, feature_map, refuse_batch_statistics
 from dpfl.models.build import built
-from dpfl.models.catalog import Buildable, Model
+from dpfl.models.catalog import Model
 from dpfl.models.columns import on_columns
+from dpfl.models.descriptions import Buildable
 from dpfl.node.load_data import digest
 from dpfl.node.policy import NodePolicy
 from dpfl.privacy.ledger.client_ledgers import ClientLedgers

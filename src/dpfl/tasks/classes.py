@@ -14,8 +14,8 @@ from dpfl.lazy_import import functional, torch
 from dpfl.tasks import metrics as measured
 from dpfl.tasks.task import (
     Array,
+    BaseTask,
     Labels,
-    TaskFigures,
     between,
     check_positive,
     check_scores,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @part("target.multi-class")
 @dataclass(frozen=True)
-class MultiClass(TaskFigures):
+class MultiClass(BaseTask):
     """One of several classes, by cross-entropy: log sum exp(s) - s_y.
 
     Attributes:
@@ -101,7 +101,7 @@ class MultiClass(TaskFigures):
 
 @part("target.binary")
 @dataclass(frozen=True)
-class Binary(TaskFigures):
+class Binary(BaseTask):
     """Yes or no by one score: log(1 + exp(s)) - y s.
 
     Attributes:
@@ -170,7 +170,7 @@ class Binary(TaskFigures):
 
 @part("target.multi-label")
 @dataclass(frozen=True)
-class MultiLabel(TaskFigures):
+class MultiLabel(BaseTask):
     """Several answers of yes or no to one sample: the mean of their binary losses.
 
     Labels are (n, labels), of 0 and 1.
@@ -234,7 +234,7 @@ class MultiLabel(TaskFigures):
 
 @part("target.ordinal")
 @dataclass(frozen=True)
-class Ordinal(TaskFigures):
+class Ordinal(BaseTask):
     """One of several levels in order (Frank and Hall 2001): the questions "above k?".
 
     The loss is the mean of their binary losses.

@@ -1,7 +1,8 @@
-"""Metrics on test sets, in float64. A metric that is not defined, as with one class only, is NaN.
+"""Metrics of classes on test sets, in float64.
 
-Every metric is computed for several test sets at once, which are made of the same samples: `times`
-(samples, sets) says how often each sample is in each set.
+A metric that is not defined, as with one class only, is NaN. Every metric is computed for several
+test sets at once, which are made of the same samples: `times` (samples, sets) says how often each
+sample is in each set.
 """
 
 from __future__ import annotations
@@ -354,77 +355,3 @@ def _place(chance: Array, bins: int) -> Array:
     """
     place: Array = np.minimum(np.nan_to_num(chance * bins).astype(int), bins - 1)
     return place
-
-
-def root_mean_square(apart: Array, times: Array) -> Array:
-    """sqrt(mean e^2).
-
-    Args:
-        apart: The error e of each sample.
-        times: How often each sample is in each set.
-
-    Returns:
-        The root (sets,).
-    """
-    return np.sqrt(mean(np.square(apart), times))
-
-
-def explained(predictions: Array, truth: Array, times: Array) -> Array:
-    """R^2: 1 - squared errors over squared distances to the mean.
-
-    Args:
-        predictions: The predicted numbers.
-        truth: The labels.
-        times: How often each sample is in each set.
-
-    Returns:
-        R^2 (sets,).
-    """
-    centred = truth - (truth.mean() if len(truth) else 0.0)
-    spread = mean(np.square(centred), times) - np.square(mean(centred, times))
-    return np.where(
-        _varies(truth, times), 1 - over(mean(np.square(predictions - truth), times), spread), np.nan
-    )
-
-
-def _varies(truth: Array, times: Array) -> Array:
-    """Whether a set has more than one value."""
-    there, value = times > 0, truth[:, None]
-    largest: Array = np.where(there, value, -np.inf).max(0, initial=-np.inf)
-    return largest > np.where(there, value, np.inf).min(0, initial=np.inf)
-
-
-def poisson_deviance(rate: Array, truth: Array, times: Array) -> Array:
-    """2 mean(y log(y / rate) - (y - rate)), where 0 log 0 is 0.
-
-    Args:
-        rate: The predicted rates.
-        truth: The counts y.
-        times: How often each sample is in each set.
-
-    Returns:
-        The deviance (sets,).
-    """
-    return 2 * mean(_logs(truth) - truth * np.log(np.maximum(rate, SMALLEST)) - truth + rate, times)
-
-
-def _logs(truth: Array) -> Array:
-    return truth * np.log(np.where(truth > 0, truth, 1.0))
-
-
-def explained_deviance(rate: Array, truth: Array, times: Array) -> Array:
-    """1 - deviance over that of one rate m for all, 2 (mean(y log y) - m log m).
-
-    Args:
-        rate: The predicted rates.
-        truth: The counts y.
-        times: How often each sample is in each set.
-
-    Returns:
-        The explained deviance (sets,).
-    """
-    usual = mean(truth, times)
-    alone = 2 * (mean(_logs(truth), times) - usual * np.log(np.where(usual > 0, usual, 1.0)))
-    return np.where(
-        _varies(truth, times), 1 - over(poisson_deviance(rate, truth, times), alone), np.nan
-    )

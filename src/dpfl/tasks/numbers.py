@@ -12,7 +12,8 @@ from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
 from dpfl.tasks import metrics as measured
-from dpfl.tasks.task import Array, Labels, TaskFigures, check_positive, one_column, whole
+from dpfl.tasks import number_metrics
+from dpfl.tasks.task import Array, BaseTask, Labels, check_positive, one_column, whole
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,7 +27,7 @@ and must not overflow.
 
 @part("target.regression")
 @dataclass(frozen=True)
-class Regression(TaskFigures):
+class Regression(BaseTask):
     """A number, trained as t = (y - centre) / scale: (s - t)^2 / 2.
 
     With the Huber loss, it is a line beyond `width`.
@@ -80,15 +81,15 @@ class Regression(TaskFigures):
         predictions = scores.reshape(-1).astype(np.float64) * self.scale + self.centre
         truth = y.reshape(-1).astype(np.float64)
         return {
-            "RMSE": measured.root_mean_square(predictions - truth, times),
+            "RMSE": number_metrics.root_mean_square(predictions - truth, times),
             "MAE": measured.mean(np.abs(predictions - truth), times),
-            "R^2": measured.explained(predictions, truth, times),
+            "R^2": number_metrics.explained(predictions, truth, times),
         }
 
 
 @part("target.counts")
 @dataclass(frozen=True)
-class Counts(TaskFigures):
+class Counts(BaseTask):
     """A number of events, Poisson with the rate m exp(s) for a declared mean m: exp(s) - (y / m) s.
 
     This is the part of -log p that depends on the score, in units of m. A score of 0 is the mean,
@@ -134,10 +135,10 @@ class Counts(TaskFigures):
         rate = self.mean * np.exp(np.minimum(scores.reshape(-1).astype(np.float64), STEEPEST))
         truth = y.reshape(-1).astype(np.float64)
         return {
-            "deviance": measured.poisson_deviance(rate, truth, times),
-            "explained deviance": measured.explained_deviance(rate, truth, times),
+            "deviance": number_metrics.poisson_deviance(rate, truth, times),
+            "explained deviance": number_metrics.explained_deviance(rate, truth, times),
             "MAE": measured.mean(np.abs(rate - truth), times),
-            "RMSE": measured.root_mean_square(rate - truth, times),
+            "RMSE": number_metrics.root_mean_square(rate - truth, times),
         }
 
 

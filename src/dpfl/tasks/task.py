@@ -126,8 +126,59 @@ class Task(Protocol):
         """
 
 
-class TaskFigures:
-    """The metrics that follow from a task's `figures`."""
+class BaseTask:
+    """The base of tasks: what each of them has to define, and the metrics that follow from its
+    `figures`.
+    """
+
+    def labels(self, values: Labels) -> Tensor:
+        """The labels in the form that the loss takes.
+
+        Args:
+            values: The labels as they were read.
+
+        Returns:
+            The labels, one entry or row per sample.
+
+        Raises:
+            DpflError: They do not fit the task.
+        """
+        raise NotImplementedError
+
+    def examples(self, places: int) -> Tensor:
+        """One label of each kind that may occur, so that all can be tried before any data is.
+
+        Args:
+            places: The number of places of a sample, where it is a sequence.
+
+        Returns:
+            The labels.
+        """
+        raise NotImplementedError
+
+    def losses(self, scores: Tensor, y: Tensor) -> Tensor:
+        """The loss of each sample.
+
+        Args:
+            scores: The scores.
+            y: The labels.
+
+        Returns:
+            The losses (B,), with their graph.
+        """
+        raise NotImplementedError
+
+    def losses_and_slopes(self, scores: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """The losses, and the gradient of their sum at the scores. No graph is built.
+
+        Args:
+            scores: The scores.
+            y: The labels.
+
+        Returns:
+            The losses (B,), and the gradient, in the shape of the scores.
+        """
+        raise NotImplementedError
 
     def figures(self, scores: Array, y: Array, times: Array) -> Mapping[str, Array]:
         """The metrics of several test sets that are made of the same samples.

@@ -14,7 +14,7 @@ from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.lazy_import import functional, torch
 from dpfl.tasks import metrics as measured
-from dpfl.tasks.task import Array, Labels, TaskFigures, between, check_scores, whole
+from dpfl.tasks.task import Array, BaseTask, Labels, between, check_scores, whole
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,7 +25,7 @@ PADDING = -100
 
 @part("target.next-token")
 @dataclass(frozen=True)
-class NextToken(TaskFigures):
+class NextToken(BaseTask):
     """Predicts the token that follows, at every place.
 
     Labels (n, places) are the tokens that follow, or -100 where nothing is predicted; scores are

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from dpfl import models
 from dpfl.errors import DpflError
 from dpfl.models.features.decorrelate import pink_images
 from dpfl.models.features.leaf_images import leaf_images
@@ -79,33 +78,6 @@ def test_brightness_and_contrast_do_not_matter_and_one_colour_is_harmless(images
     features = patch_features(SHAPE, False, FILTERS)
     torch.testing.assert_close(features(3 * images + 1), features(images), atol=1e-3, rtol=0)
     assert bool(features(torch.full((1, *SHAPE), 0.3)).isfinite().all())
-
-
-def test_leaves_are_the_same_every_time_and_have_edges_that_noise_has_not():
-    leaves = leaf_images((3, 32, 32), 40)
-    assert torch.equal(leaves, leaf_images((3, 32, 32), 40))
-    torch.testing.assert_close(leaves.mean((1, 2, 3)), torch.zeros(40), atol=1e-5, rtol=0)
-    torch.testing.assert_close(leaves.std((1, 2, 3)), torch.ones(40))
-
-    def peakedness(images: Tensor) -> float:
-        """Of differences between neighbours: 3 for a normal law."""
-        steps = images.diff(dim=-1)
-        return float(steps.pow(4).mean() / steps.square().mean().square())
-
-    assert peakedness(pink_images((3, 32, 32), 40)) < 4 < 8 < peakedness(leaves)
-
-
-def test_both_kinds_are_a_function_of_each_sample_alone_and_count_alike():
-    shape = (1, 16, 16)
-    images = pink_images(shape, 5)
-    features = models.feature_map(models.scattering_linear(patches=FILTERS), shape)
-    alone = models.feature_map(models.scattering_linear(), shape)(images).flatten(1)
-    found = features(images)
-    assert found.shape == (5, 81 * 16 + FILTERS * 16)
-    torch.testing.assert_close(features(images[3:4]), found[3:4], atol=1e-4, rtol=0)
-    torch.testing.assert_close(found[:, : alone.shape[1]], alone)
-    torch.testing.assert_close(found[:, alone.shape[1] :].norm(dim=1), alone.norm(dim=1))
-    assert features(images[:0]).shape == (0, found.shape[1])
 
 
 @pytest.mark.parametrize("neighbour", [float("nan"), float("inf"), 3e38, 1e6])
