@@ -18,20 +18,26 @@ from dpfl.views.figures.inversion_figure import draw
 
 DOCS = Path(__file__).parents[1] / "docs"
 REPEATS = 20
+SHOWN_LEAKS = 4
 ATTACKS = ("membership", "inversion")
 
 HEAD = """# What audits measured
 
-Made by `make truth` (fixed seeds; some minutes). An audit plays games against the code that really clips, adds noise, samples,
-debits and sends. It can refute a guarantee and never prove one: *consistent* means that these games found nothing.
+`make truth` writes this page (fixed seeds, some minutes). An audit plays games against the code that clips, adds noise, samples,
+debits and sends. It can refute a guarantee. It cannot prove one: *consistent* means that these games found nothing.
 
-- **claimed**: what the paper's own accounting says. **proven**: what an accountant with a proof says of the release as it is.
-  **measured**: a lower bound on epsilon; all bounds of one audit hold together with confidence 95 %.
-- *refuted*: more was measured than is claimed. *broken*: more was measured than is proven, a fault in this software; there must
-  be none. *not testable*: nothing is claimed.
-- delta is 1e-5. Noise that would be planned from a budget has multiplier 1. Games about one release use a model of 16
-  parameters, which is enough for each clip to do its worst; published wavelet noise is proven for these 16, and for a real
-  model far less is left of it.
+| term | meaning |
+|---|---|
+| **claimed** | the epsilon of the paper's own accounting |
+| **proven** | the epsilon of the release, by an accountant with a proof |
+| **measured** | a lower bound on epsilon; all bounds of one audit hold together with confidence 95 % |
+| *refuted* | The measured epsilon is above the claimed one. |
+| *broken* | The measured epsilon is above the proven one: a fault in `dpfl`. There must be none. |
+| *not testable* | The system claims nothing. |
+
+- Delta is 1e-5. Noise that would be calibrated from a budget has multiplier 1.
+- Games about one release use a model of 16 parameters, which is enough for the worst case of each clip.
+- The proven epsilon of published wavelet noise is for these 16 parameters. For a real model it is far larger.
 
 ## Every system
 
@@ -58,106 +64,127 @@ The same under secure aggregation, with m = 8 survivors and t = 1 colluder (`dpf
 """
 
 TABLE_NOTE = """
-Each row is `dpfl audit SYSTEM --variant VARIANT` (without `--variant` where there is one only); it shows the game that decides,
-and `--json` has all of them. *Largest of 20* is the largest measured epsilon of one release, as a share of what is proven, in
-twenty audits with seeds 0 to 19 and fewer trials (sound systems; it must stay below 100 %).
-Where a client samples few of its records (q = 0.05 or less), games over several rounds have little to go by and mostly find 0.
-A sound system is *refuted* where its paper counts by a limit theorem that lies below the truth for so few releases; what is proven
-of it stands.
+Each row is `dpfl audit SYSTEM --variant VARIANT` (without `--variant` if there is only one). It shows the game that decides, and
+`--json` has all of them.
+
+- *Largest of 20* is the largest measured epsilon of one release, as a share of the proven one, in twenty audits with seeds 0 to 19
+  and fewer trials. It must stay below 100 %. Only sound systems have it.
+- If a client samples few of its records (q = 0.05 or less), games over several rounds have little power and mostly measure 0.
+- A sound system is *refuted* if its paper counts by a limit theorem that lies below the truth for so few releases. Its proven
+  epsilon stands.
 
 ## What the published systems show
+
+Two neighbouring data sets with equal noisy values give these different values:
 
 """
 
 ABOUT = """
 ## The games
 
-| game | what is played | what it gives |
-|---|---|---|
-| one release | a canary in or out of one release; the worst of known vectors and of a search, for this clip and this noise | bound: Clopper-Pearson with the sampling, or mu given that the canary was drawn, with what the sampling makes of it |
-| survey | one sample more or not in what clients say once, before the first round (a noisy label histogram, a noisy mean, the scales of a table) or after the last (a private metric); each by its own noise, at real nodes, and the one that shows most is told | bound: the better of Clopper-Pearson and of mu by the spread of answers, for noise that is Gaussian |
-| slope | the same for the number that adaptive steps pay for, with samples that turn its gradients round | bound: mu by the spread, with what the sampling makes of it |
-| leaks | real rounds on neighbouring data, coupled so that all noisy values are equal; everything else that is seen is compared bit for bit | a value that differs: no epsilon holds |
-| books | real rounds with ledgers; what left against what was debited, whether two releases share their noise, and whether a round that is made again after a crash is the same to the last bit, or paid again | in order, or *broken* |
-| noise | blank data, so that releases of 65,536 numbers are noise and nothing else, half the replies of a round lost: is it as much as is stated, and does any of it come again, at any shift, within a release or in another round, client or run | in order, or *broken* |
-| masks | the protocol of secure sums by real members, all numbers 0: what they send over two rounds, the seeds that they open and how many shares give one, the sum with one of them missing, and a server that shows fewer survivors than are needed | in order, or *broken* |
-| batches | batches read off updates without noise, cohorts as a prepared run orders them: sizes, how often each comes, who comes twice running or in several steps of a round, against independent draws; and whether a seed, or the system, changes them | in order, or *broken* |
-| movement | next to no noise: how far one unit moves what is released, by known extremes and a search over data, for each client in turn where a server weighs them | in order, or *broken* |
-| whole run | a canary sample in or out of a real client for some rounds, a score a step, all that the server sees | bound: Clopper-Pearson over runs |
-| one run | many canaries, each in by a coin (Steinke et al. 2023) | bound from one run |
-| canary clients | clients that send random directions (Andrew et al. 2023) | an estimate |
-| membership | training and other samples told apart by the final model: loss threshold, likelihood ratio with shadow models | true positives at low false positive rates beside the ceiling of the proven epsilon; no bound |
-| inversion | the image that a curious server rebuilds from one client's update | pictures |
+| game | what is played |
+|---|---|
+| one release | a canary in or out of one release; the worst of known vectors and of a search, for this clip and this noise |
+| survey | one sample more or less in the answer to a query (a label histogram, a mean, column scales, a private metric), at real nodes |
+| slope | the same for the number that adaptive steps pay for, with samples that reverse its gradients |
+| leaks | real rounds on neighbouring data with equal noisy values; everything else that is seen is compared bit for bit |
+| books | real rounds with ledgers: what left against what was debited, also for a round that is repeated after a crash |
+| noise | blank data, and half the replies of a round lost: is the noise as large as stated, and is none of it repeated? |
+| masks | the protocol of secure sums between real members, all numbers 0: masks, seeds, shares, and lists that are too short |
+| batches | sizes, frequencies and repetitions of batches and cohorts, against independent draws; and whether a seed changes them |
+| movement | almost no noise: how far one unit moves a release, by known extremes and by a search over data |
+| amplification | weights that amplify the last bit: can one unit change a sum by more than the clip norm? |
+| whole run | a canary sample in or out of a real client for some rounds, one score per step, from all that the server sees |
+| one run | many canaries, each in or out by a coin (Steinke et al. 2023) |
+| canary clients | clients that send random directions (Andrew et al. 2023) |
+| membership | training samples against others by the final model: a loss threshold, and a likelihood ratio with shadow models |
+| inversion | the image that a curious server reconstructs from one client's update |
 
-Under secure aggregation the adversary is the server with t clients: it sees what is left of a sum over m clients when these take away what they sent.
-All games are played on such sums, by the code that makes the numbers and their shares of the noise.
+| games | what they give |
+|---|---|
+| *one release* | a bound: Clopper-Pearson with the sampling, or mu given that the canary was drawn |
+| *survey*, *slope* | a bound: mu by the spread of the answers; for queries the better of it and Clopper-Pearson |
+| *whole run*, *one run* | a bound: Clopper-Pearson over runs, or from one run |
+| *leaks* | a value that differs, so that no epsilon holds |
+| *books*, *noise*, *masks*, *batches*, *movement*, *amplification* | in order, or *broken* |
+| *canary clients* | an estimate |
+| *membership* | true positives at low false positive rates, beside the most that the proven epsilon allows; no bound |
+| *inversion* | pictures |
 
-Thresholds, detectors and canaries are chosen on draws of their own and judged on fresh ones. mu is a bound where noise is
-Gaussian, which that of every release here is. Tests of chance (noise, batches) have fixed thresholds, at 7.5 deviations: fair draws
-reach one of them less than once in 10^6 audits.
+Under secure aggregation the adversary is the server with t clients. It subtracts what these clients sent from a sum over m clients.
+All games are played on such sums, with the code that computes the numbers and their shares of the noise.
 
-## Rebuilding a client's image
+Thresholds, detectors and canaries are chosen on separate draws and judged on fresh ones. mu gives a bound because the noise of
+every release here is Gaussian. The statistical tests (*noise*, *batches*) have fixed thresholds of 7.5 standard deviations.
+Correct draws exceed one of them less than once in 10^6 audits.
 
-From one update of one image, with noise multiplier 1. Left the image, then what its update shows without the release and with it:
+## Reconstructing a client's image
 
-![the image, rebuilt without noise, and with noise](inversion.png)
+One update of one image, with noise multiplier 1. The image is on the left, then its reconstruction without the release and with it:
 
-## Faults put in on purpose
+![the image, reconstructed without noise, and with noise](inversion.png)
 
-Each is put into the code by a test (`tests/audit/test_sabotage.py`), and turns the verdict from *consistent* to *broken*.
+## Planted faults
+
+A test plants each fault in the code (`tests/audit/test_sabotage.py`). The verdict then changes from *consistent* to *broken*.
 
 | fault | caught by |
 |---|---|
-| halve the noise (in steps, on uploads, at the server) | `one release` |
-| drop the clip (in steps, on uploads, at the server) | `one release`; in steps also `whole run` |
+| halve the noise (in steps, on updates, at the server) | `one release` |
+| omit the clip (in steps, on updates, at the server) | `one release`; in steps also `whole run` |
 | reuse a noise key (for another round, or for other data) | `books` |
-| forget a debit (of a client, of the federation) | `books` |
-| divide by the batch that was drawn | `leaks`; and an algorithm that says so is refused as sound |
-| forget the noise of the count by which a quantile clip adapts | `leaks` |
-| shuffle batches for poisson (samples, and cohorts): each once an epoch, in batches of one size | `batches` |
+| omit a debit (of a client, of the federation) | `books` |
+| divide by the batch that was drawn | `leaks`; a sound algorithm that declares it is refused |
+| omit the noise of the count by which a quantile clip adapts | `leaks` |
+| use shuffled batches or cohorts of one size instead of Poisson draws | `batches` |
 | use one batch for all steps of a round | `batches` |
-| halve the noise of the mean, halve the noise of the histogram, or halve the noise of the metric | `survey` |
-| halve the noise of the slope | `slope` |
-| leave weights uncapped, so that a client counts several times | `movement` |
-| clip uploads at twice the level (uploads, and the sum of a round), so that they move twice as far as stated | `movement` |
-| drop the clip of the steps before a noisy upload | `movement` |
-| let the last bit follow the batch: a row's float32 values depend on how many rows there are, and the weights amplify that | `amplification` |
-| halve the noise that is secure | `noise` |
-| repeat the noise within a release (its second half has that of the first); repeat the noise every few numbers | `noise` |
-| repeat the noise in every step of a round; repeat the noise for another client, shifted; repeat the noise whatever the seed; reuse a noise key | `noise` |
-| make fresh noise under an old name, after a crash; name system noise as if it could be repeated | `books` |
-| adapt the clip before the noise, which is then for a level that the clients did not use | `noise` |
-| draw cohorts from a known seed; prepare a system run with a known seed | `batches` |
+| halve the noise of a mean, a histogram or a metric | `survey` |
+| halve the noise of a slope | `slope` |
+| do not cap weights, so that one client counts several times | `movement` |
+| clip updates at twice the clip norm (updates, and the sum of a round) | `movement` |
+| omit the clip of the steps before a noisy update | `movement` |
+| let float32 values depend on the number of rows, with weights that amplify the last bit | `amplification` |
+| halve secure noise | `noise` |
+| repeat noise within a release: its second half, or every few numbers | `noise` |
+| repeat noise in every step, for another client (shifted), or for every seed; reuse a noise key | `noise` |
+| draw fresh noise under an old name after a crash; name system noise as if it were repeatable | `books` |
+| adapt the clip before the noise, which is then for another clip norm | `noise` |
+| draw cohorts from a known seed; prepare a run with system entropy from a known seed | `batches` |
 | count the shares of lost replies, where clients add the noise | `noise` |
-| account rows for persons: each of a person's rows is drawn, clipped and answered for by itself | `movement`, `survey` |
+| treat rows as persons: draw, clip and answer for each row of a person separately | `movement`, `survey` |
 
 Under secure aggregation (`tests/audit/test_sabotage_sums.py`):
 
 | fault | caught by |
 |---|---|
-| leave out a share of the noise (one client of seven adds none; steps, and the sum of a round) | `noise` |
-| count colluders among those who hide (m in the place of m - t) | `noise` |
-| count the noise of the missing (all clients in the place of m) | `noise` |
+| omit a share of the noise (one client of seven adds none; steps, and the sum of a round) | `noise` |
+| count colluders among the honest clients (m instead of m - t) | `noise` |
+| count the noise of missing clients (all clients instead of m) | `noise` |
 | halve the noise, or halve the shares | `one release` |
 | halve the shares of an answer | `survey` |
 | count ten times as much beside the vector, for a quantile clip | `one release` |
-| drop the clip | `movement` |
-| send the same numbers again, after a crash; forget a debit | `books` |
-| reuse a noise key, in another round | `noise` |
-| let all clients have one coin, where they draw themselves | `batches` |
-| reuse the masks of pairs, or reuse all masks, in another round | `masks` |
-| mask by a seed of zeros | `masks` |
-| open a seed by one share fewer | `masks` |
+| omit the clip | `movement` |
+| send the same numbers again after a crash; omit a debit | `books` |
+| reuse a noise key in another round | `noise` |
+| give all clients the same coin when they draw themselves | `batches` |
+| reuse the masks of pairs, or all masks, in another round | `masks` |
+| mask with a seed of zeros | `masks` |
+| open a seed with one share fewer | `masks` |
 | leave a number unmasked | `masks` |
-| open below the least number of survivors | `masks` |
-| leave the masks of the missing in the sum | `masks` |
+| open a sum with too few survivors | `masks` |
+| leave the masks of missing members in the sum | `masks` |
 
-What is still not caught: noise that repeats in fewer than some 2,000 of 65,536 numbers, or at no fixed shift; less than some 2 % of
-the deviation missing; what goes wrong after the third round only, with empty batches, or with samples that are not finite (tests of
-their own hold the last two); noise from a seed that an adversary knows by other ways than trying (a `Keyed` run says so in its statement);
-draws whose dependence does not show in sizes, in how often each comes, or in two draws running; uploads after several steps that
-move further than the search finds (after one step it finds all of it, after three some 3 % of what is stated); and whatever only a
-machine, a clock or a network shows.
+Audits do not catch these faults:
+
+- noise that repeats in fewer than some 2,000 of 65,536 numbers, or at no fixed shift;
+- a standard deviation that is less than some 2 % too small;
+- faults that occur only after the third round, with empty batches, or with samples that are not finite (separate tests cover the
+  last two);
+- noise from a seed that an adversary learns without trying seeds (the statement of a `Keyed` run warns of this);
+- dependent draws that change neither sizes, nor frequencies, nor two consecutive draws;
+- updates after several steps that move further than the search finds (it finds all of it after one step, and some 3 % of what is
+  stated after three);
+- faults that only a machine, a clock or a network shows.
 """
 
 
@@ -205,7 +232,7 @@ def main() -> None:
 
 
 def _audited(name: str, words: list[str]) -> tuple[AuditReport, str]:
-    """Under secure aggregation, with options in words."""
+    """Audits a system under secure aggregation, with options such as `tau=1`."""
     print(name, *words, "secure", flush=True)
     options = {key: json.loads(value) for key, value in (word.split("=", 1) for word in words)}
     made = from_name(name, **options).with_secure_sums(SUMS)
@@ -241,7 +268,7 @@ def _figure(epsilon: float | None) -> str:
 
 
 def _largest(report: AuditReport, made) -> str:  # type: ignore[no-untyped-def]
-    """Of twenty audits with bounds only; none may be above what is proven."""
+    """Returns the largest share of the proven epsilon that twenty audits measure."""
     shares = []
     for seed in range(REPEATS):
         (finding,) = audit(
@@ -257,7 +284,9 @@ def _largest(report: AuditReport, made) -> str:  # type: ignore[no-untyped-def]
 
 
 def _leak(name: str, finding: AuditFinding) -> str:
-    return f"- `{name}`: {finding.detail}."
+    values = finding.detail.split("; ")
+    more = f"; and {len(values) - SHOWN_LEAKS} more" if len(values) > SHOWN_LEAKS else ""
+    return f"- `{name}`: {'; '.join(values[-SHOWN_LEAKS:])}{more}."
 
 
 if __name__ == "__main__":
