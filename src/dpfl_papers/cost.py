@@ -11,7 +11,7 @@ from typing import Any
 
 from dpfl import models
 from dpfl.algorithms import from_name, options_of
-from dpfl.data.catalog import SHAPES
+from dpfl.data.published_images import SHAPES
 from dpfl.planning.speed import ClientWork
 from dpfl_papers.cells import Cell
 from dpfl_papers.shared_prefixes import prefix_key

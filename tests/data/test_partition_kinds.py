@@ -1,4 +1,3 @@
-import json
 from collections import Counter
 
 import numpy as np
@@ -10,13 +9,11 @@ from dpfl.data import (
     IID,
     CappedDirichlet,
     Dirichlet,
-    ExplicitPartition,
     LabelSkew,
     Mix,
     Shards,
     Unequal,
 )
-from dpfl.data.partition import describe, parse
 from dpfl.errors import DpflError
 
 MINIMUM = 5
@@ -154,89 +151,3 @@ def test_mix_has_skewed_clients_first_and_iid_clients_last():
     assert (counts[6:] > 50).all()
     assert ((counts[:6] == 0).sum(axis=1) >= 3).all()
     assert "clients 0 to 5 are skewed, the rest is IID" in notes
-
-
-def test_mapping_from_lists_and_files(tmp_path):
-    lists = [[3, 1], [0, 2, 4]]
-    (tmp_path / "lists.json").write_text(json.dumps(lists))
-    (tmp_path / "named.json").write_text(json.dumps({"north": lists[0], "south": lists[1]}))
-    np.savez(tmp_path / "lists.npz", *[np.array(part) for part in lists])
-    for given_lists in (
-        lists,
-        tmp_path / "lists.json",
-        str(tmp_path / "named.json"),
-        tmp_path / "lists.npz",
-    ):
-        parts, notes = run(ExplicitPartition(given_lists), np.zeros(6), 2)
-        assert [part.tolist() for part in parts] == lists
-        assert notes == ("1 of 6 images belong to no client",)
-
-
-@pytest.mark.parametrize(
-    ("lists", "said"),
-    [
-        ([[0, 1]], "has 1 lists and 2 clients"),
-        ([[0, 1], [1, 2]], "occur twice"),
-        ([[0, 1], [2, 6]], "List 1 of the mapping leaves the range 0 to 5"),
-        ([[0, 1], [2.5]], "List 1 of the mapping is not one row of whole numbers"),
-        ([[0, 1], [[2], [3, 4]]], "List 1 of the mapping is not one row"),
-        ("missing.json", "cannot be read"),
-    ],
-)
-def test_a_wrong_mapping_is_refused(lists, said):
-    with pytest.raises(DpflError, match=said):
-        run(ExplicitPartition(lists), np.zeros(6), 2)
-
-
-def test_a_mapping_file_without_lists_is_refused(tmp_path):
-    (tmp_path / "number.json").write_text("7")
-    with pytest.raises(DpflError, match="holds no lists"):
-        run(ExplicitPartition(tmp_path / "number.json"), np.zeros(6), 2)
-
-
-def test_parse_knows_every_name():
-    assert parse("iid") == IID()
-    assert parse("dirichlet", beta=0.5) == Dirichlet(0.5)
-    assert parse("shards", shards=200) == Shards(200)
-    assert parse("label-skew", major=3) == LabelSkew(3)
-    assert parse("unequal", ratio=2) == Unequal(2)
-    assert parse("mapping", lists=[[0]]) == ExplicitPartition([[0]])
-    assert parse("mix", share=0.5, beta=0.1) == Mix(0.5, IID(), Dirichlet(0.1))
-    assert parse("mix", share=0.5, skewed="shards", shards=80) == Mix(0.5, IID(), Shards(80))
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "said"),
-    [
-        ("dirichlett", {}, "did you mean 'dirichlet'"),
-        ("zzz", {}, "choose one of iid, dirichlet"),
-        ("dirichlet", {"betta": 1}, "did you mean 'beta'"),
-        ("iid", {"beta": 1}, "it has none"),
-        ("dirichlet", {}, "needs beta"),
-        ("dirichlet", {"beta": 0}, "above 0"),
-        ("dirichlet", {"beta": "x"}, "beta is 'x'"),
-        ("dirichlet", {"beta": 1, "minimum": 2.5}, "whole number"),
-        ("mix", {"share": 2}, "from 0 to 1"),
-        ("mix", {"share": 0.5, "betta": 1}, "did you mean 'beta'"),
-        ("unequal", {"ratio": 0.5}, "1 or more"),
-        ("shards", {"shards": True}, "whole number"),
-    ],
-)
-def test_parse_refuses_with_a_suggestion(name, options, said):
-    with pytest.raises(DpflError, match=said):
-        parse(name, **options)
-
-
-def test_descriptions():
-    assert describe(IID()) == "iid"
-    assert describe(Mix(0.5)) == "mix(share=0.5, iid=iid, skewed=dirichlet(beta=0.05, minimum=20))"
-    assert describe(ExplicitPartition([[0], [1]])) == "mapping(2 lists)"
-    assert describe(ExplicitPartition("lists.json")) == "mapping(lists.json)"
-    assert describe(run) == "run"
-
-
-def test_a_damaged_mapping_archive_is_refused(tmp_path):
-    with (tmp_path / "one.npz").open("wb") as file:
-        np.save(file, np.arange(3))
-    with pytest.raises(DpflError, match="cannot be read"):
-        run(ExplicitPartition(tmp_path / "one.npz"), np.zeros(6), 2)

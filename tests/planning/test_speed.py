@@ -9,7 +9,7 @@ import torch
 
 import dpfl
 from dpfl.client import local_training
-from dpfl.data.catalog import SHAPES
+from dpfl.data.published_images import SHAPES
 from dpfl.errors import DpflError
 from dpfl.planning.speed import BATCH, ClientWork
 

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from dpfl import models
 from dpfl.bad_values import suggest
-from dpfl.data.catalog import SHAPES
+from dpfl.data.published_images import SHAPES
 from dpfl.errors import DpflError
 from dpfl.planning.plan import ClientWorkload, PlanSearch, noise_shares
 from dpfl.planning.plan import plan as make_plan

@@ -13,7 +13,7 @@ from dpfl import data as datasets
 from dpfl.bad_values import refuse_unknown_options
 from dpfl.config.sections import OpenSection
 from dpfl.data import partition as partitions
-from dpfl.data.dataset import MOST_CLASSES, names_classes
+from dpfl.data.declared_task import MOST_CLASSES, names_classes
 from dpfl.errors import DpflError
 
 CLIENTS = 10

@@ -9,24 +9,20 @@ A `DataSource` is data in one place. `DataSource.split` deals it to clients by a
 from typing import TYPE_CHECKING
 
 from dpfl.data.catalog import (
-    cifar10,
-    emnist,
-    fashion_mnist,
     is_owned,
     is_table,
     leaf,
     load,
     medmnist,
-    mnist,
     npz,
     own_words,
     randhie,
-    sample,
     shakespeare,
     table,
     tensors,
 )
-from dpfl.data.dataset import Dataset, DataSource
+from dpfl.data.data_source import DataSource
+from dpfl.data.dataset import Dataset
 from dpfl.data.explicit_partition import ExplicitPartition
 from dpfl.data.federation import Federation
 from dpfl.data.partition_kinds import (
@@ -39,6 +35,7 @@ from dpfl.data.partition_kinds import (
     Unequal,
 )
 from dpfl.data.population import Population, RandomClients
+from dpfl.data.published_images import cifar10, emnist, fashion_mnist, mnist, sample
 from dpfl.deprecation import deprecated_names
 
 __all__ = [

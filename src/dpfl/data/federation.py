@@ -31,7 +31,8 @@ from typing import Any
 import numpy as np
 
 from dpfl.bad_values import require_whole
-from dpfl.data.dataset import Array, Dataset, make_dataset, task_of
+from dpfl.data.dataset import Array, Dataset, make_dataset
+from dpfl.data.declared_task import task_of
 from dpfl.data.names import checked_names, client_names
 from dpfl.data.population import Population
 from dpfl.errors import DpflError

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from dpfl.data.catalog import SCALES
+from dpfl.data.published_images import SCALES
 from dpfl.run.metrics import figure
 
 if TYPE_CHECKING:

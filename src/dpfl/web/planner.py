@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from dpfl.config.experiment import parse
-from dpfl.data.catalog import SHAPES
+from dpfl.data.published_images import SHAPES
 from dpfl.errors import DpflError
 from dpfl.models import from_name
 from dpfl.planning.noise_choices import PlanningQuestion, sketched

@@ -1,5 +1,4 @@
 import csv
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -11,34 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpfl.data.tables import table_files
-from dpfl.data.tables.declared import declare
 from dpfl.data.tables.schema import Schema
 from dpfl.data.tables.table import Table, read_table
-from dpfl.data.tables.table_files import TextFormat
 from dpfl.errors import DpflError
-from tests.conftest import example
-
-COLUMNS: dict[str, Any] = {
-    "age": {"low": 0, "high": 100, "missing": "indicate"},
-    "cost": {"low": 0, "high": 999, "log": True, "missing": 9},
-    "sex": {"levels": ["f", "m"], "other": True, "missing": "missing"},
-    "grade": {"levels": [3, 1, 2.5]},
-}
-HEADER = "sex,age,hospital,grade,who,died,cost,year\n"
-ROWS = "f,50,b,3,p1,0,0,1990\nm,,a,1,p1,1,,1991\nx,130,b,2.5,p2,0,999,1990\n,-5,a,1.0,p3,1,9,1992\n"
-
-
-def schema(**changes: Any) -> Schema:
-    roles = {"label": "died", "task": "binary", "site": "hospital", "person": "who", "time": "year"}
-    said = roles | {"columns": COLUMNS} | changes
-    return declare({word: value for word, value in said.items() if value is not None}).schema
-
-
-def write(tmp_path: Path, rows: str = ROWS, header: str = HEADER, name: str = "table.csv") -> Path:
-    path = tmp_path / name
-    path.write_text(header + rows)
-    return path
+from tests.data.tables.small_table import COLUMNS, HEADER, ROWS, schema, write
 
 
 def test_rows_by_their_schema(tmp_path: Path) -> None:
@@ -53,12 +28,6 @@ def test_rows_by_their_schema(tmp_path: Path) -> None:
     assert table.persons.tolist() == [0, 0, 1, 2]
     assert table.rows.time.tolist() == [1990, 1991, 1990, 1992]
     assert [part.tolist() for part in table.by_site()] == [[1, 3], [0, 2]]
-
-
-def test_clamped_cells_are_counted_for_the_owner_alone(tmp_path: Path) -> None:
-    table = read_table(write(tmp_path), schema())
-    assert table.private == ("2 cells of 'age' beyond the declared bounds: clamped",)
-    assert table.warnings == ()
 
 
 def test_parquet_is_the_same_table(tmp_path: Path) -> None:
@@ -76,131 +45,6 @@ def test_parquet_is_the_same_table(tmp_path: Path) -> None:
     ours, theirs = read_table(path, schema()), read_table(tmp_path / "table.parquet", schema())
     for name in ("x", "y", "site", "person", "time"):
         np.testing.assert_array_equal(getattr(ours.rows, name), getattr(theirs.rows, name))
-
-
-def test_pieces_are_one_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write(tmp_path, ROWS * 300)
-    whole = read_table(path, schema())
-    monkeypatch.setattr(table_files, "BLOCK", 1 << 10)
-    pieces = read_table(path, schema())
-    for name, values in vars(whole.rows).items():
-        np.testing.assert_array_equal(values, getattr(pieces.rows, name))
-    assert pieces.private == ("600 cells of 'age' beyond the declared bounds: clamped",)
-
-
-def test_rows_that_miss_a_value_may_be_dropped(tmp_path: Path) -> None:
-    columns = {
-        "age": {"low": 0, "high": 100, "missing": "drop"},
-        "sex": {"levels": ["f", "m", "x"], "missing": "drop"},
-    }
-    table = read_table(write(tmp_path), schema(columns=columns))
-    assert table.x.tolist() == [[0, 0], [1, 2]]
-    no_label = write(tmp_path, "f,1,a,1,p1,,1,1\nf,1,a,1,p2,1,1,1\nf,1,a,1,p2,0,1,1\n")
-    assert len(read_table(no_label, schema(label={"column": "died", "missing": "drop"}))) == 2
-
-
-def test_a_declared_level_is_one_even_where_it_looks_missing(tmp_path: Path) -> None:
-    path = write(tmp_path, "NA,1,0\n,2,1\n", "country,age,died\n")
-    one = schema(
-        columns={"country": {"levels": ["NA", "DE"], "missing": "DE"}},
-        site=None,
-        person=None,
-        time=None,
-    )
-    assert read_table(path, one).x.tolist() == [[0], [1]]
-
-
-def test_decimal_commas_are_declared(tmp_path: Path) -> None:
-    path = write(tmp_path, '"12,5";0\n', "age;died\n")
-    one = schema(columns={"age": {"low": 0, "high": 25}}, site=None, person=None, time=None)
-    assert read_table(path, one, TextFormat(decimal=",")).x.tolist() == [[0]]
-    with pytest.raises(DpflError, match=r"line 2, column 'age': not a number"):
-        read_table(path, one)
-    write(tmp_path, "1.234;0\n", "age;died\n")
-    with pytest.raises(
-        DpflError, match=r"line 2, column 'age': a point in a number with decimal comma"
-    ):
-        read_table(path, one, TextFormat(decimal=","))
-
-
-def test_dates(tmp_path: Path) -> None:
-    path = write(
-        tmp_path,
-        ROWS.replace("1990", "1970-01-03")
-        .replace("1991", "1971-01-01")
-        .replace("1992", "1970-01-01 12:00:00"),
-    )
-    assert read_table(path, schema()).rows.time.tolist() == [2, 365, 2, 0.5]
-
-
-@pytest.mark.parametrize(
-    ("label", "task", "expected"),
-    [
-        ({"column": "cost", "above": 9}, None, [0, 0, 1, 0]),
-        ({"column": "sex", "levels": ["m", "x", "f"]}, None, [2, 0, 1, 2]),
-        ("year", "counts", [1990, 1991, 1990, 1992]),
-        ({"column": "year", "high": 1991}, "number", [1990, 1991, 1990, 1991]),
-        (["died", "other"], None, [[0, 1], [1, 1], [0, 0], [1, 0]]),
-    ],
-)
-def test_labels(tmp_path: Path, label: Any, task: str | None, expected: list[Any]) -> None:
-    header = "sex,age,hospital,grade,who,died,cost,year,other\n"
-    path = write(
-        tmp_path,
-        "f,50,b,3,p1,0,0,1990,1\nm,1,a,1,p1,1,1,1991,1\nx,1,b,2,p2,0,99,1990,0\nf,5,a,1,p3,1,9,1992,0\n",
-        header,
-    )
-    changed = schema(label=label, task=task, time=None, columns={"age": {"low": 0, "high": 100}})
-    assert read_table(path, changed).rows.y.tolist() == expected
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ("f,old,a,1,p1,1,1,1", "line 3, column 'age': not a number"),
-        ("f,1,a,1,p1,1,ten,1", "line 3, column 'cost': not a number"),
-        (
-            "f,1,a,7,p1,1,1,1",
-            "line 3, column 'grade': a level that is not declared; add it to `levels`, or set "
-            "other = true",
-        ),
-        ("f,1,a,one,p1,1,1,1", "line 3, column 'grade': a level that is not declared"),
-        ("f,1,a,,p1,1,1,1", "line 3, column 'grade': no value; declare what to do as `missing`"),
-        ("f,1,a,1,p1,yes,1,1", "line 3, column 'died': a label other than 0, 1"),
-        ("f,1,a,1,p1,2,1,1", "line 3, column 'died': a label other than 0, 1"),
-        ("f,1,a,1,p1,,1,1", "line 3, column 'died': no label"),
-        ("f,1,,1,p1,1,1,1", "line 3, column 'hospital': no site"),
-        ("f,1,a,1,,1,1,1", "line 3, column 'who': no person"),
-        ("f,1,a,1,p1,1,1,soon", "column 'year': neither numbers nor dates"),
-        ("f,1,a,1,p1,1,1,", "line 3, column 'year': no time"),
-    ],
-)
-def test_a_bad_cell_is_named_by_its_place_and_not_shown(
-    tmp_path: Path, row: str, message: str
-) -> None:
-    with pytest.raises(DpflError, match=message) as error:
-        read_table(write(tmp_path, f"f,1,a,1,p1,1,1,1\n{row}\n"), schema())
-    assert str(error.value).startswith(str(tmp_path / "table.csv"))
-    assert not any(word in str(error.value) for word in ("'old'", "'ten'", "'7'", "'yes'", "soon"))
-
-
-def test_a_number_as_label_is_checked_too(tmp_path: Path) -> None:
-    changed = schema(label="sex", task="number", columns={"age": COLUMNS["age"]})
-    with pytest.raises(DpflError, match="line 2, column 'sex': not a number"):
-        read_table(write(tmp_path), changed)
-    with pytest.raises(DpflError, match="line 4, column 'grade': a label that is no count"):
-        read_table(
-            write(tmp_path), schema(label="grade", task="counts", columns={"age": COLUMNS["age"]})
-        )
-
-
-def test_rows_of_parquet_are_counted_from_one(tmp_path: Path) -> None:
-    parquet.write_table(pa.table({"age": [1.0, None], "died": [0, 1]}), tmp_path / "table.parquet")
-    with pytest.raises(DpflError, match=r"table\.parquet, row 2, column 'age': no value"):
-        read_table(
-            tmp_path / "table.parquet",
-            schema(columns={"age": {"low": 0, "high": 1}}, site=None, person=None, time=None),
-        )
 
 
 def test_a_folder_is_one_file_a_site(tmp_path: Path) -> None:
@@ -337,23 +181,3 @@ def test_without_a_row_the_others_are_as_they_were(
     )
     for name, values in vars(whole.rows).items():
         np.testing.assert_array_equal(np.delete(values, gone, axis=0), getattr(less.rows, name))
-
-
-@settings(max_examples=30)
-@given(st.lists(cells, min_size=1, max_size=8))
-def test_the_exported_schema_is_all_that_a_raw_row_needs(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[Any]
-) -> None:
-    path = tmp_path_factory.mktemp("rows") / "table.csv"
-    declared = schema(site=None, person=None, time=None)
-    table = table_of(path, rows, declared)
-    said, plain = json.loads(declared.to_json()), example("predict_without_dpfl")
-    numbers, levels = declared.features.numbers, declared.features.levels
-    codes = table.rows.x[:, numbers:].astype(int)
-    dense = [
-        table.rows.x[:, :numbers],
-        *(np.eye(count)[column] for count, column in zip(levels, codes.T, strict=True)),
-    ]
-    np.testing.assert_allclose(
-        np.concatenate(dense, axis=1), [plain.features(row, said) for row in rows], atol=1e-6
-    )

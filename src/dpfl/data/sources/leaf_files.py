@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dpfl.data.dataset import DataSource
+from dpfl.data.data_source import DataSource
 from dpfl.data.federation import Federation
 from dpfl.errors import DpflError
 

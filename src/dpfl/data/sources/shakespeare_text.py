@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from dpfl.bad_values import is_number, require_whole
-from dpfl.data.dataset import Dataset, DataSource
+from dpfl.data.data_source import DataSource
+from dpfl.data.dataset import Dataset
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
 from dpfl.tasks import NextToken

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dpfl.data.dataset import Dataset, DataSource
+from dpfl.data.data_source import DataSource
+from dpfl.data.dataset import Dataset
 from dpfl.data.sources import randhie_table
 from dpfl.data.tables.declared import TableDeclaration, declare
 from dpfl.data.tables.table import Table, read_table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dpfl.config.experiment import parse
-from dpfl.data.catalog import SHAPES
+from dpfl.data.published_images import SHAPES
 from dpfl.data.remote_federation import NODES
 from dpfl.errors import DpflError
 from dpfl.views.figures.canvas import FigureFile

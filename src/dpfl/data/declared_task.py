@@ -1,0 +1,117 @@
+"""The task of a data set, as its owner declares it. Nothing of it is read off private labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from dpfl import tasks
+from dpfl.bad_values import require_whole
+from dpfl.errors import DpflError
+from dpfl.tasks import Task
+from dpfl.tasks.task import whole
+
+if TYPE_CHECKING:
+    pass
+
+
+from dpfl.data.dataset import Array, as_tensor
+
+MOST_CLASSES = 1_000_000
+"""The most classes that a task may have."""
+
+
+def names_classes(task: Task | str | None) -> bool:
+    """Whether the labels of a task are classes, as far as its name tells.
+
+    Args:
+        task: A task, or its name in an experiment.
+
+    Returns:
+        Whether they are.
+    """
+    return (
+        task.classes > 0
+        if isinstance(task, Task)
+        else task not in ("labels", "number", "counts", "tokens")
+    )
+
+
+def task_of(
+    name: str,
+    task: Task | str | None,
+    classes: int | None,
+    weights: Sequence[float] = (),
+    test: Array | None = None,
+) -> Task:
+    """The task of a data set, as it is declared.
+
+    Args:
+        name: The name of the data, for errors.
+        task: A task, or its name in an experiment. Without one, labels are classes.
+        classes: The declared number of classes, labels, levels or tokens.
+        weights: The weights of the classes in the loss.
+        test: The labels of the public test set.
+
+    Returns:
+        The task.
+
+    Raises:
+        DpflError: The declarations contradict each other, or one is missing.
+    """
+    if not isinstance(task, str | None):
+        if classes is not None or weights:
+            raise DpflError(
+                "A task that is given as a part has its classes and weights: declare them there, "
+                "and only there."
+            )
+        return task
+    options: dict[str, Any] = {"weights": tuple(weights)} if weights else {}
+    if task in (None, "classes"):
+        return tasks.from_name("classes", classes=number_of_classes(name, classes, test), **options)
+    sizes = {"labels": "count", "ordinal": "levels", "tokens": "vocabulary"}
+    if task in sizes:
+        if classes is None:
+            raise DpflError(
+                f"The task {task!r} of {name!r} needs its {sizes[task]} declared (data.classes, "
+                "classes=)."
+            )
+        options[sizes[task]] = classes
+    elif classes not in (None, tasks.from_name(task).classes):
+        raise DpflError(
+            f"The task {task!r} does not have {classes} classes: leave data.classes out."
+        )
+    return tasks.from_name(task, **options)
+
+
+def number_of_classes(name: str, declared: int | None, test: Array | None) -> int:
+    """The number of classes: as declared, or that of the public test set.
+
+    It is never read off the labels of clients. It would tell that one of them holds the last class.
+
+    Args:
+        name: The name of the data, for errors.
+        declared: The declared number.
+        test: The labels of the public test set.
+
+    Returns:
+        The number.
+
+    Raises:
+        DpflError: There is neither a declaration nor a test set, or the number is out of its range.
+    """
+    if declared is None:
+        if test is None:
+            raise DpflError(
+                f"How many classes {name!r} has is not read off private labels: declare it "
+                "(data.classes, classes=)."
+            )
+        labels = whole(as_tensor(name, test), f"The labels of {name!r}")
+        declared = int(labels.max()) + 1 if labels.numel() else 1
+    require_whole(declared, "classes", least=1)
+    if declared > MOST_CLASSES:
+        raise DpflError(
+            f"{name!r} would have {declared} classes: number them 0, 1, 2, ..., {MOST_CLASSES - 1} "
+            "at most."
+        )
+    return declared
