@@ -31,7 +31,7 @@ from dpfl.gradients.losses import plain_gradient
 from dpfl.models import FlatModel
 from dpfl.privacy import Flat
 from dpfl.server.steps.adaptive import AliSteps
-from dpfl.server.steps.ali_bounds import shares
+from dpfl.server.steps.estimates import shares
 from dpfl.server.steps.policy import RoundObservation, StepContext
 
 IMAGES, SEED = 300, 0
@@ -56,15 +56,17 @@ class Measuring(AliSteps):
     rounds: tuple[int, ...] = ()
     noise: np.random.Generator = field(default_factory=lambda: np.random.default_rng(SEED))
 
-    def next(self, now: StepContext) -> int:
+    def next(self, context: StepContext) -> int:
         return 1
 
-    def learn(self, seen: RoundObservation, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        found = super().learn(seen, memory)
-        if seen.round in self.rounds:
-            sizes = (f"{value:.2f}" for value in self._sizes(seen, memory, found))
-            print("| " + " | ".join([str(seen.round), *sizes]) + " |", flush=True)
-        return found
+    def learn(
+        self, observation: RoundObservation, memory: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        estimates = super().learn(observation, memory)
+        if observation.round in self.rounds:
+            sizes = (f"{value:.2f}" for value in self._sizes(observation, memory, estimates))
+            print("| " + " | ".join([str(observation.round), *sizes]) + " |", flush=True)
+        return estimates
 
     def _sizes(
         self, seen: RoundObservation, memory: Mapping[str, Tensor], found: Mapping[str, Tensor]

@@ -160,7 +160,7 @@ class PrefixStore(SilentProgress):
         """
         if row.steps == self._tau and not self._job.algorithm.before:
             state = self._job.coordinator.state
-            self._last = replace(state, remaining=list(state.remaining), paid=list(state.paid))
+            self._last = replace(state, remaining=list(state.remaining), debits=list(state.debits))
 
     def stop(self) -> None:
         """Stores the last whole round, unless it was loaded."""

@@ -108,7 +108,9 @@ def test_hw_adds_the_noise_of_theorem_1_on_the_sensitivity_of_lemma_2() -> None:
     paper = HellingerNoise(1.0, 1e-5, 10, 50, 600, 0.05, 1.0)
     assert algorithm.updates.sensitivity() == pytest.approx(2 * 0.05 * 10)
     assert algorithm.updates.stddev() == pytest.approx(paper.stddev)
-    assert algorithm.claim.epsilon(algorithm.stated(100, 0), 1e-5) == pytest.approx(7.06, abs=0.005)
+    assert algorithm.claim.epsilon(algorithm.stated_spending(100, 0), 1e-5) == pytest.approx(
+        7.06, abs=0.005
+    )
 
 
 def test_hw_pays_for_its_histogram_before_the_first_round(

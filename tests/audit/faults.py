@@ -22,8 +22,9 @@ from dpfl.privacy.queries.histogram import LabelQuery
 from dpfl.privacy.queries.mean import MeanQuery
 from dpfl.privacy.queries.metric import MetricQuery
 from dpfl.run import prepare
-from dpfl.server import coordinator
+from dpfl.server import mean_update
 from dpfl.server.coordinator import Coordinator
+from dpfl.server.mean_update import MeanUpdate
 
 Sabotage = Callable[[pytest.MonkeyPatch], None]
 
@@ -83,12 +84,12 @@ def divide_by_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def forget_the_noise_of_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    def exact(self: Coordinator, replies: Any, randomness: Any) -> None:
-        release = self.state.clients
+    def exact(self: MeanUpdate, replies: Any, randomness: Any) -> None:
+        release = self._state.clients
         fraction = sum(reply.inside for reply in replies) / len(replies)
-        self.state.clients = replace(release, clip=release.clip.adapt(fraction))
+        self._state.clients = replace(release, clip=release.clip.adapt(fraction))
 
-    monkeypatch.setattr(Coordinator, "_adapt_quantile", exact)
+    monkeypatch.setattr(MeanUpdate, "_adapt_quantile", exact)
 
 
 def shuffle_batches_for_poisson(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,9 +181,9 @@ def halve_the_noise_of_the_slope(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def leave_weights_uncapped(monkeypatch: pytest.MonkeyPatch) -> None:
     """The smallest client counts once, and larger ones as often as they are larger."""
-    honest = coordinator.weighted_sum
+    honest = mean_update.weighted_sum
     monkeypatch.setattr(
-        coordinator,
+        mean_update,
         "weighted_sum",
         lambda replies, weights, size: honest(replies, weights / weights.min(), size),
     )
@@ -281,16 +282,16 @@ def name_system_noise_as_if_it_could_be_repeated(monkeypatch: pytest.MonkeyPatch
 
 
 def adapt_the_clip_before_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = Coordinator._noisy
+    honest = MeanUpdate._add_noise
 
-    def late(self: Coordinator, total: torch.Tensor, replies: int, randomness: Any) -> torch.Tensor:
-        before = self.state.clients
-        self.state.clients = replace(before, clip=before.clip.adapt(1.0))
+    def late(self: MeanUpdate, total: torch.Tensor, replies: int, randomness: Any) -> torch.Tensor:
+        before = self._state.clients
+        self._state.clients = replace(before, clip=before.clip.adapt(1.0))
         noisy = honest(self, total, replies, randomness)
-        self.state.clients = before
+        self._state.clients = before
         return noisy
 
-    monkeypatch.setattr(Coordinator, "_noisy", late)
+    monkeypatch.setattr(MeanUpdate, "_add_noise", late)
 
 
 def draw_cohorts_from_a_known_seed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,8 +316,11 @@ def count_the_shares_of_lost_replies(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = Coordinator.aggregate
 
     def counting(self: Coordinator, replies: Any) -> None:
-        noisy = self._noisy
-        self._noisy = lambda total, good, randomness: noisy(total, len(replies), randomness)  # type: ignore[method-assign]
+        averager = self._mean_update
+        add_noise = averager._add_noise
+        averager._add_noise = lambda total, good, randomness: add_noise(  # type: ignore[method-assign]
+            total, len(replies), randomness
+        )
         honest(self, replies)
 
     monkeypatch.setattr(Coordinator, "aggregate", counting)

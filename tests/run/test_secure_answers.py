@@ -140,7 +140,7 @@ def test_scales_and_metrics_are_counted_for_the_noise_that_they_have(survey):
     sums = AnswerSum(survey, NoiseShares(8, 1), width, (20,) * 10)
     rng = np.random.default_rng(0)
     means = [
-        sums.answered(
+        sums.mean(
             {client: sums.whole.numbers(np.zeros(width), rng) for client in range(9)}, plain, 0
         )
         for _ in range(300)
@@ -222,7 +222,7 @@ def test_the_count_in_the_sum_is_that_of_the_clients_and_has_its_noise():
             client: sums.whole.numbers(QUANTILE.into_sum(torch.zeros(1), inside).numpy(), rng)
             for client, inside in enumerate(drawn)
         }
-        assert sums.sent(layout) == 2
+        assert sums.message_size(layout) == 2
         found.append(sums.update(sent, plain, 0, layout)[1])
     assert np.mean(found) == pytest.approx(1.0, abs=0.2)  # 4 of 6 are inside: 4/2 - 2/2
     assert np.std(found) == pytest.approx(0.8 * math.sqrt(8 / 7), rel=0.15)

@@ -12,7 +12,7 @@ from dpfl.privacy import All, FixedSize, Flat, Gaussian, PoissonSize, Quantile, 
 from dpfl.privacy.mechanisms.clip import clip_vector
 from dpfl.privacy.mechanisms.noise import gaussian_vector
 from dpfl.server.aggregate import mean, noisy_inside_fraction, noisy_sum, weighted_sum
-from dpfl.server.weights import SizeWeights, UniformWeights
+from dpfl.server.weights import SizeWeights
 
 WIDE = 20_000
 LEVEL, Z = 0.5, 2.0
@@ -202,14 +202,3 @@ def test_one_client_moves_the_count_by_half_at_most(counted: Release) -> None:
         reply = ClientReply(0, torch.zeros(1), inside=inside)
         with_it = noisy_inside_fraction([reply], counted, 1.0, rng(3))
         assert abs(with_it - noisy_inside_fraction([], counted, 1.0, rng(3))) == pytest.approx(0.5)
-
-
-@given(sizes=SIZES)
-def test_weights_by_size_are_sizes_over_the_largest(sizes: list[int]) -> None:
-    weights = SizeWeights().of(sizes)
-    assert float(weights.max()) == 1.0
-    assert torch.allclose(weights * max(sizes), torch.tensor(sizes, dtype=torch.float32))
-
-
-def test_uniform_weights_are_ones() -> None:
-    assert UniformWeights().of([5, 1, 9]).tolist() == [1.0, 1.0, 1.0]

@@ -73,5 +73,5 @@ def test_clients_scales_and_bounds_follow_weights_over_what_is_drawn():
     assert asked.scales == pytest.approx((0.5, 0.5, 1.0))
     assert asked.factor == pytest.approx(-0.3 * 0.1)
     assert asked.bound == 2.0 * 100
-    assert asked.asked(1).weight == pytest.approx(0.5)
-    assert asked.asked(1).clients == 3
+    assert asked.terms(1).weight == pytest.approx(0.5)
+    assert asked.terms(1).clients == 3

@@ -2,7 +2,7 @@
 
 import torch
 
-from dpfl.server.scaffold_controls import corrections, fresh, renewed
+from dpfl.server.scaffold_controls import corrections, initial_controls, updated_controls
 
 
 def gradient(x: torch.Tensor, client: int) -> torch.Tensor:
@@ -13,7 +13,7 @@ def gradient(x: torch.Tensor, client: int) -> torch.Tensor:
 def test_controls_read_off_the_uploads_are_those_that_clients_would_keep() -> None:
     clients, steps, rate = 3, 4, 0.1
     x, c, own = torch.zeros(3), torch.zeros(3), [torch.zeros(3) for _ in range(clients)]
-    vector, controls = torch.zeros(3), fresh(clients, 3)
+    vector, controls = torch.zeros(3), initial_controls(clients, 3)
     for number in range(6):
         cohort = (0, 1, 2) if number % 2 else (0, 2)
         changes, deltas = {}, []
@@ -31,7 +31,7 @@ def test_controls_read_off_the_uploads_are_those_that_clients_would_keep() -> No
             for _ in range(steps):
                 y -= rate * (gradient(y, client) + added[client])
             updates[client] = y - vector
-        controls = renewed(controls, updates, steps, rate)
+        controls = updated_controls(controls, updates, steps, rate)
         x = x + sum(changes.values()) / len(cohort)
         c = c + sum(deltas) / clients
         vector = vector + sum(updates.values()) / len(cohort)
@@ -47,7 +47,7 @@ def test_controls_bring_clients_that_pull_apart_to_the_common_minimum() -> None:
     )
     ends = []
     for controlled in (False, True):
-        vector, controls = torch.zeros(3), fresh(3, 3)
+        vector, controls = torch.zeros(3), initial_controls(3, 3)
         for _ in range(200):
             added = (
                 corrections(controls, (0, 1, 2))
@@ -60,7 +60,7 @@ def test_controls_bring_clients_that_pull_apart_to_the_common_minimum() -> None:
                 for _ in range(steps):
                     y -= rate * (gradient(y, client) + added[client])
                 updates[client] = y - vector
-            controls = renewed(controls, updates, steps, rate)
+            controls = updated_controls(controls, updates, steps, rate)
             vector = vector + sum(updates.values()) / 3
         ends.append(float((vector - minimum).norm()))
     assert ends[1] < 1e-3 < ends[0]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -9,10 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from dpfl.algorithms import fedavg_dp
 from dpfl.errors import DpflError
 from dpfl.privacy import Flat, Gaussian, Poisson, Release
-from dpfl.server.schedules import AdaptiveSchedule, DecaySchedule, own_of
+from dpfl.privacy.mechanisms.noise import FlooredGaussian
+from dpfl.server.schedules import AdaptiveSchedule, DecaySchedule, release_of_client
 from dpfl.server.steps.policy import RoundObservation, StepFacts
+from tests.server.rounds import coordinator
 
 FIRST = Release(Poisson(0.1), Flat(1.5), Gaussian(2.0))
 
@@ -87,16 +91,16 @@ def test_a_clip_is_alpha_times_the_norm() -> None:
     memory = remembered([1.0], 3.0)
     for alpha in (0.5, 2.0):
         plan = AdaptiveSchedule(alpha=alpha)
-        assert plan.own(plan.now(FIRST, 1, memory), 0, memory).clip.clip_norm == pytest.approx(
-            alpha * float(memory["levels"][0])
-        )
+        assert plan.for_client(
+            plan.now(FIRST, 1, memory), 0, memory
+        ).clip.clip_norm == pytest.approx(alpha * float(memory["levels"][0]))
 
 
 @pytest.mark.parametrize("norm", [2.0, 8.0])
 def test_a_level_follows_the_norm_without_its_noise(norm: float) -> None:
     memory = remembered([1.0], norm)
     assert float(memory["levels"].mean()) == pytest.approx(norm, rel=0.05)
-    release = AdaptiveSchedule().own(AdaptiveSchedule().now(FIRST, 1, memory), 1, memory)
+    release = AdaptiveSchedule().for_client(AdaptiveSchedule().now(FIRST, 1, memory), 1, memory)
     assert release.clip.clip_norm == pytest.approx(float(memory["levels"][1]))
     assert release.stddev() == pytest.approx(2.0 * release.clip.clip_norm)
 
@@ -109,7 +113,7 @@ def test_every_client_has_the_clip_of_its_own_gradients_and_its_noise_is_taken_o
     memory = schedule.learn(
         replace(one, updates={0: one.updates[0], 1: 3 * one.updates[1]}), lambda _: 1.0, {}
     )
-    own = [schedule.own(schedule.now(FIRST, 1, memory), client, memory) for client in (0, 1)]
+    own = [schedule.for_client(schedule.now(FIRST, 1, memory), client, memory) for client in (0, 1)]
     assert own[1].clip.clip_norm > 2.5 * own[0].clip.clip_norm
     still = replace(one, updates={client: torch.full((1000,), 0.3) for client in (0, 1)})
     again = schedule.learn(still, lambda _: 1.0, memory)
@@ -124,7 +128,9 @@ def test_every_client_has_the_clip_of_its_own_gradients_and_its_noise_is_taken_o
 def test_a_level_stays_within_a_span_of_its_start() -> None:
     for norm, level in ((0.0, 0.15), (400.0, 15.0), (float("nan"), 1.5)):
         memory = remembered([1.0]) | {"levels": torch.tensor([4.0, norm])}
-        assert AdaptiveSchedule().own(FIRST, 1, memory).clip.clip_norm == pytest.approx(level)
+        assert AdaptiveSchedule().for_client(FIRST, 1, memory).clip.clip_norm == pytest.approx(
+            level
+        )
 
 
 def test_noise_falls_in_the_round_after_a_loss_has_fallen_three_times_running() -> None:
@@ -136,7 +142,7 @@ def test_noise_falls_in_the_round_after_a_loss_has_fallen_three_times_running() 
         ([4, 3, 2, 3, 2, 1], 0),
     ):
         memory = remembered([float(loss) for loss in losses], schedule=schedule)
-        release = schedule.own(schedule.now(FIRST, len(losses), memory), 0, memory)
+        release = schedule.for_client(schedule.now(FIRST, len(losses), memory), 0, memory)
         assert release.noise is not None
         assert release.noise.noise_multiplier == pytest.approx(2.0 * 0.9**falls)
 
@@ -149,7 +155,10 @@ def test_the_noise_of_a_client_follows_the_loss_of_its_own_model() -> None:
     )
     for _ in range(4):
         memory = schedule.learn(seen(4.0), lambda _: next(losses), memory)
-    own = [schedule.own(schedule.now(FIRST, 4, memory), client, memory).noise for client in (0, 1)]
+    own = [
+        schedule.for_client(schedule.now(FIRST, 4, memory), client, memory).noise
+        for client in (0, 1)
+    ]
     assert [noise.noise_multiplier for noise in own if noise] == pytest.approx([1.8, 2.0])
     asked: list[Tensor] = []
     one = seen(4.0)
@@ -172,7 +181,7 @@ def test_a_round_is_counted_as_the_least_noise_that_it_could_have(
     )
     for loss in losses:
         memory = schedule.learn(one, lambda _, loss=loss: loss, memory)
-    release = schedule.own(schedule.now(FIRST, len(losses), memory), 0, memory)
+    release = schedule.for_client(schedule.now(FIRST, len(losses), memory), 0, memory)
     assert release.event(1) == schedule.least(FIRST, len(losses)).event(1)
     assert release.noise is not None
     assert release.noise.noise_multiplier >= release.noise_multiplier - 1e-12
@@ -191,12 +200,14 @@ def test_equal_releases_give_an_equal_level() -> None:
 
 def test_a_release_of_a_client_that_costs_more_than_that_of_the_round_is_refused() -> None:
     class Less(AdaptiveSchedule):
-        def own(self, release: Release, client: int, memory: Mapping[str, Tensor]) -> Release:
+        def for_client(
+            self, release: Release, client: int, memory: Mapping[str, Tensor]
+        ) -> Release:
             return release.with_noise(0.5)
 
     with pytest.raises(DpflError, match="must count a round as it said beforehand"):
-        own_of(Less(), FIRST, 0, {})
-    assert own_of(None, FIRST, 0, {}) is FIRST
+        release_of_client(Less(), FIRST, 0, {})
+    assert release_of_client(None, FIRST, 0, {}) is FIRST
 
 
 @pytest.mark.parametrize(
@@ -205,3 +216,32 @@ def test_a_release_of_a_client_that_costs_more_than_that_of_the_round_is_refused
 def test_a_bad_follower_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(DpflError, match="needs alpha"):
         replace(AdaptiveSchedule(), **wrong)  # type: ignore[arg-type]
+
+
+class Lying(DecaySchedule):
+    """Says one multiplier beforehand, and has another when the round comes."""
+
+    def now(self, first: Release, round: int, memory: Any) -> Release:
+        return self.made(first, round)
+
+
+LIES = {
+    "less noise than it said": lambda self, first, round: first.with_noise(0.5),
+    "a floor that rises with what was released": lambda self, first, round: replace(
+        first, noise=FlooredGaussian(9.0, 8.0)
+    ),
+    "another draw": lambda self, first, round: replace(
+        self.least(first, round), sampling=Poisson(0.9)
+    ),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_fault_a_schedule_whose_round_is_not_counted_as_it_said_beforehand(lie: str) -> None:
+    schedule = type("Lies", (Lying,), {"made": LIES[lie]})(rounds=100)
+    with pytest.raises(DpflError, match="as it said beforehand"):
+        coordinator(replace(fedavg_dp(noise_multiplier=1.0), schedule=schedule)).next_order()
+    honest = coordinator(
+        replace(fedavg_dp(noise_multiplier=1.0), schedule=DecaySchedule(rounds=100))
+    )
+    assert honest.next_order() is not None

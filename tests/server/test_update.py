@@ -2,7 +2,6 @@ import pytest
 import torch
 
 from dpfl.errors import DpflError
-from dpfl.server.steps.policy import FixedSteps, StepContext, StepFacts
 from dpfl.server.update import ServerUpdate
 
 
@@ -35,19 +34,6 @@ def test_a_step_leaves_the_old_model_as_it_was() -> None:
 def test_a_rate_of_nothing_or_a_momentum_of_one_is_refused(rate: float, momentum: float) -> None:
     with pytest.raises(DpflError, match="server"):
         ServerUpdate(rate, momentum)
-
-
-def test_fixed_steps_are_the_same_every_round_and_add_up() -> None:
-    steps = FixedSteps(7)
-    facts = StepFacts(None, 0.1, 1.0, 1.0, 10, (), ())
-    assert [steps.next(StepContext(facts, 100, 100, tau)) for tau in (0, 7, 3)] == [7] * 3
-    assert steps.total(9) == 63
-
-
-@pytest.mark.parametrize("tau", [0, -1])
-def test_a_round_without_steps_is_refused(tau: int) -> None:
-    with pytest.raises(DpflError, match="at least 1"):
-        FixedSteps(tau)
 
 
 @pytest.mark.parametrize("power", [1.0, 3.0])

@@ -39,7 +39,8 @@ from dpfl.algorithms.scaffold import dp_scaffold, scaffold
 from dpfl.bad_values import choose, invalid, refuse_unknown_options
 from dpfl.errors import DpflError
 from dpfl.import_path import ImportKind, is_path
-from dpfl.server.algorithm import Algorithm, Claim
+from dpfl.server.algorithm import Algorithm
+from dpfl.server.claim import Claim
 
 ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
     "ali-dpfl": ali_dpfl,

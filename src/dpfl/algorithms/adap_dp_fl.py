@@ -18,7 +18,8 @@ from dpfl.algorithms.options import noise_of, weights_of
 from dpfl.client.optimisers import SGD
 from dpfl.client.task import LocalTraining
 from dpfl.privacy import Flat, Poisson, Release
-from dpfl.server.algorithm import Algorithm, Claim
+from dpfl.server.algorithm import Algorithm
+from dpfl.server.claim import Claim
 from dpfl.server.schedules import AdaptiveSchedule
 from dpfl.server.steps.policy import FixedSteps
 from dpfl.server.update import ServerUpdate

@@ -36,7 +36,8 @@ from dpfl.client.optimisers import SGD
 from dpfl.client.task import LocalTraining
 from dpfl.errors import DpflError
 from dpfl.privacy import Flat, Poisson, Release
-from dpfl.server.algorithm import Algorithm, Claim
+from dpfl.server.algorithm import Algorithm
+from dpfl.server.claim import Claim
 from dpfl.server.steps.adaptive import AliSteps
 from dpfl.server.steps.ali_bounds import MOST_ITERATIONS, Formula
 from dpfl.server.steps.policy import FixedSteps, StepPolicy

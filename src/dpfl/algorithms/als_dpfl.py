@@ -27,7 +27,8 @@ from dpfl.bad_values import choose
 from dpfl.client.optimisers import SGD
 from dpfl.client.task import LocalTraining
 from dpfl.privacy import Flat, Poisson, Release
-from dpfl.server.algorithm import Algorithm, Claim
+from dpfl.server.algorithm import Algorithm
+from dpfl.server.claim import Claim
 from dpfl.server.steps.adaptive import AlsSteps
 from dpfl.server.steps.ali_bounds import MOST_ITERATIONS
 from dpfl.server.steps.policy import FixedSteps, StepPolicy

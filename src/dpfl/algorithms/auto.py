@@ -19,7 +19,8 @@ from dpfl.client.optimisers import SGD, UncalibratedSGD
 from dpfl.client.task import LocalTraining
 from dpfl.privacy import Flat, Poisson, Release
 from dpfl.privacy.queries.mean import MeanQuery
-from dpfl.server.algorithm import Algorithm, Claim
+from dpfl.server.algorithm import Algorithm
+from dpfl.server.claim import Claim
 from dpfl.server.steps.policy import FixedSteps
 from dpfl.server.update import ServerUpdate
 from dpfl.server.weights import SizeWeights

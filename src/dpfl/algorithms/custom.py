@@ -20,7 +20,8 @@ from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
 from dpfl.privacy.mechanisms.noise import Gaussian, Uncalibrated
 from dpfl.privacy.mechanisms.update_release import UpdateRelease
 from dpfl.privacy.queries.histogram import LabelQuery
-from dpfl.server.algorithm import Algorithm, Claim
+from dpfl.server.algorithm import Algorithm
+from dpfl.server.claim import Claim
 from dpfl.server.hellinger import KINDS
 from dpfl.server.steps.adaptive import AliSteps, AlsSteps
 from dpfl.server.steps.policy import FixedSteps, StepPolicy

@@ -41,7 +41,8 @@ from dpfl.privacy import (
 from dpfl.privacy.mechanisms.adaptive_clip import ShareOfMean
 from dpfl.privacy.mechanisms.clip import Clip
 from dpfl.privacy.mechanisms.sampling import Sampling
-from dpfl.server.algorithm import Algorithm, Claim
+from dpfl.server.algorithm import Algorithm
+from dpfl.server.claim import Claim
 from dpfl.server.steps.policy import FixedSteps
 from dpfl.server.update import ServerUpdate
 

@@ -28,7 +28,8 @@ from dpfl.errors import DpflError
 from dpfl.privacy import FixedSize, Flat, PublicMedian, Release
 from dpfl.privacy.mechanisms.clip import Clip
 from dpfl.privacy.mechanisms.haar_release import HaarClip
-from dpfl.server.algorithm import Algorithm, Claim
+from dpfl.server.algorithm import Algorithm
+from dpfl.server.claim import Claim
 from dpfl.server.steps.policy import FixedSteps
 from dpfl.server.update import ServerUpdate
 from dpfl.server.weights import SizeWeights, UniformWeights

@@ -21,7 +21,8 @@ from dpfl.privacy import Flat, Release
 from dpfl.privacy.mechanisms.matrix_release import BandedNoise
 from dpfl.privacy.mechanisms.noise import Uncalibrated
 from dpfl.privacy.mechanisms.sampling import Cyclic
-from dpfl.server.algorithm import Algorithm, Claim
+from dpfl.server.algorithm import Algorithm
+from dpfl.server.claim import Claim
 from dpfl.server.steps.policy import FixedSteps
 from dpfl.server.update import ServerUpdate
 

@@ -29,7 +29,8 @@ from dpfl.client.task import LocalTraining
 from dpfl.errors import DpflError
 from dpfl.privacy import Poisson, Release
 from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarLevels
-from dpfl.server.algorithm import Algorithm, Claim
+from dpfl.server.algorithm import Algorithm
+from dpfl.server.claim import Claim
 from dpfl.server.steps.policy import FixedSteps
 from dpfl.server.update import ServerUpdate
 

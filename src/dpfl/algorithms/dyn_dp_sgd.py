@@ -19,7 +19,8 @@ from dpfl.bad_values import choose
 from dpfl.client.optimisers import optimiser as optimiser_of
 from dpfl.client.task import LocalTraining
 from dpfl.privacy import Flat, Poisson, Release
-from dpfl.server.algorithm import Algorithm, Claim
+from dpfl.server.algorithm import Algorithm
+from dpfl.server.claim import Claim
 from dpfl.server.schedules import DecaySchedule
 from dpfl.server.steps.policy import FixedSteps
 from dpfl.server.update import ServerUpdate

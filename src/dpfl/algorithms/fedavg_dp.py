@@ -16,7 +16,8 @@ from dpfl.algorithms.options import layer_clip_of, noise_of, weights_of
 from dpfl.client.optimisers import optimiser as optimiser_of
 from dpfl.client.task import LocalTraining
 from dpfl.privacy import Poisson, Release
-from dpfl.server.algorithm import Algorithm, Claim
+from dpfl.server.algorithm import Algorithm
+from dpfl.server.claim import Claim
 from dpfl.server.steps.policy import FixedSteps
 from dpfl.server.update import ServerUpdate
 

@@ -29,7 +29,8 @@ from dpfl.privacy import All, FixedSize, Flat, Release
 from dpfl.privacy.accounting.published_claims import HellingerNoise
 from dpfl.privacy.mechanisms.update_release import UpdateRelease
 from dpfl.privacy.queries.histogram import LabelQuery
-from dpfl.server.algorithm import Algorithm, Claim
+from dpfl.server.algorithm import Algorithm
+from dpfl.server.claim import Claim
 from dpfl.server.hellinger import KINDS
 from dpfl.server.steps.policy import FixedSteps
 from dpfl.server.weights import HellingerWeights

@@ -22,7 +22,8 @@ from dpfl.privacy import All, Release
 from dpfl.privacy.accounting.published_claims import TwoWayNoise
 from dpfl.privacy.mechanisms.clip import ModelClip
 from dpfl.privacy.mechanisms.update_release import UpdateRelease
-from dpfl.server.algorithm import Algorithm, Claim
+from dpfl.server.algorithm import Algorithm
+from dpfl.server.claim import Claim
 from dpfl.server.steps.policy import FixedSteps
 from dpfl.server.update import ServerUpdate
 

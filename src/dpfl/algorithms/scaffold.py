@@ -16,7 +16,8 @@ from dpfl.algorithms.options import cohort_of, noise_of
 from dpfl.client.optimisers import SGD
 from dpfl.client.task import LocalTraining
 from dpfl.privacy import Flat, Poisson, Release
-from dpfl.server.algorithm import Algorithm, Claim
+from dpfl.server.algorithm import Algorithm
+from dpfl.server.claim import Claim
 from dpfl.server.steps.policy import FixedSteps
 from dpfl.server.update import ServerUpdate
 

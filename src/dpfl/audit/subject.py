@@ -124,7 +124,7 @@ class AuditSubject:
         Returns:
             The claimed epsilon; None if it claims nothing.
         """
-        events = self.small.stated(releases, self.population)
+        events = self.small.stated_spending(releases, self.population)
         return self.small.claim.epsilon(events, self.settings.delta)
 
     def proven(self, releases: int) -> float:

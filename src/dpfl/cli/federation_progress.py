@@ -34,7 +34,7 @@ class FederationProgress:
             job: The prepared run.
         """
         self._job, self._journal = job, Journal(self._folder / LOG)
-        self._lost = len(job.coordinator.lost)
+        self._lost = len(job.coordinator.lost_replies)
         self._journal.write(
             "started", run=job.run, system=job.algorithm.name, round=job.coordinator.state.round
         )
@@ -47,7 +47,7 @@ class FederationProgress:
             row: The round.
         """
         self._row = row
-        replies = self._job.coordinator.lost
+        replies = self._job.coordinator.lost_replies
         assert self._journal is not None
         for reply in replies[self._lost :]:
             self._journal.write("lost", reply=reply)

@@ -200,7 +200,7 @@ class Accounts:
         if self.algorithm.schedule is None:
             event = self.algorithm.stated_event(population)
             return affordable({}, event, epsilon, delta, by, horizon)
-        stated = partial(self.algorithm.stated, population=population)
+        stated = partial(self.algorithm.stated_spending, population=population)
         return largest_count(
             lambda releases: by.epsilon(stated(releases), delta) <= epsilon, horizon
         )

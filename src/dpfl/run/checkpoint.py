@@ -43,7 +43,7 @@ def checkpoint_bytes(state: RunState) -> bytes:
     from safetensors.torch import save
 
     tensors = {"vector": state.vector, "velocity": state.velocity}
-    optional = {"weights": state.weights, "kept": state.kept, "average": state.average}
+    optional = {"weights": state.weights, "kept": state.client_vectors, "average": state.average}
     tensors |= {name: tensor for name, tensor in optional.items() if tensor is not None}
     tensors |= {f"{MEMORY}{name}": tensor for name, tensor in state.memory.items()}
     tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
@@ -83,7 +83,7 @@ def read_checkpoint(path: Path, fresh: RunState) -> RunState:
             state,
             memory=memory,
             weights=tensors.get("weights"),
-            kept=tensors.get("kept"),
+            client_vectors=tensors.get("kept"),
             average=tensors.get("average"),
         )
     except _DAMAGE as error:
@@ -123,12 +123,12 @@ def _numbers(state: RunState) -> dict[str, Any]:
         "round": state.round,
         "tau": state.tau,
         "iterations": state.iterations,
-        "shown": state.shown,
+        "shown": state.cohort_size,
         "bytes": state.bytes,
         "seconds": state.seconds,
         "remaining": state.remaining,
-        "paid": state.paid,
-        "lost": state.lost,
+        "paid": state.debits,
+        "lost": state.lost_replies,
         "clips": [_clip_norm(state.samples), _clip_norm(state.clients)],
     }
 
@@ -149,8 +149,8 @@ def _state(
         int(numbers["shown"]),
         int(numbers["bytes"]),
         float(numbers["seconds"]),
-        paid=[int(count) for count in numbers["paid"]],
-        lost=[str(line) for line in numbers.get("lost", [])],
+        debits=[int(count) for count in numbers["paid"]],
+        lost_replies=[str(line) for line in numbers.get("lost", [])],
     )
 
 

@@ -115,7 +115,7 @@ def prepare(spec: RunSpec, resources: ExitStack | None = None) -> PreparedRun:
     if not spec.execution.resume:
         _write_start(folder, fresh, record, run)
     state = folder.load_checkpoint(fresh) if spec.execution.resume else fresh
-    accounts.check_checkpoint(state.paid)
+    accounts.check_checkpoint(state.debits)
     engine, add_up = _engine(resolved, accounts, folder, randomness)
     meter = _meter(accounts, fresh, state, randomness)
     recorder = _recorder(resolved, folder, state, meter)

@@ -141,7 +141,7 @@ class Recorder:
         Raises:
             Diverged: The model's scores on the test set are not finite.
         """
-        coordinator.state.lost = self._lost_replies(coordinator)
+        coordinator.state.lost_replies = self._lost_replies(coordinator)
         self.folder.save_checkpoint(coordinator.state)
         self._show(coordinator, updates)
 
@@ -150,9 +150,9 @@ class Recorder:
         it is not written to disk.
         """
         return (
-            ["a reply"] * len(coordinator.lost)
+            ["a reply"] * len(coordinator.lost_replies)
             if coordinator.algorithm.unit == "client"
-            else list(coordinator.lost)
+            else list(coordinator.lost_replies)
         )
 
     def catch_up(self, coordinator: Coordinator) -> None:
@@ -174,7 +174,7 @@ class Recorder:
             round=state.round,
             steps=state.tau,
             iterations=state.iterations,
-            clients=state.shown,
+            clients=state.cohort_size,
             accuracy=figures.accuracy,
             loss=figures.loss,
             headline=figures.headline,
@@ -185,7 +185,7 @@ class Recorder:
         )
         # At client level, the round of a lost reply would say when that client was drawn.
         hidden = coordinator.algorithm.unit == "client"
-        self.metrics.add(row, updates, () if hidden else coordinator.lost)
+        self.metrics.add(row, updates, () if hidden else coordinator.lost_replies)
         self.progress.tell(row)
         if self.test and figures.loss is not None and not math.isfinite(figures.loss):
             self._refuse_divergence(self.test, state.round)

@@ -163,7 +163,7 @@ def finish(run: PreparedRun) -> Result:
         privacy=privacy,
         history=RunHistory(history),
         notes=(*run.notes, *run.algorithm.steps.notes(state.memory)),
-        lost_replies=tuple(run.coordinator.lost),
+        lost_replies=tuple(run.coordinator.lost_replies),
         folder=folder.path,
         module=recorder.model.module,
         **vars(final),

@@ -57,9 +57,19 @@ def mean(replies: Sequence[ClientReply], weights: Tensor, size: int) -> Tensor:
 
 
 def noisy_sum(total: Tensor, replies: int, release: Release, rng: np.random.Generator) -> Tensor:
-    """The weighted sum with noise for the largest weight, 1, whoever replied.
+    """Adds noise to the weighted sum of a round, for the largest weight, 1, whoever replied.
 
-    Where clients add the noise themselves, the server adds what the missing ones did not.
+    Where clients share the noise, their shares are in the sum already, and the server adds those of
+    the clients that are missing.
+
+    Args:
+        total: The weighted sum of the replies that count.
+        replies: How many replies are in the sum.
+        release: The release of the clients of a round.
+        rng: Draws the noise.
+
+    Returns:
+        The noisy sum.
     """
     share = max(0.0, 1 - replies / release.shared_by) if release.shared_by else 1.0
     return release.add_noise(total, rng, share=share)
@@ -68,19 +78,42 @@ def noisy_sum(total: Tensor, replies: int, release: Release, rng: np.random.Gene
 def correlated_sum(
     total: Tensor, noise: BandedNoise, release: Release, past: Tensor, rng: np.random.Generator
 ) -> tuple[Tensor, Tensor]:
-    """The sum with noise that takes back part of the `past`, and the noise to remember, the latest
-    first.
+    """Adds noise that takes back part of the noise of earlier rounds (DP-FTRL).
+
+    Args:
+        total: The weighted sum of the replies that count.
+        noise: The correlation of the rounds' noise.
+        release: The release of the clients of a round.
+        past: The noise of earlier rounds that later ones take back, the latest first, one per row.
+        rng: Draws the noise that is new in this round.
+
+    Returns:
+        The noisy sum, and the noise to remember for the next round, the latest first.
     """
-    found = noise.correlate(release.add_noise(torch.zeros_like(total), rng), list(past))
-    kept = noise.retained_noise([found, *past])
-    return release.add_precomputed_noise(total, found), torch.stack(kept) if kept else past
+    current = noise.correlate(release.add_noise(torch.zeros_like(total), rng), list(past))
+    retained = noise.retained_noise([current, *past])
+    return (
+        release.add_precomputed_noise(total, current),
+        torch.stack(retained) if retained else past,
+    )
 
 
 def noisy_inside_fraction(
     replies: Sequence[ClientReply], release: Release, expected: float, rng: np.random.Generator
 ) -> float:
-    """The fraction of clients that were not clipped, from the noisy sum of b - 1/2 (Andrew et al.
-    2021).
+    """Estimates the fraction of clients that were not clipped (Andrew et al. 2021).
+
+    Client i reports b_i = 1 where its update lies within the clip, else 0. The estimate is the
+    noisy sum of b_i - 1/2 over the expected cohort, plus 1/2.
+
+    Args:
+        replies: The replies that count.
+        release: The release of the clients, with the noise of the count.
+        expected: The expected size of the cohort.
+        rng: Draws the noise of the count.
+
+    Returns:
+        The fraction. Noise can put it below 0 or above 1.
     """
     return (
         release.add_noise_to_count(sum(reply.inside - 0.5 for reply in replies), rng) / expected
@@ -89,19 +122,42 @@ def noisy_inside_fraction(
 
 
 def release_name(release: Release, vector: Tensor, total: Tensor, inside: int) -> str:
-    """Of the value and of how it is hidden: one draw, scaled for two releases of one sum, would
-    give the sum away.
+    """Names a noisy sum by its value and by how it is hidden.
+
+    The name keys the noise. If it did not depend on the release, one draw could be scaled for two
+    releases of one sum, and their difference would give the sum away.
+
+    Args:
+        release: The release of the clients of a round.
+        vector: The global model that the round started from.
+        total: The sum before noise.
+        inside: How many updates lay within the clip.
+
+    Returns:
+        A digest of all four.
     """
     numbers = (tensor.contiguous().numpy().data for tensor in (vector, total))
     return f"{digest_of(release, *numbers)}-{inside}"
 
 
-def usable(
+def select_usable(
     replies: Sequence[ClientReply], round: int, faulty: Callable[[ClientReply], str]
 ) -> tuple[list[ClientReply], list[str]]:
-    """Those that count, and why the others do not; a client whose loss is not a number ends the
-    run, and so does a round that nobody answers."""
-    good, lost = list[ClientReply](), list[str]()
+    """Separates the replies that count from those that were refused, failed or have a fault.
+
+    Args:
+        replies: The replies of a round.
+        round: The number of the round, from 1.
+        faulty: Says what is wrong with a reply; empty where nothing is.
+
+    Returns:
+        The replies that count, and one line for each other reply that says why it does not.
+
+    Raises:
+        Diverged: A client's loss is not a finite number.
+        DpflError: No reply can be used, and no client refused.
+    """
+    good, complaints = list[ClientReply](), list[str]()
     for reply in replies:
         if reply.diverged:
             raise Diverged(
@@ -109,13 +165,13 @@ def usable(
                 "The last good checkpoint is kept; lower the learning rate, then start anew."
             )
         if problem := reply.refused or reply.failed or faulty(reply):
-            lost.append(f"round {round}, client {reply.client}: {problem}")
+            complaints.append(f"round {round}, client {reply.client}: {problem}")
         else:
             good.append(reply)
     if replies and not good and not any(reply.refused for reply in replies):
-        causes = dict.fromkeys(line.split(": ", 1)[1] for line in lost)
+        causes = dict.fromkeys(line.split(": ", 1)[1] for line in complaints)
         raise DpflError(f"No reply of round {round} can be used: {'; '.join(causes)}.")
-    return good, lost
+    return good, complaints
 
 
 def fault(reply: ClientReply, size: int) -> str:

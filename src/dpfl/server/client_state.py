@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from dpfl.lazy_import import torch
 from dpfl.models import Layout
-from dpfl.server.scaffold_controls import corrections, fresh, renewed
+from dpfl.server.scaffold_controls import corrections, initial_controls, updated_controls
 from dpfl.server.steps.policy import RoundObservation
 
 if TYPE_CHECKING:
@@ -19,44 +19,70 @@ if TYPE_CHECKING:
 class ClientState(Protocol):
     """A vector per client that the server keeps, so that clients keep nothing."""
 
-    def fresh(self, clients: int, layout: Layout) -> Tensor:
-        """A row for each client, before the first round."""
+    def initial(self, clients: int, layout: Layout) -> Tensor:
+        """Returns the vectors before the first round.
 
-    def sent(self, kept: Tensor, clients: tuple[int, ...]) -> dict[int, Tensor]:
-        """What goes to each of these clients beside the model, if anything."""
+        Args:
+            clients: How many clients the federation has.
+            layout: The layout of the model.
 
-    def renewed(self, kept: Tensor, seen: RoundObservation) -> Tensor:
-        """The rows after a round: those of the clients that replied are new."""
+        Returns:
+            One row per client.
+        """
+
+    def for_clients(self, vectors: Tensor, clients: tuple[int, ...]) -> dict[int, Tensor]:
+        """Returns what goes to clients beside the model.
+
+        Args:
+            vectors: One row per client of the federation.
+            clients: The clients of a round.
+
+        Returns:
+            One vector for each of these clients that needs one.
+        """
+
+    def after_round(self, vectors: Tensor, observation: RoundObservation) -> Tensor:
+        """Computes the vectors after a round.
+
+        Args:
+            vectors: One row per client, before the round.
+            observation: The round as the server saw it.
+
+        Returns:
+            One row per client. Only the rows of clients that replied have changed.
+        """
 
 
 @dataclass(frozen=True)
-class ControlVariates:
+class ControlVariates(ClientState):
     """Control variates: c - c_i goes to client i."""
 
-    def fresh(self, clients: int, layout: Layout) -> Tensor:
-        return fresh(clients, layout.trainable)
+    def initial(self, clients: int, layout: Layout) -> Tensor:
+        return initial_controls(clients, layout.trainable)
 
-    def sent(self, kept: Tensor, clients: tuple[int, ...]) -> dict[int, Tensor]:
-        return corrections(kept, clients)
+    def for_clients(self, vectors: Tensor, clients: tuple[int, ...]) -> dict[int, Tensor]:
+        return corrections(vectors, clients)
 
-    def renewed(self, kept: Tensor, seen: RoundObservation) -> Tensor:
-        return renewed(kept, seen.updates, seen.steps, seen.facts.rate)
+    def after_round(self, vectors: Tensor, observation: RoundObservation) -> Tensor:
+        return updated_controls(
+            vectors, observation.updates, observation.steps, observation.facts.rate
+        )
 
 
 @dataclass(frozen=True)
-class LastModels:
+class LastModels(ClientState):
     """The model with which each client ended its last round, read off its upload; nan until it has
     replied once.
     """
 
-    def fresh(self, clients: int, layout: Layout) -> Tensor:
+    def initial(self, clients: int, layout: Layout) -> Tensor:
         return torch.full((clients, layout.size), torch.nan)
 
-    def sent(self, kept: Tensor, clients: tuple[int, ...]) -> dict[int, Tensor]:
-        return {client: kept[client] for client in clients if not kept[client, 0].isnan()}
+    def for_clients(self, vectors: Tensor, clients: tuple[int, ...]) -> dict[int, Tensor]:
+        return {client: vectors[client] for client in clients if not vectors[client, 0].isnan()}
 
-    def renewed(self, kept: Tensor, seen: RoundObservation) -> Tensor:
-        found = kept.clone()
-        for client, update in seen.updates.items():
-            found[client] = seen.vector + update
-        return found
+    def after_round(self, vectors: Tensor, observation: RoundObservation) -> Tensor:
+        following = vectors.clone()
+        for client, update in observation.updates.items():
+            following[client] = observation.vector + update
+        return following

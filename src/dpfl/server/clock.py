@@ -9,14 +9,28 @@ from dpfl.server.state import RunState
 
 
 class RunClock:
-    """Counts on from the seconds of the state, and knows the longest round of this process."""
+    """Measures how long a run takes, across all processes that it ran in.
+
+    Args:
+        state: The run, with the seconds that it has taken so far.
+    """
 
     def __init__(self, state: RunState) -> None:
         self._start = time.monotonic() - state.seconds
         self._longest, self._made = 0.0, state.round
 
     def ends(self, budget: Budget, state: RunState) -> str:
-        """Why it ends, "rounds" or "seconds", where the next round would pass the budget."""
+        """Decides whether the next round would exceed the budget of rounds or of seconds.
+
+        Writes the seconds so far into the state.
+
+        Args:
+            budget: The budget of the run.
+            state: The run as it stands.
+
+        Returns:
+            "rounds" or "seconds", whichever ends the run; empty where the run goes on.
+        """
         now = time.monotonic() - self._start
         to_come, state.seconds = self._round_to_come(now, state), now
         if budget.rounds is not None and state.round >= budget.rounds:
@@ -24,8 +38,8 @@ class RunClock:
         return "seconds" if budget.seconds is not None and now + to_come >= budget.seconds else ""
 
     def _round_to_come(self, now: float, state: RunState) -> float:
-        """How long it may take: as the longest so far, of this process or on average; nothing is
-        known before the first.
+        """Estimates the next round: the longest round of this process, or the average of all if
+        that is longer; 0 before the first.
         """
         if state.round > self._made:
             self._longest = max(self._longest, now - state.seconds)

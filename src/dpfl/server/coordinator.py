@@ -35,21 +35,13 @@ from dpfl.client.noise_placement import NoisePlacement
 from dpfl.client.task import ClientReply, RoundRequest, reply_values
 from dpfl.privacy import Budget, Randomness
 from dpfl.privacy.accounting.calibration import MAX_RELEASES
-from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.privacy.queries.mean import MeanAnswer
 from dpfl.privacy.queries.query import PrivateQuery
-from dpfl.server.aggregate import (
-    correlated_sum,
-    fault,
-    mean,
-    noisy_inside_fraction,
-    noisy_sum,
-    usable,
-    weighted_sum,
-)
+from dpfl.server.aggregate import fault, select_usable
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.clock import RunClock
-from dpfl.server.debits import debit_round
+from dpfl.server.debits import count_debits
+from dpfl.server.mean_update import MeanUpdate
 from dpfl.server.private_answers import PrivateAnswers
 from dpfl.server.public_clips import (
     norms_without_privacy,
@@ -58,16 +50,9 @@ from dpfl.server.public_clips import (
     rounds_of,
 )
 from dpfl.server.requests import RequestBuilder
-from dpfl.server.round_sum import Add, AnswerSum, open_sum, plain
+from dpfl.server.round_sum import Add, AnswerSum, plain
 from dpfl.server.schedules import followed_release
-from dpfl.server.state import (
-    METRIC,
-    PAST_NOISE,
-    FederationFacts,
-    RunState,
-    facts,
-    keep_variances_positive,
-)
+from dpfl.server.state import METRIC, FederationFacts, RunState, facts, keep_variances_positive
 from dpfl.server.steps.policy import RoundObservation, StepContext, choose_steps
 from dpfl.server.weights import compute_weights
 
@@ -79,15 +64,15 @@ class Coordinator:
         algorithm: The algorithm, fitted to model and rounds.
         budget: When the run ends.
         federated: The federation as the server knows it.
-        state: What the run has come to; changed in place.
-        randomness: Where cohorts and the server's noise are drawn from.
+        state: The run as it stands; changed in place.
+        randomness: Draws the cohorts and the server's noise.
         probe: Sends a request to its clients, and returns their replies.
-        validate: The loss of a model on public data, for schedules that follow it.
+        validate: Computes the loss of a model on public data, for schedules that follow it.
         add: Adds up the numbers that clients send to a secure sum.
 
     Attributes:
         stopped_by: The budget that ended the run; empty while it goes on.
-        lost: Replies that came to nothing, a line each.
+        lost_replies: Replies that came to nothing, one line each.
     """
 
     def __init__(
@@ -104,14 +89,15 @@ class Coordinator:
         self.algorithm, self.budget = algorithm, budget
         self.federated, self.state = federated, state
         self.stopped_by = ""
-        self.lost = list(state.lost)
+        self.lost_replies = list(state.lost_replies)
         self._randomness, self._probe, self._validate, self._add = randomness, probe, validate, add
         self._requests = RequestBuilder(algorithm, budget, federated, state)
+        self._mean_update = MeanUpdate(self._requests, randomness, add, self.lost_replies)
         self._update_facts()
         self._clock = RunClock(state)
         self._cohort: tuple[int, ...] = ()
         self._paying: list[int] = []
-        self._taken = 0
+        self._tau = 0
         self._public: dict[int, Mapping[str, np.ndarray]] = {}
 
     def next_order(self) -> RoundRequest | None:
@@ -130,13 +116,13 @@ class Coordinator:
         self._find_clips()
         self._follow_schedule()
         steps = self._steps()
-        self._cohort = self._drawn(state.round)
+        self._cohort = self._draw_cohort(state.round)
         if shares and len(self._cohort) < shares.survivors:
             self.stopped_by = "survivors"
             return None
-        if not self._send(self.clients_shown):
+        if not self._count_traffic(self.cohort_size):
             return None
-        self._taken = steps
+        self._tau = steps
         if self.algorithm.steps.asks_public and state.samples is not None:
             request = self._requests.public_training(steps, state.samples)
             self._public = reply_values(self._probe(request))
@@ -155,10 +141,10 @@ class Coordinator:
         state, algorithm = self.state, self.algorithm
         good = self._usable(replies)
         self._paying = [reply.client for reply in replies if not (reply.refused or reply.failed)]
-        update = self._mean_update(good)
+        update = self._mean_update.of(good)
         if update is None:
             return
-        sent = state.vector
+        start = state.vector
         rng = self._randomness.generator("noise on the way down", state.round)
         state.vector, state.velocity = algorithm.server.step(
             state.vector, state.velocity, update, rng
@@ -166,7 +152,7 @@ class Coordinator:
         keep_variances_positive(state.vector, self.federated.layout)
         state.average = algorithm.server.averaged(state.average, state.vector, state.round + 1)
         if algorithm.placement is not NoisePlacement.ROUND_SUM:
-            self._learn(good, sent)
+            self._learn(good, start)
 
     def close_round(self, steps: int) -> None:
         """4: counts what the round used.
@@ -174,20 +160,9 @@ class Coordinator:
         Args:
             steps: The local steps of the round's request.
         """
-        state, algorithm = self.state, self.algorithm
-        if algorithm.ledger_per_client:
-            in_steps = algorithm.placement is NoisePlacement.EVERY_STEP
-            releases = steps + algorithm.steps.extra if in_steps else 1
-            for client in self._cohort:
-                state.remaining[client] = max(0, state.remaining[client] - releases)
-            for client in self._paying:
-                state.paid[client] += releases
-        elif algorithm.clients.whole_run:
-            state.paid[0] = 1
-        elif algorithm.placement is NoisePlacement.ROUND_SUM:
-            state.remaining[0] -= 1
-            state.paid[0] += 1
-        state.shown = self.clients_shown
+        state = self.state
+        count_debits(self.algorithm, state, steps, self._cohort, self._paying)
+        state.cohort_size = self.cohort_size
         state.round += 1
         state.tau = steps
         state.iterations += steps
@@ -210,9 +185,9 @@ class Coordinator:
         return self._requests.releases
 
     @property
-    def clients_shown(self) -> int:
-        """The size of the cohort, for the record. Where clients are protected it is the expected
-        size, since who was drawn stays secret.
+    def cohort_size(self) -> int:
+        """The size of the cohort, for the record. Where a trusted server hides who was drawn, it is
+        the expected size.
         """
         if self.algorithm.trusts_server:
             return round(self.state.clients.sampling.expected_size(len(self.federated.declared)))
@@ -220,8 +195,8 @@ class Coordinator:
 
     # Budgets
 
-    def _left(self, account: int) -> int:
-        """Releases that an account leaves for steps."""
+    def _affordable_steps(self, account: int) -> int:
+        """Returns how many releases an account has left for steps."""
         return self.state.remaining[account] - self.algorithm.steps.extra
 
     def _out_of_time(self) -> bool:
@@ -230,13 +205,15 @@ class Coordinator:
 
     def _out_of_privacy(self) -> bool:
         accounts = range(len(self.state.remaining))
-        if self.algorithm.unit != "none" and not any(self._left(n) > 0 for n in accounts):
+        if self.algorithm.unit != "none" and not any(
+            self._affordable_steps(n) > 0 for n in accounts
+        ):
             self.stopped_by = "epsilon"
         return bool(self.stopped_by)
 
-    def _send(self, clients: int) -> bool:
-        """Counts the model down and the update up, four bytes a number; a secure sum has more. No
-        budget is exceeded.
+    def _count_traffic(self, clients: int) -> bool:
+        """Counts the model down and the update up, four bytes per number; a secure sum has more.
+        Returns False, and counts nothing, where that would exceed the budget.
         """
         layout = self.federated.layout
         each = 2 * 4 * layout.size
@@ -252,33 +229,44 @@ class Coordinator:
     @property
     def _answers(self) -> PrivateAnswers:
         # It refers to this object, which would then hold itself, and all data, in memory.
-        return PrivateAnswers(self._requests, self._ask_within_budget, self._add, self.lost)
+        return PrivateAnswers(self._requests, self._ask_within_budget, self._add, self.lost_replies)
 
     def _ask_within_budget(self, request: RoundRequest) -> list[ClientReply]:
-        """An answer is no longer than a model, and counts as one."""
-        return self._probe(request) if self._send(len(request.tasks)) else []
+        """Sends a query, if its traffic fits the budget. An answer is no longer than a model, and
+        counts as one.
+        """
+        return self._probe(request) if self._count_traffic(len(request.tasks)) else []
 
     # Cohort and steps
 
-    def _drawn(self, round: int) -> tuple[int, ...]:
-        """The cohort; in a secure sum of clients it is everybody, and each draws for itself."""
+    def _draw_cohort(self, round: int) -> tuple[int, ...]:
+        """Draws the cohort. In a secure sum of clients it is everybody, and each draws for
+        itself.
+        """
         population, rng = len(self.federated.declared), self._randomness.generator("cohort", round)
-        drawn: Sequence[int] | np.ndarray = range(population)
+        cohort: Sequence[int] | np.ndarray = range(population)
         if not self.algorithm.noise_shares:
-            drawn = self.state.clients.sampling.draw(population, rng, round)
-        per_client = self.algorithm.ledger_per_client
-        return tuple(int(client) for client in drawn if not per_client or self._left(client) > 0)
+            cohort = self.state.clients.sampling.draw(population, rng, round)
+        return tuple(int(client) for client in cohort if self._can_pay(client))
+
+    def _can_pay(self, client: int) -> bool:
+        return not self.algorithm.ledger_per_client or self._affordable_steps(client) > 0
 
     def _steps(self) -> int:
-        """tau, inside what privacy leaves to the client that has least."""
-        state, left = self.state, MAX_RELEASES
+        """Chooses tau within what privacy leaves to the client that has least."""
+        state, remaining = self.state, MAX_RELEASES
         if self.algorithm.placement is NoisePlacement.EVERY_STEP:
-            lefts = [self._left(client) for client in range(len(state.remaining))]
-            left = min((left for left in lefts if left > 0), default=MAX_RELEASES)
-        now = StepContext(
-            self._facts, state.iterations + left, left, state.tau, state.memory, state.round
+            accounts = [self._affordable_steps(client) for client in range(len(state.remaining))]
+            remaining = min((count for count in accounts if count > 0), default=MAX_RELEASES)
+        context = StepContext(
+            self._facts,
+            state.iterations + remaining,
+            remaining,
+            state.tau,
+            state.memory,
+            state.round,
         )
-        return min(choose_steps(self.algorithm.steps, now), left)
+        return min(choose_steps(self.algorithm.steps, context), remaining)
 
     def _update_facts(self) -> None:
         self._facts = facts(
@@ -300,7 +288,7 @@ class Coordinator:
         return self._answers.summed_mean(sums, clients, self.state.round, when)
 
     def _find_weights(self) -> None:
-        """Weights that clients are asked for, by a release that they pay for."""
+        """Asks clients for what their weights follow from, by a release that they pay for."""
         query, declared = self.algorithm.weights.query, self.federated.declared
         if query is None or self.state.weights is not None:
             return
@@ -312,26 +300,26 @@ class Coordinator:
         self._update_facts()
 
     def _find_centre_and_scales(self) -> None:
-        """The mean of all samples, or the scales of a table's columns, into the model's entries.
+        """Asks for the mean of all samples, and for the scales of a table's columns, and writes
+        them into the model.
 
-        A client that has no room for a step after it is not asked to pay.
+        A client that could not pay for a step afterwards is not asked.
         """
         layout, declared = self.federated.layout, self.federated.declared
-        per_client = self.algorithm.ledger_per_client
         for query, span in (
             (self.algorithm.centre, layout.centre),
             (self.algorithm.columns, layout.paid_scales),
         ):
             if query is None or span is None or self.state.round > 0 or self.stopped_by:
                 continue
-            able = [n for n in range(len(declared)) if not per_client or self._left(n) > 0]
+            able = [client for client in range(len(declared)) if self._can_pay(client)]
             width = query.answer_width(span.stop - span.start)
             if answer := self._mean_answer(query, able, declared, width):
                 self.state.vector = self.state.vector.clone()
                 self.state.vector[span] = query.estimate(answer)
 
     def _find_clips(self) -> None:
-        """Clips from public clients, who are never clipped nor counted; or, as published, from a
+        """Sets clips by public clients, who are never clipped nor counted; or, as published, by a
         run without privacy.
         """
         state = self.state
@@ -345,18 +333,23 @@ class Coordinator:
             )
             self._update_facts()
         if state.round == 0 and (clip := state.clients.clip).adapts_to == "raw":
-            without = partial(norms_without_privacy, self._trained, rounds_of(clip, self.budget))
-            norms = without(state.vector, self._requests.weights, self.algorithm.server)
+            norms = norms_without_privacy(
+                self._train_without_privacy,
+                rounds_of(clip, self.budget),
+                state.vector,
+                self._requests.weights,
+                self.algorithm.server,
+            )
             state.clients = replace(state.clients, clip=clip.adapt(norms))
 
-    def _trained(self, round: int, vector: Tensor) -> list[ClientReply]:
-        return self._unclipped(self._drawn(round), round, vector)
+    def _train_without_privacy(self, round: int, vector: Tensor) -> list[ClientReply]:
+        return self._unclipped(self._draw_cohort(round), round, vector)
 
     def _unclipped(self, clients: Sequence[int], round: int, vector: Tensor) -> list[ClientReply]:
         return self._probe(self._requests.unclipped(clients, self._steps(), round, vector))
 
     def _follow_schedule(self) -> None:
-        """The release of this round, where it changes from round to round."""
+        """Sets the release of this round, where it changes from round to round."""
         schedule, first, state = self.algorithm.schedule, self.algorithm.release, self.state
         if schedule is None or first is None:
             return
@@ -367,10 +360,10 @@ class Coordinator:
             state.clients = release
         self._update_facts()
 
-    # From replies to a mean update
+    # From one round to the next
 
     def _usable(self, replies: Sequence[ClientReply]) -> list[ClientReply]:
-        """A refusal or a failure costs its own reply only."""
+        """Selects the replies that count. A refusal or a failure costs its own reply only."""
         for reply in replies:
             if reply.refused and self.algorithm.ledger_per_client:
                 self.state.remaining[reply.client] = 0
@@ -378,98 +371,30 @@ class Coordinator:
         faulty = partial(fault, size=layout.size)
         if self.algorithm.noise_shares:
             faulty = partial(self._requests.round_sum.fault, layout=layout)
-        good, lost = usable(replies, self.state.round + 1, faulty)
-        self.lost += lost
+        good, complaints = select_usable(replies, self.state.round + 1, faulty)
+        self.lost_replies += complaints
         return good
 
-    def _mean_update(self, good: Sequence[ClientReply]) -> Tensor | None:
-        """The mean update of the round, noisy where noise is anywhere; None where a secure sum was
-        not opened.
-        """
-        weights, size = self._requests.weights, self.federated.layout.size
-        if self.algorithm.noise_shares:
-            return self._opened(good, self.algorithm.noise_shares)
-        if self.algorithm.placement is not NoisePlacement.ROUND_SUM:
-            return mean(good, weights, size)
-        total = weighted_sum(good, weights, size)
-        inside = sum(reply.inside for reply in good)
-        randomness = debit_round(
-            self.federated, self.state, total, inside, self._requests.horizon, self._randomness
-        )
-        update = self._noisy(total, len(good), randomness).div_(self._divisor)
-        self._adapt_quantile(good, randomness)
-        return update
-
-    def _opened(self, good: Sequence[ClientReply], shares: NoiseShares) -> Tensor | None:
-        """The mean update from a sum of whole numbers; a round whose sum is not opened was paid
-        for, and moves nothing.
-        """
-        state, weights = self.state, self._requests.weights
-        numbers = {reply.client: reply.numbers for reply in good if reply.numbers is not None}
-        round_sum, layout = self._requests.round_sum, self.federated.layout
-        summed = partial(round_sum.update, numbers, self._add, state.round, layout)
-        opened = open_sum(numbers, shares, summed, f"round {state.round + 1}", self.lost)
-        if opened is None:
-            return None
-        update, count = opened
-        share = float(sum(weights[reply.client] for reply in good)) or 1.0
-        update.div_(
-            self._divisor if self.algorithm.placement is NoisePlacement.ROUND_SUM else share
-        )
-        if count is not None:
-            expected = state.clients.sampling.expected_size(len(self.federated.declared))
-            clip = state.clients.clip.adapt(count / expected + 0.5)
-            state.clients = replace(state.clients, clip=clip)
-        return update
-
-    @property
-    def _divisor(self) -> float:
-        """The expected cohort times the mean weight, as far as it is public; fixed before the
-        draw.
-        """
-        declared = self.federated.declared
-        expected = self.state.clients.sampling.expected_size(len(declared))
-        return expected * self.algorithm.weights.usual(declared)
-
-    def _noisy(self, total: Tensor, replies: int, randomness: Randomness) -> Tensor:
-        state, rng = self.state, randomness.generator("server noise", self.state.round)
-        if (noise := state.clients.correlated) is None:
-            return noisy_sum(total, replies, state.clients, rng)
-        past = state.memory.get(PAST_NOISE, torch.empty(0, len(total)))
-        noisy, state.memory[PAST_NOISE] = correlated_sum(total, noise, state.clients, past, rng)
-        return noisy
-
-    def _adapt_quantile(self, replies: Sequence[ClientReply], randomness: Randomness) -> None:
-        """Only after the noisy sum is made with the clip that the clients used."""
-        release = self.state.clients
-        if release.clip.adapts_to == "count":
-            rng = randomness.generator("count noise", self.state.round)
-            expected = release.sampling.expected_size(len(self.federated.declared))
-            fraction = noisy_inside_fraction(replies, release, expected, rng)
-            self.state.clients = replace(release, clip=release.clip.adapt(fraction))
-
-    # From one round to the next
-
-    def _learn(self, good: Sequence[ClientReply], sent: Tensor) -> None:
-        """What the next round takes from this one: released updates, and raw values where the step
-        policy asks for them.
+    def _learn(self, good: Sequence[ClientReply], start: Tensor) -> None:
+        """Remembers what the next round takes from this one: released updates, and raw values where
+        the step policy asks for them.
         """
         updates = {reply.client: reply.update for reply in good if reply.update is not None}
         if not updates:
             return
         raw, memory = reply_values(good), self.state.memory
-        again = partial(self._again, sent, updates if raw else {})
+        again = partial(self._ask_again, start, updates if raw else {})
         observation = RoundObservation(
-            self._facts, self.state.round, self._taken, sent, updates, raw, self._public, again
+            self._facts, self.state.round, self._tau, start, updates, raw, self._public, again
         )
-        if keeping := self.algorithm.kept:
-            kept = self._requests.kept_vectors()
-            self.state.kept = keeping.renewed(kept, observation)
+        if rule := self.algorithm.client_state:
+            vectors = self._requests.client_vectors()
+            self.state.client_vectors = rule.after_round(vectors, observation)
         self.state.memory = self.algorithm.steps.learn(observation, memory)
         if self.algorithm.schedule:
             self.state.memory |= self.algorithm.schedule.learn(observation, self._validate, memory)
 
-    def _again(
-        self, sent: Tensor, updates: Mapping[int, Tensor]
+    def _ask_again(
+        self, start: Tensor, updates: Mapping[int, Tensor]
     ) -> dict[int, Mapping[str, np.ndarray]]:
-        return reply_values(self._probe(self._requests.raw_again(sent, updates)))
+        return reply_values(self._probe(self._requests.raw_again(start, updates)))

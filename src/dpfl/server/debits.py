@@ -1,10 +1,12 @@
-"""Client level: the federation's own ledger pays for a round before the noisy sum of it exists."""
+"""What a round costs: the server's count of it, and the debit of the federation's own ledger."""
 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from dpfl.client.noise_placement import NoisePlacement
 from dpfl.privacy import Randomness
 from dpfl.privacy.mechanisms.randomness import with_scope
 from dpfl.server.aggregate import release_name
@@ -12,6 +14,38 @@ from dpfl.server.state import FederationFacts, RunState
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from dpfl.server.algorithm import Algorithm
+
+
+def count_debits(
+    algorithm: Algorithm,
+    state: RunState,
+    steps: int,
+    cohort: Iterable[int],
+    payers: Iterable[int],
+) -> None:
+    """Counts the releases of a round in the run's state.
+
+    Args:
+        algorithm: The algorithm, which says whose ledger pays.
+        state: The run as it stands; changed in place.
+        steps: The local steps of the round.
+        cohort: The clients of the round. Each of them may have paid.
+        payers: The clients that are known to have paid.
+    """
+    if algorithm.ledger_per_client:
+        in_steps = algorithm.placement is NoisePlacement.EVERY_STEP
+        releases = steps + algorithm.steps.extra if in_steps else 1
+        for client in cohort:
+            state.remaining[client] = max(0, state.remaining[client] - releases)
+        for client in payers:
+            state.debits[client] += releases
+    elif algorithm.clients.whole_run:
+        state.debits[0] = 1
+    elif algorithm.placement is NoisePlacement.ROUND_SUM:
+        state.remaining[0] -= 1
+        state.debits[0] += 1
 
 
 def debit_round(
@@ -22,11 +56,24 @@ def debit_round(
     horizon: int,
     randomness: Randomness,
 ) -> Randomness:
-    """The whole federation pays, whoever was drawn; what is returned is for the noise of this sum
-    alone.
+    """Debits a round from the federation's ledger. All clients pay, whoever was drawn.
 
-    A round that is made again after a crash is the same release only if the same sum and count come
-    out, to get the same noise: these name it, and key its noise.
+    Model, sum and count name the release and key its noise. A round that runs again after a crash
+    is therefore the same release, with the same noise, only if the same sum and count come out.
+
+    Args:
+        federated: The federation, with its ledger.
+        state: The run as it stands.
+        total: The sum of the round before noise.
+        inside: How many updates lay within the clip.
+        horizon: How many releases are still to come; 0 where that is not known.
+        randomness: The randomness of the run.
+
+    Returns:
+        Randomness for the noise of this sum alone.
+
+    Raises:
+        BudgetRefusal: The ledger has no room for the round.
     """
     ledger = federated.ledger
     assert ledger is not None
@@ -34,9 +81,8 @@ def debit_round(
     fresh = "" if randomness.repeatable else secrets.token_hex(16)
     place = f"{federated.run}/{state.round}"
     entry = f"{place}/{name}{fresh}"
-    if (
-        state.clients.whole_run
-    ):  # rounds that are made again, and come out otherwise, are of another release of them all
+    if state.clients.whole_run:
+        # Rounds that run again and come out otherwise belong to another release of all rounds.
         entry = f"{federated.run}/all rounds/{ledger.attempts_before(place, name + fresh)}"
     ledger.debit(
         federated.run,

@@ -21,8 +21,17 @@ KINDS = ("distance", "similarity")
 
 
 def hellinger_distance(counts: ArrayLike, reference: ArrayLike | None = None) -> np.ndarray:
-    """h = |sqrt(G) - sqrt(S)| / sqrt(2) over the last axis (6), with S balanced where no reference
-    is given; from 0 to 1.
+    """Computes h = |sqrt(G) - sqrt(S)| / sqrt(2) over the last axis (eq. 6).
+
+    Args:
+        counts: Label counts, with the classes on the last axis. They are divided by their sum.
+        reference: Counts to compare with; balanced classes by default.
+
+    Returns:
+        The distances, from 0 to 1.
+
+    Raises:
+        DpflError: The reference has another number of classes.
     """
     shares = distribution(counts)
     standard = distribution(np.ones(shares.shape[-1]) if reference is None else reference)
@@ -40,7 +49,16 @@ def hellinger_distance(counts: ArrayLike, reference: ArrayLike | None = None) ->
 def hellinger_scores(
     counts: ArrayLike, kind: str = "similarity", reference: ArrayLike | None = None
 ) -> np.ndarray:
-    """h or 1 - h for every row of counts, each by its own labels alone."""
+    """Computes h or 1 - h for every row of counts, each from its own labels alone.
+
+    Args:
+        counts: One row of label counts per client.
+        kind: "distance" for h, "similarity" for 1 - h.
+        reference: Counts to compare with; balanced classes by default.
+
+    Returns:
+        One score from 0 to 1 per row. Scores up to 1e-7 count as rounding and become 0.
+    """
     require_name("kind of Hellinger weights", kind, KINDS)
     distances = np.atleast_1d(hellinger_distance(counts, reference))
     scores = distances if kind == "distance" else 1 - distances
@@ -50,7 +68,14 @@ def hellinger_scores(
 def hellinger_weights(
     counts: ArrayLike, kind: str = "similarity", reference: ArrayLike | None = None
 ) -> np.ndarray:
-    """tau_k for every row of counts, adding up to 1: h_k / sum h (8), or the same of 1 - h; uniform
-    where all are zero.
+    """Computes tau_k = h_k / sum h for every row of counts (eq. 8), or the same of 1 - h.
+
+    Args:
+        counts: One row of label counts per client.
+        kind: "distance" for h, "similarity" for 1 - h.
+        reference: Counts to compare with; balanced classes by default.
+
+    Returns:
+        Weights that add up to 1; uniform where all scores are 0.
     """
     return distribution(hellinger_scores(counts, kind, reference))

@@ -28,11 +28,12 @@ class PrivateAnswers:
         requests: Builds the requests.
         ask: Sends a request to its clients.
         add: Adds up what clients send to a secure sum.
-        lost: Lines about replies that came to nothing; more are added.
+        complaints: Lines about replies that came to nothing; more are added.
     """
 
-    def __init__(self, requests: RequestBuilder, ask: Ask, add: Add, lost: list[str]) -> None:
-        self._requests, self._ask, self._add, self._lost = requests, ask, add, lost
+    def __init__(self, requests: RequestBuilder, ask: Ask, add: Add, complaints: list[str]) -> None:
+        self._requests, self._ask, self._add = requests, ask, add
+        self._complaints = complaints
 
     def of_clients(
         self, query: PrivateQuery, clients: Sequence[int], when: str
@@ -92,9 +93,9 @@ class PrivateAnswers:
         Returns:
             The mean; None where too few answered, or the sum was not opened.
         """
-        if len(clients) < sums.shared.survivors:
+        if len(clients) < sums.shares.survivors:
             return None
-        replies = self._replies(sums.survey, clients, when, sums)
+        replies = self._replies(sums.query, clients, when, sums)
         if not replies:
             return None
         numbers = {
@@ -104,10 +105,10 @@ class PrivateAnswers:
         }
         return open_sum(
             numbers,
-            sums.shared,
-            lambda: sums.answered(numbers, self._add, round),
+            sums.shares,
+            lambda: sums.mean(numbers, self._add, round),
             when,
-            self._lost,
+            self._complaints,
         )
 
     def _replies(
@@ -118,9 +119,9 @@ class PrivateAnswers:
         sums: AnswerSum | None = None,
     ) -> list[ClientReply]:
         """A client that refuses or fails is lost for this query only."""
-        terms = sums.asked if sums else None
+        terms = sums.terms if sums else None
         replies = self._ask(self._requests.query(clients, query, terms))
-        self._lost += [
+        self._complaints += [
             f"{when}, client {reply.client}: {reply.refused or reply.failed}"
             for reply in replies
             if reply.refused or reply.failed

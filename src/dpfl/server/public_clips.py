@@ -18,12 +18,22 @@ from dpfl.privacy.mechanisms.clip import Clip
 from dpfl.server.aggregate import mean
 from dpfl.server.update import ServerUpdate
 
-Trained = Callable[[int, Tensor], Sequence[ClientReply]]
-"""What the cohort of a round answers to a model, without clip and without noise."""
+Train = Callable[[int, Tensor], Sequence[ClientReply]]
+"""Lets the cohort of a round train a model, without clip and without noise, and returns its
+replies.
+"""
 
 
 def of_public_updates(release: Release, replies: Sequence[ClientReply]) -> Release:
-    """The median of what the clip bounds, over updates of public clients."""
+    """Sets a clip to the median of what it bounds, over updates of public clients.
+
+    Args:
+        release: The release of the clients of a round.
+        replies: What public clients replied, without clip.
+
+    Returns:
+        The release with the clip of this round.
+    """
     updates = [reply.update for reply in replies if reply.update is not None]
     return replace(
         release,
@@ -31,16 +41,21 @@ def of_public_updates(release: Release, replies: Sequence[ClientReply]) -> Relea
     )
 
 
-def asking_norms(order: RoundRequest) -> RoundRequest:
-    """The order to say the norms of gradients, and nothing else; for clients whose data is
-    public.
+def asking_norms(request: RoundRequest) -> RoundRequest:
+    """Turns a request for training into one for norms of gradients and nothing else.
+
+    Args:
+        request: A request to clients whose data is public.
+
+    Returns:
+        The request, whose tasks have no noise.
     """
-    bare = [replace(task.samples, noise=None) if task.samples else None for task in order.tasks]
+    bare = [replace(task.samples, noise=None) if task.samples else None for task in request.tasks]
     tasks = (
         replace(task, norms=True, samples=samples)
-        for task, samples in zip(order.tasks, bare, strict=True)
+        for task, samples in zip(request.tasks, bare, strict=True)
     )
-    return replace(order, tasks=tuple(tasks))
+    return replace(request, tasks=tuple(tasks))
 
 
 def of_public_samples(
@@ -49,28 +64,49 @@ def of_public_samples(
     replies: Sequence[ClientReply],
     placement: NoisePlacement,
 ) -> tuple[Release, Release]:
-    """The median over gradients of public samples; a private clip of updates is one of so many
-    steps, and follows it.
+    """Sets the clip of samples to the median norm over gradients of public samples.
+
+    Where the noise is on the sum of a round, the clip of updates is scaled by the same factor.
+
+    Args:
+        samples: The release of the samples in a step.
+        clients: The release of the clients of a round.
+        replies: What public clients replied to a request for norms.
+        placement: Where the noise is added.
+
+    Returns:
+        Both releases with their new clips.
     """
     norms = [
         norm for reply in replies if reply.raw is not None for norm in reply.raw["norms"].tolist()
     ]
-    found = replace(samples, clip=samples.clip.adapt(norms))
+    adapted = replace(samples, clip=samples.clip.adapt(norms))
     if placement is not NoisePlacement.ROUND_SUM:
-        return found, clients
-    level = clients.clip.clip_norm * found.clip.clip_norm / samples.clip.clip_norm
-    return found, replace(clients, clip=replace(clients.clip, clip_norm=level))  # type: ignore[type-var]
+        return adapted, clients
+    level = clients.clip.clip_norm * adapted.clip.clip_norm / samples.clip.clip_norm
+    return adapted, replace(clients, clip=replace(clients.clip, clip_norm=level))  # type: ignore[type-var]
 
 
 def norms_without_privacy(
-    trained: Trained, rounds: int, start: Tensor, weights: Tensor, server: ServerUpdate
-) -> list[float]:  # fmt: skip
-    """|x_i - x| of every update in so many rounds of FedAvg (clipping paper, section 2.2): raw
-    values of all who were drawn.
+    train: Train, rounds: int, start: Tensor, weights: Tensor, server: ServerUpdate
+) -> list[float]:
+    """Measures |x_i - x| of every update in a run of FedAvg (clipping paper, section 2.2).
+
+    These are raw values of all clients that were drawn, which no noise covers.
+
+    Args:
+        train: Runs one round at the clients, without clip and noise.
+        rounds: How many rounds the run has.
+        start: The first model.
+        weights: The weight of each client.
+        server: The server's step.
+
+    Returns:
+        The norms, over all rounds.
     """
     vector, velocity, norms = start.clone(), torch.zeros_like(start), list[float]()
     for round in range(rounds):
-        replies = trained(round, vector)
+        replies = train(round, vector)
         norms += [
             float(reply.update.double().norm()) for reply in replies if reply.update is not None
         ]
@@ -79,7 +115,18 @@ def norms_without_privacy(
 
 
 def rounds_of(clip: Clip, budget: Budget) -> int:
-    """As many as the run itself has, unless said otherwise."""
+    """Says how many rounds the run without privacy has, from which the published clip comes.
+
+    Args:
+        clip: The clip, which may give a number of rounds itself.
+        budget: The budget of the run, whose number of rounds is the default.
+
+    Returns:
+        The number of rounds.
+
+    Raises:
+        DpflError: Neither the clip nor the budget gives a number.
+    """
     if (rounds := getattr(clip, "rounds", None) or budget.rounds) is None:
         raise DpflError(
             "The published clip comes from a run without privacy of as many rounds: give "

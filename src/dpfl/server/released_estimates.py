@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dpfl.lazy_import import torch
-from dpfl.server.steps.ali_bounds import released_slope, shares
+from dpfl.server.steps.estimates import released_slope, shares
 from dpfl.server.steps.policy import RoundObservation
 
 if TYPE_CHECKING:
@@ -20,56 +20,91 @@ out of the noise.
 """
 
 
-def released_gradient(seen: RoundObservation, client: int) -> Tensor:
-    """The mean of the noisy gradients that SGD went along: the update is -rate times their sum."""
-    return seen.updates[client][: seen.facts.parameters] / (-seen.facts.rate * seen.steps)
+def released_gradient(observation: RoundObservation, client: int) -> Tensor:
+    """Reads the mean of a client's noisy gradients off its update.
+
+    The update of plain SGD is -rate times the sum of the gradients.
+
+    Args:
+        observation: A round as the server saw it.
+        client: The client's number.
+
+    Returns:
+        The mean over the steps of the round, for the entries that steps train.
+    """
+    facts = observation.facts
+    return observation.updates[client][: facts.parameters] / (-facts.rate * observation.steps)
 
 
-def noise_energy(seen: RoundObservation, client: int) -> float:
-    """E |noise|^2 in that mean."""
-    facts = seen.facts
-    return (facts.multiplier * facts.clip / facts.batches[client]) ** 2 * facts.energy / seen.steps
+def noise_energy(observation: RoundObservation, client: int) -> float:
+    """Computes E |noise|^2 in the mean of a client's noisy gradients.
+
+    Args:
+        observation: A round as the server saw it.
+        client: The client's number.
+
+    Returns:
+        (sigma C / B)^2 E / tau, with E the energy of one noise vector of unit deviation.
+    """
+    facts = observation.facts
+    deviation = facts.multiplier * facts.clip / facts.batches[client]
+    return deviation**2 * facts.energy / observation.steps
 
 
-def mean_gradient(seen: RoundObservation) -> tuple[Tensor, float]:
-    """Over the clients, and the energy of the noise that is left in it: sum p_i^2 noise_i."""
-    clients = list(seen.updates)
-    p = shares([seen.facts.weights[client] for client in clients])
+def mean_gradient(observation: RoundObservation) -> tuple[Tensor, float]:
+    """Computes the weighted mean gradient over the clients of a round.
+
+    Args:
+        observation: A round as the server saw it.
+
+    Returns:
+        The mean sum_i p_i g_i, and the energy of the noise in it, sum_i p_i^2 noise_i.
+    """
+    clients = list(observation.updates)
+    p = shares([observation.facts.weights[client] for client in clients])
     mean = sum(
         (
-            share * released_gradient(seen, client)
+            share * released_gradient(observation, client)
             for share, client in zip(p.tolist(), clients, strict=True)
         )
     )
-    return mean, float(
-        sum(share**2 * noise_energy(seen, client) for share, client in zip(p, clients, strict=True))
-    )
+    energies = (noise_energy(observation, client) for client in clients)
+    return mean, float(sum(share**2 * energy for share, energy in zip(p, energies, strict=True)))
 
 
-def slope(name: str, seen: RoundObservation, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """|g - g'| / |w - w'| of mean gradients, the energy of their noise removed, as `name`; and what
-    to remember.
+def slope(
+    name: str, observation: RoundObservation, memory: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """Estimates |g - g'| / |w - w'| of mean gradients, with the energy of their noise removed.
 
-    It is the slope of clipped gradients along the way of the global model. That of raw ones along a
-    client's own way, which the papers mean, is another and larger number (docs/systems.md), and can
-    be had of public clients or be paid for.
+    This is the slope of clipped gradients along the path of the global model. The papers mean the
+    slope of raw gradients along a client's own path, which is another and larger number
+    (docs/systems.md); public clients can give it, or a run can pay for it.
+
+    Args:
+        name: The name under which the slope is remembered.
+        observation: A round as the server saw it.
+        memory: What the policy remembers, with the gradient and the model to compare with.
+
+    Returns:
+        What to remember: gradient, model and noise to compare with, and the slope from the second
+        round on.
     """
-    gradient, noise = mean_gradient(seen)
-    model = seen.vector[: seen.facts.parameters]
-    kept = {name: memory[name] for name in ("gradient", "model", "noise") if name in memory}
-    if "model" not in memory or seen.round % LAG == 0:
-        kept = {
+    gradient, noise = mean_gradient(observation)
+    model = observation.vector[: observation.facts.parameters]
+    reference = {key: memory[key] for key in ("gradient", "model", "noise") if key in memory}
+    if "model" not in memory or observation.round % LAG == 0:
+        reference = {
             "gradient": gradient.clone(),
             "model": model.clone(),
             "noise": torch.tensor(noise, dtype=torch.float64),
         }
     if "model" not in memory:
-        return kept
-    difference, distance = (
-        float((gradient - memory["gradient"]).norm()),
-        float((model - memory["model"]).norm()),
+        return reference
+    difference = float((gradient - memory["gradient"]).norm())
+    distance = float((model - memory["model"]).norm())
+    energy = noise + float(memory["noise"])
+    estimate = released_slope(
+        [difference], [distance], [1.0], [energy], observation.facts.parameters
     )
-    found = released_slope(
-        [difference], [distance], [1.0], [noise + float(memory["noise"])], seen.facts.parameters
-    )
-    return kept | {name: torch.tensor(found, dtype=torch.float64)}
+    return reference | {name: torch.tensor(estimate, dtype=torch.float64)}

@@ -19,13 +19,19 @@ from dpfl.privacy.queries.query import PrivateQuery
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.public_clips import asking_norms
 from dpfl.server.round_sum import RoundSum
-from dpfl.server.schedules import own_of
+from dpfl.server.schedules import release_of_client
 from dpfl.server.state import FederationFacts, RunState
 from dpfl.server.weights import compute_weights
 
 
 class RequestBuilder:
     """Builds requests from the run as it stands.
+
+    Args:
+        algorithm: The algorithm.
+        budget: When the run ends.
+        federated: The federation as the server knows it.
+        state: The run as it stands.
 
     Attributes:
         weights: How much each client counts; declared sizes give them, or a query does.
@@ -34,8 +40,8 @@ class RequestBuilder:
     def __init__(
         self, algorithm: Algorithm, budget: Budget, federated: FederationFacts, state: RunState
     ) -> None:
-        self._algorithm, self._budget = algorithm, budget
-        self._federated, self._state = federated, state
+        self.algorithm, self._budget = algorithm, budget
+        self.federated, self.state = federated, state
         self.weights = (
             compute_weights(algorithm.weights, federated.declared)
             if state.weights is None
@@ -45,24 +51,24 @@ class RequestBuilder:
     @property
     def round_sum(self) -> RoundSum:
         """What clients add to a secure sum of this round."""
-        state, declared = self._state, self._federated.declared
-        if self._algorithm.placement is NoisePlacement.ROUND_SUM or state.samples is None:
+        state, declared = self.state, self.federated.declared
+        if self.algorithm.placement is NoisePlacement.ROUND_SUM or state.samples is None:
             return RoundSum.of_updates(state.clients, len(declared))
-        rate = self._algorithm.local.optimiser.rate
+        rate = self.algorithm.local.optimiser.rate
         return RoundSum.of_steps(state.samples, self.weights, declared, rate)
 
     @property
     def horizon(self) -> int:
         """How many releases of the present kind are still to come; 0 where that is not known."""
-        if self._budget.rounds is None or self._algorithm.schedule:
+        if self._budget.rounds is None or self.algorithm.schedule:
             return 0
-        planned = self._algorithm.releases_in(self._budget.rounds)
+        planned = self.algorithm.releases_in(self._budget.rounds)
         return max(planned - self.releases, 0)
 
     @property
     def releases(self) -> int:
         """How many of its private releases the run has made."""
-        return self._algorithm.releases_made(self._state.round, self._state.iterations)
+        return self.algorithm.releases_made(self.state.round, self.state.iterations)
 
     def training(self, clients: Sequence[int], steps: int) -> RoundRequest:
         """Builds the request of a training round.
@@ -74,9 +80,9 @@ class RequestBuilder:
         Returns:
             One task per client, from the global model.
         """
-        sums = self.round_sum if self._algorithm.noise_shares else None
+        sums = self.round_sum if self.algorithm.noise_shares else None
         tasks = tuple(
-            replace(self._task(client, steps), secure_sum=sums.asked(client) if sums else None)
+            replace(self._task(client, steps), secure_sum=sums.terms(client) if sums else None)
             for client in clients
         )
         return self._request(steps, tasks, self._client_state(clients))
@@ -98,21 +104,21 @@ class RequestBuilder:
             replace(self._task(client, 0), query=query, secure_sum=terms) for client in clients
         )
         request = self._request(0, tasks, {})
-        if query is self._algorithm.metric:
-            return replace(request, vector=self._state.model)
+        if query is self.algorithm.metric:
+            return replace(request, vector=self.state.model)
         return request
 
-    def raw_again(self, sent: Tensor, updates: Mapping[int, Tensor]) -> RoundRequest:
+    def raw_again(self, start: Tensor, updates: Mapping[int, Tensor]) -> RoundRequest:
         """Builds the request for raw values between the new model and each client's own.
 
         Args:
-            sent: The model that the clients started from.
+            start: The model that the clients started from.
             updates: Their updates.
 
         Returns:
             One task per client, without steps, and the client's own model beside it.
         """
-        own = {client: sent + update for client, update in updates.items()}
+        own = {client: start + update for client, update in updates.items()}
         return replace(self.training(tuple(updates), 0), corrections=own)
 
     def public_training(self, steps: int, samples: Release) -> RoundRequest:
@@ -125,7 +131,7 @@ class RequestBuilder:
         Returns:
             One task per public client.
         """
-        request = self.training(self._federated.public, steps)
+        request = self.training(self.federated.public, steps)
         bare = replace(samples, noise=None)
         tasks = (
             replace(task, samples=bare, raw=True, slope=False, raw_values=RAW_VALUES)
@@ -134,8 +140,12 @@ class RequestBuilder:
         return replace(request, tasks=tuple(tasks))
 
     def public_norms(self) -> RoundRequest:
-        """Builds the request for gradient norms of public clients."""
-        return asking_norms(self.training(self._federated.public, 1))
+        """Builds the request for gradient norms of public clients.
+
+        Returns:
+            One task per public client, with one step.
+        """
+        return asking_norms(self.training(self.federated.public, 1))
 
     def unclipped(
         self, clients: Sequence[int], steps: int, round: int, vector: Tensor
@@ -152,19 +162,19 @@ class RequestBuilder:
             One task per client.
         """
         request = self.training(clients, steps)
-        release = Release(self._state.clients.sampling, NoClip())
+        release = Release(self.state.clients.sampling, NoClip())
         tasks = (replace(task, clients=release, round=round) for task in request.tasks)
         return replace(request, round=round, tasks=tuple(tasks), vector=vector)
 
     def _task(self, client: int, steps: int) -> ClientTask:
-        algorithm, state = self._algorithm, self._state
+        algorithm, state = self.algorithm, self.state
         return ClientTask(
             state.round,
             client,
             steps,
             algorithm.local,
             state.clients,
-            own_of(algorithm.schedule, state.samples, client, state.memory),
+            release_of_client(algorithm.schedule, state.samples, client, state.memory),
             self.horizon,
             raw=algorithm.steps.asks_raw,
             update=self._update_release(client),
@@ -174,31 +184,31 @@ class RequestBuilder:
 
     def _update_release(self, client: int) -> UpdateRelease | None:
         """With the client's own noise, where that follows from its declared size."""
-        declared = self._federated.declared
+        declared = self.federated.declared
         if client >= len(declared):
-            return self._algorithm.updates
-        return self._algorithm.for_client_size(declared[client]).updates
+            return self.algorithm.updates
+        return self.algorithm.for_client_size(declared[client]).updates
 
     def _request(
         self, steps: int, tasks: tuple[ClientTask, ...], corrections: Mapping[int, Tensor]
     ) -> RoundRequest:
-        state = self._state
+        state = self.state
         return RoundRequest(state.round, steps, tasks, state.vector, corrections)
 
     def _client_state(self, clients: Sequence[int]) -> Mapping[int, Tensor]:
         """What the server keeps for each client, where it keeps something."""
-        keeping = self._algorithm.kept
-        return keeping.sent(self.kept_vectors(), tuple(clients)) if keeping else {}
+        rule = self.algorithm.client_state
+        return rule.for_clients(self.client_vectors(), tuple(clients)) if rule else {}
 
-    def kept_vectors(self) -> Tensor:
+    def client_vectors(self) -> Tensor:
         """Returns the vectors that the server keeps for the clients, new ones in the first round.
 
         Returns:
             One row per client.
         """
-        keeping, state = self._algorithm.kept, self._state
-        assert keeping is not None
-        if state.kept is None:
-            clients, layout = len(self._federated.declared), self._federated.layout
-            state.kept = keeping.fresh(clients, layout)
-        return state.kept
+        rule, state = self.algorithm.client_state, self.state
+        assert rule is not None
+        if state.client_vectors is None:
+            clients, layout = len(self.federated.declared), self.federated.layout
+            state.client_vectors = rule.initial(clients, layout)
+        return state.client_vectors

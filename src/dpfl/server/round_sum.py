@@ -49,17 +49,20 @@ def plain(round: int, numbers: Mapping[int, IntegerArray]) -> IntegerArray:
 
 
 class SimulatedMaskedSum:
-    """The protocol with every member in this process, so that a simulation tests it: whoever has no
-    numbers is missing.
+    """The protocol of secure aggregation with every member in this process, so that a simulation
+    exercises it. A client without numbers is missing.
+
+    Args:
+        run: The identifier of the run.
+        names: The name of each client.
+        shares: How many clients are in every sum, and how many of them may collude.
     """
 
-    def __init__(self, run: str, names: Sequence[str], shared: NoiseShares) -> None:
+    def __init__(self, run: str, names: Sequence[str], shares: NoiseShares) -> None:
         keys = {name: Ed25519PrivateKey.generate() for name in names}
         identities = {name: key.public_key().public_bytes_raw().hex() for name, key in keys.items()}
-        self._names, self._group = (
-            names,
-            SumGroup(run, identities, shared.survivors, shared.colluders),
-        )
+        self._names = names
+        self._group = SumGroup(run, identities, shares.survivors, shares.colluders)
         self._members = {name: SumMember(self._group, name, key) for name, key in keys.items()}
         cards = [member.card for member in self._members.values()]
         for member in self._members.values():
@@ -68,17 +71,16 @@ class SimulatedMaskedSum:
         self._attempts: dict[int, int] = {}
 
     def __call__(self, round: int, numbers: Mapping[int, IntegerArray]) -> IntegerArray:
-        self._attempts[round] = (
-            self._attempts.get(round, -1) + 1
-        )  # a round may have sums of answers before its own
-        here, first = (
-            SumId(self._session, round, self._attempts[round]),
-            next(iter(numbers.values())),
-        )
+        # A round may have sums of answers before its own.
+        self._attempts[round] = self._attempts.get(round, -1) + 1
+        here = SumId(self._session, round, self._attempts[round])
+        first = next(iter(numbers.values()))
         sum = MaskedSum(self._group, here, len(first), 8 * first.dtype.itemsize)
         for client, own in numbers.items():
             sum.take(self._members[self._names[client]].mask(here, own))
-        answers = [self._members[name].agree(shown) for name, shown in sum.survivor_lists().items()]
+        answers = [
+            self._members[name].agree(survivors) for name, survivors in sum.survivor_lists().items()
+        ]
         for answer in answers:
             if isinstance(answer, UnmaskingShares):
                 sum.open(answer)
@@ -92,31 +94,49 @@ class SimulatedMaskedSum:
 
 
 def open_sum(
-    sent: Mapping[int, IntegerArray],
-    shared: NoiseShares,
-    summed: Callable[[], T],
+    numbers: Mapping[int, IntegerArray],
+    shares: NoiseShares,
+    compute: Callable[[], T],
     when: str,
-    lost: list[str],
+    complaints: list[str],
 ) -> T | None:
-    """What the sum gives; None where too few are left, or it could not be opened, which is said."""
+    """Opens a secure sum, if enough clients are in it.
+
+    Args:
+        numbers: What each client sent.
+        shares: How many clients must be in every sum.
+        compute: Adds up the numbers, and computes what follows from their sum.
+        when: When this is, in words.
+        complaints: One line is added here where the sum is not opened.
+
+    Returns:
+        What `compute` returned; None where the sum was not opened.
+    """
     try:
-        if len(sent) < shared.survivors:
+        if len(numbers) < shares.survivors:
             raise RepeatSum(
-                f"{len(sent)} clients are left of {shared.survivors}, so nothing was opened"
+                f"{len(numbers)} clients are left of {shares.survivors}, so nothing was opened"
             )
-        return summed()
+        return compute()
     except RepeatSum as why:
-        lost.append(f"{when}: {why}")
+        complaints.append(f"{when}: {why}")
         return None
 
 
 @dataclass(frozen=True)
 class RoundSum:
-    """Client i sends a_i <= 1 times its clipped sum; `factor` of the sum of these is the weighted
-    sum of their updates.
+    """The secure sum of a round. Client i sends a_i <= 1 times its clipped sum.
 
-    In steps an update is -eta / (q n_i) of a clipped sum, so a_i is its weight over q n_i, in units
-    of the largest such factor; by size all are 1. On the sum of a round an update counts as it is.
+    In steps an update is -eta / (q n_i) times a clipped sum. So a_i is the client's weight over
+    q n_i, in units of the largest such quotient; with weights by size, all a_i are 1. On the sum of
+    a round an update counts as it is.
+
+    Attributes:
+        release: The release that clients share the noise of.
+        scales: The factor a_i of each client.
+        factor: What the sum is multiplied by to give the weighted sum of the updates.
+        bound: The largest size of one entry that a client may send, before noise.
+        steps: Whether clients send clipped sums of one step, and not updates.
     """
 
     release: Release
@@ -173,8 +193,8 @@ class RoundSum:
         """The grid and the integer type of the sum."""
         return self.release.integer_sum(self.bound, len(self.scales))
 
-    def asked(self, client: int) -> SecureSumTerms:
-        """Gives the public terms of a client's part.
+    def terms(self, client: int) -> SecureSumTerms:
+        """Returns the public terms of a client's part.
 
         Args:
             client: The client's number.
@@ -185,82 +205,146 @@ class RoundSum:
         return SecureSumTerms(self.scales[client], self.bound, len(self.scales))
 
     def size(self, layout: Layout) -> int:
-        """Of an update; what is not trained by steps does not move."""
+        """Returns the length of an update.
+
+        Args:
+            layout: The layout of the model.
+
+        Returns:
+            How many numbers it has. Steps leave what they do not train as it is.
+        """
         return layout.trainable if self.steps else layout.size
 
-    def sent(self, layout: Layout) -> int:
-        """How many numbers a client sends: an update, or its coefficients, and a count where the
-        clip follows one.
+    def message_size(self, layout: Layout) -> int:
+        """Returns how many numbers a client sends.
+
+        Args:
+            layout: The layout of the model.
+
+        Returns:
+            The length of an update or of its coefficients, and one more for a count where the clip
+            follows one.
         """
         return len(self.release.into_sum(torch.zeros(self.size(layout))))
 
     def traffic(self, layout: Layout) -> int:
-        """Bytes to and from a client, a round: the model, the numbers, and what the protocol adds
-        where nobody is missing.
+        """Computes the traffic of one client in a round in which nobody is missing.
+
+        Args:
+            layout: The layout of the model.
+
+        Returns:
+            Bytes: the model down, the numbers up, and what the protocol adds.
         """
         return (
             4 * layout.size
-            + self.whole.bits // 8 * self.sent(layout)
+            + self.whole.bits // 8 * self.message_size(layout)
             + added_bytes(len(self.scales))
         )
 
     def fault(self, reply: ClientReply, layout: Layout) -> str:
-        return fault(reply, self.sent(layout), self.whole)
+        """Says what is wrong with the numbers of a reply.
+
+        Args:
+            reply: The reply.
+            layout: The layout of the model.
+
+        Returns:
+            A sentence; empty where nothing is wrong.
+        """
+        return fault(reply, self.message_size(layout), self.whole)
 
     def update(
-        self, sent: Mapping[int, IntegerArray], add: Add, round: int, layout: Layout
+        self, numbers: Mapping[int, IntegerArray], add: Add, round: int, layout: Layout
     ) -> tuple[Tensor, float | None]:
-        """The weighted sum of the updates, as a vector of the model, and the sum of b - 1/2 where
-        the clip follows it.
+        """Computes the weighted sum of the updates from the sum of what clients sent.
+
+        Args:
+            numbers: What each client sent.
+            add: Adds up the numbers.
+            round: The number of the round.
+            layout: The layout of the model.
+
+        Returns:
+            The weighted sum as a vector of the model, and the noisy sum of b - 1/2 where the clip
+            follows it, else None.
         """
-        found, total = (
-            torch.zeros(layout.size),
-            torch.from_numpy(self.whole.total(add(round, sent))),
-        )
+        update = torch.zeros(layout.size)
+        total = torch.from_numpy(self.whole.total(add(round, numbers)))
         unit, count = self.release.count_unit, None
         if unit is not None:
             total, count = total[:-1], float(total[-1]) / unit
-        found[: self.size(layout)] = self.release.inward(total * self.factor)
-        return found, count
+        update[: self.size(layout)] = self.release.inward(total * self.factor)
+        return update, count
 
 
 @dataclass(frozen=True)
 class AnswerSum:
-    """The sum, over clients with these declared sizes, of what their samples answer a question
-    with, `width` numbers each.
+    """The secure sum of answers to a private query.
+
+    Attributes:
+        query: The query.
+        shares: How many clients are in every sum, and how many of them may collude.
+        width: How many numbers an answer has.
+        declared: How many samples each client declared.
     """
 
-    survey: PrivateQuery
-    shared: NoiseShares
+    query: PrivateQuery
+    shares: NoiseShares
     width: int
     declared: Sequence[int]
 
     @property
     def whole(self) -> IntegerSum:
         """The grid and the integer type of the sum."""
-        bound = self.survey.sensitivity(self.width) * max(self.declared)
-        return self.survey.integer_sum(self.shared, self.width, bound, len(self.declared))
+        bound = self.query.sensitivity(self.width) * max(self.declared)
+        return self.query.integer_sum(self.shares, self.width, bound, len(self.declared))
 
     @property
-    def asked(self) -> SecureSumTerms:
+    def terms(self) -> SecureSumTerms:
         """The public terms of a client's part, the same for all."""
         return SecureSumTerms(1.0, self.whole.bound, self.whole.clients)
 
     def fault(self, reply: ClientReply) -> str:
+        """Says what is wrong with the numbers of a reply.
+
+        Args:
+            reply: The reply.
+
+        Returns:
+            A sentence; empty where nothing is wrong.
+        """
         return fault(reply, self.width, self.whole)
 
-    def answered(self, sent: Mapping[int, IntegerArray], add: Add, round: int) -> MeanAnswer:
-        """The mean over the samples of all whose numbers arrived; what is in it of the noise is
-        every one's share.
+    def mean(self, numbers: Mapping[int, IntegerArray], add: Add, round: int) -> MeanAnswer:
+        """Computes the mean over the samples of all clients whose numbers arrived.
+
+        Args:
+            numbers: What each client sent.
+            add: Adds up the numbers.
+            round: The number of the round.
+
+        Returns:
+            The mean. Its noise is made of the share of each of these clients.
         """
-        known = sum(self.declared[client] for client in sent)
-        mean = torch.from_numpy(self.whole.total(add(round, sent)) / known)
-        return MeanAnswer(mean, known, self.whole.share * math.sqrt(len(sent)) / known)
+        units = sum(self.declared[client] for client in numbers)
+        mean = torch.from_numpy(self.whole.total(add(round, numbers)) / units)
+        return MeanAnswer(mean, units, self.whole.share * math.sqrt(len(numbers)) / units)
 
 
 def fault(reply: ClientReply, size: int, whole: IntegerSum) -> str:
-    sent = reply.numbers
-    if sent is None or sent.shape != (size,) or sent.dtype != np.dtype(whole.kind):
+    """Says what is wrong with the numbers that a client sent to a secure sum.
+
+    Args:
+        reply: The reply.
+        size: How many numbers it should have.
+        whole: The sum, whose integer type the numbers must have.
+
+    Returns:
+        A sentence; empty where nothing is wrong.
+    """
+    numbers = reply.numbers
+    if numbers is None or numbers.shape != (size,) or numbers.dtype != np.dtype(whole.kind):
         return (
             "its numbers are not as many, or not of the kind, that were asked for, and were dropped"
         )

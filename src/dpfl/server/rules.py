@@ -1,7 +1,7 @@
-"""What parts that are sound by themselves cannot be together: for each rule what breaks it, and the
-sentence that says so.
+"""Which parts cannot be together although each is sound by itself. A rule is what breaks it, and
+the sentence that says so.
 
-What a part can know by itself it refuses itself, in its own file.
+What a part can know by itself, it refuses in its own file.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dpfl.server.algorithm import Algorithm
 
 Rule = tuple[Callable[["Algorithm"], object], str]
+"""What is true of an algorithm that breaks the rule, and the sentence of the refusal."""
 
 
 def check(algorithm: Algorithm, rules: Sequence[Rule] | None = None) -> None:
@@ -48,17 +49,16 @@ def _releases(a: Algorithm) -> Iterable[Release]:
 
 
 def _asked_of_samples(a: Algorithm) -> bool:
-    survey = a.weights.query
-    return bool(a.centre or a.columns or a.metric or (survey and not survey.trusted))
+    query = a.weights.query
+    return bool(a.centre or a.columns or a.metric or (query and not query.trusted))
 
 
 def _shown_exactly(a: Algorithm) -> bool:
-    survey = a.weights.query
-    asked = survey and survey.exact and not survey.trusted
+    query = a.weights.query
     return bool(
         a.steps.asks_raw
         or (a.samples and a.samples.divide_by_drawn)
-        or asked
+        or (query and query.exact and not query.trusted)
         or a.clients.clip.adapts_to == "raw"
     )
 
@@ -262,7 +262,7 @@ SUMS: tuple[Rule, ...] = (
         "step: set optimiser = 'sgd'.",
     ),
     (
-        lambda a: a.noise_shares and (a.kept or (a.schedule and a.schedule.follows)),
+        lambda a: a.noise_shares and (a.client_state or (a.schedule and a.schedule.follows)),
         "Controls, last models and schedules that follow gradients are read off single updates, "
         "which a secure sum hides; set "
         "privacy.aggregation = 'plain'.",

@@ -31,70 +31,153 @@ class Schedule(Protocol):
         """Whether it looks at the clients' noisy gradients."""
 
     def for_rounds(self, rounds: int) -> Schedule:
-        """For a run of this many rounds."""
+        """Fits the schedule to a run.
+
+        Args:
+            rounds: How many rounds the run has.
+
+        Returns:
+            The schedule of that run.
+        """
 
     def least(self, first: Release, round: int) -> Release:
-        """With the least noise that this round can have, whatever comes before it, which is what is
-        accounted for.
+        """Returns the release with the least noise that a round can have, whatever comes before it.
+        This is what the round is counted as.
+
+        Args:
+            first: The release of the first round.
+            round: How many rounds come before this one.
+
+        Returns:
+            The release that is counted.
         """
 
     def now(self, first: Release, round: int, memory: Mapping[str, Tensor]) -> Release:
-        """The release of this round; `first` is that of the first."""
+        """Returns the release of a round.
 
-    def own(self, release: Release, client: int, memory: Mapping[str, Tensor]) -> Release:
-        """What one client makes of the release of the round."""
+        Args:
+            first: The release of the first round.
+            round: How many rounds came before this one.
+            memory: What the schedule remembers.
+
+        Returns:
+            The release of the round, of which each client makes its own by `for_client`.
+        """
+
+    def for_client(self, release: Release, client: int, memory: Mapping[str, Tensor]) -> Release:
+        """Returns what one client makes of the release of a round.
+
+        Args:
+            release: The release of the round.
+            client: The client's number.
+            memory: What the schedule remembers.
+
+        Returns:
+            The client's release, which costs the same.
+        """
 
     def learn(
-        self, seen: RoundObservation, validate: Validate, memory: Mapping[str, Tensor]
+        self, observation: RoundObservation, validate: Validate, memory: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
-        """What to remember after a round; `validate` is the loss of a model on public data."""
+        """Learns from a round.
+
+        Args:
+            observation: The round as the server saw it.
+            validate: Computes the loss of a model on public data.
+            memory: What the schedule remembered before.
+
+        Returns:
+            What to remember from now on.
+        """
 
 
 Validate = Callable[["Tensor"], float]
+"""Computes the loss of a model on public data."""
 
 
 def followed_release(
     schedule: Schedule, first: Release, round: int, memory: Mapping[str, Tensor]
 ) -> Release:
-    """The release of this round; refused where it is not counted as was said beforehand."""
-    return _counted(schedule, schedule.now(first, round, memory), schedule.least(first, round))
+    """Returns the release of a round.
+
+    Args:
+        schedule: The schedule.
+        first: The release of the first round.
+        round: How many rounds came before this one.
+        memory: What the schedule remembers.
+
+    Returns:
+        The release.
+
+    Raises:
+        DpflError: It would not be counted as `Schedule.least` says.
+    """
+    return _check_cost(schedule, schedule.now(first, round, memory), schedule.least(first, round))
 
 
-def own_of(
+def release_of_client(
     schedule: Schedule | None, release: Release | None, client: int, memory: Mapping[str, Tensor]
 ) -> Release | None:
-    """What one client makes of it, which costs the same."""
+    """Returns what one client makes of the release of a round.
+
+    Args:
+        schedule: The schedule; None where releases do not change.
+        release: The release of the round; None where steps are not private.
+        client: The client's number.
+        memory: What the schedule remembers.
+
+    Returns:
+        The client's release.
+
+    Raises:
+        DpflError: It would not be counted as the release of the round is.
+    """
     if schedule is None or release is None:
         return release
-    return _counted(schedule, schedule.own(release, client, memory), release)
+    return _check_cost(schedule, schedule.for_client(release, client, memory), release)
 
 
-def _counted(schedule: Schedule, release: Release, said: Release) -> Release:
+def _check_cost(schedule: Schedule, release: Release, expected: Release) -> Release:
+    """Returns the release, and refuses it where its event is not that of the expected one."""
     same = (
-        release.sampling == said.sampling
-        and release.divide_by_drawn == said.divide_by_drawn
-        and release.noise_multiplier == said.noise_multiplier
+        release.sampling == expected.sampling
+        and release.divide_by_drawn == expected.divide_by_drawn
+        and release.noise_multiplier == expected.noise_multiplier
     )
     if not same:
         raise DpflError(
             f"{type(schedule).__name__} must count a round as it said beforehand: give its noise a "
-            "floor (AtLeast)."
+            "floor (FlooredGaussian)."
         )
     return release
 
 
-def with_level(release: Release, level: float) -> Release:
-    return replace(release, clip=Flat(level))
+def with_clip_norm(release: Release, clip_norm: float) -> Release:
+    """Puts a flat clip into a release.
+
+    Args:
+        release: The release.
+        clip_norm: The clip norm.
+
+    Returns:
+        The release with that clip.
+    """
+    return replace(release, clip=Flat(clip_norm))
 
 
 @part("schedule.decay")
 @dataclass(frozen=True)
-class DecaySchedule:
-    """Dynamic DP-SGD (Du et al. 2021): C falls to `clip` times its start, and sigma to `noise`
-    times, over the run.
+class DecaySchedule(Schedule):
+    """Dynamic DP-SGD (Du et al. 2021): clip norm C and noise multiplier sigma fall over the run.
 
-    The level moves every round and costs nothing; the noise moves in `phases`, so that there are
-    few kinds of events.
+    C changes every round, which costs nothing. Sigma changes in phases, so that there are few kinds
+    of events.
+
+    Attributes:
+        clip: What C falls to, over its start; above 0 and at most 1.
+        noise: What sigma falls to, over its start; above 0 and at most 1.
+        phases: How many values sigma has.
+        rounds: How many rounds the run has.
     """
 
     clip: float = 0.3
@@ -118,30 +201,40 @@ class DecaySchedule:
         assert first.noise is not None
         start = first.clip.clip_norm, first.noise.noise_multiplier
         noise = self._plan(*start, math.ceil(self.rounds / self.phases)).multiplier_at(round)
-        return with_level(first, self._plan(*start, 1).clip_at(round)).with_noise(noise)
+        return with_clip_norm(first, self._plan(*start, 1).clip_at(round)).with_noise(noise)
 
     def now(self, first: Release, round: int, memory: Mapping[str, Tensor]) -> Release:
         return self.least(first, round)
 
-    def own(self, release: Release, client: int, memory: Mapping[str, Tensor]) -> Release:
+    def for_client(self, release: Release, client: int, memory: Mapping[str, Tensor]) -> Release:
         return release
 
     def learn(
-        self, seen: RoundObservation, validate: Validate, memory: Mapping[str, Tensor]
+        self, observation: RoundObservation, validate: Validate, memory: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
         return {}
 
 
 @part("schedule.following")
 @dataclass(frozen=True)
-class AdaptiveSchedule:
-    """Adap DP-FL (Fu et al. 2022): a client's C is `alpha` times the norm of its own last noisy
-    gradients, the energy of their noise removed; its sigma falls by `beta` after each round in
-    which the public loss of its own model has fallen `patience` times running.
+class AdaptiveSchedule(Schedule):
+    """Adap DP-FL (Fu et al. 2022): clip norm C and noise multiplier sigma follow what clients
+    released.
 
-    The mean of clipped gradients is shorter than the clip, so C would follow itself to 0: it stays
-    within a factor of `span` of its start. Sigma is counted as the least that it could have by the
-    end of `stride` rounds, so that there are few kinds of events.
+    A client's C is `alpha` times the norm of its own last noisy gradients, with the energy of their
+    noise removed. Its sigma is multiplied by `beta` after each round in which the public loss of
+    its own model has fallen `patience` times in a row.
+
+    The mean of clipped gradients is shorter than the clip, so C would follow itself to 0. It
+    therefore stays within a factor of `span` of its start. Sigma is counted as the least that it
+    could be by the end of `stride` rounds, so that there are few kinds of events.
+
+    Attributes:
+        alpha: C over the norm of the gradients, above 0.
+        beta: The factor of sigma, above 0 and at most 1.
+        patience: How many times in a row the loss must have fallen.
+        span: How far C may go from its start, as a factor of at least 1.
+        stride: How many rounds are counted alike.
     """
 
     alpha: float = 1.0
@@ -173,7 +266,17 @@ class AdaptiveSchedule:
         return first.with_noise(first.noise.noise_multiplier * self.beta**most)
 
     def now(self, first: Release, round: int, memory: Mapping[str, Tensor]) -> Release:
-        """With the mean of the clients' levels and noises, for the record."""
+        """Returns the release of a round, with the mean of the clients' clip norms and noises for
+        the record.
+
+        Args:
+            first: The release of the first round.
+            round: How many rounds came before this one.
+            memory: What the schedule remembers.
+
+        Returns:
+            The release, whose noise is counted as the least that the round could have.
+        """
         floor = self.least(first, round).noise_multiplier
         if "levels" not in memory:
             return (
@@ -181,51 +284,57 @@ class AdaptiveSchedule:
                 if floor == first.noise_multiplier
                 else replace(first, noise=FlooredGaussian(first.noise_multiplier, floor))
             )
-        known = [self._own(client, memory) for client in range(len(memory["levels"]))]
-        level, multiplier = (sum(values) / len(known) for values in zip(*known, strict=True))
+        of_clients = [
+            self._clip_and_noise(client, memory) for client in range(len(memory["levels"]))
+        ]
+        level, multiplier = (
+            sum(values) / len(of_clients) for values in zip(*of_clients, strict=True)
+        )
         return replace(
-            with_level(first, level), noise=FlooredGaussian(max(multiplier, floor), floor)
+            with_clip_norm(first, level), noise=FlooredGaussian(max(multiplier, floor), floor)
         )
 
-    def own(self, release: Release, client: int, memory: Mapping[str, Tensor]) -> Release:
+    def for_client(self, release: Release, client: int, memory: Mapping[str, Tensor]) -> Release:
         if "levels" not in memory:
             return release
-        level, multiplier = self._own(client, memory)
+        level, multiplier = self._clip_and_noise(client, memory)
         return replace(
-            with_level(release, level), noise=FlooredGaussian(multiplier, release.noise_multiplier)
+            with_clip_norm(release, level),
+            noise=FlooredGaussian(multiplier, release.noise_multiplier),
         )
 
-    def _own(self, client: int, memory: Mapping[str, Tensor]) -> tuple[float, float]:
-        """C and sigma of a client."""
+    def _clip_and_noise(self, client: int, memory: Mapping[str, Tensor]) -> tuple[float, float]:
+        """Returns C and sigma of a client."""
         level, multiplier = memory["start"].tolist()
-        wanted = self.alpha * float(memory["levels"][client])
+        target = self.alpha * float(memory["levels"][client])
         bounded = (
-            level if math.isnan(wanted) else min(max(wanted, level / self.span), level * self.span)
+            level if math.isnan(target) else min(max(target, level / self.span), level * self.span)
         )
         return bounded, multiplier * self.beta ** int(memory["falls"][client])
 
     def learn(
-        self, seen: RoundObservation, validate: Validate, memory: Mapping[str, Tensor]
+        self, observation: RoundObservation, validate: Validate, memory: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
-        clients, facts = len(seen.facts.batches), seen.facts
+        facts = observation.facts
+        clients = len(facts.batches)
         start = memory.get(
             "start", torch.tensor([facts.clip, facts.multiplier], dtype=torch.float64)
         )
         losses = memory.get(
             "losses", torch.full((clients, self.patience + 1), math.nan, dtype=torch.float64)
         ).clone()
-        falls, levels = (
-            memory.get("falls", torch.zeros(clients)).clone(),
-            memory.get("levels", _unknown(clients)).clone(),
-        )
-        for client in seen.updates:
-            used = (
-                self._own(client, memory) if "levels" in memory else (facts.clip, facts.multiplier)
+        falls = memory.get("falls", torch.zeros(clients)).clone()
+        levels = memory.get("levels", _unknown(clients)).clone()
+        for client in observation.updates:
+            current = (
+                self._clip_and_noise(client, memory)
+                if "levels" in memory
+                else (facts.clip, facts.multiplier)
             )
-            levels[client] = _norm(seen, client, *used)
-            own = validate(seen.vector + seen.updates[client])
+            levels[client] = _norm(observation, client, *current)
+            loss = validate(observation.vector + observation.updates[client])
             losses[client] = torch.cat(
-                [losses[client, 1:], torch.tensor([own], dtype=torch.float64)]
+                [losses[client, 1:], torch.tensor([loss], dtype=torch.float64)]
             )
             falls[client] += all(
                 later < sooner for sooner, later in pairwise(losses[client].tolist())
@@ -237,7 +346,9 @@ def _unknown(clients: int) -> Tensor:
     return torch.full((clients,), math.nan, dtype=torch.float64)
 
 
-def _norm(seen: RoundObservation, client: int, level: float, multiplier: float) -> float:
-    """Of the mean gradient that a client went along, without its noise."""
-    noise = (multiplier * level / seen.facts.batches[client]) ** 2 * seen.facts.energy / seen.steps
-    return math.sqrt(max(float(released_gradient(seen, client).square().sum()) - noise, 0.0))
+def _norm(observation: RoundObservation, client: int, level: float, multiplier: float) -> float:
+    """Estimates the norm of a client's mean gradient without its noise."""
+    facts = observation.facts
+    noise = (multiplier * level / facts.batches[client]) ** 2 * facts.energy / observation.steps
+    square = float(released_gradient(observation, client).square().sum())
+    return math.sqrt(max(square - noise, 0.0))

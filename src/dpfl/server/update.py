@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 @part("server-update", learning_rate="rate")
 @dataclass(frozen=True)
 class ServerUpdate:
-    """x <- x + eta_g v, v = momentum v + mean update; NbAFL adds `noise` of this deviation to what
-    it sends.
+    """The server's step x <- x + eta_g v with v <- momentum v + mean update.
 
-    With `averaging` p above 0 the model is a mean of the iterates in which x_t weighs about t^p
-    (Shamir and Zhang 2013).
+    Attributes:
+        rate: The server's learning rate eta_g, above 0.
+        momentum: The momentum, from 0 up to, but not including, 1.
+        noise: The standard deviation of the noise that NbAFL adds to the model that it sends.
+        averaging: The power p of an average over the iterates in which x_t weighs about t^p (Shamir
+            and Zhang 2013); 0 for none.
     """
 
     rate: float = 1.0
@@ -49,6 +52,17 @@ class ServerUpdate:
         update: Tensor,
         rng: np.random.Generator | None = None,
     ) -> tuple[Tensor, Tensor]:
+        """Takes one step along a mean update.
+
+        Args:
+            vector: The global model x.
+            velocity: The velocity v of the last round.
+            update: The mean update.
+            rng: Draws the noise, where the server adds some to the model.
+
+        Returns:
+            The new model and the new velocity. The arguments stay as they are.
+        """
         velocity = update.add(velocity, alpha=self.momentum) if self.momentum else update
         moved = vector.add(velocity, alpha=self.rate)
         if self.noise and rng:
@@ -56,7 +70,16 @@ class ServerUpdate:
         return moved, velocity
 
     def averaged(self, average: Tensor | None, vector: Tensor, round: int) -> Tensor | None:
-        """After a round, counted from 1."""
+        """Updates the average of the iterates, x <- x + (p + 1) / (t + p) (x_t - x).
+
+        Args:
+            average: The average x after the last round; None after the first.
+            vector: The model x_t of this round.
+            round: The number t of the round, from 1.
+
+        Returns:
+            The new average; None where the algorithm averages nothing.
+        """
         if not self.averaging:
             return None
         return (

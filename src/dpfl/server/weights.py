@@ -22,13 +22,18 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Answers = Mapping[int, np.ndarray]
+"""What each client answered to the query of the weights."""
 
 
 class Weights(Protocol):
     """How much each client counts."""
 
     def with_secure_noise(self) -> Weights:
-        """With secure noise on what clients are asked."""
+        """Puts secure noise on what clients are asked.
+
+        Returns:
+            The weights whose query, if there is one, has secure noise.
+        """
 
     @property
     def equal(self) -> bool:
@@ -39,19 +44,46 @@ class Weights(Protocol):
         """What clients are asked before the first round."""
 
     def of(self, declared: Sequence[int], answers: Answers | None = None) -> Tensor:
-        """A weight from 0 to 1 for every client of the population."""
+        """Computes the weights.
+
+        Args:
+            declared: How many samples each client declared.
+            answers: What clients answered to the query; None where there is none.
+
+        Returns:
+            One weight from 0 to 1 per client of the federation.
+        """
 
     def usual(self, declared: Sequence[int]) -> float:
-        """The mean weight as far as it is public: what a private sum is divided by, whatever the
-        weights are.
+        """Computes the mean weight as far as it is public. It is part of the divisor of a private
+        sum, whatever the weights are.
+
+        Args:
+            declared: How many samples each client declared.
+
+        Returns:
+            A number above 0 and at most 1.
         """
 
 
 def compute_weights(
     weights: Weights, declared: Sequence[int], answers: Answers | None = None
 ) -> Tensor:
-    """The weights of a run, refused before anything is paid where noise for the largest of them, 1,
-    would not cover them.
+    """Computes the weights of a run, and refuses weights that the noise would not cover.
+
+    Noise is for a weight of at most 1. The check comes before anything is paid.
+
+    Args:
+        weights: How much each client counts.
+        declared: How many samples each client declared.
+        answers: What clients answered to the query; None where there is none.
+
+    Returns:
+        One weight per client.
+
+    Raises:
+        DpflError: A weight lies outside 0 to 1, there is not one weight per client, or the usual
+            weight is not above 0 and at most 1.
     """
     each = weights.of(declared, answers)
     if tuple(each.shape) != (len(declared),) or not bool(((each >= 0) & (each <= 1)).all()):
@@ -69,7 +101,7 @@ def compute_weights(
 
 @part("weights.uniform")
 @dataclass(frozen=True)
-class UniformWeights:
+class UniformWeights(Weights):
     """All clients count alike."""
 
     query = None
@@ -87,8 +119,8 @@ class UniformWeights:
 
 @part("weights.by-size")
 @dataclass(frozen=True)
-class SizeWeights:
-    """A client counts by its declared size."""
+class SizeWeights(Weights):
+    """A client counts by its declared size, over the largest declared size."""
 
     query = None
     equal = False
@@ -106,12 +138,16 @@ class SizeWeights:
 @part("weights.hellinger")
 @dataclass(frozen=True)
 class HellingerWeights:
-    """By the Hellinger distance h of a client's labels to balanced ones, or by similarity (1 - h);
-    0 for who gave no answer.
+    """A client counts by the Hellinger distance h of its labels to balanced ones, or by their
+    similarity 1 - h (HW-DPFL).
 
-    Each weight comes from that client's labels alone, so a private sum of weighted updates is no
-    more sensitive than one of updates. Where the weights only divide among clients whose uploads
-    carry noise, all zeros count as uniform.
+    Under a trusted server each weight comes from that client's labels alone, so a private sum of
+    weighted updates is no more sensitive than one of updates. Elsewhere uploads carry their own
+    noise and the weights add up to 1; if all scores are 0, they are uniform.
+
+    Attributes:
+        kind: "distance" for h, "similarity" for 1 - h.
+        query: The query for label histograms.
     """
 
     kind: str
@@ -119,19 +155,40 @@ class HellingerWeights:
     equal = False
 
     def with_secure_noise(self) -> HellingerWeights:
+        """Puts secure noise on the label histograms.
+
+        Returns:
+            The weights with that query.
+        """
         return replace(self, query=self.query.with_secure_noise())
 
     def of(self, declared: Sequence[int], answers: Answers | None = None) -> Tensor:
+        """Computes the weights from label histograms.
+
+        Args:
+            declared: How many samples each client declared.
+            answers: The histogram of each client that answered.
+
+        Returns:
+            One weight per client: 0 for a client that gave no answer, and 1 for all before anybody
+            answered.
+        """
         if not answers:
             return torch.ones(len(declared))
-        weights, scores = (
-            torch.zeros(len(declared)),
-            hellinger_scores if self.query.trusted else hellinger_weights,
-        )
+        weights = torch.zeros(len(declared))
+        scores = hellinger_scores if self.query.trusted else hellinger_weights
         weights[list(answers)] = torch.from_numpy(
             scores(np.stack(list(answers.values())), self.kind)
         ).float()
         return weights
 
     def usual(self, declared: Sequence[int]) -> float:
+        """Returns 1: the labels that the mean weight depends on are not public.
+
+        Args:
+            declared: How many samples each client declared.
+
+        Returns:
+            1.
+        """
         return 1.0

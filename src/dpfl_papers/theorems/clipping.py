@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpfl.errors import DpflError
-from dpfl.server.steps.ali_bounds import FloatArray, check_range, per_client
+from dpfl.server.steps.estimates import FloatArray, check_range, per_client
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpfl.errors import DpflError
-from dpfl.server.steps.ali_bounds import check_range
+from dpfl.server.steps.estimates import check_range
 
 
 @dataclass(frozen=True)

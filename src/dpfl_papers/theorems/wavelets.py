@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dpfl.server.steps.ali_bounds import check_range
+from dpfl.server.steps.estimates import check_range
 
 
 @dataclass(frozen=True)

@@ -17,16 +17,10 @@ from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
 from dpfl.server.released_estimates import mean_gradient, noise_energy, released_gradient, slope
 from dpfl.server.steps import ali_bounds, als_bounds
-from dpfl.server.steps.ali_bounds import (
-    MOST_ITERATIONS,
-    AliInputs,
-    Formula,
-    check_range,
-    raw_gamma,
-    raw_slope,
-)
+from dpfl.server.steps.ali_bounds import MOST_ITERATIONS, AliInputs, Formula
 from dpfl.server.steps.als_bounds import AlsInputs, Theorem2
-from dpfl.server.steps.policy import RoundObservation, StepContext, StepFacts
+from dpfl.server.steps.estimates import check_range, raw_gamma, raw_slope, shares
+from dpfl.server.steps.policy import RoundObservation, StepContext, StepFacts, StepPolicy
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,24 +29,47 @@ ESTIMATES = ("released", "raw", "public")
 BOUNDS, PHI = "bounds", "phi"
 """What ALS remembers of (13): after how many rounds it was defined, and was not, and its phi."""
 
+Values = Mapping[int, Mapping[str, np.ndarray]]
+"""What each client sent beside its update, by name."""
 
-def rounds_of(now: StepContext) -> int:
-    if now.facts.rounds is None:
+
+def rounds_of(facts: StepFacts) -> int:
+    """Returns the rounds of a run.
+
+    Args:
+        facts: What is known of the run.
+
+    Returns:
+        The rounds that its budget allows.
+
+    Raises:
+        DpflError: The budget does not limit the rounds.
+    """
+    if facts.rounds is None:
         raise DpflError(
             "An adaptive number of steps needs budget.rounds: it weighs rounds against privacy."
         )
-    return now.facts.rounds
+    return facts.rounds
 
 
 @part("steps.ali", most_tau="most")
 @dataclass(frozen=True)
-class AliSteps:
-    """tau* of (9) by one of its formulas. mu is read off what was `released`, `paid` for by one
-    noisy number more a round, taken from `public` clients, or known beforehand as a number;
-    published it is the slope of `raw` gradients from the new model to those that clients came to
-    (the paper), or their last `steps` over that way (its code). Gamma is given, or the change of
-    losses by the last step: of `public` clients, or `raw` (the code). `whole_budget` raises tau
-    where it would leave privacy unspent at the last round; it is `most` in any case.
+class AliSteps(StepPolicy):
+    """ALI-DPFL: tau* of (9) by one of its formulas.
+
+    The sound sources of mu are "released" (the gradients that clients release anyway), "paid" (one
+    more noisy number per round), "public" (public clients), or a number that is known beforehand.
+    The published ones are "raw" (the slope of raw gradients from the new model to those of the
+    clients, as in the paper) and "steps" (the clients' last steps over that distance, as in its
+    code).
+
+    Attributes:
+        formula: The reading of (9).
+        gamma: Gamma as a number, or the source of the change of losses by the last step: "public",
+            or "raw" as in the authors' code.
+        mu: mu as a number, or its source.
+        whole_budget: Whether tau is raised where it would leave privacy unspent at the last round.
+        most: The largest tau.
     """
 
     formula: Formula = "corrected"
@@ -83,18 +100,18 @@ class AliSteps:
     def extra(self) -> int:
         return int(self.mu == "paid")
 
-    def next(self, now: StepContext) -> int:
-        facts, rounds = now.facts, rounds_of(now)
-        mu = now.memory.get("mu") if isinstance(self.mu, str) else self.mu
-        gamma = now.memory.get("gamma") if isinstance(self.gamma, str) else self.gamma
+    def next(self, context: StepContext) -> int:
+        facts, rounds = context.facts, rounds_of(context.facts)
+        mu = context.memory.get("mu") if isinstance(self.mu, str) else self.mu
+        gamma = context.memory.get("gamma") if isinstance(self.gamma, str) else self.gamma
         least = (
-            min(self.most, math.ceil(now.left / max(rounds - now.round, 1)))
+            min(self.most, math.ceil(context.remaining / max(rounds - context.round, 1)))
             if self.whole_budget
             else 1
         )
         if mu is None or gamma is None:
             return least
-        T = float(ali_bounds.total_iterations(max(now.tau, 1), rounds, now.iterations))
+        T = float(ali_bounds.total_iterations(max(context.tau, 1), rounds, context.iterations))
         B = max(1, int(min(facts.batches))) if self.formula == "code" else min(facts.batches)
         inputs = AliInputs(
             float(mu),
@@ -106,37 +123,39 @@ class AliSteps:
             T,
             facts.rate,
         )
-        return max(
-            least,
-            min(
-                self.most,
-                ali_bounds.next_tau(inputs, rounds, now.iterations, now.left, self.formula),
-            ),
+        tau = ali_bounds.next_tau(
+            inputs, rounds, context.iterations, context.remaining, self.formula
         )
+        return max(least, min(self.most, tau))
 
-    def learn(self, seen: RoundObservation, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return self._gamma(seen) | self._mu(seen, memory)
+    def learn(
+        self, observation: RoundObservation, memory: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        return self._gamma(observation) | self._mu(observation, memory)
 
-    def _gamma(self, seen: RoundObservation) -> dict[str, Tensor]:
+    def _gamma(self, observation: RoundObservation) -> dict[str, Tensor]:
         if not isinstance(self.gamma, str):
             return {}
-        said = _exact(seen, self.gamma)
-        changes = [float(values["last_losses"]) for values in said.values()]
-        return {"gamma": _number(raw_gamma(changes, _weights(seen, said)))}
+        exact = _exact_values(observation, self.gamma)
+        changes = [float(values["last_losses"]) for values in exact.values()]
+        return {"gamma": _number(raw_gamma(changes, _weights(observation, exact)))}
 
-    def _mu(self, seen: RoundObservation, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def _mu(self, observation: RoundObservation, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if self.mu in ("raw", "public"):
-            said = seen.public if self.mu == "public" else seen.again()
+            exact = observation.public if self.mu == "public" else observation.again()
             rises, runs = (
-                [float(values[name]) for values in said.values()]
+                [float(values[name]) for values in exact.values()]
                 for name in ("gradients", "distance")
             )
-            return {"mu": _number(raw_slope(rises, runs, _weights(seen, said)))} if said else {}
+            if not exact:
+                return {}
+            return {"mu": _number(raw_slope(rises, runs, _weights(observation, exact)))}
         if self.mu in ("paid", "steps"):
-            return {"mu": _number((_paid_slope if self.mu == "paid" else _step_slope)(seen))}
+            estimate = _paid_slope if self.mu == "paid" else _step_slope
+            return {"mu": _number(estimate(observation))}
         if self.mu != "released":
             return {}
-        return slope("mu", seen, memory)
+        return slope("mu", observation, memory)
 
     def total(self, rounds: int) -> int:
         return (self.most + self.extra) * rounds
@@ -147,14 +166,19 @@ class AliSteps:
 
 @part("steps.als", most_tau="most")
 @dataclass(frozen=True)
-class AlsSteps:
-    """The tau with the least bound: (13) where it is defined, else that of Wang et al. with a
-    chosen phi. rho, beta and xi are as they were `released`, from `public` clients, or `raw`
-    (published).
+class AlsSteps(StepPolicy):
+    """ALS-DPFL: the tau with the least bound.
 
-    (13) is defined where its own phi, omega (1 - beta eta / 2) - sigma^2 d / lambda^2, is above 0,
-    with omega the inverse square of the way to the optimum and lambda the least loss above it,
-    which Theorem 2 has below 1; both are given. tau is `most` in any case.
+    The bound is (13) where it is defined, else that of Wang et al. with a chosen phi. (13) is
+    defined where its own phi, omega (1 - beta eta / 2) - sigma^2 d / lambda^2, is above 0.
+
+    Attributes:
+        phi: The control parameter of the bound of Wang et al.
+        estimates: Where rho, beta and xi come from: "released" gradients, "public" clients, or
+            "raw" values as published.
+        omega: The inverse square of the distance to the optimum.
+        lam: lambda, the least loss above that of the optimum. Theorem 2 has it below 1.
+        most: The largest tau.
     """
 
     phi: float = 5e-5
@@ -183,37 +207,51 @@ class AlsSteps:
     def asks_public(self) -> bool:
         return self.estimates == "public"
 
-    def next(self, now: StepContext) -> int:
-        rounds, found = rounds_of(now), now.memory.get("estimates")
-        if found is None or rounds >= now.iterations:
+    def next(self, context: StepContext) -> int:
+        rounds, estimates = rounds_of(context.facts), context.memory.get("estimates")
+        if estimates is None or rounds >= context.iterations:
             return 1
-        inputs = _als_inputs(now.facts, found)
-        theorem = self._theorem(inputs)
+        inputs = _als_inputs(context.facts, estimates)
         best = als_bounds.best_tau(
-            inputs, max(now.tau, 1), rounds, now.iterations, now.left, theorem, self.phi
+            inputs,
+            max(context.tau, 1),
+            rounds,
+            context.iterations,
+            context.remaining,
+            self._theorem(inputs),
+            self.phi,
         )
         return min(self.most, best.tau)
 
     def _theorem(self, inputs: AlsInputs) -> Theorem2:
         return Theorem2(als_bounds.phi_of_theorem(self.omega, self.lam, inputs), self.lam)
 
-    def learn(self, seen: RoundObservation, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        learnt = (
-            self._from_released(seen, memory)
+    def learn(
+        self, observation: RoundObservation, memory: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        following = (
+            self._from_released(observation, memory)
             if self.estimates == "released"
-            else self._from_exact(seen)
+            else self._from_exact(observation)
         )
-        if "estimates" not in learnt:
-            return learnt
-        theorem = self._theorem(_als_inputs(seen.facts, learnt["estimates"]))
+        if "estimates" not in following:
+            return following
+        theorem = self._theorem(_als_inputs(observation.facts, following["estimates"]))
         defined, undefined = memory.get(BOUNDS, torch.zeros(2)).tolist()
         counts = torch.tensor(
             [defined + (theorem.phi > 0), undefined + (theorem.phi <= 0)], dtype=torch.float64
         )
-        return learnt | {BOUNDS: counts, PHI: _number(theorem.phi)}
+        return following | {BOUNDS: counts, PHI: _number(theorem.phi)}
 
     def notes(self, memory: Mapping[str, Tensor]) -> Sequence[str]:
-        """How often the paper's own bound could be asked."""
+        """Says how often the paper's own bound was defined.
+
+        Args:
+            memory: What the policy remembers at the end.
+
+        Returns:
+            One sentence; none before the first estimates.
+        """
         if BOUNDS not in memory:
             return ()
         defined, undefined = (int(count) for count in memory[BOUNDS])
@@ -224,38 +262,38 @@ class AlsSteps:
             "at last",
         )
 
-    def _from_exact(self, seen: RoundObservation) -> dict[str, Tensor]:
-        said = _exact(seen, self.estimates)
-        weights = np.array(_weights(seen, said))
-        gradients = np.stack([values["gradient"] for values in said.values()])
+    def _from_exact(self, observation: RoundObservation) -> dict[str, Tensor]:
+        exact = _exact_values(observation, self.estimates)
+        weights = np.array(_weights(observation, exact))
+        gradients = np.stack([values["gradient"] for values in exact.values()])
         apart = np.linalg.norm(gradients - weights / weights.sum() @ gradients, axis=1)
         losses, rises, runs = (
-            [abs(float(values[name])) for values in said.values()]
+            [abs(float(values[name])) for values in exact.values()]
             for name in ("losses", "gradients", "distance")
         )
-        found = als_bounds.raw_estimates(losses, rises, runs, apart, weights)
-        return {"estimates": torch.tensor([found.rho, found.beta, found.xi], dtype=torch.float64)}
+        raw = als_bounds.raw_estimates(losses, rises, runs, apart, weights)
+        return {"estimates": torch.tensor([raw.rho, raw.beta, raw.xi], dtype=torch.float64)}
 
     def _from_released(
-        self, seen: RoundObservation, memory: Mapping[str, Tensor]
+        self, observation: RoundObservation, memory: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
-        facts, clients = seen.facts, list(seen.updates)
-        kept = slope("beta", seen, memory)
-        if "beta" not in kept:
-            return kept
-        gradients = torch.stack([released_gradient(seen, client) for client in clients])
-        p = ali_bounds.shares([facts.weights[client] for client in clients])
-        noises = np.array([noise_energy(seen, client) for client in clients])
-        norms, apart = (
-            gradients.norm(dim=1).numpy(),
-            (gradients - mean_gradient(seen)[0]).norm(dim=1).numpy(),
-        )
+        facts, clients = observation.facts, list(observation.updates)
+        following = slope("beta", observation, memory)
+        if "beta" not in following:
+            return following
+        gradients = torch.stack([released_gradient(observation, client) for client in clients])
+        p = shares([facts.weights[client] for client in clients])
+        noises = np.array([noise_energy(observation, client) for client in clients])
+        norms = gradients.norm(dim=1).numpy()
+        apart = (gradients - mean_gradient(observation)[0]).norm(dim=1).numpy()
+        # beta comes from the slope: ones stand for the differences and distances that give it.
         ones = np.ones(len(clients))
-        found = als_bounds.released_estimates(
+        sound = als_bounds.released_estimates(
             norms, ones, ones, apart, p, noises, facts.parameters, facts.clip
         )
-        estimates = torch.tensor([found.rho, float(kept["beta"]), found.xi], dtype=torch.float64)
-        return kept | {"estimates": estimates}
+        beta = float(following["beta"])
+        estimates = torch.tensor([sound.rho, beta, sound.xi], dtype=torch.float64)
+        return following | {"estimates": estimates}
 
     def total(self, rounds: int) -> int:
         return self.most * rounds
@@ -275,47 +313,49 @@ def _als_inputs(facts: StepFacts, estimates: Tensor) -> AlsInputs:
     )
 
 
-def _exact(seen: RoundObservation, estimate: str) -> Mapping[int, Mapping[str, np.ndarray]]:
-    """Values without noise: of public clients, or (as published) of all."""
-    return seen.public if estimate == "public" else seen.raw
+def _exact_values(observation: RoundObservation, source: str) -> Values:
+    """Returns values without noise: of public clients, or (as published) of all."""
+    return observation.public if source == "public" else observation.raw
 
 
-def _weights(seen: RoundObservation, said: Mapping[int, object]) -> list[float]:
-    """Public clients, who have no part in the model, count alike."""
-    return (
-        [1.0] * len(said)
-        if said is seen.public
-        else [seen.facts.weights[client] for client in said]
-    )
-
-
-def _paid_slope(seen: RoundObservation) -> float:
-    """sum_i p_i s_i / |w_i - w|, s_i being the noisy norm of a client's difference of mean
-    gradients; not below 0.
-
-    The gradients are clipped at ten times the level of steps, so that few are: it has about the
-    size of the raw slope.
+def _weights(observation: RoundObservation, exact: Values) -> list[float]:
+    """Returns the weights of the clients that sent values. Public clients, who have no part in the
+    model, count alike.
     """
-    clients = list(seen.raw)
-    p = ali_bounds.shares([seen.facts.weights[client] for client in clients])
-    rises = [float(seen.raw[client]["slope"]) / seen.facts.batches[client] for client in clients]
-    runs = [float(seen.updates[client].norm()) for client in clients]
+    if exact is observation.public:
+        return [1.0] * len(exact)
+    return [observation.facts.weights[client] for client in exact]
+
+
+def _paid_slope(observation: RoundObservation) -> float:
+    """Computes sum_i p_i s_i / |w_i - w|, at least 0, where s_i is the noisy norm of a client's
+    difference of mean gradients.
+
+    The gradients are clipped at ten times the level of steps, so that few are. The result is about
+    as large as the raw slope.
+    """
+    facts, clients = observation.facts, list(observation.raw)
+    p = shares([facts.weights[client] for client in clients])
+    rises = [float(observation.raw[client]["slope"]) / facts.batches[client] for client in clients]
+    runs = [float(observation.updates[client].norm()) for client in clients]
     return max(
         0.0, float(sum(share * rise / run for share, rise, run in zip(p, rises, runs, strict=True)))
     )
 
 
-def _step_slope(seen: RoundObservation) -> float:
-    """As the authors' code has it: sum_i p_i |x_i after its last step - x_i before it| / |x_i - the
-    new aggregate|.
+def _step_slope(observation: RoundObservation) -> float:
+    """Computes mu as the authors' code does: sum_i p_i |x_i after its last step - x_i before it| /
+    |x_i - the new aggregate|.
     """
-    clients = list(seen.raw)
-    p = ali_bounds.shares([seen.facts.weights[client] for client in clients])
+    clients = list(observation.raw)
+    p = shares([observation.facts.weights[client] for client in clients])
     middle = sum(
-        share * seen.updates[client] for share, client in zip(p.tolist(), clients, strict=True)
+        share * observation.updates[client]
+        for share, client in zip(p.tolist(), clients, strict=True)
     )
-    runs = [float((seen.updates[client] - middle).norm()) for client in clients]
-    return raw_slope([float(seen.raw[client]["last_step"]) for client in clients], runs, p)
+    runs = [float((observation.updates[client] - middle).norm()) for client in clients]
+    rises = [float(observation.raw[client]["last_step"]) for client in clients]
+    return raw_slope(rises, runs, p)
 
 
 def _number(value: float) -> Tensor:
@@ -323,6 +363,14 @@ def _number(value: float) -> Tensor:
 
 
 def check_most(most: int) -> None:
+    """Refuses a largest tau that is not a whole number from 1 to 100.
+
+    Args:
+        most: The largest tau.
+
+    Raises:
+        DpflError: It is refused.
+    """
     if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= MOST_ITERATIONS:
         raise DpflError(
             "The most local steps a round (most_tau) is a whole number from 1 to "
@@ -330,9 +378,9 @@ def check_most(most: int) -> None:
         )
 
 
-def _check_estimate(what: str, estimate: str | float, known: tuple[str, ...]) -> None:
-    if isinstance(estimate, str) and estimate not in known:
+def _check_estimate(what: str, estimate: str | float, sources: tuple[str, ...]) -> None:
+    if isinstance(estimate, str) and estimate not in sources:
         raise DpflError(
-            f"{what} is {', '.join(known)}, or a number where it is known beforehand, not "
+            f"{what} is {', '.join(sources)}, or a number where it is known beforehand, not "
             f"{estimate!r}."
         )

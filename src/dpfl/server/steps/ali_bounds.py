@@ -17,18 +17,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from dpfl.bad_values import choose
 from dpfl.errors import DpflError
+from dpfl.server.steps.estimates import FloatArray, check_range
 
 Formula = Literal["printed", "code", "consistent", "corrected"]
 FORMULAS: tuple[Formula, ...] = get_args(Formula)
-FloatArray: TypeAlias = npt.NDArray[np.float64]
-Values: TypeAlias = Sequence[float] | FloatArray
 
 MOST_ITERATIONS = 100
 
@@ -37,19 +36,21 @@ MOST_ITERATIONS = 100
 GAMMA_OF_SPLIT: dict[float | None, float] = {None: 0.0, 0.05: 10.0, 0.5: 5.0, 1.0: 1.0}
 
 
-def check_range(name: str, value: float, least: float = -math.inf, strict: bool = False) -> None:
-    """Refuse what is not a finite number, or lies below its range; `strict` leaves the lower end
-    out.
-    """
-    if not math.isfinite(value) or value < least or (strict and value == least):
-        end = "" if least == -math.inf else f" {'above' if strict else 'of at least'} {least:g}"
-        raise DpflError(f"{name} must be a finite number{end}, not {value}.")
-
-
 @dataclass(frozen=True)
 class AliInputs:
-    """What the bound is made of. L and Delta (the squared distance of the first model to the
-    optimum) leave tau* as it is.
+    """The quantities of the bound, in the paper's notation.
+
+    Attributes:
+        mu: The strong convexity of the clients' losses.
+        C: The clip norm.
+        Gamma: The heterogeneity of the clients, F* - sum_i p_i F_i*.
+        sigma: The noise multiplier.
+        d: The number of parameters.
+        B: The smallest expected batch.
+        T: The number of iterations.
+        eta: The learning rate.
+        L: The smoothness of the losses. tau* does not depend on it.
+        Delta: The squared distance of the first model to the optimum. tau* does not depend on it.
     """
 
     mu: float
@@ -71,49 +72,100 @@ class AliInputs:
 
     @property
     def noise(self) -> float:
+        """E |noise|^2 in a released gradient."""
         return noise_energy(self.sigma, self.C, self.d, self.B)
 
 
 def noise_energy(sigma: float, C: float, d: int, B: float, steps: int = 1) -> float:
-    """E |noise|^2 in a released gradient, or in the mean of this many of them: sigma^2 C^2 d / (B^2
-    steps).
+    """Computes E |noise|^2 in the mean of released gradients, sigma^2 C^2 d / (B^2 steps).
+
+    Args:
+        sigma: The noise multiplier.
+        C: The clip norm.
+        d: The number of parameters.
+        B: The expected batch.
+        steps: How many gradients are averaged.
+
+    Returns:
+        The energy.
     """
     return (sigma * C / B) ** 2 * d / steps
 
 
 def smallest_batch(q: float, sizes: Sequence[int]) -> float:
-    """B = min_i q |D_i|, from declared sizes. With the fixed divisor q |D_i|, 1 / B = max E 1 /
-    |B_i| is exact.
+    """Computes B = min_i q |D_i|. With the fixed divisor q |D_i|, 1 / B = max E 1 / |B_i| is exact.
+
+    Args:
+        q: The sampling rate.
+        sizes: The declared size |D_i| of each client.
+
+    Returns:
+        The smallest expected batch.
     """
     return q * min(sizes)
 
 
 def total_iterations(tau: npt.ArrayLike, R_s: int, R_c: int) -> FloatArray:
-    """T = min(R_s tau, R_c): what the rounds allow, and what the privacy allows."""
+    """Computes T = min(R_s tau, R_c): what the rounds allow, and what privacy allows.
+
+    Args:
+        tau: Local steps, one number or several.
+        R_s: The rounds.
+        R_c: The iterations that privacy allows.
+
+    Returns:
+        T for each tau.
+    """
     return np.minimum(R_s * np.asarray(tau, dtype=np.float64), R_c)
 
 
 def h(tau: npt.ArrayLike, inputs: AliInputs, formula: Formula = "corrected") -> FloatArray:
-    """(8): the bound on E F(w_T) - F*."""
+    """Computes the bound (8) on E F(w_T) - F*.
+
+    Args:
+        tau: Local steps, one number or several.
+        inputs: The quantities of the bound.
+        formula: The reading of (9), which this bound leads to.
+
+    Returns:
+        The bound for each tau.
+    """
     rise, rest = _terms(inputs, formula)
     tau = np.asarray(tau, dtype=np.float64)
     return inputs.L / (2 * inputs.T) * (rise * (tau - 1) ** 2 + inputs.Delta * tau + rest)
 
 
 def G(tau: npt.ArrayLike, inputs: AliInputs, formula: Formula = "corrected") -> FloatArray:
-    """(11): the bound at a fixed number of rounds, h(tau) = tau / T G(tau)."""
+    """Computes (11), the bound at a fixed number of rounds: h(tau) = tau / T G(tau).
+
+    Args:
+        tau: Local steps, one number or several.
+        inputs: The quantities of the bound.
+        formula: The reading of (9), which this bound leads to.
+
+    Returns:
+        The bound for each tau.
+    """
     return inputs.T / np.asarray(tau, dtype=np.float64) * h(tau, inputs, formula)
 
 
 def tau_star(inputs: AliInputs, formula: Formula = "corrected") -> float:
-    """(9): the real tau that minimises G. Infinite at mu = 0 wherever the formula has 4 / mu^2."""
+    """Computes (9), the real tau that minimises G.
+
+    Args:
+        inputs: The quantities of the bound.
+        formula: The reading of (9).
+
+    Returns:
+        tau*, at least 1; infinite at mu = 0 in every reading with 4 / mu^2.
+    """
     rise, rest = _terms(inputs, formula)
     return math.sqrt(1 + rest / rise)
 
 
 def _terms(inputs: AliInputs, formula: Formula) -> tuple[float, float]:
-    """(2 + eta mu)(C^2 + n), which grows with (tau - 1)^2 in (8), and what does not change with
-    tau.
+    """Returns (2 + eta mu)(C^2 + n), which grows with (tau - 1)^2 in (8), and the terms that do not
+    depend on tau.
     """
     mu, T, square = inputs.mu, inputs.T, inputs.C**2
     inverse_rate, rate_times_mu = choose(
@@ -132,117 +184,40 @@ def _terms(inputs: AliInputs, formula: Formula) -> tuple[float, float]:
     return rise, slip + 3 * square + 2 * inputs.Gamma * inverse_rate + inputs.noise
 
 
-def whole_tau(tau: float, left: int, most: int = MOST_ITERATIONS) -> int:
-    """The nearest whole number in [1, most], capped at the iterations that the budget leaves."""
+def whole_tau(tau: float, remaining: int, most: int = MOST_ITERATIONS) -> int:
+    """Rounds tau to the nearest whole number from 1 to `most`, and caps it at what privacy leaves.
+
+    Args:
+        tau: The real tau.
+        remaining: The iterations that privacy leaves.
+        most: The largest tau.
+
+    Returns:
+        The number of local iterations.
+
+    Raises:
+        DpflError: tau is not a number, or no iteration is left.
+    """
     if math.isnan(tau):
         raise DpflError("tau* is not a number, so no number of local iterations can be chosen.")
-    check_range("The number of iterations left", left, 1)
-    return min(math.floor(min(max(tau, 1.0), most) + 0.5), left)
+    check_range("The number of iterations left", remaining, 1)
+    return min(math.floor(min(max(tau, 1.0), most) + 0.5), remaining)
 
 
 def next_tau(
-    inputs: AliInputs, R_s: int, R_c: int, left: int, formula: Formula = "corrected"
+    inputs: AliInputs, R_s: int, R_c: int, remaining: int, formula: Formula = "corrected"
 ) -> int:
-    """Algorithm 2, lines 15 to 18: one iteration where rounds are no constraint (Lemma 1), else
-    tau* (Lemma 2).
+    """Chooses tau as in Algorithm 2, lines 15 to 18: 1 where rounds are no constraint (Lemma 1),
+    else tau* (Lemma 2).
+
+    Args:
+        inputs: The quantities of the bound.
+        R_s: The rounds.
+        R_c: The iterations that privacy allows in the whole run.
+        remaining: How many of them are left.
+        formula: The reading of (9).
+
+    Returns:
+        The number of local iterations.
     """
-    return 1 if R_s >= R_c else whole_tau(tau_star(inputs, formula), left)
-
-
-def heterogeneity(optimum: float, optima: Values, weights: Values) -> float:
-    """Gamma = F* - sum_i p_i F_i*. Optima that are only estimated can put it below 0, its least
-    possible value.
-    """
-    check_range("F*", optimum)
-    return max(
-        0.0, optimum - float(shares(weights) @ per_client("F_i*", optima, len(weights), least=None))
-    )
-
-
-def raw_gamma(loss_differences: Values, weights: Values) -> float:
-    """Gamma as the authors' code has it: |sum_i p_i (F_i(w_i) - F_i(w))|, from losses, which no
-    noise covers either.
-    """
-    return abs(
-        float(
-            shares(weights)
-            @ per_client("A loss difference", loss_differences, len(weights), least=None)
-        )
-    )
-
-
-def raw_slope(differences: Values, distances: Values, weights: Values) -> float:
-    """The published mu: sum_i p_i |grad F_i(w_i) - grad F_i(w)| / |w_i - w|, over the clients whose
-    model moved.
-
-    It depends on the data directly: whoever learns tau learns something that no noise covers.
-    """
-    rises, runs = per_client("A difference", differences, len(weights)), _runs(distances, weights)
-    moved = runs > 0
-    return float(shares(np.asarray(weights)[moved]) @ (rises[moved] / runs[moved]))
-
-
-def released_slope(
-    differences: Values, distances: Values, weights: Values, noises: Values, d: int
-) -> float:
-    """The sound mu, from gradients g that were released anyway, at models w and w'.
-
-    sqrt(sum_i p_i (|g_i - g_i'|^2 - noise_i) / sum_i p_i |w_i - w_i'|^2), where `noises` are the
-    energies of the noise in each difference, 2 sigma^2 C^2 d / B^2 for two single gradients.
-    Squares are pooled before the root, because the root of one small noisy square is biased. Two
-    effects are left in: batches that differ add up to 2 C^2 / B to a square, and a second model
-    that was reached along the first noisy gradient adds eta noise_i tr(H) / d. Several rounds
-    between the two models make both small against the distance.
-    """
-    squares = per_client("A difference", differences, len(weights)) ** 2
-    return math.sqrt(
-        denoised(squares, weights, noises, d)
-        / float(shares(weights) @ _runs(distances, weights) ** 2)
-    )
-
-
-def denoised(squares: Values, weights: Values, noises: Values, d: int) -> float:
-    """The weighted mean of squared norms without the energy of their noise.
-
-    Never below one standard deviation of the noise's own energy, sqrt(2 / d) of its mean: a smaller
-    square cannot be told from noise. This floor is above 0, so that tau* stays defined, and made of
-    public numbers alone.
-    """
-    p = shares(weights)
-    noise = per_client("A noise energy", noises, len(p))
-    check_range("d", d, 1)
-    found = float(p @ (per_client("A square", squares, len(p)) - noise))
-    return max(found, math.sqrt(2 / d) * float(np.linalg.norm(p * noise)))
-
-
-def shares(weights: Values) -> FloatArray:
-    """p_i, the weights over their sum."""
-    values = per_client("A weight", weights, len(weights))
-    if not values.sum() > 0:
-        raise DpflError("At least one client must have a weight above 0.")
-    return values / values.sum()
-
-
-def per_client(name: str, values: Values, clients: int, least: float | None = 0.0) -> FloatArray:
-    """One finite number for each client."""
-    found = np.asarray(values, dtype=np.float64)
-    if found.shape != (clients,):
-        raise DpflError(
-            f"{name} is needed for each of {clients} clients, but the shape given is {found.shape}."
-        )
-    if not np.isfinite(found).all() or (least is not None and (found < least).any()):
-        raise DpflError(
-            f"{name} of a client is not a finite "
-            f"number{'' if least is None else f' of at least {least:g}'}."
-        )
-    return found
-
-
-def _runs(distances: Values, weights: Values) -> FloatArray:
-    runs = per_client("A distance", distances, len(weights))
-    if not runs @ shares(weights) > 0:
-        raise DpflError(
-            "No client's model has moved, so a slope cannot be estimated; noise alone should have "
-            "moved them."
-        )
-    return runs
+    return 1 if R_s >= R_c else whole_tau(tau_star(inputs, formula), remaining)

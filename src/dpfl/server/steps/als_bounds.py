@@ -11,8 +11,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from dpfl.server.steps.ali_bounds import (
-    MOST_ITERATIONS,
+from dpfl.server.steps.ali_bounds import MOST_ITERATIONS, total_iterations
+from dpfl.server.steps.estimates import (
     FloatArray,
     Values,
     check_range,
@@ -21,7 +21,6 @@ from dpfl.server.steps.ali_bounds import (
     raw_slope,
     released_slope,
     shares,
-    total_iterations,
 )
 
 # Wang et al. 2019 control their bound by a number that is chosen, not derived: this for convex
@@ -35,8 +34,12 @@ _LARGEST_EXPONENT = 600.0
 
 @dataclass(frozen=True)
 class AlsEstimates:
-    """rho (Lipschitz), beta (smoothness) and xi (divergence of gradients), weighted over the
-    clients.
+    """Estimates over the clients, weighted.
+
+    Attributes:
+        rho: The Lipschitz constant of the losses.
+        beta: Their smoothness.
+        xi: How far gradients of clients diverge from their mean.
     """
 
     rho: float
@@ -46,7 +49,18 @@ class AlsEstimates:
 
 @dataclass(frozen=True)
 class AlsInputs:
-    """What the bounds are made of, tau and T apart."""
+    """The quantities of the bounds, tau and T apart, in the paper's notation.
+
+    Attributes:
+        rho: The Lipschitz constant of the losses.
+        beta: Their smoothness.
+        xi: How far gradients of clients diverge from their mean.
+        eta: The learning rate.
+        sigma: The noise multiplier.
+        C: The clip norm.
+        d: The number of parameters.
+        B: The smallest expected batch.
+    """
 
     rho: float
     beta: float
@@ -70,7 +84,12 @@ class AlsInputs:
 
 @dataclass(frozen=True)
 class Theorem2:
-    """phi and lambda of (13)."""
+    """The quantities of (13) beside `AlsInputs`.
+
+    Attributes:
+        phi: phi of (13). The bound is defined only where it is above 0.
+        lam: lambda of (13), above 0.
+    """
 
     phi: float
     lam: float
@@ -82,15 +101,28 @@ class Theorem2:
 
 @dataclass(frozen=True)
 class TauChoice:
-    """The tau that a search found, and the bound that it minimises."""
+    """The result of a search.
+
+    Attributes:
+        tau: The number of local steps.
+        bound: The bound that it minimises.
+    """
 
     tau: int
     bound: Literal["theorem 2", "wang"]
 
 
 def h(x: npt.ArrayLike, inputs: AlsInputs) -> FloatArray:
-    """(11) with the sign and the bracket of its proof: A / beta ((eta beta + 1)^x - 1) - eta A x,
-    so h(0) = h(1) = 0.
+    """Computes (11) with the sign and the bracket of its proof.
+
+        h(x) = A / beta ((eta beta + 1)^x - 1) - eta A x, and so h(0) = h(1) = 0
+
+    Args:
+        x: Local steps, one number or several.
+        inputs: The quantities of the bound.
+
+    Returns:
+        h for each x; 0 where beta is 0.
     """
     x = np.asarray(x, dtype=np.float64)
     if not inputs.beta:
@@ -100,14 +132,30 @@ def h(x: npt.ArrayLike, inputs: AlsInputs) -> FloatArray:
 
 
 def phi_of_theorem(omega: float, lam: float, inputs: AlsInputs) -> float:
-    """Theorem 2: phi = omega (1 - beta eta / 2) - sigma^2 d / lambda^2. Far below 0 for any
-    network.
+    """Computes phi = omega (1 - beta eta / 2) - sigma^2 d / lambda^2 of Theorem 2.
+
+    Args:
+        omega: The inverse square of the distance to the optimum.
+        lam: lambda, the least loss above that of the optimum.
+        inputs: The quantities of the bound.
+
+    Returns:
+        phi, which is far below 0 for any network.
     """
     return omega * (1 - inputs.beta * inputs.eta / 2) - inputs.sigma**2 * inputs.d / lam**2
 
 
 def margin(tau: npt.ArrayLike, inputs: AlsInputs, theorem: Theorem2) -> FloatArray:
-    """eta phi - rho h(tau) / (tau lambda^2); (13) is a bound only where this is above 0."""
+    """Computes eta phi - rho h(tau) / (tau lambda^2). (13) is a bound only where this is above 0.
+
+    Args:
+        tau: Local steps, one number or several.
+        inputs: The quantities of the bound.
+        theorem: phi and lambda.
+
+    Returns:
+        The margin for each tau.
+    """
     tau = np.asarray(tau, dtype=np.float64)
     return inputs.eta * theorem.phi - inputs.rho * h(tau, inputs) / (tau * theorem.lam**2)
 
@@ -115,8 +163,16 @@ def margin(tau: npt.ArrayLike, inputs: AlsInputs, theorem: Theorem2) -> FloatArr
 def theorem_gap(
     tau: npt.ArrayLike, T: npt.ArrayLike, inputs: AlsInputs, theorem: Theorem2
 ) -> FloatArray:
-    """(13): 1 / (T margin) + sqrt(3) / 3, and infinite where it is undefined, so that no search
-    ends there.
+    """Computes (13), 1 / (T margin) + sqrt(3) / 3.
+
+    Args:
+        tau: Local steps, one number or several.
+        T: The iterations in all, for each tau.
+        inputs: The quantities of the bound.
+        theorem: phi and lambda.
+
+    Returns:
+        The bound for each tau; infinite where it is undefined, so that no search ends there.
     """
     room = margin(tau, inputs, theorem)
     gap = np.full(np.broadcast_shapes(room.shape, np.shape(T)), np.inf)
@@ -127,8 +183,18 @@ def theorem_gap(
 def wang_gap(
     tau: npt.ArrayLike, T: npt.ArrayLike, inputs: AlsInputs, phi: float = PHI
 ) -> FloatArray:
-    """Wang et al. 2019: (1 + sqrt(1 + 4 T^2 phi rho eta h / tau)) / (2 T eta phi) + rho h, defined
-    everywhere.
+    """Computes the bound of Wang et al. 2019, which is defined everywhere:
+
+        (1 + sqrt(1 + 4 T^2 phi rho eta h / tau)) / (2 T eta phi) + rho h
+
+    Args:
+        tau: Local steps, one number or several.
+        T: The iterations in all, for each tau.
+        inputs: The quantities of the bound.
+        phi: The control parameter, above 0.
+
+    Returns:
+        The bound for each tau.
     """
     check_range("phi", phi, 0, strict=True)
     tau, T = np.asarray(tau, dtype=np.float64), np.asarray(T, dtype=np.float64)
@@ -142,24 +208,38 @@ def best_tau(
     previous: int,
     R_s: int,
     R_c: int,
-    left: int,
+    remaining: int,
     theorem: Theorem2 | None = None,
     phi: float = PHI,
 ) -> TauChoice:
-    """Algorithm 2, line 19: the tau in [1, min(2 previous, 100)] with the least bound, and of equal
-    ones the smallest.
+    """Searches the tau in [1, min(2 previous, 100)] with the least bound (Algorithm 2, line 19).
 
     T follows the candidate. With the T of the last round, as printed, more local steps would only
     ever cost.
+
+    Args:
+        inputs: The quantities of the bound.
+        previous: tau of the last round.
+        R_s: The rounds.
+        R_c: The iterations that privacy allows in the whole run.
+        remaining: How many of them are left.
+        theorem: phi and lambda of (13); None to use the bound of Wang et al. only.
+        phi: The control parameter of the bound of Wang et al.
+
+    Returns:
+        The tau, and of equal ones the smallest.
+
+    Raises:
+        DpflError: A count is below 1.
     """
     for name, count in (
         ("The last tau", previous),
         ("R_s", R_s),
         ("R_c", R_c),
-        ("The number of iterations left", left),
+        ("The number of iterations left", remaining),
     ):
         check_range(name, count, 1)
-    tau = np.arange(1, min(2 * previous, MOST_ITERATIONS, left) + 1)
+    tau = np.arange(1, min(2 * previous, MOST_ITERATIONS, remaining) + 1)
     T = total_iterations(tau, R_s, R_c)
     if theorem is not None and (margin(tau, inputs, theorem) > 0).any():
         return TauChoice(int(tau[theorem_gap(tau, T, inputs, theorem).argmin()]), "theorem 2")
@@ -173,10 +253,20 @@ def raw_estimates(
     divergences: Values,
     weights: Values,
 ) -> AlsEstimates:
-    """As published: |F_i(w_i) - F_i(w)| and |grad F_i(w_i) - grad F_i(w)| over |w_i - w|, and |grad
-    F_i(w) - grad F(w)|.
+    """Computes the estimates as published.
 
     Every one of them depends on the data directly, and no noise covers it.
+
+    Args:
+        loss_differences: |F_i(w_i) - F_i(w)| of each client.
+        gradient_differences: |grad F_i(w_i) - grad F_i(w)| of each client.
+        distances: |w_i - w| of each client.
+        divergences: |grad F_i(w) - grad F(w)| of each client.
+        weights: The weight of each client.
+
+    Returns:
+        rho and beta as weighted means of the first two over the distances, and xi as that of the
+        divergences.
     """
     return AlsEstimates(
         rho=raw_slope(loss_differences, distances, weights),
@@ -195,13 +285,25 @@ def released_estimates(
     d: int,
     C: float,
 ) -> AlsEstimates:
-    """The same from released gradients g_i only; `noises` are the energies of the noise in each,
-    sigma^2 C^2 d / B^2.
+    """Computes the estimates from released gradients g_i only.
 
     Losses are never released: rho is the size |g_i| of the gradient, at most C by clipping. beta is
     the slope from |g_i - g_i'| at two models. xi is |g_i - sum_j p_j g_j| at one model, where a
     client's noise meets its own share in the mean again. Squares are averaged before the root,
     which errs on the safe side: a larger rho or xi raises the bound.
+
+    Args:
+        norms: |g_i| of each client.
+        differences: |g_i - g_i'| of each client.
+        distances: |w_i - w_i'| of each client.
+        divergences: |g_i - sum_j p_j g_j| of each client.
+        weights: The weight of each client.
+        noises: The energy of the noise in each gradient; sigma^2 C^2 d / B^2 for a single one.
+        d: The number of parameters.
+        C: The clip norm.
+
+    Returns:
+        The estimates.
     """
     check_range("C", C, 0, strict=True)
     p, noise = shares(weights), per_client("A noise energy", noises, len(weights))

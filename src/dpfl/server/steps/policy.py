@@ -17,10 +17,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StepFacts:
-    """What is settled before training: R_s, the learning rate, sigma, C, d, and for each client q
-    n_i and its weight.
+    """What a policy knows of a run.
 
-    `energy` is E |noise|^2 over (sigma C)^2 in one release: d for plain Gaussian noise.
+    Attributes:
+        rounds: The rounds R_s of the run; None where the budget does not limit them.
+        rate: The learning rate eta of the clients.
+        multiplier: The noise multiplier sigma.
+        clip: The clip norm C.
+        parameters: How many numbers d the steps train.
+        batches: The expected batch q n_i of each client.
+        weights: The weight of each client.
+        energy: E |noise|^2 over (sigma C)^2 in one release; d for plain Gaussian noise.
     """
 
     rounds: int | None
@@ -35,13 +42,20 @@ class StepFacts:
 
 @dataclass(frozen=True)
 class StepContext:
-    """What a policy chooses by: R_c, what is left of it, the last tau (0 before the first), what it
-    remembers, rounds made.
+    """What a policy chooses by.
+
+    Attributes:
+        facts: What it knows of the run.
+        iterations: How many steps R_c privacy allows in the whole run.
+        remaining: How many of them are still to come.
+        tau: The steps of the last round; 0 before the first.
+        memory: What the policy remembers.
+        round: How many rounds came before this one.
     """
 
     facts: StepFacts
     iterations: int
-    left: int
+    remaining: int
     tau: int = 0
     memory: Mapping[str, Tensor] = field(default_factory=dict)
     round: int = 0
@@ -49,9 +63,18 @@ class StepContext:
 
 @dataclass(frozen=True)
 class RoundObservation:
-    """A round as the server saw it: the model that it sent, what each client released and said
-    beside it, and what public clients said. `again` asks the clients of a policy that asks for raw
-    values once more, at the new model.
+    """A round as the server saw it.
+
+    Attributes:
+        facts: What a policy knows of the run.
+        round: How many rounds came before this one.
+        steps: The local steps of the round.
+        vector: The model that the server sent.
+        updates: The update that each client released.
+        raw: The values that clients sent beside their updates.
+        public: The same values from public clients.
+        again: Asks the clients once more, at the new model, and returns their values. Only a policy
+            that asks for raw values may call it.
     """
 
     facts: StepFacts
@@ -77,38 +100,76 @@ class StepPolicy(Protocol):
 
     @property
     def raw_values(self) -> tuple[str, ...]:
-        """Which of them beside an update; what is asked about the new model is asked after it."""
+        """Which of these values clients send beside an update. Values about the new model follow
+        after the round.
+        """
 
     @property
     def asks_public(self) -> bool:
-        """Whether public clients, whose data is nobody's secret, are asked for such values."""
+        """Whether public clients are asked for such values."""
 
     @property
     def extra(self) -> int:
-        """How many releases a round has beside its steps: a noisy slope that is paid for, or
-        none.
+        """How many releases a round has beside its steps: 1 for a noisy slope that is paid for,
+        else 0.
         """
 
-    def next(self, now: StepContext) -> int:
-        """tau for this round, before it is capped at what the budgets leave."""
+    def next(self, context: StepContext) -> int:
+        """Chooses tau for a round, before it is capped at what the budgets leave.
 
-    def learn(self, seen: RoundObservation, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """What to remember after a round."""
+        Args:
+            context: What the policy chooses by.
+
+        Returns:
+            The local steps, at least 1.
+        """
+
+    def learn(
+        self, observation: RoundObservation, memory: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """Learns from a round.
+
+        Args:
+            observation: The round as the server saw it.
+            memory: What the policy remembered before.
+
+        Returns:
+            What to remember from now on.
+        """
 
     def total(self, rounds: int) -> int:
-        """How many steps a client makes in this many rounds, at most."""
+        """Bounds how many steps a client takes.
+
+        Args:
+            rounds: A number of rounds, from the first on.
+
+        Returns:
+            The most steps in these rounds; exactly that many where the policy is not adaptive.
+        """
 
     def notes(self, memory: Mapping[str, Tensor]) -> Sequence[str]:
-        """What is worth saying at the end, from what is remembered then."""
+        """Writes what the record of a run should say about the policy.
+
+        Args:
+            memory: What the policy remembers at the end.
+
+        Returns:
+            Sentences.
+        """
 
 
 MOST_STEPS = 100_000
+"""The most local steps of a round."""
 
 
 @part("steps.fixed")
 @dataclass(frozen=True)
-class FixedSteps:
-    """The same tau in every round."""
+class FixedSteps(StepPolicy):
+    """The same tau in every round.
+
+    Attributes:
+        tau: The local steps of a round.
+    """
 
     tau: int
     adaptive = asks_raw = asks_public = False
@@ -122,10 +183,12 @@ class FixedSteps:
                 f"{self.tau}."
             )
 
-    def next(self, now: StepContext) -> int:
+    def next(self, context: StepContext) -> int:
         return self.tau
 
-    def learn(self, seen: RoundObservation, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def learn(
+        self, observation: RoundObservation, memory: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
         return {}
 
     def total(self, rounds: int) -> int:
@@ -135,19 +198,30 @@ class FixedSteps:
         return ()
 
 
-def choose_steps(policy: StepPolicy, now: StepContext) -> int:
-    """tau of a round; fixed beforehand it is what the policy says of all rounds, so that T is no
-    output.
+def choose_steps(policy: StepPolicy, context: StepContext) -> int:
+    """Chooses tau for a round, and checks it.
+
+    A policy that is not adaptive must take the steps that `total` gives for the round. Then the
+    number of steps tells nobody anything about the data.
+
+    Args:
+        policy: The policy.
+        context: What it chooses by.
+
+    Returns:
+        The local steps, before they are capped at what the budgets leave.
+
+    Raises:
+        DpflError: tau is not a whole number of at least 1, or not what `total` gives.
     """
-    tau = policy.next(now)
+    tau = policy.next(context)
     if tau != int(tau) or tau < 1:
         raise DpflError(f"{type(policy).__name__} must give at least 1 step a round, not {tau}.")
-    if not policy.adaptive and tau != (
-        said := policy.total(now.round + 1) - policy.total(now.round)
-    ):
+    planned = policy.total(context.round + 1) - policy.total(context.round)
+    if not policy.adaptive and tau != planned:
         raise DpflError(
             f"{type(policy).__name__} gives {tau} steps, but said beforehand (total) it would be "
-            f"{said}; "
+            f"{planned}; "
             "steps that follow from the run are adaptive."
         )
     return int(tau)

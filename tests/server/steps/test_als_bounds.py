@@ -51,7 +51,7 @@ def test_A_and_h_have_their_known_values() -> None:
 
 @pytest.mark.parametrize(("R_s", "expected"), [(317, 1), (158, 3), (62, 6)])
 def test_the_search_finds_the_known_values(R_s: int, expected: int) -> None:
-    found = best_tau(QUIET, previous=50, R_s=R_s, R_c=317, left=317, phi=0.025)
+    found = best_tau(QUIET, previous=50, R_s=R_s, R_c=317, remaining=317, phi=0.025)
     assert (found.tau, found.bound) == (expected, "wang")
 
 

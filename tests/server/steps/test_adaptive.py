@@ -11,87 +11,18 @@ import pytest
 import torch
 
 from dpfl.errors import DpflError
-from dpfl.server.released_estimates import LAG, mean_gradient
 from dpfl.server.steps import ali_bounds
 from dpfl.server.steps.adaptive import AliSteps, AlsSteps
 from dpfl.server.steps.ali_bounds import AliInputs
+from dpfl.server.steps.estimates import shares
 from dpfl.server.steps.policy import RoundObservation, StepContext, StepFacts
-
-D = 2000
-FACTS = StepFacts(
-    50, 0.5, 1.1, 1.0, D, batches=(60.0, 30.0, 90.0), weights=(0.6, 0.3, 0.9), energy=D
-)
-
-
-def quadratic(seed: int, rounds: int, curvature: float) -> list[RoundObservation]:
-    """Rounds of SGD on curvature / 2 |w|^2 at three clients, tau = 2, with the noise that the facts
-    state.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    w, seen = torch.ones(D), []
-    for number in range(rounds):
-        updates = {}
-        for client, batch in enumerate(FACTS.batches):
-            x = w.clone()
-            for _ in range(2):
-                noise = FACTS.multiplier * FACTS.clip / batch * torch.randn(D, generator=generator)
-                x -= FACTS.rate * (curvature * x + noise)
-            updates[client] = x - w
-        seen.append(RoundObservation(FACTS, number, 2, w, updates))
-        w = w + sum(weight / 1.8 * updates[client] for client, weight in enumerate(FACTS.weights))
-    return seen
-
-
-def learnt(policy: AliSteps | AlsSteps, rounds: list[RoundObservation]) -> dict[str, torch.Tensor]:
-    memory: dict[str, torch.Tensor] = {}
-    for seen in rounds:
-        memory = policy.learn(seen, memory)
-    return memory
+from tests.server.observations import FACTS, D, learnt, quadratic
 
 
 def now(
     memory: Mapping[str, torch.Tensor], iterations: int = 500, left: int = 400, tau: int = 2
 ) -> StepContext:
     return StepContext(FACTS, iterations, left, tau, memory)
-
-
-@pytest.mark.parametrize("curvature", [0.3, 0.02])
-def test_mu_of_released_gradients_is_the_curvature(curvature: float) -> None:
-    """Two local steps see the curvature a little less than one would: (1 - (1 - eta a)^2) / (2
-    eta).
-    """
-    seen = (1 - (1 - 0.5 * curvature) ** 2) / (2 * 0.5)
-    assert float(learnt(AliSteps(), quadratic(0, LAG, curvature))["mu"]) == pytest.approx(
-        seen, rel=0.35, abs=0.05
-    )
-
-
-def test_mu_is_the_rise_of_the_noisy_mean_gradient_without_its_noise_over_the_way() -> None:
-    """By hand, from the first and the third round; and a square below the noise's own deviation
-    counts as that.
-    """
-    rounds, p = quadratic(3, 3, 0.2), np.array(FACTS.weights) / sum(FACTS.weights)
-    first, last = (
-        p @ np.stack([one.updates[i].double().numpy() / (-0.5 * 2) for i in range(3)])
-        for one in rounds[::2]
-    )
-    noise = 2 * sum(
-        share**2 * 1.1**2 / batch**2 * D / 2 for share, batch in zip(p, FACTS.batches, strict=True)
-    )
-    run = float((rounds[2].vector - rounds[0].vector).norm())
-    wanted = np.sqrt(((last - first) ** 2).sum() - noise) / run
-    assert float(learnt(AliSteps(), rounds)["mu"]) == pytest.approx(wanted, rel=1e-4)
-    still = [rounds[0], replace(rounds[2], updates=rounds[0].updates)]
-    assert float(learnt(AliSteps(), still)["mu"]) == pytest.approx(
-        np.sqrt(np.sqrt(2 / D) * noise) / run, rel=1e-4
-    )
-
-
-def test_the_noise_of_the_mean_gradient_is_what_is_subtracted() -> None:
-    energies = [
-        float(mean_gradient(one)[0].square().sum()) for one in quadratic(1, 30, curvature=0.0)
-    ]
-    assert np.mean(energies) == pytest.approx(mean_gradient(quadratic(1, 1, 0.0)[0])[1], rel=0.05)
 
 
 def test_the_same_released_values_give_the_same_tau_whatever_the_data_said() -> None:
@@ -215,7 +146,7 @@ def test_a_paid_slope_is_over_the_way_that_a_client_went() -> None:
     seen = quadratic(0, 1, 0.3)[0]
     raw = {client: {"slope": np.array(seen.facts.batches[client] * 2.0)} for client in seen.updates}
     memory = AliSteps(mu="paid").learn(replace(seen, raw=raw), {})
-    p = ali_bounds.shares([seen.facts.weights[client] for client in seen.updates])
+    p = shares([seen.facts.weights[client] for client in seen.updates])
     wanted = sum(
         share * 2.0 / float(update.norm())
         for share, update in zip(p, seen.updates.values(), strict=True)
@@ -258,13 +189,6 @@ def test_the_batch_of_the_authors_code_is_cut_to_a_whole_number() -> None:
     assert (round(uncut), round(cut)) == (2, 1)
     assert (AliSteps("printed").next(few), AliSteps("code").next(few)) == (2, 1)
     assert AliSteps("code").next(less) == round(one)
-
-
-def test_the_gradient_to_compare_with_is_renewed_after_a_while() -> None:
-    rounds = quadratic(0, LAG + 2, 0.1)
-    early, late = learnt(AliSteps(), rounds[:LAG]), learnt(AliSteps(), rounds)
-    assert torch.equal(early["model"], rounds[0].vector)
-    assert torch.equal(late["model"], rounds[LAG].vector)
 
 
 def test_als_asks_its_own_bound_where_it_is_defined_and_says_how_often() -> None:
