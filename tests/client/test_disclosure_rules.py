@@ -13,7 +13,7 @@ from dpfl.privacy import All, FixedSize, Flat, Gaussian, Poisson, PoissonSize, R
 from dpfl.privacy.mechanisms.update_release import UpdateRelease
 from dpfl.privacy.queries.histogram import LabelQuery
 from dpfl.privacy.queries.mean import MeanQuery
-from tests.client.test_runner import site, spent, work
+from tests.client.small_client import site, spent, work
 
 SAMPLES = Release(Poisson(0.5), Flat(1.0), Gaussian(1.0))
 PRIVATE = ClientTask(0, 1, 2, LocalTraining(SGD(0.5)), Release(), SAMPLES)

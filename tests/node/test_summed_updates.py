@@ -17,7 +17,7 @@ from dpfl.client.task import ClientTask, SecureSumTerms
 from dpfl.privacy import Flat, Gaussian, Keyed, Ledger, Poisson, Release
 from dpfl.privacy.ledger.client_ledgers import ledger_path
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
-from tests.client.test_runner import PLAIN, SIZE, site, start
+from tests.client.small_client import PLAIN, SIZE, site, start
 
 CLIENTS, LEVEL, NOISE = 8, 0.01, 1e-4
 RELEASE = Release(Poisson(0.25), Flat(LEVEL), Gaussian(NOISE), noise_shares=NoiseShares(4, 0))

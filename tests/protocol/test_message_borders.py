@@ -17,7 +17,7 @@ from dpfl.client.runner import ClientRunner
 from dpfl.errors import DpflError
 from dpfl.protocol import messages
 from dpfl.refusals import ProtocolError
-from tests.client.test_runner import PLAIN, PRIVATE, site, start
+from tests.client.small_client import PLAIN, PRIVATE, site, start
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 MANY = 1 << 24
