@@ -16,6 +16,7 @@ from dpfl.config.settings import with_settings
 from dpfl.errors import Diverged
 from dpfl.models.evaluation import compute_scores
 from dpfl.privacy import Budget, PrivacyStatement
+from dpfl.privacy.units import protects_nobody
 from dpfl.run.metrics import RoundRow
 from dpfl.run.recorder import SilentProgress
 from dpfl.run.result import Result
@@ -165,7 +166,7 @@ def outcome_of(result: Result, shows: str = "accuracy") -> Outcome:
     Returns:
         The outcome, with a series per round of tau, accuracy in percent, and loss.
     """
-    privacy = result.privacy.to_dict()
+    privacy, unprotected = result.privacy.to_dict(), protects_nobody(result.privacy.unit)
     rows = result.history
     assert result.accuracy is not None, "the papers' data sets have test sets"
     assert result.loss is not None
@@ -174,9 +175,9 @@ def outcome_of(result: Result, shows: str = "accuracy") -> Outcome:
         if shows == "loss"
         else 100 * (_best(result) if shows == "best" else result.accuracy),
         claimed=privacy["claimed"],  # type: ignore[arg-type]
-        proven=privacy["proven"] if result.privacy.unit != "none" else None,  # type: ignore[arg-type]
+        proven=None if unprotected else privacy["proven"],  # type: ignore[arg-type]
         unit=result.privacy.unit,
-        terms=terms_of(result.privacy) if result.privacy.unit != "none" else "",
+        terms="" if unprotected else terms_of(result.privacy),
         steps=result.iterations,
         rounds=result.rounds,
         stopped_by=result.stopped_by,

@@ -116,7 +116,7 @@ def last_round(job: PreparedRun) -> tuple[Tensor, Tensor]:
         DpflError: If the run has noise or fewer than two rounds.
     """
     coordinator, rounds = job.coordinator, job.budget.rounds
-    if rounds is None or rounds < 2 or job.algorithm.unit != "none":
+    if rounds is None or rounds < 2 or job.algorithm.has_noise:
         raise DpflError(
             "Single updates are looked at without noise, from the second round on: set "
             "budget.rounds to 2 or more."

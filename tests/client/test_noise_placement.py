@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from dpfl.client.noise_placement import NO_UNIT, NoisePlacement, PlacedRelease
+from dpfl.client.noise_placement import NoisePlacement, PlacedRelease
 from dpfl.privacy.mechanisms.clip import Flat
 from dpfl.privacy.mechanisms.noise import Gaussian
 from dpfl.privacy.mechanisms.release import Release
 from dpfl.privacy.mechanisms.sampling import All
 from dpfl.privacy.mechanisms.update_release import UpdateRelease
+from dpfl.privacy.units import NO_UNIT
 
 PLAIN = Release(All(), Flat(1.0))
 NOISY = Release(All(), Flat(1.0), Gaussian(1.0))

@@ -127,7 +127,7 @@ def guarantee(algorithm: Algorithm) -> str:
     Returns:
         The sentence.
     """
-    if algorithm.placement is NoisePlacement.NONE:
+    if not algorithm.has_noise:
         return "nothing: no noise"
     if algorithm.leaks:
         value = algorithm.leaks[0].partition(",")[0].removesuffix(" without noise")

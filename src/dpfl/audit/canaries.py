@@ -219,7 +219,7 @@ def one_canary(algorithm: Algorithm) -> CanarySite:
     y[1] = 1
     rest = torch.arange(2, count + 1)
     rows = [torch.cat([torch.tensor([first]), rest]) for first in (0, 1)]
-    if algorithm.unit == "client":
+    if algorithm.protects_client:
         x, y = torch.full((4, INPUTS), 1e3 * scale), torch.tensor([0, 0, 1, 1])
         rows = [torch.tensor([0, 1]), torch.tensor([2, 3])]
     elif algorithm.placement is NoisePlacement.EVERY_STEP and not _replaces(algorithm):

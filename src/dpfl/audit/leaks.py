@@ -20,7 +20,6 @@ from torch import Tensor
 from dpfl.algorithms import Algorithm
 from dpfl.audit.sums import clients_for
 from dpfl.audit.test_bed import ObservedRound, TestBed, linear, play
-from dpfl.client.noise_placement import NoisePlacement
 from dpfl.client.task import ClientReply
 from dpfl.privacy import All, Keyed, Release
 
@@ -201,7 +200,7 @@ def neighbours(algorithm: Algorithm, seed: int = 0) -> tuple[TestBed, TestBed]:
     count = 5 * SAMPLES
     x, y = torch.randn(count, 1, 4, 4, generator=rng), torch.randint(0, 3, (count,), generator=rng)
     rows = torch.arange(count).split(SAMPLES)
-    whole = algorithm.unit == "client"
+    whole = algorithm.protects_client
     x[rows[0][0]] *= FAR
     x[rows[1]] *= FAR
     if whole:
@@ -236,7 +235,7 @@ def leaks(algorithm: Algorithm, rounds: int = 4, seed: int = 0) -> list[Leak] | 
             (other, Probe(seed, seed)),
         )
     )
-    if algorithm.placement is not NoisePlacement.NONE and not coupling.releases:
+    if algorithm.has_noise and not coupling.releases:
         return None
     violations: dict[str, Leak] = {}
     for (round, name), value in first.items():

@@ -78,7 +78,7 @@ def _ended(folder: RunFolder) -> FinishedRun:
     stated, result = (_mapping(folder, name) for name in ("statement.json", "result.json"))
     record, numbers = folder.record(), folder.counters()
     accounts = accounts_of(folder, record)
-    if accounts.algorithm.unit == "none":
+    if not accounts.algorithm.has_noise:
         raise DpflError(
             f"The run in {folder.path} added no noise. No guarantee is proven for it, so there is "
             "nothing to certify."

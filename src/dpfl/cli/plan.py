@@ -19,7 +19,7 @@ from dpfl.planning.plan import plan as make_plan
 from dpfl.planning.planner import BudgetPlan, afford
 from dpfl.planning.tradeoff import Tradeoff
 from dpfl.privacy.statement import rounded_up
-from dpfl.server.algorithm import SAMPLE_UNITS
+from dpfl.privacy.units import SAMPLE_UNITS
 from dpfl.views.notebook.plan_page import plot
 from dpfl.views.output_path import check_place
 from dpfl.views.plan_view import ClientPlansView, PlanView

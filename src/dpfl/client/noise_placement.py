@@ -15,9 +15,7 @@ from enum import StrEnum
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.privacy.mechanisms.release import Release
 from dpfl.privacy.mechanisms.update_release import UpdateRelease
-
-NO_UNIT = "none"
-"""What statements, records and messages write for the unit where nobody is protected."""
+from dpfl.privacy.units import CLIENT_UNIT, NO_UNIT
 
 
 class NoisePlacement(StrEnum):
@@ -142,4 +140,4 @@ class PlacedRelease:
         """
         if not self.has_noise:
             return NO_UNIT
-        return "client" if self.protects_client else sample_unit
+        return CLIENT_UNIT if self.protects_client else sample_unit

@@ -27,6 +27,7 @@ from dpfl.node.load_data import digest
 from dpfl.node.policy import NodePolicy
 from dpfl.privacy.ledger.client_ledgers import ClientLedgers
 from dpfl.privacy.ledger.limit import Limit, SubLimit
+from dpfl.privacy.units import protects_client
 from dpfl.protocol.proposal import Proposal
 from dpfl.refusals import ProtocolError, RefusalReason
 
@@ -121,7 +122,7 @@ def run_model(proposal: Proposal, data: Federation, policy: NodePolicy, size: in
         if not is_path(proposal.model):
             _check_size(model, shape, proposal.learning.outputs, most_bytes)
         flat = FlatModel(built(model, shape, proposal.learning.outputs, 0), proposal.learning)
-        if proposal.unit != "client":
+        if not protects_client(proposal.unit):
             refuse_batch_statistics(flat.module)
     except UNUSABLE_MODEL:
         raise ProtocolError(RefusalReason.MODEL_NOT_ALLOWED) from None

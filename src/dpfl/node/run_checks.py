@@ -15,6 +15,7 @@ from dpfl.node.load_data import schema_digest
 from dpfl.node.policy import ANY, NodePolicy
 from dpfl.privacy.accounting.events import ADD_REMOVE, REPLACE, Event, neighbours_of
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.units import protects_nobody
 from dpfl.protocol.proposal import Proposal
 from dpfl.refusals import ProtocolError, RefusalReason
 from dpfl.secagg.group import check_sizes
@@ -87,7 +88,7 @@ def _release_violations(policy: NodePolicy, proposal: Proposal) -> Violations:
 
 def _noiseless_violations(policy: NodePolicy, proposal: Proposal) -> Violations:
     """A run in which the node releases nothing with noise of its own."""
-    yield proposal.unit == "none" and not policy.tell.bare, RefusalReason.WITHOUT_NOISE
+    yield protects_nobody(proposal.unit) and not policy.tell.bare, RefusalReason.WITHOUT_NOISE
     yield not (policy.tell.trusted or policy.tell.bare), RefusalReason.NOT_TRUSTED
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from dpfl.privacy.figures import epsilon_text
+from dpfl.privacy.units import protects_nobody
 
 if TYPE_CHECKING:
     from dpfl.privacy.statement import PrivacyStatement
@@ -150,7 +151,7 @@ def _rows(statement: PrivacyStatement) -> list[tuple[str, str]]:
     if statement.used is not None and statement.used < statement.proven < math.inf:
         used = epsilon_text(statement.used)
         rows.append(("used", f"epsilon {used} of that; {USED}"))
-    if statement.unit != "none":
+    if not protects_nobody(statement.unit):
         unit = f"{unit_in_words(statement.unit)}; neighbours: {statement.neighbours}"
         rows.append(("unit", unit))
     rows += [("warning", warning) for warning in statement.warnings]

@@ -85,7 +85,7 @@ class AccountingTerms:
         its paper's own accounting says.
         """
         algorithm, epsilon = self.algorithm, self.budget.epsilon
-        if not epsilon or algorithm.unit == "none" or algorithm.variant != "sound":
+        if not epsilon or not algorithm.has_noise or algorithm.variant != "sound":
             return None
         return Limit(epsilon, self.budget.delta, self.accountant)
 
@@ -116,13 +116,13 @@ class AccountingTerms:
 
     def _large_delta(self) -> tuple[str, ...]:
         """A delta of 1/n or more allows a mechanism that publishes one of n units."""
-        unit, delta = self.algorithm.unit, self.budget.delta
-        if unit == "none":
+        algorithm, delta = self.algorithm, self.budget.delta
+        if not algorithm.has_noise:
             return ()
-        if unit == "client":
+        if algorithm.protects_client:
             units, meaning = len(self.declared), "clients"
         else:
-            units, meaning = max(self.declared), f"the largest client's {unit}s"
+            units, meaning = max(self.declared), f"the largest client's {algorithm.unit}s"
         if delta < 1 / units:
             return ()
         return (

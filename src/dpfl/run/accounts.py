@@ -141,7 +141,7 @@ class Accounts:
             A count per owner, [] without noise. Where nothing limits an owner, it is more than any
             run makes.
         """
-        if self.algorithm.unit == "none":
+        if not self.algorithm.has_noise:
             return []
         allowances = self._for_each_ledger(lambda ledger: self._allowance(ledger, horizon))
         if self.algorithm.variant == "published":
@@ -248,7 +248,7 @@ class Accounts:
         Returns:
             The releases that each owner allows by what is written.
         """
-        if self.algorithm.unit == "none" or not self.algorithm.steps.adaptive:
+        if not self.algorithm.has_noise or not self.algorithm.steps.adaptive:
             return list(remaining)
         counts = iter(remaining)
         return self._for_each_ledger(lambda ledger: self._plan_in(ledger, next(counts)))

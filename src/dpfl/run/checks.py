@@ -15,7 +15,7 @@ from dpfl.errors import DpflError
 from dpfl.models import FlatModel, refuse_batch_statistics
 from dpfl.models.flat import CENTRE, evaluating
 from dpfl.privacy import Budget, Keyed
-from dpfl.server.algorithm import SAMPLE_UNITS
+from dpfl.privacy.units import SAMPLE_UNITS
 
 
 def row_unit_notes(unit: str, federation: Federation) -> tuple[str, ...]:
@@ -90,7 +90,7 @@ def _check_described_clients(
 
 def _check_end(algorithm: Algorithm, budget: Budget) -> None:
     endless = budget.rounds is None and budget.bytes is None and budget.seconds is None
-    if algorithm.unit == "none" and endless:
+    if not algorithm.has_noise and endless:
         raise DpflError(
             f"{algorithm.name} spends no epsilon, so only rounds, bytes or seconds can end it; "
             "give one of them."

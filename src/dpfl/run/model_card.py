@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dpfl.data.published_images import SCALES
+from dpfl.privacy.units import protects_nobody
 from dpfl.run.metrics import figure
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def rows_of_outcome(algorithm: Algorithm, budget: Budget, outcome: Mapping[str, 
 
 
 def _budget(budget: Budget, unit: str) -> Iterator[str]:
-    if budget.epsilon is not None and unit != "none":
+    if budget.epsilon is not None and not protects_nobody(unit):
         yield f"epsilon {budget.epsilon:g} at delta {budget.delta:g} for one {unit}"
     for name in ("rounds", "bytes", "seconds"):
         if (value := getattr(budget, name)) is not None:

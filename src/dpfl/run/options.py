@@ -90,9 +90,11 @@ class Privacy:
         Returns:
             "plain" or "secure".
         """
+        from dpfl.privacy.units import protects_nobody  # its package is slow to import
+
         if self.noise is not None:
             return self.noise
-        return "secure" if self.entropy == "system" and unit != "none" else "plain"
+        return "plain" if self.entropy == "keyed" or protects_nobody(unit) else "secure"
 
 
 FAST_IS_FOR_SIMULATIONS = (

@@ -151,7 +151,7 @@ class Recorder:
         """
         return (
             ["a reply"] * len(coordinator.lost_replies)
-            if coordinator.algorithm.unit == "client"
+            if coordinator.algorithm.protects_client
             else list(coordinator.lost_replies)
         )
 
@@ -184,7 +184,7 @@ class Recorder:
             seconds=state.seconds,
         )
         # At client level, the round of a lost reply would say when that client was drawn.
-        hidden = coordinator.algorithm.unit == "client"
+        hidden = coordinator.algorithm.protects_client
         self.metrics.add(row, updates, () if hidden else coordinator.lost_replies)
         self.progress.tell(row)
         if self.test and figures.loss is not None and not math.isfinite(figures.loss):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dpfl.deprecation import deprecated_attributes
 from dpfl.notebook_repr import NotebookView
 from dpfl.privacy import PrivacyStatement
+from dpfl.privacy.units import protects_client, protects_nobody
 from dpfl.run.metrics import RunHistory, figure
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class Result(NotebookView, shown_by="result_page"):
     def __repr__(self) -> str:
         """The outcome in a line; the statement is in `privacy`, the rounds in `history`."""
         proven, unit = self.privacy.lines()[0][1], self.privacy.unit
-        protected = "" if unit == "none" else f" for one {unit}"
+        protected = "" if protects_nobody(unit) else f" for one {unit}"
         return (
             f"Result({self.measured} after {self.rounds} rounds, ended by {self.stopped_by}; "
             f"proven{protected}: {proven}; in {self.folder})"
@@ -113,7 +114,7 @@ class Result(NotebookView, shown_by="result_page"):
         """At client level only their number: a name would say who was drawn, which stays with the
         server.
         """
-        if self.privacy.unit != "client" or not self.lost_replies:
+        if not protects_client(self.privacy.unit) or not self.lost_replies:
             return list(self.lost_replies)
         return [f"{len(self.lost_replies)} replies"]
 

@@ -9,6 +9,7 @@ from dpfl.algorithms import Algorithm
 from dpfl.client.noise_placement import NoisePlacement
 from dpfl.privacy import Keyed, PrivacyStatement, Randomness, accountant
 from dpfl.privacy.accounting.events import EventCounts, describe, encode, subtract_events
+from dpfl.privacy.units import NO_UNIT
 from dpfl.run.accounts import Accounts
 
 SHARED_NOISE_ADVERSARY = (
@@ -47,7 +48,7 @@ def privacy_statement(
         The statement for the client (or the federation) with the largest figures.
     """
     terms, algorithm = accounts.terms, accounts.algorithm
-    if algorithm.unit == "none":
+    if not algorithm.has_noise:
         return _statement_without_noise(accounts)
     delta, epsilon = terms.budget.delta, accountant(terms.accountant).epsilon
     totals = accounts.totals(at_own_last_row)
@@ -88,7 +89,7 @@ def privacy_statement(
 
 def _statement_without_noise(accounts: Accounts) -> PrivacyStatement:
     return PrivacyStatement(
-        unit="none",
+        unit=NO_UNIT,
         neighbours="none",
         delta=accounts.terms.budget.delta,
         adversary=ADVERSARY[NoisePlacement.NONE],

@@ -67,7 +67,7 @@ class UpdateDiagnostics:
             The row of the whole round, and after it the rows of single updates.
         """
         algorithm, state = coordinator.algorithm, coordinator.state
-        if algorithm.unit == "none":
+        if not algorithm.has_noise:
             self._look(replies, order)
         momentum = algorithm.server.momentum
         update = state.velocity.sub(self._last, alpha=momentum) if momentum else state.velocity

@@ -32,10 +32,10 @@ from dpfl.models import Layout
 from dpfl.privacy import Release
 from dpfl.privacy.mechanisms.noise import Gaussian
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.units import SAMPLE_UNITS
 from dpfl.server.composition import Composition
 from dpfl.server.rules import PERSONS, SECURE_NOISE, SECURE_SUMS, check
 
-SAMPLE_UNITS = ("sample", "person")
 _FIELDS = {
     NoisePlacement.EVERY_STEP: "samples",
     NoisePlacement.CLIENT_UPDATE: "updates",
@@ -92,7 +92,7 @@ class Algorithm(Composition):
         """
         return DisclosureRules(
             self.trusts_server,
-            bare=self.placement is NoisePlacement.NONE,
+            bare=not self.has_noise,
             raw=bool(self.leaks),
             sums=self.noise_shares is not None,
         )

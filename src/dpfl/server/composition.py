@@ -89,6 +89,16 @@ class Composition:
         return self.placed.unit(self.sample_unit)
 
     @property
+    def has_noise(self) -> bool:
+        """Whether there is noise, and so anybody who is protected."""
+        return self.placed.has_noise
+
+    @property
+    def protects_client(self) -> bool:
+        """Whether the noise is for all that a client has, and not for one unit inside it."""
+        return self.placed.protects_client
+
+    @property
     def noise_shares(self) -> NoiseShares | None:
         """How clients share the noise, where the server sees sums only."""
         return self.placed.noise_shares

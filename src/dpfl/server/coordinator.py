@@ -205,9 +205,7 @@ class Coordinator:
 
     def _out_of_privacy(self) -> bool:
         accounts = range(len(self.state.remaining))
-        if self.algorithm.unit != "none" and not any(
-            self._affordable_steps(n) > 0 for n in accounts
-        ):
+        if self.algorithm.has_noise and not any(self._affordable_steps(n) > 0 for n in accounts):
             self.stopped_by = "epsilon"
         return bool(self.stopped_by)
 

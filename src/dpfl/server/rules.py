@@ -17,6 +17,7 @@ from dpfl.errors import DpflError
 from dpfl.privacy.accounting.events import REPLACE
 from dpfl.privacy.mechanisms.release import Release
 from dpfl.privacy.mechanisms.sampling import All, Poisson, PoissonSize
+from dpfl.privacy.units import SAMPLE_UNITS
 
 if TYPE_CHECKING:
     from dpfl.server.algorithm import Algorithm
@@ -65,7 +66,7 @@ def _shown_exactly(a: Algorithm) -> bool:
 
 NOISE: tuple[Rule, ...] = (
     (
-        lambda a: a.sample_unit not in ("sample", "person"),
+        lambda a: a.sample_unit not in SAMPLE_UNITS,
         "A unit inside a client is a sample or a person.",
     ),
     (
@@ -153,7 +154,7 @@ SURVEYS: tuple[Rule, ...] = (
         "their own elsewhere.",
     ),
     (
-        lambda a: a.weights.query and not a.weights.query.trusted and a.unit == "client",
+        lambda a: a.weights.query and not a.weights.query.trusted and a.protects_client,
         "The noise of a label histogram hides one sample and not a whole client; weigh clients by "
         "size or uniformly.",
     ),
@@ -168,7 +169,7 @@ SURVEYS: tuple[Rule, ...] = (
         "noise, too, or declare them.",
     ),
     (
-        lambda a: a.metric and a.unit == "client",
+        lambda a: a.metric and a.protects_client,
         "A private metric has noise for one sample; ask for it where noise is for one sample, too, "
         "or give a public test set.",
     ),
@@ -308,11 +309,11 @@ RULES = (*NOISE, *STEPS, *SURVEYS, *SCHEDULES, *LOCAL, *SUMS, *LEAKS)
 
 PERSONS: tuple[Rule, ...] = (
     (
-        lambda a: a.unit == "client",
+        lambda a: a.protects_client,
         "{name} protects whole clients, and so every person there: leave privacy.unit out.",
     ),
     (
-        lambda a: a.unit == "none",
+        lambda a: not a.has_noise,
         "{name} adds no noise, so it protects nobody: leave privacy.unit out, or use another "
         "system.",
     ),
@@ -338,7 +339,7 @@ SECURE_NOISE: tuple[Rule, ...] = (
         "Noise that follows what was released has no secure form; set privacy.noise = 'plain'.",
     ),
     (
-        lambda a: a.placement is NoisePlacement.NONE,
+        lambda a: not a.has_noise,
         "{name} adds no noise; leave privacy.noise out.",
     ),
 )

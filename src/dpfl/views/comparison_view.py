@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dpfl.privacy.figures import epsilon_text
+from dpfl.privacy.units import NO_UNIT, protects_nobody
 from dpfl.run.metrics import figure
 from dpfl.run.outcome_view import ending_in_words, metric_text
 from dpfl.views.compare_groups import CONFIDENCE, RunGroup
@@ -125,7 +126,7 @@ def notes(groups: Sequence[RunGroup]) -> list[str]:
         )
     if any(group.noisy for group in groups):
         sentences.append("Metrics that clients answered contain noise besides that of the seeds.")
-    if len({group.worst["unit"] for group in groups} - {"none", None}) > 1:
+    if len({group.worst["unit"] for group in groups} - {NO_UNIT, None}) > 1:
         sentences.append(
             "The units of privacy differ: an epsilon per sample and one per client cannot be "
             "compared."
@@ -180,8 +181,8 @@ def _row(run: Mapping[str, Any], **cells: str) -> ComparisonRow:
         level="proven" if bounded else "running" if proven is None else "nothing",
         proven=epsilon_text(proven, absent="not yet"),
         claimed=epsilon_text(run.get("claimed"), absent="nothing" if unit else "-"),
-        unit="nobody" if unit == "none" else f"one {unit}" if unit else "-",
-        delta=f"{delta:g}" if isinstance(delta, float) and unit != "none" else "-",
+        unit="nobody" if protects_nobody(unit) else f"one {unit}" if unit else "-",
+        delta=f"{delta:g}" if isinstance(delta, float) and not protects_nobody(unit) else "-",
         accountant=str(run.get("accountant") or "-"),
         used=epsilon_text(used) if smaller else "",
         **cells,

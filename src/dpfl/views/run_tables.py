@@ -21,6 +21,7 @@ from dpfl.privacy.ledger.client_ledgers import FEDERATION, ledger_path
 from dpfl.privacy.ledger.ledger import Ledger
 from dpfl.privacy.statement import PrivacyStatement
 from dpfl.privacy.statement_view import scope
+from dpfl.privacy.units import protects_nobody
 from dpfl.run.folder import METRICS, RunFolder
 from dpfl.run.metrics import RoundRow, UpdateRow, read_lost, read_thinned, read_updates
 from dpfl.views.run_summary import summary
@@ -160,6 +161,11 @@ class RunTables:
     def unit(self) -> str:
         """What is protected; "none" if nothing is, "" until the run ends."""
         return str(self.statement.get("unit", ""))
+
+    @property
+    def protects_nobody(self) -> bool:
+        """Whether the run has ended and its statement names no unit; False until it ends."""
+        return protects_nobody(self.unit)
 
     @property
     def guarantee(self) -> str:

@@ -100,7 +100,7 @@ class RunView:
         return cls(
             name=run.name,
             verdict=verdict(statement, run.keyed) if statement else unfinished,
-            seed_shown=SEED_SHOWN if run.keyed and run.unit != "none" else None,
+            seed_shown=SEED_SHOWN if run.keyed and not run.protects_nobody else None,
             outcome=outcome,
             tiles=tiles,
             statement=statement.view if statement else None,
@@ -191,7 +191,7 @@ def epsilon_tiles(run: RunTables) -> tuple[Tile, ...]:
     Returns:
         Three tiles; none before the run has ended, or if the run protects nobody.
     """
-    if not run.statement or run.unit == "none":
+    if not run.statement or run.protects_nobody:
         return ()
     values = run.epsilons
     proven, claimed, audited = values["proven"], values["claimed"], values["audited"]

@@ -18,7 +18,7 @@ def job(test: bool = True, epsilon: float | None = 4.0) -> Any:
     return SimpleNamespace(
         coordinator=SimpleNamespace(state=SimpleNamespace(round=0, remaining=[7, 5])),
         budget=SimpleNamespace(epsilon=epsilon, rounds=None),
-        algorithm=SimpleNamespace(unit="sample", releases_in=lambda rounds: 2),
+        algorithm=SimpleNamespace(has_noise=True, releases_in=lambda rounds: 2),
         notes=["a note"],
         data=SimpleNamespace(private=["3 cells clamped"]),
         recorder=SimpleNamespace(test=SimpleNamespace(task=task) if test else None, every=2),

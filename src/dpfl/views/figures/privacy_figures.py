@@ -41,7 +41,7 @@ def three_epsilons(runs: Sequence[RunTables]) -> FigureFile | None:
         Three bars per run; None if no run protects anybody.
     """
     stated = [run for run in runs if run.statement]
-    if all(run.unit == "none" for run in stated):
+    if all(run.protects_nobody for run in stated):
         return None
     figure, (axis,) = canvas(height=1.2 + 0.95 * len(stated))
     values = [value for run in stated for value in run.epsilons.values()]
@@ -84,7 +84,7 @@ def _epsilon_bar(
 
 
 def _scopes(runs: Sequence[RunTables]) -> str:
-    scopes = {run.guarantee for run in runs if run.unit != "none"} or {"nobody is protected"}
+    scopes = {run.guarantee for run in runs if not run.protects_nobody} or {"nobody is protected"}
     return scopes.pop() if len(scopes) == 1 else "units and deltas differ: see the table"
 
 

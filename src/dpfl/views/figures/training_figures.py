@@ -102,7 +102,7 @@ def _focus(axis: Any) -> None:
 def _axis(against: str, lines: Sequence[RunLines]) -> str:
     if against != "epsilon":
         return AXES[against]
-    words = {run.guarantee for line in lines for run in line.runs if run.unit != "none"}
+    words = {run.guarantee for line in lines for run in line.runs if not run.protects_nobody}
     return (
         f"{AXES[against]} ({words.pop()})"
         if len(words) == 1

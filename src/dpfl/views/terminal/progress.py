@@ -35,7 +35,7 @@ class LiveProgress:
         state, budget = job.coordinator.state, job.budget
         self._allowed = (
             ""
-            if budget.epsilon is None or job.algorithm.unit == "none"
+            if budget.epsilon is None or not job.algorithm.has_noise
             else f" of {budget.epsilon:g}"
         )
         total = budget.rounds or _rounds_left(job)
