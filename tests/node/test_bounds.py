@@ -27,6 +27,7 @@ from dpfl.privacy.queries.histogram import LabelQuery
 from dpfl.privacy.queries.mean import MeanQuery
 from dpfl.privacy.queries.metric import MetricQuery
 from dpfl.protocol import task_messages
+from tests.conftest import small_federation
 from tests.node.loopback import (
     EVENT,
     PROPOSAL,
@@ -222,10 +223,9 @@ def test_no_honest_run_comes_near_the_bound(model: str, tmp_path: Path) -> None:
     """The noisiest runs have the largest weights: 40 rounds at an epsilon of a tenth stay below a
     hundredth of it.
     """
-    federation = dpfl.data.load("mnist-sample").split(4)
     result = dpfl.train(
         model,
-        federation,
+        small_federation(),
         "auto",
         dpfl.Budget(epsilon=0.2, delta=1e-5, rounds=10),
         execution=dpfl.Execution(seed=1),
