@@ -52,11 +52,14 @@ T = TypeVar("T")
 
 
 def wait_until(condition: Callable[[], T]) -> T:
-    """Returns what the condition says, as soon as that is true."""
-    end = time.monotonic() + PATIENCE
+    """Returns what the condition says, soon after that is true. It asks less and less often: many
+    conditions ask another process, and would keep it busy.
+    """
+    end, nap = time.monotonic() + PATIENCE, 0.01
     while not (answer := condition()):
         assert time.monotonic() < end, f"it was not true within {PATIENCE:g} s"
-        time.sleep(0.01)
+        time.sleep(nap)
+        nap = min(0.25, 1.2 * nap)
     return answer
 
 

@@ -91,38 +91,6 @@ def test_strangers_are_refused(
     assert len(federation.post.nodes()) <= len(NODES)
 
 
-def test_a_node_that_is_told_to_stop_answers_first(
-    federation: Federation, killed: tuple[Echo, str]
-) -> None:
-    node = federation.nodes[0]
-    ticket = federation.post.send(of(node), b"hold stop")
-    node.begun("stop")
-    assert node.process is not None
-    node.process.terminate()
-    node.let_go("stop")
-    assert federation.answered(ticket).message == b"hold stop"
-    node.leave()
-    node.start()
-
-
-def test_a_node_does_not_wait_for_the_rest_of_a_letter_when_it_is_told_to_stop(
-    federation: Federation, killed: tuple[Echo, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As when its server was taken down before it: the rest never comes, and would be waited for an
-    hour.
-    """
-    node = federation.nodes[0]
-    wait_until(lambda: of(node) in federation.post.nodes())
-    with monkeypatch.context() as patch:
-        patch.setattr("flwr.supercore.runtime.RuntimeHttpClient.PushObject", lambda *_: None)
-        federation.post.send(of(node), b"half")
-    wait_until((node.folder / "waits").exists)
-    assert node.process is not None
-    node.process.terminate()
-    node.leave()
-    node.start()
-
-
 def test_a_node_that_is_killed_is_lost_and_joins_again(
     federation: Federation, killed: tuple[Echo, str]
 ) -> None:
@@ -176,6 +144,36 @@ def test_a_supernode_that_is_killed_is_started_again(
     assert federation.answered(ticket).message is None
     wait_until(lambda: address in federation.post.nodes())
     assert federation.asked(address, b"again").message == b"again"
+
+
+def test_a_node_that_is_told_to_stop_answers_first(
+    federation: Federation, killed: tuple[Echo, str]
+) -> None:
+    node = federation.nodes[0]
+    ticket = federation.post.send(of(node), b"hold stop")
+    node.begun("stop")
+    assert node.process is not None
+    node.process.terminate()
+    node.let_go("stop")
+    assert federation.answered(ticket).message == b"hold stop"
+    node.leave()
+
+
+def test_a_node_does_not_wait_for_the_rest_of_a_letter_when_it_is_told_to_stop(
+    federation: Federation, killed: tuple[Echo, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when its server was taken down before it: the rest never comes, and would be waited for an
+    hour.
+    """
+    node, _ = killed  # it runs again
+    wait_until(lambda: of(node) in federation.post.nodes())
+    with monkeypatch.context() as patch:
+        patch.setattr("flwr.supercore.runtime.RuntimeHttpClient.PushObject", lambda *_: None)
+        federation.post.send(of(node), b"half")
+    wait_until((node.folder / "waits").exists)
+    assert node.process is not None
+    node.process.terminate()
+    node.leave()
 
 
 def test_the_superlink_may_be_killed_while_a_node_works(federation: Federation) -> None:
