@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from tests.cli.test_app import SMALL, dpfl, refused
+from tests.cli.command_line import SMALL, dpfl, refused
 
 
 def test_from_a_run_to_a_verified_certificate_and_an_altered_one(capsys, tmp_path):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_app import dpfl, refused
+from tests.cli.command_line import dpfl, refused
 from tests.conftest import PATIENCE
 
 OWN = '''

@@ -9,7 +9,7 @@ import json
 import pytest
 
 from dpfl.config.experiment import load
-from tests.cli.test_app import dpfl, refused
+from tests.cli.command_line import dpfl, refused
 
 PLAN = ["plan", "--epsilon", "4", "--rounds", "12", "--sampling-rate", "0.2", "--tau", "2"]
 
@@ -190,3 +190,50 @@ def test_options_of_the_trade_off_need_rounds(capsys):
         capsys, "plan", "--epsilon", "2", "--iterations", "5", "--survivors", "3"
     )
     assert "needs --epsilon" in refused(capsys, "plan", "--rounds", "5")
+
+
+AMOUNTS = [
+    "plan",
+    "--delta",
+    "1e-5",
+    "--sampling-rate",
+    "0.015",
+    "--noise-multiplier",
+    "1.1",
+    "--json",
+]
+
+
+@pytest.mark.parametrize(
+    ("words", "iterations"),
+    [([], 716), (["--accountant", "rdp"], 553), (["--accountant", "rdp-classic"], 314)],
+)
+def test_plan_says_how_many_iterations_epsilon_buys(capsys, words, iterations):
+    code, out, _ = dpfl(capsys, *AMOUNTS, "--epsilon", "2", *words)
+    assert code == 0
+    assert json.loads(out)["iterations"] == iterations
+
+
+@pytest.mark.parametrize(
+    ("accountant", "epsilon"), [("pld", 1.3571), ("rdp", 1.6121), ("rdp-classic", 2.0050)]
+)
+def test_plan_says_what_iterations_cost(capsys, accountant, epsilon):
+    _, out, _ = dpfl(capsys, *AMOUNTS, "--iterations", "317", "--accountant", accountant)
+    assert json.loads(out)["epsilon"] == pytest.approx(epsilon, abs=5e-4)
+
+
+def test_plan_says_how_much_noise_epsilon_needs(capsys):
+    _, out, _ = dpfl(
+        capsys, "plan", "--epsilon", "2", "--iterations", "317", "--sampling-rate", "0.05", "--json"
+    )
+    made = json.loads(out)
+    assert made["noise_multiplier"] == pytest.approx(1.989, abs=1e-3)
+    assert made["epsilon"] <= 2
+    assert made["proven"] is True
+
+
+def test_plan_marks_the_limit_theorem_as_not_proven(capsys):
+    _, out, _ = dpfl(capsys, *AMOUNTS[:-1], "--iterations", "317", "--accountant", "gdp-clt")
+    assert "not proven" in out
+    _, out, _ = dpfl(capsys, *AMOUNTS, "--iterations", "317", "--accountant", "gdp-clt")
+    assert json.loads(out)["proven"] is False

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 
-from tests.cli.test_app import dpfl, refused
+from tests.cli.command_line import dpfl, refused
 
 SMALL = [
     "--set",

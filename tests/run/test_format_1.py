@@ -21,8 +21,8 @@ from dpfl.privacy.accounting.events import gaussian
 from dpfl.run.algorithm_record import algorithm_of
 from dpfl.run.folder import RunFolder
 from dpfl.run.format_1 import translate
-from tests.cli.test_app import dpfl as command
-from tests.cli.test_app import refused
+from tests.cli.command_line import dpfl as command
+from tests.cli.command_line import refused
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "v1"
 ALGORITHMS = json.loads((FIXTURES / "algorithms.json").read_text())

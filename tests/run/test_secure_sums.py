@@ -46,8 +46,8 @@ from dpfl.privacy.mechanisms.noise import Gaussian
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.run.folder import RunFolder
 from dpfl.server.round_sum import RoundSum
-from tests.cli.test_app import dpfl as command
-from tests.cli.test_app import refused
+from tests.cli.command_line import dpfl as command
+from tests.cli.command_line import refused
 from tests.conftest import MODEL, StopsAfter, small_federation, small_source
 
 Train = Callable[..., dpfl.Result]

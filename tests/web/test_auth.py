@@ -6,17 +6,20 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 from dpfl.cli.app import app
 from dpfl.errors import DpflError
-from dpfl.web.auth import own_names
+from dpfl.web.auth import AccessKeys, AuthMiddleware, own_names
 from dpfl.web.run_index import RunIndex
+from dpfl.web.serve import new_token, serve
 from tests.conftest import PATIENCE
-from tests.web.conftest import HOSTILE, Site, served
+from tests.web.conftest import HOSTILE, Site
 
 pytestmark = pytest.mark.xdist_group("web")
 
@@ -186,25 +189,57 @@ def test_hostile_names_travel_as_data(client: httpx.Client) -> None:
     assert HOSTILE not in client.get("/report", params={"name": HOSTILE}).text
 
 
-def test_other_addresses_need_a_token(runs: Path) -> None:
+def test_other_addresses_need_a_token(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = CliRunner().invoke(app, ["ui", "--runs", str(runs), "--host", "0.0.0.0"])
     assert isinstance(said.exception, DpflError)
     assert "--token" in str(said.exception)
     with pytest.raises(DpflError, match="12 characters"):
         raise CliRunner().invoke(app, ["ui", "--token", "short"]).exception
     assert own_names("0.0.0.0", 1) == frozenset()
-    with (
-        served(runs, "--token", "new") as guarded,
-        httpx.Client(base_url=guarded.address.partition("?")[0], timeout=PATIENCE) as client,
-    ):
-        assert client.get("/api/runs").status_code == 401
-        assert client.get("/").status_code == 401
-        assert client.get("/?token=guessed").status_code == 401
-        token = guarded.address.partition("token=")[2]
-        assert (
-            client.get("/api/runs", headers={"authorization": f"Bearer {token}"}).status_code == 200
-        )
-        entered = client.get(f"/run?name=plain&token={token}")
-        assert (entered.status_code, entered.headers["location"]) == (303, "/run?name=plain")
-        assert "HttpOnly" in entered.headers["set-cookie"]
-        assert client.get("/api/runs").status_code == 200
+    apps, addresses = list[Any](), list[str]()
+    monkeypatch.setattr("uvicorn.Server.run", lambda server, **_: apps.append(server.config.app))
+    serve(runs, "127.0.0.1", 0, new_token(), addresses.append)
+    origin, _, token = addresses[0].partition("?token=")
+    client = TestClient(apps[0], base_url=origin, follow_redirects=False)
+    assert client.get("/api/runs").status_code == 401
+    assert client.get("/").status_code == 401
+    assert client.get("/?token=guessed").status_code == 401
+    headers = {"authorization": f"Bearer {token}"}
+    assert client.get("/api/runs", headers=headers).status_code == 200
+    entered = client.get(f"/run?name=plain&token={token}")
+    assert (entered.status_code, entered.headers["location"]) == (303, "/run?name=plain")
+    assert "HttpOnly" in entered.headers["set-cookie"]
+    assert client.get("/api/runs").status_code == 200
+
+
+@pytest.mark.parametrize("mode", ["no-cors", "cors", ""])
+def test_other_sites_have_no_report_drawn(mode: str) -> None:
+    gate = AuthMiddleware(lambda *_: None, AccessKeys(frozenset()))  # type: ignore[arg-type, return-value]
+    scope = {"type": "http", "method": "GET", "path": "/report", "query_string": b"name=x"}
+    refused = gate.refusal(scope, {"sec-fetch-site": "cross-site", "sec-fetch-mode": mode})
+    assert refused is not None
+    assert refused[0] == 403
+    assert (
+        gate.refusal(scope, {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}) is None
+    )
+
+
+@pytest.mark.parametrize("cookie", ['{"a":1}', "a@b=c", "x"])
+def test_cookies_of_others_on_this_machine_do_not_hide_ours(cookie: str) -> None:
+    token = "long-enough-token"
+    keys = AccessKeys(frozenset(), token)
+    gate = AuthMiddleware(lambda *_: None, keys)  # type: ignore[arg-type, return-value]
+    assert gate._known({"cookie": f"{cookie}; {keys.cookie}={token}"})
+    assert gate._known({"cookie": f"{keys.cookie}={token}; {cookie}"})
+    assert not gate._known({"cookie": f"{cookie}; {keys.cookie}=other"})
+
+
+def test_two_pages_on_one_machine_keep_their_cookies_apart() -> None:
+    """A browser sends the cookies of a host to all of its ports."""
+    one, other = (
+        AccessKeys(frozenset(), "the-first-token"),
+        AccessKeys(frozenset(), "another-token"),
+    )
+    assert one.cookie != other.cookie
+    both = {"cookie": "; ".join(f"{keys.cookie}={keys.token}" for keys in (one, other))}
+    assert all(AuthMiddleware(lambda *_: None, keys)._known(both) for keys in (one, other))  # type: ignore[arg-type, return-value]

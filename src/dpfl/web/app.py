@@ -157,6 +157,7 @@ def _planner_routes(control: RunControl) -> APIRouter:
 
     @router.post("/api/start")
     def start(request: planner.StartRequest) -> dict[str, str]:
+        control.check_name(request.name)  # planning takes seconds
         plan = planner.PlanRequest(**request.model_dump(exclude={"name"}))
         control.start(request.name, planner.experiment(plan))
         return {"name": request.name}

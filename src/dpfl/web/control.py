@@ -87,12 +87,7 @@ class RunControl:
         Raises:
             DpflError: If the name cannot be used, or too many runs are in progress.
         """
-        if not NAME.fullmatch(name):
-            raise DpflError(
-                "A name consists of at most 80 letters, digits, dots, dashes and underscores, and "
-                "begins with a letter or digit."
-            )
-        out, notes = self._index.free(name), self._index.root / STARTING
+        out, notes = self.check_name(name), self._index.root / STARTING
         file, text = notes / f"{name}.toml", tomli_w.dumps(dict(experiment))
         self._run(
             name,
@@ -103,6 +98,25 @@ class RunControl:
             "--quiet",
             before=lambda: write_atomically(file, text.encode()),
         )
+
+    def check_name(self, name: str) -> Path:
+        """Checks the name of a new run.
+
+        Args:
+            name: The name.
+
+        Returns:
+            The folder that the run would have.
+
+        Raises:
+            DpflError: If the name cannot be used.
+        """
+        if not NAME.fullmatch(name):
+            raise DpflError(
+                "A name consists of at most 80 letters, digits, dots, dashes and underscores, and "
+                "begins with a letter or digit."
+            )
+        return self._index.free(name)
 
     def resume(self, name: str) -> None:
         """Continues a paused run, or resumes a stopped one after its last finished round.

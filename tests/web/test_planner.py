@@ -1,0 +1,39 @@
+"""The planner's page: an estimate that is near, and an experiment that follows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dpfl.planning.noise_choices import PlanningQuestion
+from dpfl.planning.tradeoff import sketch, tradeoff
+from dpfl.privacy import Poisson, accountant
+from dpfl.web import planner
+
+
+@pytest.mark.parametrize(("epsilon", "rounds"), [(2.0, 100), (4.0, 80)])
+def test_a_sketch_is_near_and_its_noise_is_enough(epsilon: float, rounds: int) -> None:
+    asked = PlanningQuestion(epsilon, rounds, sizes=(600,) * 10)
+    quick, whole = sketch(asked), tradeoff(asked)
+    chosen = quick.recommended
+    assert chosen.total <= 1.06 * whole.recommended.total
+    assert (
+        accountant("pld").epsilon(
+            {Poisson(chosen.sampling_rate).event(chosen.noise_multiplier, 1): chosen.iterations},
+            1e-5,
+        )
+        <= epsilon
+    )
+    for near, true in zip(quick.choices, whole.choices, strict=True):
+        assert near.total == pytest.approx(true.total, rel=0.25)
+
+
+def test_a_plan_is_an_experiment(runs: Path) -> None:
+    wanted = planner.PlanRequest(epsilon=2.0, rounds=50, clients=5, size=300, model="linear")
+    made = planner.experiment(wanted)
+    assert made["algorithm"]["name"] == "auto"
+    assert made["budget"] == {"epsilon": 2.0, "delta": 1e-5, "rounds": 50}
+    answer = planner.answer(wanted)
+    assert answer["bought"]["pld"] >= answer["bought"]["rdp"] >= answer["bought"]["rdp-classic"]
+    assert answer["recommended"]["parameters"] == 7850

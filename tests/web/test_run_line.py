@@ -1,0 +1,20 @@
+"""One run as a line of the list, read quickly and the same as from the whole record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dpfl.run.folder import RunFolder
+from dpfl.web.run_line import heads, line_of
+
+pytestmark = pytest.mark.xdist_group("web")
+
+
+def test_the_tables_of_a_list_are_those_of_the_whole_record(runs: Path) -> None:
+    folder = RunFolder(runs / "private-seed0")
+    whole, some = folder.experiment(), heads(folder.file("experiment.toml"))
+    assert some["run"] == whole["run"]
+    assert some["resolved"]["budget"] == whole["resolved"]["budget"]
+    assert line_of(folder, "x")["clients"] == 4
