@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -43,12 +44,17 @@ class Stopwatch:
         self.beside.clear()
 
     def time(self, owner: Any, name: str) -> None:
-        """Put a timed function in the place of the one that the class or module holds."""
-        held = vars(owner)[name]
-        if isinstance(held, classmethod):
-            setattr(owner, name, classmethod(self._timed(held.__func__)))
+        """Replaces a function of a class or module by a timed one.
+
+        Args:
+            owner: The class or module.
+            name: The function; a class may inherit it.
+        """
+        function = inspect.getattr_static(owner, name)
+        if isinstance(function, classmethod):
+            setattr(owner, name, classmethod(self._timed(function.__func__)))
         else:
-            setattr(owner, name, self._timed(held))
+            setattr(owner, name, self._timed(function))
 
     def _timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
@@ -73,6 +79,8 @@ class Stopwatch:
 
 def watch() -> Stopwatch:
     """Everything that plans, debits, opens or reads a ledger, or asks an accountant."""
+    from dpfl.client.debits import ClientDebits
+    from dpfl.client.release_names import ReleaseNames
     from dpfl.client.runner import ClientRunner
     from dpfl.privacy.accounting.accountant import Accountant
     from dpfl.privacy.ledger.ledger import Ledger
@@ -84,11 +92,11 @@ def watch() -> Stopwatch:
         (train, ("privacy_statement",)),
         (accounts.Accounts, ("remaining", "meter")),
         (meter.Meter, ("at_most",)),
-        (ClientRunner, ("_paid", "_release_name", "_randomness", "_debit", "_await")),
-        (
-            Ledger,
-            ("open", "read", "close", "epoch", "spent", "remaining", "debit", "epsilon", "_flush"),
-        ),
+        (ClientRunner, ("_await",)),
+        (ClientDebits, ("begin", "unused_name", "epoch")),
+        (ReleaseNames, ("name",)),
+        (Ledger, ("open", "read", "close", "epoch", "spending", "remaining", "debit", "epsilon")),
+        (Ledger, ("_flush",)),
         (Accountant, ("epsilon",)),
     ):
         for name in names:

@@ -66,13 +66,6 @@ def _peak() -> float:
 
 
 def run(bench) -> list[Line]:
-    if not hasattr(dpfl.data, "Drawn"):
-        bench.say(
-            "population: skipped, since this dpfl has no described populations (dpfl.data.Drawn)"
-        )
-        return [
-            unavailable(7, WORK, "10^6 / 10^3 clients", "this dpfl has no described populations")
-        ]
     bench.say(WORK)
     rounds = 5 if bench.quick else 20
     sizes = {"a thousand": SMALL, "a million": LARGE}

@@ -36,13 +36,11 @@ def _steps(model: str, batch: int) -> Callable[[Release], Callable[[], object]]:
     flat = FlatModel(module_of(model))
     gradients, data = (
         ClippedGradients(flat),
-        ClientDataset(*batch_of(model, batch), torch.arange(batch)),
+        ClientDataset(*batch_of(model, batch), torch.arange(batch), batch),
     )
     generator = SystemEntropy().generator
     return lambda release: (
-        lambda: private_steps(
-            gradients, data, batch, STEPS, LocalTraining(SGD(RATE)), release, generator
-        )
+        lambda: private_steps(gradients, data, STEPS, LocalTraining(SGD(RATE)), release, generator)
     )
 
 

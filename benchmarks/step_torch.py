@@ -23,13 +23,13 @@ def private(
     model: str, batch: int, seconds: float, steps_each: int | None = None
 ) -> Iterator[dict[str, Any]]:
     """dpfl's own loop, on a client that takes all of its samples in every step: noise from a fresh
-    keyed generator a step.
+    keyed generator per step.
     """
     torch.set_num_threads(1)
     x, y = batch_of(model, batch)
     flat_model = FlatModel(module_of(model))
     gradients = ClippedGradients(flat_model)
-    initial, data = flat_model.read(), ClientDataset(x, y, torch.arange(batch))
+    initial, data = flat_model.read(), ClientDataset(x, y, torch.arange(batch), batch)
     keyed = Keyed(0)
 
     def steps(
@@ -38,7 +38,7 @@ def private(
         flat_model.load(initial)
         release = Release(All(), Flat(clip), Gaussian(noise) if noise else None)
         private_steps(
-            gradients, data, batch, count, LocalTraining(SGD(rate)), release,
+            gradients, data, count, LocalTraining(SGD(rate)), release,
             lambda purpose: keyed.generator(purpose),
         )  # fmt: skip
 
