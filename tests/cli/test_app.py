@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from dpfl.cli import main
+from dpfl.cli.app import COMMANDS, load_command
 from tests.cli.command_line import dpfl
 
 
@@ -16,6 +17,14 @@ def test_help_and_version(capsys):
     for command in ("run", "plan", "runs", "compare", "data", "ledger"):
         assert command in out
     assert dpfl(capsys, "--version")[1].strip() == "0.2.0"
+
+
+def test_arguments_are_explained_too() -> None:
+    """Fault: click 8.5 dropped the help of every argument."""
+    for name in COMMANDS:
+        command = load_command(name)
+        for one in (command, *getattr(command, "commands", {}).values()):
+            assert all(parameter.help for parameter in one.params), (name, one.name)
 
 
 def test_what_nobody_foresaw_is_one_sentence_with_the_place_of_the_traceback(

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from typer.core import TyperGroup
+from typer.utils import get_params_from_function
 
 from dpfl import __version__
 from dpfl.errors import DpflError
@@ -103,11 +104,23 @@ def load_command(name: str) -> Any:
     """
     file, _, group = COMMANDS[name][0].partition(":")
     if group:
-        return typer.main.get_group(getattr(import_module(f"dpfl.cli.{file}"), group))
+        commands = getattr(import_module(f"dpfl.cli.{file}"), group)
+        return _with_argument_help(typer.main.get_group(commands))
     function = _plugin(name) if file == PLUGIN else getattr(import_module(f"dpfl.cli.{file}"), name)
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     single.command(name)(function)
-    return typer.main.get_command(single)
+    return _with_argument_help(typer.main.get_command(single))
+
+
+def _with_argument_help(command: Any) -> Any:
+    """Restores the help of arguments, which click 8.5 clears after typer has set it."""
+    for inner in getattr(command, "commands", {}).values():
+        _with_argument_help(inner)
+    declared = get_params_from_function(command.callback) if command.callback else {}
+    for parameter in command.params:
+        if parameter.name in declared and getattr(parameter, "help", "") is None:
+            parameter.help = getattr(declared[parameter.name].default, "help", None)
+    return command
 
 
 def _plugin(name: str) -> Any:
