@@ -38,6 +38,20 @@ class Optimiser(Protocol):
     def calibrated(self) -> bool:
         """Whether its learning rate is known, and does not follow from the budget later."""
 
+    @property
+    def walk(self) -> float | None:
+        """How far noise alone may move the model over the run, where the learning rate follows from
+        that; None where the rate is known.
+        """
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether, on rows of a table, walk and clip norm follow from what is declared of a row."""
+
+    @property
+    def momentum(self) -> float:
+        """The share of the last step that the next one repeats; 0 where there is none."""
+
     def start(self) -> Step:
         """Starts a round afresh: clients keep nothing from one round to the next.
 
@@ -58,6 +72,7 @@ class SGD:
 
     rate: float
     linear = calibrated = True
+    walk, by_rows, momentum = None, False, 0.0
 
     def __post_init__(self) -> None:
         _check(self.rate)
@@ -86,6 +101,7 @@ class UncalibratedSGD:
     walk: float
     by_rows: bool = False
     linear = calibrated = False
+    momentum = 0.0
 
     def __post_init__(self) -> None:
         if not self.walk > 0:
@@ -122,11 +138,17 @@ class Momentum:
 
     rate: float
     beta: float = 0.9
-    linear = False
+    linear = by_rows = False
     calibrated = True
+    walk = None
 
     def __post_init__(self) -> None:
         _check(self.rate)
+
+    @property
+    def momentum(self) -> float:
+        """beta."""
+        return self.beta
 
     def start(self) -> Step:
         """Starts a round with v = 0.
@@ -153,8 +175,9 @@ class Adam:
     beta1: float = 0.9
     beta2: float = 0.999
     epsilon: float = 1e-8
-    linear = False
+    linear = by_rows = False
     calibrated = True
+    walk, momentum = None, 0.0
 
     def __post_init__(self) -> None:
         _check(self.rate)
@@ -188,8 +211,9 @@ class AdaGrad:
 
     rate: float
     epsilon: float = 1e-8
-    linear = False
+    linear = by_rows = False
     calibrated = True
+    walk, momentum = None, 0.0
 
     def __post_init__(self) -> None:
         _check(self.rate)

@@ -74,7 +74,11 @@ class SharedDatasets:
         )
 
     def open(self) -> ClientDatasets:
-        """Returns the data with its tensors mapped into this process."""
+        """Maps the tensors into this process.
+
+        Returns:
+            The data of all clients.
+        """
         return replace(
             self.data,
             x=self.x.open(),

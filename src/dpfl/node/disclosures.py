@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dpfl.node.policy import NodePolicy
-from dpfl.node.policy_sections import ConstantSize, RoundedSize, SecureSumGroup
+from dpfl.node.policy_sections import SecureSumGroup
 
 
 def describe_disclosures(policy: NodePolicy) -> Iterator[str]:
@@ -44,7 +44,7 @@ def describe_disclosures(policy: NodePolicy) -> Iterator[str]:
     )
     if policy.secure:
         yield from _secure_sums(policy.secure)
-    yield f"how many {limits.unit}s there are: {_size(policy)}"
+    yield f"how many {limits.unit}s there are: {tell.size_rule.describe()}"
     yield "its name, the form of its samples, the version of dpfl, and when and how long it works"
     yield (
         "signed statements of what its ledger holds, and how far it had come with every reply, "
@@ -99,10 +99,3 @@ def _secure_sums(secure: SecureSumGroup) -> Iterator[str]:
         else "none of them helps the server, or looks itself"
     )
     yield f"what that costs holds if {helpers}, and if the keys in secure.members are theirs"
-
-
-def _size(policy: NodePolicy) -> str:
-    size = policy.tell.size
-    if isinstance(size, ConstantSize):
-        return f"always said to be {size.constant}"
-    return f"rounded up to {size.rounded}s" if isinstance(size, RoundedSize) else "exactly"

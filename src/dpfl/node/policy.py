@@ -19,7 +19,6 @@ valid stops the start with one sentence.
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,13 +36,11 @@ from dpfl.errors import DpflError
 from dpfl.import_path import is_path
 from dpfl.node.policy_sections import (
     AllowedRuns,
-    ConstantSize,
     DeclaredSize,
     PolicyFile,
     PolicyLimits,
     PolicyServer,
     PolicySplit,
-    RoundedSize,
     SecureSumGroup,
 )
 from dpfl.privacy import Keyed, Limit, Randomness, SystemEntropy
@@ -130,10 +127,7 @@ class NodePolicy:
         Returns:
             The declared number. Rounding is upwards, so that a node never declares none.
         """
-        size = self.tell.size
-        if isinstance(size, RoundedSize):
-            return math.ceil(units / size.rounded) * size.rounded
-        return size.constant if isinstance(size, ConstantSize) else units
+        return self.tell.size_rule.declared(units)
 
     def rows_in_memory(self, declared: int, rows_per_person: int | None) -> int:
         """Counts the rows by which the memory for features is judged.

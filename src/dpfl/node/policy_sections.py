@@ -6,7 +6,8 @@ listed here is refused. `policy.py` turns the checked file into a `NodePolicy`.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import math
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -98,11 +99,56 @@ class AllowedRuns(_Section):
     """Bytes that the fixed features of all samples may take."""
 
 
+class ExactSize(_Section):
+    """`tell.size = "exact"`: declare the number of units as it is."""
+
+    exact: ClassVar[bool] = True
+
+    def declared(self, units: int) -> int:
+        """Computes what the node declares to servers.
+
+        Args:
+            units: How many units there are.
+
+        Returns:
+            The declared number.
+        """
+        return units
+
+    def describe(self) -> str:
+        """Says in words how the number is declared.
+
+        Returns:
+            A phrase.
+        """
+        return "exactly"
+
+
 class RoundedSize(_Section):
     """`tell.size = {rounded = N}`: declare the number of units rounded up to a multiple of N."""
 
     rounded: int = Field(ge=2, le=1_000_000_000)
     """N."""
+    exact: ClassVar[bool] = False
+
+    def declared(self, units: int) -> int:
+        """Computes what the node declares to servers.
+
+        Args:
+            units: How many units there are.
+
+        Returns:
+            The next multiple of N, so that a node with units never declares none.
+        """
+        return math.ceil(units / self.rounded) * self.rounded
+
+    def describe(self) -> str:
+        """Says in words how the number is declared.
+
+        Returns:
+            A phrase.
+        """
+        return f"rounded up to {self.rounded}s"
 
 
 class ConstantSize(_Section):
@@ -110,6 +156,26 @@ class ConstantSize(_Section):
 
     constant: int = Field(ge=1, le=1_000_000_000)
     """N."""
+    exact: ClassVar[bool] = False
+
+    def declared(self, units: int) -> int:
+        """Computes what the node declares to servers.
+
+        Args:
+            units: How many units there are.
+
+        Returns:
+            N.
+        """
+        return self.constant
+
+    def describe(self) -> str:
+        """Says in words how the number is declared.
+
+        Returns:
+            A phrase.
+        """
+        return f"always said to be {self.constant}"
 
 
 class DeclaredSize(_Section):
@@ -129,6 +195,11 @@ class DeclaredSize(_Section):
     """
     entropy: Literal["system", "keyed"] = "system"
     """Where noise comes from; "keyed" is a seed, and only for tests."""
+
+    @property
+    def size_rule(self) -> ExactSize | RoundedSize | ConstantSize:
+        """How the number of units is declared."""
+        return ExactSize() if self.size == "exact" else self.size
 
 
 class SecureSumGroup(_Section):

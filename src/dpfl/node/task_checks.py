@@ -14,7 +14,6 @@ from collections.abc import Mapping
 import numpy as np
 
 from dpfl.client.noise_placement import NoisePlacement
-from dpfl.client.optimisers import Momentum
 from dpfl.client.task import ClientTask
 from dpfl.data import Federation
 from dpfl.errors import DpflError
@@ -23,16 +22,10 @@ from dpfl.node.policy import NodePolicy
 from dpfl.node.run_checks import Violations
 from dpfl.privacy import Release
 from dpfl.privacy.accounting.events import ADD_REMOVE
-from dpfl.privacy.mechanisms.sampling import All, FixedSize, Poisson, PoissonSize
 from dpfl.privacy.queries.columns import MIN_VARIANCE
 from dpfl.protocol.proposal import Proposal
 from dpfl.refusals import RefusalReason
 from dpfl.tasks.noisy import numbers_and_cells
-
-SAMPLE_DRAWS = (Poisson, All, FixedSize)
-"""How the samples of a step may be drawn. Other samplings draw clients."""
-CLIENT_DRAWS = (Poisson, PoissonSize, All)
-"""How a client may draw whether its update is in a secure sum: by itself and unseen."""
 
 
 def task_violations(
@@ -120,10 +113,10 @@ def batch_violations(
     if task.samples is None or task.query is not None:
         return
     sampling = task.samples.sampling
-    if not isinstance(sampling, FixedSize):
+    if not sampling.constant_size:
         return
     # The policy may have been another one when the run was joined.
-    exact = policy.tell.size == "exact" and size == data.count_units(policy.limits.unit)[0]
+    exact = policy.tell.size_rule.exact and size == data.count_units(policy.limits.unit)[0]
     yield not exact, RefusalReason.SIZE_NOT_EXACT
     yield sampling.min_population > size, RefusalReason.RATE_TOO_HIGH
 
@@ -145,9 +138,10 @@ def release_violations(
     """
     allow, is_update_sum = policy.allow, task.placement is NoisePlacement.ROUND_SUM
     yield release.neighbours != policy.limits.neighbours, RefusalReason.OTHER_UNIT
-    draws = CLIENT_DRAWS if is_update_sum else SAMPLE_DRAWS
-    uncovered = type(release.sampling) not in draws or release.whole_run
-    yield uncovered, RefusalReason.UNCOVERED
+    # In a secure sum a client draws by itself, and unseen, whether its update is in it.
+    sampling = release.sampling
+    allowed = sampling.independent if is_update_sum else sampling.draws_samples
+    yield not allowed or release.whole_run, RefusalReason.UNCOVERED
     has_secure_noise = release.secure or release.noise_shares
     yield policy.tell.secure and not has_secure_noise, RefusalReason.NOT_SECURE
     yield release.noise_multiplier < allow.least_noise_multiplier, RefusalReason.TOO_LITTLE_NOISE
@@ -236,9 +230,8 @@ def _correction_reach(task: ClientTask, magnitude: float) -> float:
     """How far the correction can move a weight: every step goes along it by the rate, and momentum
     repeats each step 1 / (1 - beta) times at most.
     """
-    optimiser, repeats = task.local.optimiser, 1.0
-    if isinstance(optimiser, Momentum):
-        repeats = min(task.steps, 1 / (1 - optimiser.beta))
+    optimiser = task.local.optimiser
+    repeats = min(max(task.steps, 1), 1 / (1 - optimiser.momentum))
     return task.steps * optimiser.rate * repeats * magnitude
 
 

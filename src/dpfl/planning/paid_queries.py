@@ -180,10 +180,10 @@ def with_paid_scales(
     """
     if schema is None or not schema.features.has_paid_scales:
         return algorithm
-    paid = [(place, column) for place, column in schema.places if column.has_paid_scale]
-    places = tuple(place for place, column in paid if column.scale != QUARTILES)
+    columns = [(place, column) for place, column in schema.places if column.has_paid_scale]
+    places = tuple(place for place, column in columns if column.scale != QUARTILES)
     binned = tuple(
-        (place, column.bins or BINS) for place, column in paid if column.scale == QUARTILES
+        (place, column.bins or BINS) for place, column in columns if column.scale == QUARTILES
     )
     noise, share = schema.scale_cost.noise, schema.scale_cost.share
     if share is not None:

@@ -29,7 +29,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dpfl.algorithms import Algorithm
-from dpfl.client.optimisers import SGD, UncalibratedSGD
+from dpfl.client.optimisers import SGD
 from dpfl.errors import DpflError
 from dpfl.planning.feature_counts import RowFeatures
 from dpfl.privacy import Budget, Flat, Poisson, accountant, affordable, noise_for
@@ -207,9 +207,9 @@ def with_planned_rate(
         DpflError: The budget has no rounds.
     """
     local, release = algorithm.local, algorithm.samples
-    if not isinstance(local.optimiser, UncalibratedSGD) or release is None:
-        return algorithm
     walk, most = local.optimiser.walk, math.inf
+    if walk is None or release is None:
+        return algorithm
     if rows is not None and local.optimiser.by_rows:
         release = replace(release, clip=Flat(rows.clip))
         walk, most = rows.walk(parameters), rows.most

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 from dpfl.client.noise_placement import NoisePlacement, PlacedRelease
 from dpfl.client.objectives import CrossEntropy
-from dpfl.client.optimisers import SGD, UncalibratedSGD
 from dpfl.client.task import exceeds_update_noise
 from dpfl.errors import DpflError
 from dpfl.privacy.accounting.events import REPLACE
 from dpfl.privacy.mechanisms.release import Release
-from dpfl.privacy.mechanisms.sampling import All, Poisson, PoissonSize
+from dpfl.privacy.mechanisms.sampling import All
 from dpfl.privacy.units import SAMPLE_UNITS
 
 if TYPE_CHECKING:
@@ -257,7 +256,8 @@ SUMS: tuple[Rule, ...] = (
         lambda a: (
             a.noise_shares
             and a.placement is NoisePlacement.EVERY_STEP
-            and not isinstance(a.local.optimiser, (SGD, UncalibratedSGD))
+            and a.local.optimiser.calibrated
+            and not a.local.optimiser.linear
         ),
         "In a secure sum the server sees the sum of all gradients only, so clients take a plain "
         "step: set optimiser = 'sgd'.",
@@ -272,9 +272,7 @@ SUMS: tuple[Rule, ...] = (
         lambda a: (
             a.noise_shares
             and a.placement is NoisePlacement.ROUND_SUM
-            and not (
-                a.weights.equal and isinstance(a.clients.sampling, (All, Poisson, PoissonSize))
-            )
+            and not (a.weights.equal and a.clients.sampling.independent)
         ),
         "In a secure sum of updates clients count alike and draw themselves, each by its own "
         "chance: set weights = 'uniform', "

@@ -212,3 +212,22 @@ def test_what_is_stated_of_each_way_to_draw(
     )
     assert stated == (neighbours, hidden, known, counts, least, largest_share)
     assert sampling.expected_size(5) > 0
+
+
+@pytest.mark.parametrize(
+    ("sampling", "of_samples", "of_clients"),
+    [
+        (Poisson(0.5), True, True),
+        (PoissonSize(5), False, True),
+        (FixedSize(5), True, False),
+        (FixedCohort(5), False, False),
+        (All(), True, True),
+        (Cyclic(5), False, False),
+    ],
+    ids=["Poisson", "PoissonSize", "FixedSize", "FixedCohort", "All", "Cyclic"],
+)
+def test_a_node_accepts_some_draws_of_samples_and_others_of_clients(
+    sampling, of_samples, of_clients
+):
+    """A client of a secure sum draws itself, so its draw must not depend on the others'."""
+    assert (sampling.draws_samples, sampling.independent) == (of_samples, of_clients)

@@ -39,6 +39,16 @@ class Sampling(Protocol):
         """Whether one unit more or less changes how, or when, all others are drawn."""
 
     @property
+    def independent(self) -> bool:
+        """Whether each unit takes part by its own chance, whatever the others do. Clients of a
+        secure sum can then draw themselves.
+        """
+
+    @property
+    def draws_samples(self) -> bool:
+        """Whether it may draw the samples of a step. Others draw clients."""
+
+    @property
     def min_population(self) -> int:
         """The smallest population that can be drawn from."""
 
@@ -145,7 +155,7 @@ class Poisson(Sampling):
 
     rate: float
     neighbours = ADD_REMOVE
-    by_chance = needs_secrecy = allows_self_knowledge = True
+    by_chance = independent = draws_samples = needs_secrecy = allows_self_knowledge = True
     constant_size = depends_on_population = False
     nominal_size = None
     min_population = 1
@@ -180,8 +190,8 @@ class PoissonSize(Sampling):
 
     size: int
     neighbours = ADD_REMOVE
-    by_chance = needs_secrecy = allows_self_knowledge = depends_on_population = True
-    constant_size = False
+    by_chance = independent = needs_secrecy = allows_self_knowledge = depends_on_population = True
+    constant_size = draws_samples = False
     max_share = math.inf
 
     @property
@@ -238,7 +248,8 @@ class FixedSize(Sampling):
 
     size: int
     neighbours = REPLACE
-    by_chance = constant_size = needs_secrecy = True
+    by_chance = constant_size = draws_samples = needs_secrecy = True
+    independent = False
     allows_self_knowledge = depends_on_population = False  # replacing one changes no count
 
     @property
@@ -291,6 +302,7 @@ class FixedCohort(FixedSize):
     """
 
     allows_self_knowledge = True
+    draws_samples = False
 
     def event(self, noise_multiplier: float, population: int) -> Event:
         return super().event(
@@ -305,7 +317,7 @@ class All(Sampling):
 
     neighbours = ADD_REMOVE
     by_chance = constant_size = needs_secrecy = depends_on_population = False
-    allows_self_knowledge = True
+    independent = draws_samples = allows_self_knowledge = True
     nominal_size = None
     min_population = 1
     max_share = (
@@ -336,7 +348,7 @@ class Cyclic(Sampling):
 
     size: int
     neighbours = ADD_REMOVE
-    by_chance = constant_size = needs_secrecy = False
+    by_chance = constant_size = independent = draws_samples = needs_secrecy = False
     allows_self_knowledge = depends_on_population = True
     max_share = math.inf
 
