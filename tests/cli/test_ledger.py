@@ -37,7 +37,7 @@ def test_what_was_spent_is_shown_with_all_that_a_guarantee_needs(
     assert "of 8" in out
     assert "fixed in advance" in out
     _, out, _ = dpfl(capsys, "ledger", "check", str(folder))
-    assert "a.sqlite: intact, 1 debits of a (one sample" in out
+    assert "a.sqlite: intact, 1 debit of a (one sample" in out
 
 
 def test_a_new_ledger_is_like_the_others_and_a_limit_can_be_changed(

@@ -32,7 +32,7 @@ def test_one_run_has_its_page_in_its_folder_and_several_in_the_current_one(
     assert (tmp_path / "a" / "report.html").read_text() == "1 1"
     assert (tmp_path / "report.html").read_text() == "2 1"
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {"tau.png", "tau.svg"}
-    assert f"1 figures in {tmp_path / 'a' / 'report.html'}" in capsys.readouterr().out
+    assert f"1 figure in {tmp_path / 'a' / 'report.html'}" in capsys.readouterr().out
 
 
 def test_a_page_has_the_ending_of_a_page(tmp_path: Path) -> None:

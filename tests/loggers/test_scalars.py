@@ -39,7 +39,7 @@ def test_the_outcome_carries_the_whole_statement() -> None:
         measured="accuracy 50.00%", rounds=3, stopped_by="rounds", privacy=statement
     )
     text = statement_text(result)
-    assert text.startswith("accuracy 50.00% after 3 rounds; ended by rounds.")
+    assert text.startswith("accuracy 50.00% after 3 rounds; all rounds were run.")
     assert all(f"    {line}" in text for line in str(statement).splitlines())
 
 

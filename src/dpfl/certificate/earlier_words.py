@@ -69,6 +69,11 @@ REWORDED = (
     (" steps a client</td>", " steps per client</td>"),
     ("epsilon at least, measured by an attack", "lower bound on epsilon, measured by an attack"),
     (" (proven of it: ", " (proven there: "),
+    (", ended by rounds</td>", "; all rounds were run</td>"),
+    (", ended by epsilon</td>", "; the privacy budget is spent</td>"),
+    (", ended by bytes</td>", "; the communication budget is spent</td>"),
+    (", ended by seconds</td>", "; the time limit was reached</td>"),
+    (", ended by survivors</td>", "; too few clients were left for secure sums</td>"),
     (" kinds more, which the signed file lists", " more kinds, listed in the signed file"),
     ("<td>Releases of up to ", "<td>The counts include releases of up to "),
     (

@@ -15,6 +15,7 @@ from dpfl.certificate.contents import display_figure, headline
 from dpfl.certificate.figures import number
 from dpfl.certificate.sections import AccountSection, Certificate, TrainingSection
 from dpfl.privacy.statement_view import NOISE, USED, unit_in_words
+from dpfl.run.outcome_view import ending_in_words
 
 MOST_LISTED = 30
 """More accounts than this are counted by their epsilon instead of named."""
@@ -203,7 +204,7 @@ def _reported(certificate: Certificate) -> Iterable[tuple[str, str]]:
     if report.accuracy is not None:
         accuracy = f"accuracy {report.accuracy:.2%} on the test set"
     yield "Measured", report.measured or accuracy
-    yield "Run", f"started {report.started}, ended by {report.stopped_by}"
+    yield "Run", f"started {report.started}; {ending_in_words(report.stopped_by)}"
     if report.audit:
         yield "Audit", audit_in_words(report.audit)
 

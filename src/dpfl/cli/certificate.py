@@ -16,6 +16,7 @@ from dpfl.certificate.printed_page import audit_in_words, page
 from dpfl.errors import DpflError
 from dpfl.protocol.keys import default_key, public_file
 from dpfl.run.folder import write_atomically
+from dpfl.run.outcome_view import ending_in_words
 
 key_app = typer.Typer(help="Make keys that sign certificates.", no_args_is_help=True)
 
@@ -137,7 +138,8 @@ def _show(
     report = certificate.reported
     accuracy = "not measured" if report.accuracy is None else f"{report.accuracy:.2%}"
     audited = "no audit" if report.audit is None else f"audit: {audit_in_words(report.audit)}"
-    lines = f"{report.measured or f'accuracy {accuracy}'}; ended by {report.stopped_by}; {audited}"
+    ending = ending_in_words(report.stopped_by)
+    lines = f"{report.measured or f'accuracy {accuracy}'}; {ending}; {audited}"
     console.print(f"reported by the run, not checked: {lines}", markup=False)
     console.print(f"key {certificate.signer.fingerprint}", markup=False, soft_wrap=True)
     console.print(certificates.headline(certificate).sentence, markup=False)

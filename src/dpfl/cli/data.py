@@ -159,7 +159,7 @@ def show(
             f"- {note} (shown only to the owner of the data)", highlight=False, soft_wrap=True
         )
     if png:
-        console.print(f"drawn in {png}", highlight=False, soft_wrap=True)
+        console.print(f"figure written to {png}", highlight=False, soft_wrap=True)
 
 
 def _options(partition: str, beta: float | None, pairs: list[str]) -> dict[str, Any]:

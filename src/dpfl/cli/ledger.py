@@ -105,10 +105,9 @@ def check(
     for file in _ledgers(path):
         with closing(Ledger.read(file)) as ledger:
             kind = f"one {ledger.unit}, {ledger.account.neighbours}"
-            print(
-                f"{file.name}: intact, {len(ledger.debits())} debits of {ledger.account.owner} "
-                f"({kind})"
-            )
+            count = len(ledger.debits())
+            debits = "1 debit" if count == 1 else f"{count} debits"
+            print(f"{file.name}: intact, {debits} of {ledger.account.owner} ({kind})")
 
 
 @app.command()

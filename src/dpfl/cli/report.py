@@ -46,5 +46,5 @@ def report(
         write_atomically(png / f"{picture.name}.svg", picture.svg_file().encode())
     where = f", and as PNG and SVG in {png}" if png else ""
     Console(highlight=False, soft_wrap=True).print(
-        f"{len(figures)} figures in {file}{where}", markup=False
+        f"{len(figures)} figure{'s' * (len(figures) != 1)} in {file}{where}", markup=False
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpfl.errors import DpflError
 from dpfl.run.metrics import RoundRow
+from dpfl.run.outcome_view import ending_in_words
 
 if TYPE_CHECKING:
     from dpfl.run.result import Result
@@ -96,7 +97,7 @@ def statement_text(result: Result) -> str:
         Markdown.
     """
     lines = [
-        f"{result.measured} after {result.rounds} rounds; ended by {result.stopped_by}.",
+        f"{result.measured} after {result.rounds} rounds; {ending_in_words(result.stopped_by)}.",
         "",
         "    privacy statement",
     ]

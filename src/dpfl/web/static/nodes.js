@@ -8,5 +8,5 @@ export function nodes(run) {
     node.size === null ? "–" : whole(node.size), node.away ? "–" : node.proven === null ? `no statement${run.line.state === "finished" ? "" : " yet"}`
       : meter({ value: node.proven, most: node.limit, unit: node.unit, delta: node.delta, what: "proven" }), when(node.at)]);
   return [h("h2", {}, "Nodes"), table(heads, rows, { label: "Nodes" }), h("p", { class: "soft small" },
-    "Each node signs a statement from its own ledger at the end. Its owner sets the limit, for all runs together. The accounts above are the server's own count of the releases that it requested. The button Verify on the privacy page checks the signatures against the certificate, and so does: dpfl verify certificate.json nodes/*.json")];
+    "Each node signs a statement from its own ledger at the end. Its owner sets the limit, for all runs together. The accounts above are the server's own count of the releases that it requested. To check the signatures against the certificate, use Verify on the privacy page, or: dpfl verify certificate.json nodes/*.json")];
 }

@@ -55,7 +55,7 @@ function certificate(name, run, root) {
 
 function accounts(name, run, ledgers, owner) {
   if (ledgers.elsewhere) return [h("h2", {}, "Ledgers"), h("p", { class: "soft" }, `The ledgers of this run are in ${ledgers.elsewhere}, outside this folder. Read them with: dpfl ledger show`)];
-  if (!ledgers.owners.length) return [h("h2", {}, "Ledgers"), h("p", { class: "soft" }, "This run has no privacy, so there are no accounts.")];
+  if (!ledgers.owners.length) return [h("h2", {}, "Ledgers"), h("p", { class: "soft" }, "This run adds no noise, so it has no accounts.")];
   const spent = run.statement.per_client || {};
   const rows = ledgers.owners.map((one) => {
     const figure = spent[one] ?? spent["every client"], limit = run.limits[one] ?? run.limits["every client"];

@@ -86,7 +86,7 @@ export default async function start(page, query) {
 
   function clients() {
     const { accounts, lost, more } = run.clients, spent = run.statement.per_client || {};
-    if (!accounts.length) { show(parts.clients, h("p", { class: "soft" }, run.statement.unit === "none" ? "This run has no privacy, so there are no accounts." : "No round has ended yet.")); return; }
+    if (!accounts.length) { show(parts.clients, h("p", { class: "soft" }, run.statement.unit === "none" ? "This run adds no noise, so it has no accounts." : "No round has ended yet.")); return; }
     const missed = {}, ended = state === "finished";
     for (const line of lost) { const found = /^round (\d+), client (\d+): (.*)$/s.exec(line); if (found) missed[found[2]] = `${found[3]} (round ${found[1]})`; }
     const rows = accounts.map((one, number) => {
