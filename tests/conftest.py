@@ -6,10 +6,11 @@ import gc
 import importlib.util
 import os
 import shutil
+import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -146,6 +147,23 @@ def train(tmp_path: Path) -> Callable[..., dpfl.Result]:
         return dpfl.train(model, federation, algorithm, dpfl.Budget(**budget), **groups)
 
     return run
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    """Whoever connects to anything beyond this machine is found out."""
+    tried: list[Any] = []
+    connect = socket.socket.connect
+
+    def refuse(self: socket.socket, address: Any) -> None:
+        if not isinstance(address, tuple) or address[0] in ("127.0.0.1", "::1", "localhost"):
+            return connect(self, address)
+        tried.append(address)
+        raise OSError("no network here")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    yield tried
+    assert tried == []
 
 
 @cache

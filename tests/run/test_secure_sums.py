@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,43 +14,25 @@ from torch.nn.utils import parameters_to_vector
 
 import dpfl
 from dpfl.algorithms import (
-    adap_dp_fl,
-    ali_dpfl,
-    als_dpfl,
     auto,
     dp_fedavg,
     dp_fedavg_wav,
-    dp_ftrl,
     dp_sgd_wav,
     dyn_dp_sgd,
-    fedavg,
     fedavg_dp,
-    hw_dpfl,
 )
-from dpfl.algorithms.scaffold import dp_scaffold
-from dpfl.client.context import ClientContext
-from dpfl.client.dataset import ClientDatasets
-from dpfl.client.disclosure_rules import DisclosureRules
 from dpfl.client.noise_placement import NoisePlacement
-from dpfl.client.optimisers import SGD
-from dpfl.client.runner import ClientRunner
-from dpfl.client.task import ClientReply, ClientTask, LocalTraining, SecureSumTerms
 from dpfl.data import IID, Federation
-from dpfl.errors import DpflError
 from dpfl.models import FlatModel
 from dpfl.models.build import built
 from dpfl.planning.planner import with_planned_rate
-from dpfl.privacy import Budget, FixedCohort, Flat, Keyed, Ledger, Limit, Poisson, Release
-from dpfl.privacy.mechanisms.noise import Gaussian
+from dpfl.privacy import Budget, Ledger, Limit
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
-from dpfl.run.folder import RunFolder
 from dpfl.server.round_sum import RoundSum
 from tests.cli.command_line import dpfl as command
-from tests.cli.command_line import refused
-from tests.conftest import MODEL, StopsAfter, small_federation, small_source
+from tests.conftest import MODEL, small_federation, small_source
+from tests.run.secure_runs import ONE_STEP, Train, events, losing
 
-Train = Callable[..., dpfl.Result]
-ONE_STEP = fedavg_dp(tau=1, sampling_rate=0.1, noise_multiplier=1.0, rate=0.5)
 SMALL_SETTINGS = (
     "model.name=mlp",
     "model.hidden=8",
@@ -61,35 +42,6 @@ SMALL_SETTINGS = (
     "engine.workers=1",
 )
 ALL_NOISE = fedavg_dp(tau=1, sampling_rate=0.1, noise_multiplier=1e4, clip=1e-3, rate=1.0)
-
-
-@pytest.fixture(scope="module", name="ten")
-def _ten() -> Federation:
-    return small_source().split(clients=10, how=IID(), seed=0)
-
-
-def events(folder: Path) -> list[dict[Any, int]]:
-    found = []
-    for path in sorted((folder / "ledger").glob("*.sqlite")):
-        ledger = Ledger.read(path)
-        found.append(dict(ledger.spending()))
-        ledger.close()
-    assert found
-    return found
-
-
-def losing(monkeypatch: pytest.MonkeyPatch, *lost: int) -> None:
-    """Clients that are never heard of again."""
-    work = ClientRunner.work
-    monkeypatch.setattr(
-        ClientRunner,
-        "work",
-        lambda self, task, *more: (
-            ClientReply(task.client, failed="it is gone")
-            if task.client in lost
-            else work(self, task, *more)
-        ),
-    )
 
 
 def test_every_ledger_pays_what_one_party_with_all_the_data_would_pay(
@@ -217,71 +169,6 @@ def test_a_run_ends_where_too_few_can_pay(train: Train, ten: Federation):
     assert len({sum(spent.values()) for spent in events(before.folder)}) == 1
 
 
-def test_a_share_is_sent_to_a_secure_sum_only():
-    """A node that was not told by its owner that sums are secure adds no share, and never more
-    steps than one.
-    """
-    release = replace(ONE_STEP.samples, noise_shares=NoiseShares(8, 1))
-    task = ClientTask(
-        0,
-        0,
-        1,
-        ONE_STEP.local,
-        ONE_STEP.clients,
-        release,
-        secure_sum=SecureSumTerms(1.0, 100.0, 10),
-    )
-    assert "no secure sum hides it" in DisclosureRules().refusal(task)
-    assert DisclosureRules(sums=True).refusal(task) == ""
-    for wrong in (
-        replace(task, steps=2),
-        replace(task, secure_sum=None),
-        replace(task, slope=True),
-    ):
-        assert "anything but one step" in DisclosureRules(sums=True).refusal(wrong)
-    with pytest.raises(DpflError, match="counts by 0 to 1"):
-        SecureSumTerms(1.01, 1.0, 10)
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "options", "sentence"),
-    [
-        (fedavg_dp(tau=2, noise_multiplier=1.0), {}, "set algorithm.tau = 1"),
-        (fedavg_dp(noise_multiplier=1.0, optimiser="adam", rate=0.1), {}, "optimiser = 'sgd'"),
-        (
-            ali_dpfl(),
-            {},
-            "arXiv 2407.19286.*algorithm.most_tau = 1 where a system chooses tau itself",
-        ),
-        (als_dpfl(most_tau=2), {}, "arXiv 2407.19286"),
-        (ali_dpfl(variant="published"), {}, "A secure sum is"),
-        (dp_scaffold(noise_multiplier=1.0, tau=1), {}, "a secure sum hides"),
-        (adap_dp_fl(tau=1, noise_multiplier=1.0), {}, "A secure sum is proven|a secure sum hides"),
-        (hw_dpfl(), {}, "which clients could share"),
-        (fedavg(), {}, "which clients could share"),
-        (dp_ftrl(cohort=2, noise_multiplier=1.0), {}, "later rounds take back"),
-        (dp_fedavg_wav(variant="published", noise_multiplier=1.0), {}, "must bound what the noise"),
-        (dp_fedavg(noise_multiplier=1.0, weights="size"), {}, "count alike"),
-        (dp_fedavg(noise_multiplier=1.0, cohort=2, sampling="fixed-size"), {}, "draw themselves"),
-        (
-            dp_fedavg(noise_multiplier=1.0, cohort=2, clipping="public-median"),
-            {},
-            "not made for secure sums",
-        ),
-        (ONE_STEP, {"survivors": 2}, "at least 3"),
-        (ONE_STEP, {"survivors": 5}, "there are 4 clients"),
-        (ONE_STEP, {"aggregation": "masked"}, "privacy.aggregation is"),
-        (ONE_STEP, {"aggregation": "plain", "survivors": 3}, "are for secure sums"),
-    ],
-)
-def test_what_has_no_proof_is_refused(
-    train: Train, federation: Federation, tmp_path: Path, algorithm, options, sentence
-):
-    with pytest.raises(DpflError, match=sentence):
-        train(federation, algorithm, rounds=1, **{"aggregation": "secure", **options})
-    assert not (tmp_path / "run").exists()
-
-
 def test_clients_pay_from_their_own_ledgers_and_draw_themselves(train: Train, ten: Federation):
     """At client level: everybody sends, a share of the noise at least; the sum costs what it would
     cost at a trusted server.
@@ -390,48 +277,6 @@ def test_a_planned_schedule_shares_the_noise_of_every_round(train: Train, ten: F
     assert not shared.lost_replies
 
 
-def test_a_resumed_run_is_the_run_that_was_never_stopped(train: Train, ten: Federation):
-    options = {"rounds": 4, "aggregation": "secure", "survivors": 8, "colluders": 1}
-    whole = train(ten, ONE_STEP, out="whole", **options)
-    with pytest.raises(KeyboardInterrupt):
-        train(ten, ONE_STEP, progress=StopsAfter(2), **options)
-    resumed = train(ten, ONE_STEP, resume=True, **options)
-    assert resumed.model_sha256 == whole.model_sha256
-    assert events(resumed.folder) == events(whole.folder)
-    with pytest.raises(DpflError, match="The experiment differs"):
-        train(ten, ONE_STEP, resume=True, **{**options, "colluders": 0})
-
-
-def test_numbers_that_may_have_been_opened_are_never_sent_again(
-    train: Train, ten: Federation, monkeypatch
-):
-    """Fault: a round made again after a crash, with one client less, had the same shares; the two
-    sums differ by that client's numbers alone, whose noise is a share. Made again, numbers have new
-    noise and are paid for again."""
-    options, sums = {"rounds": 3, "aggregation": "secure", "survivors": 8}, []
-    update, kept = RoundSum.update, RunFolder.save_checkpoint
-
-    def seen(self: RoundSum, sent: dict[int, np.ndarray], *more: Any) -> Any:
-        sums.append(sent)
-        return update(self, sent, *more)
-
-    def crash(self: RunFolder, state: Any) -> None:
-        if state.round == 2:
-            raise KeyboardInterrupt
-        kept(self, state)
-
-    monkeypatch.setattr(RoundSum, "update", seen)
-    with monkeypatch.context() as patch:
-        patch.setattr(RunFolder, "save_checkpoint", crash)
-        with pytest.raises(KeyboardInterrupt):
-            train(ten, ONE_STEP, **options)
-    losing(monkeypatch, 9)
-    resumed = train(ten, ONE_STEP, resume=True, **options)
-    assert [len(sent) for sent in sums] == [10, 10, 9, 9]
-    assert all((sums[1][client] != sums[2][client]).mean() > 0.9 for client in sums[2])
-    assert [sum(spent.values()) for spent in events(resumed.folder)] == [4] * 9 + [2]
-
-
 def test_from_an_experiment_to_a_verified_certificate(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ):
@@ -464,36 +309,3 @@ def test_from_an_experiment_to_a_verified_certificate(
         assert command(capsys, "certify", run, "--key", key)[0] == 0
         code, out, err = command(capsys, "verify", f"{run}/certificate.json", "--key", key + ".pub")
         assert code == 0, out + err
-
-
-def test_what_is_not_for_plain_sums_is_refused_by_the_command(capsys: pytest.CaptureFixture[str]):
-    assert "are for secure sums" in refused(capsys, "run", "--set", "privacy.survivors=3")
-
-
-def test_a_clip_of_samples_beneath_a_sum_of_clients_is_no_release_of_samples(ten: Federation):
-    """Fault: a client sent the sum of its clipped gradients, which noise for one clipped update
-    does not cover.
-    """
-    clients = Release(clip=Flat(1e-3), noise=Gaussian(1e-6), noise_shares=NoiseShares(8))
-    task = ClientTask(
-        0,
-        0,
-        3,
-        LocalTraining(SGD(1.0)),
-        clients,
-        Release(Poisson(1.0), Flat(5.0)),
-        secure_sum=SecureSumTerms(1.0, 1e-3, 10),
-    )
-    assert DisclosureRules(sums=True).refusal(task) == ""
-    data = ClientDatasets(ten.train.x, ten.train.y, ten.clients, ten.sizes)
-    site = ClientContext("run", MODEL, ten.task, data, Keyed(0))
-    node = ClientRunner(site)
-    sent = node.work(task, FlatModel(built(MODEL, ten.shape, 10, 0), ten.task).read()).numbers
-    node.close()
-    assert sent is not None
-    assert 0.9e-3 < np.linalg.norm(clients.integer_sum(1e-3, 10).total(sent)) < 1.01e-3
-
-
-def test_cohorts_are_not_drawn_for_steps_in_a_secure_sum():
-    with pytest.raises(DpflError, match="all clients take part"):
-        replace(ONE_STEP, clients=Release(FixedCohort(3))).with_secure_sums(NoiseShares(8))

@@ -13,43 +13,22 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import dpfl
-from dpfl.algorithms import dp_fedavg, fedavg, fedavg_dp, ldp_fl
+from dpfl.algorithms import dp_fedavg, fedavg, ldp_fl
 from dpfl.config.experiment import parse
-from dpfl.data import IID, ExplicitPartition, Federation
+from dpfl.data import IID, Federation
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger, accountant
 from dpfl.privacy.accounting.events import ADD_REMOVE
-from dpfl.run.folder import RunFolder
-from dpfl.run.recorder import SilentProgress
 from tests.conftest import MODEL, PATIENCE, small_source
+from tests.run.hospitals import STEPS, hospitals, spent
 
-STEPS = fedavg_dp(sampling_rate=0.05, noise_multiplier=1.0)
 OTHERS = {
     "dp-fedavg": dp_fedavg(cohort=2, noise_multiplier=1.0),
     "ldp-fl": ldp_fl(noise_multiplier=2.0),
 }
-
-
-def hospitals(order: str = "abcd", seed: int = 0) -> Federation:
-    """Four hospitals, each with the same images in whatever order they are listed."""
-    parts = dict(
-        zip("abcd", np.array_split(np.random.default_rng(seed).permutation(1000), 4), strict=True)
-    )
-    return small_source().split(
-        4, ExplicitPartition({name: parts[name].tolist() for name in order})
-    )
-
-
-def spent(folder: Path) -> dict[str, int]:
-    found = {}
-    for path in sorted(folder.glob("*.sqlite")):
-        with closing(Ledger.read(path)) as ledger:
-            found[path.stem] = sum(ledger.spending().values())
-    return found
 
 
 @pytest.mark.parametrize("second", OTHERS)
@@ -164,168 +143,6 @@ def cli():
 def test_names_that_cannot_be_those_of_ledgers_are_refused(names) -> None:
     with pytest.raises(DpflError, match="name"):
         small_source().split(2, IID(), names=names)
-
-
-def test_a_second_run_plans_its_noise_for_what_is_left_and_makes_all_of_its_rounds(
-    train, federation, tmp_path
-) -> None:
-    """Fault: it planned as if ledgers were empty, and stopped at round 71 of 100 without a word."""
-    planned, options = (
-        fedavg_dp(sampling_rate=0.05),
-        {"epsilon": 3.0, "ledger": tmp_path / "ledgers"},
-    )
-    first = train(
-        federation, fedavg_dp(sampling_rate=0.05, noise_multiplier=1.0), rounds=3, **options
-    )
-    second = train(federation, planned, out="second", rounds=8, **options)
-    assert (second.rounds, second.stopped_by) == (8, "rounds")
-    assert first.privacy.proven < second.privacy.proven <= 3.0
-    assert any(
-        "has spent epsilon" in note and "noise is planned for what that leaves" in note
-        for note in second.notes
-    )
-    third = train(
-        federation,
-        fedavg_dp(sampling_rate=0.05, noise_multiplier=8.0),
-        out="third",
-        rounds=1,
-        epsilon=4.0,
-        ledger=tmp_path / "ledgers",
-    )
-    assert any("may end by epsilon" in note for note in third.notes)
-
-
-def test_a_run_whose_ledgers_others_used_meanwhile_resumes_with_the_noise_that_it_had(
-    train, federation, tmp_path
-) -> None:
-    from tests.conftest import StopsAfter
-
-    planned, options = (
-        fedavg_dp(sampling_rate=0.05),
-        {"epsilon": 3.0, "ledger": tmp_path / "ledgers"},
-    )
-    train(federation, STEPS, out="first", rounds=1, **options)
-    with pytest.raises(KeyboardInterrupt):
-        train(federation, planned, rounds=3, progress=StopsAfter(1), **options)
-    train(
-        federation,
-        fedavg_dp(sampling_rate=0.05, noise_multiplier=9.0),
-        out="other",
-        rounds=1,
-        **options,
-    )
-    result = train(federation, planned, rounds=3, resume=True, **options)
-    assert result.privacy.proven <= 3.0
-
-
-# Two processes
-
-
-def hold(folder: Path, held: object, done: object) -> None:
-    with RunFolder(folder).locked():
-        held.set()
-        done.wait(PATIENCE)
-
-
-def test_a_run_that_another_process_is_at_is_refused_before_any_debit(
-    train, federation, tmp_path
-) -> None:
-    from tests.conftest import StopsAfter
-
-    with pytest.raises(KeyboardInterrupt):
-        train(federation, STEPS, rounds=3, progress=StopsAfter(1))
-    before, context = spent(tmp_path / "run" / "ledger"), multiprocessing.get_context("fork")
-    held, done = context.Event(), context.Event()
-    process = context.Process(target=hold, args=(tmp_path / "run", held, done), daemon=True)
-    process.start()
-    assert held.wait(PATIENCE)
-    with pytest.raises(DpflError, match="Another process is at the run"):
-        train(federation, STEPS, rounds=3, resume=True)
-    assert spent(tmp_path / "run" / "ledger") == before
-    done.set()
-    process.join(PATIENCE)
-    assert train(federation, STEPS, rounds=3, resume=True).rounds == 3
-
-
-def test_of_two_processes_that_start_or_resume_one_run_together_one_does(
-    federation, tmp_path
-) -> None:
-    context = multiprocessing.get_context("fork")
-    together, answers = context.Barrier(2), context.Queue()
-    both = [
-        context.Process(
-            target=start, args=(federation, tmp_path / "run", together, answers), daemon=True
-        )
-        for _ in "12"
-    ]
-    for process in both:
-        process.start()
-    said = sorted(
-        (answers.get(timeout=PATIENCE) for _ in both), key=lambda words: words != "3 rounds"
-    )
-    for process in both:
-        process.join(PATIENCE)
-    assert said[0] == "3 rounds"
-    assert "holds a run already" in said[1] or "Another process" in said[1]
-    assert set(spent(tmp_path / "run" / "ledger").values()) == {3}
-
-
-def start(federation: Federation, out: Path, together: object, answers: object) -> None:
-    together.wait(PATIENCE)
-    try:
-        result = dpfl.train(
-            MODEL, federation, STEPS, dpfl.Budget(rounds=3), execution=dpfl.Execution(out=out)
-        )
-        answers.put(f"{result.rounds} rounds")
-    except DpflError as error:
-        answers.put(str(error))
-
-
-def test_runs_at_once_on_shared_ledgers_stay_inside_the_limit_together(
-    federation, tmp_path
-) -> None:
-    context = multiprocessing.get_context("fork")
-    watch = Together(context.Barrier(2))
-    both = [
-        context.Process(target=spend, args=(federation, tmp_path, name, watch), daemon=True)
-        for name in ("one", "two")
-    ]
-    for process in both:
-        process.start()
-    for process in both:
-        process.join(PATIENCE)
-        assert process.exitcode == 0
-    runs = set()
-    for path in sorted((tmp_path / "ledgers").glob("*.sqlite")):
-        with closing(Ledger.read(path)) as ledger:
-            assert ledger.epsilon(1e-5) <= 2.0
-            runs |= {run for run, *_ in ledger.debits()}
-    assert len(runs) == 2
-
-
-class Together(SilentProgress):
-    """Both have planned before either debits."""
-
-    def __init__(self, barrier: object) -> None:
-        self.barrier = barrier
-
-    def start(self, job: object) -> None:
-        self.barrier.wait(PATIENCE)
-
-
-def spend(federation: Federation, folder: Path, name: str, watch: Together) -> None:
-    budget = dpfl.Budget(epsilon=2.0, rounds=40)
-    dpfl.train(
-        MODEL,
-        federation,
-        STEPS,
-        budget,
-        privacy=dpfl.Privacy(ledger=folder / "ledgers"),
-        execution=dpfl.Execution(out=folder / name, progress=watch),
-    )
-
-
-# Reading
 
 
 def used(path: Path) -> Ledger:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from dpfl.client.dataset import ClientDataset
 from dpfl.client.drift import Drift
-from dpfl.client.optimisers import SGD, Optimiser
+from dpfl.client.optimisers import Optimiser
 from dpfl.client.task import LocalTraining
 from dpfl.gradients.losses import Loss, losses_and_slopes, mean_loss, plain_gradient
 from dpfl.gradients.passes.chain import Chain
@@ -34,7 +34,9 @@ def descent(
     drift: Drift | None = None,
     loss_of: Loss = mean_loss,
 ) -> Descent:
-    """Chooses the quickest way of plain SGD for a model, its data and a number of steps.
+    """Chooses the quickest way of plain steps for a model, its data and a number of steps.
+
+    Steps that are linear in the gradient need no gradient vector: each layer moves by itself.
 
     Args:
         model: The model, which is moved in place.
@@ -51,7 +53,7 @@ def descent(
         local.optimiser.rate,
         partial(_by_autograd, model, data, local.optimiser, drift, loss_of),
     )
-    if drift or loss_of is not mean_loss or not isinstance(local.optimiser, SGD):
+    if drift or loss_of is not mean_loss or not local.optimiser.linear:
         return anyhow
     try:
         chain = Chain(model)

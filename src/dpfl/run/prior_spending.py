@@ -14,7 +14,6 @@ from dpfl.privacy import Budget
 from dpfl.privacy.accounting.accountant import accountant, default_accountant, proven_accountant
 from dpfl.privacy.accounting.events import EventCounts, decode, encode
 from dpfl.privacy.ledger.client_ledgers import FEDERATION, ClientLedgers, list_names
-from dpfl.privacy.mechanisms.noise import Uncalibrated
 from dpfl.privacy.statement import rounded_up
 
 
@@ -120,8 +119,7 @@ def read_prior_spending(
     event = release.sampling.event(1.0, len(federation.sizes))
     by = accountant(proven_accountant(accountant_name or default_accountant(event)).name)
     epsilons = [by.epsilon(events, budget.delta) for events in totals]
-    to_plan = isinstance(release.noise, Uncalibrated)
-    return _beside_fullest(names, totals, epsilons, budget.epsilon, to_plan)
+    return _beside_fullest(names, totals, epsilons, budget.epsilon, release.uncalibrated)
 
 
 def _public_data(algorithm: Algorithm, federation: Federation) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from dpfl.algorithms import Algorithm
 from dpfl.client.noise_placement import NoisePlacement
-from dpfl.privacy import Keyed, PrivacyStatement, Randomness, accountant
+from dpfl.privacy import PrivacyStatement, Randomness, accountant
 from dpfl.privacy.accounting.events import EventCounts, describe, encode, subtract_events
 from dpfl.privacy.units import NO_UNIT
 from dpfl.run.accounts import Accounts
@@ -148,7 +148,7 @@ def _assumptions(accounts: Accounts, randomness: Randomness) -> Iterator[str]:
         yield f"float arithmetic is {terms.arithmetic}"
     if terms.budget.seconds is not None and not algorithm.steps.adaptive:
         yield "when the clock ends the run does not depend on the data"
-    if isinstance(randomness, Keyed):
+    if randomness.repeatable:
         yield (
             "nobody knows the seed that the noise came from: whoever does can take the noise "
             "away; with real data set "
