@@ -1,23 +1,15 @@
-"""Callbacks are told what was released, never cost a run, and cross no network; MLflow and
-TensorBoard read what they wrote.
-"""
+"""An experiment names its loggers, and is refused where one cannot write."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-import dpfl
 from dpfl.config.experiment import parse
 from dpfl.errors import DpflError
 from dpfl.loggers import MLflow, TensorBoard, from_words
-
-Train = Callable[..., dpfl.Result]
-SYSTEM = dpfl.algorithms.fedavg_dp(noise_multiplier=2.0)
-SEED = 918_273_645
 
 
 def test_an_experiment_names_its_loggers() -> None:
