@@ -20,8 +20,8 @@ def test_every_round_is_one_debit_of_the_federation_whoever_was_drawn(tmp_path: 
         run.aggregate(replies)
         run.close_round(1)
     event = algorithm.clients.event(CLIENTS)
-    assert run.federated.ledger.spending() == {event: 4}
-    assert run.federated.ledger.epsilon(1e-5, "rdp") == accountant("rdp").epsilon({event: 4}, 1e-5)
+    assert run.federation.ledger.spending() == {event: 4}
+    assert run.federation.ledger.epsilon(1e-5, "rdp") == accountant("rdp").epsilon({event: 4}, 1e-5)
 
 
 def test_the_debit_comes_before_the_noisy_sum_and_a_refusal_leaves_the_model_alone(
@@ -33,7 +33,7 @@ def test_the_debit_comes_before_the_noisy_sum_and_a_refusal_leaves_the_model_alo
     with pytest.raises(DpflError, match="budget"):
         run.aggregate(good(0))
     assert run.state.vector.abs().sum() == 0
-    assert run.federated.ledger.spending() == {}
+    assert run.federation.ledger.spending() == {}
 
 
 def test_a_round_that_is_made_again_after_a_crash_has_the_same_noise_and_is_debited_once(
@@ -44,7 +44,7 @@ def test_a_round_that_is_made_again_after_a_crash_has_the_same_noise_and_is_debi
     first.aggregate(good(0, 1))
     again.aggregate(good(0, 1))
     assert torch.equal(first.state.vector, again.state.vector)
-    assert sum(again.federated.ledger.spending().values()) == 1
+    assert sum(again.federation.ledger.spending().values()) == 1
 
 
 def test_under_system_entropy_a_round_that_is_made_again_is_another_release(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_under_system_entropy_a_round_that_is_made_again_is_another_release(tmp_
     first.aggregate(good(0, 1))
     again.aggregate(good(0, 1))
     assert not torch.equal(first.state.vector, again.state.vector)
-    assert sum(again.federated.ledger.spending().values()) == 2
+    assert sum(again.federation.ledger.spending().values()) == 2
 
 
 def test_a_round_made_again_with_other_replies_is_another_release_with_its_own_noise(
@@ -71,4 +71,4 @@ def test_a_round_made_again_with_other_replies_is_another_release_with_its_own_n
     trainable = flat().layout.trainable
     difference = (first.state.vector - again.state.vector)[:trainable] * 2
     assert not torch.allclose(difference, torch.full((trainable,), 2.0), atol=1e-5)
-    assert sum(again.federated.ledger.spending().values()) == 2
+    assert sum(again.federation.ledger.spending().values()) == 2

@@ -22,7 +22,7 @@ def answers(
 ) -> tuple[PrivateAnswers, list[str]]:
     """A run whose clients reply like this, and the lines about those that do not count."""
     run, complaints = coordinator(fedavg_dp(noise_multiplier=1.0)), list[str]()
-    requests = RequestBuilder(run.algorithm, run.budget, run.federated, run.state)
+    requests = RequestBuilder(run.algorithm, run.budget, run.federation, run.state)
 
     def ask(request: RoundRequest) -> list[ClientReply]:
         if asked is not None:

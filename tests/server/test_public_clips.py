@@ -37,13 +37,13 @@ def test_a_public_median_is_the_median_norm_of_the_public_clients_and_is_not_deb
         return norm * torch.ones(SIZE) / math.sqrt(SIZE)
 
     run = coordinator(dp_fedavg(noise_multiplier=1.0, clipping="public-median"), tmp_path)
-    run.federated = run._requests.federated = replace(run.federated, public=(4, 5, 6))
+    run.federation = run._requests.federation = replace(run.federation, public=(4, 5, 6))
     run._probe = probe
     order = run.next_order()
     assert order.tasks[0].clients.clip.clip_norm == pytest.approx(2.0)
     assert [task.client for task in asked[0].tasks] == [4, 5, 6]
     assert asked[0].tasks[0].clients.clip.clip_norm == math.inf
-    assert run.federated.ledger.spending() == {}
+    assert run.federation.ledger.spending() == {}
 
 
 def norms(*values: float) -> list[ClientReply]:

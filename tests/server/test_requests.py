@@ -13,7 +13,7 @@ from tests.server.rounds import SIZE, coordinator
 def builder(algorithm: Algorithm) -> RequestBuilder:
     """The requests of a run of 100 rounds at four clients."""
     run = coordinator(algorithm)
-    return RequestBuilder(algorithm, run.budget, run.federated, run.state)
+    return RequestBuilder(algorithm, run.budget, run.federation, run.state)
 
 
 def test_a_training_round_has_a_task_for_each_client_and_the_releases_still_to_come() -> None:
@@ -27,7 +27,7 @@ def test_a_training_round_has_a_task_for_each_client_and_the_releases_still_to_c
 
 def test_public_clients_train_without_noise_and_say_raw_values() -> None:
     requests = builder(fedavg_dp(noise_multiplier=1.0))
-    requests.federated = replace(requests.federated, public=(4, 5))
+    requests.federation = replace(requests.federation, public=(4, 5))
     request = requests.public_training(1, requests.state.samples)
     assert [task.client for task in request.tasks] == [4, 5]
     assert all(task.samples.noise is None for task in request.tasks)

@@ -30,10 +30,10 @@ def test_every_account_starts_without_debits_and_the_average_is_the_model() -> N
 
 def test_a_policy_knows_expected_batches_and_the_noise_over_the_clip() -> None:
     run = coordinator(fedavg_dp(noise_multiplier=1.5, sampling_rate=0.1, clip=2.0))
-    known = facts(run.algorithm, run.budget, run.federated, run.state, torch.ones(CLIENTS))
+    known = facts(run.algorithm, run.budget, run.federation, run.state, torch.ones(CLIENTS))
     assert list(known.batches) == [1.0, 2.0, 3.0, 4.0]
     assert (known.rounds, known.clip, known.multiplier) == (100, 2.0, 1.5)
     assert known.parameters == flat().layout.trainable == known.energy
     plain = coordinator(fedavg())
-    bare = facts(plain.algorithm, plain.budget, plain.federated, plain.state, torch.ones(CLIENTS))
+    bare = facts(plain.algorithm, plain.budget, plain.federation, plain.state, torch.ones(CLIENTS))
     assert (bare.clip, bare.multiplier, list(bare.batches), bare.energy) == (0.0, 0.0, [], 0.0)

@@ -44,13 +44,13 @@ def test_averaging_weighs_late_iterates_more_and_needs_no_number_of_rounds(power
     for place in range(rounds):
         iterate = torch.zeros(rounds)
         iterate[place] = 1.0
-        average = update.averaged(average, iterate, place + 1)
+        average = update.next_average(average, iterate, place + 1)
     assert average is not None
     assert float(average.sum()) == pytest.approx(1.0, abs=1e-4)
     assert float(average[199] / average[99]) == pytest.approx(2.0**power, rel=0.05)
 
 
 def test_without_averaging_there_is_no_average_and_a_bad_power_is_refused():
-    assert ServerUpdate().averaged(None, torch.ones(2), 1) is None
+    assert ServerUpdate().next_average(None, torch.ones(2), 1) is None
     with pytest.raises(DpflError, match="averaging"):
         ServerUpdate(averaging=-1.0)

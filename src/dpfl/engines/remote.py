@@ -113,7 +113,7 @@ class RemoteEngine:
         answers = self._ask({self._name(task): self._message(order, task) for task in tasks})
         replies |= _of_one_length(
             {
-                task.client: self._checked(order, task, answers.get(self._name(task)))
+                task.client: self._check_reply(order, task, answers.get(self._name(task)))
                 for task in tasks
             }
         )
@@ -193,21 +193,23 @@ class RemoteEngine:
 
     def _ask(self, requests: Mapping[str, bytes]) -> dict[str, Answer]:
         """Sends the tasks, and lets nodes join again first where that is needed."""
-        compared = self._compare_histories(requests)
-        requests = {name: message for name, message in requests.items() if name not in compared}
-        answers = {name: one for name, one in compared.items() if one is not None}
+        history_answers = self._compare_histories(requests)
+        requests = {
+            name: message for name, message in requests.items() if name not in history_answers
+        }
+        answers = {name: one for name, one in history_answers.items() if one is not None}
         answers |= self.channel.ask(requests, self.seconds)
-        restarted = [
+        restarted_nodes = [
             name
             for name, answer in answers.items()
             if isinstance(answer, SignedMessage) and answer.head.get("reason") == JOIN_AGAIN
         ]
-        if not restarted or self.join is None:
+        if not restarted_nodes or self.join is None:
             return answers
-        rejected = _not_joined(self.join(restarted))
-        again = {name: requests[name] for name in restarted if name not in rejected}
-        unchanged = {name: one for name, one in answers.items() if name not in restarted}
-        return unchanged | rejected | self.channel.ask(again, self.seconds)
+        rejections = _not_joined(self.join(restarted_nodes))
+        again = {name: requests[name] for name in restarted_nodes if name not in rejections}
+        other_answers = {name: one for name, one in answers.items() if name not in restarted_nodes}
+        return other_answers | rejections | self.channel.ask(again, self.seconds)
 
     def _compare_histories(self, names: Collection[str]) -> dict[str, Answer | None]:
         """Shows nodes whose last heads do not follow one another all of their heads: their machine
@@ -228,7 +230,9 @@ class RemoteEngine:
 
     # Checking
 
-    def _checked(self, order: RoundRequest, task: ClientTask, answer: Answer | None) -> ClientReply:
+    def _check_reply(
+        self, order: RoundRequest, task: ClientTask, answer: Answer | None
+    ) -> ClientReply:
         """The reply in an answer, if it is no larger than it can be."""
         reply, declared = self._reply(task, answer), self.members[task.client].size
         correction = order.corrections.get(task.client)

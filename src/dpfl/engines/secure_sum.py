@@ -72,7 +72,7 @@ class SecureSumServer:
     """By name: the round in which a node is asked again, and how many rounds it waits."""
     _sum_id: SumId | None = None
     _order: str = ""
-    _masked: dict[str, MaskedInput] = field(default_factory=dict)
+    _inputs: dict[str, MaskedInput] = field(default_factory=dict)
     _refusals: dict[str, str] = field(default_factory=dict)
     """By name: why a node refused what it was asked last."""
     _number: int = 0
@@ -95,17 +95,17 @@ class SecureSumServer:
         to_greet = [
             name for name, (when, _) in self._away.items() if when <= round and name in names
         ]
-        for name in self._greeted(to_greet):
+        for name in self._find_awake(to_greet):
             del self._away[name]
         for name in to_greet:
             if name in self._away:
                 gap = 2 * self._away[name][1]
                 self._away[name] = round + gap, gap
-        expected = frozenset(names) - self._away.keys()
-        if not self.session or self.here != expected:
-            self._set_up(round, expected)
+        present_names = frozenset(names) - self._away.keys()
+        if not self.session or self.here != present_names:
+            self._set_up(round, present_names)
 
-    def _greeted(self, names: Collection[str]) -> list[str]:
+    def _find_awake(self, names: Collection[str]) -> list[str]:
         """Those of some nodes that answer a greeting."""
         if not names:
             return []
@@ -173,7 +173,7 @@ class SecureSumServer:
                 "were there: see what was lost, "
                 "take off the list who spoils them, or go on with --resume."
             )
-        self._sum_id, self._order, self._masked = sum_id, order, {}
+        self._sum_id, self._order, self._inputs = sum_id, order, {}
         self._barren += 1
 
     def take(self, name: str, answer: SignedMessage) -> np.ndarray:
@@ -191,10 +191,10 @@ class SecureSumServer:
         """
         assert self._sum_id is not None
         assert self._members is not None
-        self._masked[name] = secure_sum_messages.masked_from(
+        self._inputs[name] = secure_sum_messages.masked_from(
             answer.arrays, self._sum_id, name, self._members.names
         )
-        return self._masked[name].numbers
+        return self._inputs[name].numbers
 
     def close(
         self,
@@ -237,7 +237,7 @@ class SecureSumServer:
         first = next(iter(numbers.values()))
         masked_sum = MaskedSum(self._members, self._sum_id, len(first), 8 * first.dtype.itemsize)
         for name in numbers:
-            masked_sum.take(self._masked[name])
+            masked_sum.take(self._inputs[name])
         count = len(self._members.names)
         lists = {
             name: secure_sum_messages.shown_to(one, count)

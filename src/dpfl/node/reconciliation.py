@@ -90,15 +90,15 @@ def reconcile(
         remove_database(unfinished)
     with closing(open_ledger_at(policy, data, unfinished)) as ledger:
         before, lacking = ledger.spending(), missing(ledger, heads)
-        needed = is_gone or bool(lacking) or is_behind(policy, ledger)
-        if needed:
+        must_count = is_gone or bool(lacking) or is_behind(policy, ledger)
+        if must_count:
             _add_all(ledger, lacking, policy.folder)
         added = subtract_events(ledger.spending(), before)
         if policy.witness and not policy.witness.exists():
             Witness(policy.witness, raw(key.public_key())).begin(sign_head(ledger, key))
     if is_gone:
         unfinished.replace(path)
-    if needed:
+    if must_count:
         TaskLog.put_away(policy.folder)
     KnownHeads(policy.folder).forget_own()
     return Reconciliation(path, before, added, len(lacking))
@@ -116,19 +116,21 @@ def _refuse_incomplete_log(policy: NodePolicy, path: Path, heads: HeadSet) -> No
 
 def _add_all(ledger: Ledger, lacking: Sequence[SignedHead], folder: Path) -> None:
     """Adds all that was signed, then what the log and the task log know of beyond that."""
-    logged = read_log(folder)
-    reported = max_events(total_counts(logged), TaskLog.counts_in(folder))
+    entries = read_log(folder)
+    reported_counts = max_events(total_counts(entries), TaskLog.counts_in(folder))
     ledger.start(max((one.head.boot for one in lacking), default=0))
     for one in lacking:
         _add_head(ledger, one.head)
-    unsigned = missing_releases(ledger, logged)
-    if rest := max_events(subtract_events(reported, ledger.spending()), total_counts(unsigned)):
+    unsigned_releases = missing_releases(ledger, entries)
+    if rest := max_events(
+        subtract_events(reported_counts, ledger.spending()), total_counts(unsigned_releases)
+    ):
         ledger.add_spending(
             f"{NODE_PREFIX}told/{ledger.starts[0].name}",
             {(event, ""): rest[event] for event in rest},
             {},
         )
-    for last in _last_of_each_start(unsigned):
+    for last in _last_of_each_start(unsigned_releases):
         ledger.write_once(
             reconciliation_row(last.tail.seal, (NodeStart(1, last.start, last.tail.links),))
         )

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 from dpfl.data import Federation
 from dpfl.errors import DpflError
-from dpfl.lazy_import import dp
 from dpfl.node.load_data import schema_digest
 from dpfl.node.policy import ANY, NodePolicy
 from dpfl.privacy.accounting.events import ADD_REMOVE, REPLACE, Event, neighbours_of
@@ -150,7 +149,7 @@ def _noise_multiplier(event: Event) -> float:
     """The noise multiplier of an event. The event of a fixed-size draw halves it, because it is
     stated for twice the sensitivity.
     """
-    if isinstance(event, dp.SampledWithoutReplacementDpEvent):
+    if neighbours_of([event]) == REPLACE:
         return 2 * _noise_multiplier(event.event)
     inner = getattr(event, "event", event)
     return float(getattr(inner, "noise_multiplier", 0.0))

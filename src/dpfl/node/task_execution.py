@@ -86,9 +86,9 @@ class TaskExecution:
         if replay := self._state.log.reply(record):
             self._state.journal.write("sent again", run=record.run, order=record.name)
             return replay
-        checked = self._check(request, record, task, proposal, size)
-        checked = self._plan(checked, proposal, size)
-        answer = self._execute(checked)
+        work = self._check(request, record, task, proposal, size)
+        work = self._plan(work, proposal, size)
+        answer = self._execute(work)
         if interval := self._state.policy.tell.every:
             time.sleep(interval - (time.monotonic() - start) % interval)
         return answer
@@ -118,16 +118,16 @@ class TaskExecution:
         state.history.refuse_unjoined(record.run, runner.ledger(proposal.client))
         return _CheckedTask(request, record, task, runner, vector, correction, sum_id)
 
-    def _plan(self, checked: _CheckedTask, proposal: Proposal, size: int) -> _CheckedTask:
+    def _plan(self, work: _CheckedTask, proposal: Proposal, size: int) -> _CheckedTask:
         """Refuses a release that the run did not announce, or that the budget has no room for."""
-        cost = checked.task.cost(size)
+        cost = work.task.cost(size)
         if cost is None:
-            return checked
+            return work
         event, count = cost
-        record = replace(checked.record, event=event, count=count)
-        ledger = checked.runner.ledger(proposal.client)
+        record = replace(work.record, event=event, count=count)
+        ledger = work.runner.ledger(proposal.client)
         horizon = self._horizon(ledger, record, event, proposal)
-        return replace(checked, record=record, task=replace(checked.task, horizon=horizon))
+        return replace(work, record=record, task=replace(work.task, horizon=horizon))
 
     def _horizon(self, ledger: Ledger, record: TaskRecord, event: Event, proposal: Proposal) -> int:
         """How many releases of this kind the run has left.
@@ -142,12 +142,14 @@ class TaskExecution:
         if not ledger.spending_within(SubLimit(limit, run=run)):
             room = affordable_releases(ledger, run, proposal, limit, sub_limits)
             plan = {**proposal.spending(room), **written_plan}
-        announced = proposal.spending(proposal.most).get(event, 0)
-        planned = plan.get(event, 0)
-        remaining = planned - self._state.log.count_releases(run, event, record.name)
+        announced_count = proposal.spending(proposal.most).get(event, 0)
+        planned_count = plan.get(event, 0)
+        remaining = planned_count - self._state.log.count_releases(run, event, record.name)
         if record.count > remaining:
             raise ProtocolError(
-                RefusalReason.OVER_BUDGET if planned < announced else RefusalReason.NOT_PLANNED
+                RefusalReason.OVER_BUDGET
+                if planned_count < announced_count
+                else RefusalReason.NOT_PLANNED
             )
         if not is_affordable(ledger, event, record.count, limit, sub_limits, remaining):
             raise ProtocolError(RefusalReason.OVER_BUDGET)
@@ -155,17 +157,17 @@ class TaskExecution:
             ledger.plan(run, kind, plan[kind])
         return remaining
 
-    def _execute(self, checked: _CheckedTask) -> bytes:
+    def _execute(self, work: _CheckedTask) -> bytes:
         """Accepts the task, debits and executes it, and stores the reply before it leaves."""
-        state, record = self._state, checked.record
+        state, record = self._state, work.record
         state.log.begin(record)
         start = time.monotonic()
-        reply = self._train(checked)
+        reply = self._train(work)
         if reply.refused:
             state.log.take_back(record)
             raise ProtocolError(RefusalReason.OVER_BUDGET)
-        head = state.history.sign(checked.runner.ledger(checked.task.client), state.key)
-        answer, outcome = self._reply_message(checked, reply, head)
+        head = state.history.sign(work.runner.ledger(work.task.client), state.key)
+        answer, outcome = self._reply_message(work, reply, head)
         state.history.witness(head)
         state.log.keep(record, answer)
         if record.event is not None:
@@ -173,22 +175,22 @@ class TaskExecution:
         self._report(outcome, record, len(answer), time.monotonic() - start, head)
         return answer
 
-    def _train(self, checked: _CheckedTask) -> ClientReply:
+    def _train(self, work: _CheckedTask) -> ClientReply:
         """Debits and trains. A failure is a reply without an update, since it may depend on the
         data; an error of the ledger is not, since nothing was released.
         """
         try:
-            return checked.runner.work(checked.task, checked.vector, checked.correction)
+            return work.runner.work(work.task, work.vector, work.correction)
         except DpflError:
             raise
         except Exception as error:
-            record = checked.record
+            record = work.record
             self._state.journal.failure(error, run=record.run, order=record.name)
             self._failures[record.run] += 1
-            return ClientReply(checked.task.client, failed="failed")
+            return ClientReply(work.task.client, failed="failed")
 
     def _reply_message(
-        self, checked: _CheckedTask, reply: ClientReply, head: SignedHead
+        self, work: _CheckedTask, reply: ClientReply, head: SignedHead
     ) -> tuple[bytes, str]:
         """Writes the release, or a fixed reason in its place. With either goes the head of the
         ledger, in which the release is paid for.
@@ -198,19 +200,19 @@ class TaskExecution:
         """
         requests, own_fields = self._state.requests, {"ledger_head": head.to_words()}
         try:
-            fields, arrays = self._reply_content(checked, reply)
-            return requests.answer(checked.request, {**fields, **own_fields}, arrays), "released"
+            fields, arrays = self._reply_content(work, reply)
+            return requests.answer(work.request, {**fields, **own_fields}, arrays), "released"
         except ProtocolError as error:
             reason = error.reason
             if reason == RefusalReason.NOT_FINITE:
                 reason = RefusalReason.DIVERGED
-            return requests.refusal(checked.request, reason, own_fields), str(reason)
+            return requests.refusal(work.request, reason, own_fields), str(reason)
 
     def _reply_content(
-        self, checked: _CheckedTask, reply: ClientReply
+        self, work: _CheckedTask, reply: ClientReply
     ) -> tuple[dict[str, Any], Mapping[str, np.ndarray]]:
         """The fields and arrays of a release. Numbers of a secure sum never leave unmasked."""
-        sum_id, record = checked.sum_id, checked.record
+        sum_id, record = work.sum_id, work.record
         if reply.failed or (sum_id is None) != (reply.numbers is None):
             raise ProtocolError(RefusalReason.DIVERGED if reply.diverged else RefusalReason.FAILED)
         if sum_id is not None and reply.numbers is not None:
@@ -256,8 +258,8 @@ class TaskExecution:
 
     def _check_disk(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Refuses a task whose reply might not fit on the disk."""
-        needed = 2 * sum(array.nbytes for array in arrays.values()) + FREE_BYTES
-        if shutil.disk_usage(self._state.policy.folder).free < needed:
+        bytes_needed = 2 * sum(array.nbytes for array in arrays.values()) + FREE_BYTES
+        if shutil.disk_usage(self._state.policy.folder).free < bytes_needed:
             raise ProtocolError(RefusalReason.NO_ROOM)
 
     def close(self) -> None:

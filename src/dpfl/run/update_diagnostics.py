@@ -71,7 +71,7 @@ class UpdateDiagnostics:
             self._look(replies, order)
         momentum = algorithm.server.momentum
         update = state.velocity.sub(self._last, alpha=momentum) if momentum else state.velocity
-        noise = noise_norm(algorithm, coordinator.federated, state, order)
+        noise = noise_norm(algorithm, coordinator.federation, state, order)
         turn = angle(state.velocity, self._last)
         step = UpdateRow(state.round, "", length(update), turn, noise)
         rows, self._rows, self._last = [step, *self._rows], [], state.velocity

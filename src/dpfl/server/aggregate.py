@@ -91,10 +91,10 @@ def correlated_sum(
         The noisy sum, and the noise to remember for the next round, the latest first.
     """
     current = noise.correlate(release.add_noise(torch.zeros_like(total), rng), list(past))
-    retained = noise.retained_noise([current, *past])
+    memory = noise.retained_noise([current, *past])
     return (
         release.add_precomputed_noise(total, current),
-        torch.stack(retained) if retained else past,
+        torch.stack(memory) if memory else past,
     )
 
 

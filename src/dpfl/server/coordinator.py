@@ -63,7 +63,7 @@ class Coordinator:
     Args:
         algorithm: The algorithm, fitted to model and rounds.
         budget: When the run ends.
-        federated: The federation as the server knows it.
+        federation: The federation as the server knows it.
         state: The run as it stands; changed in place.
         randomness: Draws the cohorts and the server's noise.
         probe: Sends a request to its clients, and returns their replies.
@@ -79,7 +79,7 @@ class Coordinator:
         self,
         algorithm: Algorithm,
         budget: Budget,
-        federated: FederationFacts,
+        federation: FederationFacts,
         state: RunState,
         randomness: Randomness,
         probe: Callable[[RoundRequest], list[ClientReply]],
@@ -87,11 +87,11 @@ class Coordinator:
         add: Add = plain,
     ) -> None:
         self.algorithm, self.budget = algorithm, budget
-        self.federated, self.state = federated, state
+        self.federation, self.state = federation, state
         self.stopped_by = ""
         self.lost_replies = list(state.lost_replies)
         self._randomness, self._probe, self._validate, self._add = randomness, probe, validate, add
-        self._requests = RequestBuilder(algorithm, budget, federated, state)
+        self._requests = RequestBuilder(algorithm, budget, federation, state)
         self._mean_update = MeanUpdate(self._requests, randomness, add, self.lost_replies)
         self._update_facts()
         self._clock = RunClock(state)
@@ -149,8 +149,8 @@ class Coordinator:
         state.vector, state.velocity = algorithm.server.step(
             state.vector, state.velocity, update, rng
         )
-        keep_variances_positive(state.vector, self.federated.layout)
-        state.average = algorithm.server.averaged(state.average, state.vector, state.round + 1)
+        keep_variances_positive(state.vector, self.federation.layout)
+        state.average = algorithm.server.next_average(state.average, state.vector, state.round + 1)
         if algorithm.placement is not NoisePlacement.ROUND_SUM:
             self._learn(good, start)
 
@@ -169,12 +169,12 @@ class Coordinator:
 
     def measure(self) -> None:
         """Asks once, after the last round, how good the model is at the clients."""
-        query, state, ended = self.algorithm.metric, self.state, self.stopped_by
+        query, state, reason = self.algorithm.metric, self.state, self.stopped_by
         if query is None or METRIC in state.memory:
             return
-        declared = self.federated.held_out or self.federated.declared
+        declared = self.federation.held_out or self.federation.declared
         answer = self._mean_answer(query, range(len(declared)), declared, query.width)
-        self.stopped_by = ended
+        self.stopped_by = reason
         if answer:
             head = torch.tensor([answer.units, answer.noise]).double()
             state.memory[METRIC] = torch.cat([head, answer.mean])
@@ -190,7 +190,7 @@ class Coordinator:
         the expected size.
         """
         if self.algorithm.trusts_server:
-            return round(self.state.clients.sampling.expected_size(len(self.federated.declared)))
+            return round(self.state.clients.sampling.expected_size(len(self.federation.declared)))
         return len(self._cohort)
 
     # Budgets
@@ -213,7 +213,7 @@ class Coordinator:
         """Counts the model down and the update up, four bytes per number; a secure sum has more.
         Returns False, and counts nothing, where that would exceed the budget.
         """
-        layout = self.federated.layout
+        layout = self.federation.layout
         each = 2 * 4 * layout.size
         if self.algorithm.noise_shares:
             each = self._requests.round_sum.traffic(layout)
@@ -241,7 +241,7 @@ class Coordinator:
         """Draws the cohort. In a secure sum of clients it is everybody, and each draws for
         itself.
         """
-        population, rng = len(self.federated.declared), self._randomness.generator("cohort", round)
+        population, rng = len(self.federation.declared), self._randomness.generator("cohort", round)
         cohort: Sequence[int] | np.ndarray = range(population)
         if not self.algorithm.noise_shares:
             cohort = self.state.clients.sampling.draw(population, rng, round)
@@ -268,7 +268,7 @@ class Coordinator:
 
     def _update_facts(self) -> None:
         self._facts = facts(
-            self.algorithm, self.budget, self.federated, self.state, self._requests.weights
+            self.algorithm, self.budget, self.federation, self.state, self._requests.weights
         )
 
     # Before the first round
@@ -287,7 +287,7 @@ class Coordinator:
 
     def _find_weights(self) -> None:
         """Asks clients for what their weights follow from, by a release that they pay for."""
-        query, declared = self.algorithm.weights.query, self.federated.declared
+        query, declared = self.algorithm.weights.query, self.federation.declared
         if query is None or self.state.weights is not None:
             return
         answers = self._answers.of_clients(query, range(len(declared)), self._when(query))
@@ -303,7 +303,7 @@ class Coordinator:
 
         A client that could not pay for a step afterwards is not asked.
         """
-        layout, declared = self.federated.layout, self.federated.declared
+        layout, declared = self.federation.layout, self.federation.declared
         for query, span in (
             (self.algorithm.centre, layout.centre),
             (self.algorithm.columns, layout.paid_scales),
@@ -322,7 +322,7 @@ class Coordinator:
         """
         state = self.state
         if state.clients.clip.adapts_to == "public":
-            updates = self._unclipped(self.federated.public, state.round, state.vector)
+            updates = self._ask_unclipped(self.federation.public, state.round, state.vector)
             state.clients = of_public_updates(state.clients, updates)
         if state.round == 0 and state.samples and state.samples.clip.adapts_to == "public":
             replies = self._probe(self._requests.public_norms())
@@ -341,9 +341,11 @@ class Coordinator:
             state.clients = replace(state.clients, clip=clip.adapt(norms))
 
     def _train_without_privacy(self, round: int, vector: Tensor) -> list[ClientReply]:
-        return self._unclipped(self._draw_cohort(round), round, vector)
+        return self._ask_unclipped(self._draw_cohort(round), round, vector)
 
-    def _unclipped(self, clients: Sequence[int], round: int, vector: Tensor) -> list[ClientReply]:
+    def _ask_unclipped(
+        self, clients: Sequence[int], round: int, vector: Tensor
+    ) -> list[ClientReply]:
         return self._probe(self._requests.unclipped(clients, self._steps(), round, vector))
 
     def _follow_schedule(self) -> None:
@@ -365,7 +367,7 @@ class Coordinator:
         for reply in replies:
             if reply.refused and self.algorithm.ledger_per_client:
                 self.state.remaining[reply.client] = 0
-        layout = self.federated.layout
+        layout = self.federation.layout
         faulty = partial(fault, size=layout.size)
         if self.algorithm.noise_shares:
             faulty = partial(self._requests.round_sum.fault, layout=layout)

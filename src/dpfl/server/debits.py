@@ -49,7 +49,7 @@ def count_debits(
 
 
 def debit_round(
-    federated: FederationFacts,
+    federation: FederationFacts,
     state: RunState,
     total: Tensor,
     inside: int,
@@ -62,7 +62,7 @@ def debit_round(
     is therefore the same release, with the same noise, only if the same sum and count come out.
 
     Args:
-        federated: The federation, with its ledger.
+        federation: The federation, with its ledger.
         state: The run as it stands.
         total: The sum of the round before noise.
         inside: How many updates lay within the clip.
@@ -75,21 +75,21 @@ def debit_round(
     Raises:
         BudgetRefusal: The ledger has no room for the round.
     """
-    ledger = federated.ledger
+    ledger = federation.ledger
     assert ledger is not None
     name = release_name(state.clients, state.vector, total, inside)
     fresh = "" if randomness.repeatable else secrets.token_hex(16)
-    place = f"{federated.run}/{state.round}"
+    place = f"{federation.run}/{state.round}"
     entry = f"{place}/{name}{fresh}"
     if state.clients.whole_run:
         # Rounds that run again and come out otherwise belong to another release of all rounds.
-        entry = f"{federated.run}/all rounds/{ledger.attempts_before(place, name + fresh)}"
+        entry = f"{federation.run}/all rounds/{ledger.attempts_before(place, name + fresh)}"
     ledger.debit(
-        federated.run,
+        federation.run,
         entry,
-        state.clients.event(len(federated.declared)),
+        state.clients.event(len(federation.declared)),
         1,
-        federated.limit,
+        federation.limit,
         horizon,
     )
     return with_scope(randomness, name)

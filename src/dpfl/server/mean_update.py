@@ -50,7 +50,7 @@ class MeanUpdate:
     ) -> None:
         self._requests, self._randomness, self._add = requests, randomness, add
         self._complaints = complaints
-        self._algorithm, self._federated = requests.algorithm, requests.federated
+        self._algorithm, self._federation = requests.algorithm, requests.federation
         self._state = requests.state
 
     def of(self, replies: Sequence[ClientReply]) -> Tensor | None:
@@ -68,7 +68,7 @@ class MeanUpdate:
         Raises:
             BudgetRefusal: The federation's ledger has no room for the round.
         """
-        weights, size = self._requests.weights, self._federated.layout.size
+        weights, size = self._requests.weights, self._federation.layout.size
         if self._algorithm.noise_shares:
             return self._from_secure_sum(replies, self._algorithm.noise_shares)
         if self._algorithm.placement is not NoisePlacement.ROUND_SUM:
@@ -76,7 +76,7 @@ class MeanUpdate:
         total = weighted_sum(replies, weights, size)
         inside = sum(reply.inside for reply in replies)
         randomness = debit_round(
-            self._federated, self._state, total, inside, self._requests.horizon, self._randomness
+            self._federation, self._state, total, inside, self._requests.horizon, self._randomness
         )
         update = self._add_noise(total, len(replies), randomness).div_(self._divisor)
         self._adapt_quantile(replies, randomness)
@@ -84,12 +84,12 @@ class MeanUpdate:
 
     @property
     def _expected_cohort(self) -> float:
-        return self._state.clients.sampling.expected_size(len(self._federated.declared))
+        return self._state.clients.sampling.expected_size(len(self._federation.declared))
 
     @property
     def _divisor(self) -> float:
         """The expected cohort times the usual weight."""
-        return self._expected_cohort * self._algorithm.weights.usual(self._federated.declared)
+        return self._expected_cohort * self._algorithm.weights.usual(self._federation.declared)
 
     def _from_secure_sum(
         self, replies: Sequence[ClientReply], shares: NoiseShares
@@ -99,12 +99,12 @@ class MeanUpdate:
         """
         state, weights = self._state, self._requests.weights
         numbers = {reply.client: reply.numbers for reply in replies if reply.numbers is not None}
-        round_sum, layout = self._requests.round_sum, self._federated.layout
+        round_sum, layout = self._requests.round_sum, self._federation.layout
         compute = partial(round_sum.update, numbers, self._add, state.round, layout)
-        opened = open_sum(numbers, shares, compute, f"round {state.round + 1}", self._complaints)
-        if opened is None:
+        result = open_sum(numbers, shares, compute, f"round {state.round + 1}", self._complaints)
+        if result is None:
             return None
-        update, count = opened
+        update, count = result
         weight = float(sum(weights[reply.client] for reply in replies)) or 1.0
         of_sum = self._algorithm.placement is NoisePlacement.ROUND_SUM
         update.div_(self._divisor if of_sum else weight)

@@ -37,7 +37,7 @@ def of_public_updates(release: Release, replies: Sequence[ClientReply]) -> Relea
     updates = [reply.update for reply in replies if reply.update is not None]
     return replace(
         release,
-        clip=release.clip.adapt([_measured(update, release.clip) for update in updates]),
+        clip=release.clip.adapt([_measure(update, release.clip) for update in updates]),
     )
 
 
@@ -80,11 +80,11 @@ def of_public_samples(
     norms = [
         norm for reply in replies if reply.raw is not None for norm in reply.raw["norms"].tolist()
     ]
-    adapted = replace(samples, clip=samples.clip.adapt(norms))
+    new_samples = replace(samples, clip=samples.clip.adapt(norms))
     if placement is not NoisePlacement.ROUND_SUM:
-        return adapted, clients
-    level = clients.clip.clip_norm * adapted.clip.clip_norm / samples.clip.clip_norm
-    return adapted, replace(clients, clip=replace(clients.clip, clip_norm=level))  # type: ignore[type-var]
+        return new_samples, clients
+    level = clients.clip.clip_norm * new_samples.clip.clip_norm / samples.clip.clip_norm
+    return new_samples, replace(clients, clip=replace(clients.clip, clip_norm=level))  # type: ignore[type-var]
 
 
 def norms_without_privacy(
@@ -135,5 +135,5 @@ def rounds_of(clip: Clip, budget: Budget) -> int:
     return rounds
 
 
-def _measured(update: Tensor, clip: Clip) -> float:
+def _measure(update: Tensor, clip: Clip) -> float:
     return float(clip.norms(update[None]) if clip.own_measure else update.norm())

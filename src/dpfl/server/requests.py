@@ -30,7 +30,7 @@ class RequestBuilder:
     Args:
         algorithm: The algorithm.
         budget: When the run ends.
-        federated: The federation as the server knows it.
+        federation: The federation as the server knows it.
         state: The run as it stands.
 
     Attributes:
@@ -38,12 +38,12 @@ class RequestBuilder:
     """
 
     def __init__(
-        self, algorithm: Algorithm, budget: Budget, federated: FederationFacts, state: RunState
+        self, algorithm: Algorithm, budget: Budget, federation: FederationFacts, state: RunState
     ) -> None:
         self.algorithm, self._budget = algorithm, budget
-        self.federated, self.state = federated, state
+        self.federation, self.state = federation, state
         self.weights = (
-            compute_weights(algorithm.weights, federated.declared)
+            compute_weights(algorithm.weights, federation.declared)
             if state.weights is None
             else state.weights
         )
@@ -51,7 +51,7 @@ class RequestBuilder:
     @property
     def round_sum(self) -> RoundSum:
         """What clients add to a secure sum of this round."""
-        state, declared = self.state, self.federated.declared
+        state, declared = self.state, self.federation.declared
         if self.algorithm.placement is NoisePlacement.ROUND_SUM or state.samples is None:
             return RoundSum.of_updates(state.clients, len(declared))
         rate = self.algorithm.local.optimiser.rate
@@ -131,7 +131,7 @@ class RequestBuilder:
         Returns:
             One task per public client.
         """
-        request = self.training(self.federated.public, steps)
+        request = self.training(self.federation.public, steps)
         bare = replace(samples, noise=None)
         tasks = (
             replace(task, samples=bare, raw=True, slope=False, raw_values=RAW_VALUES)
@@ -145,7 +145,7 @@ class RequestBuilder:
         Returns:
             One task per public client, with one step.
         """
-        return asking_norms(self.training(self.federated.public, 1))
+        return asking_norms(self.training(self.federation.public, 1))
 
     def unclipped(
         self, clients: Sequence[int], steps: int, round: int, vector: Tensor
@@ -184,7 +184,7 @@ class RequestBuilder:
 
     def _update_release(self, client: int) -> UpdateRelease | None:
         """With the client's own noise, where that follows from its declared size."""
-        declared = self.federated.declared
+        declared = self.federation.declared
         if client >= len(declared):
             return self.algorithm.updates
         return self.algorithm.for_client_size(declared[client]).updates
@@ -209,6 +209,6 @@ class RequestBuilder:
         rule, state = self.algorithm.client_state, self.state
         assert rule is not None
         if state.client_vectors is None:
-            clients, layout = len(self.federated.declared), self.federated.layout
+            clients, layout = len(self.federation.declared), self.federation.layout
             state.client_vectors = rule.initial(clients, layout)
         return state.client_vectors

@@ -307,10 +307,10 @@ class AdaptiveSchedule(Schedule):
         """Returns C and sigma of a client."""
         level, multiplier = memory["start"].tolist()
         target = self.alpha * float(memory["levels"][client])
-        bounded = (
+        clip_norm = (
             level if math.isnan(target) else min(max(target, level / self.span), level * self.span)
         )
-        return bounded, multiplier * self.beta ** int(memory["falls"][client])
+        return clip_norm, multiplier * self.beta ** int(memory["falls"][client])
 
     def learn(
         self, observation: RoundObservation, validate: Validate, memory: Mapping[str, Tensor]

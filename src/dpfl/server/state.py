@@ -103,7 +103,7 @@ class FederationFacts:
 def facts(
     algorithm: Algorithm,
     budget: Budget,
-    federated: FederationFacts,
+    federation: FederationFacts,
     state: RunState,
     weights: Tensor,
 ) -> StepFacts:
@@ -112,7 +112,7 @@ def facts(
     Args:
         algorithm: The algorithm.
         budget: The budget of the run.
-        federated: The federation as the server knows it.
+        federation: The federation as the server knows it.
         state: The run, with its current release of samples.
         weights: The weight of each client.
 
@@ -121,11 +121,11 @@ def facts(
     """
     samples = state.samples
     batches = (
-        [samples.sampling.expected_size(size) for size in federated.declared] if samples else []
+        [samples.sampling.expected_size(size) for size in federation.declared] if samples else []
     )
     clip = samples.clip.clip_norm if samples else 0.0
     multiplier = samples.stddev() / clip if samples else 0.0
-    rate, parameters = algorithm.local.optimiser.rate, federated.layout.trainable
+    rate, parameters = algorithm.local.optimiser.rate, federation.layout.trainable
     energy = samples.energy(parameters) if samples else 0.0
     return StepFacts(
         budget.rounds, rate, multiplier, clip, parameters, batches, weights.tolist(), energy

@@ -64,12 +64,12 @@ class ServerUpdate:
             The new model and the new velocity. The arguments stay as they are.
         """
         velocity = update.add(velocity, alpha=self.momentum) if self.momentum else update
-        moved = vector.add(velocity, alpha=self.rate)
+        following = vector.add(velocity, alpha=self.rate)
         if self.noise and rng:
-            moved += gaussian_vector(len(moved), self.noise, rng)
-        return moved, velocity
+            following += gaussian_vector(len(following), self.noise, rng)
+        return following, velocity
 
-    def averaged(self, average: Tensor | None, vector: Tensor, round: int) -> Tensor | None:
+    def next_average(self, average: Tensor | None, vector: Tensor, round: int) -> Tensor | None:
         """Updates the average of the iterates, x <- x + (p + 1) / (t + p) (x_t - x).
 
         Args:

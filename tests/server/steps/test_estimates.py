@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from dpfl.errors import DpflError
 from dpfl.server.steps.ali_bounds import GAMMA_OF_SPLIT, noise_energy
 from dpfl.server.steps.estimates import (
-    denoised,
     heterogeneity,
     raw_gamma,
     raw_slope,
     released_slope,
+    subtract_noise,
 )
 
 
@@ -110,7 +110,7 @@ def test_a_denoised_square_is_positive_and_never_more_than_was_seen_but_for_its_
     squares: list[float], noise: float, d: int
 ) -> None:
     weights = [1.0] * len(squares)
-    found = denoised(squares, weights, [noise] * len(squares), d)
+    found = subtract_noise(squares, weights, [noise] * len(squares), d)
     floor = noise * math.sqrt(2 / d / len(squares))
     assert found > 0
     assert found <= max(float(np.mean(squares)), floor) * (1 + 1e-9)

@@ -237,9 +237,10 @@ class AlsSteps(StepPolicy):
         if "estimates" not in following:
             return following
         theorem = self._theorem(_als_inputs(observation.facts, following["estimates"]))
-        defined, undefined = memory.get(BOUNDS, torch.zeros(2)).tolist()
+        defined_rounds, undefined_rounds = memory.get(BOUNDS, torch.zeros(2)).tolist()
         counts = torch.tensor(
-            [defined + (theorem.phi > 0), undefined + (theorem.phi <= 0)], dtype=torch.float64
+            [defined_rounds + (theorem.phi > 0), undefined_rounds + (theorem.phi <= 0)],
+            dtype=torch.float64,
         )
         return following | {BOUNDS: counts, PHI: _number(theorem.phi)}
 
@@ -254,9 +255,10 @@ class AlsSteps(StepPolicy):
         """
         if BOUNDS not in memory:
             return ()
-        defined, undefined = (int(count) for count in memory[BOUNDS])
+        defined_rounds, undefined_rounds = (int(count) for count in memory[BOUNDS])
         return (
-            f"the paper's bound (13) was defined after {defined} of {defined + undefined} rounds; "
+            f"the paper's bound (13) was defined after {defined_rounds} of "
+            f"{defined_rounds + undefined_rounds} rounds; "
             "after the others that of "
             f"Wang et al. stood in; its phi, which must be above 0, was {float(memory[PHI]):.4g} "
             "at last",

@@ -16,11 +16,11 @@ from dpfl.server.steps.estimates import (
     FloatArray,
     Values,
     check_range,
-    denoised,
     per_client,
     raw_slope,
     released_slope,
     shares,
+    subtract_noise,
 )
 
 # Wang et al. 2019 control their bound by a number that is chosen, not derived: this for convex
@@ -312,7 +312,7 @@ def released_estimates(
     # Rounding may leave a trace below 0 where one client has all the weight.
     noise_apart = np.maximum((1 - 2 * p) * noise + p**2 @ noise, 0.0)
     return AlsEstimates(
-        rho=min(C, math.sqrt(denoised(sizes, p, noise, d))),
+        rho=min(C, math.sqrt(subtract_noise(sizes, p, noise, d))),
         beta=released_slope(differences, distances, p, 2 * noise, d),
-        xi=math.sqrt(denoised(apart, p, noise_apart, d)),
+        xi=math.sqrt(subtract_noise(apart, p, noise_apart, d)),
     )

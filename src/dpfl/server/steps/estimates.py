@@ -90,8 +90,8 @@ def raw_slope(differences: Values, distances: Values, weights: Values) -> float:
         DpflError: No client's model has moved.
     """
     rises, runs = per_client("A difference", differences, len(weights)), _runs(distances, weights)
-    moved = runs > 0
-    return float(shares(np.asarray(weights)[moved]) @ (rises[moved] / runs[moved]))
+    moving = runs > 0
+    return float(shares(np.asarray(weights)[moving]) @ (rises[moving] / runs[moving]))
 
 
 def released_slope(
@@ -122,12 +122,12 @@ def released_slope(
     """
     squares = per_client("A difference", differences, len(weights)) ** 2
     return math.sqrt(
-        denoised(squares, weights, noises, d)
+        subtract_noise(squares, weights, noises, d)
         / float(shares(weights) @ _runs(distances, weights) ** 2)
     )
 
 
-def denoised(squares: Values, weights: Values, noises: Values, d: int) -> float:
+def subtract_noise(squares: Values, weights: Values, noises: Values, d: int) -> float:
     """Computes the weighted mean of squared norms without the energy of their noise.
 
     It is never below one standard deviation of the noise's own energy, sqrt(2 / d) of its mean: a
