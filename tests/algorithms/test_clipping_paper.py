@@ -16,8 +16,9 @@ from dpfl.client.optimisers import SGD
 from dpfl.client.task import ClientReply
 from dpfl.privacy import Flat, NoClip
 from dpfl.privacy.mechanisms.clip import MARGIN as ROUNDING
-from dpfl.privacy.mechanisms.clip import Clip, ModelClip, clip_vector
+from dpfl.privacy.mechanisms.clip import Clip, ModelClip
 from dpfl.privacy.mechanisms.rounding import SQUARES
+from dpfl.privacy.mechanisms.vector_clipping import clip_vector
 from dpfl.server.aggregate import mean
 from dpfl.server.update import ServerUpdate
 from dpfl.server.weights import UniformWeights

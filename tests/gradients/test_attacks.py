@@ -19,8 +19,9 @@ from dpfl.gradients.clipped import ClippedGradients
 from dpfl.models import FlatModel
 from dpfl.models.sequences import build_transformer
 from dpfl.privacy import Flat
-from dpfl.privacy.mechanisms.clip import PerLayer, clip_vector
+from dpfl.privacy.mechanisms.clip import PerLayer
 from dpfl.privacy.mechanisms.haar_release import HaarClip
+from dpfl.privacy.mechanisms.vector_clipping import clip_vector
 from dpfl.server.aggregate import weighted_sum
 
 LEVEL = 0.5

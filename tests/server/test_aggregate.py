@@ -9,8 +9,8 @@ from torch import Tensor
 
 from dpfl.client.task import ClientReply
 from dpfl.privacy import All, FixedSize, Flat, Gaussian, PoissonSize, Quantile, Release
-from dpfl.privacy.mechanisms.clip import clip_vector
 from dpfl.privacy.mechanisms.noise import gaussian_vector
+from dpfl.privacy.mechanisms.vector_clipping import clip_vector
 from dpfl.server.aggregate import mean, noisy_inside_fraction, noisy_sum, weighted_sum
 from dpfl.server.weights import SizeWeights
 

@@ -57,3 +57,11 @@ def test_a_number_is_trained_in_the_unit_that_is_declared():
     )
     assert losses.tolist() == [0.0, 2.0]
     assert slopes.tolist() == [[0.0], [2.0]]
+
+
+def test_the_loss_of_counts_is_never_below_0_once_its_constant_is_back():
+    counts, y = tasks.Counts(mean=2.0), torch.tensor([0.0, 2.0, 7.0])
+    best = (y / 2.0).clamp(min=1e-30).log()[:, None]
+    assert counts.nonnegative_losses(best, y) == pytest.approx(torch.zeros(3), abs=1e-6)
+    assert (counts.losses(best, y)[1:] != 0).all()
+    assert (counts.nonnegative_losses(torch.zeros(3, 1), y) >= 0).all()

@@ -15,8 +15,8 @@ from dpfl.audit.bounds import MeasuredEpsilon, epsilon_of
 from dpfl.audit.sums import clients_for, server_view
 from dpfl.client.task import ClientReply
 from dpfl.privacy import Randomness, Release
-from dpfl.privacy.mechanisms.clip import clip_vector
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.vector_clipping import clip_vector
 from dpfl.server.aggregate import noisy_sum, weighted_sum
 
 DIMENSION = 4096

@@ -23,9 +23,9 @@ from dpfl.audit.sums import clients_for, server_view
 from dpfl.client.task import ClientReply
 from dpfl.errors import DpflError
 from dpfl.privacy import Randomness, Release
-from dpfl.privacy.mechanisms.clip import clip_vector
 from dpfl.privacy.mechanisms.matrix_release import BandedNoise
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.vector_clipping import clip_vector
 from dpfl.server.aggregate import correlated_sum, noisy_inside_fraction
 from dpfl.server.round_sum import RoundSum
 

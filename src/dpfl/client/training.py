@@ -24,7 +24,8 @@ from dpfl.client.task import LAST_STEP, ClientTask, rounding_sensitivity
 from dpfl.client.workspace import Workspace
 from dpfl.gradients.clipped import NonFinite
 from dpfl.privacy import Release
-from dpfl.privacy.mechanisms.clip import Clip, clip_vector
+from dpfl.privacy.mechanisms.clip import Clip
+from dpfl.privacy.mechanisms.vector_clipping import clip_vector
 
 
 @dataclass

@@ -17,7 +17,7 @@ from torch import Tensor
 from dpfl.client.noise_placement import NoisePlacement
 from dpfl.client.task import ClientReply, ClientTask, rounding_sensitivity
 from dpfl.privacy import Release
-from dpfl.privacy.mechanisms.clip import measure_norms
+from dpfl.privacy.mechanisms.vector_clipping import measure_norms
 
 ROUNDED = 1.001
 """A clip is computed with float32 sums, which may be off by this factor."""

@@ -13,7 +13,6 @@ import numpy as np
 
 from dpfl.lazy_import import torch
 from dpfl.tasks.metrics import auc_of_cells
-from dpfl.tasks.numbers import Counts
 from dpfl.tasks.task import Array, Task
 
 if TYPE_CHECKING:
@@ -66,7 +65,12 @@ def count_outcomes(task: Task, scores: Tensor, y: Tensor, most: float) -> Tensor
         For each sample: its loss as a share of `most`, 1 if the answer was right, and a 1 in the
         cell of its label and probability.
     """
-    parts = [(_loss(task, scores, y) / most).nan_to_num(1.0, 1.0, 0.0).clamp(0.0, 1.0).unsqueeze(1)]
+    parts = [
+        (task.nonnegative_losses(scores, y) / most)
+        .nan_to_num(1.0, 1.0, 0.0)
+        .clamp(0.0, 1.0)
+        .unsqueeze(1)
+    ]
     if _answers(task):
         parts.append(_right(task, scores, y).unsqueeze(1))
     if task.name == "binary":
@@ -78,19 +82,6 @@ def count_outcomes(task: Task, scores: Tensor, y: Tensor, most: float) -> Tensor
 
 def _answers(task: Task) -> bool:
     return task.name in ("classes", "binary", "labels", "ordinal")
-
-
-def _loss(task: Task, scores: Tensor, y: Tensor) -> Tensor:
-    """The loss, which is never below 0.
-
-    The loss of counts leaves out what does not depend on the score. It is put back: half a
-    deviance, in units of the declared mean.
-    """
-    losses = task.losses(scores, y)
-    if not isinstance(task, Counts):
-        return losses
-    rate = y / task.mean
-    return losses + torch.special.xlogy(rate, rate) - rate
 
 
 def _right(task: Task, scores: Tensor, y: Tensor) -> Tensor:

@@ -125,6 +125,21 @@ class Counts(BaseTask):
         s = one_column(scores, y, self)
         return _rate(s) - y / self.mean * s
 
+    def nonnegative_losses(self, scores: Tensor, y: Tensor) -> Tensor:
+        """Half the deviance of each sample, in units of the declared mean.
+
+        `losses` leaves out what does not depend on the score: (y / m) log(y / m) - y / m.
+
+        Args:
+            scores: The scores.
+            y: The counts.
+
+        Returns:
+            The losses (B,), 0 where the rate is the count.
+        """
+        rate = y / self.mean
+        return self.losses(scores, y) + torch.special.xlogy(rate, rate) - rate
+
     def losses_and_slopes(self, scores: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         s = one_column(scores, y, self)
         return _rate(s) - y / self.mean * s, (s.clamp(max=STEEPEST).exp() - y / self.mean).reshape(

@@ -80,6 +80,17 @@ class Task(Protocol):
             The losses (B,), with their graph.
         """
 
+    def nonnegative_losses(self, scores: Tensor, y: Tensor) -> Tensor:
+        """The loss of each sample, with what makes it 0 at best.
+
+        Args:
+            scores: The scores.
+            y: The labels.
+
+        Returns:
+            The losses (B,), none of which is below 0.
+        """
+
     def losses_and_slopes(self, scores: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """The losses, and the gradient of their sum at the scores. No graph is built.
 
@@ -167,6 +178,19 @@ class BaseTask:
             The losses (B,), with their graph.
         """
         raise NotImplementedError
+
+    def nonnegative_losses(self, scores: Tensor, y: Tensor) -> Tensor:
+        """The loss of each sample, with what makes it 0 at best.
+
+        Args:
+            scores: The scores.
+            y: The labels.
+
+        Returns:
+            The losses (B,), none of which is below 0: those of `losses`, unless a task leaves
+            something out there.
+        """
+        return self.losses(scores, y)
 
     def losses_and_slopes(self, scores: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """The losses, and the gradient of their sum at the scores. No graph is built.

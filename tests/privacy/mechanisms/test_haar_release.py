@@ -11,11 +11,12 @@ from scipy import stats
 
 from dpfl.errors import DpflError
 from dpfl.privacy import All, Flat, Gaussian, Poisson, Release
-from dpfl.privacy.mechanisms.clip import MARGIN, clip_vector
+from dpfl.privacy.mechanisms.clip import MARGIN
 from dpfl.privacy.mechanisms.haar import whole_vector
 from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
 from dpfl.privacy.mechanisms.noise import Uncalibrated
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.vector_clipping import clip_vector
 
 M = 64
 

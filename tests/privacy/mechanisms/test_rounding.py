@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpfl.privacy.mechanisms import rounding
-from dpfl.privacy.mechanisms.clip import MARGIN, Flat, PerLayer, clip_vector
+from dpfl.privacy.mechanisms.clip import MARGIN, Flat, PerLayer
 from dpfl.privacy.mechanisms.rounding import cover_cancellation, gamma, squared_norms
+from dpfl.privacy.mechanisms.vector_clipping import clip_vector
 from dpfl.privacy.queries.bounded_sum import bounded_sum, scale_down
 
 PAGE = Path(__file__).parents[3] / "docs" / "privacy.md"

@@ -19,7 +19,13 @@ from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
 from dpfl.privacy.mechanisms.adaptive_clip import public_median
-from dpfl.privacy.mechanisms.clip import Clip, VectorClip, check_clip_norm, shrink_factors
+from dpfl.privacy.mechanisms.clip import (
+    Clip,
+    VectorClip,
+    Weighting,
+    check_clip_norm,
+    shrink_factors,
+)
 from dpfl.privacy.mechanisms.haar import Haar
 from dpfl.privacy.mechanisms.noise import AdditiveNoise, check_noise_multiplier
 
@@ -76,6 +82,18 @@ class HaarClip(VectorClip):
         check_clip_norm(self.clip_norm)
         if self.bound not in BOUNDS:
             raise DpflError(f"A Haar clip bounds {' or '.join(BOUNDS)}, not {self.bound!r}.")
+
+    @property
+    def coefficient_bound(self) -> str:
+        """What the clip bounds of the coefficients: `weighted`, `coefficients` or `levels`."""
+        return self.bound
+
+    @property
+    def weighting(self) -> Weighting | None:
+        """The weights W, where the clip is of |W H|; None where it is not."""
+        if self.bound != "weighted":
+            return None
+        return self.weights, self.by_layer, self.energies, self.ends
 
     @property
     def adapts_to(self) -> str:
@@ -173,7 +191,7 @@ class HaarNoise(AdditiveNoise):
     ends: tuple[int, ...] = ()
     lemma: bool = False
     portion: float | None = None
-    gaussian = True
+    gaussian = on_coefficients = True
 
     def __post_init__(self) -> None:
         check_noise_multiplier(self.noise_multiplier)
@@ -217,19 +235,15 @@ class HaarNoise(AdditiveNoise):
         Raises:
             DpflError: If a weighted clip has other weights than the noise.
         """
-        if isinstance(clip, HaarClip) and clip.bound == "weighted":
-            own, others = (
-                (part.weights, part.by_layer, part.energies, part.ends) for part in (self, clip)
-            )
-            if own != others:
+        if clip.weighting is not None:
+            if clip.weighting != (self.weights, self.by_layer, self.energies, self.ends):
                 raise DpflError(
                     "Haar noise and its clip must have the same weights; give both the same."
                 )
             return self.noise_multiplier * self.share
-        kind = clip.bound if isinstance(clip, HaarClip) else "gradient"
         weights = _weights(self.ends, self.weights, self.energies)
         return _transform(self.ends).effective_multiplier(
-            self.noise_multiplier * self.share, weights, kind
+            self.noise_multiplier * self.share, weights, clip.coefficient_bound
         )
 
     def energy(self, size: int) -> float:

@@ -49,7 +49,8 @@ class BandedNoise(AdditiveNoise):
     bands: int | None = None
     rounds: int = 0
     turns: int = 1
-    gaussian = by_coordinate = True
+    gaussian = by_coordinate = whole_run = True
+    can_be_shared = False
 
     def __post_init__(self) -> None:
         check_noise_multiplier(self.noise_multiplier)
@@ -60,6 +61,11 @@ class BandedNoise(AdditiveNoise):
                 f"Clients take part every {self.turns} rounds, so noise can be taken back over as "
                 f"many bands, not {self.bands}."
             )
+
+    @property
+    def correlated(self) -> BandedNoise:
+        """The noise itself, since later rounds take it back."""
+        return self
 
     def for_rounds(self, rounds: int, turns: int) -> BandedNoise:
         """Fits the noise to a run.

@@ -7,8 +7,9 @@ The noise of a release has standard deviation z S, for a noise multiplier z and 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from dpfl.privacy.mechanisms.clip import Clip
+    from dpfl.privacy.mechanisms.matrix_release import BandedNoise
+
+NoiseKind = TypeVar("NoiseKind", bound="AdditiveNoise")
 
 _BLOCK = 1 << 15
 _NEAR_ONE = np.float32(1 - 2.0**-10)
@@ -81,10 +85,50 @@ class AdditiveNoise:
             that each would have by itself.
         on_grid: Whether the noise and what it is added to are multiples of one step.
         calibrated: Whether its multiplier is known.
+        on_coefficients: Whether the noise is independent on Haar coefficients, and not on the
+            coordinates.
+        whole_run: Whether the noise of all rounds of a run is one release.
+        has_secure_form: Whether there is noise like it on a grid.
+        can_be_shared: Whether shares of it inside a secure sum are proven.
     """
 
-    gaussian = by_coordinate = on_grid = False
-    calibrated = True
+    gaussian = by_coordinate = on_grid = on_coefficients = whole_run = has_secure_form = False
+    calibrated = can_be_shared = True
+
+    @property
+    def kind(self) -> Any:
+        """The noise itself, or what uncalibrated noise will be like; None for Gaussian noise that
+        is not calibrated.
+        """
+        return self
+
+    @property
+    def correlated(self) -> BandedNoise | None:
+        """The noise itself if later rounds take it back; None otherwise."""
+        return None
+
+    def for_model(self: NoiseKind, ends: Sequence[int]) -> NoiseKind:
+        """Fits the noise to a model.
+
+        Args:
+            ends: Where each of the model's parameters ends.
+
+        Returns:
+            The noise for that model: the same, unless it is on coefficients of the model.
+        """
+        return self
+
+    def for_rounds(self: NoiseKind, rounds: int, turns: int) -> NoiseKind:
+        """Fits the noise to a run.
+
+        Args:
+            rounds: The rounds of the run.
+            turns: How many rounds are between two participations of a unit.
+
+        Returns:
+            The noise for that run: the same, unless later rounds take it back.
+        """
+        return self
 
     @property
     def share(self) -> float:
@@ -147,7 +191,7 @@ class Gaussian(AdditiveNoise):
     """
 
     noise_multiplier: float
-    gaussian = by_coordinate = True
+    gaussian = by_coordinate = has_secure_form = True
 
     def __post_init__(self) -> None:
         check_noise_multiplier(self.noise_multiplier)
@@ -190,6 +234,7 @@ class FlooredGaussian(Gaussian):
     """
 
     floor: float = 0.0
+    can_be_shared = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -231,6 +276,11 @@ class Uncalibrated(AdditiveNoise):
 
     like: Any = None
     calibrated = False
+
+    @property
+    def kind(self) -> Any:
+        """What the noise will be like; None for Gaussian."""
+        return self.like
 
     @property
     def noise_multiplier(self) -> float:

@@ -41,7 +41,7 @@ from dpfl.privacy.mechanisms.noise import Gaussian, Uncalibrated
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.privacy.mechanisms.release_checks import check_parts
 from dpfl.privacy.mechanisms.release_sums import ReleaseSums
-from dpfl.privacy.mechanisms.sampling import All, Cyclic, Sampling
+from dpfl.privacy.mechanisms.sampling import All, Sampling
 from dpfl.privacy.mechanisms.secure_noise import SecureGaussian
 
 LONGER = 10.0
@@ -124,7 +124,7 @@ class Release(ReleaseSums):
     @property
     def noise_kind(self) -> Gaussian | HaarNoise | BandedNoise | None:
         """The noise, or what uncalibrated noise will be like."""
-        return self.noise.like if isinstance(self.noise, Uncalibrated) else self.noise
+        return self.noise.kind if self.noise else None
 
     def with_noise(self, noise_multiplier: float) -> Release:
         """Sets the noise multiplier.
@@ -146,12 +146,12 @@ class Release(ReleaseSums):
     @property
     def whole_run(self) -> bool:
         """Whether all rounds of a run are one release."""
-        return isinstance(self.noise_kind, BandedNoise)
+        return self.noise_kind is not None and self.noise_kind.whole_run
 
     @property
     def correlated(self) -> BandedNoise | None:
         """Its noise if later rounds take it back; None otherwise."""
-        return self.noise if isinstance(self.noise, BandedNoise) else None
+        return self.noise.correlated if self.noise else None
 
     def for_rounds(self, rounds: int, population: int) -> Release:
         """Fits the release to a run. Only noise that later rounds take back depends on it.
@@ -164,7 +164,7 @@ class Release(ReleaseSums):
             The release for that run.
         """
         kind = self.noise_kind
-        if not isinstance(kind, BandedNoise) or not isinstance(self.sampling, Cyclic):
+        if kind is None or not kind.whole_run:
             return self
         noise = kind.for_rounds(rounds, self.sampling.turns(population))
         return replace(self, noise=self._like(noise))
@@ -185,7 +185,7 @@ class Release(ReleaseSums):
                 "Noise that clients share has no secure form; choose noise = 'server', or set "
                 "privacy.noise = 'plain'."
             )
-        if not isinstance(self.noise, Gaussian):
+        if self.noise is None or not self.noise.has_secure_form:
             raise DpflError(
                 "Noise on Haar coefficients, or that later rounds take back, has no secure form; "
                 "choose another system, or set "
@@ -204,11 +204,13 @@ class Release(ReleaseSums):
         """
         clip = self.clip.for_model(ends)
         kind = self.noise_kind
-        if not isinstance(kind, HaarNoise):
+        if kind is None:
             return replace(self, clip=clip)
         return replace(self, clip=clip, noise=self._like(kind.for_model(ends)))
 
-    def _like(self, noise: HaarNoise | BandedNoise) -> Uncalibrated | HaarNoise | BandedNoise:
+    def _like(
+        self, noise: Gaussian | HaarNoise | BandedNoise
+    ) -> Uncalibrated | Gaussian | HaarNoise | BandedNoise:
         """Returns a noise, calibrated or not as this release's is."""
         return Uncalibrated(noise) if self.uncalibrated else noise
 

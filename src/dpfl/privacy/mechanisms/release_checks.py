@@ -7,10 +7,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dpfl.errors import DpflError
-from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
-from dpfl.privacy.mechanisms.matrix_release import BandedNoise
-from dpfl.privacy.mechanisms.noise import FlooredGaussian
-from dpfl.privacy.mechanisms.sampling import Cyclic
 
 if TYPE_CHECKING:
     from dpfl.privacy.mechanisms.release import Release
@@ -20,17 +16,13 @@ Objection = tuple[Callable[["Release"], object], str]
 
 
 def _clip_bounds_what_noise_covers(release: Release) -> bool:
-    if isinstance(release.noise_kind, HaarNoise):
-        return isinstance(release.clip, HaarClip) and release.clip.bound == "weighted"
+    if _is_haar(release):
+        return release.clip.coefficient_bound == "weighted"
     return release.clip.bounds in ("norm", "layers")
 
 
 def _is_haar(release: Release) -> bool:
-    return isinstance(release.noise_kind, HaarNoise)
-
-
-def _is_banded(release: Release) -> bool:
-    return isinstance(release.noise_kind, BandedNoise)
+    return release.noise_kind is not None and release.noise_kind.on_coefficients
 
 
 OBJECTIONS: tuple[Objection, ...] = (
@@ -52,7 +44,7 @@ OBJECTIONS: tuple[Objection, ...] = (
         "its own share.",
     ),
     (
-        lambda one: _is_banded(one) != isinstance(one.sampling, Cyclic),
+        lambda one: one.whole_run != one.sampling.takes_turns,
         "Noise that later rounds take back needs clients in fixed turns, and they need such noise.",
     ),
     (
@@ -81,7 +73,7 @@ SUM_OBJECTIONS: tuple[Objection, ...] = (
         "that was drawn.",
     ),
     (
-        lambda one: isinstance(one.noise_kind, (BandedNoise, FlooredGaussian)),
+        lambda one: one.noise_kind is not None and not one.noise_kind.can_be_shared,
         "A secure sum is not proven for noise that later rounds take back, or that follows what "
         "was released; set privacy.aggregation = 'plain'.",
     ),

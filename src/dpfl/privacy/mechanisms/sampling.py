@@ -72,6 +72,11 @@ class Sampling(Protocol):
         None where it follows from the population.
         """
 
+    @property
+    def takes_turns(self) -> bool:
+        """Whether units take part in fixed turns."""
+        return False
+
     def turns(self, population: int) -> int:
         """Counts the draws after which a unit's fixed turn comes again.
 
@@ -348,6 +353,7 @@ class Cyclic(Sampling):
 
     size: int
     neighbours = ADD_REMOVE
+    takes_turns = True
     by_chance = constant_size = independent = draws_samples = needs_secrecy = False
     allows_self_knowledge = depends_on_population = True
     max_share = math.inf

@@ -9,7 +9,6 @@ from typing import Protocol
 from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.privacy.accounting.events import REPLACE
-from dpfl.privacy.mechanisms.haar_release import HaarNoise
 from dpfl.privacy.mechanisms.noise import Gaussian
 from dpfl.privacy.mechanisms.release import Release
 from dpfl.privacy.mechanisms.sampling import All
@@ -85,7 +84,7 @@ class UpdateRelease(Release):
                 "An upload has its noise, and is divided by nothing: a divisor, shared_by and "
                 "divide_by_drawn are not for it."
             )
-        if isinstance(self.noise_kind, HaarNoise):
+        if self.noise_kind is not None and self.noise_kind.on_coefficients:
             raise DpflError(
                 "How far an upload moves bounds no Haar coefficients; put their noise in steps, or "
                 "on the sum of a round."
