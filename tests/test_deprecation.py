@@ -1,11 +1,46 @@
 """Public names and keywords of 0.1 that 0.2 renamed still work, with a warning."""
 
 import importlib
-from dataclasses import dataclass
+import inspect
+import pickle
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from inspect import signature
+from typing import Any
 
 import pytest
 
+from dpfl import PrivateMetric, Result, codec
+from dpfl.audit import AuditFinding
+from dpfl.client.optimisers import SGD
+from dpfl.client.task import LocalTraining
+from dpfl.data import Federation
 from dpfl.deprecation import regroup_options
+from dpfl.models import Layout
+from dpfl.privacy import (
+    All,
+    FixedCohort,
+    FixedSize,
+    Flat,
+    Gaussian,
+    Ledger,
+    Limit,
+    NoClip,
+    PerLayer,
+    Poisson,
+    PoissonSize,
+    PublicMedian,
+    Quantile,
+    Release,
+    accountant,
+    affordable,
+)
+from dpfl.privacy.accounting.events import gaussian
+from dpfl.server.algorithm import Algorithm
+from dpfl.server.steps.policy import FixedSteps
+from dpfl.tasks import Binary, Counts, MultiClass, MultiLabel, NextToken, Ordinal, Regression
 
 RENAMED = {
     "dpfl.audit": {
@@ -14,6 +49,8 @@ RENAMED = {
         "Measured": "MeasuredEpsilon",
         "Report": "AuditReport",
     },
+    "dpfl.run.callbacks": {"Started": "RunStart"},
+    "dpfl.run.metrics": {"History": "RunHistory", "Row": "RoundRow"},
     "dpfl.data": {
         "Closed": "CappedDirichlet",
         "Drawn": "RandomClients",
@@ -33,6 +70,202 @@ def test_an_old_name_gives_the_renamed_class_and_warns(package: str, old: str) -
     module, new = importlib.import_module(package), RENAMED[package][old]
     with pytest.warns(DeprecationWarning, match=f"{package}.{new}"):
         assert getattr(module, old) is getattr(module, new)
+
+
+MOVED = {
+    "dpfl.data.dataset.Source": "dpfl.data.data_source.DataSource",
+    "dpfl.planning.questions.PrivateMetric": "dpfl.planning.paid_queries.PrivateMetric",
+    "dpfl.planning.tradeoff.plan": "dpfl.planning.plan.plan",
+    "dpfl.privacy.budget.Budget": "dpfl.privacy.accounting.budget.Budget",
+    "dpfl.report.comparison.Comparison": "dpfl.views.comparison.Comparison",
+    "dpfl.report.comparison.Runs": "dpfl.views.comparison.RunList",
+    "dpfl.report.comparison.compare": "dpfl.views.comparison.compare",
+    "dpfl.report.comparison.runs": "dpfl.views.comparison.runs",
+}
+
+
+def load(path: str) -> object:
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+@pytest.mark.parametrize("old", MOVED)
+def test_a_path_that_was_published_still_leads_there_and_warns(old: str) -> None:
+    with pytest.warns(DeprecationWarning, match=f"{old} is now {MOVED[old]};"):
+        assert load(old) is load(MOVED[old])
+
+
+def test_result_is_still_where_training_is() -> None:
+    assert load("dpfl.run.train.Result") is load("dpfl.run.result.Result")
+
+
+GAUSSIAN = Gaussian(2.0)
+RELEASE = Release(Poisson(0.5), Flat(1.0), GAUSSIAN)
+ALGORITHM = Algorithm("a", LocalTraining(SGD(0.1)), FixedSteps(1), samples=RELEASE)
+
+KEYWORDS: list[tuple[Callable[..., object], str, str, object]] = [
+    (Flat, "level", "clip_norm", 2.0),
+    (NoClip, "level", "clip_norm", 3.0),
+    (PerLayer, "level", "clip_norm", 2.0),
+    (PublicMedian, "level", "clip_norm", 2.0),
+    (Quantile, "level", "clip_norm", 2.0),
+    (Gaussian, "multiplier", "noise_multiplier", 2.0),
+    (RELEASE.with_noise, "multiplier", "noise_multiplier", 2.0),
+    (Release, "realised", "divide_by_drawn", True),
+    (Release, "sums", "noise_shares", None),
+    (partial(Algorithm, "a", ALGORITHM.local, ALGORITHM.steps), "uploads", "updates", None),
+    (partial(Algorithm, "a", ALGORITHM.local, ALGORITHM.steps), "one", "sample_unit", "person"),
+    (Limit(8.0, 1e-5).covers, "spent", "events", {gaussian(4.0): 1}),
+    (partial(Limit(8.0, 1e-5).allows, event=gaussian(4.0), count=1), "spent", "events", {}),
+    (partial(Limit(8.0, 1e-5).remaining, event=gaussian(4.0)), "spent", "events", {}),
+    (partial(accountant("rdp").epsilon, delta=1e-5), "spent", "events", {gaussian(4.0): 1}),
+    (
+        partial(affordable, event=gaussian(4.0), epsilon=2.0, delta=1e-5, by=accountant("rdp")),
+        "spent",
+        "events",
+        {},
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "old", "new", "value"), KEYWORDS)
+def test_an_old_keyword_means_the_new_one_and_warns(
+    call: Callable[..., object], old: str, new: str, value: object
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        expected = call(**{new: value})
+    with pytest.warns(DeprecationWarning, match=rf"{old}=\.\.\.\) is now .*{new}=\.\.\."):
+        assert call(**{old: value}) == expected
+    with pytest.raises(TypeError, match=f"both {old} and {new}"):
+        call(**{old: value, new: value})
+
+
+SAMPLING = {
+    "counts": "depends_on_population",
+    "expected": "expected_size",
+    "hidden": "needs_secrecy",
+    "known": "allows_self_knowledge",
+    "largest_share": "max_share",
+    "least": "min_population",
+}
+ATTRIBUTES: dict[type, dict[str, str]] = {
+    Flat: {"level": "clip_norm"},
+    NoClip: {"level": "clip_norm"},
+    PerLayer: {"level": "clip_norm"},
+    PublicMedian: {"level": "clip_norm"},
+    Quantile: {"level": "clip_norm"},
+    Gaussian: {"multiplier": "noise_multiplier"},
+    Release: {
+        "added": "local_stddev",
+        "carrying": "add_precomputed_noise",
+        "deviation": "stddev",
+        "divides_by": "divisor_for",
+        "fitted": "for_model",
+        "multiplier": "noise_multiplier",
+        "noised": "add_noise",
+        "noised_count": "add_noise_to_count",
+        "noised_number": "add_noise_to_number",
+        "of_slopes": "for_slopes",
+        "over": "for_rounds",
+        "planned": "uncalibrated",
+        "realised": "divide_by_drawn",
+        "secured": "with_secure_noise",
+        "sums": "noise_shares",
+        "whole_sum": "integer_sum",
+    },
+    All: SAMPLING,
+    FixedCohort: SAMPLING,
+    FixedSize: SAMPLING,
+    Poisson: SAMPLING,
+    PoissonSize: SAMPLING,
+    Algorithm: {
+        "fitted": "for_model",
+        "of_size": "for_client_size",
+        "one": "sample_unit",
+        "over": "for_rounds",
+        "own_accounts": "ledger_per_client",
+        "protecting": "for_unit",
+        "scale": "placement",
+        "secured": "with_secure_noise",
+        "summed": "with_secure_sums",
+        "sums": "noise_shares",
+        "uploads": "updates",
+    },
+    Ledger: {
+        "counts": "counts_data",
+        "holds": "contains",
+        "limits_since_the_first_debit": "limits_since_first_debit",
+        "made_before": "attempts_before",
+        "paid_for": "has_release",
+        "refuse_other": "check_account",
+        "spent": "spending",
+        "spent_and_besides": "spending_with_others",
+        "spent_of": "spending_within",
+    },
+    Binary: {"shown": "live_metrics"},
+    Counts: {"shown": "live_metrics"},
+    MultiClass: {"shown": "live_metrics"},
+    MultiLabel: {"shown": "live_metrics"},
+    NextToken: {"shown": "live_metrics"},
+    Ordinal: {"shown": "live_metrics"},
+    Regression: {"shown": "live_metrics"},
+    Federation: {"counted": "count_units"},
+    Layout: {"paid": "paid_scales"},
+    PrivateMetric: {"survey": "query"},
+    Result: {"lost": "lost_replies"},
+    AuditFinding: {"shown": "display_value"},
+}
+EXAMPLES = {
+    Flat: Flat(2.0),
+    Gaussian: GAUSSIAN,
+    Release: RELEASE,
+    Poisson: Poisson(0.5),
+    Algorithm: ALGORITHM,
+    Binary: Binary(),
+    PrivateMetric: PrivateMetric(),
+    Layout: Layout((), (), (0,), 0, 0),
+}
+
+
+class Stub:
+    """Has every attribute, each equal to its name."""
+
+    def __getattr__(self, name: str) -> str:
+        return name
+
+
+@pytest.mark.parametrize(
+    ("owner", "old"), [(owner, old) for owner, names in ATTRIBUTES.items() for old in names]
+)
+def test_an_old_attribute_reads_the_new_one_and_warns(owner: type, old: str) -> None:
+    new = ATTRIBUTES[owner][old]
+    instance = EXAMPLES.get(owner)
+    if instance is None:
+        descriptor = inspect.getattr_static(owner, old)
+        with pytest.warns(DeprecationWarning, match=rf"\.{old} is now \w+\.{new};"):
+            assert descriptor.__get__(Stub(), owner) == new
+        assert new in {*dir(owner), *getattr(owner, "__annotations__", ())}
+    else:
+        with pytest.warns(DeprecationWarning, match=rf"\.{old} is now \w+\.{new};"):
+            assert getattr(instance, old) == getattr(instance, new)
+
+
+@pytest.mark.parametrize("instance", [Flat(2.0), GAUSSIAN, RELEASE, ALGORITHM])
+def test_a_part_with_old_names_is_written_and_compared_as_before(instance: Any) -> None:
+    names = {field.name for field in fields(instance)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        copy = pickle.loads(pickle.dumps(instance))
+        assert copy == instance
+        assert hash(copy) == hash(instance)
+        assert repr(copy) == repr(instance)
+        assert replace(instance) == instance
+        assert codec.encode(copy) == codec.encode(instance)
+    assert not names & set(ATTRIBUTES[type(instance)])
+    assert list(signature(type(instance)).parameters) == [
+        field.name for field in fields(instance) if field.init
+    ]
 
 
 @pytest.mark.parametrize("package", RENAMED)

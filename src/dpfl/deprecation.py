@@ -1,11 +1,22 @@
-"""Old public names and keywords, which warn for one version before they go."""
+"""Old public names and keywords, which warn for one version before they go.
+
+Version 0.2 renamed much of what 0.1 published. Until version 0.3, the old names of modules,
+classes, functions, attributes and keywords still work, each with a `DeprecationWarning` that says
+the new name. Nothing in `dpfl` itself uses an old name.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from functools import wraps
 from importlib import import_module
-from typing import Any
+from inspect import signature
+from typing import Any, ParamSpec, TypeVar
 from warnings import warn
+
+_Class = TypeVar("_Class", bound=type)
+_Params = ParamSpec("_Params")
+_Return = TypeVar("_Return")
 
 
 def deprecated_names(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
@@ -13,7 +24,8 @@ def deprecated_names(package: str, names: Mapping[str, str]) -> Callable[[str], 
 
     Args:
         package: The package's `__name__`.
-        names: The new name for each old name. Both live in the package.
+        names: The new name for each old name: a name in the same package, or a full path such as
+            "dpfl.run.result.Result".
 
     Returns:
         A function for the package's `__getattr__`. It warns with a `DeprecationWarning`, and
@@ -23,40 +35,102 @@ def deprecated_names(package: str, names: Mapping[str, str]) -> Callable[[str], 
     def get(name: str) -> Any:
         if name not in names:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        new = names[name]
+        home, _, new = names[name].rpartition(".")
+        home = home or package
         warn(
-            f"{package}.{name} is now {package}.{new}; the old name goes in version 0.3.",
+            f"{package}.{name} is now {home}.{new}; the old name goes in version 0.3.",
             DeprecationWarning,
             stacklevel=2,
         )
-        return getattr(import_module(package), new)
+        return getattr(import_module(home), new)
 
     return get
 
 
-def deprecated_attributes(owner: str, names: Mapping[str, str]) -> Callable[[Any, str], Any]:
-    """Builds a class's `__getattr__` that still serves its old attributes, with a warning.
+class _OldAttribute:
+    """Reads an attribute under its old name, with a warning."""
+
+    def __init__(self, owner: str, old: str, new: str) -> None:
+        self.owner, self.old, self.new = owner, old, new
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        _warn_of_name(f"{self.owner}.{self.old}", f"{self.owner}.{self.new}", stacklevel=3)
+        return getattr(owner if instance is None else instance, self.new)
+
+
+def _warn_of_name(old: str, new: str, stacklevel: int) -> None:
+    warn(
+        f"{old} is now {new}; the old name goes in version 0.3.",
+        DeprecationWarning,
+        stacklevel=stacklevel + 1,
+    )
+
+
+def renamed(**names: str) -> Callable[[_Class], _Class]:
+    """Keeps old names of a class's attributes, methods and constructor keywords, with a warning.
+
+    The old names are no fields. So the written form, equality, the hash, `repr` and pickling of a
+    part stay as they are.
 
     Args:
-        owner: The name of the class.
-        names: The new name for each old name.
+        **names: The new name for each old name, as `old="new"`.
 
     Returns:
-        A function for the class's `__getattr__`. It warns with a `DeprecationWarning`, and raises
-        `AttributeError` for a name that the class never had.
+        A decorator that returns the same class. It stands above `@dataclass`.
+
+    Example:
+        >>> @renamed(level="clip_norm")
+        ... @dataclass(frozen=True)
+        ... class Flat:
+        ...     clip_norm: float
+        >>> Flat(level=1.0).level  # warns twice
+        1.0
     """
 
-    def get(self: Any, name: str) -> Any:
-        if name not in names:
-            raise AttributeError(f"{owner!r} object has no attribute {name!r}")
-        warn(
-            f"{owner}.{name} is now {owner}.{names[name]}; the old name goes in version 0.3.",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        return getattr(self, names[name])
+    def keep(cls: _Class) -> _Class:
+        for old, new in names.items():
+            setattr(cls, old, _OldAttribute(cls.__name__, old, new))
+        if "__init__" in vars(cls):
+            parameters = signature(cls).parameters
+            keywords = {old: new for old, new in names.items() if new in parameters}
+            if keywords:
+                cls.__init__ = renamed_keywords(**keywords)(cls.__init__)  # type: ignore[misc]
+        return cls
 
-    return get
+    return keep
+
+
+def renamed_keywords(
+    **names: str,
+) -> Callable[[Callable[_Params, _Return]], Callable[_Params, _Return]]:
+    """Keeps old keywords of a function, with a warning.
+
+    Args:
+        **names: The new keyword for each old one, as `old="new"`.
+
+    Returns:
+        A decorator for the function. A call that gives an old keyword beside its new one is a
+        `TypeError`.
+    """
+
+    def keep(function: Callable[_Params, _Return]) -> Callable[_Params, _Return]:
+        name = function.__qualname__.removesuffix(".__init__")
+
+        @wraps(function)
+        def call(*args: _Params.args, **kwargs: _Params.kwargs) -> _Return:
+            if not kwargs.keys().isdisjoint(names):
+                for old, new in names.items():
+                    if old not in kwargs:
+                        continue
+                    if new in kwargs:
+                        raise TypeError(f"{name}() got both {old} and {new}")
+                    _warn_of_name(f"{name}({old}=...)", f"{name}({new}=...)", stacklevel=2)
+                    kwargs[new] = kwargs.pop(old)
+            return function(*args, **kwargs)
+
+        return call
+
+    return keep
 
 
 def regroup_options(

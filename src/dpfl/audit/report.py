@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from dpfl.deprecation import renamed
 from dpfl.privacy.statement import figure
 
 BROKEN = "broken"
@@ -33,6 +34,7 @@ ESTIMATING = ("canary clients", "membership", "inversion", "membership of the ru
 """Games that estimate, and can refute nothing."""
 
 
+@renamed(shown="display_value")
 @dataclass(frozen=True)
 class AuditFinding:
     """The result of one game.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from dpfl.deprecation import deprecated_names
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
 from dpfl.tasks import MultiClass, Task
@@ -176,3 +177,7 @@ def as_tensor(name: str, values: Array) -> torch.Tensor:
             "by side."
         )
     return tensor
+
+
+if not TYPE_CHECKING:
+    __getattr__ = deprecated_names(__name__, {"Source": "dpfl.data.data_source.DataSource"})

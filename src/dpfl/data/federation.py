@@ -35,6 +35,7 @@ from dpfl.data.dataset import Array, Dataset, make_dataset
 from dpfl.data.declared_task import task_of
 from dpfl.data.names import checked_names, client_names
 from dpfl.data.population import Population
+from dpfl.deprecation import renamed
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
 from dpfl.notebook_repr import NotebookView
@@ -45,6 +46,7 @@ ROWS_DIGESTED = 256
 """Rows that are copied at a time to digest them."""
 
 
+@renamed(counted="count_units")
 @dataclass(frozen=True, eq=False)
 class Federation(NotebookView, shown_by="federation_page"):
     """Clients, and held-out public clients, as disjoint index tensors into one training set.

@@ -30,6 +30,7 @@ from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any
 
 from dpfl.codec import canonical, encode
+from dpfl.deprecation import renamed
 from dpfl.errors import DpflError
 from dpfl.lazy_import import nn, torch
 
@@ -45,6 +46,7 @@ PAID = ("paid.running_mean", "paid.running_var")
 """The entries by which a model on a table scales its numbers, where it does."""
 
 
+@renamed(paid="paid_scales")
 @dataclass(frozen=True)
 class Layout:
     """Where each entry lies in the vector.

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from dpfl.algorithms import Algorithm
 from dpfl.data import Federation
 from dpfl.data.tables.schema import BINS, QUARTILES, Schema
+from dpfl.deprecation import renamed
 from dpfl.errors import DpflError
 from dpfl.privacy import Budget, noise_for
 from dpfl.privacy.accounting.accountant import proven_accountant
@@ -28,6 +29,7 @@ one hundredth of the budget.
 USUAL_METRIC_NOISE = 10.0
 
 
+@renamed(survey="query")
 @dataclass(frozen=True)
 class PrivateMetric:
     """A metric that clients report with noise after the last round, where no public test set

@@ -12,10 +12,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpfl.algorithms import PLANNED
 from dpfl.algorithms.auto import CLIP, WALK
+from dpfl.deprecation import deprecated_names
 from dpfl.errors import DpflError
 from dpfl.notebook_repr import NotebookView
 from dpfl.planning.noise_choices import (
@@ -334,3 +335,7 @@ def _rates(question: PlanningQuestion, tau: int) -> tuple[float, ...]:
         return RATES
     most = math.floor(1e4 * question.limit / (tau * max(question.sizes))) / 1e4
     return RATES if not 0 < most < 1 else tuple(sorted({*RATES, most}))
+
+
+if not TYPE_CHECKING:
+    __getattr__ = deprecated_names(__name__, {"plan": "dpfl.planning.plan.plan"})

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpfl.deprecation import deprecated_names
 from dpfl.run.metrics import RoundRow
 from dpfl.run.recorder import Progress
 
@@ -167,3 +168,7 @@ class CallbackProgress:
                 self.faults.append(
                     f"{name} failed ({type(error).__name__}: {cause}) and was told nothing more."
                 )
+
+
+if not TYPE_CHECKING:
+    __getattr__ = deprecated_names(__name__, {"Started": "RunStart"})

@@ -8,9 +8,10 @@ from contextlib import closing
 from dataclasses import astuple, dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dpfl.dataframe import ColumnTable
+from dpfl.deprecation import deprecated_names
 from dpfl.errors import DpflError
 from dpfl.notebook_repr import NotebookView
 from dpfl.privacy.ledger.database import connect_to_read
@@ -361,3 +362,9 @@ def _rows(connection: sqlite3.Connection, after: int = 0) -> list[RoundRow]:
     names = ", ".join(COLUMNS)
     sql = f"SELECT {names} FROM rounds WHERE round > ? ORDER BY round"
     return [RoundRow(*values) for values in connection.execute(sql, (after,))]
+
+
+if not TYPE_CHECKING:
+    __getattr__ = deprecated_names(
+        __name__, {"Row": "RoundRow", "History": "RunHistory", "Update": "UpdateRow"}
+    )

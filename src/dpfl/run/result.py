@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpfl.deprecation import deprecated_attributes
+from dpfl.deprecation import renamed
 from dpfl.notebook_repr import NotebookView
 from dpfl.privacy import PrivacyStatement
 from dpfl.privacy.units import protects_client, protects_nobody
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 
+@renamed(lost="lost_replies")
 @dataclass(frozen=True)
 class Result(NotebookView, shown_by="result_page"):
     """The outcome of a run, which `train` returns and `result.json` holds.
@@ -81,9 +82,6 @@ class Result(NotebookView, shown_by="result_page"):
             f"Result({self.measured} after {self.rounds} rounds, ended by {self.stopped_by}; "
             f"proven{protected}: {proven}; in {self.folder})"
         )
-
-    if not TYPE_CHECKING:
-        __getattr__ = deprecated_attributes("Result", {"lost": "lost_replies"})
 
     def to_dict(self) -> dict[str, Any]:
         """Writes the outcome as plain values.

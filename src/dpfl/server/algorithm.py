@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 from dpfl.client.disclosure_rules import DisclosureRules
 from dpfl.client.noise_placement import NoisePlacement
 from dpfl.codec import part
+from dpfl.deprecation import renamed
 from dpfl.errors import DpflError
 from dpfl.models import Layout
 from dpfl.privacy import Release
@@ -44,6 +45,19 @@ _FIELDS = {
 }
 
 
+@renamed(
+    uploads="updates",
+    one="sample_unit",
+    scale="placement",
+    own_accounts="ledger_per_client",
+    protecting="for_unit",
+    fitted="for_model",
+    over="for_rounds",
+    of_size="for_client_size",
+    summed="with_secure_sums",
+    sums="noise_shares",
+    secured="with_secure_noise",
+)
 @part("algorithm")
 @dataclass(frozen=True)
 class Algorithm(Composition):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
+from dpfl.deprecation import renamed
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
 from dpfl.tasks.metrics import each_once, first
@@ -137,6 +138,7 @@ class Task(Protocol):
         """
 
 
+@renamed(shown="live_metrics")
 class BaseTask:
     """The base of tasks: what each of them has to define, and the metrics that follow from its
     `figures`.

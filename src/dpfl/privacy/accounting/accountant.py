@@ -33,6 +33,7 @@ from typing import Any
 import numpy as np
 
 from dpfl.bad_values import choose
+from dpfl.deprecation import renamed_keywords
 from dpfl.errors import DpflError
 from dpfl.lazy_import import dp, special
 from dpfl.privacy.accounting.events import REPLACE, Event, EventCounts, encode, neighbours_of
@@ -77,6 +78,7 @@ class Accountant:
     bounds: tuple[Callable[[FrozenEvents, float], float], ...]
     quick: Accountant | None = None
 
+    @renamed_keywords(spent="events")
     def epsilon(self, events: EventCounts, delta: float) -> float:
         """Computes the epsilon of all events together.
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from dpfl.deprecation import renamed_keywords
 from dpfl.errors import DpflError
 from dpfl.privacy.accounting.accountant import Accountant, FrozenEvents, accountant
 from dpfl.privacy.accounting.events import Event, EventCounts, add
@@ -52,6 +53,7 @@ def check_target(epsilon: float, delta: float) -> None:
         )
 
 
+@renamed_keywords(spent="events")
 def affordable(
     events: EventCounts,
     event: Event,

@@ -33,6 +33,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, replace
 from pathlib import Path
 
+from dpfl.deprecation import renamed
 from dpfl.errors import DpflError
 from dpfl.privacy.accounting.events import REPLACE, Event, EventCounts, add, encode, neighbours_of
 from dpfl.privacy.ledger.account import LAST_LINK, LedgerAccount, check_same_kind, limit_row
@@ -49,6 +50,17 @@ class BudgetRefusal(DpflError):
     """The owner's budget does not allow this release. Nothing was released."""
 
 
+@renamed(
+    counts="counts_data",
+    holds="contains",
+    limits_since_the_first_debit="limits_since_first_debit",
+    made_before="attempts_before",
+    paid_for="has_release",
+    refuse_other="check_account",
+    spent="spending",
+    spent_and_besides="spending_with_others",
+    spent_of="spending_within",
+)
 class Ledger(LedgerRecords):
     """An open ledger. `open` creates the file if there is none, and `read` never writes."""
 

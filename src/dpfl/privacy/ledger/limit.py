@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from dpfl.deprecation import renamed_keywords
 from dpfl.privacy.accounting.accountant import accountant, proven_accountant
 from dpfl.privacy.accounting.calibration import affordable, check_target
 from dpfl.privacy.accounting.events import Event, EventCounts, add
@@ -28,6 +29,7 @@ class Limit:
         check_target(self.epsilon, self.delta)
         proven_accountant(self.accountant)
 
+    @renamed_keywords(spent="events")
     def covers(self, events: EventCounts) -> bool:
         """Says whether events stay within the limit.
 
@@ -42,6 +44,7 @@ class Limit:
             by.epsilon(events, self.delta) <= self.epsilon
         )
 
+    @renamed_keywords(spent="events")
     def remaining(self, events: EventCounts, event: Event, horizon: int = 0) -> int:
         """Counts the further releases that fit.
 
@@ -57,6 +60,7 @@ class Limit:
             events, event, self.epsilon, self.delta, accountant(self.accountant), horizon
         )
 
+    @renamed_keywords(spent="events")
     def allows(self, events: EventCounts, event: Event, count: int, horizon: int = 0) -> bool:
         """Says whether further releases fit.
 

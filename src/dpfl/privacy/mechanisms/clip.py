@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from dpfl.codec import part
+from dpfl.deprecation import renamed
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
 from dpfl.privacy.mechanisms.rounding import squared_norms
@@ -201,6 +202,7 @@ def single_group(names: Sequence[str]) -> Groups:
     return (tuple(range(len(names))),)
 
 
+@renamed(level="clip_norm")
 class VectorClip:
     """The base of clips with one bound on the whole vector.
 
@@ -311,6 +313,7 @@ class VectorClip:
 VectorClipKind = TypeVar("VectorClipKind", bound=VectorClip)
 
 
+@renamed(level="clip_norm")
 @part("clip.flat")
 @dataclass(frozen=True)
 class Flat(VectorClip):
@@ -328,6 +331,7 @@ class Flat(VectorClip):
         check_clip_norm(self.clip_norm)
 
 
+@renamed(level="clip_norm")
 @part("clip.per-layer")
 @dataclass(frozen=True)
 class PerLayer(VectorClip):
@@ -364,6 +368,7 @@ class ModelClip(Flat):
     bounds = "model"
 
 
+@renamed(level="clip_norm")
 @part("clip.none", optional=("clip_norm",))
 @dataclass(frozen=True)
 class NoClip(VectorClip):

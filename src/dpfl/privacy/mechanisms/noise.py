@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import numpy as np
 
 from dpfl.codec import part
+from dpfl.deprecation import renamed, renamed_keywords
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
 
@@ -181,6 +182,7 @@ class AdditiveNoise:
         return noise / stddev
 
 
+@renamed(multiplier="noise_multiplier")
 @part("noise.gaussian")
 @dataclass(frozen=True)
 class Gaussian(AdditiveNoise):
@@ -207,6 +209,7 @@ class Gaussian(AdditiveNoise):
         """
         return self.noise_multiplier
 
+    @renamed_keywords(deviation="stddev")
     def vector(self, size: int, stddev: float, rng: np.random.Generator) -> Tensor:
         """Samples the noise of one sum.
 

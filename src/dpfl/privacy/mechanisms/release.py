@@ -32,6 +32,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from dpfl.codec import part
+from dpfl.deprecation import renamed, renamed_keywords
 from dpfl.errors import DpflError
 from dpfl.privacy.accounting.events import Event, gaussian
 from dpfl.privacy.mechanisms.clip import Clip, NoClip
@@ -50,6 +51,24 @@ slope would be the clip's.
 """
 
 
+@renamed(
+    realised="divide_by_drawn",
+    sums="noise_shares",
+    multiplier="noise_multiplier",
+    planned="uncalibrated",
+    deviation="stddev",
+    added="local_stddev",
+    divides_by="divisor_for",
+    of_slopes="for_slopes",
+    over="for_rounds",
+    fitted="for_model",
+    secured="with_secure_noise",
+    noised="add_noise",
+    noised_number="add_noise_to_number",
+    noised_count="add_noise_to_count",
+    carrying="add_precomputed_noise",
+    whole_sum="integer_sum",
+)
 @part("release", optional=("divisor",))
 @dataclass(frozen=True)
 class Release(ReleaseSums):
@@ -126,6 +145,7 @@ class Release(ReleaseSums):
         """The noise, or what uncalibrated noise will be like."""
         return self.noise.kind if self.noise else None
 
+    @renamed_keywords(multiplier="noise_multiplier")
     def with_noise(self, noise_multiplier: float) -> Release:
         """Sets the noise multiplier.
 

@@ -14,11 +14,20 @@ from typing import Protocol
 import numpy as np
 
 from dpfl.codec import part
+from dpfl.deprecation import renamed
 from dpfl.errors import DpflError
 from dpfl.lazy_import import dp
 from dpfl.privacy.accounting.events import ADD_REMOVE, REPLACE, Event, gaussian
 
 
+@renamed(
+    hidden="needs_secrecy",
+    known="allows_self_knowledge",
+    counts="depends_on_population",
+    least="min_population",
+    largest_share="max_share",
+    expected="expected_size",
+)
 class Sampling(Protocol):
     """A rule that draws units for one release."""
 
