@@ -28,15 +28,21 @@ class DisclosureRules:
     raw: bool = False
     sums: bool = False
 
-    def refusal(self, task: ClientTask) -> str:
+    def refusal(
+        self, task: ClientTask, has_unbounded_release: Callable[[], bool] = lambda: True
+    ) -> str:
         """Says in a sentence why the owner refuses a task.
 
         Args:
             task: What the server asks.
+            has_unbounded_release: Says whether the owner's ledger holds a release without a
+                guarantee. A task for raw values alone pays nothing, so it needs one.
 
         Returns:
             The sentence; empty where the owner does the task.
         """
+        if task.only_raw_values and not has_unbounded_release():
+            return "Its ledger holds no release without a guarantee, which raw values are."
         return next((f"Its owner refuses {what}." for what, _ in self._broken(task)), "")
 
     def reason(self, task: ClientTask) -> RefusalReason | None:

@@ -188,15 +188,13 @@ class ClientRunner:
         context = self.context
         if context.ledgers is None or task.client in context.public:
             return ""
-        if task.only_raw_values and not self._debits.has_unbounded_release(task.client):
-            return "Its ledger holds no release without a guarantee, which raw values are."
-        return context.policy.refusal(task)
+        return context.policy.refusal(task, lambda: self._debits.has_unbounded_release(task.client))
 
     def _check_batches(self, task: ClientTask) -> None:
         """Refuses batches that are too large to be summed within the clip's margin.
 
-        That is judged by the declared size, before anything is drawn: whether a batch was too large
-        would tell how many units there are.
+        The limit is the clip's and not the owner's. It is judged by the declared size, before
+        anything is drawn: whether a batch was too large would tell how many units there are.
         """
         if task.samples is None:
             return

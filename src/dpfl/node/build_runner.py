@@ -25,6 +25,12 @@ from dpfl.models.columns import on_columns
 from dpfl.models.descriptions import Buildable
 from dpfl.node.load_data import digest
 from dpfl.node.policy import NodePolicy
+from dpfl.node.run_checks import (
+    feature_violations,
+    model_message_violations,
+    parameter_violations,
+    refuse_first,
+)
 from dpfl.privacy.ledger.client_ledgers import ClientLedgers
 from dpfl.privacy.ledger.limit import Limit, SubLimit
 from dpfl.privacy.units import protects_client
@@ -32,8 +38,6 @@ from dpfl.protocol.proposal import Proposal
 from dpfl.refusals import ProtocolError, RefusalReason
 
 Item = TypeVar("Item")
-OTHER_BYTES = 1 << 20
-"""Bytes of a message that are not its model's."""
 UNUSABLE_MODEL = (
     DpflError,
     TypeError,
@@ -113,21 +117,21 @@ def run_model(proposal: Proposal, data: Federation, policy: NodePolicy, size: in
     Raises:
         ProtocolError: The model does not fit the data, a message or the memory.
     """
-    most_bytes = policy.allow.most_bytes
     try:
         model = on_columns(_named_model(proposal), data.train.features)
         shape = _input_shape(model, data)
-        if _feature_bytes(model, shape, data, policy, size) > policy.allow.most_memory:
-            raise ProtocolError(RefusalReason.TOO_MUCH_MEMORY)
+        if feature_map(model, data.shape):
+            rows = policy.rows_in_memory(size, data.rows_per_person)
+            refuse_first(feature_violations(policy, rows * math.prod(shape)))
         if not is_path(proposal.model):
-            _check_size(model, shape, proposal.learning.outputs, most_bytes)
+            parameters = _count_parameters(model, shape, proposal.learning.outputs)
+            refuse_first(parameter_violations(policy, parameters))
         flat = FlatModel(built(model, shape, proposal.learning.outputs, 0), proposal.learning)
         if not protects_client(proposal.unit):
             refuse_batch_statistics(flat.module)
     except UNUSABLE_MODEL:
         raise ProtocolError(RefusalReason.MODEL_NOT_ALLOWED) from None
-    if 4 * flat.layout.size + OTHER_BYTES > most_bytes:
-        raise ProtocolError(RefusalReason.TOO_LARGE)
+    refuse_first(model_message_violations(policy, flat.layout.size))
     return model
 
 
@@ -143,22 +147,10 @@ def _input_shape(model: Buildable, data: Federation) -> tuple[int, ...]:
     return data.shape if features is None else tuple(features(data.train.x[:1]).shape[1:])
 
 
-def _feature_bytes(
-    model: Buildable, shape: tuple[int, ...], data: Federation, policy: NodePolicy, size: int
-) -> int:
-    """Bytes of the fixed features of all samples, by the declared size."""
-    if not feature_map(model, data.shape):
-        return 0
-    return 4 * math.prod(shape) * policy.rows_in_memory(size, data.rows_per_person)
-
-
-def _check_size(model: Buildable, shape: tuple[int, ...], outputs: int, most_bytes: int) -> None:
+def _count_parameters(model: Buildable, shape: tuple[int, ...], outputs: int) -> int:
+    """How many numbers the parameters have, without their values."""
     with torch.device("meta"):
-        numbers = sum(
-            parameter.numel() for parameter in model.build(shape, outputs, 0).parameters()
-        )
-    if 4 * numbers > most_bytes:
-        raise ProtocolError(RefusalReason.TOO_LARGE)
+        return sum(parameter.numel() for parameter in model.build(shape, outputs, 0).parameters())
 
 
 def features_of(model: Buildable, data: Federation) -> torch.Tensor:

@@ -85,6 +85,8 @@ class RequestReader:
 
     def _verified(self, data: bytes) -> tuple[str, SignedMessage]:
         """Finds the owner who signed a message."""
+        # The owner's limit on the size comes before anything is parsed: what a stranger sends must
+        # not cost memory. So it is enforced here, and not with the checks of a run or a task.
         for owner, key in self._policy.owners.items():
             try:
                 return owner, messages.read(data, key, self._policy.allow.most_bytes)

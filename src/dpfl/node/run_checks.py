@@ -19,6 +19,11 @@ from dpfl.protocol.proposal import Proposal
 from dpfl.refusals import ProtocolError, RefusalReason
 from dpfl.secagg.group import check_sizes
 
+BYTES_PER_NUMBER = 4
+"""Models and features are float32."""
+OTHER_BYTES = 1 << 20
+"""Bytes of a message that are not its model's."""
+
 Violations = Iterator[tuple[object, RefusalReason]]
 """Pairs of a condition and the reason to refuse when it holds, in the order of the checks."""
 
@@ -89,6 +94,46 @@ def _noiseless_violations(policy: NodePolicy, proposal: Proposal) -> Violations:
     """A run in which the node releases nothing with noise of its own."""
     yield protects_nobody(proposal.unit) and not policy.tell.bare, RefusalReason.WITHOUT_NOISE
     yield not (policy.tell.trusted or policy.tell.bare), RefusalReason.NOT_TRUSTED
+
+
+def feature_violations(policy: NodePolicy, numbers: int) -> Violations:
+    """Checks the fixed features of a model before they are computed.
+
+    Args:
+        policy: The node's policy.
+        numbers: How many float32 numbers the features of all rows have, by the declared size.
+
+    Yields:
+        Whether they would take more memory than the owner allows.
+    """
+    yield BYTES_PER_NUMBER * numbers > policy.allow.most_memory, RefusalReason.TOO_MUCH_MEMORY
+
+
+def parameter_violations(policy: NodePolicy, numbers: int) -> Violations:
+    """Checks a model of the catalogue by its shape alone, before its weights exist.
+
+    Args:
+        policy: The node's policy.
+        numbers: How many float32 numbers its parameters have.
+
+    Yields:
+        Whether they are more than a message may have.
+    """
+    yield BYTES_PER_NUMBER * numbers > policy.allow.most_bytes, RefusalReason.TOO_LARGE
+
+
+def model_message_violations(policy: NodePolicy, numbers: int) -> Violations:
+    """Checks that a model fits into a message, with all else that the message holds.
+
+    Args:
+        policy: The node's policy.
+        numbers: How many float32 numbers the model's vector has.
+
+    Yields:
+        Whether the message would be larger than the owner allows.
+    """
+    message_bytes = BYTES_PER_NUMBER * numbers + OTHER_BYTES
+    yield message_bytes > policy.allow.most_bytes, RefusalReason.TOO_LARGE
 
 
 def secure_sum_violations(policy: NodePolicy, public_key: str, proposal: Proposal) -> Violations:
