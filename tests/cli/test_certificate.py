@@ -18,7 +18,7 @@ def test_from_a_run_to_a_verified_certificate_and_an_altered_one(capsys, tmp_pat
     assert code == 0
     assert "only while nobody knows the seed" in out
     assert (tmp_path / "run" / "certificate.html").exists()
-    assert "overwrites nothing" in refused(capsys, "certify", run, "--key", key)
+    assert "would be overwritten" in refused(capsys, "certify", run, "--key", key)
 
     file = tmp_path / "run" / "certificate.json"
     code, out, _ = dpfl(capsys, "verify", str(file), "--key", key + ".pub", "--data")

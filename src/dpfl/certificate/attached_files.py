@@ -71,7 +71,7 @@ def check_pages(
                 )
     return VerificationCheck(
         "page",
-        "identical to the page that this version makes" if count else "none",
+        "says what the certificate says" if count else "none",
         tuple(findings),
         tuple(unchecked),
     )

@@ -157,7 +157,7 @@ def _statement(run: FinishedRun, certificate: Certificate) -> VerificationCheck:
     Where other runs have spent since, the statement names less than the certificate.
     """
     stated, now = stated_figure(run.recorded_statement.proven), certificate.guarantee.proven
-    outcome = f"{display_figure(stated)}, every word and figure made again"
+    outcome = f"{display_figure(stated)}, every word and figure computed again"
     if number(stated) < number(now) and not same_figure(stated, now):
         outcome = (
             f"true when the run ended: {display_figure(stated)}; the certificate also counts "

@@ -235,5 +235,5 @@ def _code(certificate: Certificate) -> VerificationCheck:
     return VerificationCheck(
         "code",
         f"dpfl {version} trained; the code of this installation differs",
-        unchecked=(f"The code that trained: it was dpfl {version}, not this installation.",),
+        unchecked=(f"The code that trained: dpfl {version}; this installation differs from it.",),
     )

@@ -55,11 +55,12 @@ def certify(
     """Sign the privacy cost of a run: a JSON certificate to verify, and a page to print."""
     path = out or run / "certificate.json"
     printed = path.with_suffix(".html")
+    if path == printed:
+        raise DpflError(f"{path} would be the page to print; choose a file that ends in .json.")
     for file in (path, printed):
-        if file.exists() or path == printed:
+        if file.exists():
             raise DpflError(
-                f"{file} exists, and a certificate overwrites nothing; choose another file that "
-                "ends in .json with --out."
+                f"{file} exists already and would be overwritten; choose another file with --out."
             )
     envelope = certificates.certify(run, key)
     certificate = certificates.Certificate.model_validate(envelope["certificate"])

@@ -26,7 +26,7 @@ TEMPLATE = """\
 
 name = "{name}"
 key = "node.pem"                 # signs the node's answers; it stays here
-# witness = "/mnt/other/{name}.witness"   # a file on other storage, so that restoring this disk does not restore it, too
+# witness = "/mnt/other/{name}.witness"   # a file on other storage, which a restored backup of this disk does not reset
 
 [data]                           # as [data] of an experiment: a table or an .npz file, by a path relative to this folder
 name = "data.csv"
@@ -38,7 +38,7 @@ task = "binary"
 
 [server]
 address = {server}
-ca = "ca.crt"                    # the server's own authority, from its folder
+ca = "ca.crt"                    # the server's certificate authority, from the server's folder
 key = "carrier.key"              # Flower admits the node by this key
 # watch = 9100                   # a port of this machine for /health and Prometheus' /metrics
 
@@ -60,7 +60,7 @@ models = {models}
 variants = ["sound"]
 least_noise_multiplier = 0.5
 largest_clip = 10.0
-largest_weight = 10_000.0        # of any number in a model from the server; no honest model comes near it
+largest_weight = 10_000.0        # largest absolute value in a model from the server; no honest model comes near it
 largest_sampling_rate = 0.2
 most_steps = 100                 # per round
 most_rounds = 1000
@@ -70,15 +70,15 @@ most_memory = 4_294_967_296      # bytes for the fixed features of all samples, 
 # "clinic.models:net" = {{ hidden = 32 }}
 
 [tell]
-size = {{ rounded = 100 }}         # number of samples: "exact", rounded up, or {{ constant = 500 }}
+size = {{ rounded = 100 }}         # the number of samples that the server is told: "exact", rounded up, or {{ constant = 500 }}
 trusted = false                  # send clipped updates without noise to a server that adds it
 bare = false                     # send updates without any noise
 secure = true                    # draw noise on a grid, from a stream cipher
-every = 0.0                      # seconds: replies leave at whole multiples of it, so that their timing reveals less
+every = 0.0                      # seconds; replies leave only at multiples of this, so that their timing reveals less
 
 # [secure]                       # sums that the server cannot look into; the members share the noise
 # least_survivors = 3            # no sum over fewer members is opened
-# least_colluders = 1            # so many members may help the server: the noise of the others suffices
+# least_colluders = 1            # the guarantee holds even if so many members collude with the server
 # [secure.members]               # the line of each member, from its own owner and not from the server
 # {name} = "{line}"
 # seattle = "..."

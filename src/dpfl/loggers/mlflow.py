@@ -30,7 +30,7 @@ class MLflow(Callback):
     def __init__(self, file: Path | str = "mlflow.db", experiment: str = "dpfl") -> None:
         if "://" in str(file):
             raise DpflError(
-                f"The MLflow logger writes a local file, not to {str(file)[:80]!r}; give a path."
+                f"The MLflow logger writes to a local file, not to {str(file)[:80]!r}; give a path."
             )
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         try:
