@@ -6,9 +6,8 @@ import pytest
 
 from dpfl.algorithms import custom, dp_sgd_wav, hw_dpfl, ldp_fl
 from dpfl.audit import AuditSettings, audit
-from dpfl.audit.canary_clients import canary_clients
 from dpfl.audit.whole_run import many_runs, one_run
-from dpfl.privacy import Flat, Gaussian, Keyed, PoissonSize, Release
+from dpfl.privacy import Keyed
 from dpfl.server.algorithm import Algorithm
 from tests.audit.systems import SOUND, system
 
@@ -58,11 +57,3 @@ def test_twenty_runs_of_a_sound_system_with_many_canaries_show_no_more_than_is_p
             system(name, "sound"), AuditSettings(canaries=200, seed=seed), games=["one run"]
         ).findings
         assert finding.verdict != "broken", (seed, finding)
-
-
-def test_canary_clients_estimate_what_is_spent_and_say_that_it_is_no_bound() -> None:
-    plain = canary_clients(Release(clip=Flat(1.0), noise=Gaussian(1.0)), 1, 1e-5, Keyed(0))
-    assert plain.confidence is None
-    assert plain.epsilon == pytest.approx(4.377, rel=0.25)
-    drawn = canary_clients(Release(PoissonSize(20), Flat(1.0), Gaussian(1.0)), 4, 1e-5, Keyed(0))
-    assert 0 <= drawn.epsilon < plain.epsilon

@@ -2,7 +2,8 @@
 
 import copy
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 import torch.nn.functional as F
@@ -10,10 +11,21 @@ from torch import Tensor, nn
 
 from dpfl.gradients.clipped import ClippedGradients
 from dpfl.gradients.passes.chain import ChainPass
+from dpfl.gradients.passes.layer_pass import LayerPass
 from dpfl.gradients.unit_gradients import UnsupportedLayer
 from dpfl.models import FlatModel
 
 CLASSES = 4
+
+
+@contextmanager
+def one_thread_and_seed() -> Iterator[None]:
+    """Modules made inside have the same weights every time."""
+    torch.manual_seed(0)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def clip(bound: float) -> Callable[[Tensor], Tensor]:
@@ -110,3 +122,8 @@ def compare(computed: ClippedGradients, x: Tensor, y: Tensor, rows: Tensor) -> N
     for part, matrix in computed.rows(x, y):
         assert close(matrix, rows[part])
     assert hooks_of(computed.model.module) == 0
+
+
+def by_rule(module: nn.Module, x: Tensor, y: Tensor, **options: object) -> None:
+    """Checks a module, and that a rule for each of its layers did it."""
+    assert isinstance(check(module, x, y, **options).passes.current, LayerPass)

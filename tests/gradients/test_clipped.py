@@ -1,18 +1,17 @@
-import logging
+"""Clipped sums of whole models against gradients sample by sample, and what is refused."""
+
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dpfl import models
 from dpfl.errors import DpflError
-from dpfl.gradients.clipped import ClippedGradients, NonFinite
-from dpfl.gradients.losses import plain_gradient
+from dpfl.gradients.clip_factors import NonFinite
+from dpfl.gradients.clipped import ClippedGradients
 from dpfl.gradients.passes.layer_pass import LayerPass
-from dpfl.gradients.passes.row_pass import RowPass
 from dpfl.models import FlatModel
 from tests.gradients.gradient_reference import (
     CLASSES,
@@ -26,15 +25,9 @@ from tests.gradients.gradient_reference import (
     one_by_one,
     smooth,
 )
+from tests.gradients.modules import Dropping, Own, Twice
 
-
-@pytest.fixture(autouse=True)
-def _same_weights_every_time() -> Iterator[None]:
-    torch.manual_seed(0)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("same_weights")
 
 
 @pytest.mark.parametrize(
@@ -87,12 +80,6 @@ def test_per_layer_groups() -> None:
     assert close(found.total, expected)
 
 
-@pytest.mark.parametrize("groups", [[], [[0]], [[0, 1], [1]], [[0, 1, 2]], [[0, 1], []]])
-def test_groups_must_cover_every_parameter_once(groups: list[list[int]]) -> None:
-    with pytest.raises(DpflError, match="exactly once"):
-        ClippedGradients(FlatModel(nn.Linear(2, 2)), groups)
-
-
 def test_chunks_add_up() -> None:
     module = models.cnn().build((1, 28, 28), 10, 0)
     x, y = batch(7, 1, 28, 28, classes=10)
@@ -103,18 +90,6 @@ def test_chunks_add_up() -> None:
     assert close(parts.losses, whole.losses)
 
 
-def test_memory_kept_between_batches_carries_nothing_over() -> None:
-    module = models.cnn().build((1, 28, 28), 10, 0)
-    computed = ClippedGradients(FlatModel(module))
-    batches = [batch(size, 1, 28, 28, classes=10, seed=size) for size in (3, 20, 7, 20)]
-    found = [computed(x, y, clip(1)) for x, y in batches]
-    matrices = [torch.cat([matrix for _, matrix in computed.rows(x, y)]) for x, y in batches]
-    for (x, y), part, matrix in zip(batches, found, matrices, strict=True):
-        fresh = ClippedGradients(FlatModel(module))(x, y, clip(1))
-        assert close(part.total, fresh.total)
-        assert close(clip(1)(part.norms[:, 0]) @ matrix.double(), fresh.total)
-
-
 def test_empty_batch() -> None:
     model = FlatModel(nn.Linear(3, 2))
     found = ClippedGradients(model, [[0], [1]])(
@@ -123,199 +98,6 @@ def test_empty_batch() -> None:
     assert torch.equal(found.total, torch.zeros(8, dtype=torch.float64))
     assert found.norms.shape == (0, 2)
     assert found.losses.shape == (0,)
-
-
-class Tied(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second, self.head = nn.Linear(5, 5), nn.Linear(5, 5), nn.Linear(5, CLASSES)
-        self.second.weight = self.first.weight
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.second(self.first(x).tanh()))
-
-
-class Twice(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner, self.head = nn.Linear(5, 5), nn.Linear(5, CLASSES)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.inner(self.inner(x).tanh()))
-
-
-class Borrowing(Twice):
-    """Uses a layer's weight besides its call."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.inner(x).tanh() @ self.inner.weight)
-
-
-class Functional(Twice):
-    """Never calls the layer, only uses its weight."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(x @ self.inner.weight)
-
-
-class Discarding(Twice):
-    """Calls the layer for nothing, and uses its weight."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.inner(x)
-        return self.head(F.linear(x, self.inner.weight, self.inner.bias))
-
-
-class Folding(Twice):
-    """Folds a sequence into the batch."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.inner(x.view(-1, 5)).view(len(x), -1, 5).tanh().mean(1))
-
-
-class SequenceFirst(Twice):
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.inner(x.transpose(0, 1)).tanh().mean(0))
-
-
-class Own(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale, self.head = nn.Parameter(torch.ones(5) * 0.7), nn.Linear(5, CLASSES)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(x * self.scale)
-
-
-class Branching(nn.Module):
-    """Control flow that depends on a sample, which vmap cannot follow."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale, self.head = nn.Parameter(torch.ones(5)), nn.Linear(5, CLASSES)
-
-    def forward(self, x: Tensor) -> Tensor:
-        rows = [row * self.scale if float(row.sum()) > 0 else row.sin() * self.scale for row in x]
-        return self.head(torch.stack(rows))
-
-
-class TwoConvolutions(nn.Module):
-    """A convolution called twice."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner, self.head = nn.Conv2d(2, 2, 3, padding=1), nn.Linear(72, CLASSES)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.inner(self.inner(x).tanh()).flatten(1))
-
-
-class Subclass(nn.Linear):
-    def forward(self, x: Tensor) -> Tensor:
-        return 2 * super().forward(x)
-
-
-def normed() -> nn.Module:
-    return nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(5, CLASSES)))
-
-
-def scaled() -> nn.Module:
-    layer = nn.Linear(5, CLASSES)
-    layer.forward = lambda x: 3 * F.linear(x, layer.weight, layer.bias)  # type: ignore[method-assign]
-    return nn.Sequential(layer)
-
-
-@pytest.mark.parametrize(
-    ("make", "shape"),
-    [
-        (Tied, (5,)),
-        (Borrowing, (5,)),
-        (Functional, (5,)),
-        (Discarding, (5,)),
-        (Folding, (3, 5)),
-        (SequenceFirst, (7, 5)),
-        (SequenceFirst, (3, 5)),
-        (Own, (5,)),
-        (Branching, (5,)),
-        (lambda: Subclass(5, CLASSES), (5,)),
-        (normed, (5,)),
-        (scaled, (5,)),
-        (
-            lambda: nn.Sequential(nn.Conv3d(2, 3, 2), nn.Flatten(), nn.Linear(3, CLASSES)),
-            (2, 2, 2, 2),
-        ),
-        (lambda: TwoConvolutions(), (2, 6, 6)),
-    ],
-)
-def test_other_modules_fall_back(
-    make: Callable[[], nn.Module], shape: tuple[int, ...], caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.INFO, "dpfl"):
-        computed = check(make(), *batch(7, *shape), chunk=4)
-    assert isinstance(computed.passes.current, RowPass)
-    assert sum("by torch.func" in record.message for record in caplog.records) == 1
-    one_at_a_time = sum("one by one" in record.message for record in caplog.records)
-    assert one_at_a_time == (1 if make is Branching else 0)
-
-
-def test_in_place_activations_do_not_deceive() -> None:
-    module = nn.Sequential(
-        nn.Conv2d(2, 4, 3),
-        nn.ReLU(inplace=True),
-        nn.Flatten(),
-        nn.Linear(36, 6),
-        nn.ReLU(inplace=True),
-        nn.Linear(6, CLASSES),
-    )
-    assert isinstance(check(module, *batch(7, 2, 5, 5)).passes.current, LayerPass)
-    check(
-        nn.Sequential(nn.Linear(5, 6), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(12, CLASSES)),
-        *batch(7, 2, 5),
-    )
-
-
-def test_a_users_hook_on_a_layer_is_kept_and_counted_in() -> None:
-    module = nn.Sequential(nn.Linear(5, 6), nn.Linear(6, CLASSES))
-    handle = module[0].register_forward_hook(lambda layer, inputs, output: 3 * output)
-    x, y = batch(7, 5)
-    rows = one_by_one(module, x, y)
-    found = ClippedGradients(FlatModel(module))(x, y, clip(1))
-    assert bounds(found.norms[:, 0], rows.norm(dim=1))
-    assert list(module[0]._forward_hooks) == [handle.id]
-
-
-def test_a_linear_layer_may_be_called_several_times() -> None:
-    assert isinstance(check(Twice(), *batch(7, 5)).passes.current, LayerPass)
-
-
-def test_an_unused_layer_has_a_zero_gradient() -> None:
-    class Spare(Twice):
-        def forward(self, x: Tensor) -> Tensor:
-            return self.head(x)
-
-    assert isinstance(check(Spare(), *batch(7, 5)).passes.current, LayerPass)
-
-
-def test_frozen_parameters_are_left_out() -> None:
-    module = nn.Sequential(
-        nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, CLASSES), nn.Tanh(), nn.Linear(CLASSES, CLASSES)
-    )
-    module[0].requires_grad_(False)
-    module[2].bias.requires_grad_(False)
-    module[4].weight.requires_grad_(False)
-    assert isinstance(check(module, *batch(7, 5)).passes.current, LayerPass)
-
-
-def test_a_module_that_calls_view_on_images() -> None:
-    class Viewing(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.conv, self.head = nn.Conv2d(2, 3, 3), nn.Linear(27, CLASSES)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.head(self.conv(x).view(len(x), -1))
-
-    assert isinstance(check(Viewing(), *batch(7, 2, 5, 5)).passes.current, LayerPass)
 
 
 def test_dropout_uses_torchs_random_state() -> None:
@@ -330,17 +112,6 @@ def test_dropout_uses_torchs_random_state() -> None:
     assert torch.equal(first.total, again.total)
     assert not torch.equal(first.total, second.total)
     assert module.training
-
-
-class Dropping(nn.Module):
-    """Draws in its forward pass, by a layer that is known as part of a chain only."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.head = nn.Linear(5, 16), nn.Linear(16, CLASSES)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(F.dropout(self.first(x), 0.5, self.training))
 
 
 def in_turn(kept: Tensor) -> Callable[[Tensor], Tensor]:
@@ -443,27 +214,6 @@ def test_samples_that_are_finite_by_the_luck_of_dropout_raise_nothing(
     assert all(torch.isfinite(one.total).all() and one.total.norm() <= 2 for one in found)
 
 
-def test_factors_are_checked() -> None:
-    computed = ClippedGradients(FlatModel(nn.Linear(5, CLASSES)))
-    with pytest.raises(NonFinite, match="factor"):
-        computed(*batch(7, 5), lambda norms: norms / 0)
-    with pytest.raises(DpflError, match=r"shape \([17], 1\)"):
-        computed(*batch(7, 5), lambda norms: norms.squeeze())
-
-
-def test_no_hooks_are_left_after_an_exception() -> None:
-    class Failing(Twice):
-        def forward(self, x: Tensor) -> Tensor:
-            if self.training:
-                raise RuntimeError("on purpose")
-            return self.head(self.inner(x))
-
-    module = Failing()
-    with pytest.raises(RuntimeError, match="on purpose"):
-        ClippedGradients(FlatModel(module))(*batch(7, 5), clip(1))
-    assert hooks_of(module) == 0
-
-
 def test_mistakes_are_explained() -> None:
     x, y = batch(7, 5)
     with pytest.raises(DpflError, match="GroupNorm"):
@@ -477,31 +227,3 @@ def test_mistakes_are_explained() -> None:
         ClippedGradients(FlatModel(nn.Sequential(nn.Linear(5, CLASSES), nn.Flatten(0))))(
             x, y, clip(1)
         )
-
-
-@pytest.mark.parametrize("norm", [nn.GroupNorm(2, 4), nn.BatchNorm2d(4)], ids=str)
-def test_plain_gradient_is_the_mean_gradient(norm: nn.Module) -> None:
-    module = nn.Sequential(
-        nn.Conv2d(1, 4, 3), norm, nn.Tanh(), nn.Flatten(), nn.Linear(144, CLASSES)
-    )
-    x, y = batch(7, 1, 8, 8)
-    loss = F.cross_entropy(module(x), y)
-    expected = torch.cat(
-        [gradient.flatten() for gradient in torch.autograd.grad(loss, list(module.parameters()))]
-    )
-    model = FlatModel(module)
-    before = model.read()
-    found, value = plain_gradient(model, x, y)
-    assert close(found, expected)
-    assert value == pytest.approx(float(loss.detach()), rel=1e-5)
-    changed = model.vector != before
-    assert not changed[: model.layout.trainable].any()
-    assert changed[model.layout.trainable :].all()
-
-
-def test_plain_gradient_of_nothing() -> None:
-    gradient, loss = plain_gradient(
-        FlatModel(nn.Linear(3, 2)), torch.zeros(0, 3), torch.zeros(0, dtype=torch.long)
-    )
-    assert torch.equal(gradient, torch.zeros(8))
-    assert loss == 0.0

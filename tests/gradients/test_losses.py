@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dpfl import tasks
@@ -14,12 +15,12 @@ from dpfl.client.optimisers import SGD
 from dpfl.client.plain_descent import descent
 from dpfl.client.task import LocalTraining
 from dpfl.gradients.clipped import ClippedGradients
-from dpfl.gradients.losses import mean_loss
+from dpfl.gradients.losses import mean_loss, plain_gradient
 from dpfl.gradients.passes.chain import ChainPass
 from dpfl.gradients.passes.layer_pass import LayerPass
 from dpfl.gradients.passes.row_pass import RowPass
 from dpfl.models import FlatModel
-from tests.gradients.gradient_reference import batch, close, compare
+from tests.gradients.gradient_reference import CLASSES, batch, close, compare
 
 COUNT, WIDTH, PLACES = 9, 6, 5
 
@@ -131,3 +132,31 @@ def test_another_loss_is_another_model():
         for task in (tasks.Binary(), tasks.Binary((1.0, 2.0)), tasks.Counts())
     }
     assert len(prints) == 3
+
+
+@pytest.mark.parametrize("norm", [nn.GroupNorm(2, 4), nn.BatchNorm2d(4)], ids=str)
+def test_plain_gradient_is_the_mean_gradient(norm: nn.Module) -> None:
+    module = nn.Sequential(
+        nn.Conv2d(1, 4, 3), norm, nn.Tanh(), nn.Flatten(), nn.Linear(144, CLASSES)
+    )
+    x, y = batch(7, 1, 8, 8)
+    loss = F.cross_entropy(module(x), y)
+    expected = torch.cat(
+        [gradient.flatten() for gradient in torch.autograd.grad(loss, list(module.parameters()))]
+    )
+    model = FlatModel(module)
+    before = model.read()
+    found, value = plain_gradient(model, x, y)
+    assert close(found, expected)
+    assert value == pytest.approx(float(loss.detach()), rel=1e-5)
+    changed = model.vector != before
+    assert not changed[: model.layout.trainable].any()
+    assert changed[model.layout.trainable :].all()
+
+
+def test_plain_gradient_of_nothing() -> None:
+    gradient, loss = plain_gradient(
+        FlatModel(nn.Linear(3, 2)), torch.zeros(0, 3), torch.zeros(0, dtype=torch.long)
+    )
+    assert torch.equal(gradient, torch.zeros(8))
+    assert loss == 0.0

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from dpfl.gradients import products as module
 from dpfl.gradients.products import _Products, outer, sum_of_outer
-from dpfl.gradients.unit_gradients import UnitGradients, from_rows, stack, sum_rows
-from dpfl.privacy.mechanisms.rounding import COVER, TERMS
+from dpfl.gradients.unit_gradients import UnitGradients, from_rows, stack
+from dpfl.privacy.mechanisms.rounding import COVER
 
 UNITS, GROUPS, LENGTH, HEIGHT, WIDTH = 7, 2, 3, 4, 5
 
@@ -77,26 +77,6 @@ def test_gradients_beside_each_other_have_the_squares_of_all_and_the_worst_round
         )
         assert both.rows(slice(1, 3)).shape == (2, 2 * rows.shape[1])
         assert both.parts == ()
-
-
-@pytest.mark.parametrize("count", [0, 1, 3, TERMS, TERMS + 1])
-def test_sums_of_any_number_of_rows(count: int) -> None:
-    generator = torch.Generator().manual_seed(1)
-    rows, weights = (
-        torch.randn(count, 3, generator=generator),
-        torch.rand(count, generator=generator).double(),
-    )
-    torch.testing.assert_close(
-        sum_rows(weights, rows), weights @ rows.double(), rtol=1e-12, atol=1e-9
-    )
-
-
-def test_columns_are_summed_in_parts() -> None:
-    rows = torch.randn(200, 2500, generator=torch.Generator().manual_seed(2))
-    weights = torch.linspace(0, 1, 200, dtype=torch.float64)
-    torch.testing.assert_close(
-        sum_rows(weights, rows), weights @ rows.double(), rtol=1e-12, atol=1e-9
-    )
 
 
 @pytest.mark.parametrize(("inputs", "outputs"), [(4, 3), (1, 3), (4, 1), (1, 1)])

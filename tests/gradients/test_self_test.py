@@ -11,15 +11,11 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from dpfl.errors import DpflError
-from dpfl.gradients import products, self_test, sum_rounding, unit_gradients
+from dpfl.gradients import products, self_test, unit_gradients
 from dpfl.gradients.clipped import ClippedGradients
-from dpfl.gradients.layers.convolution import convolution_weight
-from dpfl.gradients.sum_rounding import most_units
 from dpfl.models import FlatModel
-from dpfl.models.row_sizes import GRAINS
 from dpfl.privacy import Flat
-from dpfl.privacy.mechanisms.clip import MARGIN
-from dpfl.privacy.mechanisms.rounding import COVER, DOUBLE, TERMS, gamma
+from dpfl.privacy.mechanisms.rounding import TERMS
 
 
 class Attention(nn.Module):
@@ -197,69 +193,9 @@ def test_the_self_test_uses_weights_of_its_own() -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_chunks_of_memory_that_is_not_aligned_are_copied() -> None:
-    x = torch.randn(40, 13)
-    moved = torch.empty(40 * 13 + 1)[1:].view(40, 13).copy_(x)
-    computed, clip, y = (
-        ClippedGradients(FlatModel(nn.Linear(13, 3))),
-        Flat(0.5),
-        torch.arange(40) % 3,
-    )
-    for some in (x, moved):
-        padded = chunks_of(computed, some[3:19], y[3:19])
-        assert all(chunk.data_ptr() % 64 == 0 for chunk in padded)
-    assert torch.equal(computed(moved, y, clip.factors).norms, computed(x, y, clip.factors).norms)
-
-
-def chunks_of(computed: ClippedGradients, x: Tensor, y: Tensor) -> list[Tensor]:
-    return [chunk.x for chunk in computed._chunks(x, y, None, GRAINS[-1])]
-
-
 def test_arithmetic_is_exact_or_fast() -> None:
     with pytest.raises(DpflError, match="'exact' or 'fast'"):
         ClippedGradients(FlatModel(nn.Linear(2, 2)), arithmetic="quick")
-
-
-def test_more_units_than_the_margin_covers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The float64 rounding of two sums, 2 B (gamma_n C / COVER + gamma_B C), stays within half of
-    the margin, also where each of the B units is added by itself."""
-    for cancellation in (1.0, 1 / COVER):
-        units = most_units(cancellation)
-        rounding = (
-            2 * units * (gamma(2 * TERMS, DOUBLE) * cancellation + gamma(math.ceil(units), DOUBLE))
-        )
-        assert rounding == pytest.approx(MARGIN / 2, rel=1e-4)
-    assert most_units(1 / COVER) > 16_000
-    assert most_units(1.0) > 180_000
-    monkeypatch.setattr(sum_rounding, "most_units", lambda *_: 2)
-    computed = ClippedGradients(FlatModel(nn.Linear(4, 2)))
-    with pytest.raises(DpflError, match="3 units is too large"):
-        computed(torch.ones(3, 4), torch.zeros(3, dtype=torch.int64), Flat(1.0).factors)
-
-
-def test_each_addition_of_a_result_is_a_rounding_that_the_margin_covers(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The bound of n roundings is for n: units that are computed one at a time are added one after
-    another.
-    """
-    for additions in (0, TERMS, 5000):
-        units, depth = most_units(1 / COVER, additions), TERMS + max(TERMS, additions)
-        rounding = 2 * units * (gamma(depth, DOUBLE) / COVER + gamma(math.ceil(units), DOUBLE))
-        assert rounding == pytest.approx(MARGIN / 2, rel=1e-4)
-    seen = []
-    monkeypatch.setattr(sum_rounding, "most_units", lambda *given: seen.append(given) or 1e9)
-    computed = ClippedGradients(
-        FlatModel(nn.Sequential(nn.Embedding(5, 3), nn.Flatten(), nn.Linear(3 * 700, 2)))
-    )
-    computed(
-        torch.zeros(40, 700, dtype=torch.int64),
-        torch.zeros(40, dtype=torch.int64),
-        Flat(1.0).factors,
-    )
-    ((cancellation, additions),) = seen
-    assert cancellation == 1 / COVER
-    assert additions > 700
 
 
 @pytest.mark.parametrize("advantage", [0, 10**9], ids=["written", "compared"])
@@ -274,29 +210,6 @@ def test_a_gradient_says_how_many_results_it_adds(
     assert gradient.additions >= (units / 5 + 5 * terms / TERMS if advantage else units / 5)
     assert products.outer(torch.randn(3 * TERMS, 2), torch.randn(3 * TERMS, 2)).additions >= 3
     assert unit_gradients.stack([gradient, gradient]).additions == gradient.additions
-
-
-@pytest.mark.parametrize("count", [0, 3, TERMS + 1])
-def test_a_sum_is_written_over_what_was_there(count: int) -> None:
-    """Also the sum of no unit, which is zeros."""
-    x, g, weights = (
-        torch.randn(count + 2, 4),
-        torch.randn(count + 2, 3),
-        torch.rand(count, dtype=torch.float64),
-    )
-    terms, rows = torch.randn(count + 2, 6, 4), torch.randn(count + 2, 6, 3)
-    image, slopes = torch.randn(count + 2, 2, 5, 5), torch.randn(count + 2, 3, 3, 3)
-    for gradient in (
-        products.outer(x, g), unit_gradients.from_rows(x), products.sum_of_outer(terms, rows),
-        unit_gradients.stack([products.outer(x, g), unit_gradients.from_rows(x)]),
-        convolution_weight(nn.Conv2d(2, 3, 3), image, slopes),
-    ):  # fmt: skip
-        expected = weights @ gradient.rows(slice(0, count)).double()
-        room = torch.full((len(expected),), torch.nan, dtype=torch.float64)
-        found = gradient.weighted(slice(0, count), weights, room)
-        assert torch.equal(found, room)
-        assert torch.allclose(room, expected, rtol=1e-4, atol=1e-4)
-        assert torch.equal(gradient.weighted(slice(0, count), weights), room)
 
 
 def moved_length(x: Tensor, g: Tensor, others: tuple[Tensor, Tensor], advantage: int) -> float:

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from dpfl import tasks
 from dpfl.errors import DpflError
 from dpfl.gradients import clipped, products, self_test, unit_rows
-from dpfl.gradients.clipped import ClippedGradients, NonFinite
+from dpfl.gradients.clip_factors import NonFinite
+from dpfl.gradients.clipped import ClippedGradients
 from dpfl.gradients.layers import rules
 from dpfl.gradients.passes.chain import ChainPass
 from dpfl.gradients.passes.layer_pass import LayerPass

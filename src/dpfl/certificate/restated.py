@@ -9,6 +9,7 @@ from typing import Any
 
 from dpfl.certificate.figures import Epsilon, between, number, same_figure, stated_figure
 from dpfl.privacy import PrivacyStatement, Randomness
+from dpfl.privacy.statement import written_key
 from dpfl.run.accounts import Accounts
 from dpfl.run.statement import privacy_statement
 
@@ -50,7 +51,7 @@ class RestatedStatement:
         Yields:
             Each wrong key, with what it says and what it should say.
         """
-        defaults = {field.name: _default(field) for field in fields(PrivacyStatement)}
+        defaults = {written_key(field): _default(field) for field in fields(PrivacyStatement)}
         for word, truth in self._high.items():
             value = stated.get(word, defaults[word]) if word in defaults else stated.get(word)
             if not self._fits(word, value, truth):

@@ -15,7 +15,8 @@ from dpfl.client.drift import Drift
 from dpfl.client.objectives import Generator
 from dpfl.client.plain_descent import descent
 from dpfl.client.task import LocalTraining
-from dpfl.gradients.clipped import ClippedGradients, NonFinite
+from dpfl.gradients.clip_factors import NonFinite
+from dpfl.gradients.clipped import ClippedGradients
 from dpfl.gradients.sum_rounding import check_units
 from dpfl.gradients.unit_gradients import sum_rows
 from dpfl.models import FlatModel

@@ -32,7 +32,7 @@ from dpfl.client.task import ClientReply, ClientTask
 from dpfl.client.training import ClientTraining
 from dpfl.client.workspace import Workspace
 from dpfl.errors import DpflError
-from dpfl.gradients.clipped import NonFinite
+from dpfl.gradients.clip_factors import NonFinite
 from dpfl.gradients.sum_rounding import most_units
 from dpfl.models import FlatModel
 from dpfl.privacy import BudgetRefusal, Ledger, Randomness

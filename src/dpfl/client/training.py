@@ -22,7 +22,7 @@ from dpfl.client.noise_placement import NoisePlacement
 from dpfl.client.objectives import Generator
 from dpfl.client.task import LAST_STEP, ClientTask, rounding_sensitivity
 from dpfl.client.workspace import Workspace
-from dpfl.gradients.clipped import NonFinite
+from dpfl.gradients.clip_factors import NonFinite
 from dpfl.privacy import Release
 from dpfl.privacy.mechanisms.clip import Clip
 from dpfl.privacy.mechanisms.vector_clipping import clip_vector

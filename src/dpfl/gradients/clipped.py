@@ -51,7 +51,7 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -61,6 +61,7 @@ from torch import Tensor
 
 from dpfl.errors import DpflError
 from dpfl.gradients.chunks import Array, Chunk, rows_per_unit, sample_chunks, unit_chunks
+from dpfl.gradients.clip_factors import Factors, NonFinite, check_groups, compute_factors
 from dpfl.gradients.mixing import refuse_mixing
 from dpfl.gradients.passes.selection import PassSelection
 from dpfl.gradients.self_test import SelfTest
@@ -74,15 +75,9 @@ from dpfl.privacy.mechanisms.rounding import COVER, DOUBLE, gamma
 _ROWS_BLOCK = 1 << 26
 # The largest number of numbers in gradients that are written out at a time.
 
-Factors = Callable[[Tensor], Tensor]
-"""Maps the norms (B, groups) of units to their clip factors (B, groups)."""
 
 ARITHMETIC = ("exact", "fast")
 """What `ClippedGradients` takes as its arithmetic."""
-
-
-class NonFinite(DpflError):
-    """The model's weights or the clip factors are not finite, so the sum would have no bound."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +126,7 @@ class ClippedGradients:
         if arithmetic not in ARITHMETIC:
             raise DpflError(f"arithmetic is 'exact' or 'fast', not {arithmetic!r}.")
         self.model = model
-        self.groups = _checked_groups(groups, len(model.parameters))
+        self.groups = check_groups(groups, len(model.parameters))
         self.passes = PassSelection(model)
         self._exact = arithmetic == "exact"
         self._chunk = chunk
@@ -258,7 +253,7 @@ class ClippedGradients:
         if not finite.all():
             units = finite.nonzero().flatten()
             norms, losses = norms.where(finite[:, None], 0.0), losses.where(finite, 0.0)
-        weights = _checked_factors(factors, norms)[units]
+        weights = compute_factors(factors, norms)[units]
         for weight, group in zip(weights.T.contiguous(), self.groups, strict=True):
             for entry in group:
                 total.add(entry, gradients[entry], units, weight)
@@ -270,7 +265,7 @@ class ClippedGradients:
         spans = [[self.model.layout.span(entry) for entry in group] for group in self.groups]
         squares = [torch.stack([mean[span].square().sum() for span in own]).sum() for own in spans]
         norms = torch.stack(squares).sqrt()[None] * (1 + gamma(self.model.layout.trainable, DOUBLE))
-        for weight, group in zip(_checked_factors(factors, norms)[0], self.groups, strict=True):
+        for weight, group in zip(compute_factors(factors, norms)[0], self.groups, strict=True):
             for entry in group:
                 total.add_vector(entry, weight * mean[self.model.layout.span(entry)])
         return norms, loss[None]
@@ -372,30 +367,3 @@ class ClippedGradients:
         if not self._checked:
             refuse_mixing(self.model, x)
             self._checked = True
-
-
-def _checked_groups(
-    groups: Sequence[Sequence[int]] | None, entries: int
-) -> tuple[tuple[int, ...], ...]:
-    every = tuple(range(entries))
-    checked = (every,) if groups is None else tuple(tuple(group) for group in groups)
-    members = tuple(sorted(entry for group in checked for entry in group))
-    if members != every or not all(checked):
-        raise DpflError(
-            f"Clipping groups must hold each of the parameters 0 to {entries - 1} exactly once."
-        )
-    return checked
-
-
-def _checked_factors(factors: Factors, norms: Tensor) -> Tensor:
-    weights = factors(norms)
-    if weights.shape != norms.shape:
-        raise DpflError(
-            f"Clipping factors must have the shape {tuple(norms.shape)}, but have "
-            f"{tuple(weights.shape)}."
-        )
-    if not torch.isfinite(weights).all():
-        raise NonFinite(
-            "A clipping factor is not finite; divide by max(norm, bound), never by a norm of zero."
-        )
-    return weights.to(norms.dtype)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import Field, asdict, dataclass, field, fields
 from typing import Any
 
 from dpfl.notebook_repr import NotebookView
@@ -25,6 +25,18 @@ from dpfl.privacy.figures import figure as figure
 from dpfl.privacy.figures import from_figure
 from dpfl.privacy.figures import rounded_up as rounded_up
 from dpfl.privacy.statement_view import StatementView
+
+
+def written_key(field: Field[Any]) -> str:
+    """Names the key under which `statement.json` has a field of a statement.
+
+    Args:
+        field: A field of `PrivacyStatement`.
+
+    Returns:
+        The key: the name of the field, unless an earlier version wrote another.
+    """
+    return str(field.metadata.get("key", field.name))
 
 
 @dataclass(frozen=True)
@@ -68,7 +80,7 @@ class PrivacyStatement(NotebookView, shown_by="statement_page"):
     """
     most: Mapping[str, int] = field(default_factory=dict)
     """The largest number of releases of each kind that `proven` covers."""
-    asked: tuple[str, ...] = ()
+    questions: tuple[str, ...] = field(default=(), metadata={"key": "asked"})
     """Questions to the clients besides their updates. Each answer is a release of its own."""
 
     def to_dict(self) -> dict[str, object]:
@@ -77,13 +89,14 @@ class PrivacyStatement(NotebookView, shown_by="statement_page"):
         Returns:
             Every field; epsilons rounded up, or the word "unbounded".
         """
-        fields = asdict(self)
+        values = asdict(self)
+        content = {written_key(field): values[field.name] for field in fields(self)}
         for name in ("proven", "claimed", "used"):
-            fields[name] = figure(fields[name])
-        fields["per_client"] = {
+            content[name] = figure(content[name])
+        content["per_client"] = {
             client: figure(epsilon) for client, epsilon in self.per_client.items()
         }
-        return fields
+        return content
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> PrivacyStatement:
@@ -100,11 +113,11 @@ class PrivacyStatement(NotebookView, shown_by="statement_page"):
             TypeError: If a key is missing that every version writes.
             ValueError: If an epsilon is neither a number nor "unbounded".
         """
-        names = {field.name for field in fields(cls)}
+        names = {written_key(field): field.name for field in fields(cls)}
         values: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in content.items()
-            if name in names
+            names[key]: tuple(value) if isinstance(value, list) else value
+            for key, value in content.items()
+            if key in names
         }
         for name in ("proven", "claimed", "used"):
             values[name] = from_figure(values.get(name))

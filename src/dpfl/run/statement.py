@@ -82,7 +82,7 @@ def privacy_statement(
         used=max(used),
         most=_largest_counts([total.possible for total in totals]),
         noise=algorithm.noise,
-        asked=algorithm.questions,
+        questions=algorithm.questions,
         warnings=(*terms.warnings, *_no_limit(accounts)),
     )
 

@@ -15,7 +15,6 @@ from dpfl.gradients.haar_energies import haar_energies
 from dpfl.gradients.layers import rules
 from dpfl.gradients.layers.rules import embedding
 from dpfl.gradients.losses import losses_and_slopes
-from dpfl.gradients.passes.layer_pass import LayerPass
 from dpfl.gradients.passes.row_pass import RowPass
 from dpfl.gradients.unit_gradients import UnsupportedLayer, from_rows
 from dpfl.models import FlatModel
@@ -93,16 +92,6 @@ def test_rows_of_a_batch_are_not_computed_in_two_ways() -> None:
         computed = ClippedGradients(FlatModel(nn.Linear(5, CLASSES)), chunk=1, arithmetic="fast")
 
 
-@pytest.mark.parametrize("kernel", [(2, 3), (3, 1)])
-def test_kernels_that_are_not_square(kernel: tuple[int, int]) -> None:
-    torch.manual_seed(0)
-    places = (6 - kernel[0]) * (6 - kernel[1])
-    module = nn.Sequential(
-        nn.Conv2d(2, 3, kernel), nn.Tanh(), nn.Flatten(), nn.Linear(3 * places, CLASSES)
-    )
-    check(module, *batch(2, 2, 5, 5))
-
-
 class Shifted(nn.Module):
     """Its running statistic is a number of the model, and no gradient has it."""
 
@@ -147,28 +136,6 @@ class Gated(nn.Module):
 
 def test_a_layer_that_reads_no_batch_is_left_to_a_way_that_takes_it() -> None:
     assert isinstance(check(Gated(), *batch(3, 5)).passes.current, RowPass)
-
-
-class Frozen(nn.Module):
-    """One of its layers is called where nothing is recorded."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.inner, self.head = nn.Linear(5, 5), nn.Linear(5, CLASSES)
-
-    def forward(self, x: Tensor) -> Tensor:
-        with torch.no_grad():
-            inner = self.inner(x)
-        return self.head(inner.tanh())
-
-
-def test_a_layer_that_is_called_without_gradients_has_none() -> None:
-    module = Frozen()
-    found = ClippedGradients(FlatModel(module))
-    rows = torch.cat([rows for _, rows in found.rows(*batch(3, 5))])
-    assert not rows[:, :30].any()
-    assert rows[:, 30:].any(1).all()
 
 
 @pytest.mark.parametrize("length", [1, 7, TERMS, TERMS + 1])
@@ -217,63 +184,3 @@ def test_gradients_of_units_are_sums_of_rows_in_blocks_of_any_size(
         torch.testing.assert_close(
             found.weighted(chosen, weights), weights @ units[chosen].double()
         )
-
-
-class Reading(nn.Module):
-    """Sequences whose steps come first, as torch's recurrent layers have them by default."""
-
-    def __init__(self, layer: nn.Module) -> None:
-        super().__init__()
-        self.layer, self.head = layer, nn.Linear(4, CLASSES)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.layer(x.transpose(0, 1))[0][-1])
-
-
-@pytest.mark.parametrize("kind", [nn.RNN, nn.GRU, nn.LSTM])
-def test_recurrent_layers_whose_steps_come_first(kind: type[nn.Module]) -> None:
-    torch.manual_seed(0)
-    assert isinstance(check(Reading(kind(5, 4)), *batch(2, 3, 5)).passes.current, LayerPass)
-
-
-class Looping(nn.Module):
-    """Calls a cell for one sample after another, without a batch dimension."""
-
-    def __init__(self, cell: nn.Module) -> None:
-        super().__init__()
-        self.cell, self.head = cell, nn.Linear(4, CLASSES)
-
-    def forward(self, x: Tensor) -> Tensor:
-        states = [self.cell(row) for row in x]
-        return self.head(
-            torch.stack([state[0] if isinstance(state, tuple) else state for state in states])
-        )
-
-
-@pytest.mark.parametrize("kind", [nn.RNNCell, nn.GRUCell, nn.LSTMCell])
-def test_cells_that_read_one_sample_at_a_time_are_left_to_a_way_that_takes_them(
-    kind: type[nn.Module],
-) -> None:
-    torch.manual_seed(0)
-    assert isinstance(check(Looping(kind(5, 4)), *batch(2, 5)).passes.current, RowPass)
-
-
-class Unheard(nn.Module):
-    """One of its layers is called, and nothing comes of it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.aside, self.head = nn.Linear(5, 5), nn.Linear(5, CLASSES)
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.aside(x)
-        return self.head(x.tanh())
-
-
-def test_a_layer_of_which_nothing_comes_has_no_gradient() -> None:
-    found = ClippedGradients(FlatModel(Unheard()))
-    rows = torch.cat([rows for _, rows in found.rows(*batch(3, 5))])
-    assert not rows[:, :30].any()
-    assert rows[:, 30:].any(1).all()
-    assert isinstance(found.passes.current, LayerPass)

@@ -161,7 +161,7 @@ class Clip(Protocol):
 ClipKind = TypeVar("ClipKind", bound=Clip)
 
 
-def check_clip_norm(level: float) -> None:
+def check_clip_norm(clip_norm: float) -> None:
     """Checks that a clip norm is usable.
 
     Args:
@@ -170,9 +170,9 @@ def check_clip_norm(level: float) -> None:
     Raises:
         DpflError: If it is not a positive, finite number that float32 can hold.
     """
-    if not (level >= SMALLEST and math.isfinite(level)):
+    if not (clip_norm >= SMALLEST and math.isfinite(clip_norm)):
         raise DpflError(
-            f"The clip level must be a positive number, not {level}; 1.0 is a common start."
+            f"The clip level must be a positive number, not {clip_norm}; 1.0 is a common start."
         )
 
 

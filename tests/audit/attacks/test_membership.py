@@ -1,17 +1,11 @@
-"""Membership inference and gradient inversion: they work where nothing protects, and not against
-noise.
-"""
+"""Membership inference: its ceiling, its rates, and its success on an overfitted model."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from dpfl.algorithms import fedavg, fedavg_dp, hw_dpfl, ldp_fl
-from dpfl.audit.attacks.attacks import membership
-from dpfl.audit.attacks.inversion import invert
 from dpfl.audit.attacks.membership import (
     RATES,
     ceiling,
@@ -21,7 +15,6 @@ from dpfl.audit.attacks.membership import (
     roc,
 )
 from dpfl.engines import one_thread
-from dpfl.views.figures.inversion_figure import draw
 
 
 def test_the_ceiling_is_that_of_the_definition() -> None:
@@ -79,26 +72,3 @@ def test_both_attacks_find_the_members_of_an_overfitted_model() -> None:
     ):
         assert found.rates[0.1] > 0.8 > found.ceilings[0.1]
     assert np.isfinite(confidences(target, *parts[0])).all()
-
-
-def test_a_private_model_stays_below_the_ceiling() -> None:
-    for found in membership(fedavg_dp(noise_multiplier=1.0), 1e-5):
-        slack = 4 * math.sqrt(0.1 / found.members)
-        assert found.rates[0.1] <= found.ceilings[0.1] + slack
-
-
-@pytest.mark.parametrize(
-    "made",
-    [fedavg_dp(noise_multiplier=1.0), ldp_fl(noise_multiplier=1.0), hw_dpfl(noise_multiplier=1.0)],
-)
-def test_an_image_is_read_off_a_bare_update_and_not_off_a_release(made, tmp_path: Path) -> None:
-    rebuilt = invert(made)
-    without, released = rebuilt.likeness
-    assert without > 0.99
-    assert abs(released) < 0.2
-    draw(rebuilt, tmp_path / "pictures" / "inversion.png", "test")
-    assert (tmp_path / "pictures" / "inversion.png").read_bytes()[:4] == b"\x89PNG"
-
-
-def test_where_there_is_no_noise_the_release_hides_nothing() -> None:
-    assert invert(fedavg(tau=1)).likeness[1] > 0.99

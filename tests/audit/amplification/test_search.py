@@ -157,7 +157,7 @@ OTHER_KERNELS = """
 import json
 from dpfl.audit.amplification.search import dependent_units, furthest_movement
 from dpfl.engines import one_thread
-from tests.audit.test_amplification import MODELS, clipped_sum
+from tests.audit.amplification.test_search import MODELS, clipped_sum
 
 far = {}
 with one_thread():
