@@ -24,20 +24,17 @@ def test_memory_kept_between_batches_carries_nothing_over() -> None:
         assert close(clip(1)(part.norms[:, 0]) @ matrix.double(), fresh.total)
 
 
-def test_a_step_gives_out_what_the_step_before_it_needed() -> None:
+def test_a_step_gives_out_the_memory_of_the_step_before_it() -> None:
     memory, like = scratch.Scratch(), torch.zeros(1)
-    with memory.step():
-        first = scratch.empty(like, 3, 5)
-    with memory.step():
-        kept = scratch.empty(like, 3, 5)
-        with scratch.temporary():
-            inner = scratch.empty(like, 2)
-        again = scratch.empty(like, 2)
-    assert kept.shape == (3, 5)
-    assert kept.data_ptr() != first.data_ptr(), "the first step had no memory to give out"
-    assert again.data_ptr() != kept.data_ptr()
-    assert inner.data_ptr() != kept.data_ptr()
-    with memory.step():
-        assert scratch.empty(like, 3, 5).data_ptr() == kept.data_ptr()
-        assert scratch.empty(like.double(), 2).dtype == torch.float64
-    assert scratch.empty(like, 3, 5).data_ptr() != kept.data_ptr(), "there is no step here"
+    addresses = []
+    for _ in range(3):
+        with memory.step():
+            with scratch.temporary():
+                inner = scratch.empty(like, 2).data_ptr()
+            outer = [scratch.empty(like, *shape).data_ptr() for shape in ((3, 5), (2,))]
+            addresses.append([inner, *outer])
+            assert scratch.empty(like.double(), 2).dtype == torch.float64
+    assert addresses[1] == addresses[2]
+    inner, first, second = addresses[2]
+    assert inner == first, "what was temporary is given out again"
+    assert second != first
