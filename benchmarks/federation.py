@@ -27,7 +27,7 @@ from pathlib import Path
 
 from dpfl.transports.flower.flower_transport import FlowerTransport
 from dpfl.transports.flower.host import serve
-from dpfl.transports.flower.parent import end_with_parent, named
+from dpfl.transports.flower.parent import end_with_parent, parent_variable
 from dpfl.transports.flower.processes import (
     QUIET,
     FlowerProcess,
@@ -131,7 +131,7 @@ def ours(folder: Path, nodes: int, sizes: Sequence[int], rounds: int) -> dict[in
                 link.address,
                 str(keys.authority),
             ]
-            started(stack, command, {**os.environ, **named()}, home / "log")
+            started(stack, command, {**os.environ, **parent_variable()}, home / "log")
         post = FlowerTransport(link.address, keys.authority, link.secret, MOST)
         stack.callback(post.close)
         until(lambda: len(post.nodes()) == nodes, START_SECONDS)

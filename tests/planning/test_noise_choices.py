@@ -10,7 +10,7 @@ from dpfl.planning.noise_choices import (
     NoiseChoice,
     PlanningQuestion,
     in_the_limit,
-    sketched,
+    sketch_choices,
 )
 from dpfl.privacy import Poisson, accountant
 
@@ -41,7 +41,7 @@ def test_a_question_that_makes_no_sense_is_refused(options, word):
 def test_the_limit_theorem_is_exact_for_everyone_in_every_step() -> None:
     """At q = 1 a run of T steps is one Gaussian release with mu = sqrt(T) / z."""
     assert in_the_limit(2.0, 1.0, 100) == pytest.approx(5.0)
-    (choice,) = sketched(PlanningQuestion(2.0, 100), (1.0,), (1,))
+    (choice,) = sketch_choices(PlanningQuestion(2.0, 100), (1.0,), (1,))
     event = Poisson(1.0).event(choice.noise_multiplier, 1)
     assert accountant("pld").epsilon({event: 100}, DELTA) == pytest.approx(2.0, rel=1e-3)
 

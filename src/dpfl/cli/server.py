@@ -136,7 +136,7 @@ def serve(
             that their last replies arrive.
     """
     from dpfl.cli.federation_progress import FederationProgress
-    from dpfl.transports.flower.server import carried
+    from dpfl.transports.flower.server import carry_messages
     from dpfl.transports.flower.watch import MetricsEndpoint
 
     section, (terms, nodes) = experiment.server, terms_of(experiment)
@@ -149,7 +149,9 @@ def serve(
         else nullcontext()
     )
     try:
-        carrier = carried(Path(section.folder), section.address, nodes, MOST_ANSWER, terms.deadline)
+        carrier = carry_messages(
+            Path(section.folder), section.address, nodes, MOST_ANSWER, terms.deadline
+        )
         with watched, carrier as post, nodes_of_ours, raise_on_terminate():
             result = experiment.serve(post, terms, folder, resume, progress)
     except KeyboardInterrupt:

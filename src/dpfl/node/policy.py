@@ -188,7 +188,7 @@ def read(path: Path) -> NodePolicy:
         raise too_deep(f"the policy {path}") from None
     except ValidationError as error:
         raise invalid(error, f"the policy {path}", PolicyFile) from None
-    return _checked(path, file)
+    return _build_policy(path, file)
 
 
 def _tuples(content: dict[str, Any]) -> dict[str, Any]:
@@ -204,7 +204,7 @@ def _tuples(content: dict[str, Any]) -> dict[str, Any]:
     return content
 
 
-def _checked(path: Path, file: PolicyFile) -> NodePolicy:
+def _build_policy(path: Path, file: PolicyFile) -> NodePolicy:
     folder = path.resolve().parent
     checked_names([file.name], 1)
     _check_models(file.allow)

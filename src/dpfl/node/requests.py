@@ -71,7 +71,7 @@ class RequestReader:
             ProtocolError: The message is too large, malformed, signed by nobody that the policy
                 names, or for another node.
         """
-        owner, message = self._verified(data)
+        owner, message = self._verify(data)
         routing = self._routing(message.head)
         return Request(
             digest=messages.digest(data),
@@ -83,7 +83,7 @@ class RequestReader:
             arrays=message.arrays,
         )
 
-    def _verified(self, data: bytes) -> tuple[str, SignedMessage]:
+    def _verify(self, data: bytes) -> tuple[str, SignedMessage]:
         """Finds the owner who signed a message."""
         # The owner's limit on the size comes before anything is parsed: what a stranger sends must
         # not cost memory. So it is enforced here, and not with the checks of a run or a task.

@@ -258,7 +258,7 @@ def _choice(
     return NoiseChoice(rate, tau, math.ceil(noise * 1e4) / 1e4, steps), error
 
 
-def sketched(
+def sketch_choices(
     question: PlanningQuestion, rates: Sequence[float], taus: Sequence[int]
 ) -> tuple[NoiseChoice, ...]:
     """Computes all cells by the limit theorem alone, in a millisecond.

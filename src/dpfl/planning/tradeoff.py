@@ -26,7 +26,7 @@ from dpfl.planning.noise_choices import (
     cells,
     coarse,
     exact,
-    sketched,
+    sketch_choices,
 )
 from dpfl.privacy import Poisson, affordable
 from dpfl.privacy.accounting.accountant import proven_accountant
@@ -278,7 +278,7 @@ def sketch(
     Raises:
         DpflError: No cell stays within the limit, or rates or taus are out of range.
     """
-    choices = sketched(question, *_grid(question, rates, taus))
+    choices = sketch_choices(question, *_grid(question, rates, taus))
     best = _best(question, choices)
     return _with_recommended(question, choices, best, coarse(question, best))
 

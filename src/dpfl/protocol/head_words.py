@@ -25,7 +25,7 @@ from dpfl.protocol.ledger_head import (
     SignedHead,
     is_mark,
 )
-from dpfl.protocol.value_forms import Form, digits, event, listed, refuse, text, whole
+from dpfl.protocol.value_forms import Form, digits, event, list_of, refuse, text, whole
 from dpfl.refusals import ProtocolError
 
 count = whole(1, MOST_WHOLE)
@@ -66,10 +66,10 @@ FORMS: Mapping[str, Form] = {
     "neighbours": text,
     "rows": count,
     "seal": digits(64),
-    "starts": listed(_start, MOST_STARTS),
-    "spent": listed(_kind, MOST_KINDS + 1),
-    "planned": listed(_plan, MOST_KINDS + 1),
-    "anchors": listed(_anchor, MOST_ANCHORS),
+    "starts": list_of(_start, MOST_STARTS),
+    "spent": list_of(_kind, MOST_KINDS + 1),
+    "planned": list_of(_plan, MOST_KINDS + 1),
+    "anchors": list_of(_anchor, MOST_ANCHORS),
 }
 FORMS_WITHOUT_ANCHORS = {name: form for name, form in FORMS.items() if name != "anchors"}
 """The fields of a head of format 1."""
@@ -90,7 +90,7 @@ def head_from_words(value: Any) -> SignedHead:
     if type(value) is not dict or value.keys() != {"head", "signature"}:
         refuse()
     words, signature = value["head"], value["signature"]
-    head = _parsed(words)
+    head = _parse(words)
     if type(signature) is not str or len(signature) != 128:
         refuse()
     if not is_signed(words, signature, head.public_key):
@@ -98,7 +98,7 @@ def head_from_words(value: Any) -> SignedHead:
     return SignedHead(head, signature)
 
 
-def _parsed(words: Any) -> LedgerHead:
+def _parse(words: Any) -> LedgerHead:
     if type(words) is not dict or type(words.get("format")) is not int:
         refuse()
     if words["format"] not in (1, FORMAT):

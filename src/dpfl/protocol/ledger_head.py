@@ -182,8 +182,8 @@ def sign_head(ledger: Ledger, key: Ed25519PrivateKey) -> SignedHead:
         tail.links,
         tail.seal,
         starts,
-        _bounded(totals),
-        tuple((event, count) for event, _, count in _bounded(planned)),
+        _most_frequent(totals),
+        tuple((event, count) for event, _, count in _most_frequent(planned)),
         tuple((one.links, one.seal[:ANCHOR_DIGITS]) for one in earlier),
     )
     return SignedHead(head, sign(head.to_words(), key))
@@ -216,7 +216,7 @@ def is_mark(text: str) -> bool:
     return weakest_shares([text]) is not None
 
 
-def _bounded(counts: Mapping[tuple[Event, str], int]) -> Kinds:
+def _most_frequent(counts: Mapping[tuple[Event, str], int]) -> Kinds:
     """The most frequent kinds. The rest counts as releases without any noise."""
     kinds = [(event, mark, count) for (event, mark), count in Counter(counts).most_common()]
     rest = sum(count for *_, count in kinds[MOST_KINDS:])

@@ -105,7 +105,7 @@ def write(
     entries, parts, offset = [], [], 0
     for name, values in sorted(arrays.items()):
         array = np.ascontiguousarray(values).reshape(np.shape(values))
-        entries.append({**_described(name, array), "offset": offset})
+        entries.append({**_describe(name, array), "offset": offset})
         parts.append(array.astype(TYPES[array.dtype.name], copy=False).tobytes())
         offset += array.nbytes
     header = _canonical({**head, "arrays": entries})
@@ -115,7 +115,7 @@ def write(
     return body + key.sign(body)
 
 
-def _described(name: str, array: np.ndarray) -> dict[str, Any]:
+def _describe(name: str, array: np.ndarray) -> dict[str, Any]:
     """The entry of an array in the header, but for its offset."""
     if array.dtype.name not in TYPES or not _NAME.fullmatch(name):
         raise ProtocolError(RefusalReason.BAD_ARRAYS)

@@ -30,7 +30,7 @@ from dpfl.protocol.task_messages import learning_from_words, learning_to_words, 
 from dpfl.protocol.value_forms import (
     Form,
     event,
-    listed,
+    list_of,
     number,
     one_of,
     optional,
@@ -45,7 +45,7 @@ MOST_NODES = 10_000
 MOST_KINDS = 32
 """Kinds of releases that one run can plan. An accountant takes about a second for each."""
 
-Planned = tuple[tuple[Event, int], ...]
+PlannedEvents = tuple[tuple[Event, int], ...]
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Proposal:
     accountant: str
     noise: str
     federation: tuple[str, ...]
-    events: Planned
+    events: PlannedEvents
     sums: NoiseShares | None = None
     keys: tuple[str, ...] = ()
 
@@ -184,7 +184,7 @@ def proposal_from_words(words: Any) -> Proposal:
 
 def in_order(
     before: EventCounts, spending: Callable[[int], EventCounts], releases: int, each: int = 0
-) -> Planned:
+) -> PlannedEvents:
     """Lists the events of a run in the order in which it releases them.
 
     Args:
@@ -224,7 +224,7 @@ def _options(value: Any) -> tuple[tuple[str, object], ...]:
     return tuple(value.items())
 
 
-def _events(value: Any) -> Planned:
+def _events(value: Any) -> PlannedEvents:
     if type(value) is not list or len(value) > MOST_KINDS:
         refuse()
     return tuple(_event(one) for one in value)
@@ -253,15 +253,15 @@ FORMS: Mapping[str, Form] = {
     "model": text,
     "options": _options,
     "learning": learning_from_words,
-    "shape": listed(whole(1)),
+    "shape": list_of(whole(1)),
     "schema": text,
     "epsilon": optional(_epsilon),
     "delta": _delta,
     "rounds": optional(whole(1, MAX_ROUNDS)),
     "accountant": one_of("pld", "rdp", "rdp-classic", "none"),
     "noise": one_of("secure", "floating-point", "shared", "none"),
-    "federation": listed(text),
+    "federation": list_of(text),
     "events": _events,
     "sums": optional(part(SHARED)),
-    "keys": listed(text),
+    "keys": list_of(text),
 }

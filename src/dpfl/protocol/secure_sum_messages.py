@@ -26,7 +26,7 @@ import numpy as np
 from dpfl.client.task import ClientTask
 from dpfl.codec import canonical, tag_of
 from dpfl.protocol.task_messages import task_to_words
-from dpfl.protocol.value_forms import Form, listed, refuse, text
+from dpfl.protocol.value_forms import Form, list_of, refuse, text
 from dpfl.protocol.wire_parts import MOST_MEMBERS
 from dpfl.refusals import ProtocolError, RefusalReason
 from dpfl.secagg import (
@@ -46,7 +46,7 @@ KEY, SIGNATURE = 32, 64
 """Bytes of a key and of a signature."""
 TURNS = ("query.histogram", "query.mean", "query.columns", "train", "query.metric")
 """The sums of one round, in order."""
-names = listed(text, MOST_MEMBERS)
+names = list_of(text, MOST_MEMBERS)
 """The form of a list of members."""
 
 
@@ -142,7 +142,7 @@ def card_from_words(words: Any) -> KeyAdvertisement:
     return KeyAdvertisement(**{name: form(words[name]) for name, form in CARD.items()})
 
 
-cards = listed(card_from_words, MOST_MEMBERS)
+cards = list_of(card_from_words, MOST_MEMBERS)
 """The form of a list of advertised keys."""
 
 

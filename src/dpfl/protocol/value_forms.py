@@ -155,7 +155,7 @@ def optional(form: Form) -> Form:
     return lambda value: None if value is None else form(value)
 
 
-def listed(form: Form, most: int = MOST_LISTED) -> Form:
+def list_of(form: Form, most: int = MOST_LISTED) -> Form:
     """Makes a form of lists.
 
     Args:

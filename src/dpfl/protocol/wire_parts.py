@@ -40,7 +40,7 @@ from dpfl.privacy.queries.mean import MeanQuery
 from dpfl.privacy.queries.metric import MetricQuery
 from dpfl.protocol.value_forms import (
     Form,
-    listed,
+    list_of,
     number,
     one_of,
     optional,
@@ -138,7 +138,7 @@ def _bins(value: Any) -> tuple[int, int]:
 
 RATE = {"rate": number}
 LEVEL = {"clip_norm": number}
-HAAR = {"weights": text, "by_layer": truth, "energies": listed(number), "ends": listed(whole(1))}
+HAAR = {"weights": text, "by_layer": truth, "energies": list_of(number), "ends": list_of(whole(1))}
 OPTIMISERS = _by_tag(
     (SGD, RATE),
     (Momentum, {**RATE, "beta": share}),
@@ -184,8 +184,8 @@ SURVEYS = _by_tag(
         {
             "noise_multiplier": number,
             "numbers": whole(0, MOST_PLACES),
-            "places": listed(whole(0, MOST_PLACES), MOST_PLACES),
-            "binned": listed(_bins, MOST_PLACES),
+            "places": list_of(whole(0, MOST_PLACES), MOST_PLACES),
+            "binned": list_of(_bins, MOST_PLACES),
             "secure": truth,
         },
     ),
@@ -253,8 +253,8 @@ TASKS = _by_tag(
     ),
 )
 LEARNING = _by_tag(
-    (tasks.MultiClass, {"classes": whole(1), "weights": listed(number)}),
-    (tasks.Binary, {"weights": listed(number)}),
+    (tasks.MultiClass, {"classes": whole(1), "weights": list_of(number)}),
+    (tasks.Binary, {"weights": list_of(number)}),
     (tasks.MultiLabel, {"count": whole(1)}),
     (tasks.Ordinal, {"levels": whole(2)}),
     (tasks.Regression, {"loss": text, "centre": number, "scale": number, "width": number}),

@@ -23,7 +23,7 @@ from dpfl.planning.planner import with_planned_noise
 from dpfl.privacy import Budget
 from dpfl.privacy.accounting.calibration import MAX_RELEASES
 from dpfl.privacy.accounting.events import EventCounts
-from dpfl.protocol.proposal import MOST_KINDS, Planned, Proposal, in_order
+from dpfl.protocol.proposal import MOST_KINDS, PlannedEvents, Proposal, in_order
 from dpfl.run.algorithm_stages import (
     accountant_for,
     fit_algorithm,
@@ -122,7 +122,7 @@ def _algorithm(spec: ProposalSpec) -> Algorithm:
     return with_noise_kind(planned, spec.privacy)
 
 
-def _events(algorithm: Algorithm, budget_rounds: int | None, nodes: int) -> Planned:
+def _events(algorithm: Algorithm, budget_rounds: int | None, nodes: int) -> PlannedEvents:
     """The releases that a node's own ledger would pay for, in order."""
     if not algorithm.ledger_per_client:
         return ()

@@ -15,7 +15,7 @@ from dpfl.config.experiment import parse
 from dpfl.data.published_images import SHAPES
 from dpfl.errors import DpflError
 from dpfl.models import from_name
-from dpfl.planning.noise_choices import PlanningQuestion, sketched
+from dpfl.planning.noise_choices import PlanningQuestion, sketch_choices
 from dpfl.planning.speed import ClientWork
 from dpfl.planning.tradeoff import Tradeoff, sketch, tradeoff
 from dpfl.privacy.accounting.budget import MAX_ROUNDS
@@ -134,7 +134,7 @@ def answer(request: PlanRequest) -> dict[str, Any]:
     question = question_of(request)
     plan = find_plan(question, request.exact)
     choice, taus = plan.recommended, sorted({cell.tau for cell in plan.choices})
-    curve = sketched(question, (*CURVE, 1.0), taus)
+    curve = sketch_choices(question, (*CURVE, 1.0), taus)
     return {
         "exact": request.exact,
         "recommended": {

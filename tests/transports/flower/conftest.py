@@ -15,7 +15,7 @@ import pytest
 
 from dpfl.protocol.transport import Delivery
 from dpfl.transports.flower.flower_transport import FlowerTransport
-from dpfl.transports.flower.parent import named
+from dpfl.transports.flower.parent import parent_variable
 from dpfl.transports.flower.processes import FlowerProcess, free_port, register, superlink
 from dpfl.transports.flower.tls_keys import ServerKeys, node_key, server_keys
 from tests.conftest import PATIENCE, wait_until
@@ -39,7 +39,7 @@ class Echo:
         arguments = (str(self.folder), self.link.address, str(self.keys.authority), str(self.key))
         command = [sys.executable, "-m", "tests.transports.flower.echo", *arguments]
         self.process = subprocess.Popen(
-            command, env={**os.environ, **named()}, start_new_session=True
+            command, env={**os.environ, **parent_variable()}, start_new_session=True
         )
 
     def supernode(self) -> int:

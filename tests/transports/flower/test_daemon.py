@@ -21,7 +21,7 @@ from dpfl.privacy import Ledger
 from dpfl.protocol import messages
 from dpfl.protocol.keys import load_private
 from dpfl.transports.flower.daemon import run
-from dpfl.transports.flower.parent import named
+from dpfl.transports.flower.parent import parent_variable
 from dpfl.transports.flower.processes import free_port, register
 from dpfl.transports.flower.tls_keys import node_key
 from tests.conftest import PATIENCE, wait_until
@@ -54,7 +54,7 @@ class Started:
         before = set(self.federation.post.nodes())
         with (self.folder / "out").open("wb") as out:
             self.process = subprocess.Popen(
-                self.command, env={**os.environ, **named()}, stdout=out, stderr=out
+                self.command, env={**os.environ, **parent_variable()}, stdout=out, stderr=out
             )
         self.address = wait_until(lambda: set(self.federation.post.nodes()) - before).pop()
 

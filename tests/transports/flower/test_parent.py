@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from dpfl.transports.flower.parent import named
+from dpfl.transports.flower.parent import parent_variable
 from tests.conftest import PATIENCE, wait_until
 
 
@@ -16,14 +16,14 @@ def test_a_child_ends_with_its_parent() -> None:
         "end_with_parent(); print('on', flush=True); time.sleep(3600)"
     )
     parent = (
-        "import os, subprocess, sys; from dpfl.transports.flower.parent import named\n"
+        "import os, subprocess, sys; from dpfl.transports.flower.parent import parent_variable\n"
         f"child = subprocess.Popen([sys.executable, '-c', {watching!r}],\n"
-        "                         env={**os.environ, **named()}, stdout=subprocess.PIPE)\n"
+        "    env={**os.environ, **parent_variable()}, stdout=subprocess.PIPE)\n"
         "child.stdout.readline(); print(child.pid, flush=True); os.kill(os.getpid(), 9)"
     )
     done = subprocess.run(
         [sys.executable, "-c", parent],
-        env={**os.environ, **named()},
+        env={**os.environ, **parent_variable()},
         capture_output=True,
         timeout=PATIENCE,
     )

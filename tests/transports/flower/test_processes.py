@@ -7,7 +7,7 @@ import os
 import pytest
 
 from dpfl.node.policy import SEED
-from dpfl.transports.flower.processes import passed
+from dpfl.transports.flower.processes import select_variables
 
 
 def test_flower_s_processes_know_nothing_of_what_else_is_in_our_environment(
@@ -17,7 +17,7 @@ def test_flower_s_processes_know_nothing_of_what_else_is_in_our_environment(
     for name in secrets:
         monkeypatch.setenv(name, "1")
     monkeypatch.setenv("HTTPS_PROXY", "proxy:1")
-    found = passed(os.environ)
+    found = select_variables(os.environ)
     assert found["HTTPS_PROXY"] == "proxy:1"
     assert found["PATH"] == os.environ["PATH"]
     assert not secrets & found.keys()

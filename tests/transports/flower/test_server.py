@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpfl.errors import DpflError
 from dpfl.protocol.keys import raw
-from dpfl.transports.flower.server import NodeKeys, carried, new_server
+from dpfl.transports.flower.server import NodeKeys, carry_messages, new_server
 from dpfl.transports.flower.tls_keys import node_key
 
 
@@ -33,6 +33,6 @@ def test_a_server_keeps_its_keys(tmp_path: Path) -> None:
 def test_an_address_without_a_host_and_a_port_is_refused(tmp_path: Path, address: str) -> None:
     with (
         pytest.raises(DpflError, match="give a host and a port"),
-        carried(tmp_path, address, {}, 1 << 20),
+        carry_messages(tmp_path, address, {}, 1 << 20),
     ):
         pass

@@ -109,12 +109,12 @@ def supernode() -> None:
 
     connect = fleet_http_connection.FleetHttpClient.from_server_address
 
-    def bounded(*args: Any, **options: Any) -> Any:
+    def connect_within_bounds(*args: Any, **options: Any) -> Any:
         client = connect(*args, **options)
         refuse_large(client, LARGEST_ANSWER)
         return client
 
-    fleet_http_connection.FleetHttpClient.from_server_address = bounded
+    fleet_http_connection.FleetHttpClient.from_server_address = connect_within_bounds
     fleet_http_connection.HEARTBEAT_DEFAULT_INTERVAL = heartbeat.HEARTBEAT_DEFAULT_INTERVAL = (
         HEARTBEAT_SECONDS
     )

@@ -40,7 +40,7 @@ def run(policy_file: Path) -> None:
     end_with_parent()
     with closing(Service.open(policy_file)) as service, stopping() as stop:
         policy = service.policy
-        node, traffic = connected(policy), Traffic(service)
+        node, traffic = prepare_supernode(policy), Traffic(service)
 
         def say(event: str, words: str) -> None:
             service.note(f"supernode {event}", words=words)
@@ -67,7 +67,7 @@ def run(policy_file: Path) -> None:
             serve(node, traffic.answer, policy.allow.most_bytes, stop, say)
 
 
-def connected(policy: NodePolicy) -> FlowerProcess:
+def prepare_supernode(policy: NodePolicy) -> FlowerProcess:
     """Prepares the SuperNode of a policy.
 
     Args:

@@ -77,11 +77,11 @@ class Executor:
         return True
 
     def _work(self) -> None:
-        pulled = self._client.PullMessages(PullAppMessagesRequest())
-        if not pulled.messages_list:
+        response = self._client.PullMessages(PullAppMessagesRequest())
+        if not response.messages_list:
             return
-        message = message_from_proto(pulled.messages_list[0])
-        tree = pulled.message_object_trees[0]
+        message = message_from_proto(response.messages_list[0])
+        tree = response.message_object_trees[0]
         node, run = message.metadata.dst_node_id, message.metadata.run_id
         message.metadata.__dict__["_message_id"] = tree.object_id
         answer, reason = None, REFUSED
@@ -110,10 +110,10 @@ class Executor:
         """Sends signs of life. Flower takes a task without one for a minute as crashed, and
         training may take longer.
         """
-        finished = threading.Event()
+        end = threading.Event()
 
         def beat() -> None:
-            while not finished.wait(HEARTBEAT_SECONDS):
+            while not end.wait(HEARTBEAT_SECONDS):
                 try:
                     self._client.SendTaskHeartbeat(SendTaskHeartbeatRequest())
                 except (httpx.HTTPError, UnreadableMessage):
@@ -124,7 +124,7 @@ class Executor:
         try:
             yield
         finally:
-            finished.set()
+            end.set()
             thread.join()
 
     def close(self) -> None:

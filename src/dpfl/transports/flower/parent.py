@@ -12,8 +12,8 @@ WATCH_SECONDS = 0.5
 GRACE_SECONDS = 15.0
 
 
-def named() -> dict[str, str]:
-    """Names us as the parent in the environment of a child that is to end with us.
+def parent_variable() -> dict[str, str]:
+    """Returns the variable that names us as the parent of a child, which is to end with us.
 
     Returns:
         The variable to add to the child's environment.

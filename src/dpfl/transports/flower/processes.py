@@ -33,7 +33,7 @@ from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 
 from dpfl.errors import DpflError
 from dpfl.transports.flower import tls_keys
-from dpfl.transports.flower.parent import named
+from dpfl.transports.flower.parent import parent_variable
 from dpfl.transports.flower.tls_keys import ServerKeys
 
 START_SECONDS = 300.0
@@ -100,9 +100,9 @@ class FlowerProcess:
         """Starts the process without waiting for it."""
         command = [sys.executable, "-m", "dpfl.transports.flower.child", self.kind, *self.arguments]
         environment = {
-            **passed(os.environ),
+            **select_variables(os.environ),
             **QUIET,
-            **named(),
+            **parent_variable(),
             "FLWR_HOME": str(self.folder / "flwr"),
         }
         with self.log.open("ab") as log:
@@ -183,7 +183,7 @@ class FlowerProcess:
         self.stop()
 
 
-def passed(environment: Mapping[str, str]) -> dict[str, str]:
+def select_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """Chooses the variables that Flower's processes get.
 
     Args:

@@ -86,7 +86,7 @@ def new_server(folder: Path, hosts: tuple[str, ...]) -> tuple[ServerKeys, str]:
 
 
 @contextmanager
-def carried(
+def carry_messages(
     folder: Path, address: str, nodes: Mapping[str, NodeKeys], most: int, life: float = LIFE_SECONDS
 ) -> Iterator[FlowerTransport]:
     """Runs a SuperLink that lets some nodes in, and is started again if it ends.
@@ -122,24 +122,24 @@ def carried(
 
 @contextmanager
 def _kept_alive(child: FlowerProcess) -> Iterator[None]:
-    finished = threading.Event()
+    end = threading.Event()
 
     def watch() -> None:
         for _ in range(MOST_STARTS):
             while child.alive():
-                if finished.wait(WATCH_SECONDS):
+                if end.wait(WATCH_SECONDS):
                     return
-            if finished.is_set():
+            if end.is_set():
                 return
             try:
                 child.start()
             except DpflError:
-                finished.wait(WATCH_SECONDS)
+                end.wait(WATCH_SECONDS)
 
     watching = threading.Thread(target=watch, daemon=True)
     watching.start()
     try:
         yield
     finally:
-        finished.set()
+        end.set()
         watching.join()
