@@ -16,8 +16,9 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -49,12 +50,16 @@ HEADS = (
 
 @dataclass(frozen=True)
 class Measuring(AliSteps):
-    """ALI's policy at tau = 1, which tells how large mu is at some rounds."""
+    """ALI's policy at tau = 1, which prints how large mu is in some rounds.
 
-    federation: Federation | None = None
-    model: FlatModel | None = None
-    rounds: tuple[int, ...] = ()
-    noise: np.random.Generator = field(default_factory=lambda: np.random.default_rng(SEED))
+    What it measures with is no option of the policy: a policy has a written form, and a federation
+    or a model has none. So these are attributes of the class.
+    """
+
+    federation: ClassVar[Federation | None] = None
+    model: ClassVar[FlatModel | None] = None
+    rounds: ClassVar[tuple[int, ...]] = ()
+    noise: ClassVar[np.random.Generator] = np.random.default_rng(SEED)
 
     def next(self, context: StepContext) -> int:
         return 1
@@ -133,14 +138,15 @@ def main(name: str = "cnn", *rounds: str) -> None:
     federation = dpfl.data.mnist().split(clients=10, how=Dirichlet(0.05, 600), seed=SEED)
     model, at = dpfl.models.from_name(name), tuple(map(int, rounds)) or (2, 10, 25)
     flat = FlatModel(model.build(federation.shape, 10, seed=0), federation.task)
-    made = replace(ali_dpfl(), steps=Measuring(federation=federation, model=flat, rounds=at))
+    Measuring.federation, Measuring.model, Measuring.rounds = federation, flat, at
+    algorithm = replace(ali_dpfl(), steps=Measuring())
     print("| " + " | ".join(HEADS) + " |\n" + "|---" * len(HEADS) + "|")
     with tempfile.TemporaryDirectory() as folder:
         budget = dpfl.Budget(epsilon=2.0, delta=1e-5, rounds=max(at) + 1)
         dpfl.train(
             model,
             federation,
-            made,
+            algorithm,
             budget,
             execution=dpfl.Execution(seed=SEED, out=Path(folder) / "run"),
         )
