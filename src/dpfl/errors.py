@@ -2,10 +2,10 @@
 
 
 class DpflError(Exception):
-    """A sentence that says what is wrong and what to do; the command line prints it and exits with
-    code 2.
+    """A mistake that the user can correct. Its text is one sentence that says what is wrong and
+    what to do. The command line prints it and exits with code 2.
     """
 
 
 class Diverged(DpflError):
-    """Training has left all bounds: a smaller learning rate, or less noise, is needed."""
+    """The model is no longer finite: training needs a smaller learning rate, or less noise."""

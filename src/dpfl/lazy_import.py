@@ -1,8 +1,8 @@
-"""torch, dp-accounting and SciPy's functions, each imported when it is first asked for anything.
+"""torch, dp-accounting and SciPy, each imported when one of its names is first used.
 
-They take seconds, and whoever asks for a version, a list of runs or the parts of a system needs
-none of them. So parts are described without them and compute with them: `from dpfl.lazy_import
-import torch` in place of `import torch`.
+Importing them takes seconds, and commands such as `dpfl --version` or `dpfl runs` need none of
+them. So a module whose parts are also described without computing anything writes `from
+dpfl.lazy_import import torch` in place of `import torch`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def on_demand(
 
 
 class _Lazy(ModuleType):
-    """Stands for a module; what was asked for once is an attribute of its own from then on."""
+    """Stands for a module, and imports it at the first use of one of its names."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

@@ -1,5 +1,5 @@
-"""Why a node does not do what it is asked: one of a few words, and one fixed sentence for each.
-None says anything of data.
+"""Why a node refuses a message: a fixed list of reasons, with one fixed sentence for each. None of
+them says anything about data.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class RefusalReason(StrEnum):
-    """The sentence of each is in `SENTENCES`."""
+    """A reason as messages write it. `SENTENCES` has the sentence that people read."""
 
     NOT_A_LETTER = "not-a-letter"
     OTHER_FORMAT = "other-format"
@@ -67,22 +67,22 @@ class RefusalReason(StrEnum):
 
 
 SENTENCES: dict[RefusalReason, str] = {
-    RefusalReason.NOT_A_LETTER: "These bytes are no letter.",
+    RefusalReason.NOT_A_LETTER: "These bytes are not a message.",
     RefusalReason.OTHER_FORMAT: (
-        "The letter is of another version of dpfl: install the same version at the server and at "
+        "The message is of another version of dpfl: install the same version at the server and at "
         "its nodes."
     ),
-    RefusalReason.TOO_LARGE: "The letter, or what it asks for, is larger than the node's policy "
+    RefusalReason.TOO_LARGE: "The message, or what it asks for, is larger than the node's policy "
     "allows.",
-    RefusalReason.BAD_SIGNATURE: "The letter is not signed by a key that the node's policy names.",
-    RefusalReason.BAD_HEAD: "The head of the letter is not written as letters are.",
-    RefusalReason.BAD_ARRAYS: "The arrays of the letter are not those that it announces.",
-    RefusalReason.NOT_FINITE: "An array of the letter holds numbers that are not finite.",
+    RefusalReason.BAD_SIGNATURE: "The message is not signed by a key that the node's policy names.",
+    RefusalReason.BAD_HEAD: "The head of the message is not written as messages are.",
+    RefusalReason.BAD_ARRAYS: "The arrays of the message are not those that it announces.",
+    RefusalReason.NOT_FINITE: "An array of the message holds numbers that are not finite.",
     RefusalReason.UNKNOWN_MESSAGE: "The node knows no message of this kind.",
-    RefusalReason.UNKNOWN_PART: "The letter names a part that the node does not know.",
-    RefusalReason.BAD_WORDS: "A field of the letter is missing, unknown, of another type or out of "
-    "range.",
-    RefusalReason.WRONG_NODE: "The letter is for another node.",
+    RefusalReason.UNKNOWN_PART: "The message names a part that the node does not know.",
+    RefusalReason.BAD_WORDS: "A field of the message is missing, unknown, of another type or out "
+    "of range.",
+    RefusalReason.WRONG_NODE: "The message is for another node.",
     RefusalReason.WRONG_RUN: "The run was proposed otherwise before, or by another owner.",
     RefusalReason.NOT_JOINED: "The node did not join this run.",
     RefusalReason.ORDER_CHANGED: "The same order came before with another content.",
@@ -167,11 +167,15 @@ PASSING = frozenset(
         RefusalReason.JOIN_AGAIN,
     }
 )
-"""Of one order and not of its run: the next may fare better."""
+"""Reasons that hold for one order and not for the whole run: the next order may succeed."""
 
 
 class ProtocolError(Exception):
-    """A letter, or what it says, that cannot be used. Nothing of it is in the reason."""
+    """A message that cannot be used. The reason repeats nothing of its content.
+
+    Attributes:
+        reason: Why it cannot be used.
+    """
 
     def __init__(self, reason: RefusalReason) -> None:
         super().__init__(str(reason))

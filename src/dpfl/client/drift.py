@@ -1,5 +1,5 @@
-"""What is added to a gradient that a client goes along: it leads back to the global model, and
-costs no privacy.
+"""Terms that FedProx and SCAFFOLD add to a client's gradients. They depend on models alone, so they
+cost no privacy.
 """
 
 from __future__ import annotations
@@ -13,7 +13,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Drift:
-    """prox (x - x_0) of FedProx, and the c - c_i of SCAFFOLD, where there are any."""
+    """The term prox (x - x_0) of FedProx and the term c - c_i of SCAFFOLD.
+
+    Attributes:
+        start: The global model x_0.
+        prox: The weight of the pull back to it; 0 for none.
+        correction: The difference c - c_i of control variates, or None.
+    """
 
     start: Tensor
     prox: float = 0.0

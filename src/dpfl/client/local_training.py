@@ -24,7 +24,7 @@ from dpfl.privacy import Release
 from dpfl.privacy.mechanisms.clip import Clip
 
 Watch = Callable[[np.ndarray], None]
-"""Told of a batch, before its step."""
+"""Is called with each batch, before its step."""
 
 
 def private_steps(
@@ -39,10 +39,9 @@ def private_steps(
 ) -> None:
     """Takes steps of DP-SGD (Abadi et al. 2016, algorithm 1) on the flat model, in place.
 
-        S ~ Poisson(q)                                                   sample units
-        g = (sum_{i in S} clip(g_i) + N(0, (z C)^2 I)) / (q n)           clip, sum, add noise,
-        divide x <- x - eta g                                                   or the optimiser's
-        step
+        S ~ Poisson(q)                                            sample units
+        g = (sum_{i in S} clip(g_i) + N(0, (z C)^2 I)) / (q n)    clip, sum, add noise, divide
+        x <- x - eta g                                            or the optimiser's step
 
     A unit is a sample, or a person with the mean over their rows. n is the declared size, so an
     empty batch is noise alone, and nobody's presence changes the divisor.

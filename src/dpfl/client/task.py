@@ -28,8 +28,14 @@ if TYPE_CHECKING:
 @part("local-training")
 @dataclass(frozen=True)
 class LocalTraining:
-    """How a client trains: the optimiser, the batch size where samples are not released privately,
-    FedProx's pull, the loss.
+    """How a client trains.
+
+    Attributes:
+        optimiser: The rule of a step.
+        batch_size: Samples per step, where samples are not released privately. Private steps
+            sample by their release.
+        prox: The weight of FedProx's pull to the global model; 0 for none.
+        objective: The loss that plain steps lower.
     """
 
     optimiser: Optimiser
@@ -98,20 +104,21 @@ def exceeds_update_noise(
 
 
 ROUNDING = 2.0**-21
-"""Of the length of a model: how far a step in float32 can bring two apart that are rounded
-otherwise; 8 times 2^-24.
+"""How far one step in float32 can move two differently rounded models apart, as a share of their
+norm: 8 times 2^-24.
 """
 
 
 def rounding_sensitivity(task: ClientTask, model: Tensor, added: Tensor | None) -> float:
     """Bounds how much farther apart float32 can bring two updates that one sample moves.
 
-    A step is rounded to the digits of the model. Who sent the model can have it as long as it
-    likes, with every number at the edge of another. So is the difference to it of a clipped model.
-    The bound is 0 where the clip is of the update itself, and its noise for all that is inside.
+    A step is rounded to the digits of the model. The server chooses the model, so its norm may be
+    large and every number may lie at the edge of the next. The same holds for the difference
+    between a clipped model and the model that was sent. The bound is 0 where the clip bounds the
+    update itself and the noise covers everything inside the clip.
 
     Args:
-        task: What is asked.
+        task: The task.
         model: The model that was sent.
         added: What is added to every gradient, if anything.
 
@@ -132,8 +139,12 @@ def rounding_sensitivity(task: ClientTask, model: Tensor, added: Tensor | None) 
 @part("secure-sum")
 @dataclass(frozen=True)
 class SecureSumTerms:
-    """Of a secure sum what is public: by how much this client's vector counts, and how large it can
-    be for how many clients.
+    """The public terms of a secure sum.
+
+    Attributes:
+        weight: The weight of this client's vector in the sum, from 0 to 1.
+        bound: The largest magnitude of a number in a client's weighted vector, before its noise.
+        clients: The number of clients that sum together.
     """
 
     weight: float
@@ -150,17 +161,32 @@ class SecureSumTerms:
 
 DIFFERENCES, LAST_STEP = "differences", "last step"
 RAW_VALUES = (DIFFERENCES, LAST_STEP)
-"""From the model that came to the client's own, and of its last step alone."""
+"""Kinds of raw values: how loss, gradient and weights differ between the model that came and the
+client's own, and how far the last step went and changed the loss of its batch.
+"""
 
 
 @part("task", optional=("norms", "raw_values"))
 @dataclass(frozen=True)
 class ClientTask:
-    """One client's work in one round; the model's vector travels beside it. `raw` asks for values
-    without noise as well, `slope` for a noisy one that is paid for, `norms` for those of its
-    gradients, which only a client has whose data is public.
+    """The work of one client in one round. The model's vector travels beside it.
 
-    `values` says which raw ones; what is released beside them is the same, and so is its name.
+    Attributes:
+        round: The number of the round, from 0.
+        client: The number of the client.
+        steps: The local steps; 0 where only raw values or an answer are asked for.
+        local: How the client trains.
+        clients: The release of the clients of the round.
+        samples: The release of the samples in a step; None for plain steps.
+        horizon: How many releases of this kind are still to come; 0 where that is not known.
+        raw: Whether the reply also has values without noise, which leaves no guarantee.
+        update: The release of the client's whole update, if it is one.
+        query: A question to answer in the place of training.
+        slope: Whether the reply also has a noisy slope, which is paid for like a step.
+        secure_sum: The public terms of a secure sum that the reply goes into, if any.
+        norms: Whether the norms of gradients are asked for. Only a client with public data answers.
+        raw_values: Which raw values are asked for. They change neither the release beside them nor
+            its name.
     """
 
     round: int
@@ -273,11 +299,16 @@ class ClientTask:
 
 @dataclass(frozen=True)
 class RoundRequest:
-    """One round: the tasks of the cohort, from the same model, with what the server keeps for each
-    client, if anything.
+    """The request of one round: the tasks of the cohort, from the same model.
 
-    A correction is added to the client's gradients; to an objective that needs it, or where no step
-    is asked for, it is the client's own last model.
+    Attributes:
+        round: The number of the round, from 0.
+        steps: The local steps of each client.
+        tasks: One task per client of the cohort.
+        vector: The global model as one flat vector.
+        corrections: What the server keeps for each client, if anything. It is added to the client's
+            gradients. For an objective that needs the client's last model, and where no step is
+            asked for, it is that model.
     """
 
     round: int
@@ -289,8 +320,17 @@ class RoundRequest:
 
 @dataclass(frozen=True)
 class ClientReply:
-    """A client's release, or why there is none; `numbers` are for a secure sum, and for nobody to
-    see.
+    """A client's release, or why there is none.
+
+    Attributes:
+        client: The number of the client.
+        update: The update; None if there is none, or if it goes into a secure sum.
+        inside: Whether the clip left the update as it was.
+        refused: Why the client refused the task, or "".
+        failed: Why the client failed at the task, or "".
+        diverged: Whether its model left all bounds.
+        raw: Values beside the update, by name; or the answer to a query.
+        numbers: The client's part of a secure sum, which nobody sees by itself.
     """
 
     client: int

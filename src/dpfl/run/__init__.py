@@ -1,1 +1,1 @@
-"""A run: set-up, the round loop, the ledgers read together, and what is kept."""
+"""A run: set-up, the round loop, the ledgers read together, and the records of it."""

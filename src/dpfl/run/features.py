@@ -1,4 +1,4 @@
-"""Samples as the fixed features that a model is trained on, made once."""
+"""Replaces samples by the fixed features that a model is trained on."""
 
 from __future__ import annotations
 

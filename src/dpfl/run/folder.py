@@ -1,5 +1,5 @@
-"""A run's folder: the experiment as run, metrics, checkpoint, weights, ledgers, statement. Open
-formats, no pickle.
+"""A run's folder: the record of the experiment, metrics, checkpoint, weights, ledgers and
+statement. All files have open formats; none is a pickle.
 """
 
 from __future__ import annotations

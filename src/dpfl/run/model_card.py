@@ -1,8 +1,8 @@
 """The model card of a run: what the model was trained on, what that cost in privacy, and how to
 load it without dpfl.
 
-It is passed on with the model, so it holds what was released or declared: no seed, no name of a
-client, no path.
+The card is passed on with the model. So it holds only what was released or declared: no seed, no
+name of a client and no path.
 """
 
 from __future__ import annotations

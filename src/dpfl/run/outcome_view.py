@@ -1,7 +1,7 @@
-"""What a run came to, in words. Terminal, notebook, report, web page and model card lay this out.
+"""The outcome of a run in words, which terminal, notebook, report and web pages lay out.
 
 It is made from the content of `result.json`, which `Result.to_dict` writes. So a run in memory and
-a run on disk read alike. It lies below `views` because the model card is written by the run itself.
+a run on disk read alike.
 """
 
 from __future__ import annotations
