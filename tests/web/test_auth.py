@@ -229,9 +229,9 @@ def test_cookies_of_others_on_this_machine_do_not_hide_ours(cookie: str) -> None
     token = "long-enough-token"
     keys = AccessKeys(frozenset(), token)
     gate = AuthMiddleware(lambda *_: None, keys)  # type: ignore[arg-type, return-value]
-    assert gate._known({"cookie": f"{cookie}; {keys.cookie}={token}"})
-    assert gate._known({"cookie": f"{keys.cookie}={token}; {cookie}"})
-    assert not gate._known({"cookie": f"{cookie}; {keys.cookie}=other"})
+    assert gate._has_token({"cookie": f"{cookie}; {keys.cookie}={token}"})
+    assert gate._has_token({"cookie": f"{keys.cookie}={token}; {cookie}"})
+    assert not gate._has_token({"cookie": f"{cookie}; {keys.cookie}=other"})
 
 
 def test_two_pages_on_one_machine_keep_their_cookies_apart() -> None:
@@ -242,4 +242,4 @@ def test_two_pages_on_one_machine_keep_their_cookies_apart() -> None:
     )
     assert one.cookie != other.cookie
     both = {"cookie": "; ".join(f"{keys.cookie}={keys.token}" for keys in (one, other))}
-    assert all(AuthMiddleware(lambda *_: None, keys)._known(both) for keys in (one, other))  # type: ignore[arg-type, return-value]
+    assert all(AuthMiddleware(lambda *_: None, keys)._has_token(both) for keys in (one, other))  # type: ignore[arg-type, return-value]

@@ -157,7 +157,7 @@ def reported_section(folder: RunFolder) -> ReportedSection:
 
 
 def _measured(result: Mapping[str, Any]) -> str | None:
-    """The first metric of the run, in words; the file may be anybody's."""
+    """Puts the first metric into words. Anybody may have written the file."""
     name, metrics = result.get("headline"), result.get("metrics")
     value = metrics.get(name) if isinstance(metrics, dict) and isinstance(name, str) else None
     if name is None or not isinstance(value, int | float):

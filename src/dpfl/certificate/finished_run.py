@@ -66,7 +66,7 @@ def read_finished_run(folder: RunFolder) -> FinishedRun:
         DpflError: The run is not finished, or two of its files contradict each other.
     """
     try:
-        return _ended(folder)
+        return _read(folder)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise DpflError(
             f"The files of the run in {folder.path} contradict each other ({error}); restore them "
@@ -74,7 +74,7 @@ def read_finished_run(folder: RunFolder) -> FinishedRun:
         ) from error
 
 
-def _ended(folder: RunFolder) -> FinishedRun:
+def _read(folder: RunFolder) -> FinishedRun:
     stated, result = (_mapping(folder, name) for name in ("statement.json", "result.json"))
     record, numbers = folder.record(), folder.counters()
     accounts = accounts_of(folder, record)

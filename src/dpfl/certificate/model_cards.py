@@ -112,9 +112,7 @@ def _rendered(finished: FinishedRun) -> list[str]:
 
 
 def _section(lines: list[str]) -> list[str]:
-    """The lines up to the next heading, without empty ones; how wide a column is does not
-    matter.
-    """
+    """Takes the lines up to the next heading, without empty lines and without padding."""
     end = next(
         (number for number in range(1, len(lines)) if lines[number].startswith("## ")), len(lines)
     )
@@ -122,14 +120,12 @@ def _section(lines: list[str]) -> list[str]:
 
 
 def _is_newer(line: str) -> bool:
-    """Whether it is a line of the statement that the version which wrote a card may not have
-    known.
-    """
+    """Tells whether an earlier version may not have written this line of a statement."""
     return line.startswith("    ") and line.split("  ")[2] not in ALWAYS
 
 
 def _code(lines: list[str]) -> set[str]:
-    """Comments of the code that loads the model, which look like headings."""
+    """Finds the lines of code blocks, whose comments look like headings."""
     fences = [number for number, line in enumerate(lines) if line.startswith("```")]
     return {
         line

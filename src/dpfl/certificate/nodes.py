@@ -95,16 +95,16 @@ class ExpectedNodes:
         record = folder.record()
         accounts_here = accounts_of(folder, record)
         names = record["resolved"].get("names") or client_names(record["resolved"]["clients"])
-        return cls(names, len(names), node_hashes(record), _counted(accounts_here))
+        return cls(names, len(names), node_hashes(record), _requested_releases(accounts_here))
 
 
 def _listed(account: AccountSection, exact: bool) -> OrderedReleases:
-    """Exact where the account has no other run, and no plan counts in place of its releases."""
+    """Reads what an account lists: exact if it has no other run, and no plan replaces releases."""
     releases = {release.event: release.count for release in account.releases}
     return OrderedReleases(releases, exact and not account.other_runs)
 
 
-def _counted(accounts: Accounts) -> dict[str, OrderedReleases]:
+def _requested_releases(accounts: Accounts) -> dict[str, OrderedReleases]:
     """Counts the releases of this run in the server's own ledgers.
 
     The result is empty where the nodes pay for nothing themselves.
@@ -244,7 +244,7 @@ def _checked(
 def _faults(
     signed: NodeStatementFile, certificate: Certificate, expected: ExpectedNodes
 ) -> Iterator[str]:
-    """Where a statement contradicts its run."""
+    """Finds where a statement contradicts its run."""
     words, stated = signed.words, certificate.guarantee
     if expected.hashes.get(f"{KEY_OF}{signed.name}", key := fingerprint(signed.key)) != key:
         yield "is not signed by the key that the run lists"
@@ -311,7 +311,7 @@ def _releases(signed: NodeStatementFile, ordered: OrderedReleases) -> Iterator[s
 def _together(
     statements: Sequence[NodeStatementFile], expected: ExpectedNodes
 ) -> VerificationCheck:
-    """Every node of the run, and each once: by its name, and by its key."""
+    """Checks that every node of the run has one statement, by its name and by its key."""
     findings, names, keys = [], dict[str, NodeStatementFile](), dict[str, NodeStatementFile]()
     for one in statements:
         if one.name in names:

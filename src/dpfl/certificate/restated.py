@@ -93,7 +93,7 @@ class RestatedStatement:
         )
 
     def _total(self, values: Any, truth: Mapping[str, Any]) -> bool:
-        """Counts are of the account with the most releases, which may be another one now."""
+        """Compares totals, since another account may have the most releases by now."""
         low = self._low["stated"]
         return values.keys() <= low.keys() | truth.keys() and between(
             sum(low.values()), sum(values.values()), sum(truth.values())
@@ -101,7 +101,7 @@ class RestatedStatement:
 
 
 def _as_json(statement: PrivacyStatement) -> dict[str, Any]:
-    """The statement as JSON has it, with lists for tuples."""
+    """Writes the statement as JSON does, with lists for tuples."""
     return {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in statement.to_dict().items()

@@ -58,7 +58,7 @@ def check_run(
 
 
 def _sections(folder: RunFolder, certificate: Certificate) -> Iterator[VerificationCheck]:
-    """Every section of the certificate beside the same section made from the folder."""
+    """Compares every section with the same section made from the folder."""
     try:
         seal(folder, b"")
     except DpflError as error:
@@ -124,7 +124,7 @@ def _files(folder: RunFolder, certificate: Certificate) -> VerificationCheck:
 
 
 def _derived_checks(folder: RunFolder, certificate: Certificate) -> Iterator[VerificationCheck]:
-    """What follows from the record, the checkpoint and the ledgers, computed again."""
+    """Computes again what follows from the record, the checkpoint and the ledgers."""
     try:
         run = read_finished_run(folder)
     except UNREADABLE as error:

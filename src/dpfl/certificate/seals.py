@@ -116,7 +116,7 @@ def added_hashes(folder: RunFolder) -> dict[str, str]:
 
 
 def _without_times(content: Any) -> Any:
-    """A finished run that is finished again writes another time, and nothing else changes."""
+    """Leaves out the time of the end, the only change when a finished run is resumed."""
     if not isinstance(content, dict):
         return content
     return {key: value for key, value in content.items() if key != "ended"}

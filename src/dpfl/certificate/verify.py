@@ -150,7 +150,7 @@ def verify(
 
 
 def _without_run(certificate: Certificate, file: Path) -> list[VerificationCheck]:
-    """The checks that need only the certificate and what was sent with it."""
+    """Runs the checks that need only the certificate and the files beside it."""
     formula = (
         ", the claimed epsilon, which comes from a formula"
         if certificate.claimed.accountant is None
@@ -176,7 +176,7 @@ def _without_run(certificate: Certificate, file: Path) -> list[VerificationCheck
 
 
 def _older(file: Path) -> Verdict:
-    """Older certificates copied their sentences from the run instead of computing them again."""
+    """Refuses an older certificate, whose sentences were copied from the run and not computed."""
     why = (
         "has an older format, whose sentences cannot be computed again. Certify its run with this "
         "version."
@@ -227,7 +227,7 @@ def _signature(
 
 
 def _code(certificate: Certificate) -> VerificationCheck:
-    """Different code is not a finding: a certificate must outlive the version that made it."""
+    """Compares the code. Certificates outlive versions, so a difference is no finding."""
     here = code_sha256()
     if certificate.hashes.get("code") == here:
         return VerificationCheck("code", "this installation has the code that trained")

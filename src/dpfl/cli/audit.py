@@ -206,9 +206,7 @@ def _requested(system: Algorithm, experiment: Experiment) -> Algorithm:
 
 
 def _run(folder: RunFolder, variant: str | None) -> AuditTarget:
-    """The algorithm as the run's own record has it; of another variant, what the experiment asks
-    for.
-    """
+    """Returns the algorithm that the run recorded, or another variant of its experiment."""
     record = folder.experiment()
     if not record.get("experiment"):
         raise DpflError(

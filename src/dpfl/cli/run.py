@@ -64,7 +64,7 @@ def run(
 
 
 def _advice(folder: Path) -> str:
-    """Before the folder has its experiment nothing was released, so there is nothing to resume."""
+    """Says how to continue. A run without a record has released nothing, so it starts again."""
     if RunFolder(folder).begun():
         return f". Resume it with: dpfl run --resume {folder}"
     return " before anything was released. Start it again with the same command."

@@ -100,7 +100,7 @@ def up(
 
 
 def _secure(proposal: Proposal) -> dict[str, int] | None:
-    """The limits of the nodes on secure sums: exactly what this run has."""
+    """Returns the limits of the nodes on secure sums, which are those of this run."""
     sums = proposal.sums
     return {"least_survivors": sums.survivors, "least_colluders": sums.colluders} if sums else None
 

@@ -313,7 +313,7 @@ def parse(content: Mapping[str, Any]) -> Experiment:
 
 
 def _demo(settings: Sequence[str]) -> dict[str, Any]:
-    """The demo, without the options of its system where the settings name another one."""
+    """Returns the demo, without the options of its system if the settings name another one."""
     content = copy.deepcopy(DEMO)
     if any(setting.replace(" ", "").startswith("algorithm.name=") for setting in settings):
         content["algorithm"] = {}

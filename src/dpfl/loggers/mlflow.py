@@ -59,7 +59,7 @@ class MLflow(Callback):
         )
 
     def _resumed(self, run: str) -> str:
-        """The id of the run at MLflow, if it was begun before; otherwise ""."""
+        """Returns MLflow's id of a run that was begun before, or ""."""
         runs: list[Any] = self._store.search_runs([self._experiment()], f"tags.dpfl_run = '{run}'")
         if runs:
             self._store.update_run(runs[0].info.run_id, status="RUNNING")

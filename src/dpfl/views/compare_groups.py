@@ -163,7 +163,7 @@ def group_runs(summaries: Iterable[Mapping[str, Any]]) -> list[RunGroup]:
 
 
 def _flat(value: Any, place: str = "") -> dict[str, Any]:
-    """Settings by dotted names; parts and lists are opened."""
+    """Lists settings by dotted names, including those inside parts and lists."""
     if isinstance(value, Mapping):
         items = list(value.items())
     elif isinstance(value, list):
@@ -201,7 +201,7 @@ def _short(value: Any) -> str:
 
 
 def _size(proven: Any) -> float:
-    """Orders epsilons: a run under way has none yet, and one without a guarantee has the most."""
+    """Orders epsilons: an unfinished run comes first, and a run without a guarantee comes last."""
     if proven is None:
         return -1.0
     return proven if isinstance(proven, float) else math.inf

@@ -99,8 +99,10 @@ def shorten(name: str) -> str:
 
 
 def _pairs(rows: Sequence[RoundRow], x: str, y: str) -> dict[int, tuple[float, float]]:
-    """Both quantities by round. Epsilon during a run is an upper bound; the epsilon at its end is
-    another for every earlier round, so the smaller of both is taken.
+    """Lists both quantities by round.
+
+    The epsilon recorded in a round is an upper bound. The epsilon at the end of the run also bounds
+    every earlier round, so the smaller of both is taken.
     """
     end = rows[-1].epsilon if rows else None
     pairs = {}
@@ -115,7 +117,7 @@ def _pairs(rows: Sequence[RoundRow], x: str, y: str) -> dict[int, tuple[float, f
 
 
 def _label(runs: Sequence[RunTables]) -> str:
-    """The name of a single run; for several, what their names begin with, or their system."""
+    """Names a line: by its run, or by the common beginning of several names, or by the system."""
     if len(runs) == 1:
         return shorten(runs[0].name)
     letters = zip(*(run.name for run in runs), strict=False)

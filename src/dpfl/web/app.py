@@ -230,9 +230,9 @@ def _page_routes() -> APIRouter:
 
 @asynccontextmanager
 async def _warm_up(app: FastAPI) -> AsyncIterator[None]:
-    """Imports torch and the accountants while the first page is read, so no plan waits for them.
+    """Imports torch and the accountants in the background, so that the first plan is quick.
 
-    The thread is no daemon: one that is cut off inside torch aborts the whole process.
+    The thread is not a daemon, because ending a thread inside torch aborts the whole process.
     """
 
     def plan() -> None:

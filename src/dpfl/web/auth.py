@@ -99,7 +99,7 @@ class AuthMiddleware:
         headers = {
             name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
         }
-        if (place := self._entering(scope)) is not None:
+        if (place := self._redirect_target(scope)) is not None:
             await _answer(send, 303, "", {"location": place, "set-cookie": self._cookie})
         elif refused := self.refusal(scope, headers):
             await _answer(send, *refused)
@@ -125,7 +125,7 @@ class AuthMiddleware:
             return 414, "The address is too long."
         if scope["method"] not in ("GET", "HEAD", "POST"):
             return 405, "Only GET, HEAD and POST are allowed."
-        if self._keys.token and not self._known(headers):
+        if self._keys.token and not self._has_token(headers):
             return 401, "Open the address with the token that dpfl ui printed."
         if (
             not headers.get("content-length", "0").isdigit()
@@ -149,7 +149,7 @@ class AuthMiddleware:
             return 403, "Only the page itself may change anything. Reload the page."
         return None
 
-    def _known(self, headers: Mapping[str, str]) -> bool:
+    def _has_token(self, headers: Mapping[str, str]) -> bool:
         """Looks for the token in our cookie, among others of this machine, or in a header."""
         cookies = (part.strip().partition("=") for part in headers.get("cookie", "").split(";"))
         tokens = [value for name, _, value in cookies if name == self._keys.cookie] or [
@@ -158,7 +158,7 @@ class AuthMiddleware:
         own = self._keys.token.encode()
         return any(secrets.compare_digest(token.encode(), own) for token in tokens)
 
-    def _entering(self, scope: Scope) -> str | None:
+    def _redirect_target(self, scope: Scope) -> str | None:
         """Returns where to redirect a request that has the token in its address.
 
         The answer sets the token as a cookie, so that the new address does not need it.

@@ -41,7 +41,7 @@ PROGRAM = (
 """Restores Ctrl-C, which a process does not have if the pages were started in the background."""
 
 
-def _ended(process: subprocess.Popen[bytes], seconds: float) -> bool:
+def _wait(process: subprocess.Popen[bytes], seconds: float) -> bool:
     """Waits for a process to end. It releases its run before it ends, which can take seconds."""
     try:
         process.wait(seconds)
@@ -213,7 +213,7 @@ class RunControl:
             if sum(process.poll() is None for process in self._processes.values()) >= MOST:
                 raise DpflError(f"{MOST} runs are in progress. Wait for one of them, or stop one.")
             earlier = self._processes.get(name)
-            if earlier and not _ended(
+            if earlier and not _wait(
                 earlier, LEAVING if earlier.pid in self._stopped else PATIENCE
             ):
                 raise DpflError(f"The run {name!r} is already being started.")

@@ -1,6 +1,6 @@
-"""A run as it goes, sent to all pages that watch it.
+"""Sends the progress of a run to all pages that watch it.
 
-The run is looked at once for all of them, and only while a page watches.
+A run is read once for all of its pages, and only while at least one page watches.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from dpfl.web.run_line import heads, refuse_malformed, state_of
 from dpfl.web.run_views import news
 
 EVERY = 0.7
-"""Seconds between two looks."""
+"""Seconds between two checks of a run."""
 SILENCE = 15.0
-"""Seconds without news after which a line is sent all the same, so that a lost connection shows."""
+"""Seconds of silence after which a comment is sent, so that a lost connection is noticed."""
 MOST_WAITING = 64
-"""Events that a page may be behind. Beyond that it must ask again for all that it lacks."""
+"""Events that a page may be behind. Beyond that it is disconnected and reconnects."""
 MOST_WATCHERS = 200
 
 WATCHED = ("result.json", METRICS, f"{METRICS}-wal", "checkpoint.safetensors", "experiment.toml")
@@ -115,7 +115,7 @@ class EventStream:
                 return
 
     def _send(self, watched: WatchedRun, event: str | None) -> None:
-        """A page that does not read is let go, and asks again for all that it lacks."""
+        """Sends an event to every page. A page that is too far behind must reconnect."""
         for queue in list(watched.queues):
             behind = queue.full()
             if behind:
@@ -123,7 +123,7 @@ class EventStream:
             queue.put_nowait(None if behind else event)
 
     def _mark(self, name: str) -> tuple[Any, ...]:
-        """What changes when a run does: the ages of its files, and the state of its process."""
+        """Returns what changes when a run moves on: times of its files, and the process state."""
         path = self._index.root / name
         ages = []
         for file in WATCHED:

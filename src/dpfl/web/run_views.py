@@ -230,7 +230,7 @@ def _plain(value: Any) -> Any:
 
 
 def _releases(folder: RunFolder) -> tuple[list[int], list[int]]:
-    """Releases of each account that are paid for, and how many more it allows."""
+    """Reads from the checkpoint how many releases each account has made and can still make."""
     try:
         with safe_open(folder.file("checkpoint.safetensors"), "np") as file:
             numbers = json.loads((file.metadata() or {})["state"])

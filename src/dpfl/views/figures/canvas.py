@@ -76,7 +76,7 @@ class FigureFile:
         )
         text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
         text = re.sub(r"font-family: [^;\"]*", "font-family: var(--font, sans-serif)", text)
-        text = _apart(text, self.name)
+        text = _with_own_ids(text, self.name)
         return text.replace(INK, "currentColor").replace(FAINT, "var(--grid, #c4ccd6)").strip()
 
     def svg_file(self) -> str:
@@ -103,7 +103,7 @@ class FigureFile:
         return out.getvalue()
 
 
-def _apart(svg: str, name: str) -> str:
+def _with_own_ids(svg: str, name: str) -> str:
     """Makes the ids of a figure its own, because two figures in one page must not share any."""
     svg = re.sub(r'\bid="', f'id="{name}-', svg)
     return re.sub(r"(url\(#|href=\"#)", rf"\g<1>{name}-", svg)

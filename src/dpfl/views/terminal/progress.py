@@ -94,7 +94,7 @@ class LiveProgress:
 
 
 def _rounds_left(job: Any) -> int | None:
-    """Without a limit on rounds, epsilon determines how many there can be."""
+    """Counts the rounds that epsilon allows, where the budget does not limit rounds."""
     remaining = max(job.coordinator.state.remaining, default=0)
     steps = job.algorithm.releases_in(1)
     rounds = -(-remaining // steps)
