@@ -107,7 +107,7 @@ def main(level: str) -> None:
     federation = dpfl.data.mnist().split(clients=10 if sample else 300, how=how, seed=0)
     model = dpfl.models.cnn() if sample else dpfl.models.mlp(hidden=32)
     budget = dpfl.Budget(epsilon=2.0 if sample else 8.0, delta=1e-5, rounds=60 if sample else 40)
-    print("| system | options | steps a client | proven | claimed | accuracy |")
+    print("| system | options | steps per client | proven | claimed | accuracy |")
     print("|---|---|---|---|---|---|", flush=True)
     for name, options in SAMPLE if sample else CLIENT:
         print(line(name, options, run(name, options, model, federation, budget)), flush=True)

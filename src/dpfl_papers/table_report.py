@@ -41,8 +41,11 @@ SCALED = ".scaled"
 not.
 """
 
-VALUES = "in brackets what the paper prints; ± is half of the 95 % interval of the mean over seeds."
-COSTS = "Epsilon that the paper states; epsilon that is proven of what ran here; steps a client:"
+VALUES = (
+    "the number that the paper prints is in brackets. "
+    "± is half of the 95 % interval of the mean over seeds."
+)
+COSTS = "Epsilon that the paper states; epsilon that is proven of the run; steps per client:"
 
 
 @dataclass(frozen=True)
