@@ -74,10 +74,18 @@ class Measuring(AliSteps):
         return estimates
 
     def _sizes(
-        self, seen: RoundObservation, memory: Mapping[str, Tensor], found: Mapping[str, Tensor]
+        self,
+        observation: RoundObservation,
+        memory: Mapping[str, Tensor],
+        estimates: Mapping[str, Tensor],
     ) -> list[float]:
-        p, facts = shares([seen.facts.weights[client] for client in seen.updates]), seen.facts
-        models = {client: seen.vector + update for client, update in seen.updates.items()}
+        p, facts = (
+            shares([observation.facts.weights[client] for client in observation.updates]),
+            observation.facts,
+        )
+        models = {
+            client: observation.vector + update for client, update in observation.updates.items()
+        }
         new = sum(share * model for share, model in zip(p.tolist(), models.values(), strict=True))
         many = {client: self._images(client, IMAGES) for client in models}
         few = {
@@ -105,19 +113,19 @@ class Measuring(AliSteps):
         deviations = np.array(
             [2 * 10 * facts.multiplier * facts.clip / facts.batches[client] for client in models]
         )
-        runs = np.array([float(update.norm()) for update in seen.updates.values()])
+        runs = np.array([float(update.norm()) for update in observation.updates.values()])
         paid = (
-            own(10 * facts.clip, few, seen.vector)
+            own(10 * facts.clip, few, observation.vector)
             + self.noise.normal(size=len(p)) * deviations / runs
         )
-        there, here = memory["model"], seen.vector
+        there, here = memory["model"], observation.vector
         pairs = list(zip(p.tolist(), models, strict=True))
         means = [
             sum(share * self._gradient(at, many[client], facts.clip) for share, client in pairs)
             for at in (there, here)
         ]
         along = float((means[1] - means[0]).norm() / (here - there).norm())
-        return [*(float(p @ one) for one in sizes), float(p @ paid), float(found["mu"]), along]
+        return [*(float(p @ one) for one in sizes), float(p @ paid), float(estimates["mu"]), along]
 
     def _images(self, client: int, count: int) -> Tensor:
         assert self.federation is not None

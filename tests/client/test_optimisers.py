@@ -121,3 +121,20 @@ def test_noise_for_one_sample_is_bounded_for_steps_that_are_linear_alone() -> No
     assert not any(
         one.linear for one in (Momentum(0.1), Adam(0.1), AdaGrad(0.1), UncalibratedSGD(1.0))
     )
+
+
+def test_an_optimiser_says_how_much_of_a_step_it_repeats_and_what_its_rate_follows_from() -> None:
+    """A node bounds by the first how far a correction moves the model. Planning asks the others."""
+    assert Momentum(0.1, beta=0.75).momentum == 0.75
+    planned = UncalibratedSGD(15.0, by_rows=True)
+    assert (planned.walk, planned.by_rows, planned.calibrated, planned.momentum) == (
+        15.0,
+        True,
+        False,
+        0.0,
+    )
+    for known in (SGD(0.1), Adam(0.1), AdaGrad(0.1), Momentum(0.1)):
+        assert known.calibrated
+        assert known.walk is None
+        assert not known.by_rows
+    assert SGD(0.1).momentum == Adam(0.1).momentum == AdaGrad(0.1).momentum == 0.0
