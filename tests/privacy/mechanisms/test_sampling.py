@@ -15,7 +15,7 @@ from scipy import stats
 from dpfl.errors import DpflError
 from dpfl.privacy import All, FixedCohort, FixedSize, Poisson, PoissonSize
 from dpfl.privacy.accounting.events import ADD_REMOVE, REPLACE
-from dpfl.privacy.mechanisms.sampling import NEGLIGIBLE, Cyclic, largest_draw
+from dpfl.privacy.mechanisms.sampling import Cyclic
 
 ONE_IN_A_MILLION = 1e-6
 
@@ -171,18 +171,6 @@ def test_a_cohort_of_fixed_size_is_counted_as_its_members_see_it(
 def test_a_cohort_of_everyone_gains_nothing_by_a_draw() -> None:
     event = FixedCohort(4).event(2.0, 4)
     assert event.sample_size == event.source_dataset_size == 4
-
-
-@pytest.mark.parametrize(
-    ("rate", "population"), [(0.01, 1000), (0.5, 300), (0.001, 100_000), (1.0, 50)]
-)
-def test_a_draw_is_hardly_ever_larger_than_its_bound(rate: float, population: int) -> None:
-    """Against the exact tail of the binomial distribution."""
-    most = largest_draw(Poisson(rate), population)
-    tail = float(stats.binom.logsf(math.floor(most), population, rate))
-    assert tail <= math.log(NEGLIGIBLE)
-    assert rate * population <= most <= population
-    assert largest_draw(FixedSize(7), 100) == 7
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
 from dpfl.privacy.mechanisms.adaptive_clip import public_median
+from dpfl.privacy.mechanisms.additive_noise import AdditiveNoise
 from dpfl.privacy.mechanisms.clip import (
     Clip,
     VectorClip,
@@ -27,7 +28,7 @@ from dpfl.privacy.mechanisms.clip import (
     shrink_factors,
 )
 from dpfl.privacy.mechanisms.haar import Haar
-from dpfl.privacy.mechanisms.noise import AdditiveNoise, check_noise_multiplier
+from dpfl.privacy.mechanisms.noise import check_noise_multiplier
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -12,9 +12,9 @@ import numpy as np
 
 from dpfl.codec import part
 from dpfl.errors import DpflError
+from dpfl.privacy.mechanisms.additive_noise import AdditiveNoise
 from dpfl.privacy.mechanisms.matrix import BandedRoot
 from dpfl.privacy.mechanisms.noise import (
-    AdditiveNoise,
     check_noise_multiplier,
     gaussian_vector,
 )
