@@ -190,7 +190,7 @@ def runs() -> Iterator[Case]:
         yield Case(f"run: ledger {name[:20]}", ("ledger", "show", name), (0, 2))
         if name not in ("own.npz", LONG):
             yield Case(
-                f"run: audit {name[:20]}", ("audit", name, "--quiet", "--game", "books"), (0, 2)
+                f"run: audit {name[:20]}", ("audit", name, "--quiet", "--game", "ledgers"), (0, 2)
             )
     yield Case("run: runs of a folder with damaged ones", ("runs", "."), (0, 2))
     yield Case("run: runs of nothing", ("runs", "missing"), (0,))

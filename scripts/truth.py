@@ -85,14 +85,14 @@ ABOUT = """
 | game | what is played |
 |---|---|
 | one release | a canary in or out of one release; the worst of known vectors and of a search, for this clip and this noise |
-| survey | one sample more or less in the answer to a query (a label histogram, a mean, column scales, a private metric), at real nodes |
+| query | one sample more or less in the answer to a query (a label histogram, a mean, column scales, a private metric), at real nodes |
 | slope | the same for the number that adaptive steps pay for, with samples that reverse its gradients |
 | leaks | real rounds on neighbouring data with equal noisy values; everything else that is seen is compared bit for bit |
-| books | real rounds with ledgers: what left against what was debited, also for a round that is repeated after a crash |
+| ledgers | real rounds with ledgers: what left against what was debited, also for a round that is repeated after a crash |
 | noise | blank data, and half the replies of a round lost: is the noise as large as stated, and is none of it repeated? |
 | masks | the protocol of secure sums between real members, all numbers 0: masks, seeds, shares, and lists that are too short |
 | batches | sizes, frequencies and repetitions of batches and cohorts, against independent draws; and whether a seed changes them |
-| movement | almost no noise: how far one unit moves a release, by known extremes and by a search over data |
+| sensitivity | almost no noise: how far one unit moves a release, by known extremes and by a search over data |
 | amplification | weights that amplify the last bit: can one unit change a sum by more than the clip norm? |
 | whole run | a canary sample in or out of a real client for some rounds, one score per step, from all that the server sees |
 | one run | many canaries, each in or out by a coin (Steinke et al. 2023) |
@@ -103,10 +103,10 @@ ABOUT = """
 | games | what they give |
 |---|---|
 | *one release* | a bound: Clopper-Pearson with the sampling, or mu given that the canary was drawn |
-| *survey*, *slope* | a bound: mu by the spread of the answers; for queries the better of it and Clopper-Pearson |
+| *query*, *slope* | a bound: mu by the spread of the answers; for queries the better of it and Clopper-Pearson |
 | *whole run*, *one run* | a bound: Clopper-Pearson over runs, or from one run |
 | *leaks* | a value that differs, so that no epsilon holds |
-| *books*, *noise*, *masks*, *batches*, *movement*, *amplification* | in order, or *broken* |
+| *ledgers*, *noise*, *masks*, *batches*, *sensitivity*, *amplification* | in order, or *broken* |
 | *canary clients* | an estimate |
 | *membership* | true positives at low false positive rates, beside the most that the proven epsilon allows; no bound |
 | *inversion* | pictures |
@@ -132,26 +132,26 @@ A test plants each fault in the code (`tests/audit/test_sabotage.py`). The verdi
 |---|---|
 | halve the noise (in steps, on updates, at the server) | `one release` |
 | omit the clip (in steps, on updates, at the server) | `one release`; in steps also `whole run` |
-| reuse a noise key (for another round, or for other data) | `books` |
-| omit a debit (of a client, of the federation) | `books` |
+| reuse a noise key (for another round, or for other data) | `ledgers` |
+| omit a debit (of a client, of the federation) | `ledgers` |
 | divide by the batch that was drawn | `leaks`; a sound algorithm that declares it is refused |
 | omit the noise of the count by which a quantile clip adapts | `leaks` |
 | use shuffled batches or cohorts of one size instead of Poisson draws | `batches` |
 | use one batch for all steps of a round | `batches` |
-| halve the noise of a mean, a histogram or a metric | `survey` |
+| halve the noise of a mean, a histogram or a metric | `query` |
 | halve the noise of a slope | `slope` |
-| do not cap weights, so that one client counts several times | `movement` |
-| clip updates at twice the clip norm (updates, and the sum of a round) | `movement` |
-| omit the clip of the steps before a noisy update | `movement` |
+| do not cap weights, so that one client counts several times | `sensitivity` |
+| clip updates at twice the clip norm (updates, and the sum of a round) | `sensitivity` |
+| omit the clip of the steps before a noisy update | `sensitivity` |
 | let float32 values depend on the number of rows, with weights that amplify the last bit | `amplification` |
 | halve secure noise | `noise` |
 | repeat noise within a release: its second half, or every few numbers | `noise` |
 | repeat noise in every step, for another client (shifted), or for every seed; reuse a noise key | `noise` |
-| draw fresh noise under an old name after a crash; name system noise as if it were repeatable | `books` |
+| draw fresh noise under an old name after a crash; name system noise as if it were repeatable | `ledgers` |
 | adapt the clip before the noise, which is then for another clip norm | `noise` |
 | draw cohorts from a known seed; prepare a run with system entropy from a known seed | `batches` |
 | count the shares of lost replies, where clients add the noise | `noise` |
-| treat rows as persons: draw, clip and answer for each row of a person separately | `movement`, `survey` |
+| treat rows as persons: draw, clip and answer for each row of a person separately | `sensitivity`, `query` |
 
 Under secure aggregation (`tests/audit/test_sabotage_sums.py`):
 
@@ -161,10 +161,10 @@ Under secure aggregation (`tests/audit/test_sabotage_sums.py`):
 | count colluders among the honest clients (m instead of m - t) | `noise` |
 | count the noise of missing clients (all clients instead of m) | `noise` |
 | halve the noise, or halve the shares | `one release` |
-| halve the shares of an answer | `survey` |
+| halve the shares of an answer | `query` |
 | count ten times as much beside the vector, for a quantile clip | `one release` |
-| omit the clip | `movement` |
-| send the same numbers again after a crash; omit a debit | `books` |
+| omit the clip | `sensitivity` |
+| send the same numbers again after a crash; omit a debit | `ledgers` |
 | reuse a noise key in another round | `noise` |
 | give all clients the same coin when they draw themselves | `batches` |
 | reuse the masks of pairs, or all masks, in another round | `masks` |

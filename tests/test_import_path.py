@@ -54,7 +54,9 @@ def test_a_path_that_gives_no_such_thing_is_refused(
 
 
 def test_workers_cannot_read_a_program_that_is_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(Path("/nowhere/program.py")))
+    monkeypatch.setattr(
+        sys.modules["__main__"], "__file__", str(Path("/nowhere/program.py")), raising=False
+    )
     with pytest.raises(DpflError, match="save it in a file, or set workers = 1"):
         refuse_unreachable("model", 7)
 

@@ -66,6 +66,23 @@ def _warn_of_name(old: str, new: str, stacklevel: int) -> None:
     )
 
 
+def new_name(kind: str, name: str, names: Mapping[str, str]) -> str:
+    """Translates a name that a user gave, with a warning if it is an old one.
+
+    Args:
+        kind: What is named, for the warning.
+        name: The name that was given.
+        names: The new name for each old name.
+
+    Returns:
+        The new name, or the given one if it is not an old name.
+    """
+    if name not in names:
+        return name
+    _warn_of_name(f"{kind} {name!r}", repr(names[name]), stacklevel=3)
+    return names[name]
+
+
 def renamed(**names: str) -> Callable[[_Class], _Class]:
     """Keeps old names of a class's attributes, methods and constructor keywords, with a warning.
 

@@ -69,87 +69,111 @@ class RefusalReason(StrEnum):
 SENTENCES: dict[RefusalReason, str] = {
     RefusalReason.NOT_A_LETTER: "These bytes are not a message.",
     RefusalReason.OTHER_FORMAT: (
-        "The message is of another version of dpfl: install the same version at the server and at "
-        "its nodes."
+        "The message has the format of another version of dpfl. Install the same version at the "
+        "server and at its nodes."
     ),
-    RefusalReason.TOO_LARGE: "The message, or what it asks for, is larger than the node's policy "
-    "allows.",
+    RefusalReason.TOO_LARGE: (
+        "The message, or what it asks for, is larger than the node's policy allows."
+    ),
     RefusalReason.BAD_SIGNATURE: "The message is not signed by a key that the node's policy names.",
-    RefusalReason.BAD_HEAD: "The head of the message is not written as messages are.",
-    RefusalReason.BAD_ARRAYS: "The arrays of the message are not those that it announces.",
-    RefusalReason.NOT_FINITE: "An array of the message holds numbers that are not finite.",
+    RefusalReason.BAD_HEAD: "The header of the message is malformed.",
+    RefusalReason.BAD_ARRAYS: "The arrays of the message do not match its header.",
+    RefusalReason.NOT_FINITE: "An array of the message contains numbers that are not finite.",
     RefusalReason.UNKNOWN_MESSAGE: "The node knows no message of this kind.",
     RefusalReason.UNKNOWN_PART: "The message names a part that the node does not know.",
-    RefusalReason.BAD_WORDS: "A field of the message is missing, unknown, of another type or out "
-    "of range.",
+    RefusalReason.BAD_WORDS: (
+        "A field of the message is missing, unknown, out of range or of the wrong type."
+    ),
     RefusalReason.WRONG_NODE: "The message is for another node.",
-    RefusalReason.WRONG_RUN: "The run was proposed otherwise before, or by another owner.",
-    RefusalReason.NOT_JOINED: "The node did not join this run.",
-    RefusalReason.ORDER_CHANGED: "The same order came before with another content.",
-    RefusalReason.ORDER_PAST: "The order is of a round that is over.",
-    RefusalReason.TOO_MANY_ATTEMPTS: "The order was begun too often without an end.",
-    RefusalReason.OVER_BUDGET: "The node's budget has no room for it.",
-    RefusalReason.NOT_PLANNED: "The run did not say beforehand that it would make this release, or "
-    "so many.",
-    RefusalReason.TOO_LITTLE_NOISE: "The noise multiplier is below the least that the node's "
-    "policy allows.",
-    RefusalReason.CLIP_TOO_LARGE: "The clip is above the largest that the node's policy allows.",
-    RefusalReason.WEIGHTS_TOO_LARGE: "The model holds a larger weight, or a smaller scale, than "
-    "the node's policy allows.",
-    RefusalReason.TOO_MUCH_MEMORY: "The features of the model would take more memory than the "
-    "node's policy allows.",
-    RefusalReason.TOO_MANY_STEPS: "These are more steps than the node's policy allows.",
-    RefusalReason.TOO_MANY_ROUNDS: "These are more rounds than the node's policy allows, or than "
-    "the run said.",
-    RefusalReason.RATE_TOO_HIGH: "The sampling rate is above the largest that the node's policy "
-    "allows.",
+    RefusalReason.WRONG_RUN: (
+        "A run with this name was proposed before with other content, or by another owner."
+    ),
+    RefusalReason.NOT_JOINED: "The node has not joined this run.",
+    RefusalReason.ORDER_CHANGED: "A task with this name came before with other content.",
+    RefusalReason.ORDER_PAST: "The task belongs to a round that is over.",
+    RefusalReason.TOO_MANY_ATTEMPTS: "The node has begun this task too often without finishing it.",
+    RefusalReason.OVER_BUDGET: "The node's budget has no room for this task.",
+    RefusalReason.NOT_PLANNED: (
+        "The proposal of the run does not contain this release, or not as many of them."
+    ),
+    RefusalReason.TOO_LITTLE_NOISE: (
+        "The noise multiplier is below the minimum of the node's policy."
+    ),
+    RefusalReason.CLIP_TOO_LARGE: "The clip norm is above the maximum of the node's policy.",
+    RefusalReason.WEIGHTS_TOO_LARGE: (
+        "The model has a weight above the maximum of the node's policy, or a scale below its "
+        "minimum."
+    ),
+    RefusalReason.TOO_MUCH_MEMORY: (
+        "The features of the model would take more memory than the node's policy allows."
+    ),
+    RefusalReason.TOO_MANY_STEPS: "The task has more steps than the node's policy allows.",
+    RefusalReason.TOO_MANY_ROUNDS: (
+        "The run has more rounds than the node's policy or the proposal allows."
+    ),
+    RefusalReason.RATE_TOO_HIGH: "The sampling rate is above the maximum of the node's policy.",
     RefusalReason.VARIANT_NOT_ALLOWED: "The node's policy does not allow this variant.",
     RefusalReason.SYSTEM_NOT_ALLOWED: "The node's policy does not allow this system.",
-    RefusalReason.MODEL_NOT_ALLOWED: "The node's policy does not allow this model, or it does not "
-    "fit.",
-    RefusalReason.RAW_VALUES: "The node's policy lets no raw values out.",
-    RefusalReason.WITHOUT_NOISE: "The node's policy lets nothing out without noise.",
-    RefusalReason.NOT_TRUSTED: "The node's policy does not leave the noise to the server.",
-    RefusalReason.UNCOVERED: "The noise does not cover what one unit can change.",
-    RefusalReason.NOT_SECURE: "The node's policy asks for secure noise.",
-    RefusalReason.OTHER_SCHEMA: "The node's samples have another form than the run's.",
-    RefusalReason.OTHER_UNIT: "The node's ledger counts for another unit, or for other neighbours.",
+    RefusalReason.MODEL_NOT_ALLOWED: (
+        "The node's policy does not allow this model, or the model does not fit the node's data."
+    ),
+    RefusalReason.RAW_VALUES: "The node's policy does not allow raw values to leave.",
+    RefusalReason.WITHOUT_NOISE: (
+        "The node's policy does not allow anything to leave without noise."
+    ),
+    RefusalReason.NOT_TRUSTED: "The node's policy does not trust the server to add the noise.",
+    RefusalReason.UNCOVERED: "The noise does not cover the change that one unit can cause.",
+    RefusalReason.NOT_SECURE: "The node's policy requires secure noise.",
+    RefusalReason.OTHER_SCHEMA: "The node's samples do not have the form that the run expects.",
+    RefusalReason.OTHER_UNIT: "The node's ledger counts another unit, or other neighbours.",
     RefusalReason.SIZE_NOT_EXACT: (
-        "Batches of a fixed size need the exact number of units, which the node's policy does not "
-        "declare."
+        "Batches of a fixed size need the exact number of units, which the node's policy does "
+        "not declare."
     ),
-    RefusalReason.NO_SUMS: "The node's policy has no members to sum with securely.",
-    RefusalReason.UNKNOWN_MEMBER: "The run names a member of its sums by a key that the node's "
-    "policy does not have for it.",
-    RefusalReason.TOO_FEW_COLLUDERS: "The noise counts on more clients than the node's policy "
-    "trusts not to help the server.",
-    RefusalReason.TOO_FEW_SURVIVORS: "These are fewer clients than the node adds its numbers to.",
-    RefusalReason.UNMASKED: "The run said that its sums are secure, or that they are not, and this "
-    "order is of the other kind.",
-    RefusalReason.BAD_KEYS: "The keys that were shown are not those of the run's members, each "
-    "signed by its own for this run.",
-    RefusalReason.NO_KEYS: "The node has no keys for this sum: it was started since, or set up "
-    "anew.",
+    RefusalReason.NO_SUMS: "The node's policy names no members for secure sums.",
+    RefusalReason.UNKNOWN_MEMBER: (
+        "The run gives a member of its secure sums a key that the node's policy does not have "
+        "for that member."
+    ),
+    RefusalReason.TOO_FEW_COLLUDERS: (
+        "The run assumes fewer colluders than the node's policy requires."
+    ),
+    RefusalReason.TOO_FEW_SURVIVORS: (
+        "The run would open a sum over fewer clients than the node's policy requires."
+    ),
+    RefusalReason.UNMASKED: "The proposal and the task disagree on whether the sums are secure.",
+    RefusalReason.BAD_KEYS: (
+        "The keys are not those of the run's members, each signed by its member for this run."
+    ),
+    RefusalReason.NO_KEYS: (
+        "The node has no keys for this sum, because it was restarted or has agreed on new keys "
+        "since."
+    ),
     RefusalReason.SET_UP_PAST: (
-        "Keys were agreed for this run since, by a later set-up or before the clock of its owner "
-        "was set back."
+        "Newer keys were agreed for this run, or the server's clock was set back."
     ),
-    RefusalReason.SUM_OVER: "This sum is not under way at the node: it is of another round, was "
-    "opened before, or is past.",
-    RefusalReason.BAD_SURVIVORS: "Those who were shown are not members of this sum, each once, and "
-    "the node among them.",
-    RefusalReason.OTHER_SURVIVORS: "The node was shown the survivors of this sum before.",
-    RefusalReason.TOO_FEW_VOTES: "Too few members signed the survivors that the node was shown.",
+    RefusalReason.SUM_OVER: (
+        "This sum is not open at the node: it belongs to another round or is finished."
+    ),
+    RefusalReason.BAD_SURVIVORS: (
+        "The list of survivors has a stranger or a duplicate, or leaves this node out."
+    ),
+    RefusalReason.OTHER_SURVIVORS: (
+        "The node has received another list of survivors for this sum before."
+    ),
+    RefusalReason.TOO_FEW_VOTES: "Too few members have signed this list of survivors.",
     RefusalReason.JOIN_AGAIN: (
-        "The node was started since it joined this run: ask it to join again, with the heads that "
-        "it signed."
+        "The node was restarted after it joined this run. The server must ask it to join again, "
+        "with the ledger heads that the node signed."
     ),
-    RefusalReason.ROLLED_BACK: "The node's ledger lacks releases that the node signed: its owner "
-    "has to reconcile it first.",
-    RefusalReason.LEDGER: "The node's ledger cannot be used now.",
+    RefusalReason.ROLLED_BACK: (
+        "The node's ledger lacks releases that the node has signed. Its owner must reconcile "
+        "the ledger first."
+    ),
+    RefusalReason.LEDGER: "The node cannot use its ledger now.",
     RefusalReason.NO_ROOM: "The node's disk has no room for a reply.",
-    RefusalReason.DIVERGED: "Training left all bounds.",
-    RefusalReason.FAILED: "The node failed; its own log says at what.",
+    RefusalReason.DIVERGED: "Training diverged.",
+    RefusalReason.FAILED: "The node failed. Its own log says why.",
 }
 
 

@@ -130,16 +130,16 @@ def use_one_batch_for_all_steps_of_a_round(monkeypatch: pytest.MonkeyPatch) -> N
 
 @dataclass(frozen=True)
 class Always:
-    """A sampling that has been drawn."""
+    """A sampling that has been drawn. It says of itself what the honest one says."""
 
     batch: np.ndarray
-    of: Sampling
+    honest: Sampling
 
     def draw(self, population: int, rng: np.random.Generator, turn: int = 0) -> np.ndarray:
         return self.batch
 
-    def expected_size(self, population: int) -> float:
-        return self.of.expected_size(population)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.honest, name)
 
 
 def halve_the_noise_of_the_mean(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,14 @@ def test_without_noise_there_is_nothing_to_test() -> None:
     assert "nothing is claimed" in report.why
 
 
+def test_a_game_may_have_its_old_name_until_version_0_3() -> None:
+    with pytest.warns(DeprecationWarning, match="game 'books' is now 'ledgers'"):
+        report = audit(fedavg(), games=["books"])
+    assert report.verdict == "not testable"
+    with pytest.raises(DpflError, match="no game 'bookz'"):
+        audit(fedavg(), games=["bookz"])
+
+
 @pytest.mark.parametrize("build", [hw_dpfl])
 def test_a_leak_refutes_whatever_the_figures(build) -> None:
     report = audit(build("published"), games=["leaks"])
@@ -55,24 +63,30 @@ def test_where_most_games_cannot_be_played_not_enough_was_tested() -> None:
     assert report.finding("one release").verdict == "consistent"
     assert report.verdict == "not enough was tested"
     told = report.to_dict()
-    assert set(told["played"]) == {"one release", "noise", "batches", "movement", "amplification"}
-    assert {"leaks", "books", "whole run", "one run"} <= set(told["not_testable"])
-    assert set(told["does_not_apply"]) == {"survey", "slope", "masks", "canary clients"}
-    assert "books" in told["why"]
+    assert set(told["played"]) == {
+        "one release",
+        "noise",
+        "batches",
+        "sensitivity",
+        "amplification",
+    }
+    assert {"leaks", "ledgers", "whole run", "one run"} <= set(told["not_testable"])
+    assert set(told["does_not_apply"]) == {"query", "slope", "masks", "canary clients"}
+    assert "ledgers" in told["why"]
 
 
 def test_the_report_names_what_was_played_and_what_was_not_asked_for() -> None:
     report = audit(
-        dp_fedavg(noise_multiplier=1.0), AuditSettings(trials=200), games=["one release", "survey"]
+        dp_fedavg(noise_multiplier=1.0), AuditSettings(trials=200), games=["one release", "query"]
     )
     told = report.to_dict()
     assert (told["verdict"], told["played"], told["does_not_apply"]) == (
         "consistent",
         ["one release"],
-        ["survey"],
+        ["query"],
     )
-    assert "books" in told["not_asked_for"]
-    assert set(GAMES) == {"one release", "survey", *told["not_asked_for"]}
+    assert "ledgers" in told["not_asked_for"]
+    assert set(GAMES) == {"one release", "query", *told["not_asked_for"]}
     assert "played: one release" in report.coverage
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -12,6 +11,7 @@ from dpfl.algorithms import ali_dpfl, auto, custom, dp_fedavg, fedavg_dp, hw_dpf
 from dpfl.audit import AuditSettings, audit
 from dpfl.privacy.queries.metric import MetricQuery
 from dpfl.server.algorithm import Algorithm
+from tests.audit.fault_table import missing_rows
 from tests.audit.faults import (
     Sabotage,
     account_rows_for_persons,
@@ -58,29 +58,29 @@ CAUGHT: list[tuple[Sabotage, Algorithm, str]] = [
     (drop_the_clip, SAMPLES, "whole run"),
     (drop_the_clip, UPLOADS, "one release"),
     (drop_the_clip, CLIENTS, "one release"),
-    (reuse_a_noise_key, SAMPLES, "books"),
-    (reuse_a_noise_key, UPLOADS, "books"),
-    (reuse_a_noise_key, CLIENTS, "books"),
-    (forget_a_debit, replace(SAMPLES, steps=replace(SAMPLES.steps, tau=3)), "books"),
-    (forget_a_debit, UPLOADS, "books"),
-    (forget_a_debit, CLIENTS, "books"),
+    (reuse_a_noise_key, SAMPLES, "ledgers"),
+    (reuse_a_noise_key, UPLOADS, "ledgers"),
+    (reuse_a_noise_key, CLIENTS, "ledgers"),
+    (forget_a_debit, replace(SAMPLES, steps=replace(SAMPLES.steps, tau=3)), "ledgers"),
+    (forget_a_debit, UPLOADS, "ledgers"),
+    (forget_a_debit, CLIENTS, "ledgers"),
     (divide_by_the_batch, SAMPLES, "leaks"),
     (forget_the_noise_of_the_count, QUANTILE, "leaks"),
     (shuffle_batches_for_poisson, SAMPLES, "batches"),
     (shuffle_batches_for_poisson, COHORTS, "batches"),
     (use_one_batch_for_all_steps_of_a_round, SAMPLES, "batches"),
-    (halve_the_noise_of_the_mean, auto(), "survey"),
-    (halve_the_noise_of_the_histogram, hw_dpfl(), "survey"),
+    (halve_the_noise_of_the_mean, auto(), "query"),
+    (halve_the_noise_of_the_histogram, hw_dpfl(), "query"),
     (
         halve_the_noise_of_the_metric,
         replace(SAMPLES, metric=MetricQuery(10.0, 2, 20, 4.0, 0.0)),
-        "survey",
+        "query",
     ),
     (halve_the_noise_of_the_slope, ali_dpfl(mu="paid"), "slope"),
-    (leave_weights_uncapped, dp_fedavg(weights="size"), "movement"),
-    (clip_uploads_at_twice_the_level, UPLOADS, "movement"),
-    (clip_uploads_at_twice_the_level, CLIENTS, "movement"),
-    (drop_the_clip, hw_dpfl(), "movement"),
+    (leave_weights_uncapped, dp_fedavg(weights="size"), "sensitivity"),
+    (clip_uploads_at_twice_the_level, UPLOADS, "sensitivity"),
+    (clip_uploads_at_twice_the_level, CLIENTS, "sensitivity"),
+    (drop_the_clip, hw_dpfl(), "sensitivity"),
     (halve_the_noise, SECURE, "noise"),
     (repeat_the_noise_within_a_release, SAMPLES, "noise"),
     (repeat_the_noise_every_few_numbers, CLIENTS, "noise"),
@@ -88,18 +88,18 @@ CAUGHT: list[tuple[Sabotage, Algorithm, str]] = [
     (repeat_the_noise_for_another_client, UPLOADS, "noise"),
     (repeat_the_noise_whatever_the_seed, CLIENTS, "noise"),
     (reuse_a_noise_key, SAMPLES, "noise"),
-    (make_fresh_noise_under_an_old_name, SAMPLES, "books"),
-    (make_fresh_noise_under_an_old_name, CLIENTS, "books"),
-    (name_system_noise_as_if_it_could_be_repeated, UPLOADS, "books"),
-    (name_system_noise_as_if_it_could_be_repeated, CLIENTS, "books"),
+    (make_fresh_noise_under_an_old_name, SAMPLES, "ledgers"),
+    (make_fresh_noise_under_an_old_name, CLIENTS, "ledgers"),
+    (name_system_noise_as_if_it_could_be_repeated, UPLOADS, "ledgers"),
+    (name_system_noise_as_if_it_could_be_repeated, CLIENTS, "ledgers"),
     (adapt_the_clip_before_the_noise, QUANTILE, "noise"),
     (draw_cohorts_from_a_known_seed, COHORTS, "batches"),
     (prepare_a_system_run_with_a_known_seed, COHORTS, "batches"),
     (count_the_shares_of_lost_replies, SHARED, "noise"),
     (let_the_last_bit_follow_the_batch, SAMPLES, "amplification"),
     (let_the_last_bit_follow_the_batch, PERSONS, "amplification"),
-    (account_rows_for_persons, PERSONS, "movement"),
-    (account_rows_for_persons, auto().for_unit("person"), "survey"),
+    (account_rows_for_persons, PERSONS, "sensitivity"),
+    (account_rows_for_persons, auto().for_unit("person"), "query"),
 ]
 HARD = AuditSettings(trials=2000, runs=150)
 NAMES = [
@@ -129,7 +129,4 @@ def test_a_fault_is_caught(
 
 
 def test_the_page_lists_every_fault_with_the_game_that_catches_it() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "truth.md").read_text()
-    for sabotage, _, game in CAUGHT:
-        fault = sabotage.__name__.replace("_", " ")
-        assert any(fault in line and game in line for line in page.splitlines()), (fault, game)
+    assert missing_rows(CAUGHT) == []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpfl.audit.sensitivity_check import movement
+from dpfl.audit.sensitivity_check import check_sensitivity
 from tests.audit.systems import system
 
 
@@ -11,4 +11,4 @@ from tests.audit.systems import system
     ["dp-sgd-wav", "dp-fedavg-wav", "dp-ftrl", "dyn-dp-fedavg", "adap-dp-fl", "nbafl", "auto"],
 )
 def test_one_unit_moves_a_release_no_further_than_its_noise_is_for(name: str) -> None:
-    assert movement(system(name, "sound")).faults == ()
+    assert check_sensitivity(system(name, "sound")).faults == ()

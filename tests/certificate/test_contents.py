@@ -129,10 +129,10 @@ def test_the_audit_is_what_the_run_reports_and_no_more_than_its_verdict(run_of, 
     }  # fmt: skip
     assert "more" not in told
     assert "played" not in told
-    (folder / "audit.json").write_text(json.dumps(audit | {"played": ["books", "noise"]}))
+    (folder / "audit.json").write_text(json.dumps(audit | {"played": ["ledgers", "noise"]}))
     certificate = made(folder, key)
-    assert certificate.reported.audit["played"] == ["books", "noise"]
-    assert "holds in books, noise" in page(certificate, "00")
+    assert certificate.reported.audit["played"] == ["ledgers", "noise"]
+    assert "holds in ledgers, noise" in page(certificate, "00")
     (folder / "audit.json").write_text(
         json.dumps(audit | {"game": "membership of the run", "scope": "the run"})
     )

@@ -164,7 +164,7 @@ def test_a_run_on_a_table_is_audited_with_all_that_its_clients_were_asked(
     said |= {"algorithm": {"name": "fedavg-dp", "tau": 1}, "budget": {"epsilon": 2.0, "rounds": 2}}
     said |= {"privacy": {"unit": "person"}, "metrics": {"private": not tested}}
     result = parse(said).run(out=tmp_path / "run", workers=1)
-    found = told(str(result.folder), "--game", "survey", "--private")
+    found = told(str(result.folder), "--game", "query", "--private")
     made = RunFolder.open(result.folder).experiment()["resolved"]["algorithm"]
     assert found["noise_multiplier"] == pytest.approx(made["samples"]["noise"]["noise_multiplier"])
     assert [game["verdict"] for game in found["games"]] == [
@@ -180,7 +180,7 @@ def test_an_experiment_and_a_run_with_secure_sums_are_audited_by_what_a_server_s
     file = tmp_path / "experiment.toml"
     sums = '[privacy]\naggregation = "secure"\nsurvivors = 3\n'
     file.write_text(EXPERIMENT.replace('name = "fedavg-dp"', 'name = "auto"') + sums)
-    games = ["--game", "one release", "--game", "survey", "--game", "noise", "--game", "masks"]
+    games = ["--game", "one release", "--game", "query", "--game", "noise", "--game", "masks"]
     found = told(str(file), *games)
     assert (found["verdict"], found["noise"]) == ("consistent", "shared")
     assert [game["verdict"] for game in found["games"]] == ["consistent"] * 4

@@ -14,7 +14,7 @@ from dpfl.run.recorder import SilentProgress
 
 def job() -> Any:
     coordinator = SimpleNamespace(
-        lost=["round 0, a: before"], state=SimpleNamespace(round=0), stopped_by="rounds"
+        lost_replies=["round 0, a: before"], state=SimpleNamespace(round=0), stopped_by="rounds"
     )
     return SimpleNamespace(
         run="r",
@@ -28,7 +28,7 @@ def test_a_run_is_logged_round_by_round(tmp_path: Path) -> None:
     work, progress = job(), FederationProgress(SilentProgress(), tmp_path)
     assert [sample.name for sample in progress.figures()] == ["dpfl_rounds_total"]
     progress.start(work)
-    work.coordinator.lost.append("round 1, b: late")
+    work.coordinator.lost_replies.append("round 1, b: late")
     progress.tell(RoundRow(1, 2, 2, 3, None, None, 1.5, None, 800, 7.25))
     figures = {sample.name: sample for sample in progress.figures()}
     progress.stop()

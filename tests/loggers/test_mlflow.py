@@ -10,7 +10,8 @@ import pytest
 from dpfl.data import Federation
 from dpfl.loggers import MLflow
 from tests.conftest import StopsAfter
-from tests.loggers.test_loggers import SEED, SYSTEM, Train
+from tests.run.small_runs import Train
+from tests.run.test_callbacks import SEED, SYSTEM
 
 
 def test_mlflow_reads_what_was_written_and_a_resumed_run_goes_on(

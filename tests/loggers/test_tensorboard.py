@@ -8,7 +8,8 @@ import pytest
 
 from dpfl.data import Federation
 from dpfl.loggers import TensorBoard
-from tests.loggers.test_loggers import SEED, SYSTEM, Train
+from tests.run.small_runs import Train
+from tests.run.test_callbacks import SEED, SYSTEM
 
 
 def test_tensorboard_reads_what_was_written(

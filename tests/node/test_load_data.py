@@ -41,7 +41,7 @@ def test_persons_are_counted_where_they_are_the_unit(tmp_path: Path) -> None:
     assert own.count_units("person")[0] < own.sizes[0]
     assert own.rows_per_person == 2
     assert digest(own, "person") != digest(own, "sample")
-    with pytest.raises(DpflError, match="whose each row is"):
+    with pytest.raises(DpflError, match="to whom each row belongs"):
         load_node_data(read(new_node(tmp_path / "c", limits={"unit": "person"})))
 
 

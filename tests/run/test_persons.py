@@ -127,7 +127,7 @@ def test_what_cannot_protect_persons_is_refused_before_anything_is_made(
 @pytest.mark.parametrize(
     ("change", "options", "why"),
     [
-        ({"persons": None}, {"unit": "person"}, "declare data.person"),
+        ({"persons": None}, {"unit": "person"}, "data.person is not declared"),
         ({}, {"unit": "people"}, "privacy.unit is 'sample'"),
         ({"rows_per_person": 2}, {}, "data.rows_per_person is for persons"),
     ],

@@ -109,7 +109,7 @@ def test_a_node_that_is_set_back_between_runs_is_told_by_the_server_or_by_anothe
     restarted(post, tmp_path / "nodes", "node-1", tmp_path / "copy")
     result = experiment.serve(post, terms, tmp_path / "two")
     assert result.notes[0].startswith(
-        "node-1 takes no part: The node's ledger lacks releases that the node signed"
+        "node-1 takes no part: The node's ledger lacks releases that the node has signed"
     )
     assert [
         sum(events.values()) for events in spent(tmp_path / "nodes", sorted(post.services))
@@ -209,7 +209,7 @@ def test_a_node_that_signed_heads_and_was_given_an_earlier_version_takes_no_part
     experiment.serve(post, terms, tmp_path / "one")
     assert not (refused := as_before_heads(post.services["node-1"]))
     result = experiment.serve(post, terms, tmp_path / "two")
-    assert result.notes[0].startswith("node-1 takes no part: A field of the letter")
+    assert result.notes[0].startswith("node-1 takes no part: A field of the message")
     assert refused == ["join"]
     assert [
         sum(events.values()) for events in spent(tmp_path / "nodes", sorted(post.services))

@@ -36,13 +36,13 @@ from typing import Any
 
 from dpfl.algorithms import Algorithm
 from dpfl.audit.attacks.inversion import Draw
-from dpfl.audit.games import BOUNDING, GAMES, unplayed_finding
+from dpfl.audit.games import BOUNDING, GAMES, RENAMED_GAMES, unplayed_finding
 from dpfl.audit.one_release import population_for
 from dpfl.audit.report import AuditFinding, AuditReport
 from dpfl.audit.subject import AuditSettings, AuditSubject
 from dpfl.bad_values import choose
 from dpfl.client.optimisers import SGD
-from dpfl.deprecation import regroup_options
+from dpfl.deprecation import new_name, regroup_options
 from dpfl.errors import DpflError
 from dpfl.privacy import Keyed
 
@@ -81,7 +81,8 @@ def audit(
         {"settings": (settings, AuditSettings, AuditSettings.__match_args__)},
     )
     settings = settings or AuditSettings()
-    plays = {game: choose("game", game, GAMES) for game in (GAMES if games is None else games)}
+    names = [new_name("game", game, RENAMED_GAMES) for game in (GAMES if games is None else games)]
+    plays = {game: choose("game", game, GAMES) for game in names}
     algorithm = ready(algorithm, settings.rounds)
     if algorithm.release is None:
         return AuditReport(

@@ -15,7 +15,7 @@ from dpfl.audit.attacks import attacks, inversion
 from dpfl.audit.bounds import MeasuredEpsilon
 from dpfl.audit.canary_clients import canary_clients
 from dpfl.audit.leaks import leaks
-from dpfl.audit.ledger_check import books
+from dpfl.audit.ledger_check import check_ledgers
 from dpfl.audit.mask_checks import masks
 from dpfl.audit.noise_check import noises
 from dpfl.audit.one_release import one_release
@@ -31,7 +31,7 @@ from dpfl.audit.report import (
     verdict,
 )
 from dpfl.audit.sampling_checks import batches, cohorts, coins
-from dpfl.audit.sensitivity_check import movement
+from dpfl.audit.sensitivity_check import check_sensitivity
 from dpfl.audit.subject import AuditSubject
 from dpfl.audit.whole_run import many_runs, one_run
 from dpfl.client.noise_placement import NoisePlacement
@@ -86,7 +86,7 @@ def _query(subject: AuditSubject) -> AuditFinding | str:
             persons,
             algorithm.noise_shares,
         )
-        findings.append(_paid("survey", "one answer", subject.epsilon({query.event: 1}), measured))
+        findings.append(_paid("query", "one answer", subject.epsilon({query.event: 1}), measured))
     return max(findings, key=lambda finding: (finding.measured or 0.0) / (finding.proven or 1.0))
 
 
@@ -140,7 +140,9 @@ def _masks(subject: AuditSubject) -> AuditFinding | str:
 
 def _sensitivity(subject: AuditSubject) -> AuditFinding:
     """Tests how far one unit moves a release."""
-    return _checked("movement", "one release", movement(subject.algorithm, subject.settings.seed))
+    return _checked(
+        "sensitivity", "one release", check_sensitivity(subject.algorithm, subject.settings.seed)
+    )
 
 
 def _amplification(subject: AuditSubject) -> AuditFinding | str:
@@ -191,7 +193,9 @@ def _leaks(subject: AuditSubject) -> AuditFinding | str:
 
 def _ledgers(subject: AuditSubject) -> AuditFinding:
     """Compares what was released with what was debited."""
-    return _checked("books", "a run", books(subject.algorithm, seed=subject.settings.seed))
+    return _checked(
+        "ledgers", "a run", check_ledgers(subject.algorithm, seed=subject.settings.seed)
+    )
 
 
 def _whole_run(subject: AuditSubject) -> AuditFinding | str:
@@ -307,14 +311,14 @@ def unplayed_finding(game: str, why: str) -> AuditFinding:
 
 GAMES: dict[str, Callable[[AuditSubject], AuditFinding | str]] = {
     "one release": _one_release,
-    "survey": _query,
+    "query": _query,
     "slope": _slope,
     "leaks": _leaks,
-    "books": _ledgers,
+    "ledgers": _ledgers,
     "noise": _noise,
     "masks": _masks,
     "batches": _batches,
-    "movement": _sensitivity,
+    "sensitivity": _sensitivity,
     "amplification": _amplification,
     "whole run": _whole_run,
     "one run": _one_run,
@@ -322,5 +326,8 @@ GAMES: dict[str, Callable[[AuditSubject], AuditFinding | str]] = {
     "membership": _membership,
     "inversion": _inversion,
 }
-BOUNDING = ("one release", "survey", "slope", "whole run", "one run")
+RENAMED_GAMES = {"survey": "query", "books": "ledgers", "movement": "sensitivity"}
+"""The new name for each name of version 0.1. The old names go in version 0.3."""
+
+BOUNDING = ("one release", "query", "slope", "whole run", "one run")
 """Games whose bounds can fail by chance. They share the audit's error probability."""

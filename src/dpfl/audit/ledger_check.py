@@ -24,7 +24,7 @@ from dpfl.privacy.accounting.events import Event, describe, gaussian
 ROUNDS = 3
 
 
-def books(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
+def check_ledgers(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
     """Compares what was released in some real rounds with what was debited.
 
     It also checks whether two releases share noise, and whether a round that is repeated after a

@@ -119,7 +119,7 @@ def plain(algorithm: Algorithm) -> Algorithm:
         The reduced system.
     """
     reduced = with_everyone(algorithm)
-    survey = algorithm.weights.query
+    query = algorithm.weights.query
     return replace(
         reduced,
         local=LocalTraining(SGD(1.0)),
@@ -130,7 +130,7 @@ def plain(algorithm: Algorithm) -> Algorithm:
         ),
         samples=replace(reduced.samples, divide_by_drawn=False) if reduced.samples else None,
         clients=_with_given_clip(reduced.clients),
-        weights=UniformWeights() if survey and not survey.trusted else algorithm.weights,
+        weights=UniformWeights() if query and not query.trusted else algorithm.weights,
         server=ServerUpdate(),
         controls=False,
         centre=None,

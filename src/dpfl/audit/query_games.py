@@ -115,7 +115,7 @@ class QueryGame:
 
 
 def one_answer(
-    survey: PrivateQuery,
+    query: PrivateQuery,
     delta: float,
     trials: int,
     confidence: float,
@@ -128,7 +128,7 @@ def one_answer(
     There are two bounds that hold together, and the larger one counts.
 
     Args:
-        survey: The query.
+        query: The query.
         delta: Delta of the guarantee.
         trials: Number of answers.
         confidence: Confidence of the bound.
@@ -139,14 +139,14 @@ def one_answer(
     Returns:
         The bound.
     """
-    question = _question(survey)
-    if shared and survey.summable:
-        question = _in_a_sum(question, survey, shared)
-    question = replace(question, test_bed=replace(question.test_bed, persons=persons))
-    silent = replace(question, task=replace(question.task, query=survey.with_noise(1e-12)))
+    game = _game_of(query)
+    if shared and query.summable:
+        game = _in_a_sum(game, query, shared)
+    game = replace(game, test_bed=replace(game.test_bed, persons=persons))
+    silent = replace(game, task=replace(game.task, query=query.with_noise(1e-12)))
     each = 1 - (1 - confidence) / 2
     normal = _normal(
-        question,
+        game,
         silent,
         trials,
         each,
@@ -155,7 +155,7 @@ def one_answer(
     )
 
     def mechanism(within: bool, times: int, rng: np.random.Generator) -> np.ndarray:
-        return question.answers(
+        return game.answers(
             WITH if within else WITHOUT, int(rng.integers(2**50)), times, randomness
         )[:, None]
 
@@ -183,13 +183,13 @@ def one_slope(
     rate = release.sampling.expected_size(1)
     if not 0 < rate <= 1:
         raise DpflError("A slope is played where samples are drawn at a rate.")
-    question = _slope(replace(release, sampling=All(), divide_by_drawn=False))
-    question = replace(question, test_bed=question.test_bed.protecting(algorithm))
+    game = _slope(replace(release, sampling=All(), divide_by_drawn=False))
+    game = replace(game, test_bed=game.test_bed.protecting(algorithm))
     silent = replace(
-        question, task=replace(question.task, samples=replace(release, sampling=All(), noise=None))
+        game, task=replace(game.task, samples=replace(release, sampling=All(), noise=None))
     )
     return _normal(
-        question,
+        game,
         silent,
         trials,
         confidence,
@@ -199,11 +199,11 @@ def one_slope(
 
 
 def _normal(
-    question: QueryGame, silent: QueryGame, trials: int, confidence: float, randomness: Randomness,
+    game: QueryGame, silent: QueryGame, trials: int, confidence: float, randomness: Randomness,
     epsilon: Callable[[float], float],
 ) -> MeasuredEpsilon:  # fmt: skip
     one, other = (float(silent.answers(client, 0, 1, Keyed(0))[0]) for client in (WITH, WITHOUT))
-    deviation = deviation_at_most(question.answers(WITHOUT, 0, trials, randomness), confidence)
+    deviation = deviation_at_most(game.answers(WITHOUT, 0, trials, randomness), confidence)
     mu = abs(one - other) / max(deviation, abs(one - other) / LARGEST, 1e-30)
     return MeasuredEpsilon(
         epsilon(mu),
@@ -214,54 +214,54 @@ def _normal(
     )
 
 
-def _question(survey: PrivateQuery) -> QueryGame:
-    return _GAMES[type(survey)](survey)
+def _game_of(query: PrivateQuery) -> QueryGame:
+    return _GAMES[type(query)](query)
 
 
-def _in_a_sum(question: QueryGame, survey: PrivateQuery, shared: NoiseShares) -> QueryGame:
-    width = survey.answer_width(question.test_bed.x[0].numel())
-    bound = survey.sensitivity(width) * question.test_bed.declared_sizes[0]
+def _in_a_sum(game: QueryGame, query: PrivateQuery, shared: NoiseShares) -> QueryGame:
+    width = query.answer_width(game.test_bed.x[0].numel())
+    bound = query.sensitivity(width) * game.test_bed.declared_sizes[0]
     release = Release(All(), Flat(1.0), Gaussian(1.0), noise_shares=shared)
-    return replace(
-        question, task=replace(question.task, samples=release, secure_sum=room(bound, shared))
-    )
+    return replace(game, task=replace(game.task, samples=release, secure_sum=room(bound, shared)))
 
 
-def _columns(survey: ColumnQuery) -> QueryGame:
+def _columns(query: ColumnQuery) -> QueryGame:
     """The canary is at the upper bound of every column; an adversary looks along its vector."""
-    x = torch.zeros(FEW + 1, survey.numbers)
+    x = torch.zeros(FEW + 1, query.numbers)
     x[0] = 1.0
-    canary = survey.bounded(x[:1])[0].double().numpy() / survey.bound
-    return _survey(
-        survey,
+    canary = query.bounded(x[:1])[0].double().numpy() / query.bound
+    return _with_samples(
+        query,
         x,
         torch.zeros(FEW + 1, dtype=torch.int64),
         lambda raw: float(raw["answer"] @ canary),
     )
 
 
-def _metric(survey: MetricQuery) -> QueryGame:
+def _metric(query: MetricQuery) -> QueryGame:
     """A model that knows nothing, and a canary whose answer is right all the same, with the largest
     loss that counts; an adversary looks along its vector."""
-    weights = (2 * survey.most / math.log(2), 1.0)
+    weights = (2 * query.most / math.log(2), 1.0)
     tasks: tuple[Learning, ...] = (Regression(), MultiClass(2, weights), Binary(weights))
-    task = next(task for task in tasks if numbers_and_cells(task) == (survey.numbers, survey.cells))
+    task = next(task for task in tasks if numbers_and_cells(task) == (query.numbers, query.cells))
     y = torch.zeros(FEW + 1, dtype=torch.int64 if task.name == "classes" else torch.float32)
     if not task.classes:
-        y[0] = 2 * math.sqrt(survey.most)
+        y[0] = 2 * math.sqrt(query.most)
     counts = (
-        count_outcomes(task, torch.zeros(1, task.outputs), y[:1], survey.most)[0].double().numpy()
+        count_outcomes(task, torch.zeros(1, task.outputs), y[:1], query.most)[0].double().numpy()
     )
     canary = counts / np.linalg.norm(counts)
-    game = _survey(survey, torch.zeros(FEW + 1, 1), y, lambda raw: float(raw["answer"] @ canary))
+    game = _with_samples(
+        query, torch.zeros(FEW + 1, 1), y, lambda raw: float(raw["answer"] @ canary)
+    )
     test_bed = replace(game.test_bed, model=linear(1, task.outputs), own_task=task)
     return replace(game, test_bed=test_bed, vector=test_bed.flat().read())
 
 
-def _histogram(survey: LabelQuery) -> QueryGame:
+def _histogram(query: LabelQuery) -> QueryGame:
     y = torch.cat([torch.zeros(FEW + 1, dtype=torch.int64), torch.ones(MANY, dtype=torch.int64)])
-    return _survey(
-        survey, torch.zeros(1, 1).expand(len(y), 1), y, lambda raw: _count(raw["answer"])
+    return _with_samples(
+        query, torch.zeros(1, 1).expand(len(y), 1), y, lambda raw: _count(raw["answer"])
     )
 
 
@@ -270,16 +270,16 @@ def _count(shares: np.ndarray) -> float:
     return float(shares[0] / shares[1] * MANY)
 
 
-def _mean(survey: MeanQuery) -> QueryGame:
+def _mean(query: MeanQuery) -> QueryGame:
     x = torch.zeros(FEW + 1, FEATURES)
     x[0] = 10.0
-    return _survey(
-        survey, x, torch.zeros(FEW + 1, dtype=torch.int64), lambda raw: float(raw["answer"].sum())
+    return _with_samples(
+        query, x, torch.zeros(FEW + 1, dtype=torch.int64), lambda raw: float(raw["answer"].sum())
     )
 
 
-def _survey(
-    survey: PrivateQuery,
+def _with_samples(
+    query: PrivateQuery,
     x: torch.Tensor,
     y: torch.Tensor,
     read: Callable[[dict[str, np.ndarray]], float],
@@ -289,7 +289,7 @@ def _survey(
     test_bed = TestBed(linear(x.shape[1]), x, y, 2, (rows, rows[1:]), (len(y),) * 2)
     return QueryGame(
         test_bed,
-        ClientTask(0, 0, 0, LocalTraining(SGD(1.0)), Release(), query=survey),
+        ClientTask(0, 0, 0, LocalTraining(SGD(1.0)), Release(), query=query),
         test_bed.flat().read(),
         read,
     )

@@ -27,7 +27,7 @@ TOO_LITTLE = "not enough was tested"
 
 ORDER = (BROKEN, REFUTED, CONSISTENT, ESTIMATE, UNTESTABLE, INAPPLICABLE)
 
-ALWAYS = ("one release", "books", "noise", "movement")
+ALWAYS = ("one release", "ledgers", "noise", "sensitivity")
 """Games about what every system with noise has."""
 
 ESTIMATING = ("canary clients", "membership", "inversion", "membership of the run")

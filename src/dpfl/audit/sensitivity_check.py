@@ -27,7 +27,7 @@ TRIES, CLIENTS, INPUTS, FAR = 25, 4, 8, 1e3
 ROUNDING = 1 + 1e-4
 
 
-def movement(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
+def check_sensitivity(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
     """Searches for neighbours that move a release further than it states.
 
     Args:
