@@ -311,8 +311,8 @@ def flower_masks() -> Iterator[Row]:
     for pair in pairs:  # the first member takes its masks with the others off
         found = found + pseudo_rand_gen(pair, 1 << 32, shape)[1]
     error = float(np.abs(shown(found) - secret).max())
-    what = "SecAgg+: a server names one client among the living and among the dead"
-    told_both = f"members tell both shares; its update is read with an error of {error:.1g}"
+    what = "SecAgg+: a server lists one client as active and as dropped out"
+    told_both = f"members reveal both shares; the server reads its update, error {error:.1g}"
     yield Row("Flower", what, claim, told_both, "**refuted** for a server that lies")
     folded = 0
     for start in range(0, len(pairs[0]), 4):

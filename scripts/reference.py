@@ -24,7 +24,8 @@ def keys() -> dict[str, tuple[str, object]]:
             kind = getattr(inner.annotation, "__name__", str(inner.annotation)).replace(
                 " | None", ""
             )
-            found[f"{name}.{key}" if key else name] = (kind, inner.default)
+            default = inner.get_default(call_default_factory=True)
+            found[f"{name}.{key}" if key else name] = (kind, default)
     return found
 
 

@@ -44,7 +44,7 @@ def sentence(**content: object) -> str:
 def test_a_mistyped_name_is_answered_with_the_nearest_one():
     assert suggest("dirichlett", ["iid", "dirichlet"]) == "did you mean 'dirichlet'?"
     assert suggest("zzz", ["iid", "dirichlet"]) == "choose one of iid, dirichlet."
-    assert suggest("zzz", []) == "it has none."
+    assert suggest("zzz", []) == "remove it: there are none."
 
 
 def test_an_unknown_name_is_refused_and_a_known_one_returned():

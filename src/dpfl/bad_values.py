@@ -46,7 +46,7 @@ def suggest(word: str, choices: Iterable[str]) -> str:
     names = [str(name) for name in choices]
     if near := difflib.get_close_matches(str(word), names, n=1, cutoff=0.5):
         return f"did you mean {near[0]!r}?"
-    return f"choose one of {', '.join(names)}." if names else "it has none."
+    return f"choose one of {', '.join(names)}." if names else "remove it: there are none."
 
 
 def unknown_name(kind: str, name: str, choices: Iterable[str]) -> DpflError:

@@ -82,7 +82,7 @@ class OutcomeStore:
             partial_path.replace(path)
         except OSError as error:
             raise DpflError(
-                f"The result {path} cannot be kept ({error.strerror}); mend the disk, and give the "
+                f"The result {path} cannot be kept ({error.strerror}); fix the disk, and give the "
                 "command again."
             ) from None
 

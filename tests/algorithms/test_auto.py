@@ -146,7 +146,7 @@ def test_a_mean_is_only_asked_for_where_steps_protect_samples():
     from dataclasses import replace
 
     private = Release(Poisson(0.1), Flat(1.0), Gaussian(1.0))
-    with pytest.raises(DpflError, match="mean of the samples"):
+    with pytest.raises(DpflError, match="The released mean protects one sample"):
         replace(auto(noise_multiplier=1.0), samples=None, clients=private, centre=MeanQuery(1.0))
     assert auto(noise_multiplier=1.0).with_secure_noise().centre == MeanQuery(20.0, secure=True)
 

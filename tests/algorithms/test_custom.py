@@ -86,14 +86,14 @@ def test_parts_combine_and_learn(train: Train, federation: Federation, name: str
 
 REFUSED = {
     "histogram must be a positive number": {"weights": "similarity", "histogram_noise": 0.0},
-    "noise on samples": {"where": "round", "steps": "ali", "noise_multiplier": 1.0},
+    "noise in every step": {"where": "round", "steps": "ali", "noise_multiplier": 1.0},
     "plain SGD only": {"steps": "als", "optimiser": "adam", "noise_multiplier": 1.0},
-    "give a noise_multiplier": {"steps": "ali"},
+    "set noise_multiplier": {"steps": "ali"},
     "Control variates": {"where": "round", "controls": True, "noise_multiplier": 1.0},
     "gradients of plain cross-entropy": {"objective": "contrastive", "noise_multiplier": 1.0},
     "clip the gradients of plain": {"objective": "perturbed", "noise_multiplier": 1.0},
-    "its single update": {"where": "round", "objective": "contrastive", "noise_multiplier": 1.0},
-    "in the place of a control": {"where": "none", "objective": "contrastive", "controls": True},
+    "single update; use": {"where": "round", "objective": "contrastive", "noise_multiplier": 1.0},
+    "without control variates": {"where": "none", "objective": "contrastive", "controls": True},
     "no objective 'contrast'; did you mean 'contrastive'": {"objective": "contrast"},
     "where = 'round'": {"clipping": "quantile"},
     "hides one sample and not a whole client": {

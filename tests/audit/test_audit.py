@@ -15,7 +15,7 @@ from dpfl.privacy import FixedSize
 def test_without_noise_there_is_nothing_to_test() -> None:
     report = audit(fedavg())
     assert report.verdict == "not testable"
-    assert "nothing is claimed" in report.why
+    assert "claims nothing" in report.why
 
 
 def test_a_game_may_have_its_old_name_until_version_0_3() -> None:

@@ -126,7 +126,7 @@ FORGED: dict[str, tuple[dict[str, Any], str]] = {
         {"delta": 0.0, "spent": "unbounded", "proven": "unbounded"},
         "delta must lie between 0 and 1",
     ),
-    "a word more": ({"approved_by": "an authority"}, "says what no node says: approved_by"),
+    "a word more": ({"approved_by": "an authority"}, "has unknown fields: approved_by"),
 }
 
 
@@ -165,8 +165,8 @@ def test_what_a_head_says_otherwise_than_its_statement_is_a_finding(case):
     for head, changes, words in (
         ({"unit": "person"}, {}, "counts something else"),
         ({"neighbours": "replace one"}, {}, "counts something else"),
-        ({}, {"adversary": "nobody at all"}, "holds against others"),
-        ({"spent": [[line, "shared 3-1", 4]]}, {}, "holds against others"),
+        ({}, {"adversary": "nobody at all"}, "against whom it does not hold"),
+        ({"spent": [[line, "shared 3-1", 4]]}, {}, "against whom it does not hold"),
         ({"planned": [[line, 4000]]}, {}, "proves less than its runs fixed beforehand"),
     ):
         forged = beside_head(case, "node-1", head, **changes)

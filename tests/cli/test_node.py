@@ -78,7 +78,7 @@ def test_a_node_in_order_says_so_and_what_leaves(tmp_path: Path) -> None:
     assert "1 debits; epsilon" in parts["ledger"]
     assert "for one sample (add/remove one), delta 1e-05, by rdp" in parts["ledger"]
     assert any(
-        "epsilon 30 in all, 20 a year at most, at delta 1e-05" in line for line in told["leaves"]
+        "epsilon at most 30 in all, 20 per year, at delta 1e-05" in line for line in told["leaves"]
     )
     assert not any("WITHOUT" in line for line in told["leaves"])
     write_policy(tmp_path / "b", tell={"trusted": True, "bare": True})

@@ -95,7 +95,7 @@ def test_a_plan_for_secure_sums_is_written_as_one_and_runs(capsys, tmp_path):
         alone["recommended"]["rate"] * 7**0.5, rel=0.01
     )
     assert (
-        "sums over at least 8 clients only, 1 of whom may be its own; each adds 1/7"
+        "sums over at least 8 clients only, and 1 of them may collude with it. Each client adds 1/7"
         in shared["assumptions"][-1]
     )
     assert (
@@ -172,7 +172,7 @@ def test_a_named_model_is_counted_timed_and_written_down(capsys, tmp_path):
         (["--data", "mnist"], "needs --model"),
         (["--seconds-per-round", "3", "--sizes", "10"], "go together"),
         (["--survivors", "8"], "needs the clients' sizes"),
-        (["--clients", "10", "--size", "9", "--colluders", "1"], "one step a round"),
+        (["--clients", "10", "--size", "9", "--colluders", "1"], "one step per round"),
         (["--clients", "10", "--size", "9", "--survivors", "5"], "two different sets"),
         (["--clients", "10", "--size", "9", "--survivors", "0"], "nobody is left"),
         (["--clients", "2", "--size", "9", "--colluders", "0"], "3 to 100 clients"),

@@ -251,7 +251,7 @@ def test_a_metric_is_of_those_that_are_kept_out_of_training() -> None:
 def test_a_ledger_for_persons_needs_to_know_whose_rows_are_whose(tmp_path: Path) -> None:
     x, y, persons = rows([3, 2])
     for unit, whose in (("person", None), ("sample", persons)):
-        with pytest.raises(DpflError, match="A ledger for persons"):
+        with pytest.raises(DpflError, match="Ledgers and data have different units"):
             ClientRunner(
                 site(x, y, whose, ledgers=ClientLedgers(tmp_path, ("one",), unit, ADD_REMOVE))
             )

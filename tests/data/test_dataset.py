@@ -22,7 +22,7 @@ def test_a_dataset_knows_its_length_shape_and_hash():
 @pytest.mark.parametrize(
     ("x", "y", "said"),
     [
-        (torch.zeros(3, 2), torch.zeros(2, dtype=torch.int64), "one label a sample"),
+        (torch.zeros(3, 2), torch.zeros(2, dtype=torch.int64), "one label per sample"),
         (torch.zeros(0, 2), torch.zeros(0, dtype=torch.int64), "empty"),
         (torch.full((2, 2), float("nan")), torch.zeros(2, dtype=torch.int64), "not finite"),
         (

@@ -9,7 +9,7 @@ from dpfl.errors import DpflError
 
 def test_the_number_of_classes_is_not_read_off_private_labels(tmp_path):
     x, y = np.ones((6, 2)), np.array([0, 1, 2, 0, 1, 2])
-    with pytest.raises(DpflError, match="not read off private labels: declare it"):
+    with pytest.raises(DpflError, match="private labels are not counted: declare it"):
         catalog.tensors(x, y)
     assert catalog.tensors(x, y, classes=7).train.classes == 7
     assert catalog.tensors(x, y, x, y + 1).train.classes == 4

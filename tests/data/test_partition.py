@@ -33,7 +33,7 @@ def test_parse_knows_every_name():
         ("dirichlett", {}, "did you mean 'dirichlet'"),
         ("zzz", {}, "choose one of iid, dirichlet"),
         ("dirichlet", {"betta": 1}, "did you mean 'beta'"),
-        ("iid", {"beta": 1}, "it has none"),
+        ("iid", {"beta": 1}, "there are none"),
         ("dirichlet", {}, "needs beta"),
         ("dirichlet", {"beta": 0}, "above 0"),
         ("dirichlet", {"beta": "x"}, "beta is 'x'"),

@@ -172,6 +172,6 @@ def test_an_answer_to_a_survey_is_as_long_as_the_others_and_nothing_else(
     replies = make(Wire({"a": saying(**odd), "b": saying(answer=3), "c": saying(answer=3)})).run(
         asked
     )
-    assert "not one to this order" in replies[0].failed
+    assert "does not answer this task" in replies[0].failed
     assert replies[0].raw is None
     assert [len(reply.raw["answer"]) for reply in replies[1:]] == [3, 3]

@@ -38,7 +38,7 @@ def test_import_path_of_a_class_or_a_function() -> None:
         ("cnn_wyde", {}, "'cnn-wide'"),
         ("resnet18", {}, "'resnet-18'"),
         ("mlp", {"hiden": 3}, "'hidden'"),
-        ("alexnet", {"norm": "group"}, "has no option 'norm'; it has none"),
+        ("alexnet", {"norm": "group"}, "has no option 'norm'; remove it: there are none"),
         ("mlp", {"hidden": 0}, "hidden is 0: give a whole number from 1"),
         ("cnn", {"activation": "rely"}, "'relu'"),
         ("resnet-18", {"norm": "layer"}, "choose one of group, batch"),

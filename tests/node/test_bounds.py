@@ -297,17 +297,17 @@ def test_the_default_allows_the_features_of_mnist_and_refuses_4096_patches() -> 
             1 << 20,
             "scattering-linear",
             True,
-            "17476 bytes of a sample, 0.001 GB for 60 samples",
+            "17476 bytes per sample, 0.001 GB for 60 samples",
         ),
         (
             {"constant": 30},
             1 << 20,
             "scattering-linear",
             True,
-            "34952 bytes of a sample, 0.0021 GB for 60 samples",
+            "34952 bytes per sample, 0.0021 GB for 60 samples",
         ),
         ("exact", 1 << 44, "scattering-linear", False, "lower allow.most_memory"),
-        ("exact", 1 << 44, "mlp", True, "no model of the policy has fixed features"),
+        ("exact", 1 << 44, "mlp", True, "no model that the policy allows needs memory"),
     ],
 )
 def test_an_owner_is_told_what_features_may_take(

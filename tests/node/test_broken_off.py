@@ -184,10 +184,10 @@ def test_a_node_does_not_start_on_a_ledger_from_before_or_on_none(
     again(work(round_of(3)))
     again.service.close()
     path.write_bytes(copy)
-    with pytest.raises(DpflError, match="older than what was spent since"):
+    with pytest.raises(DpflError, match=r"older than .*last release"):
         Service.open(worked.folder / "policy.toml")
     path.unlink()
-    with pytest.raises(DpflError, match="is gone, and what it held was spent"):
+    with pytest.raises(DpflError, match="is missing"):
         Service.open(worked.folder / "policy.toml")
 
 

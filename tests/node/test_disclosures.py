@@ -20,7 +20,7 @@ from tests.node.loopback import new_node
         ({"tell": {"size": {"constant": 7}}}, "always said to be 7"),
         ({"tell": {"trusted": True}}, "CLIPPED UPDATES WITHOUT NOISE"),
         ({"tell": {"bare": True}}, "UPDATES WITHOUT ANY NOISE"),
-        ({"limits": {"epsilon_a_year": 4.0}}, "30 in all, 4 a year"),
+        ({"limits": {"epsilon_a_year": 4.0}}, "30 in all, 4 per year"),
         ({"allow": {"largest_clip": 7.0}}, "clipped at 7 or less, from batches of"),
     ],
 )

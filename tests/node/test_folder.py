@@ -26,6 +26,6 @@ def test_a_ledger_that_is_gone_is_not_made_anew(tmp_path: Path) -> None:
     path = ledger_path(charter.ledgers, "b")
     open_node_ledger(charter, data, seen).close()
     path.unlink()
-    with pytest.raises(DpflError, match="is gone, and what it held was spent"):
+    with pytest.raises(DpflError, match="is missing"):
         open_node_ledger(charter, data, seen)
     assert not path.exists()

@@ -75,7 +75,7 @@ class TestCheck:
         assert ["WITHOUT ANY NOISE" in text for text in left] == [False, True, False]
         assert ["CLIPPED UPDATES WITHOUT NOISE" in text for text in left] == [False, False, True]
         assert (
-            "epsilon 30 in all at most, at delta 1e-05 by rdp, for one sample (add/remove one)"
+            "epsilon at most 30 in all, at delta 1e-05 by rdp, for one sample (add/remove one)"
             in left[0]
         )
 

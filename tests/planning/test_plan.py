@@ -28,7 +28,7 @@ def test_seconds_a_round_are_samples_a_round_at_a_speed():
     assert timed.choices == limited.choices
     assert (timed.recommended, timed.clients) == (limited.recommended, limited.clients)
     assert timed.recommended.sampling_rate == 0.05
-    assert "700 samples a second (as given)" in timed.assumptions[-1]
+    assert "700 samples per second (as given)" in timed.assumptions[-1]
     assert (
         PlanningQuestion(
             2, 317, sizes=(9,), seconds_per_round=0.5, samples_per_second=700, samples_per_round=130

@@ -153,7 +153,7 @@ def test_another_proven_accountant_is_kept_to(by):
 
 
 def test_a_rate_that_the_limit_forbids_is_refused():
-    with pytest.raises(DpflError, match="samples a round"):
+    with pytest.raises(DpflError, match="samples per round"):
         tradeoff(
             PlanningQuestion(2.0, 10, sizes=(1000,), samples_per_round=10), rates=(0.5,), taus=(1,)
         )

@@ -110,7 +110,7 @@ def test_a_module_of_the_users_own_is_named_and_its_file_holds_what_was_trained(
     train: Train, federation: Federation
 ) -> None:
     card = text_of(train(federation, "fedavg", model=Own(), rounds=1))
-    assert "the class of the model, `Own`, as it was brought" in card
+    assert "your own class of the model, `Own`." in card
     assert "strict=False" in card
 
 

@@ -174,13 +174,13 @@ def test_a_run_without_privacy_has_the_same_scales_to_compare_with(tmp_path: Pat
             {"scale": "paid"},
             {"paid": {"noise": 0.1}},
             {},
-            "by itself, and epsilon is 2: give it more noise",
+            "but budget.epsilon is 2: raise their noise",
         ),
         (
             {"scale": "paid"},
             {},
             {"name": "dp-fedavg", "noise_multiplier": 1.0},
-            "Scales that are paid for",
+            "Paid scales protect one sample",
         ),
     ],
 )

@@ -85,7 +85,7 @@ def test_a_ledger_for_persons_counts_for_these_persons_only(train: Train, tmp_pa
     with pytest.raises(DpflError, match="one person"):
         train(people(), SYSTEM, out="rows", **shared)
     regrouped = replace(people(), persons=torch.arange(len(people().train)) // 2)
-    with pytest.raises(DpflError, match="counts other data than this run's"):
+    with pytest.raises(DpflError, match="counts other data: the samples"):
         train(regrouped, SYSTEM, out="others", unit="person", **shared)
     with closing(Ledger.read(tmp_path / "ledgers" / "client-00000.sqlite")) as ledger:
         assert ledger.unit == "person"

@@ -132,7 +132,7 @@ def test_room_for_it_is_left_where_epsilon_ends_the_run(tmp_path: Path) -> None:
         ),
         ({"noise": 3.0, "share": 0.1}, r"metrics\.noise or metrics\.share"),
         ({"noise": 0.0}, "noise multiplier of the private metric"),
-        ({"noise": 0.05}, "by itself, and epsilon is 2: give it more noise"),
+        ({"noise": 0.05}, "but budget.epsilon is 2: raise their noise"),
         ({"held_out": 1.0}, r"metrics\.held_out is 1\.0"),
         ({"held_out": 0.999}, "too few samples to keep 0.999"),
         ({"most": 0.0}, r"metrics\.most is 0\.0"),
@@ -149,7 +149,7 @@ def test_what_cannot_be_is_one_sentence_before_anything_is_made(
 
 def test_noise_for_clients_has_no_metric_of_samples(tmp_path: Path) -> None:
     said = told(tmp_path) | {"algorithm": {"name": "dp-fedavg", "noise_multiplier": 1.0}}
-    with pytest.raises(DpflError, match="A private metric has noise for one sample"):
+    with pytest.raises(DpflError, match="A private metric protects one sample"):
         run(tmp_path, said)
 
 

@@ -60,5 +60,5 @@ def test_a_limit_holds_for_sound_systems_with_an_epsilon_only(federation):
 
 def test_a_ledger_cannot_pay_for_a_system_without_noise(federation, tmp_path):
     privacy = dpfl.Privacy(ledger=tmp_path)
-    with pytest.raises(DpflError, match="no ledger can pay"):
+    with pytest.raises(DpflError, match="no ledger can account for it"):
         resolve(spec(federation, fedavg(), dpfl.Budget(rounds=1), privacy=privacy))

@@ -57,13 +57,13 @@ def test_a_run_does_not_wait_for_ever_for_one_who_asks_nor_at_all_for_one_who_ru
     monkeypatch.setattr("dpfl.run.run_lock.time", clock)
     with (
         folder.locked(),
-        pytest.raises(DpflError, match="Another process is at the run"),
+        pytest.raises(DpflError, match="Another process works on the run"),
         folder.locked(),
     ):
         pytest.fail("two are at one run")
     assert clock.now == began
     with folder.file("run.lock").open("rb") as asking:
         fcntl.flock(asking, fcntl.LOCK_SH)
-        with pytest.raises(DpflError, match="Another process is at the run"), folder.locked():
+        with pytest.raises(DpflError, match="Another process works on the run"), folder.locked():
             pytest.fail("somebody holds the lock")
     assert began + 20 < clock.now < began + 60

@@ -36,7 +36,7 @@ def test_a_run_that_another_process_is_at_is_refused_before_any_debit(
     process = context.Process(target=hold, args=(tmp_path / "run", held, done), daemon=True)
     process.start()
     assert held.wait(PATIENCE)
-    with pytest.raises(DpflError, match="Another process is at the run"):
+    with pytest.raises(DpflError, match="Another process works on the run"):
         train(federation, STEPS, rounds=3, resume=True)
     assert spent(tmp_path / "run" / "ledger") == before
     done.set()

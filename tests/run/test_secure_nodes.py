@@ -262,7 +262,7 @@ def test_too_few_survivors_open_nothing_and_too_few_nodes_end_the_run(
         )
 
     post.drop = drop  # type: ignore[method-assign]
-    with pytest.raises(DpflError, match="2 of 4 nodes are there for a sum that 3 must be in"):
+    with pytest.raises(DpflError, match="Only 2 of 4 nodes are available, and a sum needs 3"):
         experiment.serve(post, terms, tmp_path / "run")
     assert len(summed) == 1
     assert [sum(events.values()) for events in spent(tmp_path / "nodes", NODES)] == [2, 1, 1, 2]

@@ -72,10 +72,10 @@ def test_a_share_is_sent_to_a_secure_sum_only():
         (
             ali_dpfl(),
             {},
-            "arXiv 2407.19286.*algorithm.most_tau = 1 where a system chooses tau itself",
+            "arXiv 2407.19286.*algorithm.most_tau = 1 if the system chooses tau",
         ),
         (als_dpfl(most_tau=2), {}, "arXiv 2407.19286"),
-        (ali_dpfl(variant="published"), {}, "A secure sum is"),
+        (ali_dpfl(variant="published"), {}, "A secure sum needs"),
         (dp_scaffold(noise_multiplier=1.0, tau=1), {}, "a secure sum hides"),
         (adap_dp_fl(tau=1, noise_multiplier=1.0), {}, "A secure sum is proven|a secure sum hides"),
         (hw_dpfl(), {}, "which clients could share"),

@@ -60,7 +60,7 @@ def test_samples_that_were_dealt_otherwise_are_not_counted_as_the_same(
     one, other = (small_source().split(4, IID(), seed) for seed in (0, 1))
     train(one, system, rounds=1, ledger=tmp_path / "ledgers")
     before = spent(tmp_path / "ledgers")
-    with pytest.raises(DpflError, match=r"counts other data than this run's.*data\.seed"):
+    with pytest.raises(DpflError, match=r"counts other data: the samples.*data\.seed"):
         train(other, system, out="second", rounds=1, ledger=tmp_path / "ledgers", seed=1)
     assert spent(tmp_path / "ledgers") == before
 
@@ -102,7 +102,7 @@ def test_the_ledger_of_a_neighbour_and_other_data_under_a_name_are_refused(train
     with pytest.raises(DpflError, match="counts other data"):
         train(swapped, STEPS, out="second", rounds=1, ledger=tmp_path / "ledgers")
     shutil.copy(tmp_path / "ledgers" / "a.sqlite", tmp_path / "ledgers" / "b.sqlite")
-    with pytest.raises(DpflError, match=r"b\.sqlite is that of a and not of b"):
+    with pytest.raises(DpflError, match=r"b\.sqlite belongs to a, not to b"):
         train(hospitals(), STEPS, out="third", rounds=1, ledger=tmp_path / "ledgers")
 
 
@@ -175,7 +175,7 @@ def test_reading_does_not_wait_for_a_lock_nor_write(tmp_path, monkeypatch) -> No
     monkeypatch.setattr(
         sqlite3, "connect", lambda *given, **options: connect(*given, **_kept(options, patiences))
     )
-    with pytest.raises(DpflError, match="held by another program"):
+    with pytest.raises(DpflError, match="in use by another program"):
         Ledger.read(path)
     assert patiences
     assert max(patiences) <= 5, "who only reads does not wait as one who writes"

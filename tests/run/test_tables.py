@@ -129,7 +129,7 @@ def test_a_table_may_be_dealt_anew(tmp_path: Path) -> None:
         ({"labels": "x"}, "'labels'; did you mean 'label'?"),
         ({"partition": "iid", "colums": {}}, "The partition 'iid' has no option 'colums'"),
         ({"test_share": 0.2}, "has no option 'test_share'; did you mean 'test'"),
-        ({"sites": None}, r"list data\.sites"),
+        ({"sites": None}, r"list the sites in data\.sites"),
         (
             {"columns": {"sex": {"levels": ["f", "m"]}}},
             r"stays\.csv, line \d+, column 'sex': a level that is not declared",

@@ -156,7 +156,7 @@ def test_the_experiment_file_declares_a_task(tmp_path: Path) -> None:
     ).federation()
     assert held.task == dpfl.tasks.Counts()
     assert held.how == "iid"
-    with pytest.raises(DpflError, match="no classes that a partition could skew"):
+    with pytest.raises(DpflError, match="are not classes, so this partition cannot skew"):
         parse(
             {"data": {"name": str(file), "task": "counts", "partition": "dirichlet"}}
         ).federation()
@@ -175,7 +175,7 @@ def test_the_experiment_file_declares_a_task(tmp_path: Path) -> None:
         ("counts", [0.5, 1, 2], {}, "whole numbers"),
         ("ordinal", [0, 1, 2], {}, "needs its levels declared"),
         ("binary", [0, 1, 1], {"classes": 3}, "does not have 3 classes"),
-        (dpfl.tasks.Binary(), [0, 1, 1], {"classes": 2}, "declare them there"),
+        (dpfl.tasks.Binary(), [0, 1, 1], {"classes": 2}, "declare them in it"),
     ],
 )
 def test_labels_that_do_not_fit_are_one_sentence(

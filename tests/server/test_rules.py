@@ -56,7 +56,7 @@ NOISE = Gaussian(1.0)
 @pytest.mark.parametrize("sampling", [Poisson(0.01), FixedSize(3), Cyclic(2)])
 def test_fault_an_upload_that_gains_by_a_draw_which_is_never_made(sampling: Any) -> None:
     noise = BandedNoise(1.0) if isinstance(sampling, Cyclic) else NOISE
-    with pytest.raises(DpflError, match="Nothing is drawn for an upload"):
+    with pytest.raises(DpflError, match="No units are sampled for an update"):
         UpdateRelease(sampling, Flat(1.0), noise, sensitivity_bound=2.0, protects="client")
 
 
@@ -80,7 +80,7 @@ def test_fault_haar_noise_for_how_far_the_vector_of_an_upload_moves(
     """Of 1024 weights it counted as a multiplier of 1 and was worth 0.03: coefficients move further
     than the vector does.
     """
-    with pytest.raises(DpflError, match="in steps, or on the sum of a round"):
+    with pytest.raises(DpflError, match="every step or to the sum of a round"):
         UpdateRelease(
             All(), HaarClip(0.05, ends=(1024,)), noise, sensitivity_bound=0.1, protects=protects
         )
@@ -93,7 +93,7 @@ def test_fault_a_clip_of_coefficients_of_layers_for_noise_on_those_of_the_whole(
 
 @pytest.mark.parametrize("wrong", [{"shared_by": 4}, {"divide_by_drawn": True}])
 def test_an_upload_has_all_of_its_noise_itself(wrong: dict[str, Any]) -> None:
-    with pytest.raises(DpflError, match="shared_by and divide_by_drawn are not for it"):
+    with pytest.raises(DpflError, match="leave out divisor, shared_by and divide_by_drawn"):
         UpdateRelease(All(), Flat(1.0), NOISE, sensitivity_bound=2.0, protects="client", **wrong)
 
 
@@ -141,7 +141,7 @@ UNBOUNDED = {
 
 @pytest.mark.parametrize("what", UNBOUNDED)
 def test_fault_an_upload_for_a_sample_that_nothing_bounds(what: str) -> None:
-    with pytest.raises(DpflError, match="Nothing bounds how far one sample moves"):
+    with pytest.raises(DpflError, match="covers less than one sample can change"):
         UNBOUNDED[what]()
 
 
@@ -190,30 +190,30 @@ ROUND = dp_fedavg(cohort=4, noise_multiplier=1.0)
 TOGETHER: dict[str, tuple[Callable[[], Algorithm], str]] = {
     "a release that counts what it does not add": (
         lambda: replace(SAMPLES, samples=Liar(Poisson(0.1), Flat(1.0), NOISE)),
-        "kind of its own",
+        "class of your own",
     ),
     "the same of clients": (
         lambda: replace(ROUND, clients=Liar(All(), Flat(1.0), NOISE)),
-        "kind of its own",
+        "class of your own",
     ),
     "the same of uploads": (
         lambda: replace(
             ldp_fl(),
             updates=LyingUpload(All(), Flat(1.0), NOISE, sensitivity_bound=2.0, protects="client"),
         ),
-        "kind of its own",
+        "class of your own",
     ),
     "a cohort that does not know itself": (
         lambda: replace(ROUND, clients=Release(FixedSize(4), Flat(1.0), NOISE)),
-        "draw clients by FixedCohort",
+        "draw clients with FixedCohort",
     ),
     "batches whose rate follows from how many samples there are": (
         lambda: replace(SAMPLES, samples=Release(PoissonSize(4), Flat(1.0), NOISE)),
-        "give batches a rate",
+        "set a fixed sampling_rate",
     ),
     "a quantile of samples": (
         lambda: replace(SAMPLES, samples=Release(Poisson(0.1), Quantile(1.0), NOISE)),
-        "adapts to clients",
+        "adapts to the clients",
     ),
     "a public median of uploads": (
         lambda: replace(
@@ -222,15 +222,15 @@ TOGETHER: dict[str, tuple[Callable[[], Algorithm], str]] = {
                 All(), PublicMedian(1.0), NOISE, sensitivity_bound=2.0, protects="client"
             ),
         ),
-        "adapts to clients",
+        "adapts to the clients",
     ),
     "shares of the noise in steps": (
         lambda: replace(SAMPLES, samples=Release(Poisson(0.1), Flat(1.0), NOISE, shared_by=4)),
-        "for the sum of a round",
+        "belongs on the sum of a round",
     ),
     "turns of samples": (
         lambda: replace(SAMPLES, samples=Release(Cyclic(2), Flat(1.0), BandedNoise(1.0))),
-        "for the sum of a round",
+        "belongs on the sum of a round",
     ),
     "a cohort divided as drawn": (
         lambda: replace(ROUND, clients=replace(ROUND.clients, divide_by_drawn=True)),
@@ -242,13 +242,13 @@ TOGETHER: dict[str, tuple[Callable[[], Algorithm], str]] = {
     ),
     "a policy that counts three slopes": (
         lambda: replace(SAMPLES, steps=Extra(2)),
-        "extra is 0 or 1",
+        "set extra to 0 or 1",
     ),
     "a mean for one more, batches for one replaced": (
         lambda: replace(
             auto(noise_multiplier=1.0, rate=1.0), samples=Release(FixedSize(4), Flat(1.0), NOISE)
         ),
-        "one sample more or less",
+        "adding or removing one sample",
     ),
     "a histogram for one more, batches for one replaced": (
         lambda: replace(
@@ -256,7 +256,7 @@ TOGETHER: dict[str, tuple[Callable[[], Algorithm], str]] = {
             weights=HellingerWeights("similarity", LabelQuery(5.0)),
             samples=Release(FixedSize(4), Flat(1.0), NOISE),
         ),
-        "one sample more or less",
+        "adding or removing one sample",
     ),
     "a level that falls under noise that is taken back": (
         lambda: replace(dp_ftrl(noise_multiplier=1.0), schedule=DecaySchedule()),
@@ -264,7 +264,7 @@ TOGETHER: dict[str, tuple[Callable[[], Algorithm], str]] = {
     ),
     "a mean where clients are protected": (
         lambda: replace(ROUND, centre=MeanQuery(5.0)),
-        "noise for one sample",
+        "protects one sample",
     ),
 }
 
@@ -283,15 +283,15 @@ ALONE: dict[str, tuple[Callable[[], Release], str]] = {
     ),
     "a count beside noise that is taken back": (
         lambda: Release(Cyclic(2), Quantile(1.0), BandedNoise(1.0)),
-        "one clip level for all of them",
+        "one clip norm for all rounds",
     ),
     "a level that moves under noise that is taken back": (
         lambda: Release(Cyclic(2), PublicMedian(1.0), BandedNoise(1.0)),
-        "one clip level for all of them",
+        "one clip norm for all rounds",
     ),
     "shares of noise that is taken back": (
         lambda: Release(Cyclic(2), Flat(1.0), BandedNoise(1.0), shared_by=2),
-        "made in one place",
+        "one place that adds it",
     ),
     "a count beside Haar noise": (
         lambda: Release(All(), Quantile(1.0), HaarNoise(1.0)),

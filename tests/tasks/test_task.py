@@ -99,9 +99,9 @@ def test_the_loss_of_a_sample_does_not_depend_on_the_others(task, shape, y):
 @pytest.mark.parametrize(("task", "shape", "y"), CASES, ids=IDS)
 def test_a_model_of_another_size_is_refused(task, shape, y):
     wrong = torch.zeros(*shape[:-1], shape[-1] + 1) if len(shape) > 1 else torch.zeros(shape[0], 2)
-    with pytest.raises(DpflError, match="outputs a sample"):
+    with pytest.raises(DpflError, match="outputs per sample"):
         task.losses(wrong, y)
-    with pytest.raises(DpflError, match="outputs a sample"):
+    with pytest.raises(DpflError, match="outputs per sample"):
         task.losses_and_slopes(wrong, y)
 
 
@@ -120,7 +120,7 @@ def test_a_model_of_another_size_is_refused(task, shape, y):
         (tasks.Regression(), [math.inf], "finite"),
         (tasks.Counts(), [-1], "at least 0"),
         (tasks.Counts(), [1.5], "whole numbers"),
-        (tasks.NextToken(4), [1, 2], "a row a sequence"),
+        (tasks.NextToken(4), [1, 2], "one row per sequence"),
         (tasks.NextToken(4), [[1, 4]], "from 0 to 3"),
     ],
 )

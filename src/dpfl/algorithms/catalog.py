@@ -18,7 +18,7 @@ from dpfl.server.algorithm import Algorithm
 
 WHERE = {
     NoisePlacement.EVERY_STEP: "in every step, at the client",
-    NoisePlacement.CLIENT_UPDATE: "on every upload, at the client",
+    NoisePlacement.CLIENT_UPDATE: "on every update, at the client",
     NoisePlacement.ROUND_SUM: "on the sum, at the server",
 }
 PARTS = (

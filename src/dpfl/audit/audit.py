@@ -93,7 +93,7 @@ def audit(
             settings.confidence,
             None,
             (),
-            "nothing is claimed: there is no noise",
+            "the system adds no noise and claims nothing",
         )
     bounding = len([game for game in plays if game in BOUNDING]) or 1
     each = 1 - (1 - settings.confidence) / bounding

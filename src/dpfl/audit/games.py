@@ -125,7 +125,7 @@ def _batches(subject: AuditSubject) -> AuditFinding | str:
     if algorithm.placement is NoisePlacement.ROUND_SUM and sampling.by_chance:
         check = coins(algorithm, seed) if algorithm.noise_shares else cohorts(sampling, seed)
         return _checked("batches", "a run", check)
-    return NotApplicable("nothing is gained by chance: everyone takes part, every time or in turns")
+    return NotApplicable("the system does not sample: every unit takes part each time, or in turns")
 
 
 def _masks(subject: AuditSubject) -> AuditFinding | str:
@@ -230,7 +230,7 @@ def _one_run(subject: AuditSubject) -> AuditFinding | str:
         or samples is None
         or samples.sampling.constant_size
     ):
-        return "it needs noise in steps, and samples that are in or out by themselves"
+        return "it needs noise in every step, and samples that are drawn independently"
     if subject.algorithm.schedule:
         return CHANGES
     measured = one_run(

@@ -75,8 +75,8 @@ def check_ledgers(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
     )
     count = sum(sum(events.values()) for events in expected.values())
     summary = (
-        f"{count} releases, each with a debit and noise of its own; made again after a crash, "
-        "the same or paid again"
+        f"each of {count} releases has its own debit and its own noise; after a crash, each is the "
+        "same value or is paid for again"
     )
     return RandomnessCheck(summary, (*unpaid, *reused, *anew), count)
 

@@ -161,7 +161,7 @@ def _uniform(first: list[MaskedInput], second: list[MaskedInput]) -> Iterator[st
 
 def _opened(ends: list[tuple[np.ndarray, list[UnmaskingShares]]]) -> Iterator[str]:
     if any(total.any() for total, _ in ends):
-        yield "the sum of those who are left is not theirs alone: masks of the missing are in it"
+        yield "the sum still contains masks of missing members"
     first, second = (
         {seed for answer in opened for seed in answer.seeds.values()} for _, opened in ends
     )

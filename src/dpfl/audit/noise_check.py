@@ -93,8 +93,8 @@ def noises(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
         for text in _repeats(one, other)
     ][:3]
     summary = (
-        f"{len(samples)} releases of {len(samples[0].numbers)} numbers on blank data: as much "
-        "noise as stated, none of it twice"
+        f"{len(samples)} releases of {len(samples[0].numbers)} numbers on blank data have as much "
+        "noise as stated, and no noise is used twice"
     )
     return RandomnessCheck(summary, tuple(faults))
 

@@ -182,10 +182,8 @@ class AuditReport:
             return self.why
         if self.verdict != TOO_LITTLE:
             return self.deciding.detail
-        gaps = ", ".join(self._with(UNTESTABLE)) or "none of those asked for is about this system"
-        return (
-            f"nothing wrong was found in what was played, but too much could not be played: {gaps}"
-        )
+        gaps = ", ".join(self._with(UNTESTABLE)) or "none of the selected games applies"
+        return f"the games that ran found no fault, but too many games could not run: {gaps}"
 
     def finding(self, game: str) -> AuditFinding:
         """Returns the finding of one game.

@@ -49,8 +49,7 @@ def check_sensitivity(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
             f"the worst known, and {TRIES} changes of it",
         )
     sentence = (
-        f"one {algorithm.unit} moves what is released by {share:.2%} of what its noise is for "
-        f"({how})"
+        f"one {algorithm.unit} changes the release by {share:.2%} of what the noise covers ({how})"
     )
     return RandomnessCheck(sentence, (sentence,) if share > ROUNDING else ())
 

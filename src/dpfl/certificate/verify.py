@@ -220,9 +220,9 @@ def _signature(
             f"It was signed with the key {true}, not with the one given ({fingerprint(expected)})."
         )
     if expected:
-        return VerificationCheck("signature", "good, by the key given", tuple(findings))
+        return VerificationCheck("signature", "valid, by the key of --key", tuple(findings))
     unchecked = f"Whose key signed it: compare {true} with its owner, or give --key."
-    outcome = f"good, by {true}; compare this fingerprint with its owner, or give --key"
+    outcome = f"valid, by {true}; compare this fingerprint with its owner, or give --key"
     return VerificationCheck("signature", outcome, tuple(findings), (unchecked,))
 
 

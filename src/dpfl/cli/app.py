@@ -135,7 +135,7 @@ def _plugin(name: str) -> Any:
 
 app = typer.Typer(
     cls=LazyCommandGroup,
-    help="Differentially private federated learning that states truthfully what privacy it costs.",
+    help="Differentially private federated learning with a proven privacy cost.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

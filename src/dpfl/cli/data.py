@@ -64,7 +64,7 @@ def describe(
         str, typer.Option(help="The encoding of the file, such as latin-1.")
     ] = "utf-8",
 ) -> None:
-    """Propose the [data] section of an experiment for a table.
+    """Propose the data section of an experiment for a table.
 
     The proposal follows from the header and the types of the columns. It contains no value of a
     private table.

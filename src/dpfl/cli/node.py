@@ -28,7 +28,7 @@ name = "{name}"
 key = "node.pem"                 # signs the node's answers; it stays here
 # witness = "/mnt/other/{name}.witness"   # a file on other storage, which a restored backup of this disk does not reset
 
-[data]                           # as [data] of an experiment: a table or an .npz file, by a path relative to this folder
+[data]                           # the keys of [data] in an experiment: a table or an .npz file, with a path relative to this folder
 name = "data.csv"
 label = "outcome"
 task = "binary"
@@ -42,7 +42,7 @@ ca = "ca.crt"                    # the server's certificate authority, from the 
 key = "carrier.key"              # Flower admits the node by this key
 # watch = 9100                   # a port of this machine for /health and Prometheus' /metrics
 
-[owners]                         # public keys of those who may send requests
+[owners]                         # public keys that may sign tasks
 study = {owner}
 
 [limits]                         # epsilon at one delta, over all owners; the node refuses what would exceed it
@@ -51,8 +51,8 @@ neighbours = "add/remove one"    # or "replace one"
 accountant = "pld"
 delta = 1e-6                     # well below one over the number of samples
 epsilon = 8.0                    # in total, from the first release on
-epsilon_a_year = 4.0
-epsilon_a_run = 2.0
+epsilon_a_year = 4.0             # in the last 365 days
+epsilon_a_run = 2.0              # per run
 
 [allow]
 systems = {systems}
@@ -136,7 +136,7 @@ def init(
 def run(
     policy: Annotated[Path, typer.Argument(help="The policy.toml of the node, or its folder.")],
 ) -> None:
-    """Answer requests until Ctrl-C or SIGTERM; the current request is answered first."""
+    """Answer messages until Ctrl-C or SIGTERM; the current message is answered first."""
     from dpfl.transports.flower import daemon
 
     daemon.run(policy)

@@ -41,7 +41,7 @@ def init(
         typer.Option(help="A name or address at which nodes reach the server. May be repeated."),
     ] = None,
 ) -> None:
-    """Make the certificate of a server, and the key that signs its requests."""
+    """Make the certificate of a server, and the key that signs its tasks."""
     from dpfl.transports.flower.server import new_server
 
     names = dict.fromkeys(("localhost", "127.0.0.1", *(host or ())))
@@ -56,7 +56,7 @@ def init(
 @app.command()
 def run(
     file: Annotated[
-        Path | None, typer.Argument(help="The experiment file (TOML), with [server.nodes].")
+        Path | None, typer.Argument(help="The experiment file (TOML), with its server.nodes.")
     ] = None,
     set_: Annotated[
         list[str] | None,

@@ -34,7 +34,8 @@ class ClientDebits:
         of_persons = context.data.unit_ids is not None
         if context.ledgers and (context.ledgers.unit == "person") != of_persons:
             raise DpflError(
-                "A ledger for persons needs to know whose each row is, and no other ledger does."
+                "Ledgers and data have different units: declare data.person if the ledgers protect "
+                "persons, and only then."
             )
         self._context = context
         self._ledgers: dict[int, Ledger] = {}

@@ -69,8 +69,8 @@ class DataSource:
 
         if not self.owned:
             raise DpflError(
-                f"{self.train.name!r} does not say whose its samples are: declare data.site, or a "
-                "partition."
+                f"The data {self.train.name!r} does not name the owner of each sample: declare "
+                "data.site, or a partition."
             )
         return Federation(
             self.train,
@@ -94,8 +94,8 @@ class DataSource:
         task, labels = self.train.task, self.train.y.numpy()
         if classes and not task.classes:
             raise DpflError(
-                f"Labels of the task {task.name!r} are no classes that a partition could skew: use "
-                "'iid', say."
+                f"Labels of the task {task.name!r} are not classes, so this partition cannot skew "
+                "them: set data.partition = 'iid'."
             )
         return labels.astype(np.int64) if task.classes else labels
 

@@ -50,7 +50,7 @@ class Dataset:
             )
         if self.x.ndim < 2 or self.y.ndim != form.ndim or len(self.x) != len(self.y):
             labels = (
-                "one label a sample as (n,)"
+                "one label per sample as (n,)"
                 if form.ndim == 1
                 else f"y as (n, ...), for the task {self.task.name!r}"
             )

@@ -62,8 +62,8 @@ def task_of(
     if not isinstance(task, str | None):
         if classes is not None or weights:
             raise DpflError(
-                "A task that is given as a part has its classes and weights: declare them there, "
-                "and only there."
+                "A task object has its own classes and weights: declare them in it, and leave out "
+                "classes and weights here."
             )
         return task
     options: dict[str, Any] = {"weights": tuple(weights)} if weights else {}
@@ -103,8 +103,8 @@ def number_of_classes(name: str, declared: int | None, test: Array | None) -> in
     if declared is None:
         if test is None:
             raise DpflError(
-                f"How many classes {name!r} has is not read off private labels: declare it "
-                "(data.classes, classes=)."
+                f"The number of classes of {name!r} is unknown, because private labels are not "
+                "counted: declare it with data.classes (in Python: classes=)."
             )
         labels = whole(as_tensor(name, test), f"The labels of {name!r}")
         declared = int(labels.max()) + 1 if labels.numel() else 1

@@ -17,7 +17,7 @@ from dpfl.errors import DpflError
 
 @dataclass(frozen=True)
 class ExplicitPartition:
-    """One list of indices for each client, as the user gives them.
+    """Gives each client the rows of one list of indices.
 
     Attributes:
         lists: The lists, by the clients' names or in turn; or a .json file of lists or a .npz file
@@ -96,7 +96,7 @@ def _read_lists(path: Path) -> list[Any] | dict[str, Any]:
         ) from error
     if not isinstance(content, list | dict):
         raise DpflError(
-            f"The mapping {path} holds no lists: give a list of index lists, one a client."
+            f"The mapping {path} holds no lists: give a list of index lists, one per client."
         )
     return content
 

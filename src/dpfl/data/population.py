@@ -22,7 +22,7 @@ from dpfl.lazy_import import torch
 
 @dataclass(frozen=True)
 class RandomClients:
-    """How each client of a population draws its samples.
+    """Describes a population in which each client draws its own samples.
 
     Attributes:
         images: The number of samples of each client.

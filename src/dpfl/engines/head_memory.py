@@ -173,14 +173,13 @@ class HeadMemory:
             words = json.loads(self.path.read_text())
         except (OSError, ValueError, RecursionError) as error:
             raise DpflError(
-                f"{self.path} cannot be read ({error}); bring it back from a copy, or remove it."
+                f"{self.path} cannot be read ({error}); restore it from a copy, or remove it."
             ) from error
         if not isinstance(words, dict) or not all(
             isinstance(heads, list) for heads in words.values()
         ):
             raise DpflError(
-                f"{self.path} does not hold heads of nodes; bring it back from a copy, or remove "
-                "it."
+                f"{self.path} does not contain ledger heads; restore it from a copy, or remove it."
             )
         return words
 
@@ -191,7 +190,7 @@ class HeadMemory:
             file = self.path.with_name(f"{self.path.name}.lock").open("ab")
         except OSError as error:
             raise DpflError(
-                f"{self.path} cannot be written ({error.strerror}); mend its folder."
+                f"{self.path} cannot be written ({error.strerror}); fix its folder."
             ) from error
         with file:
             fcntl.flock(file, fcntl.LOCK_EX)

@@ -177,7 +177,7 @@ class NodeChannel:
         head = message.head
         same_run = head.get("run") == self.run and head.get("from") == name
         if not same_run or head.get("answers") != messages.digest(request):
-            return InvalidReply("its letter answers another one")
+            return InvalidReply("its message answers another request")
         return message
 
 

@@ -39,11 +39,10 @@ from dpfl.refusals import PASSING, ProtocolError, RefusalReason
 
 JOIN_AGAIN = str(RefusalReason.JOIN_AGAIN)
 SILENT = "there was no answer before the deadline"
-ANOTHER = "its reply is not one to this order"
+ANOTHER = "its reply does not answer this task"
 BEYOND = (
-    "its reply is larger than clip, noise and steps make any, or no answer to what was "
-    "asked, "
-    "and was dropped"
+    "its reply is larger than clip norm, noise and steps allow, or does not answer the "
+    "request; it was dropped"
 )
 AWAY = "it was away when keys were agreed, and is asked again in a later round"
 
@@ -266,7 +265,7 @@ class RemoteEngine:
             raise DpflError(
                 f"{usable} of {len(tasks)} nodes answered round {order.round + 1} within "
                 f"{self.seconds:g} seconds, where "
-                f"{self.least} are needed: go on when they are back, with --resume."
+                f"{self.least} are needed: continue with --resume when they are back."
             )
 
 

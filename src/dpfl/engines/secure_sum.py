@@ -148,9 +148,9 @@ class SecureSumServer:
     def _too_few(self, count: int) -> DpflError:
         why = "".join(f" {name}: {sentence}" for name, sentence in self._refusals.items())
         return DpflError(
-            f"{count} of {len(self.group.names)} nodes are there for a sum that "
-            f"{self.group.survivors} must be in: nothing was "
-            f"asked of them; go on when more are back, with --resume.{why}"
+            f"Only {count} of {len(self.group.names)} nodes are available, and a sum needs "
+            f"{self.group.survivors}. No node was asked for anything. Continue with --resume when "
+            f"more nodes are back.{why}"
         )
 
     def _lose(self, name: str, round: int) -> None:
@@ -169,9 +169,9 @@ class SecureSumServer:
         """
         if self._barren >= MOST_BARREN:
             raise DpflError(
-                f"{MOST_BARREN} sums one after another could not be opened, though enough nodes "
-                "were there: see what was lost, "
-                "take off the list who spoils them, or go on with --resume."
+                f"{MOST_BARREN} sums in a row could not be opened, although enough nodes were "
+                "available. Look at the lost replies, remove the node that spoils the sums, or "
+                "continue with --resume."
             )
         self._sum_id, self._order, self._inputs = sum_id, order, {}
         self._barren += 1

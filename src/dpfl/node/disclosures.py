@@ -27,13 +27,13 @@ def describe_disclosures(policy: NodePolicy) -> Iterator[str]:
     )
     parts = {
         "in all": limits.epsilon,
-        "a year": limits.epsilon_a_year,
-        "a run": limits.epsilon_a_run,
+        "per year": limits.epsilon_a_year,
+        "per run": limits.epsilon_a_run,
     }
     most = ", ".join(
         f"{epsilon:g} {part}" for part, epsilon in parts.items() if epsilon is not None
     )
-    yield f"noisy updates of models, and noisy answers to surveys: epsilon {most} at most, {at}"
+    yield f"noisy model updates, and noisy answers to private queries: epsilon at most {most}, {at}"
     noise = (
         "secure noise" if tell.secure else "noise, in floating point where the server asks for it"
     )
@@ -47,13 +47,10 @@ def describe_disclosures(policy: NodePolicy) -> Iterator[str]:
     yield f"how many {limits.unit}s there are: {tell.size_rule.describe()}"
     yield "its name, the form of its samples, the version of dpfl, and when and how long it works"
     yield (
-        "signed statements of what its ledger holds, and how far it had come with every reply, "
-        "to owners of joined runs"
+        "to the owners of runs that it joined: signed statements of its ledger, and the head of "
+        "its ledger with every reply"
     )
-    yield (
-        "how far the ledgers of other nodes had come, as they signed it, to owners of runs with "
-        "these nodes"
-    )
+    yield "to the owners of runs with other nodes: the ledger heads that these nodes signed"
     if tell.trusted:
         yield "CLIPPED UPDATES WITHOUT NOISE, to a server that is trusted to add it"
     if tell.bare:
@@ -77,12 +74,12 @@ def describe_protection(policy: NodePolicy) -> Iterator[str]:
         )
     yield f"anything at all for runs of variants other than {', '.join(policy.allow.variants)}"
     yield (
-        f"anything for orders that none of {len(policy.owners)} named owners signed, or beyond "
-        "these limits"
+        "anything in reply to a message that no key in [owners] signed, and anything beyond these "
+        "limits"
     )
     if policy.secure:
-        yield "what it adds to a secure sum, to anybody who has not the sum of all who are in it"
-    yield "what the log, the ledger and the kept orders say"
+        yield "its own numbers in a secure sum: only the sum over its survivors is opened"
+    yield "the contents of the log, of the ledger and of the task log"
 
 
 def _secure_sums(secure: SecureSumGroup) -> Iterator[str]:
@@ -94,8 +91,11 @@ def _secure_sums(secure: SecureSumGroup) -> Iterator[str]:
     )
     count = secure.least_colluders
     helpers = (
-        f"up to {count} of them may help the server"
+        f"at most {count} of them help the server"
         if count
-        else "none of them helps the server, or looks itself"
+        else "none of them helps the server or attacks on its own"
     )
-    yield f"what that costs holds if {helpers}, and if the keys in secure.members are theirs"
+    yield (
+        f"the epsilon of these runs holds if {helpers}, and if the keys in secure.members are "
+        "theirs"
+    )

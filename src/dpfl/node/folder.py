@@ -53,17 +53,15 @@ def open_ledger(policy: NodePolicy, data: Federation, tail: ChainTail) -> Ledger
     path, policy_file = ledger_path(policy.ledgers, policy.name), policy.folder / "policy.toml"
     if tail.links and not path.exists():
         raise DpflError(
-            f"The ledger {path} is gone, and what it held was spent: bring it back from a copy, or "
-            "count what was signed with: "
-            f"dpfl ledger reconcile {policy_file}"
+            f"The ledger {path} is missing, and its releases still count: restore it from a copy, "
+            f"or count what the node signed with: dpfl ledger reconcile {policy_file}"
         )
     ledger = open_ledger_at(policy, data, path)
     if not ledger.contains(tail):
         ledger.close()
         raise DpflError(
-            f"The ledger {path} is older than what was spent since: bring back the one that this "
-            "node had last, or count what "
-            f"was signed with: dpfl ledger reconcile {policy_file}"
+            f"The ledger {path} is older than this node's last release: restore the latest one, or "
+            f"count what the node signed with: dpfl ledger reconcile {policy_file}"
         )
     if ledger.limit != policy.limit:
         ledger.set_limit(policy.limit)
@@ -86,11 +84,11 @@ def lock_folder(folder: Path) -> Any:
         file = (folder / "node.lock").open("ab")
     except OSError as error:
         raise DpflError(
-            f"The folder {folder} cannot be written ({error.strerror}); mend its permissions."
+            f"The folder {folder} cannot be written ({error.strerror}); fix its permissions."
         ) from error
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         file.close()
-        raise DpflError(f"Another process is at the node in {folder}; stop it first.") from None
+        raise DpflError(f"Another process runs the node in {folder}; stop it first.") from None
     return file

@@ -30,7 +30,7 @@ class Journal:
             self._file = path.open("a")
         except OSError as error:
             raise DpflError(
-                f"The log {path} cannot be written ({error.strerror}); mend its folder."
+                f"The log {path} cannot be written ({error.strerror}); fix its folder."
             ) from error
 
     def write(self, event: str, **words: Any) -> None:

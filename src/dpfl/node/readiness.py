@@ -124,12 +124,12 @@ def _memory(policy: NodePolicy, data: Federation) -> str:
     server learns no other; the owner is told the true amount.
     """
     if not any(_has_features(name, data.shape) for name in policy.allow.models):
-        return "no model of the policy has fixed features that would take some"
+        return "no model that the policy allows needs memory for fixed features"
     rows, most_bytes = len(data.train), policy.allow.most_memory
     declared = policy.declared_size(data.count_units(policy.limits.unit)[0])
     each = most_bytes // max(policy.rows_in_memory(declared, data.rows_per_person), 1)
     needed = (
-        f"features may take {each} bytes of a sample, {each * rows / 1e9:.2g} GB for {rows} samples"
+        f"features may take {each} bytes per sample, {each * rows / 1e9:.2g} GB for {rows} samples"
     )
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if each * rows > memory:
@@ -169,15 +169,18 @@ def _ledger(policy: NodePolicy, data: Federation) -> str:
         )
         epsilon = figure(accountant(limits.accountant).epsilon(ledger.spending(), limits.delta))
         return (
-            f"whole, {len(ledger.debits())} debits; epsilon {epsilon} of {limits.epsilon:g} "
-            "spent "
-            f"{kind}"
+            f"intact, {len(ledger.debits())} debits; epsilon {epsilon} of {limits.epsilon:g} "
+            f"spent {kind}"
         )
 
 
 def _entropy(policy: NodePolicy) -> str:
     policy.randomness  # noqa: B018
-    return "the system's" if policy.tell.entropy == "system" else "of a seed, for tests alone"
+    return (
+        "from the operating system"
+        if policy.tell.entropy == "system"
+        else "from a seed, for tests only"
+    )
 
 
 def _clock(policy: NodePolicy) -> str:
@@ -200,7 +203,7 @@ def _disk(policy: NodePolicy) -> str:
     free, needed = shutil.disk_usage(policy.folder).free, MOST_KEPT * policy.allow.most_bytes
     if free < policy.allow.most_bytes:
         raise DpflError(
-            f"The disk has {free >> 20} MB left, which is less than one letter may have: free some."
+            f"The disk has {free >> 20} MB left, less than one message may need: free some space."
         )
     enough = "" if free >= needed else f"; kept replies of many runs may need {needed >> 20} MB"
     return f"{free >> 20} MB free{enough}"
@@ -223,6 +226,6 @@ def _server(policy: NodePolicy) -> str:
         socket.create_connection((host.strip("[]"), int(port)), PATIENCE).close()
     except OSError as error:
         raise DpflError(
-            f"The server {address} cannot be reached ({error.strerror or error}): is it running?"
+            f"The server {address} cannot be reached ({error.strerror or error}): start it first."
         ) from None
     return f"{address} can be reached"

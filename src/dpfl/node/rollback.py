@@ -72,10 +72,9 @@ def refuse_missing(policy: NodePolicy, ledger: Ledger, heads: Iterable[SignedHea
     """
     if missing(ledger, heads) or is_behind(policy, ledger):
         raise DpflError(
-            f"The ledger {ledger.path} is older than what was spent since, or is a copy of one "
-            "that went another way: it lacks "
-            "releases that this node signed. Stop every copy but one, then count them with: dpfl "
-            "ledger reconcile "
+            f"The ledger {ledger.path} lacks releases that this node signed. It is older than the "
+            "last release, or it is a copy that continued separately. Stop every copy but one, "
+            "then count the releases with: dpfl ledger reconcile "
             f"{policy.folder / 'policy.toml'}"
         )
 
@@ -94,9 +93,9 @@ def refuse_traces(policy: NodePolicy) -> None:
         return
     if traces := _traces(policy):
         raise DpflError(
-            f"The ledger {path} is gone, and what it held was spent: {', '.join(traces)} show that "
-            "this node has worked. Bring "
-            "it back from a copy, or count what was signed with: dpfl ledger reconcile "
+            f"The ledger {path} is missing, but {', '.join(traces)} show that this node has spent "
+            "budget. Restore the ledger from a copy, or count what the node signed with: dpfl "
+            "ledger reconcile "
             f"{policy.folder / 'policy.toml'}"
         )
 

@@ -128,10 +128,13 @@ def check(signed_statement: Mapping[str, Any], public_key: str) -> Mapping[str, 
     """
     words = signed_statement.get("statement")
     if not isinstance(words, Mapping) or words.get("format") != FORMAT:
-        raise DpflError("This is not a node's statement of this version.")
+        raise DpflError(
+            "This is not a node's statement in the format of this version; ask the node's owner "
+            "for a new one."
+        )
     if unknown := words.keys() - WORDS:
         raise DpflError(
-            f"The statement of {words.get('node')!r} says what no node says: "
+            f"The statement of {words.get('node')!r} has unknown fields: "
             f"{', '.join(sorted(map(str, unknown)))}."
         )
     if words.get("public_key") != public_key or not is_signed(
@@ -177,7 +180,7 @@ def _check_by_head(words: Mapping[str, Any], head: LedgerHead, by: Accountant) -
         )
     if words["adversary"] != _against(mark for _, mark, _ in head.releases):
         raise DpflError(
-            f"The statement of {words['node']!r} holds against others than it says: "
+            f"The statement of {words['node']!r} names an adversary against whom it does not hold: "
             f"{words['adversary']}."
         )
 

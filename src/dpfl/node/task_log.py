@@ -376,7 +376,7 @@ class TaskLog:
 
 def _unusable(path: Path, error: Exception) -> DpflError:
     return DpflError(
-        f"The orders {path} cannot be used ({error}); bring them back from a copy, or move them "
+        f"The task log {path} cannot be used ({error}); restore it from a copy, or move it "
         "away: runs that the ledger "
         "knows are then over for this node."
     )

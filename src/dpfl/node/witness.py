@@ -120,6 +120,6 @@ class Witness:
 
     def _unusable(self, why: str) -> DpflError:
         return DpflError(
-            f"The witness {self.path} cannot be used ({why}); mend its storage, or take `witness` "
+            f"The witness {self.path} cannot be used ({why}); fix its storage, or take `witness` "
             "out of the policy."
         )

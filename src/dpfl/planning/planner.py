@@ -168,8 +168,8 @@ def with_planned_noise(
     queries = accounting.epsilon(algorithm.before, budget.delta) if algorithm.before else 0.0
     if queries >= budget.epsilon:
         raise DpflError(
-            f"What clients answer besides training costs epsilon {queries:.4g} by "
-            f"itself, and epsilon is {budget.epsilon:g}: give it more noise."
+            f"The private queries alone cost epsilon {queries:.4g}, but budget.epsilon is "
+            f"{budget.epsilon:g}: raise their noise, or raise the budget."
         )
 
     def plan(z: float) -> EventCounts:

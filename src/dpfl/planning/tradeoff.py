@@ -42,12 +42,12 @@ TOLERANCE = 1.05
 ASSUMPTIONS = (
     "The unit is one sample of one client, added or removed; every client takes part in every "
     "round.",
-    "Total noise, z / (q sqrt(tau R)), is a rule of thumb: it sees no data, no drift between "
-    "clients and no batch noise.",
-    f"Fewer than {ENOUGH_STEPS} steps count as worse in proportion; within {TOLERANCE - 1:.0%} of "
-    "the least, less work wins.",
-    f"The clip is {CLIP:g}, below nearly every gradient; the rate is where noise moves the model "
-    f"by {WALK:g} over the run.",
+    "Total noise, z / (q sqrt(tau R)), is a rule of thumb: it ignores the data, drift between "
+    "clients and batch noise.",
+    f"The plan avoids fewer than {ENOUGH_STEPS} steps. Among plans within {TOLERANCE - 1:.0%} of "
+    "the least noise, it takes the one that computes least.",
+    f"The clip norm is {CLIP:g}, which is below nearly every gradient norm. At the learning rate, "
+    f"the noise of the whole run moves the model by {WALK:g}.",
     "A model that subtracts a mean (scattering-linear) pays for it with a little more noise, which "
     "is planned when the run starts.",
     "One sampling rate and one noise hold for all clients, since epsilon depends on neither their "
@@ -114,14 +114,13 @@ class Tradeoff(NotebookView, shown_by="plan_page"):
                 else "as given"
             )
             sentences.append(
-                f"Every client computes {question.samples_per_second:g} samples a second ({how})."
+                f"Every client computes {question.samples_per_second:g} samples per second ({how})."
             )
         if shared := question.shared:
             sentences.append(
                 f"Secure aggregation: the server sees sums over at least {shared.survivors} "
-                f"clients only, {shared.colluders} "
-                f"of whom may be its own; each adds 1/{shared.unknown_shares} of the variance, "
-                "and takes one step a round."
+                f"clients only, and {shared.colluders} of them may collude with it. Each client "
+                f"adds 1/{shared.unknown_shares} of the variance and takes one step per round."
             )
         return tuple(sentences)
 
@@ -299,8 +298,8 @@ def _grid(
 ) -> tuple[Sequence[float], Sequence[int]]:
     if question.shared and any(tau != 1 for tau in taus):
         raise DpflError(
-            "In a secure sum a client takes one step a round (docs/privacy.md): leave tau out, or "
-            "give 1."
+            "In a secure sum a client takes one step per round (see the page on privacy): leave "
+            "out tau, or set it to 1."
         )
     if not taus and question.shared:
         taus = (1,)
@@ -321,8 +320,8 @@ def _best(question: PlanningQuestion, choices: Sequence[NoiseChoice]) -> NoiseCh
     within = [choice for choice in choices if question.allows(choice.sampling_rate, choice.tau)]
     if not within:
         raise DpflError(
-            "No sampling rate and tau stay within the samples a round; raise the limit, or lower "
-            "rate or tau."
+            "Every combination of sampling rate and tau exceeds the samples per round; raise the "
+            "limit, or lower rate or tau."
         )
     least = min(choice.score for choice in within)
     near = [choice for choice in within if choice.score <= TOLERANCE * least]

@@ -137,8 +137,8 @@ def verdict(statement: PrivacyStatement, keyed: bool) -> PrivacyVerdict:
     details = f"Adversary: {statement.adversary}. Accountant: {statement.accountant}."
     if keyed:
         condition = (
-            "but only while nobody knows the seed of the noise: this is a simulation, not a "
-            "release."
+            "but only while nobody knows the seed of the noise. Do not use such noise for real "
+            "data."
         )
         sentence = f"{guarantee}, {condition}"
         return PrivacyVerdict("condition", "Proven under a condition", sentence, details)

@@ -53,7 +53,7 @@ class KnownHeads:
             ProtocolError,
         ) as error:
             raise DpflError(
-                f"The heads {self._path} cannot be read ({error}); bring them back from a copy, or "
+                f"The heads {self._path} cannot be read ({error}); restore them from a copy, or "
                 "remove them if servers "
                 "that remember this node are still there."
             ) from error
@@ -139,4 +139,4 @@ def write_whole(path: Path, value: Any) -> None:
             os.fsync(file.fileno())
         unfinished.replace(path)
     except OSError as error:
-        raise DpflError(f"{path} cannot be written ({error.strerror}); mend its folder.") from error
+        raise DpflError(f"{path} cannot be written ({error.strerror}); fix its folder.") from error

@@ -286,7 +286,7 @@ class RunFolder:
             write_atomically(self.file(name), content, private)
         except OSError as error:
             raise DpflError(
-                f"{self.file(name)} cannot be written ({error.strerror}); mend the disk, then "
+                f"{self.file(name)} cannot be written ({error.strerror}); fix the disk, then "
                 "resume the run."
             ) from error
 

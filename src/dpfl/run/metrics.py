@@ -169,7 +169,7 @@ class Metrics:
             self._recorded += len(new)
         except sqlite3.Error as error:
             raise DpflError(
-                f"The metrics {self._path} cannot be written ({error}); mend the disk, then resume."
+                f"The metrics {self._path} cannot be written ({error}); fix the disk, then resume."
             ) from error
 
     def forget_after(self, round: int) -> None:

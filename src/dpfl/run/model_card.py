@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dpfl.data.published_images import SCALES
 from dpfl.privacy.units import protects_nobody
 from dpfl.run.metrics import figure
+from dpfl.run.outcome_view import ending_in_words
 
 if TYPE_CHECKING:
     from dpfl.algorithms import Algorithm
@@ -106,7 +107,7 @@ def rows_of_outcome(algorithm: Algorithm, budget: Budget, outcome: Mapping[str, 
     return [
         f"| system | {word(algorithm.name)}, {algorithm.variant} |",
         f"| budget | {', '.join(_budget(budget, algorithm.unit))} |",
-        f"| ended | after {outcome['rounds']} rounds, by {outcome['stopped_by']} |",
+        f"| ended | after {outcome['rounds']} rounds; {ending_in_words(outcome['stopped_by'])} |",
         f"| measured | {_prose(measured + noisy)} |",
         f"| weights | SHA-256 {word(outcome['model_sha256'])} |",
     ]
@@ -159,8 +160,8 @@ def _loading(job: PreparedRun) -> Iterator[str]:
         "With PyTorch and safetensors; dpfl is not needed."
         if code
         else (
-            "With PyTorch and safetensors, and the class of the model, "
-            f"{word(type(module).__qualname__)}, as it was brought."
+            "You need PyTorch, safetensors, and your own class of the model, "
+            f"{word(type(module).__qualname__)}."
         )
     )
     yield ""
@@ -173,7 +174,7 @@ def _loading(job: PreparedRun) -> Iterator[str]:
     yield "```"
     yield ""
     if partial:
-        yield "The file has what was trained; what stayed as it was, is the model's own."
+        yield "The file has the trained parameters only; the others come from the model you build."
         yield ""
     yield from _inputs(job)
 
@@ -190,14 +191,14 @@ def _inputs(job: PreparedRun) -> Iterator[str]:
         yield f"{word(_features(job))}."
     elif job.data.train.schema:
         yield (
-            "It takes a row as numbers, then a code a category. The file's own metadata says "
-            "under `schema` how a raw row"
+            "It takes one row as numbers, followed by one code per category. The file's metadata "
+            "says under `schema` how a raw row"
         )
         yield (
-            "becomes one: what is clamped, filled in and scaled, and which levels there are, in "
-            "the order of their codes;"
+            "becomes such a row: how cells are clamped, filled in and scaled, and which levels "
+            "there are, in the order of their codes."
         )
-        yield "`examples/predict_without_dpfl.py` of dpfl reads raw rows by it."
+        yield "`examples/predict_without_dpfl.py` of dpfl reads raw rows in this way."
     else:
         yield (
             f"It takes float32 samples of shape {word(str((-1, *source.shape)))}, in the scale "

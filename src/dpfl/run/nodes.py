@@ -241,15 +241,16 @@ def gather(post: Transport, nonce: str, terms: ServerTerms, proposal: Propose) -
     away = {name: why for name, why in sizes.items() if isinstance(why, str)}
     if len(members) < terms.least:
         raise DpflError(
-            f"{len(members)} of {len(names)} nodes joined, where {terms.least} are needed: "
+            f"{len(members)} of {len(names)} nodes joined, but engine.least_replies asks for "
+            f"{terms.least}. Start the missing nodes, then start the run again. "
             + "; ".join(f"{name}: {why}" for name, why in away.items())
         )
     group = group_of(nonce, terms, proposal)
     if group and away:
         raise DpflError(
-            "Of those who sum together, some did not "
-                "join: " + "; ".join(f"{name}: {why}" for name, why in away.items())
-            + ". Start again when they can, or take them off the list, here and in the policies."
+            "Not every member of the secure sums joined: "
+                + "; ".join(f"{name}: {why}" for name, why in away.items())
+            + ". Start again when they can, or remove them from the experiment and the policies."
         )  # fmt: skip
     return JoinedNodes(channel, terms, members, away, group, joining)
 
@@ -307,7 +308,7 @@ def gather_again(
     nonce, joined = folder.experiment().get("run", {}).get("nonce"), folder.json(MEMBERS) or {}
     if not isinstance(nonce, str) or not re.fullmatch("[0-9a-f]{32}", nonce):
         raise DpflError(
-            f"The record in {folder.path} does not say what nodes know its run by: start a new one."
+            f"The record in {folder.path} lacks the run's id at the nodes: start a new run."
         )
     try:
         members = tuple(

@@ -152,7 +152,7 @@ class Evaluation:
         if self.every is not None and (isinstance(self.every, bool) or self.every < 1):
             raise DpflError(
                 f"evaluate.every must be at least 1 round, not {self.every!r}; leave it out for "
-                "some 25 a run."
+                "about 25 evaluations per run."
             )
 
     def interval(self, rounds: int | None) -> int:

@@ -137,7 +137,7 @@ def _beside_fullest(
 ) -> PriorSpending:
     """Beside the fullest ledger with budget left; ledgers over budget take no part."""
     over = [name for name, epsilon in zip(names, epsilons, strict=True) if epsilon >= limit]
-    notes = [f"the budget of {list_names(over)} is used up: no part is taken"] if over else []
+    notes = [f"the budget of {list_names(over)} is used up, so they take no part"] if over else []
     numbers = [number for number, epsilon in enumerate(epsilons) if epsilon < limit]
     fullest = max(numbers, key=lambda number: (epsilons[number], number), default=None)
     if fullest is None or not totals[fullest]:

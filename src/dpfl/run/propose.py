@@ -160,8 +160,8 @@ def _refuse_shares_of_noise(algorithm: Algorithm) -> None:
     """Shares are counted as if everybody added theirs, and a node that lies adds none."""
     if algorithm.clients.shared_by:
         raise DpflError(
-            f"In {algorithm.name} with noise = 'clients' all are protected only if every node adds "
-            "its share, which nobody can see: set algorithm.noise = 'server'."
+            f"{algorithm.name} with noise = 'clients' protects the nodes only if every node adds "
+            "its share, which nobody can verify: set algorithm.noise = 'server'."
         )
 
 
@@ -179,6 +179,6 @@ def _refuse_unknown_sizes(algorithm: Algorithm) -> None:
     by_size = in_clients and algorithm.event(2) != algorithm.event(3)
     if by_size or algorithm.for_client_size(2) is not algorithm:
         raise DpflError(
-            f"A release of {algorithm.name} costs by how many samples a node has, which is not "
-            "known before it joins: draw batches by a sampling_rate."
+            f"The cost of a release of {algorithm.name} depends on how many samples a node has, "
+            "which is not known before it joins: use a system with a sampling_rate."
         )

@@ -265,8 +265,8 @@ def resolve(spec: RunSpec) -> ResolvedRun:
 def _refuse_ledger_without_noise(spec: RunSpec, algorithm: Algorithm) -> None:
     if spec.privacy.ledger and not algorithm.has_noise:
         raise DpflError(
-            f"{algorithm.name} adds no noise, which no ledger can pay for: leave privacy.ledger "
-            "out."
+            f"{algorithm.name} adds no noise, so no ledger can account for it: leave "
+            "privacy.ledger out."
         )
 
 

@@ -75,9 +75,8 @@ def _acquire(file: BinaryIO, folder: Path) -> None:
         except OSError as error:
             if not _is_shared(file) or time.monotonic() >= deadline:
                 raise DpflError(
-                    f"Another process is at the run in {folder} ({error.strerror}); wait "
-                    "until it has ended, then "
-                    "resume it."
+                    f"Another process works on the run in {folder} ({error.strerror}); wait until "
+                    "it ends, then resume the run."
                 ) from error
         time.sleep(INTERVAL)
 

@@ -71,8 +71,7 @@ class SumId:
     def __post_init__(self) -> None:
         if not all(type(number) is int and number >= 0 for number in self.place):
             raise MemberRefusal(
-                "The round and the attempt of a sum are whole numbers, from 0; what is not has no "
-                "order."
+                "The round and the attempt of a sum must be whole numbers of at least 0."
             )
 
     @property

@@ -70,8 +70,8 @@ NOISE: tuple[Rule, ...] = (
     ),
     (
         lambda a: any(not type(release).__module__.startswith("dpfl.") for release in _releases(a)),
-        "A release of a kind of its own may count other noise than it adds; compose it of a "
-        "sampling, a clip and a noise.",
+        "A release of a class of your own may count noise that it does not add; compose a Release "
+        "of a sampling, a clip and a noise instead.",
     ),
     (
         lambda a: len(PlacedRelease.list_all(a.samples, a.updates, a.clients)) > 1,
@@ -81,31 +81,32 @@ NOISE: tuple[Rule, ...] = (
         lambda a: (
             a.updates and exceeds_update_noise(a.updates, a.local, a.samples, a.steps.total(1))
         ),
-        "Nothing bounds how far one sample moves this upload as its noise needs it: clip the "
-        "gradients of plain SGD steps on "
-        "batches of a fixed size, or give moves of twice the upload's clip.",
+        "The noise of this update covers less than one sample can change: clip the gradients of "
+        "plain SGD steps on batches of a fixed size, or set sensitivity_bound to twice the "
+        "update's clip norm.",
     ),
     (
         lambda a: a.clients.private and not a.clients.sampling.allows_self_knowledge,
-        "A client knows whether it was drawn, which a draw of samples does not count; draw clients "
-        "by FixedCohort.",
+        "A client knows whether it was drawn, and a sampling of samples does not account for that; "
+        "draw clients with FixedCohort.",
     ),
     (
         lambda a: (
             (a.updates and a.updates.clip.adapts_to)
             or (a.samples and a.samples.clip.adapts_to not in ("", "public"))
         ),
-        "A clip that adapts to clients, round by round, is for the sum of a round; give steps and "
-        "uploads a fixed one.",
+        "A clip norm that adapts to the clients works only for the sum of a round; give steps and "
+        "updates a fixed clip norm.",
     ),
     (
         lambda a: any(release.whole_run or release.shared_by for release in _at_clients(a)),
-        "Noise that clients share, or that later rounds take back, is for the sum of a round.",
+        "Noise that clients share, or that later rounds cancel, belongs on the sum of a round; set "
+        "the release as `clients` of the algorithm.",
     ),
     (
         lambda a: a.samples and a.samples.sampling.depends_on_population,
-        "A rate that follows from how many samples a client has changes for all of them with one "
-        "more; give batches a rate.",
+        "A sampling rate that depends on a client's number of samples changes for all of them when "
+        "one is added; set a fixed sampling_rate.",
     ),
     (
         lambda a: a.clients.divide_by_drawn,
@@ -122,7 +123,7 @@ NOISE: tuple[Rule, ...] = (
 STEPS: tuple[Rule, ...] = (
     (
         lambda a: a.steps.adaptive and a.placement is not NoisePlacement.EVERY_STEP,
-        "Adaptive steps go by the clients' noisy gradients; use them with noise on samples.",
+        "Adaptive steps follow the clients' noisy gradients; use them with noise in every step.",
     ),
     (
         lambda a: a.steps.adaptive and not a.local.optimiser.linear,
@@ -131,7 +132,7 @@ STEPS: tuple[Rule, ...] = (
     ),
     (
         lambda a: a.steps.extra not in (0, 1),
-        "A round has one paid slope beside its steps, or none; extra is 0 or 1.",
+        "A step policy can pay for at most one slope per round; set extra to 0 or 1.",
     ),
     (
         lambda a: a.steps.extra and not (a.samples and a.samples.clip.bounds in ("norm", "layers")),
@@ -139,8 +140,8 @@ STEPS: tuple[Rule, ...] = (
     ),
     (
         lambda a: a.steps.adaptive and a.samples and a.samples.uncalibrated,
-        "Adaptive steps spend a budget that the noise determines; give a noise_multiplier, for "
-        "example 1.1.",
+        "With adaptive steps the noise cannot be planned; set noise_multiplier, for example to "
+        "1.1.",
     ),
 )
 
@@ -149,8 +150,8 @@ SURVEYS: tuple[Rule, ...] = (
         lambda a: (
             a.weights.query and a.weights.query.trusted != (a.placement is NoisePlacement.ROUND_SUM)
         ),
-        "Label histograms go to a trusted server where the sum of a round has the noise, and need "
-        "their own elsewhere.",
+        "Label histograms need no noise if the server adds the noise to the sum of a round, and "
+        "need their own noise otherwise; set `trusted` of the weights' query accordingly.",
     ),
     (
         lambda a: a.weights.query and not a.weights.query.trusted and a.protects_client,
@@ -159,23 +160,23 @@ SURVEYS: tuple[Rule, ...] = (
     ),
     (
         lambda a: a.centre and a.placement is not NoisePlacement.EVERY_STEP,
-        "The mean of the samples has noise for one sample; ask for it where steps have that noise, "
-        "too.",
+        "The released mean protects one sample; use it in systems that add noise in every step, or "
+        "leave it out.",
     ),
     (
         lambda a: a.columns and a.placement not in (NoisePlacement.EVERY_STEP, NoisePlacement.NONE),
-        "Scales that are paid for have noise for one sample; ask for them where steps have that "
-        "noise, too, or declare them.",
+        "Paid scales protect one sample; use them in systems that add noise in every step, or "
+        "declare the scales.",
     ),
     (
         lambda a: a.metric and a.protects_client,
-        "A private metric has noise for one sample; ask for it where noise is for one sample, too, "
-        "or give a public test set.",
+        "A private metric protects one sample; use it in systems that protect samples, or give a "
+        "public test set.",
     ),
     (
         lambda a: _asked_of_samples(a) and a.release and a.release.neighbours == REPLACE,
-        "What clients are asked once has noise for one sample more or less, and not for one "
-        "replaced; draw batches by Poisson.",
+        "Private queries are proven for adding or removing one sample, and this system is proven "
+        "for replacing one; draw batches by Poisson sampling.",
     ),
 )
 
@@ -220,9 +221,8 @@ LOCAL: tuple[Rule, ...] = (
         lambda a: (
             a.local.objective.needs_last and (a.controls or a.placement is NoisePlacement.ROUND_SUM)
         ),
-        "A client's last model is read off its single update, in the place of a control; use this "
-        "objective without controls, "
-        "and with noise at the clients or nowhere.",
+        "This objective needs the last model of each client, which follows from that client's "
+        "single update; use it without control variates, and with noise at the clients or nowhere.",
     ),
 )
 
@@ -238,11 +238,10 @@ SUMS: tuple[Rule, ...] = (
             and a.placement is NoisePlacement.EVERY_STEP
             and (a.steps.adaptive or a.steps.total(1) != 1)
         ),
-        "In a secure sum a client's noise is a share only, and a second local step would follow "
-        "values that carry no more than "
-        "that, for which there is no proof here (Heikkila, TMLR 2025, arXiv 2407.19286, treats "
-        "such steps): set algorithm.tau "
-        "= 1, or algorithm.most_tau = 1 where a system chooses tau itself.",
+        "In a secure sum each client adds only a share of the noise. A second local step would "
+        "depend on values with no more noise than that, and there is no proof for it here "
+        "(Heikkila, TMLR 2025, arXiv 2407.19286, treats such steps): set algorithm.tau = 1, or "
+        "algorithm.most_tau = 1 if the system chooses tau.",
     ),
     (
         lambda a: (
@@ -284,8 +283,7 @@ SUMS: tuple[Rule, ...] = (
             and a.placement is NoisePlacement.ROUND_SUM
             and (a.weights.query or a.columns)
         ),
-        "What clients are asked beside a sum of their updates goes to a trusted server, of whom a "
-        "secure sum has none: declare "
+        "Queries beside a sum of updates need a trusted server, and a secure sum has none: declare "
         "scales, weigh uniformly, or set privacy.aggregation = 'plain'.",
     ),
 )

@@ -312,7 +312,7 @@ def check_scores(scores: Tensor, shape: tuple[int, ...], task: Task) -> Tensor:
     """
     if tuple(scores.shape) != shape:
         raise DpflError(
-            f"The task {task.name!r} needs {task.outputs} outputs a sample, a tensor of shape "
+            f"The task {task.name!r} needs {task.outputs} outputs per sample, a tensor of shape "
             f"{shape} here, but the model "
             f"returns {tuple(scores.shape)}: give it as many outputs."
         )

@@ -61,7 +61,7 @@ class NextToken(BaseTask):
         tokens = whole(values, "Tokens")
         if tokens.dim() != 2:
             raise DpflError(
-                "Tokens must be a row a sequence, (n, places), but have the shape "
+                "Tokens must have one row per sequence, shape (n, places), but have the shape "
                 f"{tuple(tokens.shape)}."
             )
         between(tokens[tokens != PADDING], 0, self.vocabulary - 1, "Tokens")

@@ -197,7 +197,7 @@ def _differs(key: str, settings: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _short(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)[:12]
+    return f"{value:g}" if isinstance(value, float) else str(value)[:32]
 
 
 def _size(proven: Any) -> float:

@@ -12,8 +12,8 @@ from dpfl.planning.noise_choices import NoiseChoice
 from dpfl.planning.tradeoff import CLIP, Tradeoff
 
 LEGEND = (
-    "Each cell: noise per step, z / q, and total noise, z / (q sqrt(tau R)). * marks the "
-    "recommendation; () exceeds the allowed samples."
+    "Each cell shows the noise per step, z / q, and the total noise, z / (q sqrt(tau R)). "
+    "An asterisk marks the recommendation, and parentheses mark cells with too many samples."
 )
 
 CLIENT_HEADINGS = ("samples", "clients", "shared plan", "own plan", "with q", "and noise z")
@@ -114,7 +114,7 @@ def _sentences(plan: Tradeoff) -> Iterator[str]:
     yield (
         f"Recommended for epsilon {question.epsilon:g} at delta {question.delta:g} over "
         f"{question.rounds} rounds: sampling rate {choice.sampling_rate:g}, tau {choice.tau}, "
-        f"noise multiplier {choice.noise_multiplier:g}, clip {CLIP:g}{rate}."
+        f"noise multiplier {choice.noise_multiplier:g}, clip norm {CLIP:g}{rate}."
     )
     if question.sizes:
         samples = choice.samples(max(question.sizes))

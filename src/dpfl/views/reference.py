@@ -23,7 +23,7 @@ KEYS: Mapping[str, str] = MappingProxyType(
         "data.clients": "number of clients",
         "data.public_clients": "number of additional public clients; they help to choose settings "
         "and are never trained on",
-        "data.classes": "number of classes, where no public test set shows it",
+        "data.classes": "number of classes; needed if there is no public test set to take it from",
         "data.test_share": "share of the records that becomes a public test set, where the data "
         "has none",
         "data.seed": "seed of the partition, so that runs with different seeds can share ledgers",
@@ -74,7 +74,7 @@ KEYS: Mapping[str, str] = MappingProxyType(
         "metrics.private": "without a public test set: ask the clients for a metric at the end, "
         "paid from their ledgers",
         "metrics.noise": "noise multiplier of that metric; 10 by default",
-        "metrics.share": "or the share of epsilon that the metric may cost by itself",
+        "metrics.share": "instead of metrics.noise: share of epsilon that the metric may cost",
         "metrics.held_out": "share of each client's samples that is kept out of training for the "
         "metric; 0 measures it on training samples",
         "metrics.most": "largest loss that one sample counts with; 4 by default",
@@ -238,7 +238,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     yield f"| {' | '.join(head)} |"
     yield "|" + "---|" * len(head)
     for row in rows:
-        yield f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |"
+        cells = (cell.replace("|", "\\|") for cell in row)
+        yield f"| {' | '.join(cells)} |"
 
 
 def default_text(default: object) -> str:
@@ -250,6 +251,6 @@ def default_text(default: object) -> str:
     Returns:
         Its text; "-" if there is no default.
     """
-    if default is None or default == ():
+    if default is None or default in ((), {}):
         return "-"
     return str(default).lower() if isinstance(default, bool) else str(default)

@@ -213,7 +213,7 @@ def epsilon_tiles(run: RunTables) -> tuple[Tile, ...]:
         ),
         Tile(
             "nothing" if audited == UNBOUNDED else "audited",
-            "Epsilon audited",
+            "Epsilon measured",
             epsilon_in_words("audited", audited),
             f"measured by an attack{scope}, a lower bound{': ' if attack else ''}{attack or ''}"
             if run.audit

@@ -151,7 +151,7 @@ def test_what_is_wrong_is_one_sentence(changes: dict[str, Any], message: str) ->
 def test_a_label_alone_does_not_say_its_task() -> None:
     changed = words()
     del changed["task"]
-    with pytest.raises(DpflError, match=r"What 'died' is to be is not said: set data\.task"):
+    with pytest.raises(DpflError, match=r"The task of the label 'died' is unknown: set data\.task"):
         declare(changed)
 
 

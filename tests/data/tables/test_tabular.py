@@ -59,7 +59,7 @@ def test_who_a_row_is_of_is_part_of_the_data(tmp_path: Path) -> None:
 def test_a_table_of_one_site_is_dealt(tmp_path: Path) -> None:
     source = dpfl.data.load(str(write(tmp_path / "stays.csv")), **words(site=None, sites=None))
     assert source.split(clients=3, how=dpfl.data.IID()).sizes == (20, 20, 20)
-    with pytest.raises(DpflError, match="does not say whose its samples are"):
+    with pytest.raises(DpflError, match="does not name the owner of each sample"):
         source.by_owner()
 
 
@@ -79,7 +79,7 @@ def test_a_test_set_may_be_another_file(tmp_path: Path) -> None:
 
 
 def test_sites_are_declared(tmp_path: Path) -> None:
-    with pytest.raises(DpflError, match=r"list data\.sites, too"):
+    with pytest.raises(DpflError, match=r"list the sites in data\.sites, too"):
         dpfl.data.table(write(tmp_path / "stays.csv"), **words(sites=None))
 
 

@@ -184,7 +184,7 @@ def test_a_ledger_of_an_earlier_version_is_one_sentence(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (("neighbour", "sample", ADD_REMOVE), "is that of owner and not of neighbour"),
+        (("neighbour", "sample", ADD_REMOVE), "belongs to owner, not to neighbour"),
         (
             ("owner", "client", ADD_REMOVE),
             r"for one sample .* and not for one client .*privacy\.ledger",

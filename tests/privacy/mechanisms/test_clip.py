@@ -67,7 +67,7 @@ def test_layers_are_found_by_their_names():
 @pytest.mark.parametrize("clip", [Flat, PerLayer, Quantile, ModelClip])
 @pytest.mark.parametrize("level", [0, -1, math.nan, math.inf])
 def test_an_impossible_level_is_refused(clip, level):
-    with pytest.raises(DpflError, match="clip level"):
+    with pytest.raises(DpflError, match="clip norm"):
         clip(level)
 
 
@@ -111,7 +111,7 @@ def test_the_level_settles_at_the_quantile_of_the_norms():
 
 
 def test_a_fraction_that_is_no_number_is_refused():
-    with pytest.raises(DpflError, match="clip level"):
+    with pytest.raises(DpflError, match="clip norm"):
         Quantile(1.0).adapt(math.nan)
 
 

@@ -24,7 +24,7 @@ NOISE = Gaussian(1.0)
         ({"clip": Flat(1.0), "noise": BandedNoise(1.0)}, "fixed turns"),
         ({"clip": Quantile(1.0), "noise": NOISE, "shared_by": 2}, "Quantile clipping"),
         ({"clip": Quantile(1.0), "noise": HaarNoise(1.0)}, "count of quantile clipping"),
-        ({"clip": Flat(1.0), "noise_shares": NoiseShares(3)}, "A secure sum is of clipped"),
+        ({"clip": Flat(1.0), "noise_shares": NoiseShares(3)}, "A secure sum needs clipped"),
         ({"clip": Flat(1.0), "noise": NOISE, "divisor": 0.0}, "not by 0.0"),
     ],
 )

@@ -20,14 +20,14 @@ def test_fixed_steps_are_the_same_every_round_and_add_up() -> None:
 
 @pytest.mark.parametrize("tau", [0, -1])
 def test_a_round_without_steps_is_refused(tau: int) -> None:
-    with pytest.raises(DpflError, match="at least 1"):
+    with pytest.raises(DpflError, match="from 1 to"):
         FixedSteps(tau)
 
 
 @pytest.mark.parametrize("tau", [0, -2, 1.5])
 def test_a_policy_that_gives_no_step_is_refused_before_anyone_is_asked(tau: Any) -> None:
     policy = type("Idle", (FixedSteps,), {"next": lambda self, context: tau})(2)
-    with pytest.raises(DpflError, match="at least 1 step a round"):
+    with pytest.raises(DpflError, match="at least 1 step per round"):
         coordinator(replace(fedavg_dp(noise_multiplier=1.0), steps=policy)).next_order()
 
 

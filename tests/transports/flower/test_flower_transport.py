@@ -78,7 +78,7 @@ def test_strangers_are_refused(
             stranger.launch()
         with pytest.raises(DpflError, match="cannot be reached"):
             FlowerTransport(federation.link.address, other.authority, federation.link.secret, MOST)
-        with pytest.raises(DpflError, match="refuses us"):
+        with pytest.raises(DpflError, match="refuses this server"):
             FlowerTransport(
                 federation.link.address, federation.keys.authority, b"another secret", MOST
             )

@@ -52,5 +52,5 @@ def test_a_watcher_is_told_what_is_true_when_it_looks() -> None:
         ill = httpx.get(f"{address}/health", timeout=PATIENCE)
         assert (ill.status_code, json.loads(ill.text)["trouble"]) == (503, "the SuperNode ended")
         assert httpx.get(f"{address}/elsewhere", timeout=PATIENCE).status_code == 404
-        with pytest.raises(DpflError, match="choose another"):
+        with pytest.raises(DpflError, match="to another port"):
             MetricsEndpoint(watch.port, list, str)

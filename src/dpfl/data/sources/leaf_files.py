@@ -123,7 +123,7 @@ def _samples(
         )
     if len(x) != len(y) or y.ndim != 1:
         raise DpflError(
-            f"{path}, user {user!r}: {len(x)} samples and {y.size} labels; give one label a sample."
+            f"{path}, user {user!r}: {len(x)} samples and {y.size} labels; give one per sample."
         )
     if shape is None:
         return (x if x.ndim > 1 else x[:, None]), y

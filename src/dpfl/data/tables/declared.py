@@ -201,8 +201,8 @@ def _task(columns: Sequence[str], options: Mapping[str, Any]) -> str:
     if "levels" in options:
         return "classes"
     raise DpflError(
-        f"What {columns[0]!r} is to be is not said: set data.task to binary, classes, ordinal, "
-        "number or counts."
+        f"The task of the label {columns[0]!r} is unknown: set data.task to binary, classes, "
+        "ordinal, number or counts."
     )
 
 

@@ -122,18 +122,17 @@ def _head(path: Path, file: TableFile, public: bool) -> list[str]:
     person = next((name for name in file.header if IDENTIFIER.search(name)), None)
     return [
         *lines,
-        '# label = "..."   # the column to learn, and its kind as task: binary, classes, ordinal, '
-        "number or counts",
-        '# task = "..."',
-        '# site = "..."    # the column that says whose a row is; none for a folder with one file '
-        "a site",
-        f"{'' if person else '# '}person = {json.dumps(person or '...')}   # one of the data's "
-        "people, with all of their rows",
+        '# label = "..."   # the column to predict',
+        '# task = "..."    # binary, classes, ordinal, number or counts',
+        '# site = "..."    # the column that names the owner of each row; leave it out for a '
+        "folder with one file per site",
+        f"{'' if person else '# '}person = {json.dumps(person or '...')}   # the column that "
+        "identifies the person of each row",
         '# time = "..."',
-        "# test = { share = 0.2, seed = 0 }   # persons (or rows) that are declared public, to "
-        "measure on",
-        "# Remove what is no feature: the columns above, names, and whatever is known only after "
-        "the label.",
+        "# test = { share = 0.2, seed = 0 }   # a share of the persons (or rows) that you declare "
+        "public, as the test set",
+        "# Remove columns that are not features: those above, names, and whatever is known only "
+        "after the label.",
     ]
 
 

@@ -158,11 +158,11 @@ def _files(
     )
     if not paths:
         raise DpflError(
-            f"The folder {path} holds no tables: put one .csv or .parquet file a site there."
+            f"The folder {path} holds no tables: put one .csv or .parquet file per site there."
         )
     if schema.site:
         raise DpflError(
-            f"{path} is a folder with one file a site, but data.site names a column: remove it, or "
+            f"{path} has one file per site, but data.site names a column: remove it, or "
             "give one file."
         )
     names = tuple(map(stem, paths))

@@ -32,7 +32,7 @@ def own_table(place: Path, words: Mapping[str, Any]) -> DataSource:
     declaration = declare(words)
     if declaration.schema.site and not declaration.sites:
         raise DpflError(
-            "data.site names a column, but who takes part is not read off private data: list "
+            "data.site names a column, but the list of sites must be public: list the sites in "
             "data.sites, too."
         )
     seed = declaration.test.seed if declaration.test else 0

@@ -104,11 +104,11 @@ class ClientLedgers:
         for path, account, _ in ledgers:
             if (account.owner == FEDERATION) != federal:
                 raise DpflError(
-                    f"The ledger {path} is {'one client' if federal else 'the federation'}'s where "
-                    "this run has "
-                    f"{'one for the federation' if federal else 'one a client'}; what it counts "
-                    "would be missing from the "
-                    "statement: keep another folder of ledgers for this run (privacy.ledger)."
+                    f"The ledger {path} is for {'one client' if federal else 'the federation'}, "
+                    "but this run has "
+                    f"{'one for the federation' if federal else 'one per client'}. What it counts "
+                    "would be missing from the statement: keep another folder of ledgers for this "
+                    "run (privacy.ledger)."
                 )
             check_same_kind(path, account, LedgerAccount(account.owner, self.unit, self.neighbours))
             self._refuse_twice(path)

@@ -253,8 +253,8 @@ def ledger_error(path: Path, error: Exception) -> DpflError:
         return DpflError(f"The ledger {path} refuses this entry ({error}); nothing was released.")
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return DpflError(
-            f"The ledger {path} is held by another program ({error}); nothing was released. Try "
-            "again after it."
+            f"The ledger {path} is in use by another program ({error}); nothing was released. Try "
+            "again when it has ended."
         )
     if isinstance(error, OSError) or code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
         return DpflError(
@@ -263,7 +263,7 @@ def ledger_error(path: Path, error: Exception) -> DpflError:
     if code in _PLACE:
         return DpflError(
             f"The ledger {path} cannot be written ({error}); nothing was released. "
-            "Free some space or mend the folder, then resume the run, or give the same command "
+            "Free some space or fix the folder, then resume the run, or give the same command "
             "again where there is none yet."
         )
     return DpflError(

@@ -139,9 +139,9 @@ class Ledger(LedgerRecords):
         try:
             if self.account.owner != account.owner:
                 raise DpflError(
-                    f"The ledger {self.path} is that of {self.account.owner} and not of "
-                    f"{account.owner}: copied, or renamed. "
-                    f"Bring back the one that {account.owner} had, since what it held was spent."
+                    f"The ledger {self.path} belongs to {self.account.owner}, not to "
+                    f"{account.owner}: it was copied or renamed. Restore the ledger that "
+                    f"{account.owner} had, because its releases still count."
                 )
             check_same_kind(self.path, self.account, account)
             self._check_data()
@@ -379,5 +379,5 @@ class Ledger(LedgerRecords):
 
 def _existing_path(path: Path) -> Path:
     if not Path(path).exists():
-        raise DpflError(f"There is no ledger at {path}.")
+        raise DpflError(f"There is no ledger at {path}; give the path of a ledger (.sqlite).")
     return Path(path)

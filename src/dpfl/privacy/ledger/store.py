@@ -159,9 +159,9 @@ class LedgerStore:
         mark = self._snapshot.mark if self._snapshot else ""
         if mark and self._mark != mark and (self._mark or needed):
             raise DpflError(
-                f"The ledger {self.path} counts other data than this run's, whose samples are "
-                "others or were dealt otherwise; bring the same data (data.seed deals it, "
-                "data.names says whose it is), or keep other ledgers (privacy.ledger)."
+                f"The ledger {self.path} counts other data: the samples of this run are different, "
+                "or were dealt differently. Use the same data, data.seed and data.names, or set "
+                "privacy.ledger to another folder."
             )
 
     def _flush(self) -> None:

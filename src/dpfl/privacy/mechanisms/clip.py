@@ -172,7 +172,7 @@ def check_clip_norm(clip_norm: float) -> None:
     """
     if not (clip_norm >= SMALLEST and math.isfinite(clip_norm)):
         raise DpflError(
-            f"The clip level must be a positive number, not {clip_norm}; 1.0 is a common start."
+            f"The clip norm must be a positive number, not {clip_norm}; 1.0 is a common start."
         )
 
 

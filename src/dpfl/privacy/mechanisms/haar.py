@@ -232,7 +232,7 @@ class Haar:
         usable = bool((values >= 0).all() and values.isfinite().all())
         if values.shape != self.band_sizes.shape or not usable:
             raise DpflError(
-                f"Energies must be {len(self.band_sizes)} finite numbers of at least 0, one a band."
+                f"Energies must be {len(self.band_sizes)} finite numbers from 0 on, one per band."
             )
         total = float(values.sum())
         if total <= 0:
@@ -360,7 +360,7 @@ class Haar:
     def _fitting(self, weights: Tensor) -> Tensor:
         self._check(weights, self.coefficients, "weights")
         if weights.ndim != 1 or not bool((weights > 0).all() and weights.isfinite().all()):
-            raise DpflError("Haar weights must be finite numbers above 0, one a coefficient.")
+            raise DpflError("Haar weights must be finite numbers above 0, one per coefficient.")
         return weights
 
     @staticmethod

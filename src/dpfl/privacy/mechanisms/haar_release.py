@@ -40,8 +40,7 @@ BOUNDS = ("weighted", "coefficients", "levels")
 def _transform(ends: tuple[int, ...]) -> Haar:
     if not ends:
         raise DpflError(
-            "A Haar release does not know its model yet; it is fitted to one before the first "
-            "round."
+            "This Haar release does not know its model yet; call for_model on it first."
         )
     return Haar(ends)
 

@@ -134,7 +134,8 @@ class FlooredGaussian(Gaussian):
         super().__post_init__()
         if not 0 < self.floor <= self.noise_multiplier * (1 + 1e-9):
             raise DpflError(
-                f"Noise of multiplier {self.noise_multiplier} cannot be counted as {self.floor}."
+                f"The floor of the noise is {self.floor}; give a number above 0 and at most the "
+                f"noise multiplier, {self.noise_multiplier}."
             )
 
     def effective(self, clip: Clip) -> float:

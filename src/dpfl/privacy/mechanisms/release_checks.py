@@ -45,7 +45,8 @@ OBJECTIONS: tuple[Objection, ...] = (
     ),
     (
         lambda one: one.whole_run != one.sampling.takes_turns,
-        "Noise that later rounds take back needs clients in fixed turns, and they need such noise.",
+        "Correlated noise needs clients that take fixed turns, and only such noise works with "
+        "them; choose BandedNoise together with Cyclic.",
     ),
     (
         lambda one: one.shared_by is not None and one.clip.adapts_to == "count",
@@ -54,8 +55,8 @@ OBJECTIONS: tuple[Objection, ...] = (
     ),
     (
         lambda one: one.whole_run and (one.clip.adapts_to or one.shared_by),
-        "Noise that later rounds take back needs one clip level for all of them, and is made in "
-        "one place.",
+        "Correlated noise needs one clip norm for all rounds and one place that adds it; use a "
+        "fixed clip, and leave out shared_by.",
     ),
 )
 """Objections to any release."""
@@ -69,8 +70,8 @@ SUM_OBJECTIONS: tuple[Objection, ...] = (
             or one.divisor
             or one.of_models
         ),
-        "A secure sum is of clipped vectors with noise that all clients share, divided by nothing "
-        "that was drawn.",
+        "A secure sum needs clipped gradients or updates with noise, and no divisor of its own; "
+        "leave out shared_by, divisor and divide_by_drawn.",
     ),
     (
         lambda one: one.noise_kind is not None and not one.noise_kind.can_be_shared,

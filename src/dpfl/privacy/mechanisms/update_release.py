@@ -67,8 +67,8 @@ class UpdateRelease(Release):
         super().__post_init__()
         if not 0 < self.sensitivity_bound < math.inf:
             raise DpflError(
-                "The noise of an upload needs a bound on how far one unit moves it; give a "
-                "positive number."
+                "The noise of an update needs a bound on how far one unit can change it; set "
+                "sensitivity_bound to a positive number."
             )
         if self.protects not in ("sample", "client"):
             raise DpflError(
@@ -76,18 +76,18 @@ class UpdateRelease(Release):
             )
         if self.sampling != All():
             raise DpflError(
-                "Nothing is drawn for an upload, so nothing is gained by sampling; give it All() "
-                "in its place."
+                "No units are sampled for an update, so sampling does not lower its cost; set "
+                "sampling to All()."
             )
         if self.shared_by is not None or self.divide_by_drawn or self.divisor is not None:
             raise DpflError(
-                "An upload has its noise, and is divided by nothing: a divisor, shared_by and "
-                "divide_by_drawn are not for it."
+                "An update has noise of its own and no divisor; leave out divisor, shared_by and "
+                "divide_by_drawn."
             )
         if self.noise_kind is not None and self.noise_kind.on_coefficients:
             raise DpflError(
-                "How far an upload moves bounds no Haar coefficients; put their noise in steps, or "
-                "on the sum of a round."
+                "The bound on an update does not bound its Haar coefficients; add Haar noise in "
+                "every step or to the sum of a round."
             )
         if self.protects_client and not self.covers(self.diameter):
             raise DpflError(

@@ -375,7 +375,7 @@ def check_most(most: int) -> None:
     """
     if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= MOST_ITERATIONS:
         raise DpflError(
-            "The most local steps a round (most_tau) is a whole number from 1 to "
+            "most_tau, the largest number of local steps per round, is a whole number from 1 to "
             f"{MOST_ITERATIONS}, not {most!r}."
         )
 

@@ -179,8 +179,7 @@ class FixedSteps(StepPolicy):
     def __post_init__(self) -> None:
         if not isinstance(self.tau, int) or not 1 <= self.tau <= MOST_STEPS:
             raise DpflError(
-                f"tau must be at least 1 local step a round (and {MOST_STEPS:,} at most), not "
-                f"{self.tau}."
+                f"tau must be from 1 to {MOST_STEPS:,} local steps per round, not {self.tau}."
             )
 
     def next(self, context: StepContext) -> int:
@@ -216,7 +215,7 @@ def choose_steps(policy: StepPolicy, context: StepContext) -> int:
     """
     tau = policy.next(context)
     if tau != int(tau) or tau < 1:
-        raise DpflError(f"{type(policy).__name__} must give at least 1 step a round, not {tau}.")
+        raise DpflError(f"{type(policy).__name__} must give at least 1 step per round, not {tau}.")
     planned = policy.total(context.round + 1) - policy.total(context.round)
     if not policy.adaptive and tau != planned:
         raise DpflError(

@@ -46,7 +46,7 @@ def run(policy_file: Path) -> None:
             service.note(f"supernode {event}", words=words)
             if words:
                 print(
-                    f"{policy.name}: the SuperNode ended, and is started again: {words}",
+                    f"{policy.name}: the SuperNode ended and is being restarted: {words}",
                     file=sys.stderr,
                     flush=True,
                 )
@@ -60,7 +60,7 @@ def run(policy_file: Path) -> None:
             else nullcontext()
         ):
             print(
-                f"{policy.name}: letters of {policy.server.address} are answered; log: "
+                f"{policy.name}: answering messages from {policy.server.address}; log: "
                 f"{policy.folder / 'node.log'}",
                 flush=True,
             )
@@ -149,25 +149,25 @@ class Traffic:
         )
         epsilon = self._epsilon()
         return [
-            alone("dpfl_letters_total", "counter", "Letters that came.", counts.get("letters", 0)),
+            alone("dpfl_letters_total", "counter", "Messages received.", counts.get("letters", 0)),
             alone(
                 "dpfl_releases_total",
                 "counter",
                 "Releases paid for since the start.",
                 counts.get("releases", 0),
             ),
-            MetricSample("dpfl_refusals_total", "counter", "Letters that were refused.", refused),
-            MetricSample("dpfl_bytes_total", "counter", "Bytes of letters.", dict(self._bytes)),
+            MetricSample("dpfl_refusals_total", "counter", "Messages refused.", refused),
+            MetricSample("dpfl_bytes_total", "counter", "Bytes of messages.", dict(self._bytes)),
             alone(
                 "dpfl_answering_seconds_total", "counter", "Time spent on answers.", self._seconds
             ),
             MetricSample(
-                "dpfl_epsilon_spent", "gauge", "By the ledger, of all runs.", {guarantee: epsilon}
+                "dpfl_epsilon_spent", "gauge", "Epsilon spent, over all runs.", {guarantee: epsilon}
             ),
             MetricSample(
                 "dpfl_epsilon_left",
                 "gauge",
-                "Of the policy's epsilon in all.",
+                "Epsilon left of the total that the policy allows.",
                 {guarantee: max(0.0, limit.epsilon - epsilon)},
             ),
         ]

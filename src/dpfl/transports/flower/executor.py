@@ -25,8 +25,8 @@ from flwr.supercore.constant import TaskType
 from dpfl.transports.flower import flower_messages
 from dpfl.transports.flower.flower_messages import TaskToken, UnreadableMessage
 
-REFUSED = "This node answers letters of dpfl, and nothing else."
-TOO_LARGE = "The message is larger than this node takes, or no letter."
+REFUSED = "This node answers only messages of dpfl."
+TOO_LARGE = "The message is too large for this node, or is not a message of dpfl."
 FAILED = "The node could not answer."
 KINDS = (TaskType.CLIENT_APP, TaskType.AGENT_APP)
 HEARTBEAT_SECONDS = 15.0

@@ -86,8 +86,8 @@ class FlowerTransport:
             self._open()
         except httpx.HTTPStatusError as error:
             raise DpflError(
-                f"The SuperLink {server} refuses us ({error.response.status_code}); is the secret "
-                "its own?"
+                f"The SuperLink {server} refuses this server ({error.response.status_code}); check "
+                "that both use the same secret."
             ) from error
         except httpx.HTTPError as error:
             raise DpflError(f"The SuperLink {server} cannot be reached ({error}).") from error

@@ -154,5 +154,5 @@ def refuse_ended(
             log = folder / "nodes" / name / "output.log"
             lines = log.read_text(errors="replace").strip().splitlines()
             raise DpflError(
-                f"The node {name} ended at once: {lines[-1] if lines else 'nothing was said'}"
+                f"The node {name} ended at once: {lines[-1] if lines else f'see {log}'}"
             )

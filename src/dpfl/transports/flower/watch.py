@@ -106,8 +106,8 @@ class MetricsEndpoint:
             self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         except OSError as error:
             raise DpflError(
-                f"Nothing can be shown on port {port} ({error.strerror}); choose another, or 0 for "
-                "none."
+                f"/health and /metrics cannot be served on port {port} ({error.strerror}); set "
+                "server.watch to another port, or to 0 for none."
             ) from error
         self._server.daemon_threads = True
 

@@ -58,7 +58,7 @@ def three_epsilons(runs: Sequence[RunTables]) -> FigureFile | None:
     axis.grid(axis="y", visible=False)
     axis.tick_params(axis="y", length=0)
     sentence = _three_sentence(stated)
-    return FigureFile("three-epsilons", "Claimed, proven, audited", sentence, figure)
+    return FigureFile("three-epsilons", "Claimed, proven and measured epsilon", sentence, figure)
 
 
 def _epsilon_bar(
@@ -98,12 +98,12 @@ def _three_sentence(runs: Sequence[RunTables]) -> str:
             sentence += f", although the paper claims {epsilon_text(claimed)}"
     else:
         sentence = f"{run} epsilon {epsilon_text(proven)} is proven ({first.guarantee})"
-    audit = "The audited epsilon is a lower bound."
+    audit = "The measured epsilon is a lower bound."
     if audited is None:
         audit = "An audit would give a lower bound (dpfl audit RUN)."
     return (
         f"{sentence}. {audit} Only the proven epsilon is a guarantee: the claimed one is the "
-        "paper's own figure, and the audited one is what an attack could show."
+        "paper's own figure, and the measured one comes from an attack."
     )
 
 

@@ -201,8 +201,8 @@ def _signal_sentence(lines: Sequence[RunLines], by_line: Mapping[int, Mapping[in
     line = f" of {lines[worst].label}" if len(by_line) > 1 else ""
     return (
         f"In the median round{line} the step is {medians[worst]:.3g} times as long as its noise "
-        f"alone: signal to noise {signal:.2g}. At a ratio of 1 a single round carries no "
-        "information, and only the mean of many rounds moves the model."
+        f"alone, which is a signal-to-noise ratio of {signal:.2g}. A step that is no longer than "
+        "its noise carries no information by itself: only the mean of many rounds moves the model."
     )
 
 

@@ -22,7 +22,7 @@ from dpfl.views.run_view import SEED_SHOWN, RunView, Tile
 
 FOOTER = (
     "For private runs it shows what was released and the settings, including the seed, and nothing "
-    "else. Proven and claimed epsilons are upper bounds and rounded up. An audited epsilon is a "
+    "else. Proven and claimed epsilons are upper bounds and rounded up. A measured epsilon is a "
     "lower bound and rounded down."
 )
 

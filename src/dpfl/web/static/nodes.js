@@ -3,7 +3,7 @@ import { h, meter, table, when, whole } from "./dom.js";
 // The nodes of a run: who takes part, and what each of them signed.
 export function nodes(run) {
   if (!run.nodes.length) return null;
-  const heads = [{ text: "Node" }, { text: "State" }, { text: "Samples declared", number: true }, { text: "Proven epsilon of its limit" }, { text: "Signed at" }];
+  const heads = [{ text: "Node" }, { text: "State" }, { text: "Samples declared", number: true }, { text: "Proven epsilon and limit" }, { text: "Signed at" }];
   const rows = run.nodes.map((node) => [node.name, node.away ? h("span", { class: "wrong" }, `takes no part: ${node.away}`) : h("span", { class: "good" }, "joined"),
     node.size === null ? "–" : whole(node.size), node.away ? "–" : node.proven === null ? `no statement${run.line.state === "finished" ? "" : " yet"}`
       : meter({ value: node.proven, most: node.limit, unit: node.unit, delta: node.delta, what: "proven" }), when(node.at)]);

@@ -62,7 +62,7 @@ function accounts(name, run, ledgers, owner) {
     return [h("a", { href: link("/privacy", { name, owner: one }), "aria-current": one === owner ? "true" : null }, one), figure === undefined ? "open" : meter({ value: figure, most: limit, unit: run.statement.unit, delta: run.statement.delta, what: "proven" }),
       typeof figure === "number" && limit ? down(Math.max(0, limit - figure)) : "–"];
   });
-  return [h("h2", {}, "Ledgers"), table([{ text: "Account" }, { text: "Proven epsilon of its limit" }, { text: "Remaining", number: true }], rows, { label: "Ledgers" }), h("div", { id: "account" })];
+  return [h("h2", {}, "Ledgers"), table([{ text: "Account" }, { text: "Proven epsilon and limit" }, { text: "Remaining", number: true }], rows, { label: "Ledgers" }), h("div", { id: "account" })];
 }
 
 async function account(body, name, owner) {

@@ -76,7 +76,7 @@ export default async function start(page, query) {
       () => `${whole(rows.steps.at(-1))} in the last round. ${run.statement.unit === "none" ? "A round costs the same bytes, however many steps it has" : "Each step costs privacy, and each round costs bytes"}.`);
     const ratio = run.signal.ratio;
     put("signal", ratio.length > 0, { x: run.signal.round, lines: [{ label: "step over noise", y: ratio, colour: "--c6" }, { label: "noise alone", y: ratio.map(() => 1), colour: "--c8" }] },
-      () => `The last step is ${ratio.at(-1).toPrecision(3)} times as long as its noise alone. At 1 a single round carries no information.`);
+      () => `The last step is ${ratio.at(-1).toPrecision(3)} times as long as its noise alone. A step that is no longer than its noise carries no information by itself.`);
   }
 
   function put(which, there, data, sentence) {
@@ -96,7 +96,7 @@ export default async function start(page, query) {
       return [one.name, now, whole(one.paid), ...(ended ? [] : [one.remaining > 1e8 ? "no limit" : whole(one.remaining)]),
         figure === undefined ? "at the end" : meter({ value: figure, most: run.limits[one.name] ?? run.limits["every client"], unit: run.statement.unit, delta: run.statement.delta, what: "proven" })];
     });
-    const heads = [{ text: "Account" }, { text: "State" }, { text: "Releases", number: true }, ...(ended ? [] : [{ text: "Remaining", number: true }]), { text: "Proven epsilon of its limit" }];
+    const heads = [{ text: "Account" }, { text: "State" }, { text: "Releases", number: true }, ...(ended ? [] : [{ text: "Remaining", number: true }]), { text: "Proven epsilon and limit" }];
     show(parts.clients, table(heads, rows, { label: "Accounts" }), more > 0 && h("p", { class: "soft" }, `and ${whole(more)} more`),
       lost.length > 0 && h("details", {}, h("summary", {}, `${lost.length} replies were refused or lost`), h("pre", { tabindex: "0" }, lost.join("\n"))));
   }
