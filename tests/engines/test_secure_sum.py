@@ -35,7 +35,7 @@ def test_nobody_pays_for_more_sums_than_a_few_that_come_to_nothing() -> None:
 def test_too_few_members_end_the_set_up_before_anybody_pays_and_say_why() -> None:
     refusal = SignedMessage({"kind": "refused", "reason": "over-budget"}, {})
     sums = server({OF.names[0]: refusal})
-    with pytest.raises(DpflError, match=r"0 of 4 nodes are there.*has no room for it"):
+    with pytest.raises(DpflError, match=r"0 of 4 nodes are available.*has no room for this task"):
         sums.ready(0, OF.names)
     assert not sums.session
 
