@@ -106,11 +106,11 @@ def test_a_folder_without_ledger_and_orders_does_not_begin_at_zero(opened: Open)
     node.service.close()
     shutil.rmtree(node.folder / "ledger")
     (node.folder / "orders.sqlite").unlink()
-    with pytest.raises(DpflError, match=r"is gone, and what it held was spent.*node.log"):
+    with pytest.raises(DpflError, match=r"is missing, but .*node.log"):
         opened()
     assert not (node.folder / "ledger").exists()
     shutil.rmtree(node.folder / "replies")
-    with pytest.raises(DpflError, match=r"is gone, and what it held was spent.*node.log"):
+    with pytest.raises(DpflError, match=r"is missing, but .*node.log"):
         opened()
 
 

@@ -370,6 +370,6 @@ def test_a_node_that_spoils_every_sum_does_not_spend_everybodys_budget(
         )
 
     monkeypatch.setattr(secure_sum_messages, "masked_arrays", spoiled)
-    with pytest.raises(DpflError, match="3 sums one after another could not be opened"):
+    with pytest.raises(DpflError, match="3 sums in a row could not be opened"):
         experiment.serve(post, terms, tmp_path / "run")
     assert [sum(events.values()) for events in spent(tmp_path / "nodes", NODES)] == [3] * 4

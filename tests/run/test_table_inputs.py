@@ -88,7 +88,7 @@ def test_a_binary_label_takes_one_logit(tmp_path: Path, outputs: int, right: boo
             == 1
         )
         return
-    with pytest.raises(DpflError, match="needs 1 outputs a sample"):
+    with pytest.raises(DpflError, match="needs 1 outputs per sample"):
         dpfl.train(
             model,
             federation,
