@@ -109,6 +109,23 @@ def scope(unit: str, delta: float | None) -> str:
     return protected + ("delta unknown" if delta is None else f"delta {delta:g}")
 
 
+def large_delta(delta: float, units: int, meaning: str) -> str:
+    """Warns of a delta of 1/n or more, which allows a mechanism that publishes one of n units.
+
+    Args:
+        delta: The delta of the guarantee.
+        units: How many units there are.
+        meaning: What these units are, such as "clients".
+
+    Returns:
+        The warning. It begins with a small letter and ends with a full stop.
+    """
+    return (
+        f"delta {delta:g} is not below 1/{units} ({meaning}): it allows giving one of them away; "
+        "lower it."
+    )
+
+
 def verdict(statement: PrivacyStatement, keyed: bool) -> PrivacyVerdict:
     """Judges a statement: proven, proven under a condition, or no guarantee.
 
