@@ -95,8 +95,7 @@ class RunView:
         outcome = OutcomeView.of(run.result)
         statement = run.privacy
         tiles = (*progress_tiles(run), *epsilon_tiles(run))
-        published = run.experiment["resolved"].get("algorithm", {}).get("variant") == "published"
-        unfinished = UNFINISHED_PUBLISHED if published else RUNNING
+        unfinished = UNFINISHED_PUBLISHED if run.facts.variant == "published" else RUNNING
         return cls(
             name=run.name,
             verdict=verdict(statement, run.keyed) if statement else unfinished,
@@ -244,16 +243,13 @@ def _last_measured(run: RunTables) -> float | None:
 
 
 def _record(run: RunTables) -> RecordView:
-    requested = run.experiment.get("experiment") or {}
-    resolved = run.experiment["resolved"]
-    published = resolved.get("algorithm", {}).get("variant") == "published"
-    data = requested.get("data", {}).get("name")
+    facts = run.facts
     content = {
         key: run.experiment[key] for key in ("experiment", "resolved") if run.experiment.get(key)
     }
     lead = (
-        f"{run.summary['algorithm']}{', as published,' if published else ''} with "
-        f"{run.summary['model']} over {run.summary['clients']} clients"
-        f"{f' of {data}' if data else ''}, seed {run.summary['seed']}"
+        f"{facts.algorithm}{', as published,' if facts.variant == 'published' else ''} with "
+        f"{facts.model} over {facts.clients} clients"
+        f"{f' of {facts.data}' if facts.data else ''}, seed {facts.seed}"
     )
     return RecordView(lead, command(run.experiment), tomli_w.dumps(content))
