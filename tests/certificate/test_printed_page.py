@@ -95,15 +95,6 @@ def test_noise_is_named_as_in_the_statement(noise: str) -> None:
 
 
 class TestPage:
-    def test_words_for_figures(self) -> None:
-        assert [printed_page._word(value) for value in (None, {}, [], 1.5, 2, "words")] == [
-            "see file"
-        ] * 3 + [
-            "1.5000",
-            "2",
-            "words",
-        ]
-
     @pytest.mark.parametrize(("count", "more"), [(5, 0), (6, 0), (7, 1), (9, 3)])
     def test_six_kinds_of_releases_are_listed(self, count: int, more: int) -> None:
         kinds = [

@@ -16,6 +16,7 @@ from dpfl.certificate.figures import number
 from dpfl.certificate.sections import AccountSection, Certificate, TrainingSection
 from dpfl.privacy.statement_view import NOISE, USED, unit_in_words
 from dpfl.run.outcome_view import ending_in_words
+from dpfl.views.audit_view import AuditView
 
 MOST_LISTED = 30
 """More accounts than this are counted by their epsilon instead of named."""
@@ -112,41 +113,40 @@ def page(certificate: Certificate, signature: str) -> str:
 
 
 def _figures(certificate: Certificate) -> str:
-    stated, audit = certificate.guarantee, certificate.reported.audit
-    outcome = audit or {}
-    scope = (
-        f" on {outcome['scope']} (proven there: {_word(outcome.get('proven'))})"
-        if outcome.get("scope")
-        else ""
+    stated = certificate.guarantee
+    claimed = display_figure(certificate.claimed.epsilon)
+    boxes = (
+        box(display_figure(stated.proven), f"epsilon proven, at delta {stated.delta:g}"),
+        box(claimed, "epsilon claimed by the paper's own accounting"),
+        audit_box(certificate.reported.audit),
     )
-    boxes = [
-        (display_figure(stated.proven), f"epsilon proven, at delta {stated.delta:g}"),
-        (
-            display_figure(certificate.claimed.epsilon),
-            "epsilon claimed by the paper's own accounting",
-        ),
-        (
-            "not audited" if audit is None else _word(outcome.get("measured")),
-            f"lower bound on epsilon, measured by an attack{scope}; as reported, not checked",
-        ),
-    ]
-    return (
-        '<div class="figures">'
-        + "".join(
-            f"<div><strong>{escape(a)}</strong><span>{escape(b)}</span></div>" for a, b in boxes
-        )
-        + "</div>"
-    )
+    return f'<div class="figures">{"".join(boxes)}</div>'
 
 
-def _word(value: Any) -> str:
-    return (
-        "see file"
-        if isinstance(value, (dict, list)) or value is None
-        else f"{value:.4f}"
-        if isinstance(value, float)
-        else str(value)
-    )
+def box(figure: str, label: str) -> str:
+    """Lays out one of the large figures of the page.
+
+    Args:
+        figure: The figure.
+        label: What it is.
+
+    Returns:
+        HTML.
+    """
+    return f"<div><strong>{escape(figure)}</strong><span>{escape(label)}</span></div>"
+
+
+def audit_box(audit: Mapping[str, Any] | None) -> str:
+    """Lays out what an audit measured.
+
+    Args:
+        audit: The audit as the certificate lists it; None without one.
+
+    Returns:
+        HTML.
+    """
+    view = AuditView.of(audit)
+    return box(view.figure, f"{view.label}; as reported, not checked")
 
 
 def _guarantee(certificate: Certificate) -> Iterable[tuple[str, str]]:
@@ -206,25 +206,7 @@ def _reported(certificate: Certificate) -> Iterable[tuple[str, str]]:
     yield "Measured", report.measured or accuracy
     yield "Run", f"started {report.started}; {ending_in_words(report.stopped_by)}"
     if report.audit:
-        yield "Audit", audit_in_words(report.audit)
-
-
-def audit_in_words(audit: Mapping[str, Any]) -> str:
-    """States the outcome of an audit.
-
-    Args:
-        audit: The audit as the certificate lists it. Audits of older versions do not say which
-            games were played.
-
-    Returns:
-        The verdict, and the games that were played where they are listed.
-    """
-    games, verdict = audit.get("played"), str(audit["verdict"])
-    return (
-        f"{verdict} in {', '.join(map(str, games)) or 'no game'}"
-        if isinstance(games, list)
-        else verdict
-    )
+        yield "Audit", AuditView.of(report.audit).outcome
 
 
 def _rows(rows: Iterable[tuple[str, str]], kind: str = "") -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpfl.data.published_images import SCALES
 from dpfl.privacy.units import protects_nobody
-from dpfl.run.metrics import figure
+from dpfl.run.outcome_view import ending_in_words, metrics_in_words
 
 if TYPE_CHECKING:
     from dpfl.algorithms import Algorithm
@@ -98,15 +98,12 @@ def rows_of_outcome(algorithm: Algorithm, budget: Budget, outcome: Mapping[str, 
         name: math.nan if value is None else float(value)
         for name, value in outcome["metrics"].items()
     }
-    measured = (
-        ", ".join(figure(name, value) for name, value in values.items())
-        or "nothing: no public test set"
-    )
+    measured = metrics_in_words(values, {}) or "nothing: no public test set"
     noisy = f" ({outcome['noisy']})" if outcome.get("noisy") else ""
     return [
         f"| system | {word(algorithm.name)}, {algorithm.variant} |",
         f"| budget | {', '.join(_budget(budget, algorithm.unit))} |",
-        f"| ended | after {outcome['rounds']} rounds, by {outcome['stopped_by']} |",
+        f"| ended | after {outcome['rounds']} rounds; {ending_in_words(outcome['stopped_by'])} |",
         f"| measured | {_prose(measured + noisy)} |",
         f"| weights | SHA-256 {word(outcome['model_sha256'])} |",
     ]
