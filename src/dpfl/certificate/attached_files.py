@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from dpfl.certificate.certificate_view import noise_in_words
 from dpfl.certificate.check import VerificationCheck
 from dpfl.certificate.earlier_words import (
     audit_box_in_present_words,
     in_present_words,
     noise_row_in_present_words,
 )
-from dpfl.certificate.printed_page import audit_box, noise_in_words, page
+from dpfl.certificate.printed_page import audit_box, page
 from dpfl.certificate.reading import strict_json
 from dpfl.certificate.seals import file_sha256
 from dpfl.certificate.sections import Certificate

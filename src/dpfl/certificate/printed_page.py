@@ -11,12 +11,10 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
-from dpfl.certificate.contents import display_figure, headline
+from dpfl.certificate.certificate_view import CertificateView, audit_figure
+from dpfl.certificate.contents import display_figure
 from dpfl.certificate.figures import number
-from dpfl.certificate.sections import AccountSection, Certificate, TrainingSection
-from dpfl.privacy.statement_view import NOISE, USED, unit_in_words
-from dpfl.run.outcome_view import ending_in_words
-from dpfl.views.audit_view import AuditView
+from dpfl.certificate.sections import AccountSection, Certificate
 
 MOST_LISTED = 30
 """More accounts than this are counted by their epsilon instead of named."""
@@ -74,16 +72,17 @@ def page(certificate: Certificate, signature: str) -> str:
         The HTML.
     """
     trained, stated = certificate.trained, certificate.guarantee
-    verdict = headline(certificate)
+    view = CertificateView.of(certificate)
+    verdict = view.verdict
     parts = [
         f"<header><h1>Privacy certificate</h1><p>{escape(trained.algorithm)} "
         f"({escape(trained.variant)})<br>"
         f"run {escape(trained.run)}<br>issued {escape(certificate.issued)}</p></header>",
         f'<p class="headline {verdict.level}"><b>{verdict.title}</b>{escape(verdict.sentence)}</p>',
-        _figures(certificate),
+        f'<div class="figures">{"".join(box(*figure) for figure in view.figures)}</div>',
         '<div class="columns"><section><h2>The '
-        f"guarantee</h2>{_rows(_guarantee(certificate))}</section>"
-        f"<section><h2>What was trained</h2>{_rows(_trained(certificate))}</section></div>",
+        f"guarantee</h2>{_rows(view.guarantee)}</section>"
+        f"<section><h2>What was trained</h2>{_rows(view.training)}</section></div>",
         f"<h2>What was released</h2>{_releases(certificate.accounts)}",
     ]
     if stated.unaccounted:
@@ -94,7 +93,7 @@ def page(certificate: Certificate, signature: str) -> str:
     parts += [
         f"<h2>Proven epsilon by account</h2>{_accounts(certificate)}",
         f"<h2>Assumptions</h2><ul>{_items(stated.assumptions)}</ul>",
-        f"<h2>Reported by the run, not checked</h2>{_rows(_reported(certificate))}",
+        f"<h2>Reported by the run, not checked</h2>{_rows(view.reported)}",
         "<h2>Fingerprints (SHA-256) and "
         f"signature</h2>{_rows(_hashes(certificate, signature), 'hash')}",
         '<div class="sign"><div>Name and position</div><div>Date</div><div>Signature</div></div>',
@@ -110,17 +109,6 @@ def page(certificate: Certificate, signature: str) -> str:
         + "\n".join(parts)
         + "\n</body></html>\n"
     )
-
-
-def _figures(certificate: Certificate) -> str:
-    stated = certificate.guarantee
-    claimed = display_figure(certificate.claimed.epsilon)
-    boxes = (
-        box(display_figure(stated.proven), f"epsilon proven, at delta {stated.delta:g}"),
-        box(claimed, "epsilon claimed by the paper's own accounting"),
-        audit_box(certificate.reported.audit),
-    )
-    return f'<div class="figures">{"".join(boxes)}</div>'
 
 
 def box(figure: str, label: str) -> str:
@@ -145,68 +133,7 @@ def audit_box(audit: Mapping[str, Any] | None) -> str:
     Returns:
         HTML.
     """
-    view = AuditView.of(audit)
-    return box(view.figure, f"{view.label}; as reported, not checked")
-
-
-def _guarantee(certificate: Certificate) -> Iterable[tuple[str, str]]:
-    stated = certificate.guarantee
-    yield "Unit", unit_in_words(stated.unit)
-    yield "Neighbours", stated.neighbours
-    yield "Adversary", stated.adversary
-    yield "Delta", f"{stated.delta:g}"
-    if stated.used != stated.proven:
-        yield (
-            "Used",
-            f"{display_figure(stated.used)} of what is proven; {USED}",
-        )
-    yield (
-        "Accountant",
-        f"{stated.accountant}, dp-accounting {certificate.versions.get('dp-accounting', '?')}",
-    )
-    for warning in stated.warnings:
-        yield "Warning", warning
-    yield "Claim", certificate.claimed.text
-
-
-def _trained(certificate: Certificate) -> Iterable[tuple[str, str]]:
-    trained = certificate.trained
-    yield "Algorithm", f"{trained.algorithm}, variant {trained.variant}"
-    yield "Model", trained.model
-    yield "Data", f"{trained.clients} clients, {trained.partition}"
-    yield "Training", f"{trained.rounds} rounds, {trained.iterations} steps per client"
-    yield "Budget", "none set" if trained.budget is None else f"epsilon {trained.budget:g}"
-    yield "Noise", noise_in_words(trained)
-    yield (
-        "Software",
-        ", ".join(f"{name} {version}" for name, version in certificate.versions.items()),
-    )
-
-
-def noise_in_words(trained: TrainingSection) -> str:
-    """Names the kind of noise and where its random bits came from.
-
-    Args:
-        trained: The certificate's section on training.
-
-    Returns:
-        Half a sentence, in the words of the privacy statement.
-    """
-    if trained.noise not in NOISE:
-        return "none"
-    source = "the operating system" if trained.entropy == "system" else "a seed"
-    return f"{NOISE[trained.noise]}; random bits from {source}"
-
-
-def _reported(certificate: Certificate) -> Iterable[tuple[str, str]]:
-    report = certificate.reported
-    accuracy = "nothing"
-    if report.accuracy is not None:
-        accuracy = f"accuracy {report.accuracy:.2%} on the test set"
-    yield "Measured", report.measured or accuracy
-    yield "Run", f"started {report.started}; {ending_in_words(report.stopped_by)}"
-    if report.audit:
-        yield "Audit", AuditView.of(report.audit).outcome
+    return box(*audit_figure(audit))
 
 
 def _rows(rows: Iterable[tuple[str, str]], kind: str = "") -> str:
