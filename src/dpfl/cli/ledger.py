@@ -175,7 +175,7 @@ def reconcile(
     with closing(lock_folder(node_policy.folder)):
         result = add_missing(node_policy, key, load_node_data(node_policy), signed or ())
     with closing(Ledger.read(result.path)) as ledger:
-        spent = accountant(limits.accountant).epsilon(ledger.spending(), limits.delta)
+        spending = accountant(limits.accountant).epsilon(ledger.spending(), limits.delta)
     additions = sum(result.added.values())
     what = "nothing is missing"
     if additions or result.heads:
@@ -184,5 +184,5 @@ def reconcile(
         f"for one {limits.unit} ({limits.neighbours}), delta {limits.delta:g}, by "
         f"{limits.accountant}"
     )
-    epsilon = f"epsilon {epsilon_text(spent)} of {limits.epsilon:g} spent"
+    epsilon = f"epsilon {epsilon_text(spending)} of {limits.epsilon:g} spent"
     print(f"{result.path.name}: {what}; {epsilon}, {guarantee}")

@@ -112,15 +112,15 @@ class GuaranteeView:
             The cells.
         """
         proven, unit, stated = (facts.get(name) for name in ("proven", "unit", "delta"))
-        known = isinstance(stated, int | float)
+        is_final = isinstance(stated, int | float)
         finite = isinstance(proven, int | float) and math.isfinite(proven)
         return cls(
             level="proven" if finite else "running" if proven is None else "nothing",
             proven=epsilon_text(proven, absent="not yet"),
             claimed=epsilon_text(facts.get("claimed"), absent="nothing" if unit else "-"),
             unit=protected_unit(unit),
-            delta=f"{stated:g}" if known and not protects_nobody(unit) else "-",
-            scope=scope(unit or "", stated if known else delta),
+            delta=f"{stated:g}" if is_final and not protects_nobody(unit) else "-",
+            scope=scope(unit or "", stated if is_final else delta),
         )
 
     @property
