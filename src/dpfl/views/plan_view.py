@@ -184,7 +184,7 @@ class ClientPlansView:
 
 
 def _cell(plan: Tradeoff, choice: NoiseChoice) -> PlanCell:
-    figures = f"{choice.per_step:.1f}  {choice.total:.3f}"
+    figures = f"{choice.per_step:.1f}, {choice.total:.3f}"
     recommended, allowed = choice is plan.recommended, plan.allowed(choice)
     text = f"* {figures}" if recommended else figures if allowed else f"({figures})"
     return PlanCell(text, recommended, allowed)

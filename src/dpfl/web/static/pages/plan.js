@@ -95,8 +95,8 @@ export default async function start(page) {
     noise.say(curve.sentence);
     noise.set({ x: curve.q, lines: Object.entries(curve.total).map(([tau, total]) => ({ label: `tau ${tau}`, y: total })) });
     const shown = (cell) => h(cell.recommended ? "b" : "span", { class: cell.recommended ? "good" : cell.allowed ? null : "soft" }, cell.text);
-    show(cells, table(plan.headings.map((text, place) => ({ text, number: place > 0 })), plan.rows.map(([rate, row]) => [rate, ...row.map(shown)]), { label: "All choices" }),
-      note(`${plan.legend} ${status.sentence}`));
+    show(cells, note(plan.legend), table(plan.headings.map((text, place) => ({ text, number: place > 0 })), plan.rows.map(([rate, row]) => [rate, ...row.map(shown)]), { label: "All choices" }),
+      note(status.sentence));
     show(assumed, h("details", {}, h("summary", {}, "Assumptions"), h("ul", {}, plan.assumptions.map((line) => h("li", {}, line)))));
   }
 

@@ -21,7 +21,7 @@ export default async function start(page, query) {
 
 function overview(runs) {
   const rows = runs.map((run) => [h("a", { class: "name", href: link("/privacy", { name: run.name }) }, run.name), badge(run.state),
-    proven(run.guarantee), run.guarantee.claimed, run.guarantee.unit, run.guarantee.delta, run.certificate ? "signed" : "–", run.audited ? "done" : "–"]);
+    proven(run.guarantee), run.guarantee.claimed, run.guarantee.unit, run.guarantee.delta, run.certificate ? "signed" : "-", run.audited ? "done" : "-"]);
   return table([{ text: "Run", label: "" }, { text: "State", label: "" }, { text: "Proven" }, { text: "Claimed" }, { text: "Protects" }, { text: "Delta" }, { text: "Certificate" }, { text: "Audit" }], rows, { label: "Runs" });
 }
 
