@@ -116,3 +116,16 @@ def test_a_page_in_the_words_of_an_earlier_version_still_verifies(tmp_path: Path
         path.write_text(text)
         check = check_pages(tmp_path / "certificate.json", {}, body, "00", None)
         assert len(check.findings) == findings
+
+
+def test_a_page_that_rounded_an_audit_to_the_nearest_still_verifies(tmp_path: Path) -> None:
+    audit = {"verdict": "holds", "measured": 0.49999, "scope": "a", "proven": 1.00001}
+    body = certificate(reported=certificate().reported.model_copy(update={"audit": audit}))
+    present = page(body, "00")
+    earlier = present.replace("0.4999", "0.5000").replace("there: 1.0001", "there: 1.0000")
+    assert earlier != present
+    path = tmp_path / "certificate.html"
+    for text, findings in ((present, 0), (earlier, 0), (earlier.replace("0.5000", "0.6000"), 1)):
+        path.write_text(text)
+        check = check_pages(tmp_path / "certificate.json", {}, body, "00", None)
+        assert len(check.findings) == findings

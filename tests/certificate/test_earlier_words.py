@@ -4,10 +4,13 @@ import pytest
 
 from dpfl.certificate.earlier_words import (
     REWORDED,
+    audit_box_in_present_words,
     in_present_words,
     noise_row_in_present_words,
 )
+from dpfl.certificate.printed_page import audit_box
 from dpfl.privacy.statement_view import NOISE, USED, unit_in_words
+from dpfl.run.outcome_view import ENDINGS
 
 
 def test_every_earlier_sentence_has_a_present_one() -> None:
@@ -46,3 +49,32 @@ def test_the_noise_row_of_an_earlier_page_is_reworded(noise: str, earlier: str) 
 def test_a_page_that_calls_other_noise_secure_stays_wrong() -> None:
     page = "<td>from a seed, on a grid</td>"
     assert noise_row_in_present_words(page, "seed", "floating-point", "integers") == page
+
+
+AUDIT = {"verdict": "holds", "measured": 0.49999, "scope": "a round", "proven": 1.00001}
+LABEL = "lower bound on epsilon, measured by an attack"
+
+
+def test_what_an_earlier_page_rounded_to_the_nearest_is_rounded_to_its_safe_side() -> None:
+    label = f"{LABEL} on a round (proven there: 1.0000); as reported, not checked"
+    earlier = f"<div><strong>0.5000</strong><span>{label}</span></div>"
+    present = audit_box_in_present_words(earlier, AUDIT, audit_box(AUDIT))
+    assert "<strong>0.4999</strong>" in present
+    assert "(proven there: 1.0001)" in present
+    assert audit_box_in_present_words(present, AUDIT, audit_box(AUDIT)) == present
+    forged = earlier.replace("0.5000", "0.4000")
+    assert audit_box_in_present_words(forged, AUDIT, audit_box(AUDIT)) == forged
+
+
+@pytest.mark.parametrize(
+    ("audit", "figure"), [(None, "not audited"), ({"verdict": "x", "measured": None}, "see file")]
+)
+def test_an_earlier_page_without_a_measured_epsilon(audit: dict | None, figure: str) -> None:
+    box = f"<div><strong>{figure}</strong><span>{LABEL}; as reported, not checked</span></div>"
+    assert audit_box_in_present_words(box, audit, audit_box(audit)) == audit_box(audit)
+
+
+@pytest.mark.parametrize("word", sorted(set(ENDINGS) - {"unfinished"}))
+def test_an_earlier_card_named_the_ending_by_its_word(word: str) -> None:
+    earlier = f"| ended | after 80 rounds, by {word} |"
+    assert in_present_words(earlier) == f"| ended | after 80 rounds; {ENDINGS[word]} |"

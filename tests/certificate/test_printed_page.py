@@ -11,7 +11,6 @@ import pytest
 from dpfl.certificate import Certificate, certify, printed_page
 from dpfl.certificate.printed_page import MOST_LISTED, _releases, page
 from dpfl.privacy.statement import rounded_up
-from dpfl.privacy.statement_view import NOISE
 from tests.certificate.by_hand import account, certificate
 
 
@@ -86,24 +85,7 @@ def test_the_kinds_of_release_that_were_made_most_often_come_first() -> None:
     assert "in 2 of 2 accounts" in html
 
 
-@pytest.mark.parametrize("noise", ["floating-point", "secure", "shared", "none"])
-def test_noise_is_named_as_in_the_statement(noise: str) -> None:
-    trained = certificate().trained.model_copy(update={"noise": noise})
-    words = printed_page.noise_in_words(trained)
-    assert words.startswith(NOISE.get(noise, "none"))
-    assert words in page(certificate(trained=trained), "00")
-
-
 class TestPage:
-    def test_words_for_figures(self) -> None:
-        assert [printed_page._word(value) for value in (None, {}, [], 1.5, 2, "words")] == [
-            "see file"
-        ] * 3 + [
-            "1.5000",
-            "2",
-            "words",
-        ]
-
     @pytest.mark.parametrize(("count", "more"), [(5, 0), (6, 0), (7, 1), (9, 3)])
     def test_six_kinds_of_releases_are_listed(self, count: int, more: int) -> None:
         kinds = [
@@ -120,17 +102,3 @@ class TestPage:
             for number in range(count)
         ]
         assert ("client-0" in printed_page._accounts(certificate(accounts=accounts))) is named
-
-    @pytest.mark.parametrize(
-        ("reported", "said"),
-        [
-            ({}, "nothing"),
-            ({"accuracy": 0.5}, "accuracy 50.00% on the test set"),
-            ({"measured": "loss 1"}, "loss 1"),
-        ],
-    )
-    def test_what_was_measured_is_said_as_it_was_reported(
-        self, reported: dict[str, Any], said: str
-    ) -> None:
-        usual = certificate().reported.model_copy(update=reported)
-        assert dict(printed_page._reported(certificate(reported=usual)))["Measured"] == said

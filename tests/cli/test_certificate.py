@@ -27,7 +27,7 @@ def test_from_a_run_to_a_verified_certificate_and_an_altered_one(capsys, tmp_pat
     code, out, _ = dpfl(capsys, "verify", str(file))
     assert code == 0
     assert json.loads(file.read_text())["certificate"]["signer"]["fingerprint"] in out.split()
-    assert "reported by the run, not checked: accuracy" in out
+    assert "reported by the run, not checked: measured: accuracy" in out
     assert max(map(len, out.splitlines()[:-1])) <= 80
     assert "not checked: When it was issued" in out
     verdict = json.loads(dpfl(capsys, "verify", str(file), "--json")[1])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from dpfl.data import DataSource, Dirichlet
+from dpfl.data import DataSource, Dirichlet, Shards
 from dpfl.errors import DpflError
 from tests.data.samples import small
 
@@ -30,6 +30,16 @@ def test_public_clients_are_held_out():
     assert (
         federation.sha256
         != DataSource(small(1000), small()).split(6, Dirichlet(0.5), seed=0).sha256
+    )
+
+
+def test_a_note_names_what_was_dealt():
+    def left_over(samples, shards, **whose):
+        return DataSource(small(samples), None, **whose).split(4, Shards(shards, 1)).notes
+
+    assert left_over(80, 5) == ("16 of 80 samples belong to no client",)
+    assert left_over(80, 5, persons=torch.arange(80) // 2) == (
+        "8 of 40 persons belong to no client",
     )
 
 

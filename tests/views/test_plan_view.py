@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from dpfl.algorithms import from_name
+from dpfl.privacy import Budget
+from dpfl.run.accounting_terms import AccountingTerms
 from dpfl.views.plan_view import PlanView
 from tests.views.planned import tradeoff
 
@@ -17,10 +22,37 @@ def test_cells_are_marked_by_what_they_are() -> None:
     assert dear[1].text.startswith("(")
 
 
-def test_a_delta_that_is_too_large_is_named() -> None:
-    def advice(delta: float) -> list[str]:
-        view = PlanView.of(tradeoff(delta=delta))
-        return [sentence for sentence in view.sentences if sentence.startswith("Lower delta")]
+def test_the_recommendation_says_for_whom_and_rounds_the_noise_up() -> None:
+    plan = tradeoff()
+    closer = replace(plan.recommended, noise_multiplier=0.90001)
+    view = PlanView.of(replace(plan, recommended=closer), unit="person")
+    assert view.recommendation.startswith(
+        "Recommended for epsilon 4 (for one person, delta 1e-05) over 20 rounds: "
+        "sampling rate 0.1, tau 2 (local steps per round), noise multiplier 0.9001, clip 0.05, "
+    )
+    assert view.details[:2] == (
+        "The largest client then takes 120 persons per round.",
+        "The model has 100 parameters.",
+    )
+    assert view.sentences[0] == view.recommendation
+    without_rate = PlanView.of(tradeoff(parameters=None))
+    assert without_rate.settings[-1].text.startswith("clip 0.05 (give --parameters or --model")
 
-    assert advice(1e-5) == []
-    assert advice(0.01) == ["Lower delta: 0.01 is not below 1 / (samples of the largest client)."]
+
+def test_clients_of_one_size_are_no_largest_client() -> None:
+    view = PlanView.of(tradeoff(sizes=(600, 600)))
+    assert view.details[0] == "Each client then takes 120 samples per round."
+
+
+def test_the_accountant_that_limits_the_run_is_named() -> None:
+    view = PlanView.of(tradeoff(accountant="rdp"))
+    assert [one.accountant for one in view.steps if one.limits_run] == ["rdp"]
+    assert "by rdp, which limits the run;" in " ".join(view.sentences)
+
+
+def test_a_delta_that_is_too_large_is_named_as_a_run_names_it() -> None:
+    assert PlanView.of(tradeoff(delta=1e-5)).warnings == ()
+    (warning,) = PlanView.of(tradeoff(delta=0.01)).warnings
+    assert warning.startswith("Delta 0.01 is not below 1/600 (the largest client's samples): ")
+    terms = AccountingTerms(from_name("fedavg-dp"), Budget(4.0, 0.01, 20), "pld", (600, 300, 600))
+    assert terms.warnings == (f"d{warning[1:]}",)

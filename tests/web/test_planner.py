@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from dpfl.planning.noise_choices import PlanningQuestion
 from dpfl.planning.tradeoff import sketch, tradeoff
 from dpfl.privacy import Poisson, accountant
+from dpfl.views.plan_view import PlanSetting, PlanView
 from dpfl.web import planner
 
 
@@ -34,6 +36,20 @@ def test_a_plan_is_an_experiment(runs: Path) -> None:
     made = planner.experiment(wanted)
     assert made["algorithm"]["name"] == "auto"
     assert made["budget"] == {"epsilon": 2.0, "delta": 1e-5, "rounds": 50}
-    answer = planner.answer(wanted)
-    assert answer["bought"]["pld"] >= answer["bought"]["rdp"] >= answer["bought"]["rdp-classic"]
-    assert answer["recommended"]["parameters"] == 7850
+
+
+def test_the_page_lays_out_the_words_of_the_plan() -> None:
+    request = planner.PlanRequest(epsilon=2.0, rounds=50, clients=5, size=300, delta=0.01)
+    answer = json.loads(json.dumps(planner.answer(request)))
+    view = PlanView.of(planner.find_plan(planner.question_of(request), False))
+    plan = answer["plan"]
+    settings = [PlanSetting(**setting).text for setting in plan["settings"]]
+    assert f"{plan['lead']}: {', '.join(settings)}." == view.recommendation
+    assert tuple(plan["details"] + plan["warnings"]) == view.details + view.warnings
+    assert plan["warnings"], "a delta above 1 / 300"
+    assert answer["curve"]["sentence"] == view.curve
+    assert answer["status"] == planner.ESTIMATE
+    bars = plan["steps"]["bars"]
+    assert bars[0]["label"] == "pld, which limits the run"
+    assert [one["steps"] for one in bars] == [one.steps for one in view.steps]
+    assert bars[0]["steps"] >= bars[1]["steps"] >= bars[2]["steps"]

@@ -23,12 +23,12 @@ def test_the_list_has_every_run_and_says_what_cannot_be_read(runs: Path) -> None
     assert lines["half"]["state"] == "unreadable"
     assert "half written" in lines["half"]["error"]
     private = lines["private-seed0"]
-    assert (private["state"], private["unit"], private["certificate"], private["rounds"]) == (
-        "finished",
-        "sample",
-        True,
-        2,
-    )
+    assert (private["state"], private["certificate"], private["rounds"]) == ("finished", True, 2)
+    guarantee = private["guarantee"]
+    assert (guarantee["unit"], guarantee["level"]) == ("one sample", "proven")
+    assert guarantee["scope"] == "for one sample, delta 1e-05"
+    assert lines["plain"]["guarantee"]["short"] == "no guarantee"
+    assert lines["half"]["guarantee"]["short"] == "not yet"
     assert private["proven"] == pytest.approx(private["epsilon"], abs=1e-5)
 
 

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from dpfl.privacy.statement_view import GuaranteeView
 from dpfl.run.folder import RunFolder
+from dpfl.views.run_summary import summary
 from dpfl.web.run_line import heads, line_of
 
 pytestmark = pytest.mark.xdist_group("web")
@@ -17,4 +19,7 @@ def test_the_tables_of_a_list_are_those_of_the_whole_record(runs: Path) -> None:
     whole, some = folder.experiment(), heads(folder.file("experiment.toml"))
     assert some["run"] == whole["run"]
     assert some["resolved"]["budget"] == whole["resolved"]["budget"]
-    assert line_of(folder, "x")["clients"] == 4
+    line, row = line_of(folder, "x"), summary(folder)
+    assert line["clients"] == row["clients"] == 4
+    assert (line["system"], line["measured"]) == (row["algorithm"], row["accuracy"])
+    assert line["guarantee"] == GuaranteeView.of(row).to_dict()

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from dpfl.certificate.certificate_view import noise_in_words
 from dpfl.certificate.check import VerificationCheck
-from dpfl.certificate.earlier_words import in_present_words, noise_row_in_present_words
-from dpfl.certificate.printed_page import noise_in_words, page
+from dpfl.certificate.earlier_words import (
+    audit_box_in_present_words,
+    in_present_words,
+    noise_row_in_present_words,
+)
+from dpfl.certificate.printed_page import audit_box, page
 from dpfl.certificate.reading import strict_json
 from dpfl.certificate.seals import file_sha256
 from dpfl.certificate.sections import Certificate
@@ -80,10 +85,11 @@ def check_pages(
 def _differs(path: Path, certificate: Certificate, signature: str) -> bool:
     try:
         text = path.read_bytes().decode()
-        trained = certificate.trained
+        trained, audit = certificate.trained, certificate.reported.audit
         text = noise_row_in_present_words(
             in_present_words(text), trained.entropy, trained.noise, noise_in_words(trained)
         )
+        text = audit_box_in_present_words(text, audit, audit_box(audit))
         return text != page(certificate, signature)
     except (OSError, KeyError, ValueError):
         return True

@@ -6,7 +6,9 @@ earlier version still match, their sentences are first brought into the words of
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from html import escape
+from typing import Any
 
 REWORDED = (
     (
@@ -111,6 +113,37 @@ def noise_row_in_present_words(page: str, entropy: str, noise: str, present: str
     source = "the operating system" if entropy == "system" else "a seed"
     kind = "on a grid" if noise == "secure" else "in floating point"
     return page.replace(f">from {source}, {kind}</td>", f">{escape(present)}</td>")
+
+
+def audit_box_in_present_words(page: str, audit: Mapping[str, Any] | None, present: str) -> str:
+    """Brings the audit's figure on an earlier page into the form of this version.
+
+    Earlier pages rounded what was measured, and what is proven of it, to the nearest of four
+    decimals. They said "see file" where no game had measured an epsilon.
+
+    Args:
+        page: The HTML in present words, written by this or an earlier version.
+        audit: The audit as the certificate lists it; None without one.
+        present: The box as this version lays it out.
+
+    Returns:
+        The HTML with the box replaced, if the earlier version would have written it so.
+    """
+    outcome = audit or {}
+    figure = _earlier_figure(outcome.get("measured")) if outcome else "not audited"
+    there = ""
+    if outcome.get("scope"):
+        proven = _earlier_figure(outcome.get("proven"))
+        there = f" on {outcome['scope']} (proven there: {proven})"
+    label = f"lower bound on epsilon, measured by an attack{there}; as reported, not checked"
+    earlier = f"<div><strong>{escape(figure)}</strong><span>{escape(label)}</span></div>"
+    return page.replace(earlier, present)
+
+
+def _earlier_figure(value: Any) -> str:
+    if value is None or isinstance(value, dict | list):
+        return "see file"
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
 def in_present_words(text: str) -> str:

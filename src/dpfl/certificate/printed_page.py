@@ -11,11 +11,10 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
-from dpfl.certificate.contents import display_figure, headline
+from dpfl.certificate.certificate_view import CertificateView, audit_figure
+from dpfl.certificate.contents import display_figure
 from dpfl.certificate.figures import number
-from dpfl.certificate.sections import AccountSection, Certificate, TrainingSection
-from dpfl.privacy.statement_view import NOISE, USED, unit_in_words
-from dpfl.run.outcome_view import ending_in_words
+from dpfl.certificate.sections import AccountSection, Certificate
 
 MOST_LISTED = 30
 """More accounts than this are counted by their epsilon instead of named."""
@@ -73,16 +72,17 @@ def page(certificate: Certificate, signature: str) -> str:
         The HTML.
     """
     trained, stated = certificate.trained, certificate.guarantee
-    verdict = headline(certificate)
+    view = CertificateView.of(certificate)
+    verdict = view.verdict
     parts = [
         f"<header><h1>Privacy certificate</h1><p>{escape(trained.algorithm)} "
         f"({escape(trained.variant)})<br>"
         f"run {escape(trained.run)}<br>issued {escape(certificate.issued)}</p></header>",
         f'<p class="headline {verdict.level}"><b>{verdict.title}</b>{escape(verdict.sentence)}</p>',
-        _figures(certificate),
+        f'<div class="figures">{"".join(box(*figure) for figure in view.figures)}</div>',
         '<div class="columns"><section><h2>The '
-        f"guarantee</h2>{_rows(_guarantee(certificate))}</section>"
-        f"<section><h2>What was trained</h2>{_rows(_trained(certificate))}</section></div>",
+        f"guarantee</h2>{_rows(view.guarantee)}</section>"
+        f"<section><h2>What was trained</h2>{_rows(view.training)}</section></div>",
         f"<h2>What was released</h2>{_releases(certificate.accounts)}",
     ]
     if stated.unaccounted:
@@ -93,7 +93,7 @@ def page(certificate: Certificate, signature: str) -> str:
     parts += [
         f"<h2>Proven epsilon by account</h2>{_accounts(certificate)}",
         f"<h2>Assumptions</h2><ul>{_items(stated.assumptions)}</ul>",
-        f"<h2>Reported by the run, not checked</h2>{_rows(_reported(certificate))}",
+        f"<h2>Reported by the run, not checked</h2>{_rows(view.reported)}",
         "<h2>Fingerprints (SHA-256) and "
         f"signature</h2>{_rows(_hashes(certificate, signature), 'hash')}",
         '<div class="sign"><div>Name and position</div><div>Date</div><div>Signature</div></div>',
@@ -111,120 +111,29 @@ def page(certificate: Certificate, signature: str) -> str:
     )
 
 
-def _figures(certificate: Certificate) -> str:
-    stated, audit = certificate.guarantee, certificate.reported.audit
-    outcome = audit or {}
-    scope = (
-        f" on {outcome['scope']} (proven there: {_word(outcome.get('proven'))})"
-        if outcome.get("scope")
-        else ""
-    )
-    boxes = [
-        (display_figure(stated.proven), f"epsilon proven, at delta {stated.delta:g}"),
-        (
-            display_figure(certificate.claimed.epsilon),
-            "epsilon claimed by the paper's own accounting",
-        ),
-        (
-            "not audited" if audit is None else _word(outcome.get("measured")),
-            f"lower bound on epsilon, measured by an attack{scope}; as reported, not checked",
-        ),
-    ]
-    return (
-        '<div class="figures">'
-        + "".join(
-            f"<div><strong>{escape(a)}</strong><span>{escape(b)}</span></div>" for a, b in boxes
-        )
-        + "</div>"
-    )
-
-
-def _word(value: Any) -> str:
-    return (
-        "see file"
-        if isinstance(value, (dict, list)) or value is None
-        else f"{value:.4f}"
-        if isinstance(value, float)
-        else str(value)
-    )
-
-
-def _guarantee(certificate: Certificate) -> Iterable[tuple[str, str]]:
-    stated = certificate.guarantee
-    yield "Unit", unit_in_words(stated.unit)
-    yield "Neighbours", stated.neighbours
-    yield "Adversary", stated.adversary
-    yield "Delta", f"{stated.delta:g}"
-    if stated.used != stated.proven:
-        yield (
-            "Used",
-            f"{display_figure(stated.used)} of what is proven; {USED}",
-        )
-    yield (
-        "Accountant",
-        f"{stated.accountant}, dp-accounting {certificate.versions.get('dp-accounting', '?')}",
-    )
-    for warning in stated.warnings:
-        yield "Warning", warning
-    yield "Claim", certificate.claimed.text
-
-
-def _trained(certificate: Certificate) -> Iterable[tuple[str, str]]:
-    trained = certificate.trained
-    yield "Algorithm", f"{trained.algorithm}, variant {trained.variant}"
-    yield "Model", trained.model
-    yield "Data", f"{trained.clients} clients, {trained.partition}"
-    yield "Training", f"{trained.rounds} rounds, {trained.iterations} steps per client"
-    yield "Budget", "none set" if trained.budget is None else f"epsilon {trained.budget:g}"
-    yield "Noise", noise_in_words(trained)
-    yield (
-        "Software",
-        ", ".join(f"{name} {version}" for name, version in certificate.versions.items()),
-    )
-
-
-def noise_in_words(trained: TrainingSection) -> str:
-    """Names the kind of noise and where its random bits came from.
+def box(figure: str, label: str) -> str:
+    """Lays out one of the large figures of the page.
 
     Args:
-        trained: The certificate's section on training.
+        figure: The figure.
+        label: What it is.
 
     Returns:
-        Half a sentence, in the words of the privacy statement.
+        HTML.
     """
-    if trained.noise not in NOISE:
-        return "none"
-    source = "the operating system" if trained.entropy == "system" else "a seed"
-    return f"{NOISE[trained.noise]}; random bits from {source}"
+    return f"<div><strong>{escape(figure)}</strong><span>{escape(label)}</span></div>"
 
 
-def _reported(certificate: Certificate) -> Iterable[tuple[str, str]]:
-    report = certificate.reported
-    accuracy = "nothing"
-    if report.accuracy is not None:
-        accuracy = f"accuracy {report.accuracy:.2%} on the test set"
-    yield "Measured", report.measured or accuracy
-    yield "Run", f"started {report.started}; {ending_in_words(report.stopped_by)}"
-    if report.audit:
-        yield "Audit", audit_in_words(report.audit)
-
-
-def audit_in_words(audit: Mapping[str, Any]) -> str:
-    """States the outcome of an audit.
+def audit_box(audit: Mapping[str, Any] | None) -> str:
+    """Lays out what an audit measured.
 
     Args:
-        audit: The audit as the certificate lists it. Audits of older versions do not say which
-            games were played.
+        audit: The audit as the certificate lists it; None without one.
 
     Returns:
-        The verdict, and the games that were played where they are listed.
+        HTML.
     """
-    games, verdict = audit.get("played"), str(audit["verdict"])
-    return (
-        f"{verdict} in {', '.join(map(str, games)) or 'no game'}"
-        if isinstance(games, list)
-        else verdict
-    )
+    return box(*audit_figure(audit))
 
 
 def _rows(rows: Iterable[tuple[str, str]], kind: str = "") -> str:

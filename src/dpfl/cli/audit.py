@@ -20,7 +20,7 @@ from dpfl.audit import AuditFinding, AuditReport, AuditSettings
 from dpfl.audit import audit as play
 from dpfl.audit.attacks.attacks import loaded, membership_of
 from dpfl.audit.audit import ready, with_finding
-from dpfl.audit.report import BROKEN, ESTIMATE, INAPPLICABLE, TOO_LITTLE, UNTESTABLE
+from dpfl.audit.report import BROKEN, ESTIMATE, TOO_LITTLE, UNTESTABLE
 from dpfl.bad_values import suggest
 from dpfl.certificate.finished_run import recorded_algorithm
 from dpfl.config.experiment import Experiment, load, parse
@@ -29,9 +29,9 @@ from dpfl.errors import DpflError
 from dpfl.import_path import is_path
 from dpfl.planning.planner import with_planned_noise
 from dpfl.privacy import Budget
-from dpfl.privacy.statement import rounded_up
 from dpfl.run.algorithm_stages import fit_algorithm, with_unit, with_unit_and_queries
 from dpfl.run.folder import RunFolder
+from dpfl.views.audit_view import AuditReportView, AuditRow
 from dpfl.views.figures.inversion_figure import draw_into
 from dpfl.views.output_path import check_folder
 
@@ -248,90 +248,28 @@ def show(report: AuditReport, console: Console) -> None:
         report: The outcome of the audit.
         console: Where to print it.
     """
-    noise = (
-        f", {report.noise} noise of multiplier {report.noise_multiplier:.4g}"
-        if report.noise_multiplier
-        else ""
-    )
-    console.print(
-        f"[bold]{report.system}[/bold] ({report.variant}): one {report.unit}, delta "
-        f"{report.delta:g}{noise}; "
-        f"bounds hold together with confidence {report.confidence:g}",
-        highlight=False,
-        soft_wrap=True,
-    )
-    played = [finding for finding in report.findings if finding.game in report.played]
-    if played:
-        console.print(_table(played))
-    for finding in played:
-        console.print(
-            f"[bold]{finding.game}[/bold]: {escape(finding.detail)}",
-            highlight=False,
-            soft_wrap=True,
-        )
-    for finding in report.findings:
-        if finding.verdict in (UNTESTABLE, INAPPLICABLE):
-            words = f"{finding.game}: {finding.verdict}, {escape(finding.detail)}"
-            console.print(f"[dim]{words}[/dim]", highlight=False, soft_wrap=True)
-    style = STYLES[report.verdict]
-    console.print(
-        f"\n[{style}]{report.verdict}[/{style}]: {escape(reason(report))}",
-        highlight=False,
-        soft_wrap=True,
-    )
-    if report.findings:
-        console.print(
-            f"The verdict rests on these games: {escape(report.coverage)}.",
-            highlight=False,
-            soft_wrap=True,
-        )
+
+    def tell(text: str) -> None:
+        console.print(text, highlight=False, soft_wrap=True)
+
+    view = AuditReportView.of(report)
+    tell(f"[bold]{view.system}[/bold] {view.lead}")
+    if view.played:
+        console.print(_table(view.played))
+    for row in view.played:
+        tell(f"[bold]{row.game}[/bold]: {escape(row.detail)}")
+    for row in view.gaps:
+        tell(f"[dim]{row.game}: {row.verdict}, {escape(row.detail)}[/dim]")
+    style = STYLES[view.verdict]
+    tell(f"\n[{style}]{view.verdict}[/{style}]: {escape(view.reason)}")
+    if view.coverage:
+        tell(escape(view.coverage))
 
 
-def reason(report: AuditReport) -> str:
-    """Returns the verdict in a sentence.
-
-    Args:
-        report: The outcome of the audit.
-
-    Returns:
-        What was measured beside what is claimed and proven, or why there is no verdict.
-    """
-    deciding = report.deciding
-    if deciding is None or deciding.measured is None or report.verdict == TOO_LITTLE:
-        return report.reason
-    measured = "a value without noise tells neighbours apart, so no epsilon holds"
-    if deciding.display_value != "unbounded":
-        measured = f"at least epsilon {deciding.measured:.4f} was measured in {deciding.scope}"
-    return f"{measured}; claimed {_figure(deciding.claimed)}, proven {_figure(deciding.proven)}"
-
-
-def _table(findings: Sequence[AuditFinding]) -> Table:
+def _table(rows: Sequence[AuditRow]) -> Table:
     table = Table("game", "of", "claimed", "proven", "measured", "verdict", box=box.SIMPLE_HEAD)
-    for finding in findings:
-        sign = "" if finding.display_value == "unbounded" else ">= " if finding.confidence else "~ "
-        measured = "" if finding.measured is None else f"{sign}{_lower(finding)}"
-        claimed, proven = (
-            "" if epsilon is None else _figure(epsilon)
-            for epsilon in (finding.claimed, finding.proven)
-        )
-        style = STYLES[finding.verdict]
-        table.add_row(
-            finding.game,
-            finding.scope,
-            claimed,
-            proven,
-            measured,
-            f"[{style}]{finding.verdict}[/{style}]",
-        )
+    for row in rows:
+        style = STYLES[row.verdict]
+        verdict = f"[{style}]{row.verdict}[/{style}]"
+        table.add_row(row.game, row.scope, row.claimed, row.proven, row.measured, verdict)
     return table
-
-
-def _lower(finding: AuditFinding) -> str:
-    value = finding.display_value
-    return value if isinstance(value, str) else f"{value:.4f}"
-
-
-def _figure(epsilon: float | None) -> str:
-    if epsilon is None:
-        return "nothing"
-    return "unbounded" if epsilon == float("inf") else f"{rounded_up(epsilon):.4f}"

@@ -12,11 +12,12 @@ from rich.console import Console
 from rich.table import Table
 
 from dpfl import certificate as certificates
-from dpfl.certificate.printed_page import audit_in_words, page
+from dpfl.certificate.certificate_view import CertificateView
+from dpfl.certificate.printed_page import page
 from dpfl.errors import DpflError
 from dpfl.protocol.keys import default_key, public_file
 from dpfl.run.folder import write_atomically
-from dpfl.run.outcome_view import ending_in_words
+from dpfl.views.audit_view import AuditView
 
 key_app = typer.Typer(help="Make keys that sign certificates.", no_args_is_help=True)
 
@@ -136,11 +137,10 @@ def _show(
     console.print(table)
     for line in verdict.unchecked:
         console.print(f"not checked: {line}", markup=False)
-    report = certificate.reported
-    accuracy = "not measured" if report.accuracy is None else f"{report.accuracy:.2%}"
-    audited = "no audit" if report.audit is None else f"audit: {audit_in_words(report.audit)}"
-    ending = ending_in_words(report.stopped_by)
-    lines = f"{report.measured or f'accuracy {accuracy}'}; {ending}; {audited}"
-    console.print(f"reported by the run, not checked: {lines}", markup=False)
+    view = CertificateView.of(certificate)
+    lines = [f"{heading.lower()}: {text}" for heading, text in view.reported]
+    if not certificate.reported.audit:
+        lines.append(AuditView.of(None).measured)
+    console.print(f"reported by the run, not checked: {'; '.join(lines)}", markup=False)
     console.print(f"key {certificate.signer.fingerprint}", markup=False, soft_wrap=True)
-    console.print(certificates.headline(certificate).sentence, markup=False)
+    console.print(view.verdict.sentence, markup=False)

@@ -18,9 +18,9 @@ from dpfl.privacy import Ledger, Limit, accountant
 from dpfl.privacy.accounting.accountant import default_accountant
 from dpfl.privacy.accounting.calibration import check_target
 from dpfl.privacy.accounting.events import describe
+from dpfl.privacy.figures import epsilon_text, figure
 from dpfl.privacy.ledger.client_ledgers import FEDERATION, ledger_path
 from dpfl.privacy.ledger.plans import proven_events
-from dpfl.privacy.statement import figure, rounded_up
 
 app = typer.Typer(help="Show, check and limit what a data owner has spent.", no_args_is_help=True)
 
@@ -56,21 +56,17 @@ def show(
     )
     table.columns[0].no_wrap = table.columns[1].no_wrap = True
     for row in rows:
-        epsilon = _figure(row["epsilon"])
+        epsilon = epsilon_text(row["epsilon"])
         if row["allowed"] is not None:
             epsilon += f" of {row['allowed']:g}"
         if row["proven"] != row["epsilon"]:
-            epsilon += f"\n{_figure(row['proven'])} fixed in advance"
+            epsilon += f"\n{epsilon_text(row['proven'])} fixed in advance"
         guarantee = f"{row['unit']}, {row['neighbours']}, {row['delta']:g}, {row['accountant']}"
         releases = (
             "\n".join(f"{count} x {event}" for event, count in row["releases"].items()) or "none"
         )
         table.add_row(row["ledger"], epsilon, guarantee, releases)
     Console().print(table)
-
-
-def _figure(epsilon: float | str) -> str:
-    return f"{rounded_up(epsilon):.4f}" if isinstance(epsilon, float) else epsilon
 
 
 def _row(ledger: Ledger, delta: float | None) -> dict[str, Any]:
@@ -179,7 +175,7 @@ def reconcile(
     with closing(lock_folder(node_policy.folder)):
         result = add_missing(node_policy, key, load_node_data(node_policy), signed or ())
     with closing(Ledger.read(result.path)) as ledger:
-        epsilon = figure(accountant(limits.accountant).epsilon(ledger.spending(), limits.delta))
+        spending = accountant(limits.accountant).epsilon(ledger.spending(), limits.delta)
     additions = sum(result.added.values())
     what = "nothing is missing"
     if additions or result.heads:
@@ -188,4 +184,5 @@ def reconcile(
         f"for one {limits.unit} ({limits.neighbours}), delta {limits.delta:g}, by "
         f"{limits.accountant}"
     )
-    print(f"{result.path.name}: {what}; epsilon {epsilon} of {limits.epsilon:g} spent, {guarantee}")
+    epsilon = f"epsilon {epsilon_text(spending)} of {limits.epsilon:g} spent"
+    print(f"{result.path.name}: {what}; {epsilon}, {guarantee}")

@@ -171,7 +171,7 @@ def plan(
         ),
         secure_sums=noise_shares(len(declared_sizes), survivors, colluders),
     )
-    _print_plan(tradeoff, as_json)
+    _print_plan(tradeoff, unit, as_json)
     if png:
         plot(tradeoff).save(png)
     if write:
@@ -235,15 +235,16 @@ def _print_amounts(amounts: BudgetPlan, target: float | None, unit: str, as_json
     )
 
 
-def _print_plan(tradeoff: Tradeoff, as_json: bool) -> None:
+def _print_plan(tradeoff: Tradeoff, unit: str, as_json: bool) -> None:
     if as_json:
         print(json.dumps(tradeoff.to_dict()))
         return
     console = Console(highlight=False)
-    console.print(plan_table(PlanView.of(tradeoff)))
+    view = PlanView.of(tradeoff, unit)
+    console.print(plan_table(view))
     if len(tradeoff.clients) > 1:
         console.print(client_table(ClientPlansView.of(tradeoff)))
-    for sentence in PlanView.of(tradeoff).sentences:
+    for sentence in view.sentences:
         console.print(sentence, soft_wrap=True)
 
 

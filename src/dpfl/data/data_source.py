@@ -11,7 +11,7 @@ import numpy as np
 from dpfl.bad_values import require_whole
 from dpfl.data.names import names_of_sites
 from dpfl.data.partition import describe
-from dpfl.data.partition_kinds import Dirichlet, Partition, deals_by_class
+from dpfl.data.partition_kinds import DEALT, Dirichlet, Partition, deals_by_class
 from dpfl.data.population import Population, RandomClients
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
@@ -109,14 +109,15 @@ class DataSource:
         """
         labels, rng = self._labels_for_partition(deals_by_class(how)), np.random.default_rng(seed)
         if self.persons is None or getattr(how, "assigns_rows", False):
-            return how(labels, clients, rng)
+            parts, notes = how(labels, clients, rng)
+            return parts, _with_unit(notes, "samples")
         _, first, person = np.unique(self.persons.numpy(), return_index=True, return_inverse=True)
         parts, notes = how(labels[first], clients, rng)
         owner = np.full(len(first), -1)
         for number, part in enumerate(parts):
             owner[part] = number
         rows = [np.flatnonzero(owner[person] == number) for number in range(clients)]
-        return rows, tuple(note.replace("images", "persons") for note in notes)
+        return rows, _with_unit(notes, "persons")
 
     def split(
         self,
@@ -190,3 +191,8 @@ class DataSource:
             test_persons=self.test_persons,
             warnings=self.warnings,
         )
+
+
+def _with_unit(notes: Sequence[str], dealt: str) -> tuple[str, ...]:
+    """Names in each note what was dealt."""
+    return tuple(note.replace(DEALT, dealt) for note in notes)

@@ -8,8 +8,9 @@ and most of them lie below `views`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 from dpfl.privacy.figures import epsilon_text
 from dpfl.privacy.units import protects_nobody
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 LOUD = ("warning", "not accounted for")
 """Headings of rows that a layout should make stand out."""
+
+NO_GUARANTEE = "no guarantee"
+"""What a list says of a run for which no epsilon holds."""
 
 USED = "this figure depends on the outcome and is no guarantee"
 """What must be said of an epsilon of the releases that were made."""
@@ -78,6 +82,78 @@ class StatementView:
         return "\n".join(f"{heading:<{width}}  {text}" for heading, text in self.rows)
 
 
+@dataclass(frozen=True)
+class GuaranteeView:
+    """What is proven of a run, an account or a node, as cells of a list or a table."""
+
+    level: Literal["proven", "nothing", "running"]
+    """How a layout colours it: a guarantee, none, or not known yet."""
+    proven: str
+    """The proven epsilon as a figure, "unbounded", or "not yet"."""
+    claimed: str
+    """The epsilon that the paper claims, "nothing", or "-" if it is not known yet."""
+    unit: str
+    """Whom it protects: "one sample", "nobody", or "-" if it is not known yet."""
+    delta: str
+    """Its delta; "-" if it is not known yet, or nobody is protected."""
+    scope: str
+    """What an epsilon is for: unit and delta."""
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any], delta: float | None = None) -> GuaranteeView:
+        """Puts what is stated into words.
+
+        Args:
+            facts: The entries "proven", "claimed", "unit" and "delta" of a statement, as files
+                hold them. Those that are not known yet may be missing.
+            delta: The delta of the budget, which holds until the statement is written.
+
+        Returns:
+            The cells.
+        """
+        proven, unit, stated = (facts.get(name) for name in ("proven", "unit", "delta"))
+        is_final = isinstance(stated, int | float)
+        finite = isinstance(proven, int | float) and math.isfinite(proven)
+        return cls(
+            level="proven" if finite else "running" if proven is None else "nothing",
+            proven=epsilon_text(proven, absent="not yet"),
+            claimed=epsilon_text(facts.get("claimed"), absent="nothing" if unit else "-"),
+            unit=protected_unit(unit),
+            delta=f"{stated:g}" if is_final and not protects_nobody(unit) else "-",
+            scope=scope(unit or "", stated if is_final else delta),
+        )
+
+    @property
+    def short(self) -> str:
+        """The proven epsilon in a list that has no heading which explains it."""
+        return NO_GUARANTEE if self.level == "nothing" else self.proven
+
+    @property
+    def no_figure(self) -> str:
+        """What stands where an epsilon is no number."""
+        return NO_GUARANTEE if self.level == "nothing" else "-"
+
+    def to_dict(self) -> dict[str, str]:
+        """Lists all texts for a web page.
+
+        Returns:
+            The fields, `short` and `no_figure`.
+        """
+        return {**asdict(self), "short": self.short, "no_figure": self.no_figure}
+
+
+def protected_unit(unit: str | None) -> str:
+    """Says whom a guarantee protects, in a cell of a table.
+
+    Args:
+        unit: The word that was written; None or "" where nothing is written yet.
+
+    Returns:
+        For example "one sample"; "nobody" without noise, "-" if it is not known yet.
+    """
+    return "nobody" if protects_nobody(unit) else f"one {unit}" if unit else "-"
+
+
 def unit_in_words(unit: str) -> str:
     """Says whom a guarantee protects.
 
@@ -109,6 +185,23 @@ def scope(unit: str, delta: float | None) -> str:
     return protected + ("delta unknown" if delta is None else f"delta {delta:g}")
 
 
+def large_delta(delta: float, units: int, meaning: str) -> str:
+    """Warns of a delta of 1/n or more, which allows a mechanism that publishes one of n units.
+
+    Args:
+        delta: The delta of the guarantee.
+        units: How many units there are.
+        meaning: What these units are, such as "clients".
+
+    Returns:
+        The warning. It begins with a small letter and ends with a full stop.
+    """
+    return (
+        f"delta {delta:g} is not below 1/{units} ({meaning}): it allows giving one of them away; "
+        "lower it."
+    )
+
+
 def verdict(statement: PrivacyStatement, keyed: bool) -> PrivacyVerdict:
     """Judges a statement: proven, proven under a condition, or no guarantee.
 
@@ -129,7 +222,7 @@ def verdict(statement: PrivacyStatement, keyed: bool) -> PrivacyVerdict:
     if math.isinf(statement.proven):
         leaks = "; ".join(statement.unaccounted) or "a release without noise"
         sentence = f"No epsilon holds: privacy is unbounded. Released without protection: {leaks}."
-        return PrivacyVerdict("nothing", "No guarantee", sentence + claim)
+        return PrivacyVerdict("nothing", NO_GUARANTEE.capitalize(), sentence + claim)
     guarantee = (
         f"Epsilon {epsilon_text(statement.proven)} at delta {statement.delta:g} is proven for one "
         f"{statement.unit} ({statement.neighbours})"

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpfl.data.published_images import SCALES
 from dpfl.privacy.units import protects_nobody
-from dpfl.run.metrics import figure
-from dpfl.run.outcome_view import ending_in_words
+from dpfl.run.outcome_view import ending_in_words, metrics_in_words
 
 if TYPE_CHECKING:
     from dpfl.algorithms import Algorithm
@@ -99,10 +98,7 @@ def rows_of_outcome(algorithm: Algorithm, budget: Budget, outcome: Mapping[str, 
         name: math.nan if value is None else float(value)
         for name, value in outcome["metrics"].items()
     }
-    measured = (
-        ", ".join(figure(name, value) for name, value in values.items())
-        or "nothing: no public test set"
-    )
+    measured = metrics_in_words(values, {}) or "nothing: no public test set"
     noisy = f" ({outcome['noisy']})" if outcome.get("noisy") else ""
     return [
         f"| system | {word(algorithm.name)}, {algorithm.variant} |",

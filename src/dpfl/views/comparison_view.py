@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dpfl.privacy.figures import epsilon_text
-from dpfl.privacy.units import NO_UNIT, protects_nobody
+from dpfl.privacy.statement_view import GuaranteeView
+from dpfl.privacy.units import NO_UNIT
 from dpfl.run.metrics import figure
 from dpfl.run.outcome_view import ending_in_words, metric_text
 from dpfl.views.compare_groups import CONFIDENCE, RunGroup
@@ -174,15 +175,15 @@ def _run_row(run: Mapping[str, Any], heading_name: str) -> ComparisonRow:
 
 
 def _row(run: Mapping[str, Any], **cells: str) -> ComparisonRow:
-    proven, used, unit, delta = (run.get(name) for name in ("proven", "used", "unit", "delta"))
+    proven, used, guarantee = run.get("proven"), run.get("used"), GuaranteeView.of(run)
     bounded = isinstance(proven, int | float)
     smaller = bounded and isinstance(used, int | float) and used < float(proven or 0.0)
     return ComparisonRow(
-        level="proven" if bounded else "running" if proven is None else "nothing",
-        proven=epsilon_text(proven, absent="not yet"),
-        claimed=epsilon_text(run.get("claimed"), absent="nothing" if unit else "-"),
-        unit="nobody" if protects_nobody(unit) else f"one {unit}" if unit else "-",
-        delta=f"{delta:g}" if isinstance(delta, float) and not protects_nobody(unit) else "-",
+        level=guarantee.level,
+        proven=guarantee.proven,
+        claimed=guarantee.claimed,
+        unit=guarantee.unit,
+        delta=guarantee.delta,
         accountant=str(run.get("accountant") or "-"),
         used=epsilon_text(used) if smaller else "",
         **cells,

@@ -1,11 +1,87 @@
-"""One run as a row of figures: what lists, comparisons and `dpfl runs --json` show of it."""
+"""One run as a row of facts: what lists, comparisons and `dpfl runs --json` show of it.
+
+A `RunFacts` is read in one way for all of them. A list of the web pages reads a part of the record
+only and adds what a run under way has reached.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from dpfl.privacy.statement_view import GuaranteeView
 from dpfl.run.folder import RunFolder
+
+ACCURACY = "accuracy"
+"""The first metric of runs that name no other."""
+
+STATED = ("unit", "delta", "accountant", "proven", "used", "claimed")
+"""What a summary shows of a privacy statement."""
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What a run was and what it came to. What a run under way does not have yet is None."""
+
+    algorithm: str | None
+    variant: str | None
+    data: str | None
+    model: str | None
+    clients: int | None
+    seed: int | None
+    budget: Mapping[str, Any]
+    """Epsilon, delta, rounds, bytes and seconds."""
+    started: Any
+    """When it started, as its record has it."""
+    result: Mapping[str, Any]
+    """The content of `result.json`; empty while the run goes on."""
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any], result: Mapping[str, Any]) -> RunFacts:
+        """Takes the facts from the files of a run.
+
+        Args:
+            record: The content of `experiment.toml`, or its tables `run`, `experiment.data` and
+                `resolved`.
+            result: The content of `result.json`; empty while the run goes on.
+
+        Returns:
+            The facts.
+        """
+        resolved = record.get("resolved", {})
+        algorithm, budget = resolved.get("algorithm", {}), resolved.get("budget", {})
+        return cls(
+            algorithm=algorithm.get("name"),
+            variant=algorithm.get("variant"),
+            data=record.get("experiment", {}).get("data", {}).get("name"),
+            model=resolved.get("model"),
+            clients=resolved.get("clients"),
+            seed=resolved.get("seed"),
+            budget=budget if isinstance(budget, dict) else {},
+            started=record.get("run", {}).get("started"),
+            result=result,
+        )
+
+    @property
+    def privacy(self) -> Mapping[str, Any]:
+        """The privacy statement; empty until the run ends."""
+        return self.result.get("privacy", {})
+
+    @property
+    def guarantee(self) -> GuaranteeView:
+        """What is proven, in words."""
+        return GuaranteeView.of(self.privacy, self.budget.get("delta"))
+
+    @property
+    def headline(self) -> str:
+        """The name of the first metric."""
+        return str(self.result.get("headline") or ACCURACY)
+
+    @property
+    def measured(self) -> float | None:
+        """The first metric at the end of the run."""
+        return self.result.get("metrics", {}).get(self.headline, self.result.get("accuracy"))
 
 
 def summary(folder: RunFolder) -> dict[str, Any]:
@@ -18,31 +94,35 @@ def summary(folder: RunFolder) -> dict[str, Any]:
         One entry per column. What a run under way does not have yet is None.
     """
     record = folder.experiment()
-    result = folder.json("result.json") or {}
-    resolved = record.get("resolved", {})
-    privacy = result.get("privacy", {})
+    return columns_of(folder, record, RunFacts.of(record, folder.json("result.json") or {}))
+
+
+def columns_of(folder: RunFolder, record: Mapping[str, Any], facts: RunFacts) -> dict[str, Any]:
+    """Lists the facts of a run by column.
+
+    Args:
+        folder: The run's folder.
+        record: The content of its `experiment.toml`.
+        facts: The facts that were taken from it.
+
+    Returns:
+        One entry per column, as `dpfl runs --json` prints them.
+    """
+    result, privacy = facts.result, facts.privacy
     return {
         "run": str(folder.path),
-        "algorithm": resolved.get("algorithm", {}).get("name"),
-        "model": resolved.get("model"),
-        "clients": resolved.get("clients"),
-        "seed": resolved.get("seed"),
+        "algorithm": facts.algorithm,
+        "model": facts.model,
+        "clients": facts.clients,
+        "seed": facts.seed,
         "settings": settings(record),
-        "started": record.get("run", {}).get("started"),
-        "rounds": result.get("rounds"),
-        "iterations": result.get("iterations"),
-        "accuracy": result.get("accuracy"),
-        "loss": result.get("loss"),
+        "started": facts.started,
+        **{name: result.get(name) for name in ("rounds", "iterations", "accuracy", "loss")},
         "headline": result.get("headline"),
         "figure": result.get("metrics", {}).get(result.get("headline")),
         "noisy": bool(result.get("noisy")),
         "stopped_by": result.get("stopped_by", "unfinished"),
-        "unit": privacy.get("unit"),
-        "delta": privacy.get("delta"),
-        "accountant": privacy.get("accountant"),
-        "proven": privacy.get("proven"),
-        "used": privacy.get("used"),
-        "claimed": privacy.get("claimed"),
+        **{name: privacy.get(name) for name in STATED},
         "model_sha256": result.get("model_sha256"),
     }
 

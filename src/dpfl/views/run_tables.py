@@ -24,7 +24,7 @@ from dpfl.privacy.statement_view import scope
 from dpfl.privacy.units import protects_nobody
 from dpfl.run.folder import METRICS, RunFolder
 from dpfl.run.metrics import RoundRow, UpdateRow, read_lost, read_thinned, read_updates
-from dpfl.views.run_summary import summary
+from dpfl.views.run_summary import RunFacts, columns_of
 
 MOST_ROWS = 4000
 """Rounds that are read. A longer run is read as means over as many rounds each."""
@@ -80,18 +80,23 @@ class RunTables:
             DpflError: If the folder holds no run, or a file that cannot be read.
         """
         folder = RunFolder.open(path)
-        result = folder.json("result.json") or {}
+        record, result = folder.experiment(), folder.json("result.json") or {}
         return cls(
             name or folder.path.name,
             folder,
-            folder.experiment(),
-            summary(folder),
+            record,
+            columns_of(folder, record, RunFacts.of(record, result)),
             read_thinned(folder.file(METRICS), MOST_ROWS),
             folder.json("statement.json") or result.get("privacy", {}),
             folder.json("audit.json") or {},
             result,
             within,
         )
+
+    @cached_property
+    def facts(self) -> RunFacts:
+        """What lists and comparisons show of the run."""
+        return RunFacts.of(self.experiment, self.result)
 
     @cached_property
     def privacy(self) -> PrivacyStatement | None:
@@ -149,13 +154,12 @@ class RunTables:
     @property
     def budget(self) -> Mapping[str, Any]:
         """The budget of the run: epsilon, delta, rounds, bytes, seconds."""
-        budget = self.experiment["resolved"].get("budget", {})
-        return budget if isinstance(budget, dict) else {}
+        return self.facts.budget
 
     @property
     def headline(self) -> str:
         """The name of the first metric."""
-        return str(self.summary.get("headline") or "accuracy")
+        return self.facts.headline
 
     @property
     def unit(self) -> str:

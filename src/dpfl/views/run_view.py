@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
-from dpfl.privacy.figures import UNBOUNDED, epsilon_text, rounded_down
+from dpfl.privacy.figures import UNBOUNDED, epsilon_text
 from dpfl.privacy.statement_view import PrivacyVerdict, StatementView, verdict
 from dpfl.run.outcome_view import OutcomeView, ending_in_words, metric_text
+from dpfl.views.audit_view import AuditView
 from dpfl.views.rerun_command import command
 
 if TYPE_CHECKING:
@@ -95,8 +96,7 @@ class RunView:
         outcome = OutcomeView.of(run.result)
         statement = run.privacy
         tiles = (*progress_tiles(run), *epsilon_tiles(run))
-        published = run.experiment["resolved"].get("algorithm", {}).get("variant") == "published"
-        unfinished = UNFINISHED_PUBLISHED if published else RUNNING
+        unfinished = UNFINISHED_PUBLISHED if run.facts.variant == "published" else RUNNING
         return cls(
             name=run.name,
             verdict=verdict(statement, run.keyed) if statement else unfinished,
@@ -196,8 +196,7 @@ def epsilon_tiles(run: RunTables) -> tuple[Tile, ...]:
     values = run.epsilons
     proven, claimed, audited = values["proven"], values["claimed"], values["audited"]
     bounded = isinstance(proven, float)
-    attack = run.audit.get("verdict")
-    scope = f" on {run.audit['scope']}" if run.audit.get("scope") else ""
+    audit = AuditView.of(run.audit)
     return (
         Tile(
             "proven" if bounded else "nothing",
@@ -214,10 +213,8 @@ def epsilon_tiles(run: RunTables) -> tuple[Tile, ...]:
         Tile(
             "nothing" if audited == UNBOUNDED else "audited",
             "Epsilon measured",
-            epsilon_in_words("audited", audited),
-            f"measured by an attack{scope}, a lower bound{': ' if attack else ''}{attack or ''}"
-            if run.audit
-            else "no attack was run: dpfl audit RUN",
+            audit.measured,
+            audit.note,
         ),
     )
 
@@ -233,10 +230,9 @@ def epsilon_in_words(kind: str, value: float | str | None) -> str:
     Returns:
         The figure, or a word if there is none.
     """
-    if kind == "audited" and isinstance(value, float):
-        return f"at least {rounded_down(value):.4f}"
-    absent = {"claimed": "nothing", "audited": "not audited"}
-    return epsilon_text(value, absent.get(kind, "nothing"))
+    if kind == "audited":
+        return AuditView.of(None if value is None else {"measured": value}).measured
+    return epsilon_text(value, absent="nothing")
 
 
 def _last_measured(run: RunTables) -> float | None:
@@ -244,16 +240,13 @@ def _last_measured(run: RunTables) -> float | None:
 
 
 def _record(run: RunTables) -> RecordView:
-    requested = run.experiment.get("experiment") or {}
-    resolved = run.experiment["resolved"]
-    published = resolved.get("algorithm", {}).get("variant") == "published"
-    data = requested.get("data", {}).get("name")
+    facts = run.facts
     content = {
         key: run.experiment[key] for key in ("experiment", "resolved") if run.experiment.get(key)
     }
     lead = (
-        f"{run.summary['algorithm']}{', as published,' if published else ''} with "
-        f"{run.summary['model']} over {run.summary['clients']} clients"
-        f"{f' of {data}' if data else ''}, seed {run.summary['seed']}"
+        f"{facts.algorithm}{', as published,' if facts.variant == 'published' else ''} with "
+        f"{facts.model} over {facts.clients} clients"
+        f"{f' of {facts.data}' if facts.data else ''}, seed {facts.seed}"
     )
     return RecordView(lead, command(run.experiment), tomli_w.dumps(content))

@@ -27,6 +27,7 @@ from dpfl import __version__
 from dpfl.algorithms.catalog import describe_all, describe_one
 from dpfl.bad_values import invalid
 from dpfl.errors import DpflError
+from dpfl.privacy.statement_view import protected_unit
 from dpfl.views.run_tables import RunTables
 from dpfl.web import ledger_views, planner, run_views
 from dpfl.web.auth import AccessKeys
@@ -174,7 +175,7 @@ def _system_routes() -> APIRouter:
 
     @router.get("/api/systems")
     def systems() -> list[dict[str, Any]]:
-        return describe_all()
+        return [system | {"protects": protected_unit(system["unit"])} for system in describe_all()]
 
     @router.get("/api/system")
     def system(name: Annotated[str, Query(max_length=60)]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from dpfl.privacy.accounting.events import decode, describe
 from dpfl.privacy.ledger.client_ledgers import ledger_path
 from dpfl.privacy.ledger.plans import proven_events
 from dpfl.privacy.statement import figure
+from dpfl.privacy.statement_view import GuaranteeView
 from dpfl.run.folder import RunFolder
 from dpfl.run.nodes import STATEMENTS
 from dpfl.web.run_index import RunIndex
@@ -79,14 +80,14 @@ def ledger_view(index: RunIndex, folder: RunFolder, owner: str) -> dict[str, Any
     delta = limit.delta if limit else float(_delta(folder))
     by = limit.accountant if limit else default_accountant(next(iter(spending), None))
     used, proven = (accountant(by).epsilon(events, delta) for events in (spending, most))
+    stated = {"proven": figure(proven), "unit": account.unit, "delta": delta}
     return {
         "owner": account.owner,
-        "unit": account.unit,
+        "guarantee": GuaranteeView.of(stated).to_dict(),
         "neighbours": account.neighbours,
-        "delta": delta,
         "accountant": by,
         "spent": figure(used),
-        "proven": figure(proven),
+        "proven": stated["proven"],
         "limit": limit.epsilon if limit else None,
         "left": max(0.0, limit.epsilon - used) if limit else None,
         "limits": [None if one is None else one.epsilon for one in limits],

@@ -6,6 +6,7 @@ computed by the accountant that limits a run. When it rests, every cell is compu
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -19,11 +20,24 @@ from dpfl.planning.noise_choices import PlanningQuestion, sketch_choices
 from dpfl.planning.speed import ClientWork
 from dpfl.planning.tradeoff import Tradeoff, sketch, tradeoff
 from dpfl.privacy.accounting.budget import MAX_ROUNDS
+from dpfl.views.plan_view import LEGEND, STEPS_NOTE, STEPS_TITLE, PlanView
 
 DATA = ("mnist-sample", "mnist", "fashion-mnist", "cifar10")
 MODELS = ("cnn", "mlp", "linear", "scattering-linear")
 CURVE = tuple(round(0.005 * 1.15**step, 5) for step in range(38))
 """Sampling rates of the curve, up to 0.88; 1 is the last."""
+
+
+ESTIMATE = {
+    "title": "a first estimate, may still change",
+    "sentence": "Estimated by the central limit theorem while you move a slider; computed when "
+    "you stop.",
+}
+EXACT = {
+    "title": "computed by the accountant",
+    "sentence": "Computed by the accountant that limits the run.",
+}
+"""How the table was computed. Only this page shows estimates."""
 
 
 class PlanRequest(BaseModel):
@@ -106,17 +120,17 @@ def find_plan(question: PlanningQuestion, exact: bool) -> Tradeoff:
 
 
 @lru_cache(256)
-def allowed_steps(question: PlanningQuestion, exact: bool) -> dict[str, int]:
-    """Counts the steps that each accountant allows with the recommended noise.
+def view_of(question: PlanningQuestion, exact: bool) -> PlanView:
+    """Puts a plan into words; counting the steps that each accountant allows takes a while.
 
     Args:
         question: The budget, the clients and the model.
         exact: As for `find_plan`.
 
     Returns:
-        Steps by the name of the accountant.
+        The plan in words.
     """
-    return find_plan(question, exact).bought
+    return PlanView.of(find_plan(question, exact))
 
 
 def answer(request: PlanRequest) -> dict[str, Any]:
@@ -126,47 +140,32 @@ def answer(request: PlanRequest) -> dict[str, Any]:
         request: The budget, the clients and the model.
 
     Returns:
-        The recommendation, every cell of the table, the curve of total noise, and assumptions.
+        The plan in the words of `PlanView`, how it was computed, and the curve of total noise.
 
     Raises:
         DpflError: If no plan stays within the budget.
     """
     question = question_of(request)
     plan = find_plan(question, request.exact)
-    choice, taus = plan.recommended, sorted({cell.tau for cell in plan.choices})
+    view, taus = view_of(question, request.exact), sorted({cell.tau for cell in plan.choices})
     curve = sketch_choices(question, (*CURVE, 1.0), taus)
     return {
         "exact": request.exact,
-        "recommended": {
-            "sampling_rate": choice.sampling_rate,
-            "tau": choice.tau,
-            "noise_multiplier": choice.noise_multiplier,
-            "iterations": choice.iterations,
-            "rate": plan.rate,
-            "total": choice.total,
-            "samples": choice.samples(request.size),
-            "parameters": question.parameters,
+        "status": EXACT if request.exact else ESTIMATE,
+        "plan": asdict(view)
+        | {
+            "legend": LEGEND,
+            "steps": {
+                "title": STEPS_TITLE,
+                "note": STEPS_NOTE,
+                "bars": [{"label": one.label, "steps": one.steps} for one in view.steps],
+            },
         },
-        "bought": allowed_steps(question, request.exact),
-        "cells": [
-            {
-                "q": cell.sampling_rate,
-                "tau": cell.tau,
-                "noise": cell.noise_multiplier,
-                "per_step": cell.per_step,
-                "total": cell.total,
-                "chosen": cell is choice,
-            }
-            for cell in plan.choices
-        ],
         "curve": {
             "q": [*CURVE, 1.0],
             "total": {tau: [one.total for one in curve if one.tau == tau] for tau in taus},
+            "sentence": view.curve,
         },
-        "assumptions": list(plan.assumptions),
-        "warning": f"Lower delta: {request.delta:g} is not below 1 / (samples per client)."
-        if request.delta * request.size >= 1
-        else None,
     }
 
 

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from dpfl.errors import DpflError
+from dpfl.privacy.statement_view import GuaranteeView
 from dpfl.run.folder import METRICS, RunFolder
 from dpfl.run.metrics import LESS_IS_BETTER, RoundRow, query
+from dpfl.views.run_summary import RunFacts
 
 HEADS = ("run", "experiment.data", "resolved", "resolved.algorithm", "resolved.budget")
 """The tables of `experiment.toml` that a line needs."""
@@ -30,9 +32,6 @@ EMPTY = (
     "measured",
     "epsilon",
     "proven",
-    "claimed",
-    "unit",
-    "delta",
     "stopped_by",
     "started",
     "ended",
@@ -76,36 +75,29 @@ def line_of(folder: RunFolder, name: str) -> dict[str, Any]:
         DpflError: If its record cannot be read.
     """
     record, result = heads(folder.file("experiment.toml")), folder.json("result.json") or {}
-    resolved, privacy = record.get("resolved", {}), result.get("privacy", {})
-    started = record.get("run", {}).get("started")
+    facts, privacy = RunFacts.of(record, result), result.get("privacy", {})
     # Reading the metrics takes time and leaves files beside them: only where nothing else says it.
     last = None if result else last_row(folder)
-    metric = result.get("headline") or "accuracy"
-    measured = result.get("metrics", {}).get(metric, result.get("accuracy"))
-    if last:
-        measured = last.measured
     return {
         "name": name,
         "state": state_of(folder),
-        "started": None if started is None else str(started),
+        "started": None if facts.started is None else str(facts.started),
         "ended": result.get("ended"),
-        "system": resolved.get("algorithm", {}).get("name"),
-        "variant": resolved.get("algorithm", {}).get("variant"),
-        "data": record.get("experiment", {}).get("data", {}).get("name"),
-        "model": resolved.get("model"),
-        "clients": resolved.get("clients"),
-        "seed": resolved.get("seed"),
+        "system": facts.algorithm,
+        "variant": facts.variant,
+        "data": facts.data,
+        "model": facts.model,
+        "clients": facts.clients,
+        "seed": facts.seed,
         "rounds": result.get("rounds", last.round if last else 0),
-        "budget": {key: resolved.get("budget", {}).get(key) for key in BUDGETS},
-        "headline": metric,
-        "less_is_better": metric in LESS_IS_BETTER,
-        "measured": measured,
+        "budget": {key: facts.budget.get(key) for key in BUDGETS},
+        "headline": facts.headline,
+        "less_is_better": facts.headline in LESS_IS_BETTER,
+        "measured": last.measured if last else facts.measured,
         "noisy": bool(result.get("noisy")),
         "epsilon": privacy.get("used") if result else last.epsilon if last else None,
         "proven": privacy.get("proven"),
-        "claimed": privacy.get("claimed"),
-        "unit": privacy.get("unit"),
-        "delta": privacy.get("delta"),
+        "guarantee": facts.guarantee.to_dict(),
         "stopped_by": result.get("stopped_by"),
         "certificate": folder.file("certificate.json").exists(),
         "audited": folder.file("audit.json").exists(),
@@ -130,6 +122,7 @@ def unreadable_line(name: str, error: str) -> dict[str, Any]:
         "rounds": 0,
         "headline": "",
         "noisy": False,
+        "guarantee": GuaranteeView.of({}).to_dict(),
         "certificate": False,
         "audited": False,
         "error": error,

@@ -17,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 
 from dpfl.data.names import client_names
 from dpfl.errors import DpflError
+from dpfl.privacy.statement_view import GuaranteeView
 from dpfl.run.folder import METRICS, RunFolder
 from dpfl.run.metrics import COLUMNS, LESS_IS_BETTER, RoundRow, read_lost, read_thinned
 from dpfl.run.nodes import MEMBERS, STATEMENTS
@@ -78,7 +79,6 @@ def run_page(folder: RunFolder, name: str, within: Path | None = None) -> dict[s
         },
         "statement": dict(run.statement),
         "lines": list(view.statement.rows) if view.statement else [],
-        "guarantee": run.guarantee,
         "clients": clients_view(folder, run.clients),
         "limits": dict(run.limits),
         "nodes": nodes_view(folder, run.experiment, notes),
@@ -243,14 +243,17 @@ def _releases(folder: RunFolder) -> tuple[list[int], list[int]]:
 
 def _node(folder: RunFolder, name: str, member: Any) -> dict[str, Any]:
     statement: Mapping[str, Any] = {}
+    guarantee = GuaranteeView.of(statement)
     try:
         if member and Path(name).name == name:
-            statement = (folder.json(f"{STATEMENTS}/{name}.json") or {}).get("statement", {})
-    except (DpflError, AttributeError):
+            signed = (folder.json(f"{STATEMENTS}/{name}.json") or {}).get("statement", {})
+            guarantee, statement = GuaranteeView.of(signed), signed
+    except (DpflError, AttributeError, TypeError):
         pass
     size = member.get("size") if isinstance(member, dict) else None
-    keys = ("proven", "limit", "spent", "unit", "delta", "accountant", "at")
-    return {"name": name, "size": size, "away": None} | {key: statement.get(key) for key in keys}
+    keys = ("proven", "limit", "spent", "accountant", "at")
+    node = {"name": name, "size": size, "away": None, "guarantee": guarantee.to_dict()}
+    return node | {key: statement.get(key) for key in keys}
 
 
 def _reason(name: str, notes: Sequence[str]) -> str:

@@ -12,5 +12,5 @@ def test_a_plan_shows_what_it_recommends() -> None:
     )
     shown = words(found)
     assert f"* {found.recommended.per_step:.1f}" in shown
-    assert "Recommended for epsilon 4 at delta 1e-05 over 20 rounds" in shown
+    assert "Recommended for epsilon 4 (for one sample, delta 1e-05) over 20 rounds" in shown
     assert len(found.plot().axes) == 3

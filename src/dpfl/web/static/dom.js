@@ -62,7 +62,6 @@ export const up = (value, digits = 4) => (Math.ceil(value * 10 ** digits - 1e-9)
 export const down = (value, digits = 4) => (Math.floor(value * 10 ** digits) / 10 ** digits).toFixed(digits);
 export const epsilon = (value, digits = 4) =>
   value === null || value === undefined ? "–" : typeof value === "number" ? up(value, digits) : String(value);
-export const small = (value) => (typeof value === "number" && value < 1e-3 ? value.toExponential() : String(value ?? "?"));
 export const short = (value) => (typeof value === "number" ? String(Number(value.toPrecision(3))) : String(value ?? "–"));
 export const whole = (value) => Math.round(value).toLocaleString("en");
 export const measured = (name, value) =>
@@ -95,27 +94,22 @@ export const verdict = (run) => run.verdict && box(run.verdict.level, run.verdic
 
 export const tile = ({ kind, title, text, note }) => h("div", { class: `tile ${kind}` }, h("span", { class: "kind" }, title), h("strong", {}, text), h("span", {}, note));
 
-// Epsilon against its limit: a bar, and the same in words with unit and delta.
-export function meter({ value, most, unit, delta, proven, large, what }) {
-  const bounded = typeof value === "number";
-  const whose = unit && unit !== "none" ? `for one ${unit}, ` : "";
-  const words = `${whose}delta ${small(delta)}`;
-  if (!bounded) {
-    const said = value === "unbounded" || unit === "none" ? "no guarantee" : "–";
-    return h("div", { class: large ? "meter large" : "meter" },
-      h(large ? "strong" : "span", { class: said === "–" ? "soft" : "wrong" }, said));
-  }
+// Epsilon against its limit: a bar, and the same with unit and delta, in the words of the server.
+export function meter({ value, most, guarantee, proven, large, what }) {
+  const { level, scope, no_figure: word } = guarantee;
+  if (typeof value !== "number")
+    return h("div", { class: large ? "meter large" : "meter" }, h(large ? "strong" : "span", { class: level === "nothing" ? "wrong" : "soft" }, word));
   const share = most ? value / most : null;
   const fill = h("div", { class: `fill${share > 1 ? " over" : ""}` });
   fill.style.width = `${Math.min(100, 100 * (share ?? 0))}%`;
   const text = `${up(value)}${most ? ` of ${most}` : ""}`;
-  const name = `epsilon ${what || "used"}: ${text}, ${words}`;
+  const name = `epsilon ${what || "used"}: ${text}, ${scope}`;
   const bar = most && h("div", { class: "track", role: "meter", "aria-label": name, "aria-valuemin": "0",
     "aria-valuemax": String(most), "aria-valuenow": String(Math.min(value, most)) }, fill);
   if (!large) return h("div", { class: "meter small", title: name }, h("span", {}, text), bar);
   return h("div", { class: "meter large" }, h("div", {}, h("strong", {}, up(value)), h("span", { class: "of" },
     most ? ` of ${most} allowed` : " used, without a limit")), bar,
-    h("p", { class: "soft small" }, `epsilon ${what || "used, an upper bound"} (${words})`,
+    h("p", { class: "soft small" }, `epsilon ${what || "used, an upper bound"} (${scope})`,
       typeof proven === "number" && proven > value ? `; proven ${up(proven)}, fixed in advance` : ""));
 }
 
@@ -123,6 +117,9 @@ export function meter({ value, most, unit, delta, proven, large, what }) {
 export function soFar(line, value) {
   return typeof value === "number" && line.state !== "finished" && line.variant !== "published" ? Math.min(value, line.budget.epsilon || Infinity) : value;
 }
+
+// The proven epsilon of a run in a list.
+export const proven = ({ level, short: text }) => h("span", { class: { proven: "good", nothing: "wrong", running: "soft" }[level] }, text);
 
 export function table(heads, rows, properties = {}) {
   const cell = (head, value) => h("td", { class: head.number ? "number" : null, "data-label": head.label ?? head.text }, value);

@@ -1,5 +1,5 @@
 import { chart, together } from "../chart.js";
-import { get, h, link, show, table } from "../dom.js";
+import { get, h, link, proven, show, table } from "../dom.js";
 
 const AXES = { rounds: ["by round", "round"], epsilon: ["by epsilon used", "epsilon used, an upper bound"], bytes: ["by bytes sent", "megabytes sent"], loss: ["loss by round", "round"] };
 
@@ -24,8 +24,7 @@ export default async function start(page, query) {
 
   function draw(found) {
     const heads = [{ text: "Runs" }, { text: "Seeds", number: true }, { text: found.metric }, { text: "Proven" }, { text: "Claimed" }, { text: "Protects" }, { text: "Delta" }, { text: "Rounds" }];
-    const levels = { proven: "good", nothing: "wrong", running: "soft" };
-    const rows = found.rows.map((row) => [h("span", { title: row.settings }, row.label), row.seeds, row.metric, h("span", { class: levels[row.level] }, row.proven), row.claimed, row.unit, row.delta, row.rounds]);
+    const rows = found.rows.map((row) => [h("span", { title: row.settings }, row.label), row.seeds, row.metric, proven({ level: row.level, short: row.proven }), row.claimed, row.unit, row.delta, row.rounds]);
     const charts = Object.keys(AXES).map((axis) => drawn(found, axis)).filter(Boolean);
     show(body, table(heads, rows, { label: "Runs side by side" }), found.notes.map((note) => h("p", { class: "soft small" }, note)),
       h("p", {}, h("a", { class: "button", href: `/report?${new URLSearchParams([...chosen].map((run) => ["name", run]))}` }, "Report on these runs")), h("div", { class: "grid" }, charts.map((one) => one.element)));

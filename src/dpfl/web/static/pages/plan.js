@@ -1,5 +1,5 @@
 import { chart } from "../chart.js";
-import { badge, begin, get, h, link, post, say, short, show, table, up, whole } from "../dom.js";
+import { badge, begin, get, h, link, post, say, show, table, whole } from "../dom.js";
 
 const FIELDS = [["epsilon", "Epsilon", 0.1, 20, 4, 0.01], ["delta", "Delta", 1e-9, 1e-2, 1e-5, "any"], ["rounds", "Rounds", 1, 2000, 80, 1],
   ["clients", "Clients", 1, 1000, 10, 1], ["size", "Samples per client", 20, 100000, 800, 1]];
@@ -83,26 +83,21 @@ export default async function start(page) {
   }
 
   function draw(found) {
-    const best = found.recommended;
+    const { plan, status, curve } = found, note = (text) => h("p", { class: "soft small" }, text);
     page.dataset.exact = String(found.exact);
-    show(said, found.exact ? badge("finished", "computed by the accountant") : badge("running", "a first estimate, may still change"), h("p", { class: "say", role: "status" }, "For epsilon ", h("b", {}, String(wanted.epsilon)), ` (for one sample, delta ${words(wanted.delta)}) over `, h("b", {}, `${whole(wanted.rounds)} rounds`), ": sampling rate ", h("b", {}, short(best.sampling_rate)),
-      ", ", h("b", {}, `${best.tau} local ${best.tau === 1 ? "step" : "steps"}`), " per round, noise multiplier ", h("b", {}, up(best.noise_multiplier)), best.rate ? [", learning rate ", h("b", {}, short(best.rate))] : "", "."),
-      h("p", { class: "soft small" }, `${whole(best.samples)} samples per client and round; ${whole(best.parameters)} parameters. Noise and learning rate are computed again when the run starts.`),
-      found.warning && h("p", { class: "wrong" }, found.warning));
-    const most = Math.max(...Object.values(found.bought), 1);
-    const names = { pld: "PLD, which limits the run", rdp: "RDP", "rdp-classic": "RDP, classic conversion" };
-    show(bars, h("h3", {}, "Steps that each accountant allows with this noise"), h("p", { class: "soft small" }, "All three bounds hold. A looser accountant certifies fewer steps for the same epsilon."),
-      h("div", { class: "bars" }, Object.entries(found.bought).map(([by, count]) => { const fill = h("div", { class: "fill" }); fill.style.width = `${100 * count / most}%`;
-        return [h("span", {}, names[by] || by), h("div", { class: "track" }, fill), h("span", {}, whole(count))]; })));
-    const taus = Object.keys(found.curve.total);
-    noise.say(`Less noise is better. ${short(best.sampling_rate)} is the smallest sampling rate within 5 % of the least noise; larger batches hardly help.`);
-    noise.set({ x: found.curve.q, lines: taus.map((tau) => ({ label: `tau ${tau}`, y: found.curve.total[tau] })) });
-    const rates = [...new Set(found.cells.map((cell) => cell.q))];
-    show(cells, table([{ text: "q" }, ...taus.map((tau) => ({ text: `tau ${tau}: z, total noise`, number: true }))], rates.map((q) => [short(q), ...taus.map((tau) => {
-      const cell = found.cells.find((one) => one.q === q && String(one.tau) === tau);
-      return cell ? h(cell.chosen ? "b" : "span", { class: cell.chosen ? "good" : null }, `${cell.noise.toFixed(2)}, ${cell.total.toFixed(3)}${cell.chosen ? " ✓" : ""}`) : "–";
-    })]), { label: "All choices" }), h("p", { class: "soft small" }, found.exact ? "Computed by the accountant that limits the run." : "Estimated by the central limit theorem while you move a slider; computed when you stop."));
-    show(assumed, h("details", {}, h("summary", {}, "Assumptions"), h("ul", {}, found.assumptions.map((line) => h("li", {}, line)))));
+    const settings = plan.settings.map((one, place) => [place ? ", " : "", `${one.name} `, h("b", {}, one.value), one.note ? ` (${one.note})` : ""]);
+    show(said, badge(found.exact ? "finished" : "running", status.title), h("p", { class: "say", role: "status" }, `${plan.lead}: `, settings, "."),
+      note(plan.details.join(" ")), plan.warnings.map((warning) => h("p", { class: "wrong" }, warning)));
+    const most = Math.max(...plan.steps.bars.map((one) => one.steps), 1);
+    show(bars, h("h3", {}, plan.steps.title), note(plan.steps.note),
+      h("div", { class: "bars" }, plan.steps.bars.map((one) => { const fill = h("div", { class: "fill" }); fill.style.width = `${100 * one.steps / most}%`;
+        return [h("span", {}, one.label), h("div", { class: "track" }, fill), h("span", {}, whole(one.steps))]; })));
+    noise.say(curve.sentence);
+    noise.set({ x: curve.q, lines: Object.entries(curve.total).map(([tau, total]) => ({ label: `tau ${tau}`, y: total })) });
+    const shown = (cell) => h(cell.recommended ? "b" : "span", { class: cell.recommended ? "good" : cell.allowed ? null : "soft" }, cell.text);
+    show(cells, note(plan.legend), table(plan.headings.map((text, place) => ({ text, number: place > 0 })), plan.rows.map(([rate, row]) => [rate, ...row.map(shown)]), { label: "All choices" }),
+      note(status.sentence));
+    show(assumed, h("details", {}, h("summary", {}, "Assumptions"), h("ul", {}, plan.assumptions.map((line) => h("li", {}, line)))));
   }
 
   await fetched(true);

@@ -1,4 +1,4 @@
-import { badge, begin, box, down, epsilon, get, h, link, meter, post, show, small, statementTable, table, verdict, whole } from "../dom.js";
+import { badge, begin, box, down, get, h, link, meter, post, proven, show, statementTable, table, verdict, whole } from "../dom.js";
 import { nodes } from "../nodes.js";
 
 export default async function start(page, query) {
@@ -6,7 +6,7 @@ export default async function start(page, query) {
   const { runs } = await get("/api/runs");
   const ended = runs.filter((run) => run.state !== "unreadable");
   const side = h("div", { class: "card pick" }, ended.slice(0, 500).map((run) => h("a", { href: link("/privacy", { name: run.name }), "aria-current": run.name === name ? "true" : null }, run.name,
-    h("div", { class: "soft small" }, run.proven === "unbounded" ? "no guarantee" : run.proven === null ? run.state : `proven ${epsilon(run.proven)}`, run.certificate ? " · certified" : ""))));
+    h("div", { class: "soft small" }, { proven: `proven ${run.guarantee.short}`, nothing: run.guarantee.short, running: run.state }[run.guarantee.level], run.certificate ? " · certified" : ""))));
   const body = h("div", {});
   const shown = name ? h("div", { class: "split" }, h("div", {}, h("h3", {}, "Runs"), side), body) : body;
   show(page, h("div", { class: "head" }, h("div", {}, h("h1", {}, "Privacy"), h("p", { class: "soft" }, "What each account has spent and may still spend. This page reads ledgers and never writes them."))),
@@ -21,9 +21,8 @@ export default async function start(page, query) {
 
 function overview(runs) {
   const rows = runs.map((run) => [h("a", { class: "name", href: link("/privacy", { name: run.name }) }, run.name), badge(run.state),
-    run.proven === "unbounded" ? h("span", { class: "wrong" }, "no guarantee") : run.proven === null ? h("span", { class: "soft" }, "not yet") : h("span", { class: "good" }, epsilon(run.proven)),
-    run.claimed === null ? "nothing" : epsilon(run.claimed), run.unit ? (run.unit === "none" ? "nobody" : `one ${run.unit}, delta ${small(run.delta)}`) : "–", run.certificate ? "signed" : "–", run.audited ? "done" : "–"]);
-  return table([{ text: "Run", label: "" }, { text: "State", label: "" }, { text: "Proven" }, { text: "Claimed" }, { text: "Protects" }, { text: "Certificate" }, { text: "Audit" }], rows, { label: "Runs" });
+    proven(run.guarantee), run.guarantee.claimed, run.guarantee.unit, run.guarantee.delta, run.certificate ? "signed" : "-", run.audited ? "done" : "-"]);
+  return table([{ text: "Run", label: "" }, { text: "State", label: "" }, { text: "Proven" }, { text: "Claimed" }, { text: "Protects" }, { text: "Delta" }, { text: "Certificate" }, { text: "Audit" }], rows, { label: "Runs" });
 }
 
 function statement(run) {
@@ -59,7 +58,7 @@ function accounts(name, run, ledgers, owner) {
   const spent = run.statement.per_client || {};
   const rows = ledgers.owners.map((one) => {
     const figure = spent[one] ?? spent["every client"], limit = run.limits[one] ?? run.limits["every client"];
-    return [h("a", { href: link("/privacy", { name, owner: one }), "aria-current": one === owner ? "true" : null }, one), figure === undefined ? "open" : meter({ value: figure, most: limit, unit: run.statement.unit, delta: run.statement.delta, what: "proven" }),
+    return [h("a", { href: link("/privacy", { name, owner: one }), "aria-current": one === owner ? "true" : null }, one), figure === undefined ? "open" : meter({ value: figure, most: limit, guarantee: run.line.guarantee, what: "proven" }),
       typeof figure === "number" && limit ? down(Math.max(0, limit - figure)) : "–"];
   });
   return [h("h2", {}, "Ledgers"), table([{ text: "Account" }, { text: "Proven epsilon and limit" }, { text: "Remaining", number: true }], rows, { label: "Ledgers" }), h("div", { id: "account" })];
@@ -71,7 +70,7 @@ async function account(body, name, owner) {
   let found;
   try { found = await get(link("/api/ledger", { name, owner })); } catch (error) { show(place, box("nothing", "This ledger cannot be read", error.message)); return; }
   const time = (at) => new Date(1000 * at).toISOString().slice(0, 19).replace("T", " ");
-  show(place, h("h2", {}, `Account of ${found.owner}`), h("div", { class: "card" }, meter({ value: found.spent, most: found.limit, unit: found.unit, delta: found.delta, proven: found.proven, large: true, what: "spent" }),
+  show(place, h("h2", {}, `Account of ${found.owner}`), h("div", { class: "card" }, meter({ value: found.spent, most: found.limit, guarantee: found.guarantee, proven: found.proven, large: true, what: "spent" }),
     h("p", { class: "soft small" }, found.limit === null ? "This ledger has no limit. Set one with: dpfl ledger limit" : `${down(found.left)} remaining. Neighbours: ${found.neighbours}. Accountant: ${found.accountant}. Each row contains the hash of the row before it; all hashes were checked.`)),
     h("br"), table([{ text: "Release" }, { text: "Count", number: true }], found.releases.map((one) => [one.kind, whole(one.count)]), { label: "Releases" }),
     h("details", {}, h("summary", {}, `${whole(found.debits)} debits by ${found.runs.length} ${found.runs.length === 1 ? "run" : "runs"}, latest first`),

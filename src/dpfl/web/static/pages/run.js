@@ -52,7 +52,7 @@ export default async function start(page, query) {
   function top() {
     const stated = run.statement, open = stated.unit !== "none" && line.variant !== "published";
     const gauge = open && h("div", { class: "card" }, h("h3", { class: "small soft" }, "Privacy budget"), meter({ value: used(), most: run.line.budget.epsilon,
-      unit: stated.unit, delta: stated.delta ?? run.line.budget.delta, proven: stated.proven, large: true }));
+      guarantee: run.line.guarantee, proven: stated.proven, large: true }));
     show(parts.top, run.warnings.map((warning) => box("warn", "Warning", warning)), verdict(run), gauge);
   }
 
@@ -71,7 +71,7 @@ export default async function start(page, query) {
     const spent = rows.epsilon.filter((value) => value !== null), most = run.line.budget.epsilon;
     const lines = [{ label: "used, an upper bound", y: rows.epsilon, colour: "--proven" }];
     if (most) lines.push({ label: "allowed", y: rows.round.map(() => most), colour: "--bad" });
-    put("epsilon", spent.length > 0, { x: rows.round, lines }, () => `${epsilon(used())} ${most ? `of ${most} allowed` : "so far"} (${run.guarantee}). Every release is in a ledger before it leaves a client.`);
+    put("epsilon", spent.length > 0, { x: rows.round, lines }, () => `${epsilon(used())} ${most ? `of ${most} allowed` : "so far"} (${run.line.guarantee.scope}). Every release is in a ledger before it leaves a client.`);
     put("tau", rows.round.length > 0, { x: rows.round, lines: [{ label: "tau", y: rows.steps, colour: "--c5", steps: true }], range: (_, low, high) => [0, Math.max(high, 1) * 1.1] },
       () => `${whole(rows.steps.at(-1))} in the last round. ${run.statement.unit === "none" ? "A round costs the same bytes, however many steps it has" : "Each step costs privacy, and each round costs bytes"}.`);
     const ratio = run.signal.ratio;
@@ -94,7 +94,7 @@ export default async function start(page, query) {
       const now = missed[number] ? h("span", { class: "wrong" }, missed[number]) : one.remaining === 0 && (!ended || run.line.stopped_by === "epsilon") ? h("span", { class: "soft" }, "budget spent")
         : h("span", { class: "good" }, ended ? "took part" : "takes part");
       return [one.name, now, whole(one.paid), ...(ended ? [] : [one.remaining > 1e8 ? "no limit" : whole(one.remaining)]),
-        figure === undefined ? "at the end" : meter({ value: figure, most: run.limits[one.name] ?? run.limits["every client"], unit: run.statement.unit, delta: run.statement.delta, what: "proven" })];
+        figure === undefined ? "at the end" : meter({ value: figure, most: run.limits[one.name] ?? run.limits["every client"], guarantee: run.line.guarantee, what: "proven" })];
     });
     const heads = [{ text: "Account" }, { text: "State" }, { text: "Releases", number: true }, ...(ended ? [] : [{ text: "Remaining", number: true }]), { text: "Proven epsilon and limit" }];
     show(parts.clients, table(heads, rows, { label: "Accounts" }), more > 0 && h("p", { class: "soft" }, `and ${whole(more)} more`),

@@ -1,4 +1,4 @@
-import { ago, badge, begin, box as notice, epsilon, get, h, link, measured, meter, show, soFar, whole } from "../dom.js";
+import { ago, badge, begin, box as notice, get, h, link, measured, meter, proven, show, soFar, whole } from "../dom.js";
 
 const STATES = ["all", "running", "paused", "stopped", "finished", "unreadable"];
 const HEADS = [["Run", "name"], ["State", "state"], ["Measured", "measured"], ["Epsilon used", "epsilon"],
@@ -66,14 +66,11 @@ export default async function start(page) {
     const name = run.state === "unreadable" ? h("span", { class: "name" }, run.name)
       : h("a", { class: "name", href: link("/run", { name: run.name }) }, run.name);
     const rounds = `${whole(run.rounds || 0)}${run.budget.rounds ? ` of ${whole(run.budget.rounds)}` : ""}`;
-    const proven = run.proven === "unbounded" ? h("span", { class: "wrong" }, "no guarantee")
-      : run.proven === null ? h("span", { class: "soft" }, "not yet") : h("span", { class: "good" }, epsilon(run.proven));
-    const bare = run.unit === "none" || run.proven === "unbounded";
-    const used = bare ? h("span", { class: "soft" }, "–")
-      : meter({ value: soFar(run, run.epsilon), most: run.budget.epsilon, unit: run.unit, delta: run.delta ?? run.budget.delta });
+    const used = run.guarantee.level === "nothing" ? h("span", { class: "soft" }, "–")
+      : meter({ value: soFar(run, run.epsilon), most: run.budget.epsilon, guarantee: run.guarantee });
     return h("tr", {}, h("td", { class: "check" }, box), h("td", {}, name, h("div", { class: "soft small" }, what)), h("td", {}, badge(run.state)),
       h("td", { "data-label": run.headline }, measured(run.headline, run.measured)), h("td", { "data-label": "epsilon used" }, used),
-      h("td", { "data-label": "proven" }, proven), h("td", { "data-label": "rounds" }, rounds), h("td", { "data-label": "started", title: run.started }, ago(run.started)));
+      h("td", { "data-label": "proven" }, proven(run.guarantee)), h("td", { "data-label": "rounds" }, rounds), h("td", { "data-label": "started", title: run.started }, ago(run.started)));
   }
 
   const empty = () => h("div", { class: "card empty" }, h("h2", {}, "No runs yet"),

@@ -6,7 +6,7 @@ export default async function start(page, query) {
   const name = query.get("name");
   if (name) return one(page, await get(link("/api/system", { name })));
   const systems = await get("/api/systems");
-  const rows = systems.map((system) => [h("a", { class: "name", href: link("/systems", { name: system.name }) }, system.name), system.unit === "none" ? "nobody" : `one ${system.unit}`,
+  const rows = systems.map((system) => [h("a", { class: "name", href: link("/systems", { name: system.name }) }, system.name), system.protects,
     Object.entries(system.proven).map(([variant, proven]) => h("div", {}, Object.keys(system.proven).length > 1 ? h("span", { class: "soft" }, `${variant}: `) : "", h("span", { class: kind(proven) }, proven))), h("span", { class: "soft" }, system.paper)]);
   show(page, h("div", { class: "head" }, h("div", {}, h("h1", {}, "Systems"), h("p", { class: "soft" }, `${systems.length} systems: what is proven for each, as published and in its sound variant. Each run states its own epsilon.`))),
     table([{ text: "System", label: "" }, { text: "Protects" }, { text: "Proven" }, { text: "Paper" }], rows, { label: "Systems" }));
