@@ -56,8 +56,9 @@ class AccountingTerms:
             algorithm: The algorithm that the record describes.
 
         Returns:
-            The terms as the run had them, without the digests of the data. Every client has the
-            largest declared size, since the record holds no other.
+            The terms as the run had them, without the digests of the data. Where the record lists no
+            sizes, every client has the largest: all are equal, or the account is the federation's.
+            Records of earlier versions list no sizes either.
 
         Raises:
             DpflError: The record holds no budget.
@@ -72,12 +73,22 @@ class AccountingTerms:
             algorithm,
             budget,
             resolved["accountant"],
-            (resolved["largest"],) * resolved["clients"],
+            tuple(resolved.get("declared", (resolved["largest"],) * resolved["clients"])),
             names=tuple(resolved.get("names", ())),
             row_notes=tuple(resolved.get("warnings", ())),
             arithmetic=resolved.get("arithmetic", ""),
             over_nodes=resolved.get("partition") == NODES,
         )
+
+    @property
+    def recorded_sizes(self) -> list[int] | None:
+        """The declared sizes for the record of the run; None where the largest one says enough.
+
+        They are public constants, which the server knows before training. Only accounts of single
+        clients count by them.
+        """
+        sizes = list(self.declared)
+        return sizes if self.algorithm.ledger_per_client and len(set(sizes)) > 1 else None
 
     @property
     def limit(self) -> Limit | None:

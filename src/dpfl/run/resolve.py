@@ -204,6 +204,7 @@ class ResolvedRun:
             "beside": self.prior.record(),
             "partition": federation.how,
             "largest": max(self.sizes),
+            "declared": terms.recorded_sizes,
             "warnings": list(terms.row_notes) or None,
             "arithmetic": terms.arithmetic or None,
         }
