@@ -56,9 +56,9 @@ class AccountingTerms:
             algorithm: The algorithm that the record describes.
 
         Returns:
-            The terms as the run had them, without the digests of the data. Where the record lists no
-            sizes, every client has the largest: all are equal, or the account is the federation's.
-            Records of earlier versions list no sizes either.
+            The terms as the run had them, without the digests of the data. Where the record lists
+            no sizes, every client has the largest: all are equal, or the account is the
+            federation's. Records of earlier versions list no sizes either.
 
         Raises:
             DpflError: The record holds no budget.
