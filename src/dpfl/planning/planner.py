@@ -180,6 +180,26 @@ def with_planned_noise(
     return algorithm.with_noise(noise_for(plan, budget.epsilon, budget.delta, accounting))
 
 
+def planned_rate(
+    walk: float, stddev: float, parameters: int, steps: int, largest: float = math.inf
+) -> float:
+    """Computes the learning rate at which noise moves the model by a distance over a run.
+
+    The noise of T steps on d parameters moves the model by about eta s sqrt(d T).
+
+    Args:
+        walk: The distance.
+        stddev: The standard deviation s of a step's noise on each parameter of the mean model.
+        parameters: The number d of trained parameters.
+        steps: The number T of steps.
+        largest: The largest rate that the model can bear.
+
+    Returns:
+        The rate, rounded to three digits.
+    """
+    return float(f"{min(walk / (stddev * math.sqrt(parameters * steps)), largest):.3g}")
+
+
 def with_planned_rate(
     algorithm: Algorithm,
     budget: Budget,
@@ -217,11 +237,8 @@ def with_planned_rate(
         raise DpflError(
             "A learning rate can be planned for a number of rounds; give budget.rounds, or a rate."
         )
-    steps = algorithm.releases_in(budget.rounds)
-    noise = (
-        release.local_stddev
-        * math.sqrt(parameters * len(sizes) * steps)
-        / release.sampling.expected_size(sum(sizes))
-    )
-    rate = float(f"{min(walk / noise, most):.3g}")
+    steps, total = algorithm.releases_in(budget.rounds), sum(sizes)
+    each = (size / total / release.divisor_for(size) for size in sizes)
+    stddev = release.local_stddev * math.hypot(*each)
+    rate = planned_rate(walk, stddev, parameters, steps, most)
     return replace(algorithm, samples=release, local=replace(local, optimiser=SGD(rate)))
