@@ -31,9 +31,9 @@ from dataclasses import dataclass, replace
 from dpfl.algorithms import Algorithm
 from dpfl.client.optimisers import SGD
 from dpfl.errors import DpflError
+from dpfl.planning.accountant_choice import accountant_of
 from dpfl.planning.feature_counts import RowFeatures
 from dpfl.privacy import Budget, Flat, Poisson, accountant, affordable, noise_for
-from dpfl.privacy.accounting.accountant import default_accountant, proven_accountant
 from dpfl.privacy.accounting.calibration import MAX_RELEASES
 from dpfl.privacy.accounting.events import EventCounts, add_all
 from dpfl.privacy.mechanisms.noise import check_noise_multiplier
@@ -162,9 +162,7 @@ def with_planned_noise(
     if published and algorithm.claim.accountant:
         accounting = accountant(algorithm.claim.accountant)
     else:
-        accounting = proven_accountant(
-            by or default_accountant(release.sampling.event(1.0, population))
-        )
+        accounting = accountant_of(release, population, by)
     queries = accounting.epsilon(algorithm.before, budget.delta) if algorithm.before else 0.0
     if queries >= budget.epsilon:
         raise DpflError(

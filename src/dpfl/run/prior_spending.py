@@ -10,8 +10,8 @@ from typing import Any
 from dpfl.algorithms import Algorithm
 from dpfl.client.noise_placement import NoisePlacement
 from dpfl.data import Federation
+from dpfl.planning.accountant_choice import accountant_of
 from dpfl.privacy import Budget
-from dpfl.privacy.accounting.accountant import accountant, default_accountant, proven_accountant
 from dpfl.privacy.accounting.events import EventCounts, decode, encode
 from dpfl.privacy.ledger.client_ledgers import FEDERATION, ClientLedgers, list_names
 from dpfl.privacy.statement import rounded_up
@@ -116,8 +116,7 @@ def read_prior_spending(
     totals = ledgers.spending()
     if not any(totals) or budget.epsilon is None or algorithm.variant != "sound":
         return PriorSpending()
-    event = release.sampling.event(1.0, len(federation.sizes))
-    by = accountant(proven_accountant(accountant_name or default_accountant(event)).name)
+    by = accountant_of(release, len(federation.sizes), accountant_name)
     epsilons = [by.epsilon(events, budget.delta) for events in totals]
     return _beside_fullest(names, totals, epsilons, budget.epsilon, release.uncalibrated)
 
