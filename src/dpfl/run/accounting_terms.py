@@ -17,6 +17,21 @@ from dpfl.privacy.accounting.calibration import MAX_RELEASES
 from dpfl.privacy.ledger.client_ledgers import FEDERATION
 
 
+def ledger_owners(algorithm: Algorithm, names: Sequence[str]) -> Sequence[str]:
+    """Finds whose ledgers pay for the releases of a run.
+
+    Args:
+        algorithm: The algorithm, which says where the noise is.
+        names: The names of the clients.
+
+    Returns:
+        The clients, the federation, or nobody where nothing is paid.
+    """
+    if algorithm.ledger_per_client:
+        return names
+    return (FEDERATION,) if algorithm.placement is NoisePlacement.ROUND_SUM else ()
+
+
 @dataclass(frozen=True)
 class AccountingTerms:
     """The algorithm, the budget and the public facts that every figure of a run follows from.
@@ -114,11 +129,15 @@ class AccountingTerms:
         return min(self.algorithm.releases_in(rounds), MAX_RELEASES) if rounds else 0
 
     @property
+    def neighbours(self) -> str:
+        """The neighbouring data sets that the guarantee compares."""
+        release = self.algorithm.release
+        return release.neighbours if release else "none"
+
+    @property
     def owners(self) -> Sequence[str]:
         """The names of the ledgers that pay."""
-        if self.algorithm.ledger_per_client:
-            return self.names or client_names(len(self.declared))
-        return (FEDERATION,) if self.algorithm.placement is NoisePlacement.ROUND_SUM else ()
+        return ledger_owners(self.algorithm, self.names or client_names(len(self.declared)))
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -70,7 +70,7 @@ from dpfl.run.options import (
     Execution,
     Privacy,
 )
-from dpfl.run.prior_spending import PriorSpending, ledger_owners, read_prior_spending
+from dpfl.run.prior_spending import PriorSpending, ledger_data, read_prior_spending
 
 VERSIONED = ("dpfl", "torch", "numpy", "dp-accounting")
 
@@ -248,14 +248,13 @@ def resolve(spec: RunSpec) -> ResolvedRun:
     arithmetic = dry_run(fitted, algorithm, spec.privacy.arithmetic)
     if spec.execution.workers > 1:
         refuse_unreachable("model", fitted.description)
-    names, data = ledger_owners(algorithm, spec.federation)
     terms = AccountingTerms(
         algorithm,
         spec.budget,
         accountant_for(algorithm, spec.clients, spec.privacy.accountant),
         split.sizes,
-        names,
-        data,
+        spec.federation.names,
+        ledger_data(algorithm, spec.federation),
         row_notes,
         arithmetic,
         spec.over_nodes,
