@@ -15,6 +15,7 @@ from dpfl.errors import DpflError
 from dpfl.privacy import Budget, Limit
 from dpfl.privacy.accounting.calibration import MAX_RELEASES
 from dpfl.privacy.ledger.client_ledgers import FEDERATION
+from dpfl.run.record_file import recorded_names
 
 
 def ledger_owners(algorithm: Algorithm, names: Sequence[str]) -> Sequence[str]:
@@ -89,7 +90,7 @@ class AccountingTerms:
             budget,
             resolved["accountant"],
             tuple(resolved.get("declared", (resolved["largest"],) * resolved["clients"])),
-            names=tuple(resolved.get("names", ())),
+            names=recorded_names(resolved),
             row_notes=tuple(resolved.get("warnings", ())),
             arithmetic=resolved.get("arithmetic", ""),
             over_nodes=resolved.get("partition") == NODES,
