@@ -1,7 +1,8 @@
 """What a run will be, as its server proposes it to nodes that have not yet declared a size.
 
 The stages are those of `resolve`. Noise is planned from the budget and from no data, so the nodes
-can be told what the run would spend before they join.
+can be told what the run would spend before they join. What can be checked without sizes is checked
+here: a node that joins writes it down.
 """
 
 from __future__ import annotations

@@ -25,10 +25,10 @@ The stages depend on each other in this order:
    epsilon(prior spending + queries + all releases) <= epsilon. The learning rate follows from it.
 5. The checks and the dry run refuse what would fail in the first round.
 
-Everybody who has to know what a run does takes this result. The run itself (`prepare.py`) takes all
-of it. The server's proposal to nodes (`propose.py`) and the audit of an experiment go through the
-same stages, without those that need sizes. The certificate and the audit of a finished run read the
-record back (`AccountingTerms.recorded`).
+The run itself (`prepare.py`) takes all of this result. The server's proposal to nodes
+(`propose.py`) goes through the stages and checks that need no sizes, and the audit of an experiment
+through those that need neither sizes nor a model. The certificate and the audit of a finished run
+read the record back (`AccountingTerms.recorded`).
 """
 
 from __future__ import annotations
