@@ -21,7 +21,7 @@ import torch
 from hypothesis import settings
 
 import dpfl
-from dpfl.data import IID, DataSource, Federation
+from dpfl.data import IID, DataSource, Dirichlet, Federation
 from dpfl.privacy import Ledger
 from dpfl.run.flat_options import group_flat_options
 from dpfl.run.metrics import RoundRow
@@ -108,6 +108,12 @@ def small_source() -> DataSource:
 def small_federation() -> Federation:
     """Four clients with 250 images each."""
     return small_source().split(clients=4, how=IID(), seed=0)
+
+
+@cache
+def unequal_federation() -> Federation:
+    """Three clients of unequal sizes."""
+    return small_source().split(clients=3, how=Dirichlet(0.5), seed=0)
 
 
 @cache

@@ -18,4 +18,6 @@ SYSTEMS = [(name, variant) for name in ALGORITHMS for variant in variants(name)]
 PRIVATE = [
     (name, variant) for name, variant in SYSTEMS if system(name, variant).release is not None
 ]
+CONSTANT_DIVISOR = ready(from_name("ali-dpfl", variant="published", reading="code"))
+"""A system whose clients divide by 64, whatever they have."""
 SOUND = [name for name, variant in PRIVATE if variant == "sound"]

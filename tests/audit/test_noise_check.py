@@ -7,7 +7,7 @@ import pytest
 
 from dpfl.audit.noise_check import noises, stated
 from dpfl.privacy import All, Flat, Gaussian, Quantile, Release
-from tests.audit.systems import system
+from tests.audit.systems import CONSTANT_DIVISOR, system
 
 
 @pytest.mark.parametrize(
@@ -16,6 +16,10 @@ from tests.audit.systems import system
 )
 def test_a_sound_system_has_the_noise_that_it_states(name: str) -> None:
     assert noises(system(name, "sound")).faults == ()
+
+
+def test_noise_over_a_constant_divisor_is_as_much_as_stated() -> None:
+    assert noises(CONSTANT_DIVISOR).faults == ()
 
 
 def test_the_stated_deviation_is_the_multiplier_times_the_clip_norm() -> None:

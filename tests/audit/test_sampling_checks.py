@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from dpfl.audit.randomness_checks import TOO_FAR
-from dpfl.audit.sampling_checks import cohorts, fairness
+from dpfl.audit.sampling_checks import batches, cohorts, fairness
 from dpfl.privacy import FixedSize, Poisson
 from dpfl.privacy.mechanisms.sampling import FixedCohort, Sampling
+from tests.audit.systems import CONSTANT_DIVISOR
 
 
 def table(sampling: Sampling, units: int, rng: np.random.Generator, draws: int = 200) -> np.ndarray:
@@ -38,3 +39,7 @@ def test_draws_of_one_size_are_fair_as_such_and_not_as_coins() -> None:
 
 def test_cohorts_of_a_fixed_size_are_fair() -> None:
     assert cohorts(FixedCohort(4)).faults == ()
+
+
+def test_batches_over_a_constant_divisor_can_be_read_off_updates() -> None:
+    assert batches(CONSTANT_DIVISOR).faults == ()

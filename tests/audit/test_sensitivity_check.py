@@ -3,7 +3,7 @@
 import pytest
 
 from dpfl.audit.sensitivity_check import check_sensitivity
-from tests.audit.systems import system
+from tests.audit.systems import CONSTANT_DIVISOR, system
 
 
 @pytest.mark.parametrize(
@@ -12,3 +12,9 @@ from tests.audit.systems import system
 )
 def test_one_unit_moves_a_release_no_further_than_its_noise_is_for(name: str) -> None:
     assert check_sensitivity(system(name, "sound")).faults == ()
+
+
+def test_a_unit_moves_what_a_constant_divides_by_all_of_its_clip() -> None:
+    check = check_sensitivity(CONSTANT_DIVISOR)
+    assert check.faults == ()
+    assert "100.00% of what its noise is for" in check.summary

@@ -14,7 +14,7 @@ from dpfl.certificate import certify, new_key
 from dpfl.run.flat_options import group_flat_options
 from tests.certificate.forgeries import write_certificate
 from tests.certificate.node_cases import Case, serve
-from tests.conftest import MODEL, small_crowd, small_federation
+from tests.conftest import MODEL, small_crowd, small_federation, unequal_federation
 
 RUNS = {
     "samples": (
@@ -31,6 +31,11 @@ RUNS = {
     "published": (
         small_federation,
         dpfl.algorithms.hw_dpfl(variant="published", tau=1, samples=250),
+        {"entropy": "system"},
+    ),
+    "unequal": (
+        unequal_federation,
+        dpfl.algorithms.hw_dpfl(variant="published", tau=1),
         {"entropy": "system"},
     ),
     "plain": (small_federation, dpfl.algorithms.fedavg(tau=1), {}),

@@ -21,7 +21,7 @@ from tests.certificate.by_hand import certificate
 from tests.certificate.forgeries import alter
 
 
-@pytest.mark.parametrize("name", ["samples", "keyed", "clients", "published"])
+@pytest.mark.parametrize("name", ["samples", "keyed", "clients", "published", "unequal"])
 def test_a_certificate_verifies_with_its_run_and_without(certified, key, tmp_path, name):
     file = certified(name)
     verdict = verify(file, key=public_file(key))

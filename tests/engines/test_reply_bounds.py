@@ -89,6 +89,10 @@ def test_what_a_client_sent_cannot_be_read_off_the_rounding_of_a_sum_with_two_li
             1 + 2 * (math.sqrt(2 * SIZE) + 12),
         ),
         (STEPS, 0.3 * (100 + 2 * 2 * (math.sqrt(SIZE) + 12) / 10)),
+        (
+            replace(STEPS, samples=Release(Poisson(0.1), Flat(1.0), Gaussian(2.0), divisor=5.0)),
+            0.3 * (100 * 10 / 5 + 2 * 2 * (math.sqrt(SIZE) + 12) / 5),
+        ),
         (replace(STEPS, local=LocalTraining(Adam(0.1))), LONGEST),
         (ClientTask(0, 0, 3, LOCAL, Release()), LONGEST),
     ],

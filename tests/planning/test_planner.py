@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import pytest
 
-from dpfl.algorithms import fedavg, fedavg_dp
+from dpfl.algorithms import auto, fedavg, fedavg_dp
 from dpfl.errors import DpflError
-from dpfl.planning.planner import afford, with_planned_noise
+from dpfl.planning.planner import (
+    afford,
+    planned_rate,
+    with_planned_noise,
+    with_planned_rate,
+)
 from dpfl.privacy import Budget, Poisson, accountant
 
 
@@ -47,3 +55,31 @@ def test_planned_noise_is_the_least_and_leaves_room_for_what_ledgers_hold() -> N
 def test_noise_cannot_be_planned_without_rounds() -> None:
     with pytest.raises(DpflError, match=r"budget\.rounds"):
         with_planned_noise(fedavg_dp(), Budget(epsilon=2.0), 4, "rdp")
+
+
+SIZES = (100, 300, 600)
+
+
+def test_the_planned_rate_is_where_noise_moves_the_model_by_its_walk() -> None:
+    assert planned_rate(15.0, 0.1, 400, 25) == 1.5
+    assert planned_rate(15.0, 0.1, 400, 25, largest=0.7) == 0.7
+    algorithm, budget = auto(noise_multiplier=2.0, sampling_rate=0.1), Budget(rounds=50)
+    planned = with_planned_rate(algorithm, budget, SIZES, 400)
+    walk, steps = algorithm.local.optimiser.walk, algorithm.releases_in(50)
+    stddev = algorithm.samples.local_stddev * math.sqrt(3) / (0.1 * sum(SIZES))
+    assert planned.local.optimiser.rate == planned_rate(walk, stddev, 400, steps)
+
+
+def test_a_rate_is_planned_by_the_number_that_all_divide_by() -> None:
+    """Steps of half the divisor have twice the noise, whatever the clients have."""
+    algorithm, budget = auto(noise_multiplier=2.0, sampling_rate=0.1), Budget(rounds=50)
+    rates = [
+        with_planned_rate(
+            replace(algorithm, samples=replace(algorithm.samples, divisor=divisor)),
+            budget,
+            (200,) * 3,
+            400,
+        ).local.optimiser.rate
+        for divisor in (None, 20.0, 10.0)
+    ]
+    assert rates[0] == rates[1] == pytest.approx(2 * rates[2], rel=0.01)

@@ -46,6 +46,12 @@ def test_a_delta_of_one_in_n_brings_a_warning(delta: float, warned: bool) -> Non
     )
 
 
+def test_sizes_are_recorded_where_clients_pay_and_are_unequal() -> None:
+    assert terms(SOUND).recorded_sizes == [300, 200]
+    assert AccountingTerms(SOUND, BUDGET, "rdp", (300, 300)).recorded_sizes is None
+    assert terms(CROWDED).recorded_sizes is None, "the federation pays, whatever its clients have"
+
+
 def test_a_certificate_counts_by_the_terms_of_the_record() -> None:
     resolved = {
         "budget": encode(BUDGET),
@@ -56,6 +62,8 @@ def test_a_certificate_counts_by_the_terms_of_the_record() -> None:
     }
     recorded = AccountingTerms.recorded({"resolved": resolved}, SOUND)
     assert recorded.limit == terms(SOUND).limit
-    assert recorded.declared == (300, 300), "the record holds the largest size only"
+    assert recorded.declared == (300, 300), "a record without sizes: of equal ones, or an old one"
+    listed = AccountingTerms.recorded({"resolved": resolved | {"declared": [300, 200]}}, SOUND)
+    assert listed.declared == terms(SOUND).declared
     with pytest.raises(dpfl.DpflError, match="holds no budget"):
         AccountingTerms.recorded({"resolved": resolved | {"budget": describe(SOUND)}}, SOUND)

@@ -2,12 +2,14 @@
 
 import random
 import shutil
+import tomllib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tomli_w
 
 import dpfl
 from dpfl.algorithms import Algorithm, fedavg, fedavg_dp
@@ -15,7 +17,7 @@ from dpfl.data import IID, Federation
 from dpfl.errors import DpflError
 from dpfl.privacy import accountant
 from dpfl.run.metrics import RoundRow
-from tests.conftest import MODEL, StopsAfter
+from tests.conftest import MODEL, StopsAfter, unequal_federation
 from tests.run.small_runs import (
     CROWDED,
     EVENT,
@@ -70,6 +72,20 @@ def test_resume_with_other_settings_is_refused(
     finished(train, federation)
     with pytest.raises(DpflError, match="experiment differs"):
         finished(train, federation, resume=True, **options)
+
+
+def test_a_run_whose_version_recorded_no_sizes_is_resumed(train: Train, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        finished(train, unequal_federation(), progress=StopsAfter(1))
+    path = tmp_path / "run" / "experiment.toml"
+    record = tomllib.loads(path.read_text())
+    assert record["resolved"].pop("declared") == list(unequal_federation().sizes)
+    path.write_text(tomli_w.dumps(record))
+    assert len(finished(train, unequal_federation(), resume=True).history) == 2
+    record["resolved"]["declared"] = [1, 1, 1]
+    path.write_text(tomli_w.dumps(record))
+    with pytest.raises(DpflError, match="experiment differs"):
+        finished(train, unequal_federation(), resume=True)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,13 @@ import tomli_w
 from dpfl.codec import FORMAT
 from dpfl.errors import DpflError
 from dpfl.run.digests import record_id
-from dpfl.run.record_file import read_record, read_sealed_record, refuse_other_format
+from dpfl.run.record_file import (
+    read_record,
+    read_sealed_record,
+    recorded_ledgers,
+    recorded_names,
+    refuse_other_format,
+)
 
 RECORD: dict[str, Any] = {
     "format": FORMAT,
@@ -54,3 +60,12 @@ def test_what_is_no_record_is_refused(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(DpflError, match="restore it from a copy"):
         read_record(path)
+
+
+def test_clients_and_ledgers_are_those_that_the_record_names() -> None:
+    assert recorded_names({"clients": 2, "names": ["a", "b"]}) == ("a", "b")
+    assert recorded_names({"clients": 2}) == ("client-00000", "client-00001")
+    assert recorded_names({}) == ()
+    own = Path("run") / "ledger"
+    assert recorded_ledgers({"ledger": "/elsewhere"}, own) == Path("/elsewhere")
+    assert recorded_ledgers({}, own) == own

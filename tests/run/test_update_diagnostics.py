@@ -19,8 +19,11 @@ from tests.conftest import StopsAfter
             noise_multiplier=50.0, clipping="quantile", count_noise=60.0, server_momentum=0.5
         ),
         dpfl.algorithms.ldp_fl(noise_multiplier=50.0),
+        dpfl.algorithms.ali_dpfl(
+            variant="published", reading="code", most_tau=1, noise_multiplier=50.0
+        ),
     ],
-    ids=["steps", "round", "quantile and momentum", "uploads"],
+    ids=["steps", "round", "quantile and momentum", "uploads", "constant divisor"],
 )
 def test_noise_is_as_long_as_said(train, federation, algorithm):
     run = train(federation, algorithm, rounds=3)

@@ -6,7 +6,15 @@ from dpfl.server.steps.policy import RoundObservation, StepFacts, StepPolicy
 
 D = 2000
 FACTS = StepFacts(
-    50, 0.5, 1.1, 1.0, D, batches=(60.0, 30.0, 90.0), weights=(0.6, 0.3, 0.9), energy=D
+    50,
+    0.5,
+    1.1,
+    1.0,
+    D,
+    batches=(60.0, 30.0, 90.0),
+    weights=(0.6, 0.3, 0.9),
+    energy=D,
+    divisors=(60.0, 30.0, 90.0),
 )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from dpfl.server.released_estimates import LAG, mean_gradient
+from dpfl.server.released_estimates import LAG, mean_gradient, noise_energy
 from dpfl.server.steps.adaptive import AliSteps
 from tests.server.observations import FACTS, D, learnt, quadratic
 
@@ -55,3 +55,9 @@ def test_the_gradient_to_compare_with_is_renewed_after_a_while() -> None:
     early, late = learnt(AliSteps(), rounds[:LAG]), learnt(AliSteps(), rounds)
     assert torch.equal(early["model"], rounds[0].vector)
     assert torch.equal(late["model"], rounds[LAG].vector)
+
+
+def test_noise_is_divided_by_what_clients_divide_by_and_not_by_the_batch() -> None:
+    (one,) = quadratic(1, 1, 0.0)
+    constant = replace(one, facts=replace(FACTS, divisors=(15.0,) * 3))
+    assert noise_energy(constant, 0) == pytest.approx(16 * noise_energy(one, 0))

@@ -61,6 +61,7 @@ FACTS = StepFacts(
     batches=[10.0, 10.0],
     weights=[1.0, 1.0],
     energy=1000.0,
+    divisors=[10.0, 10.0],
 )
 
 

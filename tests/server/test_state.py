@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from dpfl.algorithms import dp_fedavg, fedavg, fedavg_dp
+from dpfl.algorithms import ali_dpfl, dp_fedavg, fedavg, fedavg_dp
 from dpfl.client.task import ClientReply
 from dpfl.server.state import RunState, facts
 from tests.server.rounds import CLIENTS, SIZE, coordinator, flat
@@ -31,7 +31,13 @@ def test_every_account_starts_without_debits_and_the_average_is_the_model() -> N
 def test_a_policy_knows_expected_batches_and_the_noise_over_the_clip() -> None:
     run = coordinator(fedavg_dp(noise_multiplier=1.5, sampling_rate=0.1, clip=2.0))
     known = facts(run.algorithm, run.budget, run.federation, run.state, torch.ones(CLIENTS))
-    assert list(known.batches) == [1.0, 2.0, 3.0, 4.0]
+    assert list(known.batches) == list(known.divisors) == [1.0, 2.0, 3.0, 4.0]
+    by_constant = coordinator(ali_dpfl(variant="published", reading="code", sampling_rate=0.1))
+    known_too = facts(
+        by_constant.algorithm, run.budget, run.federation, by_constant.state, torch.ones(CLIENTS)
+    )
+    assert list(known_too.batches) == [1.0, 2.0, 3.0, 4.0], "as in the bound on tau"
+    assert list(known_too.divisors) == [64.0] * 4, "as in the noise of an update"
     assert (known.rounds, known.clip, known.multiplier) == (100, 2.0, 1.5)
     assert known.parameters == flat().layout.trainable == known.energy
     plain = coordinator(fedavg())

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from dpfl.algorithms import Algorithm, dp_fedavg, fedavg, fedavg_dp
 from dpfl.errors import DpflError
-from dpfl.privacy import Ledger
-from dpfl.server.weights import SizeWeights, UniformWeights
+from dpfl.privacy import Flat, Gaussian, Ledger, Poisson, Release
+from dpfl.server.weights import SizeWeights, UniformWeights, round_divisor
 from tests.server.rounds import coordinator
 
 SIZES = st.lists(st.integers(1, 100_000), min_size=2, max_size=12)
@@ -61,3 +61,9 @@ def test_weights_of_another_number_of_clients_and_a_divisor_of_nothing_are_refus
     for weights, words in ((short, "a weight from 0 to 1"), (empty, "usual weight")):
         with pytest.raises(DpflError, match=words):
             coordinator(replace(fedavg(), weights=weights))
+
+
+def test_a_round_is_divided_by_the_expected_cohort_times_the_usual_weight() -> None:
+    release = Release(Poisson(0.25), Flat(1.0), Gaussian(1.0))
+    assert round_divisor(release, UniformWeights(), [10, 20, 30, 40]) == 1.0
+    assert round_divisor(release, SizeWeights(), [10, 20, 30, 40]) == pytest.approx(0.625)

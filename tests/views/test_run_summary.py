@@ -9,7 +9,7 @@ def record(**changes: object) -> dict[str, object]:
 
 
 def test_runs_that_differ_only_by_their_seed_have_equal_settings() -> None:
-    other = record(seed=1, ledger="/elsewhere", largest=900)
+    other = record(seed=1, ledger="/elsewhere", largest=900, declared=[900, 1])
     assert settings(record()) == settings(other)
     assert settings(record()) != settings(record(clients=20))
 

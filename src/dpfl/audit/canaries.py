@@ -158,9 +158,7 @@ class CanarySite:
             self.test_bed.declared_sizes[task.client],
         )
         update = np.zeros(len(self.vector))
-        update[: len(moved)] = (
-            -task.local.optimiser.rate * moved / release.sampling.expected_size(size)
-        )
+        update[: len(moved)] = -task.local.optimiser.rate * moved / release.divisor_for(size)
         return update
 
     def played(self, node: ClientRunner, client: int, first: int, rounds: int) -> np.ndarray:

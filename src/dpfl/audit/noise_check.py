@@ -35,7 +35,7 @@ from dpfl.privacy import Flat, Keyed, Randomness, Release, SystemEntropy
 from dpfl.server.round_sum import RoundSum
 from dpfl.server.steps.policy import FixedSteps
 from dpfl.server.update import ServerUpdate
-from dpfl.server.weights import UniformWeights
+from dpfl.server.weights import UniformWeights, round_divisor
 
 INPUTS = 1 << 15
 """Of two outputs: a model of two of the blocks in which noise is made, and of a power of two, as
@@ -164,7 +164,8 @@ def _of_clients(
                     yield f"round {round + 1}, client {client}", _standard(update, reduced.updates)
                 else:
                     assert reduced.samples is not None
-                    each = reduced.samples.sampling.expected_size(2) / math.sqrt(clients.steps)
+                    size = clients.test_bed.declared_sizes[client]
+                    each = reduced.samples.divisor_for(size) / math.sqrt(clients.steps)
                     yield (
                         f"round {round + 1}, client {client}",
                         _standard(update * each, reduced.samples),
@@ -184,9 +185,7 @@ def _of_rounds(
     rounds_played = play(algorithm, test_bed, randomness, rounds, missing=missing)
     for number, observed in enumerate(rounds_played):
         release = observed.request.tasks[0].clients
-        divisor = release.sampling.expected_size(clients) * algorithm.weights.usual(
-            test_bed.declared_sizes
-        )
+        divisor = round_divisor(release, algorithm.weights, test_bed.declared_sizes)
         noise = (observed.state.vector - before) * divisor
         before = observed.state.vector
         past = [noise, *past]

@@ -274,7 +274,7 @@ def _update(
     bare = replace(task, steps=steps, samples=samples, local=LocalTraining(SGD(1.0)))
     with one_thread():
         update = clients.update(node, bare).reshape(2, -1)[0]
-    return update * samples.sampling.expected_size(clients.test_bed.declared_sizes[WITHOUT])
+    return update * samples.divisor_for(clients.test_bed.declared_sizes[WITHOUT])
 
 
 def _whole(measured: np.ndarray) -> np.ndarray:

@@ -22,6 +22,7 @@ from dpfl.audit.test_bed import TestBed, linear, play
 from dpfl.client.noise_placement import NoisePlacement
 from dpfl.privacy import Keyed, Release
 from dpfl.server.steps.policy import FixedSteps
+from dpfl.server.weights import round_divisor
 
 TRIES, CLIENTS, INPUTS, FAR = 25, 4, 8, 1e3
 ROUNDING = 1 + 1e-4
@@ -90,7 +91,7 @@ def apart(clients: CanarySite) -> float:
     difference = torch.from_numpy(clients.signal())
     if reduced.placement is NoisePlacement.CLIENT_UPDATE:
         return _measured(difference, release) / release.sensitivity()
-    each = release.sampling.expected_size(clients.test_bed.declared_sizes[0])
+    each = release.divisor_for(clients.test_bed.declared_sizes[0])
     replaced = 2 if release.sampling.constant_size else 1
     return _measured(difference * each, release) / (replaced * release.sensitivity())
 
@@ -110,9 +111,7 @@ def _of_rounds(algorithm: Algorithm, count: int) -> Iterator[float]:
             test_bed = _clients(far, count, reduced.asks_public_clips)
             (observed,) = play(reduced, test_bed, Keyed(0), 1)
             release = observed.request.tasks[0].clients
-            divisor = release.sampling.expected_size(count) * reduced.weights.usual(
-                test_bed.declared_sizes
-            )
+            divisor = round_divisor(release, reduced.weights, test_bed.declared_sizes)
             sums.append((observed.state.vector - test_bed.flat().read()) * divisor)
         yield _measured(sums[0] - sums[1], release) / release.sensitivity()
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from dpfl.algorithms import Algorithm, from_name
@@ -18,11 +17,13 @@ from dpfl.certificate.restated import RestatedStatement
 from dpfl.config.experiment import parse
 from dpfl.errors import DpflError
 from dpfl.privacy import Keyed, Ledger, PrivacyStatement, SystemEntropy
+from dpfl.privacy.ledger.client_ledgers import ledger_files
 from dpfl.run.accounting_terms import AccountingTerms
 from dpfl.run.accounts import Accounts
 from dpfl.run.algorithm_record import algorithm_of
 from dpfl.run.algorithm_stages import with_unit
-from dpfl.run.folder import METRICS, RunFolder
+from dpfl.run.folder import RunFolder
+from dpfl.run.record_file import recorded_ledgers
 
 
 @dataclass(frozen=True)
@@ -118,8 +119,8 @@ def _refuse_uncounted(accounts: Accounts) -> None:
     Somebody's releases would otherwise be in no statement.
     """
     account_files = {path.name for path in accounts.paths()}
-    for path in sorted(accounts.folder.glob("*.sqlite")):
-        if path.name in account_files or path.name == METRICS:
+    for path in ledger_files(accounts.folder):
+        if path.name in account_files:
             continue
         with closing(Ledger.read(path)) as ledger:
             if any(run == accounts.run for run, *_ in ledger.debits()):
@@ -141,10 +142,8 @@ def accounts_of(folder: RunFolder, record: Mapping[str, Any]) -> Accounts:
         One account for every client that the record counts, whatever its statement lists.
     """
     terms = AccountingTerms.recorded(record, recorded_algorithm(record))
-    ledgers = record["resolved"].get("ledger")
-    return Accounts(
-        record["run"]["id"], Path(ledgers) if ledgers else folder.ledgers, terms, read_only=True
-    )
+    ledgers = recorded_ledgers(record["resolved"], folder.ledgers)
+    return Accounts(record["run"]["id"], ledgers, terms, read_only=True)
 
 
 def recorded_algorithm(record: Mapping[str, Any]) -> Algorithm:

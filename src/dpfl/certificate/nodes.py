@@ -18,7 +18,6 @@ from dpfl.certificate.finished_run import accounts_of
 from dpfl.certificate.reading import strict_json
 from dpfl.certificate.seals import KEY_OF, NODES_RUN, node_hashes
 from dpfl.certificate.sections import AccountSection, Certificate
-from dpfl.data.names import client_names
 from dpfl.data.remote_federation import NODES
 from dpfl.errors import DpflError
 from dpfl.node import statement
@@ -29,6 +28,7 @@ from dpfl.privacy.ledger.client_ledgers import FEDERATION
 from dpfl.protocol.keys import fingerprint
 from dpfl.run.accounts import Accounts
 from dpfl.run.folder import RunFolder
+from dpfl.run.record_file import recorded_names
 
 UNUSABLE = (
     DpflError,
@@ -94,7 +94,7 @@ class ExpectedNodes:
             return cls(list(ordered), certificate.trained.clients, certificate.hashes, ordered)
         record = folder.record()
         accounts_here = accounts_of(folder, record)
-        names = record["resolved"].get("names") or client_names(record["resolved"]["clients"])
+        names = recorded_names(record["resolved"])
         return cls(names, len(names), node_hashes(record), _requested_releases(accounts_here))
 
 

@@ -17,12 +17,12 @@ from typing import Any
 
 from dpfl.certificate.reading import own_card, read
 from dpfl.codec import canonical
-from dpfl.data.names import client_names
 from dpfl.data.remote_federation import NODES
 from dpfl.errors import DpflError
 from dpfl.protocol.keys import fingerprint
 from dpfl.run.folder import RunFolder
 from dpfl.run.model_card import NAME
+from dpfl.run.record_file import recorded_names
 
 SALT = "certificate.salt"
 KEY_OF, NODES_RUN = "key of ", "run of nodes"
@@ -139,10 +139,9 @@ def node_hashes(record: Mapping[str, Any]) -> dict[str, str]:
     )
     if resolved.get("partition") != NODES:
         return {}
-    names = resolved.get("names") or client_names(resolved["clients"])
     keys = {
         f"{KEY_OF}{name}": fingerprint(str(listed[name]).split()[0])
-        for name in names
+        for name in recorded_names(resolved)
         if name in listed
     }
     return keys | {NODES_RUN: hashlib.sha256(str(record["run"]["nonce"]).encode()).hexdigest()}

@@ -19,15 +19,17 @@ from dpfl.privacy.accounting.accountant import default_accountant
 from dpfl.privacy.accounting.calibration import check_target
 from dpfl.privacy.accounting.events import describe
 from dpfl.privacy.figures import epsilon_text, figure
-from dpfl.privacy.ledger.client_ledgers import FEDERATION, ledger_path
+from dpfl.privacy.ledger.client_ledgers import FEDERATION, METRICS, ledger_files, ledger_path
 from dpfl.privacy.ledger.plans import proven_events
 
 app = typer.Typer(help="Show, check and limit what a data owner has spent.", no_args_is_help=True)
 
 
 def _ledgers(path: Path) -> list[Path]:
-    files = sorted(path.rglob("*.sqlite")) if path.is_dir() else [path]
-    ledgers = [file for file in files if file.name != "metrics.sqlite"]
+    if path.is_dir():
+        ledgers = ledger_files(path, "**/*.sqlite")
+    else:
+        ledgers = [] if path.name == METRICS else [path]
     if not ledgers:
         raise DpflError(f"There is no ledger in {path}; give a ledger, or a folder that has one.")
     return ledgers

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from dpfl.engines.head_memory import HeadMemory
 from dpfl.protocol import messages
-from dpfl.protocol.messages import SignedMessage
+from dpfl.protocol.messages import EVERYONE, SignedMessage
 from dpfl.protocol.transport import Delivery, Transport
 from dpfl.refusals import SENTENCES, ProtocolError, RefusalReason
 
@@ -29,8 +29,6 @@ GRACE = 3.0
 """Seconds to wait for more answers once there are enough."""
 GREETING_INTERVAL = 15.0
 """Seconds before an address that did not say its name is asked again."""
-EVERYONE = "*"
-"""The receiver of a ping to an address whose node is not known yet."""
 Arrays = Mapping[str, np.ndarray]
 
 

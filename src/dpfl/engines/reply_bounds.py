@@ -5,7 +5,7 @@ next to a vector of length 1e6, a float32 sum rounds what the others sent to a g
 was not calibrated for. Elsewhere it keeps one node from ruining everybody's run.
 
 The length of a Gaussian vector of d numbers with standard deviation s is at most s (sqrt(d) + t)
-but with probability exp(-t^2 / 2); `TAIL` is t.
+but with probability exp(-t^2 / 2); `NOISE_TAIL` is t.
 """
 
 from __future__ import annotations
@@ -18,13 +18,10 @@ from dpfl.client.noise_placement import NoisePlacement
 from dpfl.client.task import ClientReply, ClientTask, rounding_sensitivity
 from dpfl.privacy import Release
 from dpfl.privacy.mechanisms.vector_clipping import measure_norms
+from dpfl.privacy.queries.query import NOISE_TAIL, UNDECLARED_FACTOR
 
 ROUNDED = 1.001
 """A clip is computed with float32 sums, which may be off by this factor."""
-TAIL = 12.0
-"""t above: the probability of a longer vector is exp(-72)."""
-FEWER = 100.0
-"""How many times more units than it declares a node may have."""
 LONGEST = 1e12
 """The bound where there is no other: no model is that long, and sums of such vectors are finite."""
 
@@ -80,11 +77,10 @@ def _steps(task: ClientTask, size: int, declared: int, correction: Tensor | None
         return math.inf
     if samples.clip.bounds not in ("norm", "layers"):
         return math.inf
-    each = FEWER * samples.clip.clip_norm + 2 * _noise(
-        samples, size
-    ) / samples.sampling.expected_size(declared)
-    return task.steps * local.optimiser.rate * each
+    most_units = UNDECLARED_FACTOR * samples.sampling.expected_size(declared)
+    total = most_units * samples.clip.clip_norm + 2 * _noise(samples, size)
+    return task.steps * local.optimiser.rate * total / samples.divisor_for(declared)
 
 
 def _noise(release: Release, size: int) -> float:
-    return release.stddev() * (math.sqrt(size) + TAIL)
+    return release.stddev() * (math.sqrt(size) + NOISE_TAIL)

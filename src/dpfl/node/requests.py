@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpfl.node.policy import NodePolicy
 from dpfl.protocol import messages
-from dpfl.protocol.messages import SignedMessage
+from dpfl.protocol.messages import EVERYONE, SignedMessage
 from dpfl.protocol.value_forms import text
 from dpfl.refusals import SENTENCES, ProtocolError, RefusalReason
 
@@ -25,8 +25,6 @@ ROUTING_FIELDS = ("kind", "run", "to", "order")
 """The fields of every message to a node: what is asked, for which run, of which node, and the name
 of the task or step.
 """
-EVERYONE = "*"
-"""The receiver of a ping to an address whose node is not known yet."""
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from dpfl.data import Federation
 from dpfl.data.tables.schema import BINS, QUARTILES, Schema
 from dpfl.deprecation import renamed
 from dpfl.errors import DpflError
+from dpfl.planning.accountant_choice import accountant_of
 from dpfl.privacy import Budget, noise_for
-from dpfl.privacy.accounting.accountant import proven_accountant
 from dpfl.privacy.accounting.events import gaussian
 from dpfl.privacy.queries.columns import ColumnQuery
 from dpfl.privacy.queries.metric import MetricQuery
@@ -218,9 +218,5 @@ def noise_of_share(share: float, budget: Budget, by: str | None, where: str) -> 
             f"{where}.share is a share of budget.epsilon, which is not given: give it, or "
             f"{where}.noise."
         )
-    return noise_for(
-        lambda z: {gaussian(z): 1},
-        share * budget.epsilon,
-        budget.delta,
-        proven_accountant(by or "pld"),
-    )
+    accounting = accountant_of(None, 1, by)
+    return noise_for(lambda z: {gaussian(z): 1}, share * budget.epsilon, budget.delta, accounting)

@@ -31,9 +31,9 @@ from dataclasses import dataclass, replace
 from dpfl.algorithms import Algorithm
 from dpfl.client.optimisers import SGD
 from dpfl.errors import DpflError
+from dpfl.planning.accountant_choice import accountant_of
 from dpfl.planning.feature_counts import RowFeatures
 from dpfl.privacy import Budget, Flat, Poisson, accountant, affordable, noise_for
-from dpfl.privacy.accounting.accountant import default_accountant, proven_accountant
 from dpfl.privacy.accounting.calibration import MAX_RELEASES
 from dpfl.privacy.accounting.events import EventCounts, add_all
 from dpfl.privacy.mechanisms.noise import check_noise_multiplier
@@ -162,9 +162,7 @@ def with_planned_noise(
     if published and algorithm.claim.accountant:
         accounting = accountant(algorithm.claim.accountant)
     else:
-        accounting = proven_accountant(
-            by or default_accountant(release.sampling.event(1.0, population))
-        )
+        accounting = accountant_of(release, population, by)
     queries = accounting.epsilon(algorithm.before, budget.delta) if algorithm.before else 0.0
     if queries >= budget.epsilon:
         raise DpflError(
@@ -178,6 +176,26 @@ def with_planned_noise(
         return add_all(add_all(prior or {}, algorithm.before), events(count, population))
 
     return algorithm.with_noise(noise_for(plan, budget.epsilon, budget.delta, accounting))
+
+
+def planned_rate(
+    walk: float, stddev: float, parameters: int, steps: int, largest: float = math.inf
+) -> float:
+    """Computes the learning rate at which noise moves the model by a distance over a run.
+
+    The noise of T steps on d parameters moves the model by about eta s sqrt(d T).
+
+    Args:
+        walk: The distance.
+        stddev: The standard deviation s of a step's noise on each parameter of the mean model.
+        parameters: The number d of trained parameters.
+        steps: The number T of steps.
+        largest: The largest rate that the model can bear.
+
+    Returns:
+        The rate, rounded to three digits.
+    """
+    return float(f"{min(walk / (stddev * math.sqrt(parameters * steps)), largest):.3g}")
 
 
 def with_planned_rate(
@@ -217,11 +235,8 @@ def with_planned_rate(
         raise DpflError(
             "A learning rate can be planned for a number of rounds; give budget.rounds, or a rate."
         )
-    steps = algorithm.releases_in(budget.rounds)
-    noise = (
-        release.local_stddev
-        * math.sqrt(parameters * len(sizes) * steps)
-        / release.sampling.expected_size(sum(sizes))
-    )
-    rate = float(f"{min(walk / noise, most):.3g}")
+    steps, total = algorithm.releases_in(budget.rounds), sum(sizes)
+    each = (size / total / release.divisor_for(size) for size in sizes)
+    stddev = release.local_stddev * math.hypot(*each)
+    rate = planned_rate(walk, stddev, parameters, steps, most)
     return replace(algorithm, samples=release, local=replace(local, optimiser=SGD(rate)))

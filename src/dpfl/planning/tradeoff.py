@@ -28,6 +28,7 @@ from dpfl.planning.noise_choices import (
     exact,
     sketch_choices,
 )
+from dpfl.planning.planner import planned_rate
 from dpfl.privacy import Poisson, affordable
 from dpfl.privacy.accounting.accountant import proven_accountant
 from dpfl.privacy.accounting.calibration import MAX_RELEASES
@@ -141,20 +142,14 @@ class Tradeoff(NotebookView, shown_by="plan_page"):
     def rate(self) -> float | None:
         """Learning rate, if sizes and parameters are known.
 
-        The noise of a step on sum_i p_i x_i has norm z sqrt(d K) / (q n), where each of K clients
-        adds
-        all of its noise. Under secure aggregation K / (m - t) takes the place of K.
+        The noise of a step on sum_i p_i x_i has deviation z sqrt(K) / (q n) on each parameter,
+        where each of K clients adds all of its noise. Under secure aggregation K / (m - t) takes
+        the place of K.
         """
-        question, choice = self.question, self.recommended
-        if not question.sizes or question.parameters is None:
+        stddev, parameters = self.on_the_mean, self.question.parameters
+        if stddev is None or parameters is None:
             return None
-        norm = (
-            choice.per_step
-            * CLIP
-            * math.sqrt(question.parameters * question.parts)
-            / sum(question.sizes)
-        )
-        return float(f"{WALK / (norm * math.sqrt(choice.iterations)):.3g}")
+        return planned_rate(WALK, CLIP * stddev, parameters, self.recommended.iterations)
 
     @property
     def on_the_mean(self) -> float | None:

@@ -40,11 +40,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from dpfl.codec import canonical
 from dpfl.refusals import ProtocolError, RefusalReason
 
-__all__ = ["ProtocolError", "RefusalReason", "SignedMessage", "digest", "read", "write"]
+__all__ = ["EVERYONE", "ProtocolError", "RefusalReason", "SignedMessage", "digest", "read", "write"]
 
 MAGIC = b"DPFL2"
 EARLIER = (b"DPFL1",)
 """The first bytes of messages of earlier versions."""
+EVERYONE = "*"
+"""The receiver of a ping to an address whose node is not known yet."""
 SIGNATURE = 64
 LENGTH = 4
 MOST_HEAD = 1 << 20

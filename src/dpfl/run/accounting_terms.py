@@ -15,6 +15,22 @@ from dpfl.errors import DpflError
 from dpfl.privacy import Budget, Limit
 from dpfl.privacy.accounting.calibration import MAX_RELEASES
 from dpfl.privacy.ledger.client_ledgers import FEDERATION
+from dpfl.run.record_file import recorded_names
+
+
+def ledger_owners(algorithm: Algorithm, names: Sequence[str]) -> Sequence[str]:
+    """Finds whose ledgers pay for the releases of a run.
+
+    Args:
+        algorithm: The algorithm, which says where the noise is.
+        names: The names of the clients.
+
+    Returns:
+        The clients, the federation, or nobody where nothing is paid.
+    """
+    if algorithm.ledger_per_client:
+        return names
+    return (FEDERATION,) if algorithm.placement is NoisePlacement.ROUND_SUM else ()
 
 
 @dataclass(frozen=True)
@@ -56,8 +72,9 @@ class AccountingTerms:
             algorithm: The algorithm that the record describes.
 
         Returns:
-            The terms as the run had them, without the digests of the data. Every client has the
-            largest declared size, since the record holds no other.
+            The terms as the run had them, without the digests of the data. Where the record lists
+            no sizes, every client has the largest: all are equal, or the account is the
+            federation's. Records of earlier versions list no sizes either.
 
         Raises:
             DpflError: The record holds no budget.
@@ -72,12 +89,22 @@ class AccountingTerms:
             algorithm,
             budget,
             resolved["accountant"],
-            (resolved["largest"],) * resolved["clients"],
-            names=tuple(resolved.get("names", ())),
+            tuple(resolved.get("declared", (resolved["largest"],) * resolved["clients"])),
+            names=recorded_names(resolved),
             row_notes=tuple(resolved.get("warnings", ())),
             arithmetic=resolved.get("arithmetic", ""),
             over_nodes=resolved.get("partition") == NODES,
         )
+
+    @property
+    def recorded_sizes(self) -> list[int] | None:
+        """The declared sizes for the record of the run; None where the largest one says enough.
+
+        They are public constants, which the server knows before training. Only accounts of single
+        clients count by them.
+        """
+        sizes = list(self.declared)
+        return sizes if self.algorithm.ledger_per_client and len(set(sizes)) > 1 else None
 
     @property
     def limit(self) -> Limit | None:
@@ -103,11 +130,15 @@ class AccountingTerms:
         return min(self.algorithm.releases_in(rounds), MAX_RELEASES) if rounds else 0
 
     @property
+    def neighbours(self) -> str:
+        """The neighbouring data sets that the guarantee compares."""
+        release = self.algorithm.release
+        return release.neighbours if release else "none"
+
+    @property
     def owners(self) -> Sequence[str]:
         """The names of the ledgers that pay."""
-        if self.algorithm.ledger_per_client:
-            return self.names or client_names(len(self.declared))
-        return (FEDERATION,) if self.algorithm.placement is NoisePlacement.ROUND_SUM else ()
+        return ledger_owners(self.algorithm, self.names or client_names(len(self.declared)))
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -99,8 +99,7 @@ class Accounts:
     @property
     def neighbours(self) -> str:
         """The neighbouring data sets that the guarantee compares."""
-        release = self.algorithm.release
-        return release.neighbours if release else "none"
+        return self.terms.neighbours
 
     @cached_property
     def ledgers(self) -> ClientLedgers:

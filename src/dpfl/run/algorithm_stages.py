@@ -14,9 +14,9 @@ from __future__ import annotations
 from dpfl.algorithms import Algorithm
 from dpfl.data import Federation
 from dpfl.models import Layout
+from dpfl.planning.accountant_choice import accountant_of
 from dpfl.planning.paid_queries import PrivateMetric, with_questions
 from dpfl.privacy import Budget
-from dpfl.privacy.accounting.accountant import default_accountant, proven_accountant
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.run.options import Aggregation, Privacy
 from dpfl.secagg.group import check_sizes
@@ -137,4 +137,4 @@ def accountant_for(algorithm: Algorithm, clients: int, name: str | None) -> str:
     """
     if algorithm.release is None:
         return "none"
-    return proven_accountant(name or default_accountant(algorithm.release.event(clients))).name
+    return accountant_of(algorithm.release, clients, name).name

@@ -62,13 +62,30 @@ def check_run(
     Raises:
         DpflError: Algorithm, federation, budget and model do not fit together.
     """
+    check_without_sizes(algorithm, federation, budget, model)
+    _check_batches(algorithm, federation)
+    _check_noise(algorithm, federation)
+
+
+def check_without_sizes(
+    algorithm: Algorithm, federation: Federation, budget: Budget, model: FlatModel
+) -> None:
+    """Refuses what would fail in the first round, whatever sizes the clients have.
+
+    Args:
+        algorithm: The algorithm as it would run.
+        federation: The data that the model takes.
+        budget: What ends the run.
+        model: The model with its first weights.
+
+    Raises:
+        DpflError: Algorithm, federation, budget and model do not fit together.
+    """
     _check_described_clients(algorithm, federation, model)
     _check_end(algorithm, budget)
     _check_model(algorithm, federation, model)
     algorithm.clients.sampling.draw(len(federation.sizes), Keyed(0).generator("check"))
-    _check_batches(algorithm, federation)
     _check_public_data(algorithm, federation)
-    _check_noise(algorithm, federation)
 
 
 def _check_described_clients(

@@ -18,6 +18,7 @@ import tomli_w
 
 from dpfl.errors import DpflError
 from dpfl.models import Layout
+from dpfl.privacy.ledger.client_ledgers import METRICS as METRICS
 from dpfl.run import checkpoint, record_file, run_lock, weights_file
 from dpfl.run.digests import without_none
 from dpfl.run.metrics import Metrics
@@ -63,7 +64,6 @@ def new_path(name: str) -> Path:
     return Path("runs") / f"{name.replace(':', '.')}-{now}-{secrets.token_hex(2)}"
 
 
-METRICS = "metrics.sqlite"
 STATEMENTS = "nodes"
 """Where the signed statements of nodes are kept."""
 EXPERIMENT, LOCK = record_file.NAME, "run.lock"

@@ -168,8 +168,10 @@ def utc_now() -> str:
 def _resumed_id(folder: RunFolder, record: Mapping[str, Any]) -> str:
     """The name of the run that goes on, if it is the same experiment on the same data."""
     before = folder.experiment()
-    settings = without_none(record["resolved"])
-    if _on_any_machine(before.get("resolved", {})) != _on_any_machine(settings):
+    settings, recorded = without_none(record["resolved"]), before.get("resolved", {})
+    if "declared" not in recorded:  # an earlier version listed no sizes
+        settings.pop("declared", None)
+    if _on_any_machine(recorded) != _on_any_machine(settings):
         raise DpflError(
             f"The experiment differs from that of the run in {folder.path}; resume it unchanged, "
             "or start a new one."

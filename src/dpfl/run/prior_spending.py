@@ -10,11 +10,12 @@ from typing import Any
 from dpfl.algorithms import Algorithm
 from dpfl.client.noise_placement import NoisePlacement
 from dpfl.data import Federation
+from dpfl.planning.accountant_choice import accountant_of
 from dpfl.privacy import Budget
-from dpfl.privacy.accounting.accountant import accountant, default_accountant, proven_accountant
 from dpfl.privacy.accounting.events import EventCounts, decode, encode
-from dpfl.privacy.ledger.client_ledgers import FEDERATION, ClientLedgers, list_names
+from dpfl.privacy.ledger.client_ledgers import ClientLedgers, list_names
 from dpfl.privacy.statement import rounded_up
+from dpfl.run.accounting_terms import ledger_owners
 
 
 @dataclass(frozen=True)
@@ -53,29 +54,23 @@ class PriorSpending:
         return cls({decode(line): count for line, count in resolved.get("beside", {}).items()})
 
 
-def ledger_owners(
-    algorithm: Algorithm, federation: Federation
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Finds who pays for the releases of a run.
+def ledger_data(algorithm: Algorithm, federation: Federation) -> tuple[str, ...]:
+    """Finds a digest of the data that each ledger of a run pays for.
 
     Args:
         algorithm: The algorithm, which says where the noise is.
         federation: The clients and their data.
 
     Returns:
-        The names of the ledgers' owners, and a digest of the data that each of them pays for. Both
-        are () where nothing is paid, or where clients are described and could not pay by
-        themselves.
+        A digest per ledger; () where nothing is paid, or where the data is elsewhere.
     """
-    if algorithm.ledger_per_client and not federation.described:
-        if algorithm.unit == "person":
-            return federation.names, federation.by_person(federation.clients)
-        return federation.names, federation.holdings
-    return (
-        ((FEDERATION,), (federation.holding,))
-        if algorithm.placement is NoisePlacement.ROUND_SUM
-        else ((), ())
-    )
+    if algorithm.placement is NoisePlacement.ROUND_SUM and not algorithm.ledger_per_client:
+        return (federation.holding,)
+    if not algorithm.ledger_per_client:
+        return ()
+    if algorithm.unit == "person":
+        return federation.by_person(federation.clients)
+    return federation.holdings
 
 
 def read_prior_spending(
@@ -100,8 +95,9 @@ def read_prior_spending(
     Raises:
         DpflError: The folder's ledgers are not this run's.
     """
-    names, data = ledger_owners(algorithm, federation)
-    release = algorithm.release
+    names, release = ledger_owners(algorithm, federation.names), algorithm.release
+    if algorithm.ledger_per_client and federation.described:
+        return PriorSpending()  # such clients keep no ledgers, and `check_run` refuses the run
     if release is None or not names or folder is None:
         return PriorSpending()
     ledgers = ClientLedgers(
@@ -109,15 +105,14 @@ def read_prior_spending(
         names,
         algorithm.unit,
         release.neighbours,
-        data=data,
+        data=ledger_data(algorithm, federation),
         public=_public_data(algorithm, federation),
     )
     ledgers.check()
     totals = ledgers.spending()
     if not any(totals) or budget.epsilon is None or algorithm.variant != "sound":
         return PriorSpending()
-    event = release.sampling.event(1.0, len(federation.sizes))
-    by = accountant(proven_accountant(accountant_name or default_accountant(event)).name)
+    by = accountant_of(release, len(federation.sizes), accountant_name)
     epsilons = [by.epsilon(events, budget.delta) for events in totals]
     return _beside_fullest(names, totals, epsilons, budget.epsilon, release.uncalibrated)
 

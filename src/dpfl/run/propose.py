@@ -1,7 +1,8 @@
 """What a run will be, as its server proposes it to nodes that have not yet declared a size.
 
 The stages are those of `resolve`. Noise is planned from the budget and from no data, so the nodes
-can be told what the run would spend before they join.
+can be told what the run would spend before they join. What can be checked without sizes is checked
+here: a node that joins writes it down.
 """
 
 from __future__ import annotations
@@ -18,19 +19,23 @@ from dpfl.data.remote_federation import RemoteFederation
 from dpfl.data.tables.schema import Schema
 from dpfl.errors import DpflError
 from dpfl.models import Buildable
+from dpfl.planning.feature_counts import rows_of
 from dpfl.planning.paid_queries import PrivateMetric
-from dpfl.planning.planner import with_planned_noise
+from dpfl.planning.planner import with_planned_noise, with_planned_rate
 from dpfl.privacy import Budget
 from dpfl.privacy.accounting.calibration import MAX_RELEASES
 from dpfl.privacy.accounting.events import EventCounts
 from dpfl.protocol.proposal import MOST_KINDS, PlannedEvents, Proposal, in_order
+from dpfl.run.accounting_terms import AccountingTerms
 from dpfl.run.algorithm_stages import (
     accountant_for,
     fit_algorithm,
     with_noise_kind,
     with_unit_and_queries,
 )
-from dpfl.run.fitted_model import fit_model
+from dpfl.run.checks import check_without_sizes
+from dpfl.run.dry_run import dry_run
+from dpfl.run.fitted_model import FittedModel, fit_model
 from dpfl.run.options import Aggregation, Privacy
 
 Propose = Callable[[int], Proposal]
@@ -82,16 +87,27 @@ def build_proposal(spec: ProposalSpec) -> Propose:
         raise DpflError(
             "Nodes are asked for no raw values to choose tau by: set algorithm.variant = 'sound'."
         )
-    algorithm, nodes = _algorithm(spec), len(spec.names)
+    nodes, unit, budget = len(spec.names), spec.privacy.unit, spec.budget
+    federation = RemoteFederation.of(spec.form, spec.test, spec.names, (1,) * nodes, unit)
+    fitted = fit_model(spec.model, federation, seed=0)
+    algorithm = _algorithm(spec, federation, fitted)
     _refuse_unknown_sizes(algorithm)
     _refuse_shares_of_noise(algorithm)
-    release, budget = algorithm.release, spec.budget
+    _check(algorithm, fitted, spec)
+    terms = AccountingTerms(
+        algorithm,
+        budget,
+        accountant_for(algorithm, nodes, spec.privacy.accountant),
+        federation.declared,
+        federation.names,
+        over_nodes=True,
+    )
     return partial(
         Proposal,
         system=algorithm.name,
         variant=algorithm.variant,
         unit=algorithm.unit,
-        neighbours=release.neighbours if release else "none",
+        neighbours=terms.neighbours,
         model=spec.model.name,
         options=tuple(spec.model.options),
         learning=spec.form.task,
@@ -100,42 +116,55 @@ def build_proposal(spec: ProposalSpec) -> Propose:
         epsilon=budget.epsilon,
         delta=budget.delta,
         rounds=budget.rounds,
-        accountant=accountant_for(algorithm, nodes, spec.privacy.accountant),
+        accountant=terms.accountant,
         noise=algorithm.noise,
         federation=tuple(spec.names),
-        events=_events(algorithm, budget.rounds, nodes),
+        events=_events(terms),
         sums=algorithm.noise_shares,
         keys=tuple(spec.keys) if algorithm.noise_shares else (),
     )
 
 
-def _algorithm(spec: ProposalSpec) -> Algorithm:
+def _algorithm(spec: ProposalSpec, federation: RemoteFederation, model: FittedModel) -> Algorithm:
     """The algorithm by the stages of `resolve` that need no sizes."""
-    nodes, unit = len(spec.names), spec.privacy.unit
-    federation = RemoteFederation.of(spec.form, spec.test, spec.names, (1,) * nodes, unit)
+    nodes, layout = len(spec.names), model.flat.layout
     requested = with_unit_and_queries(
         spec.algorithm, federation, spec.budget, spec.privacy, spec.metric, over_nodes=True
     )
-    layout = fit_model(spec.model, federation, seed=0).flat.layout
     fitted = fit_algorithm(requested, layout, spec.budget.rounds, nodes, spec.aggregation)
     planned = with_planned_noise(fitted, spec.budget, nodes, spec.privacy.accountant)
     return with_noise_kind(planned, spec.privacy)
 
 
-def _events(algorithm: Algorithm, budget_rounds: int | None, nodes: int) -> PlannedEvents:
+def _check(algorithm: Algorithm, model: FittedModel, spec: ProposalSpec) -> None:
+    """Refuses what would fail in the first round, before any node writes that it joined.
+
+    A rate that follows from the sizes is planned for the smallest. What sizes alone decide is
+    checked by `resolve` when the nodes have declared them.
+    """
+    data = model.federation
+    check_without_sizes(algorithm, data, spec.budget, model.flat)
+    with_rate = with_planned_rate(
+        algorithm,
+        spec.budget,
+        data.sizes,
+        model.flat.layout.trainable,
+        rows_of(data.train.features, data.task),
+    )
+    dry_run(model, with_rate)
+
+
+def _events(terms: AccountingTerms) -> PlannedEvents:
     """The releases that a node's own ledger would pay for, in order."""
+    algorithm = terms.algorithm
     if not algorithm.ledger_per_client:
         return ()
-    releases = (
-        min(algorithm.releases_in(budget_rounds), MAX_RELEASES) if budget_rounds else MAX_RELEASES
-    )
     per_round = algorithm.releases_in(1) if algorithm.schedule else 0
-    population = nodes if algorithm.placement is NoisePlacement.ROUND_SUM else 0
 
     def spending(count: int) -> EventCounts:
-        return algorithm.spending(count, population)
+        return algorithm.spending(count, terms.population)
 
-    events = in_order(algorithm.before, spending, releases, per_round)
+    events = in_order(algorithm.before, spending, terms.horizon or MAX_RELEASES, per_round)
     if len(events) > MOST_KINDS:
         raise DpflError(
             f"A node plans {MOST_KINDS} kinds of releases for a run at most, and this has "

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from dpfl.codec import FORMAT
+from dpfl.data.names import client_names
 from dpfl.errors import DpflError
 from dpfl.run.digests import record_id
 from dpfl.run.format_1 import translate
@@ -37,6 +39,32 @@ def read_record(path: Path) -> dict[str, Any]:
             "dpfl to read it."
         )
     return content
+
+
+def recorded_names(resolved: Mapping[str, Any]) -> tuple[str, ...]:
+    """Reads the names of the clients.
+
+    Args:
+        resolved: The section `resolved` of the record.
+
+    Returns:
+        A name per client; default names where nobody gave any.
+    """
+    return tuple(resolved.get("names") or client_names(int(resolved.get("clients", 0))))
+
+
+def recorded_ledgers(resolved: Mapping[str, Any], own: Path) -> Path:
+    """Reads where the ledgers of the run are.
+
+    Args:
+        resolved: The section `resolved` of the record.
+        own: The folder of the run's own ledgers.
+
+    Returns:
+        The folder that other runs use as well, where one was given, else the run's own.
+    """
+    shared = resolved.get("ledger")
+    return Path(shared) if shared else own
 
 
 def read_sealed_record(path: Path) -> dict[str, Any]:

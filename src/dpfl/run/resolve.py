@@ -25,10 +25,10 @@ The stages depend on each other in this order:
    epsilon(prior spending + queries + all releases) <= epsilon. The learning rate follows from it.
 5. The checks and the dry run refuse what would fail in the first round.
 
-Everybody who has to know what a run does takes this result. The run itself (`prepare.py`) takes all
-of it. The server's proposal to nodes (`propose.py`) and the audit of an experiment go through the
-same stages, without those that need sizes. The certificate and the audit of a finished run read the
-record back (`AccountingTerms.recorded`).
+The run itself (`prepare.py`) takes all of this result. The server's proposal to nodes
+(`propose.py`) goes through the stages and checks that need no sizes, and the audit of an experiment
+through those that need neither sizes nor a model. The certificate and the audit of a finished run
+read the record back (`AccountingTerms.recorded`).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ from dpfl.run.options import (
     Execution,
     Privacy,
 )
-from dpfl.run.prior_spending import PriorSpending, ledger_owners, read_prior_spending
+from dpfl.run.prior_spending import PriorSpending, ledger_data, read_prior_spending
 
 VERSIONED = ("dpfl", "torch", "numpy", "dp-accounting")
 
@@ -204,6 +204,7 @@ class ResolvedRun:
             "beside": self.prior.record(),
             "partition": federation.how,
             "largest": max(self.sizes),
+            "declared": terms.recorded_sizes,
             "warnings": list(terms.row_notes) or None,
             "arithmetic": terms.arithmetic or None,
         }
@@ -247,14 +248,13 @@ def resolve(spec: RunSpec) -> ResolvedRun:
     arithmetic = dry_run(fitted, algorithm, spec.privacy.arithmetic)
     if spec.execution.workers > 1:
         refuse_unreachable("model", fitted.description)
-    names, data = ledger_owners(algorithm, spec.federation)
     terms = AccountingTerms(
         algorithm,
         spec.budget,
         accountant_for(algorithm, spec.clients, spec.privacy.accountant),
         split.sizes,
-        names,
-        data,
+        spec.federation.names,
+        ledger_data(algorithm, spec.federation),
         row_notes,
         arithmetic,
         spec.over_nodes,

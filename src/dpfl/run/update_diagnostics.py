@@ -18,7 +18,7 @@ from dpfl.run.metrics import UpdateRow
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.coordinator import Coordinator
 from dpfl.server.state import FederationFacts, RunState
-from dpfl.server.weights import compute_weights
+from dpfl.server.weights import compute_weights, round_divisor
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -147,8 +147,7 @@ def noise_norm(
     if release := task.placed.release_at(NoisePlacement.ROUND_SUM):
         if release.correlated:
             return None
-        cohort = release.sampling.expected_size(len(declared))
-        divisor = cohort * algorithm.weights.usual(declared)
+        divisor = round_divisor(release, algorithm.weights, declared)
         return release.stddev() * math.sqrt(release.energy(size)) / divisor
     weights = (
         compute_weights(algorithm.weights, declared) if state.weights is None else state.weights
@@ -174,9 +173,5 @@ def _upload_norm(task: ClientTask, declared: int, trainable: int, size: int) -> 
     )
     if samples is None or not optimiser.linear:
         return None
-    step = (
-        samples.stddev()
-        * math.sqrt(samples.energy(trainable))
-        / samples.sampling.expected_size(declared)
-    )
+    step = samples.mean_stddev(declared) * math.sqrt(samples.energy(trainable))
     return optimiser.rate * step * math.sqrt(task.steps)

@@ -29,6 +29,7 @@ from dpfl.server.debits import debit_round
 from dpfl.server.requests import RequestBuilder
 from dpfl.server.round_sum import Add, open_sum
 from dpfl.server.state import PAST_NOISE
+from dpfl.server.weights import round_divisor
 
 
 class MeanUpdate:
@@ -88,8 +89,9 @@ class MeanUpdate:
 
     @property
     def _divisor(self) -> float:
-        """The expected cohort times the usual weight."""
-        return self._expected_cohort * self._algorithm.weights.usual(self._federation.declared)
+        return round_divisor(
+            self._state.clients, self._algorithm.weights, self._federation.declared
+        )
 
     def _from_secure_sum(
         self, replies: Sequence[ClientReply], shares: NoiseShares

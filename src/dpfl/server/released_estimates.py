@@ -44,10 +44,11 @@ def noise_energy(observation: RoundObservation, client: int) -> float:
         client: The client's number.
 
     Returns:
-        (sigma C / B)^2 E / tau, with E the energy of one noise vector of unit deviation.
+        (sigma C / D)^2 E / tau, with D the divisor of a noisy sum, and E the energy of one noise
+        vector of unit deviation.
     """
     facts = observation.facts
-    deviation = facts.multiplier * facts.clip / facts.batches[client]
+    deviation = facts.multiplier * facts.clip / facts.divisors[client]
     return deviation**2 * facts.energy / observation.steps
 
 

@@ -161,7 +161,7 @@ class RoundSum:
             The sum, with each client's factor in units of the largest.
         """
         factors = [
-            float(weight) / release.sampling.expected_size(size)
+            float(weight) / release.divisor_for(size)
             for weight, size in zip(weights, declared, strict=True)
         ]
         largest = max(factors)

@@ -349,6 +349,6 @@ def _unknown(clients: int) -> Tensor:
 def _norm(observation: RoundObservation, client: int, level: float, multiplier: float) -> float:
     """Estimates the norm of a client's mean gradient without its noise."""
     facts = observation.facts
-    noise = (multiplier * level / facts.batches[client]) ** 2 * facts.energy / observation.steps
+    noise = (multiplier * level / facts.divisors[client]) ** 2 * facts.energy / observation.steps
     square = float(released_gradient(observation, client).square().sum())
     return math.sqrt(max(square - noise, 0.0))

@@ -120,15 +120,23 @@ def facts(
         The facts. Without a release of samples, clip, noise and batches are 0 or empty.
     """
     samples = state.samples
-    batches = (
-        [samples.sampling.expected_size(size) for size in federation.declared] if samples else []
-    )
+    declared = federation.declared if samples else ()
+    batches = [samples.sampling.expected_size(size) for size in declared] if samples else []
+    divisors = [samples.divisor_for(size) for size in declared] if samples else []
     clip = samples.clip.clip_norm if samples else 0.0
     multiplier = samples.stddev() / clip if samples else 0.0
     rate, parameters = algorithm.local.optimiser.rate, federation.layout.trainable
     energy = samples.energy(parameters) if samples else 0.0
     return StepFacts(
-        budget.rounds, rate, multiplier, clip, parameters, batches, weights.tolist(), energy
+        budget.rounds,
+        rate,
+        multiplier,
+        clip,
+        parameters,
+        batches,
+        weights.tolist(),
+        energy,
+        divisors,
     )
 
 

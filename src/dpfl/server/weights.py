@@ -21,6 +21,8 @@ from dpfl.server.hellinger import hellinger_scores, hellinger_weights
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from dpfl.privacy import Release
+
 Answers = Mapping[int, np.ndarray]
 """What each client answered to the query of the weights."""
 
@@ -97,6 +99,20 @@ def compute_weights(
             "is divided by."
         )
     return each
+
+
+def round_divisor(release: Release, weights: Weights, declared: Sequence[int]) -> float:
+    """Computes what the noisy sum of a round is divided by, which is fixed before the draw.
+
+    Args:
+        release: The release of the round.
+        weights: How much each client counts.
+        declared: How many samples each client declared.
+
+    Returns:
+        The expected cohort times the usual weight.
+    """
+    return release.divisor_for(len(declared)) * weights.usual(declared)
 
 
 @part("weights.uniform")

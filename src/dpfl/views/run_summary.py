@@ -140,7 +140,7 @@ def settings(record: Mapping[str, Any]) -> dict[str, Any]:
         The settings. Runs with equal settings differ only by their seed.
     """
     resolved, hashes = record.get("resolved", {}), record.get("hashes", {})
-    own = ("seed", "ledger", "largest")
+    own = ("seed", "ledger", "largest", "declared")
     return {name: value for name, value in resolved.items() if name not in own} | {
         "algorithm": record.get("asked", resolved.get("algorithm")),
         "data": {name: hashes.get(name) for name in ("train", "test")},

@@ -14,7 +14,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from dpfl.data.names import client_names
 from dpfl.errors import DpflError
 from dpfl.privacy.figures import UNBOUNDED
 from dpfl.privacy.ledger.client_ledgers import FEDERATION, ledger_path
@@ -24,6 +23,7 @@ from dpfl.privacy.statement_view import scope
 from dpfl.privacy.units import protects_nobody
 from dpfl.run.folder import METRICS, RunFolder
 from dpfl.run.metrics import RoundRow, UpdateRow, read_lost, read_thinned, read_updates
+from dpfl.run.record_file import recorded_ledgers, recorded_names
 from dpfl.views.run_summary import RunFacts, columns_of
 
 MOST_ROWS = 4000
@@ -148,8 +148,7 @@ class RunTables:
     @property
     def clients(self) -> Sequence[str]:
         """The names of the clients."""
-        resolved = self.experiment["resolved"]
-        return resolved.get("names") or client_names(int(resolved.get("clients", 0)))
+        return recorded_names(self.experiment["resolved"])
 
     @property
     def budget(self) -> Mapping[str, Any]:
@@ -185,7 +184,7 @@ class RunTables:
     @property
     def ledgers(self) -> Path:
         """The folder of the ledgers."""
-        return Path(self.experiment["resolved"].get("ledger") or self.folder.ledgers)
+        return recorded_ledgers(self.experiment["resolved"], self.folder.ledgers)
 
     @cached_property
     def limits(self) -> Mapping[str, float]:

@@ -11,12 +11,13 @@ from dpfl.errors import DpflError
 from dpfl.privacy import Ledger, accountant
 from dpfl.privacy.accounting.accountant import default_accountant
 from dpfl.privacy.accounting.events import decode, describe
-from dpfl.privacy.ledger.client_ledgers import ledger_path
+from dpfl.privacy.ledger.client_ledgers import ledger_files, ledger_path
 from dpfl.privacy.ledger.plans import proven_events
 from dpfl.privacy.statement import figure
 from dpfl.privacy.statement_view import GuaranteeView
 from dpfl.run.folder import RunFolder
 from dpfl.run.nodes import STATEMENTS
+from dpfl.run.record_file import recorded_ledgers
 from dpfl.web.run_index import RunIndex
 from dpfl.web.run_line import heads
 
@@ -37,19 +38,19 @@ def ledgers_of(index: RunIndex, folder: RunFolder) -> dict[str, Any]:
     place = _place(index, folder)
     if isinstance(place, str):
         return {"owners": [], "elsewhere": place}
-    here = (path for path in place.glob("*.sqlite") if path.resolve().is_relative_to(index.root))
-    owners = sorted(path.stem for path in here if path.name != "metrics.sqlite")
+    files = ledger_files(place)
+    owners = sorted(path.stem for path in files if path.resolve().is_relative_to(index.root))
     return {"owners": owners[:MOST_LEDGERS], "elsewhere": None}
 
 
 def _place(index: RunIndex, folder: RunFolder) -> Path | str:
-    recorded = heads(folder.file("experiment.toml"), ("resolved",))["resolved"].get("ledger")
-    place = Path(recorded) if recorded else folder.ledgers
+    resolved = heads(folder.file("experiment.toml"), ("resolved",))["resolved"]
+    place = recorded_ledgers(resolved, folder.ledgers)
     try:
         inside = place.resolve().is_relative_to(index.root)
     except (OSError, ValueError):
         inside = False
-    return place if inside else str(recorded)
+    return place if inside else str(place)
 
 
 def ledger_view(index: RunIndex, folder: RunFolder, owner: str) -> dict[str, Any]:

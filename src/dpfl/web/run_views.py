@@ -15,12 +15,12 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from dpfl.data.names import client_names
 from dpfl.errors import DpflError
 from dpfl.privacy.statement_view import GuaranteeView
 from dpfl.run.folder import METRICS, RunFolder
 from dpfl.run.metrics import COLUMNS, LESS_IS_BETTER, RoundRow, read_lost, read_thinned
 from dpfl.run.nodes import MEMBERS, STATEMENTS
+from dpfl.run.record_file import recorded_names
 from dpfl.views.compare_groups import group_runs
 from dpfl.views.comparison_view import ComparisonView
 from dpfl.views.curve_sentences import COMPARED, compared_sentence
@@ -209,20 +209,8 @@ def news(folder: RunFolder, after: int, resolved: Mapping[str, Any]) -> dict[str
         "rows": columns_of(rows),
         "state": state_of(folder),
         "tiles": [asdict(tile) for tile in tiles],
-        "clients": clients_view(folder, client_names_of(resolved)),
+        "clients": clients_view(folder, recorded_names(resolved)),
     }
-
-
-def client_names_of(resolved: Mapping[str, Any]) -> list[str]:
-    """Names the clients of a run.
-
-    Args:
-        resolved: The resolved experiment.
-
-    Returns:
-        Their names, or default names for their number.
-    """
-    return list(resolved.get("names") or client_names(int(resolved.get("clients", 0))))
 
 
 def _plain(value: Any) -> Any:

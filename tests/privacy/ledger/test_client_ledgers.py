@@ -12,7 +12,14 @@ import pytest
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger
 from dpfl.privacy.accounting.events import ADD_REMOVE, REPLACE
-from dpfl.privacy.ledger.client_ledgers import FEDERATION, ClientLedgers, ledger_path, list_names
+from dpfl.privacy.ledger.client_ledgers import (
+    FEDERATION,
+    METRICS,
+    ClientLedgers,
+    ledger_files,
+    ledger_path,
+    list_names,
+)
 from tests.privacy.workers import EVENT
 
 DATA = ("digest of a", "digest of b", "digest of c")
@@ -93,3 +100,11 @@ def test_what_was_spent_is_told_by_owner(tmp_path: Path):
 def test_a_sentence_lists_three_names_and_counts_the_rest():
     assert list_names(["a", "b", "c"]) == "a, b, c"
     assert list_names(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"
+
+
+def test_the_metrics_of_a_run_are_no_ledger(tmp_path: Path):
+    (tmp_path / "ledger").mkdir()
+    for name in (METRICS, "b.sqlite", "a.sqlite", "ledger/c.sqlite", "a.txt"):
+        (tmp_path / name).touch()
+    assert [path.name for path in ledger_files(tmp_path)] == ["a.sqlite", "b.sqlite"]
+    assert len(ledger_files(tmp_path, "**/*.sqlite")) == 3

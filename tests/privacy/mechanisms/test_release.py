@@ -1,6 +1,7 @@
 """A release never moves further than it says, and its event says no more noise than there is."""
 
 import math
+from dataclasses import replace
 
 import dp_accounting as dp
 import numpy as np
@@ -262,3 +263,9 @@ def test_planning_gives_the_noise_and_changes_nothing_else():
         before.clip,
         before.shared_by,
     )
+
+
+def test_the_noise_of_a_mean_is_that_of_the_sum_over_its_divisor():
+    release = Release(Poisson(0.1), Flat(0.5), Gaussian(2.0))
+    assert release.mean_stddev(200) == 0.5 * 2 / 20
+    assert replace(release, divisor=64.0).mean_stddev(200) == 1 / 64

@@ -15,8 +15,24 @@ from dpfl.privacy.ledger.limit import Limit, SubLimit
 FEDERATION = "federation"
 """The owner of the ledger that all clients share."""
 
+METRICS = "metrics.sqlite"
+"""The file of a run's metrics, which has the ending of a ledger and may lie beside ledgers."""
+
 MAX_LISTED_NAMES = 3
 """Names that a sentence lists."""
+
+
+def ledger_files(folder: Path, pattern: str = "*.sqlite") -> list[Path]:
+    """Lists the ledgers in a folder.
+
+    Args:
+        folder: The folder.
+        pattern: Which files may be ledgers.
+
+    Returns:
+        Their files, sorted.
+    """
+    return [path for path in sorted(folder.glob(pattern)) if path.name != METRICS]
 
 
 @dataclass(frozen=True)
@@ -95,11 +111,7 @@ class ClientLedgers:
         """
         if not self.names:
             return
-        ledgers = [
-            (path, *_seen(path))
-            for path in sorted(self.folder.glob("*.sqlite"))
-            if path.name != "metrics.sqlite"
-        ]
+        ledgers = [(path, *_seen(path)) for path in ledger_files(self.folder)]
         federal = self.names[0] == FEDERATION
         for path, account, _ in ledgers:
             if (account.owner == FEDERATION) != federal:

@@ -318,3 +318,14 @@ class Release(ReleaseSums):
             return 0.0
         noise_multiplier = self.clip.vector_multiplier(self.noise.noise_multiplier)
         return noise_multiplier * self.sensitivity(largest_weight)
+
+    def mean_stddev(self, size: int) -> float:
+        """Computes the standard deviation of the noise on every coordinate of the mean.
+
+        Args:
+            size: The number of units that the client declared.
+
+        Returns:
+            z C / D, with D the divisor of the sum.
+        """
+        return self.stddev() / self.divisor_for(size)

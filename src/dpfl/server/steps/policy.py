@@ -28,6 +28,8 @@ class StepFacts:
         batches: The expected batch q n_i of each client.
         weights: The weight of each client.
         energy: E |noise|^2 over (sigma C)^2 in one release; d for plain Gaussian noise.
+        divisors: What each client divides its noisy sums by: the expected batch, or one number for
+            all.
     """
 
     rounds: int | None
@@ -38,6 +40,7 @@ class StepFacts:
     batches: Sequence[float]
     weights: Sequence[float]
     energy: float = 0.0
+    divisors: Sequence[float] = ()
 
 
 @dataclass(frozen=True)
