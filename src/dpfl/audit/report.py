@@ -187,17 +187,6 @@ class AuditReport:
             f"nothing wrong was found in what was played, but too much could not be played: {gaps}"
         )
 
-    def finding(self, game: str) -> AuditFinding:
-        """Returns the finding of one game.
-
-        Args:
-            game: Name of the game.
-
-        Returns:
-            The finding.
-        """
-        return next(finding for finding in self.findings if finding.game == game)
-
     def to_dict(self) -> dict[str, Any]:
         """Returns the report as plain values, for JSON.
 
