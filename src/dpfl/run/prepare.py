@@ -298,7 +298,7 @@ def _meter(
 ) -> Meter | None:
     """Epsilon of a run under way is shown where it is proven."""
     algorithm = accounts.algorithm
-    if not fresh.remaining or algorithm.variant != "sound":
+    if not fresh.remaining or not algorithm.sound:
         return None
     repeatable = randomness.repeatable and not algorithm.noise_shares
     in_checkpoint = algorithm.releases_made(state.round, state.iterations)

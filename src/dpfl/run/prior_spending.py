@@ -15,6 +15,7 @@ from dpfl.privacy.accounting.accountant import accountant, default_accountant, p
 from dpfl.privacy.accounting.events import EventCounts, decode, encode
 from dpfl.privacy.ledger.client_ledgers import FEDERATION, ClientLedgers, list_names
 from dpfl.privacy.statement import rounded_up
+from dpfl.privacy.units import protects_person
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def ledger_owners(
         themselves.
     """
     if algorithm.ledger_per_client and not federation.described:
-        if algorithm.unit == "person":
+        if protects_person(algorithm.unit):
             return federation.names, federation.by_person(federation.clients)
         return federation.names, federation.holdings
     return (
@@ -114,7 +115,7 @@ def read_prior_spending(
     )
     ledgers.check()
     totals = ledgers.spending()
-    if not any(totals) or budget.epsilon is None or algorithm.variant != "sound":
+    if not any(totals) or budget.epsilon is None or not algorithm.sound:
         return PriorSpending()
     event = release.sampling.event(1.0, len(federation.sizes))
     by = accountant(proven_accountant(accountant_name or default_accountant(event)).name)
@@ -123,7 +124,7 @@ def read_prior_spending(
 
 
 def _public_data(algorithm: Algorithm, federation: Federation) -> tuple[str, ...]:
-    if algorithm.unit != "person":
+    if not protects_person(algorithm.unit):
         return federation.public_holdings
     return (*federation.public_holdings, *federation.by_person(federation.public))
 
