@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from dpfl.data.partition_kinds import Notes, Parts, with_leftover
+from dpfl.data.partition_traits import PartitionKind
 from dpfl.errors import DpflError
 
 
 @dataclass(frozen=True)
-class ExplicitPartition:
+class ExplicitPartition(PartitionKind):
     """One list of indices for each client, as the user gives them.
 
     Attributes:

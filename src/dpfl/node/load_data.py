@@ -70,7 +70,9 @@ def digest(federation: Federation, unit: str) -> str:
         A digest of the samples; for persons, also of whose each row is.
     """
     return (
-        federation.by_person(federation.clients) if protects_person(unit) else federation.holdings
+        federation.by_person(federation.clients)
+        if protects_person(unit)
+        else federation.client_digests
     )[0]
 
 

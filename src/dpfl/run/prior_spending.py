@@ -71,9 +71,9 @@ def ledger_owners(
     if algorithm.ledger_per_client and not federation.described:
         if protects_person(algorithm.unit):
             return federation.names, federation.by_person(federation.clients)
-        return federation.names, federation.holdings
+        return federation.names, federation.client_digests
     return (
-        ((FEDERATION,), (federation.holding,))
+        ((FEDERATION,), (federation.pooled_digest,))
         if algorithm.placement is NoisePlacement.ROUND_SUM
         else ((), ())
     )
@@ -125,8 +125,8 @@ def read_prior_spending(
 
 def _public_data(algorithm: Algorithm, federation: Federation) -> tuple[str, ...]:
     if not protects_person(algorithm.unit):
-        return federation.public_holdings
-    return (*federation.public_holdings, *federation.by_person(federation.public))
+        return federation.public_client_digests
+    return (*federation.public_client_digests, *federation.by_person(federation.public))
 
 
 def _beside_fullest(
