@@ -18,7 +18,7 @@ from typing import Any
 import dpfl
 from dpfl.algorithms import from_name
 from dpfl.data import IID, Dirichlet
-from dpfl.gradients.haar_energies import haar_energies
+from dpfl_papers.haar_energies import haar_energies
 
 Setting = tuple[str, dict[str, Any]]
 

@@ -210,7 +210,12 @@ ATTRIBUTES: dict[type, dict[str, str]] = {
     NextToken: {"shown": "live_metrics"},
     Ordinal: {"shown": "live_metrics"},
     Regression: {"shown": "live_metrics"},
-    Federation: {"counted": "count_units"},
+    Federation: {
+        "counted": "count_units",
+        "holding": "pooled_digest",
+        "holdings": "client_digests",
+        "public_holdings": "public_client_digests",
+    },
     Layout: {"paid": "paid_scales"},
     PrivateMetric: {"survey": "query"},
     Result: {"lost": "lost_replies"},

@@ -124,7 +124,7 @@ def last_round(job: PreparedRun) -> tuple[Tensor, Tensor]:
     last, updates = torch.empty(0), torch.empty(0)
     while (request := coordinator.next_order()) is not None:
         with one_thread():
-            replies = job.engine.run(request)
+            replies = job.ask(request)
             if coordinator.state.round == rounds - 1:
                 updates = torch.stack(_updates_of(replies))
             else:

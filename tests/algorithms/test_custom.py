@@ -95,7 +95,9 @@ REFUSED = {
     "single update; use": {"where": "round", "objective": "contrastive", "noise_multiplier": 1.0},
     "without control variates": {"where": "none", "objective": "contrastive", "controls": True},
     "no objective 'contrast'; did you mean 'contrastive'": {"objective": "contrast"},
-    "where = 'round'": {"clipping": "quantile"},
+    "where = 'steps'": {"clipping": "quantile"},
+    "where = 'none'": {"where": "none", "clipping": "quantile"},
+    "where = 'uploads'": {"where": "uploads", "clipping": "public-median"},
     "hides one sample and not a whole client": {
         "where": "uploads",
         "weights": "similarity",

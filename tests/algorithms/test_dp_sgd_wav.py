@@ -21,7 +21,7 @@ from dpfl.engines import local_engine
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel, from_module
 from dpfl.privacy import All, Budget, Flat, Keyed, Release
-from dpfl.privacy.mechanisms.haar import Haar, whole_vector
+from dpfl.privacy.mechanisms.haar import Haar
 from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarLevels, HaarNoise
 from dpfl.server.coordinator import Coordinator, FederationFacts, RunState
 from dpfl.tasks import MultiClass
@@ -53,8 +53,8 @@ def test_a_clip_by_levels_bounds_each_level_by_itself() -> None:
     """
     clip = HaarLevels(0.5).for_model([8])
     rows = torch.randn(20, 8, generator=torch.Generator().manual_seed(0)) * 10
-    levels = torch.split(whole_vector(8).transform(clip.clipped(rows).float()), [1, 4, 2, 1], dim=1)
-    before = torch.split(whole_vector(8).transform(rows), [1, 4, 2, 1], dim=1)
+    levels = torch.split(Haar((8,)).transform(clip.clipped(rows).float()), [1, 4, 2, 1], dim=1)
+    before = torch.split(Haar((8,)).transform(rows), [1, 4, 2, 1], dim=1)
     for level, was in zip(levels, before, strict=True):
         norms = level.norm(dim=1)
         assert bool((norms <= 0.5).all())
@@ -96,7 +96,7 @@ def median_of(
         gradient = torch.cat(
             [parameter.grad.flatten() for parameter in module.parameters()]
         ).double()
-        coefficients = whole_vector(8).transform(gradient)
+        coefficients = Haar((8,)).transform(gradient)
         norms.append(float((coefficients if weights is None else coefficients * weights).norm()))
     return float(torch.tensor(norms).median())
 

@@ -50,17 +50,17 @@ ASKED = {
         DisclosureRules(raw=True),
     ),
     "a trusted survey": (
-        replace(PRIVATE, query=LabelQuery(None, trusted=True)),
+        replace(PRIVATE, steps=0, query=LabelQuery(None, trusted=True)),
         "does not trust",
         DisclosureRules(trusted=True),
     ),
     "a trusted survey with noise": (
-        replace(PRIVATE, query=LabelQuery(1.0, trusted=True)),
+        replace(PRIVATE, steps=0, query=LabelQuery(1.0, trusted=True)),
         "does not trust",
         DisclosureRules(trusted=True),
     ),
     "an exact survey": (
-        replace(PRIVATE, query=LabelQuery(None)),
+        replace(PRIVATE, steps=0, query=LabelQuery(None)),
         "no noise",
         DisclosureRules(raw=True),
     ),
@@ -86,8 +86,8 @@ def test_an_owner_refuses_what_it_did_not_agree_to(tmp_path: Path, what: str) ->
         PRIVATE,
         replace(PRIVATE, slope=True),
         replace(PLAIN, update=FOR_A_CLIENT),
-        replace(PRIVATE, query=LabelQuery(5.0)),
-        replace(PRIVATE, query=MeanQuery(5.0)),
+        replace(PRIVATE, steps=0, query=LabelQuery(5.0)),
+        replace(PRIVATE, steps=0, query=MeanQuery(5.0)),
     ],
 )
 def test_what_is_paid_for_needs_no_agreement(tmp_path: Path, task: ClientTask) -> None:
@@ -99,6 +99,7 @@ def test_what_is_paid_for_needs_no_agreement(tmp_path: Path, task: ClientTask) -
 NEVER = {
     "no step": replace(PRIVATE, steps=0),
     "less than no step": replace(PRIVATE, steps=-1),
+    "a question that comes with steps": replace(PRIVATE, query=MeanQuery(5.0)),
     "no step and an upload": replace(PLAIN, steps=0, update=FOR_A_CLIENT),
     "a slope beside an upload": replace(PRIVATE, samples=BATCHES, update=FOR_A_CLIENT, slope=True),
     "noise for less than a sample moves": replace(PLAIN, update=FOR_A_SAMPLE),

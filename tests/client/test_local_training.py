@@ -18,7 +18,7 @@ from dpfl.gradients import sum_rounding
 from dpfl.gradients.clipped import ClippedGradients
 from dpfl.models import FlatModel
 from dpfl.privacy import Flat, Gaussian, Keyed, PerLayer, Poisson, Release
-from dpfl.privacy.mechanisms.haar import whole_vector
+from dpfl.privacy.mechanisms.haar import Haar
 from dpfl.privacy.mechanisms.haar_release import HaarClip
 from dpfl.privacy.mechanisms.noise import gaussian_vector
 
@@ -284,7 +284,7 @@ def test_one_sample_moves_a_sum_of_haar_clipped_gradients_by_the_level_in_the_we
         clipped_sum(gradients, clip, x, y),
         clipped_sum(gradients, clip, x[:-1], y[:-1]),
     )
-    haar = whole_vector(size)
+    haar = Haar((size,))
     distance = float(haar.weighted_norm((everyone - without)[None], haar.weights(weights)))
     assert 0.99 * level < distance <= level
 

@@ -57,7 +57,7 @@ def test_the_section_has_its_own_seed():
         DataSection.model_validate({"partition": "iid", "seed": 3}).federation(seed)
         for seed in (1, 2)
     )
-    assert one.holding == other.holding
+    assert one.pooled_digest == other.pooled_digest
 
 
 def test_each_node_gets_the_share_of_one_client():

@@ -19,7 +19,7 @@ def test_sizes_are_what_nodes_declared_and_samples_are_blank() -> None:
     assert federation.names == ("boston", "seattle")
     assert federation.shape == (4,)
     assert not federation.train.x.any()
-    assert federation.holdings == ()
+    assert federation.client_digests == ()
 
 
 @pytest.mark.parametrize("task", [MultiClass(3), Counts()])

@@ -23,6 +23,7 @@ from dpfl.privacy.mechanisms.secure_noise import SecureGaussian
 from dpfl.protocol import messages, task_messages
 from dpfl.protocol.keys import load_private, new_key, raw
 from dpfl.protocol.proposal import Proposal
+from dpfl.refusals import SENTENCES, RefusalReason
 from dpfl.tasks import MultiClass
 from tests.conftest import MODEL, small_source
 
@@ -162,7 +163,7 @@ class Asked:
     def refused(self, letter: bytes) -> str:
         answer = self(letter)
         assert answer.head["kind"] == "refused", answer.head
-        assert answer.head["sentence"] == task_messages.REASONS[answer.head["reason"]]
+        assert answer.head["sentence"] == SENTENCES[RefusalReason(answer.head["reason"])]
         assert not answer.arrays
         return str(answer.head["reason"])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpfl.privacy.units import SAMPLE_UNITS, protects_client, protects_nobody
+from dpfl.privacy.units import SAMPLE_UNITS, protects_client, protects_nobody, protects_person
 
 
 @pytest.mark.parametrize(
@@ -19,3 +19,4 @@ from dpfl.privacy.units import SAMPLE_UNITS, protects_client, protects_nobody
 )
 def test_a_written_unit_says_who_is_protected(unit: str | None, nobody: bool, client: bool) -> None:
     assert (protects_nobody(unit), protects_client(unit)) == (nobody, client)
+    assert protects_person(unit) == (unit == "person")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dpfl.client.task import SecureSumTerms
 from dpfl.privacy import Flat, Gaussian, Poisson, Release
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
-from dpfl.protocol import task_messages
+from dpfl.protocol import task_messages, wire_parts
 from dpfl.refusals import ProtocolError, RefusalReason
 from tests.protocol.test_task_messages import TASK
 
@@ -135,7 +135,7 @@ own by then.
 
 
 def test_every_field_of_a_part_travels_and_what_does_not_is_refused() -> None:
-    for name, (kind, forms) in task_messages.KNOWN.items():
+    for name, (kind, forms) in wire_parts.KNOWN.items():
         assert {field.name for field in fields(kind) if field.init} - set(forms) == STAYS.get(
             name, set()
         ), name

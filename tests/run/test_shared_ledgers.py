@@ -77,7 +77,7 @@ def test_other_seeds_on_the_same_samples_add_up(train, federation, tmp_path) -> 
 def test_data_seed_deals_the_samples(tmp_path) -> None:
     base = {"data": {"name": "mnist-sample", "partition": "iid", "clients": 3}}
     deals = [
-        parse({**base, "seed": seed, "data": base["data"] | more}).federation().holding
+        parse({**base, "seed": seed, "data": base["data"] | more}).federation().pooled_digest
         for seed, more in ((0, {}), (1, {}), (1, {"seed": 0}))
     ]
     assert deals[0] == deals[2] != deals[1]

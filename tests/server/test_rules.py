@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from dpfl.algorithms import (
     ALGORITHMS,
     Algorithm,
+    ali_dpfl,
     auto,
     dp_fedavg,
     dp_ftrl,
@@ -186,6 +187,7 @@ class Extra(FixedSteps):
 
 
 SAMPLES = fedavg_dp(noise_multiplier=1.0)
+ALI = ali_dpfl(noise_multiplier=1.0)
 ROUND = dp_fedavg(cohort=4, noise_multiplier=1.0)
 TOGETHER: dict[str, tuple[Callable[[], Algorithm], str]] = {
     "a release that counts what it does not add": (
@@ -239,6 +241,14 @@ TOGETHER: dict[str, tuple[Callable[[], Algorithm], str]] = {
     "a batch divided as drawn": (
         lambda: replace(SAMPLES, samples=replace(SAMPLES.samples, divide_by_drawn=True)),
         "named in its leaks",
+    ),
+    "steps that follow noisy sums which are divided by one number for all": (
+        lambda: replace(ALI, samples=replace(ALI.samples, divisor=8.0)),
+        "leave the divisor out",
+    ),
+    "the same of the slope that is paid for": (
+        lambda: ali_dpfl("published", reading="code", mu="paid", noise_multiplier=1.0),
+        "leave the divisor out",
     ),
     "a policy that counts three slopes": (
         lambda: replace(SAMPLES, steps=Extra(2)),

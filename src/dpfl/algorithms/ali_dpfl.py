@@ -142,11 +142,6 @@ def ali_dpfl(
         most_tau,
     )
     steps: StepPolicy = FixedSteps(1) if most_tau == 1 else adaptive
-    if defaults.divisor and adaptive.mu in ("released", "paid"):
-        raise DpflError(
-            f"mu = {adaptive.mu!r} needs noisy sums that are divided by q n, and reading = 'code' "
-            "divides by a constant: leave one of the two out."
-        )
     exact_values = {
         RAW_SLOPES: adaptive.mu == "raw",
         LAST_STEPS: adaptive.mu == "steps",

@@ -133,9 +133,9 @@ def guarantee(algorithm: Algorithm) -> str:
         value = algorithm.leaks[0].partition(",")[0].removesuffix(" without noise")
         return f"nothing: it releases {value} without noise"
     where = WHERE[algorithm.placement]
-    if algorithm.variant == "published" and algorithm.schedule:
+    if not algorithm.sound and algorithm.schedule:
         return f"less than it claims: noise {where}, accounted for by a limit theorem"
-    if algorithm.variant == "published":
+    if not algorithm.sound:
         return f"far less than it claims: noise {where}, for too small a sensitivity"
     return f"epsilon for one {algorithm.unit}: noise {where}"
 

@@ -13,7 +13,6 @@ from dpfl.bad_values import choose
 from dpfl.client.objectives import Contrastive, CrossEntropy, Objective, PerturbedScores
 from dpfl.client.optimisers import optimiser as optimiser_of
 from dpfl.client.task import LocalTraining
-from dpfl.errors import DpflError
 from dpfl.privacy import All, Flat, PerLayer, Poisson, PublicMedian, Quantile, Release
 from dpfl.privacy.mechanisms.clip import Clip
 from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
@@ -150,16 +149,14 @@ def _clip(
         "flat": Flat(level),
         "per-layer": PerLayer(level),
         "haar": HaarClip(level, "weighted", weights),
+    }
+    of_rounds: dict[str, Clip] = {
         "quantile": Quantile(level, quantile, count_noise=count_noise),
         "public-median": PublicMedian(level),
     }
-    clip = choose("clipping", name, parts)
-    if clip.adapts_to and where != "round":
-        raise DpflError(
-            f"clipping = {name!r} adapts a level to clients, round by round; use it with where = "
-            "'round'."
-        )
-    return clip
+    if where == "round":
+        return choose("clipping", name, parts | of_rounds)
+    return choose(f"clipping with where = {where!r} that is called", name, parts)
 
 
 def _noise(

@@ -37,6 +37,7 @@ from dpfl.audit.whole_run import many_runs, one_run
 from dpfl.client.noise_placement import NoisePlacement
 from dpfl.privacy.accounting.events import add_all
 from dpfl.privacy.queries.query import PrivateQuery
+from dpfl.privacy.units import protects_person
 
 CHANGES = "its noise changes from round to round, and this game has the same in all"
 SLOPES = 500
@@ -76,7 +77,7 @@ def _query(subject: AuditSubject) -> AuditFinding | str:
     each = 1 - (1 - subject.confidence) / len(queries)
     findings = []
     for query in queries:
-        persons = algorithm.unit == "person"
+        persons = protects_person(algorithm.unit)
         measured = one_answer(
             query,
             subject.settings.delta,

@@ -135,7 +135,12 @@ class Coupling:
         kind = type(
             parent.__name__,
             (parent,),
-            {"add_noise": noised, "add_precomputed_noise": carrying, "into_sum": into_sum},
+            {
+                "add_noise": noised,
+                "add_precomputed_noise": carrying,
+                "into_sum": into_sum,
+                "event_is_proven": parent.event_is_proven,  # its law is the parent's, moved
+            },
         )
         return kind(**{part.name: getattr(release, part.name) for part in fields(release)})
 

@@ -66,7 +66,7 @@ class ReleaseGame:
     @property
     def counts_units(self) -> bool:
         """Whether a noisy count of the units inside the clip is released beside the vector."""
-        return self.release.clip.adapts_to == "count"
+        return self.release.clip.follows_count
 
     def canary(self, direction: Tensor) -> tuple[Tensor, bool]:
         """Clips the canary with the code that clips in a run.

@@ -23,6 +23,7 @@ from dpfl.audit.test_bed import TestBed, linear
 from dpfl.client.optimisers import SGD
 from dpfl.client.runner import ClientRunner
 from dpfl.client.task import ClientTask, LocalTraining
+from dpfl.codec import tag_of
 from dpfl.engines import one_thread
 from dpfl.errors import DpflError
 from dpfl.models import from_module
@@ -215,7 +216,7 @@ def _normal(
 
 
 def _game_of(query: PrivateQuery) -> QueryGame:
-    return _GAMES[type(query)](query)
+    return _GAMES[tag_of(query)](query)
 
 
 def _in_a_sum(game: QueryGame, query: PrivateQuery, shared: NoiseShares) -> QueryGame:
@@ -244,7 +245,7 @@ def _metric(query: MetricQuery) -> QueryGame:
     weights = (2 * query.most / math.log(2), 1.0)
     tasks: tuple[Learning, ...] = (Regression(), MultiClass(2, weights), Binary(weights))
     task = next(task for task in tasks if numbers_and_cells(task) == (query.numbers, query.cells))
-    y = torch.zeros(FEW + 1, dtype=torch.int64 if task.name == "classes" else torch.float32)
+    y = torch.zeros(FEW + 1, dtype=task.examples(1).dtype)
     if not task.classes:
         y[0] = 2 * math.sqrt(query.most)
     counts = (
@@ -295,13 +296,13 @@ def _with_samples(
     )
 
 
-_GAMES: dict[type[PrivateQuery], Callable[..., QueryGame]] = {
-    ColumnQuery: _columns,
-    LabelQuery: _histogram,
-    MeanQuery: _mean,
-    MetricQuery: _metric,
+_GAMES: dict[str, Callable[..., QueryGame]] = {
+    "query.columns": _columns,
+    "query.histogram": _histogram,
+    "query.mean": _mean,
+    "query.metric": _metric,
 }
-"""What to play for each kind of query."""
+"""What to play for each kind of query, by its tag."""
 
 
 def _slope(release: Release) -> QueryGame:

@@ -185,17 +185,6 @@ class AuditReport:
         gaps = ", ".join(self._with(UNTESTABLE)) or "none of the selected games applies"
         return f"the games that ran found no fault, but too many games could not run: {gaps}"
 
-    def finding(self, game: str) -> AuditFinding:
-        """Returns the finding of one game.
-
-        Args:
-            game: Name of the game.
-
-        Returns:
-            The finding.
-        """
-        return next(finding for finding in self.findings if finding.game == game)
-
     def to_dict(self) -> dict[str, Any]:
         """Returns the report as plain values, for JSON.
 

@@ -21,6 +21,7 @@ from dpfl.engines import Engine, local_engine
 from dpfl.models import Buildable, FlatModel, from_module
 from dpfl.privacy import Budget, Randomness
 from dpfl.privacy.ledger.client_ledgers import FEDERATION, ClientLedgers
+from dpfl.privacy.units import protects_person
 from dpfl.server.coordinator import Coordinator, FederationFacts, RunState
 from dpfl.tasks import MultiClass, Task
 
@@ -73,7 +74,7 @@ class TestBed:
         Returns:
             The test bed, with persons if the algorithm protects persons.
         """
-        return replace(self, persons=algorithm.unit == "person")
+        return replace(self, persons=protects_person(algorithm.unit))
 
     def flat(self) -> FlatModel:
         """Builds the model.

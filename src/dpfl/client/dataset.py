@@ -17,6 +17,7 @@ import numpy as np
 
 from dpfl.data.units import UnitGroups
 from dpfl.lazy_import import torch
+from dpfl.privacy.units import protects_person
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -206,7 +207,7 @@ class ClientDatasets:
             federation.train.y,
             rows,
             (*split.sizes, *federation.count_units(unit, federation.public)),
-            federation.persons if unit == "person" else None,
+            federation.persons if protects_person(unit) else None,
             federation.rows_per_person,
             split.held_out_rows,
             split.held_out_sizes,

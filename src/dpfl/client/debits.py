@@ -14,6 +14,7 @@ from dpfl.client.task import ClientTask
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger
 from dpfl.privacy.accounting.events import Event, gaussian
+from dpfl.privacy.units import protects_person
 
 OPEN_LEDGERS = 256
 """Ledgers that are open at once; a machine may have more clients."""
@@ -32,7 +33,7 @@ class ClientDebits:
 
     def __init__(self, context: ClientContext) -> None:
         of_persons = context.data.unit_ids is not None
-        if context.ledgers and (context.ledgers.unit == "person") != of_persons:
+        if context.ledgers and (protects_person(context.ledgers.unit)) != of_persons:
             raise DpflError(
                 "Ledgers and data have different units: declare data.person if the ledgers protect "
                 "persons, and only then."

@@ -1,5 +1,8 @@
 """What an owner lets out of its house: what its ledger pays for, and nothing else unless it said
 so.
+
+An owner cannot trust the server's rules (`server/rules.py`), so these tables judge every task by
+itself, in a simulation and at a node.
 """
 
 from __future__ import annotations
@@ -74,7 +77,7 @@ def _slope_is_bounded(task: ClientTask) -> bool:
     are what is clipped.
     """
     release = task.placed.release_at(NoisePlacement.EVERY_STEP)
-    return bool(release and not task.update and release.clip.bounds in ("norm", "layers"))
+    return bool(release and not task.update and release.clip.bounds_vector)
 
 
 def _divides_by_drawn(task: ClientTask) -> bool:
@@ -86,6 +89,11 @@ ONLY_A_SHARE = "a share of the noise alone, where no secure sum hides it"
 Objection = tuple[Callable[[DisclosureRules, ClientTask], object], str, RefusalReason]
 
 SURVEYS: tuple[Objection, ...] = (
+    (
+        lambda own, task: task.steps > 0,
+        "a question that comes with steps",
+        RefusalReason.BAD_WORDS,
+    ),
     (
         lambda own, task: task.query and task.query.trusted and not own.trusted,
         "a question of a server that it does not trust",

@@ -30,6 +30,10 @@ class Objective(Protocol):
     """What plain steps lower."""
 
     @property
+    def task_loss_alone(self) -> bool:
+        """Whether it is the mean loss of the task and nothing else."""
+
+    @property
     def needs_last(self) -> bool:
         """Whether clients must be told where they ended their last round."""
 
@@ -51,6 +55,7 @@ class Objective(Protocol):
 class CrossEntropy:
     """The mean loss of the task alone."""
 
+    task_loss_alone = True
     needs_last = False
 
     def start(self, model: FlatModel, last: Tensor | None, generator: Generator) -> Loss:
@@ -79,6 +84,7 @@ class Contrastive:
 
     mu: float = 1.0
     temperature: float = 0.5
+    task_loss_alone = False
     needs_last = True
 
     def __post_init__(self) -> None:
@@ -128,6 +134,7 @@ class PerturbedScores:
 
     share: float = 1.0
     deviation: float = 0.1
+    task_loss_alone = False
     needs_last = False
 
     def __post_init__(self) -> None:

@@ -71,7 +71,7 @@ def sample_sensitivity(local: LocalTraining, samples: Release | None, steps: int
         samples is None
         or samples.divide_by_drawn
         or samples.divisor
-        or samples.clip.bounds not in ("norm", "layers")
+        or not samples.clip.bounds_vector
     ):
         return math.inf
     if not local.optimiser.linear or local.prox:
@@ -126,7 +126,7 @@ def rounding_sensitivity(task: ClientTask, model: Tensor, added: Tensor | None) 
         The distance to add to the sensitivity.
     """
     samples, upload = task.samples, task.update
-    if upload is not None and upload.clip.bounds == "model":
+    if upload is not None and upload.clip.bounds_model:
         return ROUNDING * (float(model.double().norm()) + upload.clip.clip_norm)
     if upload is None or samples is None or upload.covers(upload.diameter):
         return 0.0

@@ -158,10 +158,10 @@ class ClientTraining:
         """The clipped difference, or the difference to the clipped model."""
         model, room = self.workspace.model, self.workspace.update
         names, ends = model.layout.names, (*model.layout.offsets, model.layout.size)
-        if clip.bounds == "model":
+        if clip.bounds_model:
             clipped, inside = clip_vector(model.vector, clip, names, ends, out=room)
             return clipped.sub_(self.vector), inside
         update = torch.sub(model.vector, self.vector, out=room)
-        if clip.bounds == "nothing":
+        if clip.bounds_nothing:
             return update, True
         return clip_vector(update, clip, names, ends, out=update)

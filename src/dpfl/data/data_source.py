@@ -11,7 +11,8 @@ import numpy as np
 from dpfl.bad_values import require_whole
 from dpfl.data.names import names_of_sites
 from dpfl.data.partition import describe
-from dpfl.data.partition_kinds import DEALT, Dirichlet, Partition, deals_by_class
+from dpfl.data.partition_kinds import DEALT, Dirichlet, Partition
+from dpfl.data.partition_traits import kind_of
 from dpfl.data.population import Population, RandomClients
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
@@ -107,8 +108,9 @@ class DataSource:
 
         An explicit partition is the user's own word on every row.
         """
-        labels, rng = self._labels_for_partition(deals_by_class(how)), np.random.default_rng(seed)
-        if self.persons is None or getattr(how, "assigns_rows", False):
+        kind = kind_of(how)
+        labels, rng = self._labels_for_partition(kind.deals_by_class), np.random.default_rng(seed)
+        if self.persons is None or kind.assigns_rows:
             parts, notes = how(labels, clients, rng)
             return parts, _with_unit(notes, "samples")
         _, first, person = np.unique(self.persons.numpy(), return_index=True, return_inverse=True)
@@ -187,7 +189,7 @@ class DataSource:
             notes,
             persons=self.persons,
             private=self.private,
-            names=tuple(names) or tuple(getattr(how, "names", ()))[:clients],
+            names=tuple(names) or kind_of(how).names[:clients],
             test_persons=self.test_persons,
             warnings=self.warnings,
         )

@@ -13,7 +13,7 @@ from dpfl.deprecation import deprecated_names
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
 from dpfl.tasks import MultiClass, Task
-from dpfl.tasks.task import between, whole
+from dpfl.tasks.label_checks import between, whole
 
 if TYPE_CHECKING:
     from dpfl.data.tables.schema import FeatureLayout, Schema

@@ -9,7 +9,7 @@ from dpfl import tasks
 from dpfl.bad_values import require_whole
 from dpfl.errors import DpflError
 from dpfl.tasks import Task
-from dpfl.tasks.task import whole
+from dpfl.tasks.label_checks import whole
 
 if TYPE_CHECKING:
     pass

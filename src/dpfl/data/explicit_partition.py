@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from dpfl.data.partition_kinds import Notes, Parts, with_leftover
+from dpfl.data.partition_traits import PartitionKind
 from dpfl.errors import DpflError
 
 
 @dataclass(frozen=True)
-class ExplicitPartition:
+class ExplicitPartition(PartitionKind):
     """Gives each client the rows of one list of indices.
 
     Attributes:

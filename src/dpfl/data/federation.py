@@ -11,8 +11,9 @@ data.
 one person at one client are one unit (`units.py`). A person with rows at two clients is one unit at
 each.
 
-A ledger is bound to the samples that it pays for. `holdings` are digests of each client's samples,
-independent of their order. A digest says something of the samples, so it stays with their owner.
+A ledger is bound to the samples that it pays for. `client_digests` are digests of each client's
+samples, independent of their order. A digest says something of the samples, so it stays with their
+owner.
 
 >>> federation = Federation.from_tensors([(x1, y1), (x2, y2)], test=(x_test, y_test))
 >>> federation.sizes
@@ -46,7 +47,12 @@ ROWS_DIGESTED = 256
 """Rows that are copied at a time to digest them."""
 
 
-@renamed(counted="count_units")
+@renamed(
+    counted="count_units",
+    holding="pooled_digest",
+    holdings="client_digests",
+    public_holdings="public_client_digests",
+)
 @dataclass(frozen=True, eq=False)
 class Federation(NotebookView, shown_by="federation_page"):
     """Clients, and held-out public clients, as disjoint index tensors into one training set.
@@ -254,14 +260,14 @@ class Federation(NotebookView, shown_by="federation_page"):
         )
 
     @cached_property
-    def holdings(self) -> tuple[str, ...]:
+    def client_digests(self) -> tuple[str, ...]:
         """A digest of each client's samples. It says something of them, so it stays where they
         are.
         """
         return () if self.described else tuple(_digest(self.train, part) for part in self.clients)
 
     @cached_property
-    def public_holdings(self) -> tuple[str, ...]:
+    def public_client_digests(self) -> tuple[str, ...]:
         """A digest of each public client's samples."""
         return () if self.described else tuple(_digest(self.train, part) for part in self.public)
 
@@ -280,14 +286,14 @@ class Federation(NotebookView, shown_by="federation_page"):
         return tuple(_digest(self.train, part, self.persons) for part in parts)
 
     @cached_property
-    def holding(self) -> str:
+    def pooled_digest(self) -> str:
         """A digest of all clients' samples, dealt as they are, whatever the order of the
         clients.
         """
         whole = (
             f"{self.train.sha256} {_population_text(self.clients)}"
             if self.described
-            else " ".join(sorted(self.holdings))
+            else " ".join(sorted(self.client_digests))
         )
         return hashlib.sha256(whole.encode()).hexdigest()
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpfl.bad_values import is_number, require_above, require_whole
+from dpfl.data.partition_traits import PartitionKind, kind_of
 from dpfl.data.stratify import apportion
 from dpfl.errors import DpflError
 
@@ -35,7 +36,7 @@ DEALT = "{dealt}"
 
 
 @dataclass(frozen=True)
-class IID:
+class IID(PartitionKind):
     """Shuffles the samples and deals equal shares."""
 
     def __call__(
@@ -45,7 +46,7 @@ class IID:
 
 
 @dataclass(frozen=True)
-class Dirichlet:
+class Dirichlet(PartitionKind):
     """Deals each class by proportions over the clients that are drawn from Dir(beta) (Hsu et al.
     2019; Li et al. 2022).
 
@@ -95,7 +96,7 @@ class Dirichlet:
 
 
 @dataclass(frozen=True)
-class CappedDirichlet:
+class CappedDirichlet(PartitionKind):
     """Deals as `Dirichlet`, but a client that has an equal share of all samples gets no more.
 
     It draws everything anew until each client has the minimum. The code of some papers deals like
@@ -145,7 +146,7 @@ class CappedDirichlet:
 
 
 @dataclass(frozen=True)
-class Shards:
+class Shards(PartitionKind):
     """Sorts by label, cuts into shards, and deals each client some of them (McMahan et al. 2017).
 
     Attributes:
@@ -185,7 +186,7 @@ class Shards:
 
 
 @dataclass(frozen=True)
-class LabelSkew:
+class LabelSkew(PartitionKind):
     """Gives each client many samples of a few major classes, and a few samples of every other
     class.
 
@@ -260,7 +261,7 @@ class LabelSkew:
 
 
 @dataclass(frozen=True)
-class Unequal:
+class Unequal(PartitionKind):
     """Gives clients samples of all labels, but unequal numbers of them.
 
     Sizes fall geometrically from client 0 to the last one.
@@ -290,7 +291,7 @@ class Unequal:
 
 
 @dataclass(frozen=True)
-class Mix:
+class Mix(PartitionKind):
     """Gives the last clients an IID part of the data, and the first ones a skewed partition.
 
     Attributes:
@@ -306,7 +307,7 @@ class Mix:
     @property
     def deals_by_class(self) -> bool:
         """Whether one of its partitions deals by classes."""
-        return deals_by_class(self.iid) or deals_by_class(self.skewed)
+        return any(kind_of(how).deals_by_class for how in (self.iid, self.skewed))
 
     def __post_init__(self) -> None:
         if not is_number(self.share) or not 0 <= self.share <= 1:
@@ -335,18 +336,6 @@ class Mix:
                 parts += [pool[part] for part in inner]
                 notes += inner_notes
         return parts, notes
-
-
-def deals_by_class(how: Partition) -> bool:
-    """Whether a partition deals by classes, and so needs labels that are classes.
-
-    Args:
-        how: The partition.
-
-    Returns:
-        Whether it does.
-    """
-    return bool(getattr(how, "deals_by_class", False))
 
 
 def _raise_to_minimum(parts: Parts, minimum: int, rng: np.random.Generator) -> tuple[Parts, Notes]:

@@ -78,12 +78,12 @@ class RemoteFederation(Federation):
         return ()
 
     @cached_property
-    def holdings(self) -> tuple[str, ...]:
+    def client_digests(self) -> tuple[str, ...]:
         """What they hold is theirs to know."""
         return ()
 
     @cached_property
-    def holding(self) -> str:
+    def pooled_digest(self) -> str:
         return self.sha256
 
     @cached_property

@@ -1,53 +1,27 @@
-"""Builds what a node executes a run's tasks with: the model, from the owner's own code, and a
-`ClientRunner` on the node's data and ledger.
-"""
+"""Builds what a node executes a run's tasks with: a `ClientRunner` on its data and ledger."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
 import torch
 
-from dpfl import models
 from dpfl.client.context import ClientContext
 from dpfl.client.dataset import ClientDatasets
 from dpfl.client.runner import ClientRunner
 from dpfl.data import Federation
-from dpfl.errors import DpflError
-from dpfl.import_path import is_path
-from dpfl.models import FlatModel, feature_map, refuse_batch_statistics
-from dpfl.models.build import built
-from dpfl.models.catalog import Model
-from dpfl.models.columns import on_columns
+from dpfl.models import feature_map
 from dpfl.models.descriptions import Buildable
 from dpfl.node.load_data import digest
 from dpfl.node.policy import NodePolicy
-from dpfl.node.run_checks import (
-    feature_violations,
-    model_message_violations,
-    parameter_violations,
-    refuse_first,
-)
 from dpfl.privacy.ledger.client_ledgers import ClientLedgers
 from dpfl.privacy.ledger.limit import Limit, SubLimit
-from dpfl.privacy.units import protects_client
+from dpfl.privacy.units import protects_person
 from dpfl.protocol.proposal import Proposal
-from dpfl.refusals import ProtocolError, RefusalReason
 
 Item = TypeVar("Item")
-UNUSABLE_MODEL = (
-    DpflError,
-    TypeError,
-    ValueError,
-    RuntimeError,
-    MemoryError,
-    OverflowError,
-    NotImplementedError,
-)
-"""What building a model raises where the model or its options do not fit the data."""
 
 
 @dataclass(frozen=True)
@@ -99,60 +73,6 @@ def run_sub_limits(policy: NodePolicy, run: str, proposal: Proposal) -> tuple[Su
     return (*own, SubLimit(Limit(proposal.epsilon, proposal.delta, proposal.accountant), run=run))
 
 
-def run_model(proposal: Proposal, data: Federation, policy: NodePolicy, size: int) -> Buildable:
-    """Chooses the model of a run by its name in the catalogue or in the policy.
-
-    A model of the catalogue that is too large for a message is refused by its shape alone, before
-    its weights exist. So are fixed features that are too large for the memory.
-
-    Args:
-        proposal: The run, which the policy allows.
-        data: The node's data.
-        policy: The node's policy.
-        size: The number of units that the node declared; the memory is judged by it.
-
-    Returns:
-        The model.
-
-    Raises:
-        ProtocolError: The model does not fit the data, a message or the memory.
-    """
-    try:
-        model = on_columns(_named_model(proposal), data.train.features)
-        shape = _input_shape(model, data)
-        if feature_map(model, data.shape):
-            rows = policy.rows_in_memory(size, data.rows_per_person)
-            refuse_first(feature_violations(policy, rows * math.prod(shape)))
-        if not is_path(proposal.model):
-            parameters = _count_parameters(model, shape, proposal.learning.outputs)
-            refuse_first(parameter_violations(policy, parameters))
-        flat = FlatModel(built(model, shape, proposal.learning.outputs, 0), proposal.learning)
-        if not protects_client(proposal.unit):
-            refuse_batch_statistics(flat.module)
-    except UNUSABLE_MODEL:
-        raise ProtocolError(RefusalReason.MODEL_NOT_ALLOWED) from None
-    refuse_first(model_message_violations(policy, flat.layout.size))
-    return model
-
-
-def _named_model(proposal: Proposal) -> Buildable:
-    if is_path(proposal.model):
-        return Model(proposal.model, proposal.options)
-    return models.from_name(proposal.model, **dict(proposal.options))
-
-
-def _input_shape(model: Buildable, data: Federation) -> tuple[int, ...]:
-    """The shape of what the model reads: of a sample, or of its features."""
-    features = feature_map(model, data.shape)
-    return data.shape if features is None else tuple(features(data.train.x[:1]).shape[1:])
-
-
-def _count_parameters(model: Buildable, shape: tuple[int, ...], outputs: int) -> int:
-    """How many numbers the parameters have, without their values."""
-    with torch.device("meta"):
-        return sum(parameter.numel() for parameter in model.build(shape, outputs, 0).parameters())
-
-
 def features_of(model: Buildable, data: Federation) -> torch.Tensor:
     """Computes what the model reads of every sample, each by itself.
 
@@ -168,7 +88,12 @@ def features_of(model: Buildable, data: Federation) -> torch.Tensor:
 
 
 def build_runner(
-    policy: NodePolicy, data: Federation, run: str, proposal: Proposal, size: int
+    policy: NodePolicy,
+    data: Federation,
+    run: str,
+    proposal: Proposal,
+    size: int,
+    model: Buildable,
 ) -> ClientRunner:
     """Builds the runner of a run. It debits the node's one ledger, under all limits at once.
 
@@ -178,16 +103,15 @@ def build_runner(
         run: The run.
         proposal: The run as it was proposed, which the policy allows.
         size: The number of units that the node declared.
+        model: The run's model, which `PolicyChecker.check_model` has accepted.
 
     Returns:
         A runner for the node's place among the run's clients.
 
     Raises:
-        ProtocolError: The model does not fit.
         DpflError: The ledger cannot be used.
     """
     place = proposal.client
-    model = run_model(proposal, data, policy, size)
     ledgers = ClientLedgers(
         policy.ledgers,
         SingleEntry(place, policy.name),
@@ -202,7 +126,7 @@ def build_runner(
         data.train.y,
         SingleEntry(place, data.clients[0]),
         SingleEntry(place, size),
-        data.persons if policy.limits.unit == "person" else None,
+        data.persons if protects_person(policy.limits.unit) else None,
         data.rows_per_person,
     )
     context = ClientContext(

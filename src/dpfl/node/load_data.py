@@ -11,6 +11,7 @@ from dpfl.data import DataSource, Federation, partition
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
 from dpfl.node.policy import NodePolicy, PolicySplit
+from dpfl.privacy.units import protects_person
 
 
 def load_node_data(policy: NodePolicy) -> Federation:
@@ -68,9 +69,11 @@ def digest(federation: Federation, unit: str) -> str:
     Returns:
         A digest of the samples; for persons, also of whose each row is.
     """
-    return (federation.by_person(federation.clients) if unit == "person" else federation.holdings)[
-        0
-    ]
+    return (
+        federation.by_person(federation.clients)
+        if protects_person(unit)
+        else federation.client_digests
+    )[0]
 
 
 def _rows_of_client(source: DataSource, split: PolicySplit) -> torch.Tensor:

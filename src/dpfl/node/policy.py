@@ -45,6 +45,7 @@ from dpfl.node.policy_sections import (
 )
 from dpfl.privacy import Keyed, Limit, Randomness, SystemEntropy
 from dpfl.privacy.ledger.limit import SubLimit
+from dpfl.privacy.units import protects_person
 from dpfl.protocol.keys import raw
 
 SEED = "DPFL_TEST_KEYED_SEED"
@@ -142,7 +143,7 @@ class NodePolicy:
         Returns:
             The number of rows.
         """
-        return declared * (rows_per_person or 1) if self.limits.unit == "person" else declared
+        return declared * (rows_per_person or 1) if protects_person(self.limits.unit) else declared
 
     @property
     def randomness(self) -> Randomness:

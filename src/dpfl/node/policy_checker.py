@@ -1,11 +1,12 @@
 """Decides what a node refuses before anything is debited: runs and tasks that its policy forbids.
 
-A `PolicyChecker` is asked three times on the way of a task, and each refusal is a `ProtocolError`
+A `PolicyChecker` is asked on every step of a task's way, and each refusal is a `ProtocolError`
 whose `RefusalReason` is sent to the server:
 
 | when | asked | what has been debited |
 |---|---|---|
 | a run is proposed, and again with each of its tasks | `check_run` | nothing |
+| a run is joined, and again when its runner is built | `check_model` | nothing |
 | a task arrives | `check_task`, `check_vectors` | nothing |
 | keys for a secure sum are asked for | `group` | nothing |
 
@@ -24,8 +25,15 @@ from dpfl.client.task import ClientTask
 from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.models import Layout
+from dpfl.models.descriptions import Buildable
 from dpfl.node.policy import NodePolicy
-from dpfl.node.run_checks import refuse_first, run_violations, secure_sum_violations
+from dpfl.node.proposed_model import UNUSABLE_MODEL, ProposedModel
+from dpfl.node.run_checks import (
+    model_violations,
+    refuse_first,
+    run_violations,
+    secure_sum_violations,
+)
 from dpfl.node.task_checks import (
     batch_violations,
     query_violations,
@@ -63,6 +71,26 @@ class PolicyChecker:
         """
         refuse_first(run_violations(self.policy, self.data, proposal))
         refuse_first(secure_sum_violations(self.policy, self.public_key, proposal))
+
+    def check_model(self, proposal: Proposal, size: int) -> Buildable:
+        """Refuses a model that does not fit the data, a message or the memory.
+
+        Args:
+            proposal: The run, which `check_run` has accepted.
+            size: The number of units that the node declared; the memory is judged by it.
+
+        Returns:
+            The model.
+
+        Raises:
+            ProtocolError: The model is refused.
+        """
+        try:
+            proposed = ProposedModel.of(proposal, self.data)
+            refuse_first(model_violations(self.policy, proposed, size))
+        except UNUSABLE_MODEL:
+            raise ProtocolError(RefusalReason.MODEL_NOT_ALLOWED) from None
+        return proposed.model
 
     def check_task(self, task: ClientTask, proposal: Proposal, layout: Layout, size: int) -> None:
         """Refuses a task that the policy or the run does not allow.

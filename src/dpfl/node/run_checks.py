@@ -12,6 +12,7 @@ from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.node.load_data import schema_digest
 from dpfl.node.policy import ANY, NodePolicy
+from dpfl.node.proposed_model import ProposedModel
 from dpfl.privacy.accounting.events import ADD_REMOVE, REPLACE, Event, neighbours_of
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.privacy.units import protects_nobody
@@ -96,44 +97,31 @@ def _noiseless_violations(policy: NodePolicy, proposal: Proposal) -> Violations:
     yield not (policy.tell.trusted or policy.tell.bare), RefusalReason.NOT_TRUSTED
 
 
-def feature_violations(policy: NodePolicy, numbers: int) -> Violations:
-    """Checks the fixed features of a model before they are computed.
+def model_violations(policy: NodePolicy, proposed: ProposedModel, size: int) -> Violations:
+    """Checks what a model takes, in the order in which more of it is built.
+
+    Features that are too large for the memory are refused before they are computed, and a model of
+    the catalogue that is too large for a message before its weights exist.
 
     Args:
         policy: The node's policy.
-        numbers: How many float32 numbers the features of all rows have, by the declared size.
+        proposed: The model of the run.
+        size: The number of units that the node declared; the memory is judged by it.
 
     Yields:
-        Whether they would take more memory than the owner allows.
+        Conditions that must not hold: features that take more memory than the owner allows, or a
+        model that does not fit into a message, with all else that the message holds.
     """
-    yield BYTES_PER_NUMBER * numbers > policy.allow.most_memory, RefusalReason.TOO_MUCH_MEMORY
-
-
-def parameter_violations(policy: NodePolicy, numbers: int) -> Violations:
-    """Checks a model of the catalogue by its shape alone, before its weights exist.
-
-    Args:
-        policy: The node's policy.
-        numbers: How many float32 numbers its parameters have.
-
-    Yields:
-        Whether they are more than a message may have.
-    """
-    yield BYTES_PER_NUMBER * numbers > policy.allow.most_bytes, RefusalReason.TOO_LARGE
-
-
-def model_message_violations(policy: NodePolicy, numbers: int) -> Violations:
-    """Checks that a model fits into a message, with all else that the message holds.
-
-    Args:
-        policy: The node's policy.
-        numbers: How many float32 numbers the model's vector has.
-
-    Yields:
-        Whether the message would be larger than the owner allows.
-    """
-    message_bytes = BYTES_PER_NUMBER * numbers + OTHER_BYTES
-    yield message_bytes > policy.allow.most_bytes, RefusalReason.TOO_LARGE
+    allow = policy.allow
+    if proposed.has_features:
+        rows = policy.rows_in_memory(size, proposed.data.rows_per_person)
+        feature_bytes = BYTES_PER_NUMBER * rows * proposed.numbers_per_row
+        yield feature_bytes > allow.most_memory, RefusalReason.TOO_MUCH_MEMORY
+    if proposed.from_catalogue:
+        parameter_bytes = BYTES_PER_NUMBER * proposed.count_parameters()
+        yield parameter_bytes > allow.most_bytes, RefusalReason.TOO_LARGE
+    message_bytes = BYTES_PER_NUMBER * proposed.vector_size() + OTHER_BYTES
+    yield message_bytes > allow.most_bytes, RefusalReason.TOO_LARGE
 
 
 def secure_sum_violations(policy: NodePolicy, public_key: str, proposal: Proposal) -> Violations:

@@ -55,7 +55,7 @@ from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.node import policy as policies
 from dpfl.node.budget_checks import affordable_releases
-from dpfl.node.build_runner import run_model, run_sub_limits
+from dpfl.node.build_runner import run_sub_limits
 from dpfl.node.folder import lock_folder, open_ledger
 from dpfl.node.journal import Journal
 from dpfl.node.ledger_history import begin_start
@@ -199,7 +199,7 @@ class Service:
         record = self._run_record(request, proposal)
         state.checker.check_run(proposal)
         is_new, size = record is None, record.size if record else self._declared_size()
-        run_model(proposal, state.data, state.policy, size)
+        state.checker.check_model(proposal, size)
         with closing(state.open_ledger()) as ledger:
             if is_new and ledger.spending_within(SubLimit(state.policy.limit, run=run)):
                 # The tasks of that run are lost, so it is over.

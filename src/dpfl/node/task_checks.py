@@ -23,6 +23,7 @@ from dpfl.node.run_checks import Violations
 from dpfl.privacy import Release
 from dpfl.privacy.accounting.events import ADD_REMOVE
 from dpfl.privacy.queries.columns import MIN_VARIANCE
+from dpfl.privacy.units import PERSON_UNIT, SAMPLE_UNIT, protects_person
 from dpfl.protocol.proposal import Proposal
 from dpfl.refusals import RefusalReason
 from dpfl.tasks.noisy import numbers_and_cells
@@ -49,7 +50,6 @@ def task_violations(
     # A metric may be of the model after the last round.
     yield task.round >= rounds + task.asks_metric, RefusalReason.TOO_MANY_ROUNDS
     yield task.steps > allow.most_steps, RefusalReason.TOO_MANY_STEPS
-    yield (task.steps < 1) != (task.query is not None), RefusalReason.BAD_WORDS
     disclosure = policy.disclosure_rules.reason(task)
     yield disclosure, disclosure or RefusalReason.RAW_VALUES
     yield from _layout_violations(task, layout)
@@ -87,7 +87,7 @@ def _protected_unit(policy: NodePolicy, task: ClientTask) -> str:
     """The unit that the noise of this node's own release protects; empty where there is none. A
     "sample" is a person where the node trains by person.
     """
-    one = "person" if policy.limits.unit == "person" else "sample"
+    one = PERSON_UNIT if protects_person(policy.limits.unit) else SAMPLE_UNIT
     if task.query:
         return "" if task.query.trusted else one
     return task.placed.unit(one) if task.own_release else ""

@@ -252,7 +252,9 @@ class TaskExecution:
                 return runner
             runner.close()
             self._runner = None
-        runner = build_runner(self._state.policy, self._state.data, run, proposal, size)
+        state = self._state
+        model = state.checker.check_model(proposal, size)
+        runner = build_runner(state.policy, state.data, run, proposal, size, model)
         self._runner = run, runner
         return runner
 

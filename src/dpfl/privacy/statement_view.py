@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from dpfl.privacy.figures import epsilon_text
-from dpfl.privacy.units import protects_nobody
+from dpfl.privacy.units import protects_nobody, protects_person
 
 if TYPE_CHECKING:
     from dpfl.privacy.statement import PrivacyStatement
@@ -163,7 +163,7 @@ def unit_in_words(unit: str) -> str:
     Returns:
         The unit with its article; for a person, also what counts as one.
     """
-    if unit == "person":
+    if protects_person(unit):
         return (
             "one person, with all of their data at one client; a person at two clients counts "
             "twice, and the epsilons add up"

@@ -6,7 +6,8 @@ down has the word only, and these functions read it.
 
 from __future__ import annotations
 
-SAMPLE_UNITS = ("sample", "person")
+SAMPLE_UNIT, PERSON_UNIT = "sample", "person"
+SAMPLE_UNITS = (SAMPLE_UNIT, PERSON_UNIT)
 """The units inside a client: one row, or all rows of one person at that client."""
 CLIENT_UNIT = "client"
 """All that a client has."""
@@ -36,3 +37,15 @@ def protects_client(unit: str | None) -> bool:
         Whether whole clients are protected.
     """
     return unit == CLIENT_UNIT
+
+
+def protects_person(unit: str | None) -> bool:
+    """Says whether a guarantee is for all rows of one person at a client.
+
+    Args:
+        unit: The word that was written; None or "" where nothing is written yet.
+
+    Returns:
+        Whether whole persons are protected.
+    """
+    return unit == PERSON_UNIT

@@ -18,7 +18,6 @@ from dpfl.codec import tag_of
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.protocol.value_forms import number, refuse, text, truth, whole
 from dpfl.protocol.wire_parts import (
-    KNOWN,
     LEARNING,
     SHARED,
     SURVEYS,
@@ -26,11 +25,9 @@ from dpfl.protocol.wire_parts import (
     from_words,
     to_words,
 )
-from dpfl.refusals import SENTENCES, ProtocolError, RefusalReason
+from dpfl.refusals import ProtocolError, RefusalReason
 
 __all__ = [
-    "KNOWN",
-    "REASONS",
     "SURVEYS",
     "ProtocolError",
     "learning_from_words",
@@ -45,8 +42,6 @@ __all__ = [
     "text",
 ]
 
-REASONS = {str(reason): sentence for reason, sentence in SENTENCES.items()}
-"""Every word that a node refuses by, with its sentence."""
 RAW = ("answer", "distance", "gradient", "gradients", "last_losses", "last_step", "losses", "slope")
 """What a node may say beside an update."""
 

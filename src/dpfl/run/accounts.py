@@ -143,7 +143,7 @@ class Accounts:
         if not self.algorithm.has_noise:
             return []
         allowances = self._for_each_ledger(lambda ledger: self._allowance(ledger, horizon))
-        if self.algorithm.variant == "published":
+        if not self.algorithm.sound:
             different = {id(algorithm): algorithm for algorithm in self.algorithms}.items()
             claims = {key: self._claimed_remaining(one, horizon) for key, one in different}
             return [claims[id(algorithm)] for algorithm in self.algorithms]
@@ -155,7 +155,7 @@ class Accounts:
         """
         others = ledger.spending(besides=self.run)
         neighbours_of([*others, self.event])
-        if self.algorithm.variant == "published":
+        if not self.algorithm.sound:
             return MAX_RELEASES
         if self.algorithm.schedule:
             queries = self.algorithm.before

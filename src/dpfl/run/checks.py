@@ -9,13 +9,13 @@ from __future__ import annotations
 import torch
 
 from dpfl.algorithms import Algorithm
-from dpfl.client.objectives import CrossEntropy, final_layer
+from dpfl.client.objectives import final_layer
 from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel, refuse_batch_statistics
 from dpfl.models.flat import CENTRE, evaluating
 from dpfl.privacy import Budget, Keyed
-from dpfl.privacy.units import SAMPLE_UNITS
+from dpfl.privacy.units import SAMPLE_UNITS, protects_person
 
 
 def row_unit_notes(unit: str, federation: Federation) -> tuple[str, ...]:
@@ -31,12 +31,12 @@ def row_unit_notes(unit: str, federation: Federation) -> tuple[str, ...]:
     Raises:
         DpflError: The federation declares rows per person, which only persons as the unit use.
     """
-    if unit != "person" and federation.rows_per_person is not None:
+    if not protects_person(unit) and federation.rows_per_person is not None:
         raise DpflError(
             "data.rows_per_person is for persons as the unit: set privacy.unit = 'person', or "
             "leave it out."
         )
-    if unit == "person" or unit not in SAMPLE_UNITS:
+    if protects_person(unit) or unit not in SAMPLE_UNITS:
         return ()
     if federation.persons is not None:
         return (
@@ -120,7 +120,7 @@ def _check_model(algorithm: Algorithm, federation: Federation, model: FlatModel)
             f"{algorithm.name} asks how many samples of each class a client has, but labels of the "
             f"task {federation.task.name!r} are no classes: use another system, or other weights."
         )
-    if algorithm.local.objective != CrossEntropy():
+    if not algorithm.local.objective.task_loss_alone:
         with evaluating(model.module):
             final_layer(model, federation.train.x.new_zeros(1, *federation.shape))
     span, size = model.layout.centre, torch.Size(federation.shape).numel()

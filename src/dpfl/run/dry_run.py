@@ -18,6 +18,7 @@ from dpfl.gradients.losses import checked_scores
 from dpfl.lazy_import import torch
 from dpfl.models.flat import evaluating
 from dpfl.privacy import All, Keyed
+from dpfl.privacy.units import protects_person
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -87,7 +88,7 @@ def _reply(
 ) -> tuple[ClientReply, str]:
     """The reply of a client without a ledger, from the model's own weights."""
     everyone = torch.arange(len(y))
-    persons = everyone // 2 if algorithm.unit == "person" else None
+    persons = everyone // 2 if protects_person(algorithm.unit) else None
     site = ClientContext(
         DRY_RUN,
         model.description,

@@ -19,6 +19,7 @@ import torch
 from dpfl.algorithms import Algorithm
 from dpfl.client.context import ClientContext
 from dpfl.client.dataset import ClientDatasets
+from dpfl.client.task import ClientReply, RoundRequest
 from dpfl.data import Federation
 from dpfl.engines import Engine, local_engine
 from dpfl.errors import DpflError
@@ -60,6 +61,17 @@ class PreparedRun:
     engine: Engine
     recorder: Recorder
     diagnostics: UpdateDiagnostics
+
+    def ask(self, request: RoundRequest) -> list[ClientReply]:
+        """Sends a request to the clients. The coordinator's own requests go the same way.
+
+        Args:
+            request: The request of a round.
+
+        Returns:
+            The replies, as the engine gave them.
+        """
+        return self.diagnostics.ask(request)
 
     @property
     def algorithm(self) -> Algorithm:
@@ -300,7 +312,7 @@ def _meter(
 ) -> Meter | None:
     """Epsilon of a run under way is shown where it is proven."""
     algorithm = accounts.algorithm
-    if not fresh.remaining or algorithm.variant != "sound":
+    if not fresh.remaining or not algorithm.sound:
         return None
     repeatable = randomness.repeatable and not algorithm.noise_shares
     in_checkpoint = algorithm.releases_made(state.round, state.iterations)

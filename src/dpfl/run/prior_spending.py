@@ -15,6 +15,7 @@ from dpfl.privacy import Budget
 from dpfl.privacy.accounting.events import EventCounts, decode, encode
 from dpfl.privacy.ledger.client_ledgers import ClientLedgers, list_names
 from dpfl.privacy.statement import rounded_up
+from dpfl.privacy.units import protects_person
 from dpfl.run.accounting_terms import ledger_owners
 
 
@@ -65,12 +66,12 @@ def ledger_data(algorithm: Algorithm, federation: Federation) -> tuple[str, ...]
         A digest per ledger; () where nothing is paid, or where the data is elsewhere.
     """
     if algorithm.placement is NoisePlacement.ROUND_SUM and not algorithm.ledger_per_client:
-        return (federation.holding,)
+        return (federation.pooled_digest,)
     if not algorithm.ledger_per_client:
         return ()
-    if algorithm.unit == "person":
+    if protects_person(algorithm.unit):
         return federation.by_person(federation.clients)
-    return federation.holdings
+    return federation.client_digests
 
 
 def read_prior_spending(
@@ -110,7 +111,7 @@ def read_prior_spending(
     )
     ledgers.check()
     totals = ledgers.spending()
-    if not any(totals) or budget.epsilon is None or algorithm.variant != "sound":
+    if not any(totals) or budget.epsilon is None or not algorithm.sound:
         return PriorSpending()
     by = accountant_of(release, len(federation.sizes), accountant_name)
     epsilons = [by.epsilon(events, budget.delta) for events in totals]
@@ -118,9 +119,9 @@ def read_prior_spending(
 
 
 def _public_data(algorithm: Algorithm, federation: Federation) -> tuple[str, ...]:
-    if algorithm.unit != "person":
-        return federation.public_holdings
-    return (*federation.public_holdings, *federation.by_person(federation.public))
+    if not protects_person(algorithm.unit):
+        return federation.public_client_digests
+    return (*federation.public_client_digests, *federation.by_person(federation.public))
 
 
 def _beside_fullest(

@@ -19,6 +19,7 @@ from dpfl.models import FlatModel
 from dpfl.models.evaluation import compute_scores
 from dpfl.models.flat import evaluating
 from dpfl.privacy.queries.metric import MetricQuery
+from dpfl.privacy.units import protects_person
 from dpfl.run.accounts import Meter
 from dpfl.run.folder import RunFolder
 from dpfl.run.metrics import Metrics, RoundRow, UpdateRow
@@ -250,7 +251,7 @@ class Recorder:
             return self._noisy(
                 state.memory.get(METRIC),
                 algorithm.metric,
-                "persons" if algorithm.unit == "person" else "samples",
+                "persons" if protects_person(algorithm.unit) else "samples",
             )
         task, y, persons = (
             self.test.task,

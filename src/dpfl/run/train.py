@@ -7,7 +7,7 @@ A run has four stages:
 3. `run_rounds` makes one round after the other:
 
        while (request := coordinator.next_order()) is not None:  # cohort and steps in every budget
-           replies = engine.run(request)          # clients debit their ledgers, train, release
+           replies = run.ask(request)             # clients debit their ledgers, train, release
            coordinator.aggregate(replies)         # weigh, sum, add the server's noise, step
            coordinator.close_round(request.steps) # count
            recorder.close_round(coordinator)      # checkpoint first, then evaluate and show
@@ -127,7 +127,7 @@ def run_rounds(run: PreparedRun) -> None:
     while (request := coordinator.next_order()) is not None:
         # A second thread would take its time from the workers, and wait for them in a loop.
         with one_thread():
-            replies = run.engine.run(request)
+            replies = run.ask(request)
             try:
                 coordinator.aggregate(replies)
             except BudgetRefusal:

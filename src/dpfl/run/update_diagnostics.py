@@ -41,7 +41,7 @@ class UpdateDiagnostics:
         self._rows: list[UpdateRow] = []
 
     def ask(self, order: RoundRequest) -> list[ClientReply]:
-        """Sends a request beside the rounds, and measures the updates of public clients.
+        """Sends a request of a run, and measures the updates of public clients.
 
         Args:
             order: The request.

@@ -99,6 +99,13 @@ class Composition:
         return self.placed.protects_client
 
     @property
+    def sound(self) -> bool:
+        """Whether it is the variant whose guarantee is proven, and not the one that a paper
+        prints.
+        """
+        return self.variant == "sound"
+
+    @property
     def noise_shares(self) -> NoiseShares | None:
         """How clients share the noise, where the server sees sums only."""
         return self.placed.noise_shares
@@ -124,8 +131,7 @@ class Composition:
     def asks_public_clips(self) -> bool:
         """Whether a clip follows clients whose data is public."""
         return any(
-            release and release.clip.adapts_to == "public"
-            for release in (self.samples, self.clients)
+            release and release.clip.follows_public for release in (self.samples, self.clients)
         )
 
     @property

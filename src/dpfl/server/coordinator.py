@@ -274,7 +274,7 @@ class Coordinator:
     # Before the first round
 
     def _when(self, query: PrivateQuery) -> str:
-        return "after the last round" if query is self.algorithm.metric else "before round 1"
+        return "after the last round" if query.asks_metric else "before round 1"
 
     def _mean_answer(
         self, query: PrivateQuery, clients: Sequence[int], declared: Sequence[int], width: int
@@ -321,16 +321,16 @@ class Coordinator:
         run without privacy.
         """
         state = self.state
-        if state.clients.clip.adapts_to == "public":
+        if state.clients.clip.follows_public:
             updates = self._ask_unclipped(self.federation.public, state.round, state.vector)
             state.clients = of_public_updates(state.clients, updates)
-        if state.round == 0 and state.samples and state.samples.clip.adapts_to == "public":
+        if state.round == 0 and state.samples and state.samples.clip.follows_public:
             replies = self._probe(self._requests.public_norms())
             state.samples, state.clients = of_public_samples(
                 state.samples, state.clients, replies, self.algorithm.placement
             )
             self._update_facts()
-        if state.round == 0 and (clip := state.clients.clip).adapts_to == "raw":
+        if state.round == 0 and (clip := state.clients.clip).follows_raw:
             norms = norms_without_privacy(
                 self._train_without_privacy,
                 rounds_of(clip, self.budget),

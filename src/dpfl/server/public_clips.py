@@ -127,7 +127,7 @@ def rounds_of(clip: Clip, budget: Budget) -> int:
     Raises:
         DpflError: Neither the clip nor the budget gives a number.
     """
-    if (rounds := getattr(clip, "rounds", None) or budget.rounds) is None:
+    if (rounds := clip.pilot_rounds or budget.rounds) is None:
         raise DpflError(
             "The published clip comes from a run without privacy of as many rounds: give "
             "budget.rounds."

@@ -104,7 +104,7 @@ class RequestBuilder:
             replace(self._task(client, 0), query=query, secure_sum=terms) for client in clients
         )
         request = self._request(0, tasks, {})
-        if query is self.algorithm.metric:
+        if query.asks_metric:
             return replace(request, vector=self.state.model)
         return request
 

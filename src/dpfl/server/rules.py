@@ -1,7 +1,8 @@
 """Which parts cannot be together although each is sound by itself. A rule is what breaks it, and
 the sentence that says so.
 
-What a part can know by itself, it refuses in its own file.
+What a part can know by itself, it refuses in its own file; what the parts of one release are worth
+together is in `privacy/mechanisms/release_checks.py`.
 """
 
 from __future__ import annotations
@@ -10,12 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from dpfl.client.noise_placement import NoisePlacement, PlacedRelease
-from dpfl.client.objectives import CrossEntropy
 from dpfl.client.task import exceeds_update_noise
 from dpfl.errors import DpflError
 from dpfl.privacy.accounting.events import REPLACE
 from dpfl.privacy.mechanisms.release import Release
-from dpfl.privacy.mechanisms.sampling import All
 from dpfl.privacy.units import SAMPLE_UNITS
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def _shown_exactly(a: Algorithm) -> bool:
         a.steps.asks_raw
         or (a.samples and a.samples.divide_by_drawn)
         or (query and query.exact and not query.trusted)
-        or a.clients.clip.adapts_to == "raw"
+        or a.clients.clip.follows_raw
     )
 
 
@@ -69,7 +68,7 @@ NOISE: tuple[Rule, ...] = (
         "A unit inside a client is a sample or a person.",
     ),
     (
-        lambda a: any(not type(release).__module__.startswith("dpfl.") for release in _releases(a)),
+        lambda a: not all(release.event_is_proven for release in _releases(a)),
         "A release of a class of your own may count noise that it does not add; compose a Release "
         "of a sampling, a clip and a noise instead.",
     ),
@@ -93,7 +92,7 @@ NOISE: tuple[Rule, ...] = (
     (
         lambda a: (
             (a.updates and a.updates.clip.adapts_to)
-            or (a.samples and a.samples.clip.adapts_to not in ("", "public"))
+            or (a.samples and a.samples.clip.adapts_to and not a.samples.clip.follows_public)
         ),
         "A clip norm that adapts to the clients works only for the sum of a round; give steps and "
         "updates a fixed clip norm.",
@@ -135,8 +134,13 @@ STEPS: tuple[Rule, ...] = (
         "A step policy can pay for at most one slope per round; set extra to 0 or 1.",
     ),
     (
-        lambda a: a.steps.extra and not (a.samples and a.samples.clip.bounds in ("norm", "layers")),
+        lambda a: a.steps.extra and not (a.samples and a.samples.clip.bounds_vector),
         "A slope that is paid for has a proof for flat and per-layer clips; use one of them.",
+    ),
+    (
+        lambda a: a.steps.reads_released and a.samples and a.samples.divisor is not None,
+        "Steps that follow noisy sums need sums that are divided by q n, and a divisor is one "
+        "number for all: leave the divisor out, or estimate mu in another way.",
     ),
     (
         lambda a: a.steps.adaptive and a.samples and a.samples.uncalibrated,
@@ -212,7 +216,7 @@ LOCAL: tuple[Rule, ...] = (
         "clients.",
     ),
     (
-        lambda a: a.samples and a.local.objective != CrossEntropy(),
+        lambda a: a.samples and not a.local.objective.task_loss_alone,
         "Private steps clip the gradients of plain cross-entropy; use another objective with noise "
         "on uploads, on the sum of a "
         "round, or nowhere.",
@@ -228,7 +232,7 @@ LOCAL: tuple[Rule, ...] = (
 
 SUMS: tuple[Rule, ...] = (
     (
-        lambda a: a.noise_shares and a.variant != "sound",
+        lambda a: a.noise_shares and not a.sound,
         "A secure sum is for sound systems; set algorithm.variant = 'sound', or "
         "privacy.aggregation = 'plain'.",
     ),
@@ -247,7 +251,7 @@ SUMS: tuple[Rule, ...] = (
         lambda a: (
             a.noise_shares
             and a.placement is NoisePlacement.EVERY_STEP
-            and a.clients.sampling != All()
+            and not a.clients.sampling.takes_all
         ),
         "In a secure sum of steps all clients take part; leave the cohort out.",
     ),
@@ -295,7 +299,7 @@ LEAKS: tuple[Rule, ...] = (
         "What a system releases without noise must be named in its leaks, and nothing else.",
     ),
     (
-        lambda a: a.variant == "sound" and a.leaks,
+        lambda a: a.sound and a.leaks,
         "A sound system releases nothing without noise, but this one does: {leaks}.",
     ),
 )
@@ -314,7 +318,7 @@ PERSONS: tuple[Rule, ...] = (
         "system.",
     ),
     (
-        lambda a: a.variant == "published",
+        lambda a: not a.sound,
         "What is published of {name} is for samples: set algorithm.variant = 'sound' for persons.",
     ),
 )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from dpfl.tasks import metrics as measured
 from dpfl.tasks.task import Array, Task
 
@@ -23,8 +21,5 @@ def calibration(task: Task, scores: Array, y: Array) -> Curve:
         the number of samples. It is the probability of yes, or of the class that was predicted. The
         curve is empty where a task has no probabilities.
     """
-    if task.name == "binary":
-        return measured.calibration_curve(measured.sigmoid(scores.reshape(-1)), y.astype(np.int64))
-    if task.name == "classes":
-        return measured.calibration_curve(*measured.confidence(measured.softmax(scores), y))
-    return []
+    pairs = task.confidences(scores, y)
+    return [] if pairs is None else measured.calibration_curve(*pairs)

@@ -12,15 +12,13 @@ from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.lazy_import import functional, torch
 from dpfl.tasks import metrics as measured
+from dpfl.tasks.label_checks import between, check_positive, whole
 from dpfl.tasks.task import (
     Array,
     BaseTask,
     Labels,
-    between,
-    check_positive,
     check_scores,
     one_column,
-    whole,
 )
 
 if TYPE_CHECKING:
@@ -42,6 +40,7 @@ class MultiClass(BaseTask):
     name = "classes"
     reads = "numbers"
     headline = "accuracy"
+    answers = True
 
     def __post_init__(self) -> None:
         _check_count("classes", self.classes, 1)
@@ -79,6 +78,12 @@ class MultiClass(BaseTask):
     def _weight(self, y: Tensor) -> Tensor:
         return torch.tensor(self.weights)[y]
 
+    def right_shares(self, scores: Tensor, y: Tensor) -> Tensor:
+        return (scores.argmax(1) == y).float()
+
+    def confidences(self, scores: Array, y: Array) -> tuple[Array, Array] | None:
+        return measured.confidence(measured.softmax(scores), y)
+
     def figures(self, scores: Array, y: Array, times: Array) -> Mapping[str, Array]:
         chances, predictions = measured.softmax(scores), scores.argmax(1)
         return {
@@ -114,6 +119,7 @@ class Binary(BaseTask):
     reads = "numbers"
     outputs = 1
     headline = "AUC"
+    answers = yes_or_no = True
 
     def __post_init__(self) -> None:
         _check_weights(self.weights, 2)
@@ -143,6 +149,9 @@ class Binary(BaseTask):
 
     def _weight(self, y: Tensor) -> Tensor:
         return torch.tensor(self.weights)[y.long()]
+
+    def confidences(self, scores: Array, y: Array) -> tuple[Array, Array] | None:
+        return measured.sigmoid(scores.reshape(-1)), y.astype(np.int64)
 
     def figures(self, scores: Array, y: Array, times: Array) -> Mapping[str, Array]:
         chance = measured.sigmoid(scores.reshape(-1))
@@ -184,6 +193,7 @@ class MultiLabel(BaseTask):
     classes = 0
     reads = "numbers"
     headline = "AUC"
+    answers = True
 
     def __post_init__(self) -> None:
         _check_count("labels", self.count, 1)
@@ -247,6 +257,7 @@ class Ordinal(BaseTask):
     name = "ordinal"
     reads = "numbers"
     headline = "mean distance"
+    answers = True
 
     def __post_init__(self) -> None:
         _check_count("levels", self.levels, 2)
@@ -282,6 +293,9 @@ class Ordinal(BaseTask):
 
     def _above(self, y: Tensor) -> Tensor:
         return (y.unsqueeze(1) > torch.arange(self.outputs)).float()
+
+    def right_shares(self, scores: Tensor, y: Tensor) -> Tensor:
+        return ((scores > 0).sum(1) == y).float()
 
     def figures(self, scores: Array, y: Array, times: Array) -> Mapping[str, Array]:
         predictions = (scores > 0).sum(1)

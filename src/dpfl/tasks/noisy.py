@@ -49,7 +49,7 @@ def numbers_and_cells(task: Task) -> tuple[int, int]:
         How many numbers (the loss, and whether the answer was right, where there is one), and how
         many cells of a histogram (label and probability, of a binary task).
     """
-    return 1 + _answers(task), 2 * BINS if task.name == "binary" else 0
+    return 1 + task.answers, 2 * BINS if task.yes_or_no else 0
 
 
 def count_outcomes(task: Task, scores: Tensor, y: Tensor, most: float) -> Tensor:
@@ -71,25 +71,13 @@ def count_outcomes(task: Task, scores: Tensor, y: Tensor, most: float) -> Tensor
         .clamp(0.0, 1.0)
         .unsqueeze(1)
     ]
-    if _answers(task):
-        parts.append(_right(task, scores, y).unsqueeze(1))
-    if task.name == "binary":
+    if task.answers:
+        parts.append(task.right_shares(scores, y).unsqueeze(1))
+    if task.yes_or_no:
         chance = torch.sigmoid(scores.reshape(-1)).nan_to_num(0.0)
         cell = (chance * BINS).long().clamp(max=BINS - 1) + BINS * y.long()
         parts.append((cell.unsqueeze(1) == torch.arange(2 * BINS)).float())
     return torch.cat(parts, dim=1)
-
-
-def _answers(task: Task) -> bool:
-    return task.name in ("classes", "binary", "labels", "ordinal")
-
-
-def _right(task: Task, scores: Tensor, y: Tensor) -> Tensor:
-    if task.name == "classes":
-        return (scores.argmax(1) == y).float()
-    if task.name == "ordinal":
-        return ((scores > 0).sum(1) == y).float()
-    return ((scores.view(len(y), -1) > 0) == (y.view(len(y), -1) > 0)).float().mean(1)
 
 
 def figures(task: Task, mean: Array, units: int, noise: float, most: float) -> NoisyFigures:
@@ -117,7 +105,7 @@ def figures(task: Task, mean: Array, units: int, noise: float, most: float) -> N
         unit = most if name == LOSS else 1.0
         metrics[name] = unit * inside
         intervals[name] = unit * max(value - half, 0.0), unit * min(value + half, 1.0)
-    if task.name == "binary":
+    if task.yes_or_no:
         metrics["AUC"], intervals["AUC"] = _auc_between(mean[numbers:], units, noise)
     headline = task.headline if task.headline in metrics else LOSS
     first = {headline: metrics.pop(headline)}

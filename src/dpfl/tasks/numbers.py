@@ -13,7 +13,8 @@ from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
 from dpfl.tasks import metrics as measured
 from dpfl.tasks import number_metrics
-from dpfl.tasks.task import Array, BaseTask, Labels, check_positive, one_column, whole
+from dpfl.tasks.label_checks import check_positive, whole
+from dpfl.tasks.task import Array, BaseTask, Labels, one_column
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -9,7 +9,6 @@ import numpy as np
 
 from dpfl.deprecation import renamed
 from dpfl.errors import DpflError
-from dpfl.lazy_import import torch
 from dpfl.tasks.metrics import each_once, first
 
 if TYPE_CHECKING:
@@ -46,6 +45,36 @@ class Task(Protocol):
     @property
     def headline(self) -> str:
         """The metric that is shown where there is room for one."""
+
+    @property
+    def answers(self) -> bool:
+        """Whether an answer is right or wrong, so that there is an accuracy."""
+
+    @property
+    def yes_or_no(self) -> bool:
+        """Whether the answer is yes or no, by one score."""
+
+    def right_shares(self, scores: Tensor, y: Tensor) -> Tensor:
+        """How far each answer is right, where answers are right or wrong.
+
+        Args:
+            scores: The scores.
+            y: The labels.
+
+        Returns:
+            The shares (B,), from 0 to 1.
+        """
+
+    def confidences(self, scores: Array, y: Array) -> tuple[Array, Array] | None:
+        """What a calibration curve compares: predicted probabilities, and what was so.
+
+        Args:
+            scores: The scores.
+            y: The labels.
+
+        Returns:
+            A probability and 0 or 1 for each sample; None where a task has no probabilities.
+        """
 
     def labels(self, values: Labels) -> Tensor:
         """Labels in the form that the loss takes.
@@ -142,7 +171,37 @@ class Task(Protocol):
 class BaseTask:
     """The base of tasks: what each of them has to define, and the metrics that follow from its
     `figures`.
+
+    Attributes:
+        answers: Whether an answer is right or wrong (`Task.answers`).
+        yes_or_no: Whether the answer is yes or no (`Task.yes_or_no`).
     """
+
+    answers = yes_or_no = False
+
+    def right_shares(self, scores: Tensor, y: Tensor) -> Tensor:
+        """How far each answer is right, where answers are right or wrong.
+
+        Args:
+            scores: The scores.
+            y: The labels.
+
+        Returns:
+            The shares (B,), from 0 to 1: of the labels whose score is on the right side of 0.
+        """
+        return ((scores.view(len(y), -1) > 0) == (y.view(len(y), -1) > 0)).float().mean(1)
+
+    def confidences(self, scores: Array, y: Array) -> tuple[Array, Array] | None:
+        """What a calibration curve compares: predicted probabilities, and what was so.
+
+        Args:
+            scores: The scores.
+            y: The labels.
+
+        Returns:
+            None: most tasks have no probabilities.
+        """
+        return None
 
     def labels(self, values: Labels) -> Tensor:
         """The labels in the form that the loss takes.
@@ -244,58 +303,6 @@ class BaseTask:
         return self.metrics(scores, y)
 
 
-def whole(values: Labels, what: str) -> Tensor:
-    """Labels as whole numbers.
-
-    Args:
-        values: The labels.
-        what: What they are, for the error.
-
-    Returns:
-        int64.
-
-    Raises:
-        DpflError: One of them is no whole number.
-    """
-    labels = torch.as_tensor(values).detach().cpu()
-    if labels.is_complex() or (
-        labels.is_floating_point() and not bool(torch.isfinite(labels).all())
-    ):
-        raise DpflError(
-            f"{what} must be whole numbers, but some are not finite or complex: correct them."
-        )
-    converted = labels.to(torch.int64)
-    if not torch.equal(converted.to(labels.dtype), labels):
-        raise DpflError(
-            f"{what} must be whole numbers, but some are not: number the classes 0, 1, 2, ..."
-        )
-    return converted.contiguous()
-
-
-def between(labels: Tensor, least: int, most: int, what: str) -> Tensor:
-    """Refuses labels outside of a range.
-
-    Args:
-        labels: The labels.
-        least: The smallest label.
-        most: The largest label.
-        what: What they are, for the error.
-
-    Returns:
-        The labels.
-
-    Raises:
-        DpflError: One of them is outside.
-    """
-    if labels.numel() and (int(labels.min()) < least or int(labels.max()) > most):
-        raise DpflError(
-            f"{what} run from {int(labels.min())} to {int(labels.max())}: number them from {least} "
-            f"to {most}, or declare the "
-            "task that they are for."
-        )
-    return labels
-
-
 def check_scores(scores: Tensor, shape: tuple[int, ...], task: Task) -> Tensor:
     """Refuses a model of another size than the task. The first pass shows this mistake.
 
@@ -334,17 +341,3 @@ def one_column(scores: Tensor, y: Tensor, task: Task) -> Tensor:
         DpflError: They have another shape.
     """
     return scores if scores.shape == y.shape else check_scores(scores, (len(y), 1), task).squeeze(1)
-
-
-def check_positive(values: tuple[float, ...], what: str) -> None:
-    """Refuses values that are not positive numbers.
-
-    Args:
-        values: The values.
-        what: What they are, for the error.
-
-    Raises:
-        DpflError: One of them is not.
-    """
-    if not all(0 < value < float("inf") for value in values):
-        raise DpflError(f"{what} must be positive numbers, not {values}.")

@@ -14,7 +14,8 @@ from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.lazy_import import functional, torch
 from dpfl.tasks import metrics as measured
-from dpfl.tasks.task import Array, BaseTask, Labels, between, check_scores, whole
+from dpfl.tasks.label_checks import between, whole
+from dpfl.tasks.task import Array, BaseTask, Labels, check_scores
 
 if TYPE_CHECKING:
     from torch import Tensor

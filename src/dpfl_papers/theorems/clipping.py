@@ -161,18 +161,3 @@ def _clipping(inputs: ClippingInputs, a: FloatArray, e: FloatArray, mean: float)
         / inputs.cohort
     )
     return first + second
-
-
-def clip_factor(clip: float, norm: float) -> float:
-    """Computes alpha = c / max(c, |eta_l sum of the gradients|).
-
-    Args:
-        clip: Clip norm, c.
-        norm: Norm of the update before it is clipped.
-
-    Returns:
-        The factor, at most 1.
-    """
-    check_range("The clip", clip, 0, strict=True)
-    check_range("The norm of an update", norm, 0)
-    return clip / max(clip, norm)

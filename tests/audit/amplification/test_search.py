@@ -124,7 +124,6 @@ def test_the_game_finds_an_order_of_addition_that_follows_the_size_of_the_batch(
     )
     assert found.others == 9
     assert found.moved > 8
-    assert found.opened >= 7
 
 
 def test_the_game_finds_an_order_of_addition_that_follows_the_place_of_a_row() -> None:
@@ -201,7 +200,6 @@ def test_the_sign_of_a_slope_moves_a_sum_by_two_clip_norms() -> None:
     amplifier = backward(8, 16, 10)
     play = two_layers(amplifier, lambda _, place: place == 0)
     found = amplified_movement(play, amplifier, 4)
-    assert found.opened == 1
     assert 2.9 < found.moved < 3.01
     assert (
         amplified_movement(two_layers(amplifier, lambda *_: False), amplifier, 4, tries=10).moved

@@ -47,7 +47,7 @@ def test_what_is_declared() -> None:
     assert (schema.site, schema.person, schema.time) == ("hospital", "patient", "year")
     assert schema.read == ("age", "income", "sex", "died", "hospital", "patient", "year")
     assert schema.features == FeatureLayout(numbers=3, levels=(3,))
-    assert (schema.features.stored, schema.features.dense) == (4, 6)
+    assert schema.features.dense == 6
     assert declared.test == DeclaredTestSet(share=0.2, seed=1)
     assert declared.sites == ("a", "2")
 

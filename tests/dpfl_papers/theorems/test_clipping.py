@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dpfl.errors import DpflError
-from dpfl_papers.theorems.clipping import ClippingInputs, bound, clip_factor
+from dpfl_papers.theorems.clipping import ClippingInputs, bound
 
 INPUTS = ClippingInputs(
     cohort=2,
@@ -48,11 +48,6 @@ def test_a_clip_that_differs_from_that_of_the_expected_update_adds_one_too():
     found = bound(INPUTS, (0.8,) * 4, NONE)
     # 4 * 2.25 * 0.2, and 6 * 0.005 * 10 * 2.25 * 4 * 0.04 / 2
     assert found.clipping == pytest.approx(1.8 + 0.054)
-
-
-def test_the_factor_of_a_clip():
-    assert clip_factor(1.0, 0.5) == 1.0
-    assert clip_factor(1.0, 4.0) == 0.25
 
 
 def test_conditions_are_named_where_they_do_not_hold():

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from dpfl.errors import DpflError
 from dpfl.gradients import unit_rows
 from dpfl.gradients.clipped import ClippedGradients
-from dpfl.gradients.haar_energies import haar_energies
 from dpfl.gradients.layers import rules
 from dpfl.gradients.layers.rules import embedding
 from dpfl.gradients.losses import losses_and_slopes
@@ -19,6 +18,7 @@ from dpfl.gradients.passes.row_pass import RowPass
 from dpfl.gradients.unit_gradients import UnsupportedLayer, from_rows
 from dpfl.models import FlatModel
 from dpfl.privacy.mechanisms.rounding import TERMS
+from dpfl_papers.haar_energies import haar_energies
 from tests.gradients.gradient_reference import CLASSES, batch, check, clip, one_by_one
 
 

@@ -12,7 +12,7 @@ from scipy import stats
 from dpfl.errors import DpflError
 from dpfl.privacy import All, Flat, Gaussian, Poisson, Release
 from dpfl.privacy.mechanisms.clip import MARGIN
-from dpfl.privacy.mechanisms.haar import whole_vector
+from dpfl.privacy.mechanisms.haar import Haar
 from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
 from dpfl.privacy.mechanisms.noise import Uncalibrated
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
@@ -46,7 +46,7 @@ def test_the_accountant_counts_with_what_the_clip_leaves_of_sigma(bound: str, sh
 @pytest.mark.parametrize("size", [1, 5, 64, 100])
 def test_a_sound_clip_keeps_every_unit_inside_the_level(weights: str, size: int) -> None:
     made = release(weights=weights, level=0.7, size=size)
-    haar = whole_vector(size)
+    haar = Haar((size,))
     rows = (
         torch.randn(50, size, generator=torch.Generator().manual_seed(0))
         * torch.logspace(-3, 3, 50)[:, None]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from dpfl.errors import DpflError
-from dpfl.privacy import All, Flat, Gaussian, NoClip, Quantile, Release
+from dpfl.privacy import All, Flat, Gaussian, NoClip, Poisson, Quantile, Release
 from dpfl.privacy.mechanisms.clip import ModelClip
 from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
 from dpfl.privacy.mechanisms.matrix_release import BandedNoise
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.update_release import UpdateRelease
 
 NOISE = Gaussian(1.0)
 
@@ -31,6 +32,40 @@ NOISE = Gaussian(1.0)
 def test_parts_that_no_proof_covers_are_refused(parts: dict[str, object], message: str) -> None:
     with pytest.raises(DpflError, match=message):
         Release(All(), **parts)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"sensitivity_bound": 0.0}, "needs a bound"),
+        ({"sensitivity_bound": float("nan")}, "needs a bound"),
+        ({"protects": "person"}, "a sample or a client, not 'person'"),
+        ({"sampling": Poisson(0.5)}, "Nothing is drawn"),
+        ({"shared_by": 3}, "divided by nothing"),
+        ({"divisor": 3.0}, "divided by nothing"),
+        ({"divide_by_drawn": True}, "divided by nothing"),
+        ({"clip": HaarClip(1.0), "noise": HaarNoise(1.0)}, "no Haar coefficients"),
+        ({"protects": "client", "sensitivity_bound": 1.9}, "give at least 2"),
+    ],
+)
+def test_an_update_without_a_proof_is_refused(parts: dict[str, object], message: str) -> None:
+    sound = {"sampling": All(), "clip": Flat(1.0), "noise": NOISE, "sensitivity_bound": 2.0}
+    UpdateRelease(**sound)  # type: ignore[arg-type]
+    with pytest.raises(DpflError, match=message):
+        UpdateRelease(**sound | parts)  # type: ignore[arg-type]
+
+
+def test_no_derived_class_is_proven_unless_it_says_so() -> None:
+    class Derived(Release):
+        """It may count anything."""
+
+    class DerivedTwice(UpdateRelease):
+        """As well."""
+
+    assert Release.event_is_proven
+    assert UpdateRelease.event_is_proven
+    assert not Derived.event_is_proven
+    assert not DerivedTwice.event_is_proven
 
 
 def test_parts_that_fit_are_not() -> None:

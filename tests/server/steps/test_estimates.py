@@ -10,22 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpfl.errors import DpflError
-from dpfl.server.steps.ali_bounds import GAMMA_OF_SPLIT, noise_energy
+from dpfl.server.steps.ali_bounds import noise_energy
 from dpfl.server.steps.estimates import (
-    heterogeneity,
     raw_gamma,
     raw_slope,
     released_slope,
     subtract_noise,
 )
-
-
-def test_gamma_is_the_gap_between_one_optimum_and_many() -> None:
-    assert heterogeneity(2.0, [1.0, 0.0], [1, 3]) == pytest.approx(1.75)
-    assert heterogeneity(1.0, [1.5, 0.9], [1, 1]) == 0.0
-    assert GAMMA_OF_SPLIT == {None: 0, 0.05: 10, 0.5: 5, 1: 1}
-    with pytest.raises(DpflError, match=r"^F\* must be"):
-        heterogeneity(math.nan, [1.0], [1])
 
 
 def test_the_authors_gamma_lets_clients_cancel_before_its_size_is_taken() -> None:

@@ -29,6 +29,7 @@ from dpfl.engines import one_thread
 from dpfl.gradients.clipped import ClippedGradients
 from dpfl.models import FlatModel, from_module
 from dpfl.privacy import Flat
+from dpfl.privacy.units import protects_person
 from dpfl.server.steps.policy import FixedSteps
 
 TRIES, DECLARED = 20, 64
@@ -54,7 +55,7 @@ def play_amplified(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
     reduced = replace(
         plain(algorithm), local=LocalTraining(SGD(RATE)), steps=FixedSteps(1), schedule=None
     )
-    persons = reduced.unit == "person"
+    persons = protects_person(reduced.unit)
     with one_thread():
         shares = {
             name: _share(reduced, amplifier, persons, seed) for name, amplifier in _amplifiers(seed)

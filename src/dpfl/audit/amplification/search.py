@@ -78,8 +78,6 @@ class AmplificationResult:
     Attributes:
         moved: The length of the difference of the two sums, in clip norms. A correct mechanism has
             at most 1.
-        opened: How many of the other units had a closed gate (or a falling slope) without the unit,
-            and not with it.
         others: How many other units there are.
         place: Where among them the unit was inserted.
         units: Their records (others, rows, ...).
@@ -87,7 +85,6 @@ class AmplificationResult:
     """
 
     moved: float
-    opened: int
     others: int
     place: int
     units: Tensor = field(repr=False)
@@ -126,7 +123,7 @@ def amplified_movement(
     """
     search = _searching(amplifier, rows, seed)
     units, one = search.closing(others), search.opening()
-    best = AmplificationResult(0.0, 0, others, place, units, one)
+    best = AmplificationResult(0.0, others, place, units, one)
     for _ in range(tries):
         marked, added = search.marked(units), search.marked(one)
         without, within, others_at = _neighbours(clipped_sum, marked, added, place, rows)
@@ -136,7 +133,7 @@ def amplified_movement(
             opened = (without.losses < CLOSED / rows) & (within.losses[others_at] > OPEN / rows)
         moved = float((within.total.double() - without.total.double()).norm())
         if moved > best.moved:
-            best = AmplificationResult(moved, int(opened.sum()), others, place, marked, added)
+            best = AmplificationResult(moved, others, place, marked, added)
         if opened.all():
             break
         units = units.clone()

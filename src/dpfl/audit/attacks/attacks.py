@@ -74,7 +74,7 @@ def _trained(
     clients = max(CLIENTS, algorithm.noise_shares.survivors if algorithm.noise_shares else 0)
     split = source.split(clients=clients, how=IID(), seed=seed, public_clients=1)
     # RDP is quick however little noise a published system has.
-    by = "rdp" if algorithm.variant == "published" else None
+    by = None if algorithm.sound else "rdp"
     result = train(
         MODEL,
         split,

@@ -362,11 +362,6 @@ class FeatureLayout:
     has_paid_scales: bool = False
 
     @property
-    def stored(self) -> int:
-        """The length of a row with codes."""
-        return self.numbers + len(self.levels)
-
-    @property
     def dense(self) -> int:
         """The length of a row with one-hot categories."""
         return self.numbers + sum(self.levels)

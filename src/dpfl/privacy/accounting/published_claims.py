@@ -1,7 +1,7 @@
-"""What papers claim by formulas of their own, beside what the same noise is worth by an accountant.
+"""What papers claim by formulas of their own, and the noise that follows from them.
 
-Nothing here guards a budget. The formulas run a system as it was published, and set its claim
-beside the proven figure.
+Nothing here guards a budget. The formulas run a system as it was published. What the same noise is
+worth by a proof is in `dpfl_papers.theorems.claims`.
 """
 
 from __future__ import annotations
@@ -9,14 +9,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.privacy.accounting.accountant import ACCOUNTANTS
 from dpfl.privacy.accounting.calibration import check_target
-from dpfl.privacy.accounting.events import Event, gaussian
-from dpfl.privacy.mechanisms.sampling import FixedSize
+from dpfl.privacy.accounting.events import gaussian
 
 
 def gaussian_releases_epsilon(noise_multiplier: float, delta: float, releases: int = 1) -> float:
@@ -31,21 +28,6 @@ def gaussian_releases_epsilon(noise_multiplier: float, delta: float, releases: i
         Epsilon.
     """
     return ACCOUNTANTS["pld"].epsilon({gaussian(noise_multiplier): releases}, delta)
-
-
-def amplified(epsilon: float, rate: float) -> float:
-    """Amplifies an epsilon by sampling: log(1 + q (e^epsilon - 1)), at q times the delta.
-
-    This is Lemma 1 of HW-DPFL.
-
-    Args:
-        epsilon: The epsilon of the mechanism on a sample.
-        rate: The sampling rate q.
-
-    Returns:
-        The epsilon on all of the data.
-    """
-    return float(np.logaddexp(math.log1p(-rate), math.log(rate) + epsilon)) if rate < 1 else epsilon
 
 
 def classical_factor(delta: float) -> float:
@@ -143,61 +125,6 @@ class HellingerNoise:
     def _log(self) -> float:
         return math.log(1.25 * self.gamma / self.delta)
 
-    def objections(self) -> tuple[str, ...]:
-        """Lists the conditions of Theorem 1 that do not hold.
-
-        Returns:
-            One clause per violated condition. The theorem is proven where there are none.
-        """
-        violations = []
-        if self.epsilon >= 2 * self.gamma:
-            violations.append(
-                f"epsilon {self.epsilon:g} is not below 2 gamma = {2 * self.gamma:g}, as its "
-                "Gaussian mechanism needs"
-            )
-        if self.gamma > 1:
-            violations.append(
-                f"gamma = E b / n = {self.gamma:g} is above 1 and so no sampling rate"
-            )
-        return tuple(violations)
-
-    def event(self) -> Event:
-        """Describes one round: E b of n records drawn without replacement.
-
-        Returns:
-            The event; a Gaussian one on all records where gamma is at least 1.
-        """
-        draws = self.steps * self.batch_size
-        return (
-            FixedSize(draws).event(2 * self.noise_multiplier, self.samples)
-            if draws < self.samples
-            else gaussian(self.noise_multiplier)
-        )
-
-    def proven_epsilon(self, rounds: int = 1) -> float:
-        """Bounds what the noise really costs.
-
-        Sampling never harms, but Renyi divergences do not always see its gain. So the bound is the
-        smaller of both figures.
-
-        Args:
-            rounds: The number of rounds.
-
-        Returns:
-            A proven epsilon at `delta`.
-        """
-        plain = gaussian_releases_epsilon(self.noise_multiplier, self.delta, rounds)
-        if self.gamma >= 1:
-            return plain
-        if rounds > 1:
-            return min(plain, ACCOUNTANTS["rdp"].epsilon({self.event(): rounds}, self.delta))
-        inner = self.delta / self.gamma  # the Gaussian sees the record with probability gamma only
-        return (
-            amplified(gaussian_releases_epsilon(self.noise_multiplier, inner), self.gamma)
-            if inner < 1
-            else 0.0
-        )
-
     def claimed(self, rounds: int) -> float:
         """Computes what Theorem 2 claims for all rounds (equation 15).
 
@@ -208,18 +135,6 @@ class HellingerNoise:
             The claimed epsilon.
         """
         return self.epsilon * math.sqrt(rounds * math.log(1 / self.delta) / (2 * self._log))
-
-    def completed(self, rounds: int) -> float:
-        """Computes Theorem 2 with the term that the step from (22) to (23) drops.
-
-        Args:
-            rounds: The number of rounds.
-
-        Returns:
-            Epsilon by the completed formula. It is the paper's argument, not a proof.
-        """
-        share = rounds * self.epsilon**2 / (2 * self._log)
-        return math.sqrt(share * (math.log(1 / self.delta) + share / 4))
 
 
 @part("claim.nbafl")
@@ -292,56 +207,3 @@ class TwoWayNoise:
             The claimed epsilon.
         """
         return self.epsilon * releases / self.exposures
-
-    def proven_epsilon(self, sensitivity: float | None = None) -> float:
-        """Computes what the L noisy uploads cost one record that is replaced by another.
-
-        The paper puts the sensitivity at 2C / m, as if a model were a mean over records. A model of
-        which only |w| <= C is known moves by up to 2C, which is the default here.
-
-        Args:
-            sensitivity: How far one record moves an upload; None for 2C.
-
-        Returns:
-            The epsilon at `delta`.
-        """
-        moved = 2 * self.clip if sensitivity is None else sensitivity
-        _check_positive(sensitivity=moved)
-        return gaussian_releases_epsilon(self.uplink / moved, self.delta, self.exposures)
-
-
-def _check_size(size: int) -> None:
-    if size < 1 or size & (size - 1):
-        raise DpflError(f"A Haar transform has a power of two of coefficients, not {size}.")
-
-
-def haar_sigma(noise_multiplier: float, size: int) -> float:
-    """Computes the sigma_Haar that Lemma 2 of the wavelet paper equates with plain noise.
-
-    Args:
-        noise_multiplier: The multiplier of the plain noise.
-        size: The number m of coefficients, a power of two.
-
-    Returns:
-        z sqrt(2 / (2 + log2 m)).
-    """
-    _check_positive(noise_multiplier=noise_multiplier)
-    _check_size(size)
-    return noise_multiplier * math.sqrt(2 / (2 + math.log2(size)))
-
-
-def haar_claimed_multiplier(sigma: float, size: int) -> float:
-    """Computes the multiplier that Lemmas 1 and 2 claim: the inverse of `haar_sigma`.
-
-    `Haar.effective_multiplier` computes the true one.
-
-    Args:
-        sigma: The noise on weighted coefficients, over the clip norm.
-        size: The number m of coefficients, a power of two.
-
-    Returns:
-        sigma sqrt((2 + log2 m) / 2).
-    """
-    _check_positive(sigma=sigma)
-    _check_size(size)
-    return sigma * math.sqrt((2 + math.log2(size)) / 2)

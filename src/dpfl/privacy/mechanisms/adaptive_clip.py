@@ -160,6 +160,10 @@ class ShareOfMean(Flat):
                 "it or more."
             )
 
+    @property
+    def pilot_rounds(self) -> int | None:
+        return self.rounds
+
     def adapt(self, norms: Sequence[float]) -> ShareOfMean:
         """Takes a share of the mean norm as the clip norm.
 

@@ -17,6 +17,7 @@ from dpfl.codec import part
 from dpfl.deprecation import renamed
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
+from dpfl.privacy.mechanisms.clip_facts import ClipFacts
 from dpfl.privacy.mechanisms.rounding import squared_norms
 
 if TYPE_CHECKING:
@@ -38,23 +39,13 @@ SMALLEST = 1e-12
 """Levels below it, and factors below its square, drown in float32."""
 
 
-class Clip(Protocol):
+class Clip(ClipFacts, Protocol):
     """A bound on the vector of one unit."""
 
     @property
     def clip_norm(self) -> float:
         """The largest norm C of one unit after clipping, which is the sensitivity of a sum to one
         unit.
-        """
-
-    @property
-    def bounds(self) -> str:
-        """What has that norm: "norm", "layers", "coefficients", "model", or "nothing"."""
-
-    @property
-    def adapts_to(self) -> str:
-        """What the clip norm follows: a paid "count", "public" clients, a "raw" run, or nothing
-        ("").
         """
 
     @property
@@ -203,7 +194,7 @@ def single_group(names: Sequence[str]) -> Groups:
 
 
 @renamed(level="clip_norm")
-class VectorClip:
+class VectorClip(ClipFacts):
     """The base of clips with one bound on the whole vector.
 
     Attributes:

@@ -12,7 +12,6 @@ its guarantee needs.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -319,29 +318,6 @@ class Haar:
         """
         return float((self.supports / self._fitting(weights).square()).sum())
 
-    def relative_variance(self, weights: Tensor, energies: Tensor) -> float:
-        """Compares the total noise variance with that of plain DP-SGD at the same multiplier and
-        signal.
-
-        The clip is on |W H|, set so that gradients of these energies lose as much as under a clip
-        on |g|.
-
-        Args:
-            weights: The weights W.
-            energies: The energy of each band.
-
-        Returns:
-            The ratio; below 1 is a gain.
-        """
-        spread = self._spread(energies)
-        gains = torch.split(
-            self._fitting(weights).square() / self.supports, self.band_sizes.tolist()
-        )
-        norm = sum(
-            float(gain.mean() * energy) for gain, energy in zip(gains, spread, strict=True)
-        ) / float(spread.sum())
-        return norm * self.noise_variance(weights) / self.coefficients
-
     def noise(self, weights: Tensor, stddev: float, rng: np.random.Generator) -> Tensor:
         """Samples noise for one flat vector: N(0, (stddev / W)^2) on the coefficients, transformed
         back.
@@ -370,27 +346,3 @@ class Haar:
                 f"This Haar transform has {size} {what}, but was given a tensor of shape "
                 f"{tuple(vectors.shape)}."
             )
-
-
-def whole_vector(length: int) -> Haar:
-    """Builds the transform of a whole vector.
-
-    Args:
-        length: The length of the vector.
-
-    Returns:
-        The transform.
-    """
-    return Haar((length,))
-
-
-def layerwise(sizes: Sequence[int]) -> Haar:
-    """Builds the transform that goes one layer at a time.
-
-    Args:
-        sizes: The sizes of the layers.
-
-    Returns:
-        The transform.
-    """
-    return Haar(tuple(int(end) for end in np.cumsum(np.asarray(sizes, dtype=np.int64))))

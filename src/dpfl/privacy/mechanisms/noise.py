@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -211,26 +211,6 @@ class Uncalibrated(AdditiveNoise):
             UncalibratedNoiseError: Always.
         """
         raise UncalibratedNoiseError
-
-
-class Noise(Protocol):
-    """The noise of a release."""
-
-    @property
-    def noise_multiplier(self) -> float:
-        """The standard deviation over the clip norm, as it is stated."""
-
-    def vector(self, size: int, stddev: float, rng: np.random.Generator) -> Tensor:
-        """Samples the noise of one sum.
-
-        Args:
-            size: The number of coordinates.
-            stddev: The standard deviation.
-            rng: The generator.
-
-        Returns:
-            The noise in float32.
-        """
 
 
 def gaussian_vector(size: int, stddev: float, rng: np.random.Generator) -> Tensor:

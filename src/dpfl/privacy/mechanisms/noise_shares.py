@@ -98,8 +98,9 @@ def weakest_shares(marked: Iterable[str]) -> NoiseShares | None:
 def log_total_variation(steps: float, shares: int) -> float:
     """Bounds how far a sum of rounded shares is from the rounding of one normal number.
 
-    It compares sum_i round(x_i + n_i) over n shares n_i with the rounding of sum_i x_i + N(0, n
-    steps^2) + (n - 1) uniform numbers: equation (3) of docs/privacy.md.
+    The proof in docs/privacy.md rests on it, and the tests compare it with exact laws; no run
+    computes it. It compares sum_i round(x_i + n_i) over n shares n_i with the rounding of sum_i
+    x_i + N(0, n steps^2) + (n - 1) uniform numbers: equation (3) there.
 
     Args:
         steps: The standard deviation of a share, in steps of the grid.

@@ -99,6 +99,14 @@ class Release(ReleaseSums):
     noise_shares: NoiseShares | None = None
     divisor: float | None = None
     of_models = False
+    event_is_proven = True
+    """Whether `event` is proven for the noise that the class adds. A derived class is not, because
+    it may count other noise than it adds, unless it says so itself."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "event_is_proven" not in vars(cls):
+            cls.event_is_proven = False
 
     def __post_init__(self) -> None:
         check_parts(self)
@@ -286,7 +294,7 @@ class Release(ReleaseSums):
             The event. It has no guarantee if nothing covers the release: no noise, a divisor that
             was drawn, or a clip that private data decided.
         """
-        covered = self.private and not self.divide_by_drawn and self.clip.adapts_to != "raw"
+        covered = self.private and not self.divide_by_drawn and not self.clip.follows_raw
         return self.sampling.event(self.noise_multiplier, population) if covered else gaussian(0.0)
 
     def stated_event(self, population: int) -> Event:

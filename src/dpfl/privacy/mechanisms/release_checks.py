@@ -1,4 +1,9 @@
-"""Which parts of a release may be together: a table of what no proof covers."""
+"""Which parts of one release may be together: tables of what no proof covers.
+
+A release whose own parts have no sensitivity refuses itself, so that `privacy/` can be read alone.
+What several releases, or a release and other parts of an algorithm, may not be together is in
+`server/rules.py`.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +15,18 @@ from dpfl.errors import DpflError
 
 if TYPE_CHECKING:
     from dpfl.privacy.mechanisms.release import Release
+    from dpfl.privacy.mechanisms.update_release import UpdateRelease
 
 Objection = tuple[Callable[["Release"], object], str]
 """Whether an objection applies to a release, and what to say. `{0}` stands for the release."""
+UpdateObjection = tuple[Callable[["UpdateRelease"], object], str]
+"""The same for the release of a client's whole update."""
 
 
 def _clip_bounds_what_noise_covers(release: Release) -> bool:
     if _is_haar(release):
         return release.clip.coefficient_bound == "weighted"
-    return release.clip.bounds in ("norm", "layers")
+    return release.clip.bounds_vector
 
 
 def _is_haar(release: Release) -> bool:
@@ -27,15 +35,15 @@ def _is_haar(release: Release) -> bool:
 
 OBJECTIONS: tuple[Objection, ...] = (
     (
-        lambda one: one.private and one.clip.bounds == "nothing",
+        lambda one: one.private and one.clip.bounds_nothing,
         "Noise without a clip protects nothing; choose a clip, for example a flat level of 1.0.",
     ),
     (
-        lambda one: one.private and one.clip.bounds == "model" and not one.of_models,
+        lambda one: one.private and one.clip.bounds_model and not one.of_models,
         "Noise on clipped models has no proof here; clip the difference instead.",
     ),
     (
-        lambda one: one.private and one.clip.bounds == "coefficients" and not _is_haar(one),
+        lambda one: one.private and one.clip.bounds_coefficients and not _is_haar(one),
         "A clip of Haar coefficients does not bound the vector itself; use Haar noise with it.",
     ),
     (
@@ -49,7 +57,7 @@ OBJECTIONS: tuple[Objection, ...] = (
         "them; choose BandedNoise together with Cyclic.",
     ),
     (
-        lambda one: one.shared_by is not None and one.clip.adapts_to == "count",
+        lambda one: one.shared_by is not None and one.clip.follows_count,
         "Quantile clipping needs its noise at the server, or privacy.aggregation = 'secure'; "
         "choose noise = 'server' for both, or a fixed clip.",
     ),
@@ -84,7 +92,7 @@ SUM_OBJECTIONS: tuple[Objection, ...] = (
         "variant = 'sound'.",
     ),
     (
-        lambda one: one.clip.adapts_to not in ("", "count"),
+        lambda one: one.clip.adapts_to and not one.clip.follows_count,
         "A clip that follows public clients is not made for secure sums; choose a fixed one, or a "
         "quantile, or set privacy.aggregation = 'plain'.",
     ),
@@ -99,12 +107,46 @@ LAST_OBJECTIONS: tuple[Objection, ...] = (
         "A noisy sum is divided by a number above 0 or by what was drawn, not by {0.divisor}.",
     ),
     (
-        lambda one: one.clip.adapts_to == "count" and _is_haar(one),
+        lambda one: one.clip.follows_count and _is_haar(one),
         "The count of quantile clipping is one release with Gaussian noise; use that, or a fixed "
         "clip.",
     ),
 )
 """Objections to any release, after those to secure sums."""
+
+
+UPDATE_OBJECTIONS: tuple[UpdateObjection, ...] = (
+    (
+        lambda one: not 0 < one.sensitivity_bound < math.inf,
+        "The noise of an update needs a bound on how far one unit can change it; set "
+        "sensitivity_bound to a positive number.",
+    ),
+    (
+        lambda one: one.protects not in ("sample", "client"),
+        "The noise of an update protects a sample or a client, not {0.protects!r}.",
+    ),
+    (
+        lambda one: not one.sampling.takes_all,
+        "No units are sampled for an update, so sampling does not lower its cost; set sampling to "
+        "All().",
+    ),
+    (
+        lambda one: one.shared_by is not None or one.divide_by_drawn or one.divisor is not None,
+        "An update has noise of its own and no divisor; leave out divisor, shared_by and "
+        "divide_by_drawn.",
+    ),
+    (
+        lambda one: _is_haar(one),
+        "The bound on an update does not bound its Haar coefficients; add Haar noise in every step "
+        "or to the sum of a round.",
+    ),
+    (
+        lambda one: one.protects_client and not one.covers(one.diameter),
+        "Two updates inside the clip can be twice its norm apart, but sensitivity_bound = "
+        "{0.sensitivity_bound:g}; give at least {0.diameter:g}.",
+    ),
+)
+"""Objections to the release of a client's whole update, after those to any release."""
 
 
 def check_parts(release: Release) -> None:
@@ -118,5 +160,19 @@ def check_parts(release: Release) -> None:
     """
     sums = SUM_OBJECTIONS if release.noise_shares is not None else ()
     for applies, message in (*OBJECTIONS, *sums, *LAST_OBJECTIONS):
+        if applies(release):
+            raise DpflError(message.format(release))
+
+
+def check_update_parts(release: UpdateRelease) -> None:
+    """Checks that the release of an update has a proof, after `check_parts`.
+
+    Args:
+        release: The release.
+
+    Raises:
+        DpflError: If an objection applies. The message is that of the first one.
+    """
+    for applies, message in UPDATE_OBJECTIONS:
         if applies(release):
             raise DpflError(message.format(release))

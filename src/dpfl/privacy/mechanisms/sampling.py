@@ -48,6 +48,11 @@ class Sampling(Protocol):
         """Whether one unit more or less changes how, or when, all others are drawn."""
 
     @property
+    def takes_all(self) -> bool:
+        """Whether nothing is drawn: every unit takes part."""
+        return False
+
+    @property
     def independent(self) -> bool:
         """Whether each unit takes part by its own chance, whatever the others do. Clients of a
         secure sum can then draw themselves.
@@ -310,7 +315,7 @@ class All(Sampling):
 
     neighbours = ADD_REMOVE
     by_chance = constant_size = needs_secrecy = depends_on_population = False
-    independent = draws_samples = allows_self_knowledge = True
+    takes_all = independent = draws_samples = allows_self_knowledge = True
     nominal_size = None
     min_population = 1
     max_share = (

@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from dpfl.codec import part
-from dpfl.errors import DpflError
 from dpfl.privacy.accounting.events import REPLACE
 from dpfl.privacy.mechanisms.noise import Gaussian
 from dpfl.privacy.mechanisms.release import Release
-from dpfl.privacy.mechanisms.sampling import All
+from dpfl.privacy.mechanisms.release_checks import check_update_parts
 
 
 class SizeDependentNoise(Protocol):
@@ -61,40 +60,11 @@ class UpdateRelease(Release):
     sensitivity_bound: float = math.inf
     protects: str = "sample"
     by_samples: SizeDependentNoise | None = None
-    of_models = True
+    of_models = event_is_proven = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.sensitivity_bound < math.inf:
-            raise DpflError(
-                "The noise of an update needs a bound on how far one unit can change it; set "
-                "sensitivity_bound to a positive number."
-            )
-        if self.protects not in ("sample", "client"):
-            raise DpflError(
-                f"The noise of an upload protects a sample or a client, not {self.protects!r}."
-            )
-        if self.sampling != All():
-            raise DpflError(
-                "No units are sampled for an update, so sampling does not lower its cost; set "
-                "sampling to All()."
-            )
-        if self.shared_by is not None or self.divide_by_drawn or self.divisor is not None:
-            raise DpflError(
-                "An update has noise of its own and no divisor; leave out divisor, shared_by and "
-                "divide_by_drawn."
-            )
-        if self.noise_kind is not None and self.noise_kind.on_coefficients:
-            raise DpflError(
-                "The bound on an update does not bound its Haar coefficients; add Haar noise in "
-                "every step or to the sum of a round."
-            )
-        if self.protects_client and not self.covers(self.diameter):
-            raise DpflError(
-                f"Two updates inside the clip can be twice its norm apart, but sensitivity_bound = "
-                f"{self.sensitivity_bound:g}; give at least "
-                f"{self.diameter:g}."
-            )
+        check_update_parts(self)
 
     def with_client_noise(self, noise: SizeDependentNoise) -> UpdateRelease:
         """Sets the noise of one client.

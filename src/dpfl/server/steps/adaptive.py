@@ -97,6 +97,10 @@ class AliSteps(StepPolicy):
         return "public" in (self.mu, self.gamma)
 
     @property
+    def reads_released(self) -> bool:
+        return self.mu in ("released", "paid")
+
+    @property
     def extra(self) -> int:
         return int(self.mu == "paid")
 

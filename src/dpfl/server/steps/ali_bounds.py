@@ -15,9 +15,8 @@ into (11):
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -27,13 +26,8 @@ from dpfl.errors import DpflError
 from dpfl.server.steps.estimates import FloatArray, check_range
 
 Formula = Literal["printed", "code", "consistent", "corrected"]
-FORMULAS: tuple[Formula, ...] = get_args(Formula)
 
 MOST_ITERATIONS = 100
-
-# Section V: Gamma by how the data is split, None standing for IID and a number for the beta of the
-# Dirichlet distribution.
-GAMMA_OF_SPLIT: dict[float | None, float] = {None: 0.0, 0.05: 10.0, 0.5: 5.0, 1.0: 1.0}
 
 
 @dataclass(frozen=True)
@@ -90,19 +84,6 @@ def noise_energy(sigma: float, C: float, d: int, B: float, steps: int = 1) -> fl
         The energy.
     """
     return (sigma * C / B) ** 2 * d / steps
-
-
-def smallest_batch(q: float, sizes: Sequence[int]) -> float:
-    """Computes B = min_i q |D_i|. With the fixed divisor q |D_i|, 1 / B = max E 1 / |B_i| is exact.
-
-    Args:
-        q: The sampling rate.
-        sizes: The declared size |D_i| of each client.
-
-    Returns:
-        The smallest expected batch.
-    """
-    return q * min(sizes)
 
 
 def total_iterations(tau: npt.ArrayLike, R_s: int, R_c: int) -> FloatArray:

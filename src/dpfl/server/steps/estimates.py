@@ -36,23 +36,6 @@ def check_range(name: str, value: float, least: float = -math.inf, strict: bool 
         raise DpflError(f"{name} must be a finite number{end}, not {value}.")
 
 
-def heterogeneity(optimum: float, optima: Values, weights: Values) -> float:
-    """Computes Gamma = F* - sum_i p_i F_i*.
-
-    Args:
-        optimum: The least loss F* of all clients together.
-        optima: The least loss F_i* of each client.
-        weights: The weight of each client.
-
-    Returns:
-        Gamma; 0 where optima that are only estimated would put it below.
-    """
-    check_range("F*", optimum)
-    return max(
-        0.0, optimum - float(shares(weights) @ per_client("F_i*", optima, len(weights), least=None))
-    )
-
-
 def raw_gamma(loss_differences: Values, weights: Values) -> float:
     """Computes Gamma as the authors' code does: |sum_i p_i (F_i(w_i) - F_i(w))|.
 

@@ -112,6 +112,11 @@ class StepPolicy(Protocol):
         """Whether public clients are asked for such values."""
 
     @property
+    def reads_released(self) -> bool:
+        """Whether it estimates mu from noisy sums, which must then be divided by q n."""
+        return False
+
+    @property
     def extra(self) -> int:
         """How many releases a round has beside its steps: 1 for a noisy slope that is paid for,
         else 0.

@@ -4,9 +4,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from dpfl.algorithms import dp_sgd_wav
-from dpfl.gradients.haar_energies import haar_energies
 from dpfl.models import FlatModel
 from dpfl.privacy.mechanisms.haar import Haar
+from dpfl_papers.haar_energies import haar_energies
 
 
 def network() -> nn.Module:
