@@ -1,5 +1,21 @@
-"""Steps on a flat vector. Fed with a noisy gradient they are post-processing, and cost no
-privacy.
+"""Optimisers: how a gradient becomes a step of a client's model.
+
+    >>> step = optimiser("momentum", rate=0.1).start()
+    >>> step(torch.ones(2)), step(torch.ones(2))
+    (tensor([-0.1000, -0.1000]), tensor([-0.1900, -0.1900]))
+
+An optimiser holds settings only. `start()` returns a new `Step` for each round, which maps the flat
+gradient g to the change of the flat model x and keeps its own moments. Clients keep no moments from
+one round to the next.
+
+With a noisy gradient a step is post-processing, so every optimiser costs the same privacy. They
+differ in what the server can read from an update:
+
+- `SGD` is linear: an update is -eta times the sum of the noisy gradients. Adaptive step policies,
+  control variates and secure sums need that, and `sample_sensitivity` has a bound for it only.
+- `Momentum`, `Adam` and `AdaGrad` are not linear.
+- `UncalibratedSGD` has no rate yet. `planning/planner.py` finds the noise first, and then the rate
+  at which noise alone moves the model by about `walk` over the whole run.
 """
 
 from __future__ import annotations

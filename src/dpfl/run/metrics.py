@@ -1,4 +1,13 @@
-"""The rounds of a run as a table. The run alone writes it; reports and comparisons read it."""
+"""The table of a run: one row per round, which reports, charts and comparisons read.
+
+    for row in read_rows(folder / "metrics.sqlite"):  # also while the run is under way
+        print(row.round, row.accuracy, row.epsilon)
+
+`Metrics` writes three tables into one SQLite file: `rounds` (a `RoundRow` each), `updates` (how far
+the model moved, an `UpdateRow` each) and `lost` (a line per lost reply). Only the run writes. It
+adds a round in one transaction, after the round's checkpoint is on the disk. A run that resumes
+deletes the rows after its checkpoint (`forget_after`). The `read_...` functions never write.
+"""
 
 from __future__ import annotations
 

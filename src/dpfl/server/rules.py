@@ -1,7 +1,23 @@
-"""Which parts cannot be together although each is sound by itself. A rule is what breaks it, and
-the sentence that says so.
+"""Rules about parts that are sound by themselves and not sound together.
 
-What a part can know by itself, it refuses in its own file.
+An `Algorithm` is composed of parts that anybody can exchange. Many compositions have no proof:
+noise at two places, a clip that adapts where it must be fixed, weights that follow from private
+data without a release. `check` runs when an algorithm is built, so such a composition never starts:
+
+    >>> replace(dp_fedavg(), samples=Release(Poisson(0.01), Flat(1.0), Gaussian(1.1)))
+    DpflError: Noise on samples, uploads and clients at once has no single unit; choose one of them.
+
+A rule is a pair: a function that is true of an algorithm which breaks the rule, and the sentence of
+the refusal. The rules are tables, and the first broken rule is reported:
+
+- `RULES` holds for every algorithm: its noise, steps, queries, schedule, local training, secure
+  sums, and leaks.
+- `PERSONS` must hold as well before an algorithm protects persons in the place of samples
+  (`Algorithm.for_unit`), `SECURE_SUMS` before its clients share the noise, and `SECURE_NOISE`
+  before its noise is drawn securely.
+
+A rule is here only if it needs two parts or more. What one part can know by itself, it refuses in
+its own file.
 """
 
 from __future__ import annotations
