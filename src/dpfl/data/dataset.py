@@ -110,7 +110,7 @@ Array: TypeAlias = "torch.Tensor | np.ndarray"
 
 
 def make_dataset(name: str, x: Array, y: Array, task: Task) -> Dataset:
-    """A data set from tensors or arrays of any numeric type.
+    """Makes a data set from tensors or arrays of any numeric type.
 
     Args:
         name: The name of the data.

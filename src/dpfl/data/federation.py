@@ -125,7 +125,7 @@ class Federation(NotebookView, shown_by="federation_page"):
         names: Sequence[str] = (),
         task: Task | str | None = None,
     ) -> Federation:
-        """A federation of the user's own clients.
+        """Makes a federation of the user's own clients.
 
         Args:
             parts: A pair (x, y) for each client.
@@ -187,7 +187,7 @@ class Federation(NotebookView, shown_by="federation_page"):
     def count_units(
         self, unit: str, parts: Sequence[torch.Tensor] | None = None
     ) -> tuple[int, ...]:
-        """The sizes of the clients in units.
+        """Counts the units of each client.
 
         Args:
             unit: What is protected: "person", or anything else for samples.
@@ -227,7 +227,7 @@ class Federation(NotebookView, shown_by="federation_page"):
         return self.train.classes
 
     def client(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """The samples and labels of one client.
+        """Reads the samples and labels of one client.
 
         Args:
             number: The client's place in `clients`.
@@ -239,7 +239,7 @@ class Federation(NotebookView, shown_by="federation_page"):
         return self.train.x[part], self.train.y[part]
 
     def label_counts(self) -> np.ndarray:
-        """How many samples of each class each client holds.
+        """Counts how many samples of each class each client has.
 
         Returns:
             Counts (clients, classes); of a population, those of the first 1,000 clients. Where

@@ -335,7 +335,7 @@ class Mix:
 
 
 def deals_by_class(how: Partition) -> bool:
-    """Whether a partition deals by classes, and so needs labels that are classes.
+    """Says whether a partition deals by classes, and so needs labels that are classes.
 
     Args:
         how: The partition.

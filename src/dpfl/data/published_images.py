@@ -58,7 +58,7 @@ Scale = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 def sample() -> DataSource:
-    """10,000 images of MNIST that come with the package.
+    """Loads the 10,000 images of MNIST that come with the package.
 
     Returns:
         8,000 images to train on and 2,000 to test on.
@@ -77,7 +77,7 @@ def _sample_bytes() -> Arrays:
 
 
 def mnist(data_dir: str | Path | None = None, merged: bool = False) -> DataSource:
-    """MNIST.
+    """Reads MNIST.
 
     Args:
         data_dir: The folder of all data sets.
@@ -93,7 +93,7 @@ def mnist(data_dir: str | Path | None = None, merged: bool = False) -> DataSourc
 
 
 def fashion_mnist(data_dir: str | Path | None = None, merged: bool = False) -> DataSource:
-    """Fashion-MNIST.
+    """Reads Fashion-MNIST.
 
     Args:
         data_dir: The folder of all data sets.
@@ -107,7 +107,8 @@ def fashion_mnist(data_dir: str | Path | None = None, merged: bool = False) -> D
 
 
 def emnist(split: str = "digits", data_dir: str | Path | None = None) -> DataSource:
-    """EMNIST. Its files hold the images transposed, and label letters from 1; both are undone.
+    """Reads EMNIST. Its files have the images transposed and number letters from 1; both are
+    undone.
 
     Args:
         split: The name of the split, such as "digits" or "letters".
@@ -134,7 +135,7 @@ def emnist(split: str = "digits", data_dir: str | Path | None = None) -> DataSou
 
 
 def cifar10(data_dir: str | Path | None = None) -> DataSource:
-    """CIFAR-10.
+    """Reads CIFAR-10.
 
     Args:
         data_dir: The folder of all data sets.

@@ -71,7 +71,7 @@ class RemoteFederation(Federation):
     def count_units(
         self, unit: str, parts: Sequence[torch.Tensor] | None = None
     ) -> tuple[int, ...]:
-        """As the nodes declared them, in the unit that the run proposes."""
+        """Returns the sizes that the nodes declared, in the unit that the run proposes."""
         return self.declared if parts is None else tuple(map(len, parts))
 
     def by_person(self, parts: Sequence[torch.Tensor]) -> tuple[str, ...]:

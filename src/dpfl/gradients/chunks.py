@@ -43,7 +43,7 @@ class Chunk:
 
 
 def rows_per_unit(unit_ids: Tensor, rows: int) -> Array:
-    """The number of rows of each unit of a batch.
+    """Counts the rows of each unit of a batch.
 
     Args:
         unit_ids: The unit of each row: 0, 1, 2, ..., ascending, and none left out.

@@ -170,7 +170,7 @@ class ClippedGradients:
 
     @torch.no_grad()
     def largest_batch(self, x: Tensor, y: Tensor, persons: bool) -> float:
-        """How many units a batch may have, so that its float64 sum stays within the margin.
+        """Computes how many units a batch may have so that its float64 sum stays within the margin.
 
         Args:
             x: Samples, of which only the shape and type matter: a refusal tells nothing of them.
@@ -195,7 +195,7 @@ class ClippedGradients:
                 self.passes.fall_back(reason)
 
     def rows(self, x: Tensor, y: Tensor) -> Iterator[tuple[slice, Tensor]]:
-        """The samples' gradients written out, as many at a time as memory should hold.
+        """Writes out the samples' gradients, as many at a time as memory should hold.
 
         Args:
             x: The samples.
@@ -211,7 +211,7 @@ class ClippedGradients:
             yield slice(int(units[0]), int(units[-1]) + 1), rows
 
     def unit_rows(self, x: Tensor, y: Tensor, unit_ids: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """The units' gradients written out: the means over their rows.
+        """Writes out the units' gradients, which are the means over their rows.
 
         Args:
             x: The samples.

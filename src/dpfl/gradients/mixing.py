@@ -53,7 +53,8 @@ def refuse_mixing(model: FlatModel, x: Tensor) -> None:
 
 
 def random_rows(model: FlatModel, x: Tensor, size: int = SIZE) -> Tensor:
-    """Random samples: numbers from 0 to 1, tokens that the task has, codes that a table declares.
+    """Draws random samples: numbers from 0 to 1, tokens that the task has, codes that a table
+    declares.
 
     Args:
         model: The model they are for.
@@ -74,7 +75,7 @@ def random_rows(model: FlatModel, x: Tensor, size: int = SIZE) -> Tensor:
 
 
 def narrow_and_wide_rows(model: FlatModel, x: Tensor, size: int) -> Tensor:
-    """Random samples of which every third and fourth have wide values.
+    """Draws random samples of which every third and fourth have wide values.
 
     So both kinds are among those that stay when others are replaced by zeros.
 
@@ -128,7 +129,7 @@ def _tokens(model: FlatModel) -> int:
 
 
 def modes(module: nn.Module) -> tuple[AbstractContextManager[None], ...]:
-    """The modes that a model is tested in.
+    """Lists the modes in which a model is tested.
 
     Args:
         module: The model.
@@ -187,7 +188,7 @@ def random_weights(model: FlatModel) -> Tensor:
 
 
 def refusal(what: str) -> DpflError:
-    """The error for a model that mixes samples.
+    """Makes the error for a model that mixes samples.
 
     Args:
         what: What was observed.

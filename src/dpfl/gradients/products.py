@@ -128,7 +128,7 @@ def sum_of_outer(x: Tensor, g: Tensor, small: int = 0) -> UnitGradients:
 
 
 def prefers_gram(terms: int, height: int, width: int) -> bool:
-    """Whether Gram matrices move less data than gradients that are written out.
+    """Says whether Gram matrices move less data than gradients that are written out.
 
     Args:
         terms: The number T of outer products in a unit's gradient.

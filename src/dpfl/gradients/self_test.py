@@ -78,7 +78,8 @@ class SelfTest:
     y: Tensor
 
     def reference(self, rows: int, per_unit: int) -> bytes | None:
-        """A digest of the results in chunks of one size. Chunks with equal digests give equal bits.
+        """Computes a digest of the results in chunks of one size. Chunks with equal digests give
+        equal bits.
 
         Args:
             rows: The number of rows of the chunk.
@@ -228,8 +229,8 @@ class _Batch:
 
     @classmethod
     def random(cls, model: FlatModel, x: Tensor, y: Tensor, rows: int, per_unit: int) -> _Batch:
-        """Samples from 0 to 1 and wide ones, as `narrow_and_wide_rows` has them, and labels 0 and
-        1.
+        """Makes samples from 0 to 1 and wide ones, as `narrow_and_wide_rows` has them, with labels
+        0 and 1.
         """
         samples = narrow_and_wide_rows(model, x, max(rows, GRAINS[-1]))[:rows]
         labels = (
@@ -245,7 +246,9 @@ class _Batch:
         )
 
     def orders(self, count: int) -> Iterator[Tensor]:
-        """Each unit one place further, then all in reverse, then at random."""
+        """Yields orders of the units: each one place further, then all in reverse, then random
+        ones.
+        """
         generator = torch.Generator().manual_seed(3)
         yield torch.arange(self.units).roll(1)
         yield torch.arange(self.units).flip(0)
@@ -260,8 +263,8 @@ class _Batch:
         )
 
     def companions(self) -> Iterator[Tensor]:
-        """Units that are left beside zeros: every other one, one alone, and three, wide ones among
-        them.
+        """Yields the units that stay beside zeros: every other unit, one alone, and three, with
+        wide ones among them.
 
         A module that computes some rows apart from the others then has other numbers of them.
         """
@@ -270,7 +273,7 @@ class _Batch:
         yield torch.arange(self.units)[3 % self.units :: 4][:3]
 
     def beside_zeros(self, own: Tensor) -> _Batch:
-        """With all other units replaced by zeros, as fillers of a chunk are."""
+        """Replaces all other units by zeros, as the fillers of a chunk are."""
         x, y = self._by_unit(self.x), self._by_unit(self.y)
         alone = replace(self, x=torch.zeros_like(self.x), y=torch.zeros_like(self.y))
         alone._by_unit(alone.x)[own], alone._by_unit(alone.y)[own] = x[own], y[own]
@@ -281,8 +284,8 @@ class _Batch:
 
 
 def _wild_weights(model: FlatModel) -> Tensor:
-    """Random weights, each times a power of ten between 1e-9 and 1e9, and some zeros of either
-    sign.
+    """Draws random weights, each times a power of ten between 1e-9 and 1e9, and some zeros of
+    either sign.
     """
     generator = torch.Generator().manual_seed(4)
     weights = random_weights(model)

@@ -36,7 +36,8 @@ def check_units(units: int, additions: int, cancellation: float = 1.0) -> None:
 
 
 def most_units(cancellation: float, additions: int = 0) -> float:
-    """The largest number of units for which two neighbouring sums round within half of the margin.
+    """Computes the largest number of units for which two neighbouring sums round within half of the
+    margin.
 
     A chunk's sum is wrong by at most gamma_n times the summed length of its terms, with
     n = TERMS + max(TERMS, additions). The sums of chunks are added one by one. There are as many

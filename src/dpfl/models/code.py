@@ -26,7 +26,7 @@ from torch.nn import functional"""
 
 
 def as_code(module: nn.Module) -> str | None:
-    """The Python that builds a module.
+    """Writes the Python that builds a module.
 
     Args:
         module: The module.

@@ -49,7 +49,7 @@ class ReadyModel:
     options: tuple[tuple[str, object], ...] = ()
 
     def build(self, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
-        """A copy of the module.
+        """Copies the module.
 
         Args:
             shape: Not used.

@@ -79,7 +79,7 @@ class Layout:
         return slice(spans[0].start, spans[1].stop) if len(spans) == 2 else None
 
     def span(self, entry: int) -> slice:
-        """Where an entry lies.
+        """Finds where an entry lies.
 
         Args:
             entry: The number of the entry.
@@ -152,7 +152,7 @@ class FlatModel:
         self.vector.copy_(vector)
 
     def read(self) -> Tensor:
-        """A copy of the vector.
+        """Copies the vector.
 
         Returns:
             The copy.
@@ -184,7 +184,7 @@ class FlatModel:
         return digest.hexdigest()
 
     def arrange(self, x: Tensor) -> Tensor:
-        """The batch in the memory order that the module runs fastest on.
+        """Puts a batch into the memory order on which the module runs fastest.
 
         Args:
             x: The samples.
@@ -228,8 +228,8 @@ def _structure(module: nn.Module) -> list[Any]:
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode, no gradients, and torch's random state put back: forward passes leave no
-    trace.
+    """Sets evaluation mode, switches gradients off, and puts torch's random state back at the end,
+    so that forward passes leave no trace.
 
     Args:
         module: The module.

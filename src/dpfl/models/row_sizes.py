@@ -32,7 +32,7 @@ class ChunkSizes(Protocol):
     """Chooses how many rows the next chunk has."""
 
     def rows_for(self, units: int, per_unit: int = 1) -> int:
-        """The number of rows of the next chunk.
+        """Chooses the number of rows of the next chunk.
 
         Args:
             units: The number of units that remain.
@@ -59,7 +59,7 @@ class UnpaddedSizes:
     path = "fast: results may depend on the batch in the last bits"
 
     def rows_for(self, units: int, per_unit: int = 1) -> int:
-        """As many units as remain, up to the largest chunk.
+        """Takes as many units as remain, up to the largest chunk.
 
         Args:
             units: The number of units that remain.
@@ -86,7 +86,7 @@ class InvariantSizes:
     _bases: dict[int, int | None] = field(default_factory=dict)
 
     def rows_for(self, units: int, per_unit: int = 1) -> int:
-        """The smallest number of rows that holds all units and has passed the self-test.
+        """Chooses the smallest number of rows that holds all units and has passed the self-test.
 
         Args:
             units: The number of units that remain.
@@ -130,7 +130,8 @@ class InvariantSizes:
 
 
 def checksum(values: Tensor, units: int) -> Tensor:
-    """A whole number, modulo 2^64, for the bits of each unit's values. NaN is equal to itself.
+    """Computes a whole number, modulo 2^64, from the bits of each unit's values. NaN is equal to
+    itself.
 
     Args:
         values: Values (rows, ...), unit by unit.
@@ -219,7 +220,7 @@ class RowFunction:
 
 
 def padded_chunks(sizes: ChunkSizes, *tensors: Tensor) -> Iterator[tuple[tuple[Tensor, ...], int]]:
-    """The rows of tensors in chunks, with rows of zeros behind the last.
+    """Cuts the rows of tensors into chunks, with rows of zeros behind the last.
 
     Args:
         sizes: Chooses the number of rows of the next chunk.
@@ -237,7 +238,7 @@ def padded_chunks(sizes: ChunkSizes, *tensors: Tensor) -> Iterator[tuple[tuple[T
 
 
 def pad(values: Tensor, rows: int) -> Tensor:
-    """The values with rows of zeros behind them, in memory that begins where torch's own does.
+    """Appends rows of zeros to values, in memory that begins where torch's own does.
 
     Kernels heed the address.
 

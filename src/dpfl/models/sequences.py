@@ -166,7 +166,7 @@ class Transformer(nn.Module):
 
 
 def build_gru(shape: Shape, outputs: int, width: int, vocabulary: int | None = None) -> nn.Module:
-    """A recurrent network.
+    """Builds a recurrent network.
 
     Args:
         shape: The shape of a sample, a row of tokens.
@@ -187,7 +187,7 @@ def build_gru(shape: Shape, outputs: int, width: int, vocabulary: int | None = N
 def build_transformer(
     shape: Shape, outputs: int, width: int, layers: int, heads: int, vocabulary: int | None = None
 ) -> nn.Module:
-    """A transformer.
+    """Builds a transformer.
 
     Args:
         shape: The shape of a sample, a row of tokens.

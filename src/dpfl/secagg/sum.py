@@ -47,7 +47,7 @@ class MaskedSum:
         return tuple(name for name in self._group.names if name not in self.survivors)
 
     def take(self, masked: MaskedInput) -> None:
-        """Exchange 1: accepts the masked numbers of a member.
+        """Accepts the masked numbers of a member (exchange 1).
 
         Args:
             masked: What the member sent.
@@ -75,7 +75,7 @@ class MaskedSum:
         self._masked.setdefault(masked.sender, masked)
 
     def survivor_lists(self) -> dict[str, SurvivorList]:
-        """Exchange 2: fixes the survivors.
+        """Fixes the survivors (exchange 2).
 
         Returns:
             For each survivor, the list and the envelopes for it.
@@ -119,7 +119,7 @@ class MaskedSum:
         self._votes[vote.sender] = vote.signature
 
     def votes(self) -> SurvivorVotes:
-        """Exchange 3: the votes, for each survivor.
+        """Collects the votes for each survivor (exchange 3).
 
         Returns:
             All votes.

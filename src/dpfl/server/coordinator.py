@@ -101,7 +101,7 @@ class Coordinator:
         self._public: dict[int, Mapping[str, np.ndarray]] = {}
 
     def next_order(self) -> RoundRequest | None:
-        """1: samples a cohort and chooses tau, inside every budget.
+        """Samples a cohort and chooses tau, inside every budget (step 1 of a round).
 
         Returns:
             The request of the next round; None at the end, with the reason in `stopped_by`.
@@ -129,7 +129,7 @@ class Coordinator:
         return self._requests.training(self._cohort, steps)
 
     def aggregate(self, replies: Sequence[ClientReply]) -> None:
-        """3: weighs, sums, adds noise, and takes the server's step.
+        """Weighs and sums the replies, adds noise, and takes the server's step (step 3 of a round).
 
         Args:
             replies: One for each task of the request.
@@ -155,7 +155,7 @@ class Coordinator:
             self._learn(good, start)
 
     def close_round(self, steps: int) -> None:
-        """4: counts what the round used.
+        """Counts what the round used (step 4 of a round).
 
         Args:
             steps: The local steps of the round's request.

@@ -21,7 +21,7 @@ def intervals(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Mapping[str, tuple[float, float]]:
-    """The middle 95 % of each metric over test sets that are drawn from this one.
+    """Computes the middle 95 % of each metric over test sets that are drawn from this one.
 
     They say how far a metric depends on who is in the test set. They do not say what another
     training run would give.

@@ -40,7 +40,7 @@ class NoisyFigures:
 
 
 def numbers_and_cells(task: Task) -> tuple[int, int]:
-    """What a sample counts with.
+    """Counts the numbers and the cells that a sample contributes.
 
     Args:
         task: The task.
@@ -53,7 +53,7 @@ def numbers_and_cells(task: Task) -> tuple[int, int]:
 
 
 def count_outcomes(task: Task, scores: Tensor, y: Tensor, most: float) -> Tensor:
-    """What each sample counts with.
+    """Computes the numbers and cells that each sample contributes.
 
     Args:
         task: The task.
@@ -93,7 +93,7 @@ def _right(task: Task, scores: Tensor, y: Tensor) -> Tensor:
 
 
 def figures(task: Task, mean: Array, units: int, noise: float, most: float) -> NoisyFigures:
-    """The metrics that follow from a noisy mean.
+    """Computes the metrics that follow from a noisy mean.
 
     A number between 0 and 1 with the mean m has a variance of at most m (1 - m), over persons as
     over samples.

@@ -126,7 +126,7 @@ class Counts(BaseTask):
         return _rate(s) - y / self.mean * s
 
     def nonnegative_losses(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Half the deviance of each sample, in units of the declared mean.
+        """Computes half the deviance of each sample, in units of the declared mean.
 
         `losses` leaves out what does not depend on the score: (y / m) log(y / m) - y / m.
 
@@ -164,7 +164,7 @@ def _rate(s: Tensor) -> Tensor:
 
 
 def finite(values: Labels, what: str) -> Tensor:
-    """Labels as one finite number for each sample.
+    """Reads labels as one finite number for each sample.
 
     Args:
         values: The labels.

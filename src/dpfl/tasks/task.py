@@ -48,7 +48,7 @@ class Task(Protocol):
         """The metric that is shown where there is room for one."""
 
     def labels(self, values: Labels) -> Tensor:
-        """Labels in the form that the loss takes.
+        """Converts labels to the form that the loss takes.
 
         Args:
             values: The labels as the user has them.
@@ -61,7 +61,8 @@ class Task(Protocol):
         """
 
     def examples(self, places: int) -> Tensor:
-        """One label of each kind that may occur, so that all can be tried before any data is.
+        """Makes one label of each kind that may occur, so that all can be tried before data is
+        read.
 
         Args:
             places: The number of places of a sample, where it is a sequence.
@@ -71,7 +72,7 @@ class Task(Protocol):
         """
 
     def losses(self, scores: Tensor, y: Tensor) -> Tensor:
-        """The loss of each sample.
+        """Computes the loss of each sample.
 
         Args:
             scores: The scores.
@@ -82,7 +83,7 @@ class Task(Protocol):
         """
 
     def nonnegative_losses(self, scores: Tensor, y: Tensor) -> Tensor:
-        """The loss of each sample, with what makes it 0 at best.
+        """Computes the loss of each sample, shifted so that it is 0 at best.
 
         Args:
             scores: The scores.
@@ -93,7 +94,7 @@ class Task(Protocol):
         """
 
     def losses_and_slopes(self, scores: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """The losses, and the gradient of their sum at the scores. No graph is built.
+        """Computes the losses, and the gradient of their sum at the scores. No graph is built.
 
         Args:
             scores: The scores.
@@ -104,7 +105,7 @@ class Task(Protocol):
         """
 
     def figures(self, scores: Array, y: Array, times: Array) -> Mapping[str, Array]:
-        """The metrics of several test sets that are made of the same samples.
+        """Computes the metrics of several test sets that are made of the same samples.
 
         Args:
             scores: The scores of the samples.
@@ -116,7 +117,7 @@ class Task(Protocol):
         """
 
     def metrics(self, scores: Array, y: Array) -> Mapping[str, float]:
-        """The metrics of one test set.
+        """Computes the metrics of one test set.
 
         Args:
             scores: The scores of the samples.
@@ -127,7 +128,7 @@ class Task(Protocol):
         """
 
     def live_metrics(self, scores: Array, y: Array) -> Mapping[str, float]:
-        """The metrics that are computed while a run is under way.
+        """Computes the metrics that are shown while a run is under way.
 
         Args:
             scores: The scores of the samples.
@@ -145,7 +146,7 @@ class BaseTask:
     """
 
     def labels(self, values: Labels) -> Tensor:
-        """The labels in the form that the loss takes.
+        """Converts labels to the form that the loss takes.
 
         Args:
             values: The labels as they were read.
@@ -159,7 +160,8 @@ class BaseTask:
         raise NotImplementedError
 
     def examples(self, places: int) -> Tensor:
-        """One label of each kind that may occur, so that all can be tried before any data is.
+        """Makes one label of each kind that may occur, so that all can be tried before data is
+        read.
 
         Args:
             places: The number of places of a sample, where it is a sequence.
@@ -170,7 +172,7 @@ class BaseTask:
         raise NotImplementedError
 
     def losses(self, scores: Tensor, y: Tensor) -> Tensor:
-        """The loss of each sample.
+        """Computes the loss of each sample.
 
         Args:
             scores: The scores.
@@ -182,7 +184,7 @@ class BaseTask:
         raise NotImplementedError
 
     def nonnegative_losses(self, scores: Tensor, y: Tensor) -> Tensor:
-        """The loss of each sample, with what makes it 0 at best.
+        """Computes the loss of each sample, shifted so that it is 0 at best.
 
         Args:
             scores: The scores.
@@ -195,7 +197,7 @@ class BaseTask:
         return self.losses(scores, y)
 
     def losses_and_slopes(self, scores: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """The losses, and the gradient of their sum at the scores. No graph is built.
+        """Computes the losses, and the gradient of their sum at the scores. No graph is built.
 
         Args:
             scores: The scores.
@@ -207,7 +209,7 @@ class BaseTask:
         raise NotImplementedError
 
     def figures(self, scores: Array, y: Array, times: Array) -> Mapping[str, Array]:
-        """The metrics of several test sets that are made of the same samples.
+        """Computes the metrics of several test sets that are made of the same samples.
 
         Args:
             scores: The scores of the samples.
@@ -220,7 +222,7 @@ class BaseTask:
         raise NotImplementedError
 
     def metrics(self, scores: Array, y: Array) -> Mapping[str, float]:
-        """The metrics of one test set.
+        """Computes the metrics of one test set.
 
         Args:
             scores: The scores of the samples.
@@ -232,7 +234,7 @@ class BaseTask:
         return first(self.figures(scores, y, each_once(y)))
 
     def live_metrics(self, scores: Array, y: Array) -> Mapping[str, float]:
-        """The metrics that are computed while a run is under way; by default, all.
+        """Computes the metrics that are shown while a run is under way; by default, all.
 
         Args:
             scores: The scores of the samples.
@@ -245,7 +247,7 @@ class BaseTask:
 
 
 def whole(values: Labels, what: str) -> Tensor:
-    """Labels as whole numbers.
+    """Reads labels as whole numbers.
 
     Args:
         values: The labels.
@@ -320,7 +322,7 @@ def check_scores(scores: Tensor, shape: tuple[int, ...], task: Task) -> Tensor:
 
 
 def one_column(scores: Tensor, y: Tensor, task: Task) -> Tensor:
-    """The scores of a task with one output.
+    """Takes the scores of a task with one output.
 
     Args:
         scores: The scores (B, 1) or (B,).

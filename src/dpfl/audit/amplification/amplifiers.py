@@ -44,8 +44,8 @@ class Amplifier:
 
 
 def linear(inputs: int, classes: int, seed: int = 0) -> Amplifier:
-    """Softmax regression: the score of class 0 is the value, that of the label is 0, and no other
-    class is likely.
+    """Builds a softmax regression. The score of class 0 is the value, that of the label is 0, and
+    no other class is likely.
 
     Args:
         inputs: How many numbers a row has.
@@ -63,7 +63,7 @@ def linear(inputs: int, classes: int, seed: int = 0) -> Amplifier:
 
 
 def mlp(inputs: int, hidden: int, classes: int, seed: int = 0) -> Amplifier:
-    """Two linear layers: the value is that of the first hidden unit before its ReLU.
+    """Builds two linear layers. The value is that of the first hidden unit before its ReLU.
 
     Args:
         inputs: How many numbers a row has.
@@ -82,8 +82,8 @@ def mlp(inputs: int, hidden: int, classes: int, seed: int = 0) -> Amplifier:
 def convolution(
     shape: tuple[int, int, int], filters: int, kernel: int, classes: int, seed: int = 0
 ) -> Amplifier:
-    """A convolution, ReLU and a linear layer: the value is that of the first filter at one place in
-    the middle.
+    """Builds a convolution, a ReLU and a linear layer. The value is that of the first filter at one
+    place in the middle.
 
     Args:
         shape: Channels, height and width of an image.
@@ -119,8 +119,8 @@ class _Slope(nn.Module):
 def backward(
     features: int, hidden: int, classes: int, markers: int = 41, seed: int = 0
 ) -> Amplifier:
-    """Two linear layers: the value is the slope at the first hidden unit, where the weights of the
-    second layer cancel.
+    """Builds two linear layers. The value is the slope at the first hidden unit, where the weights
+    of the second layer cancel.
 
     Nothing shows in the forward pass, since that unit is 2^-60 for every row. The clipped gradient
     of a row is the clip norm along its markers, in the direction of the slope: a sign that changes

@@ -197,7 +197,7 @@ def dependent_units(
     rows: int = 1,
     seed: int = 0,
 ) -> dict[tuple[int, int], int]:
-    """Where other units' losses change in any bit when one unit is added.
+    """Finds where other units' losses change in any bit when one unit is added.
 
     Args:
         clipped_sum: The code under test, on the amplifier's module.
@@ -230,8 +230,8 @@ def _searching(amplifier: Amplifier, rows: int, seed: int) -> _Search:
 def _neighbours(
     clipped_sum: Sums, units: Tensor, one: Tensor, place: int, rows: int
 ) -> tuple[AmplificationTrial, AmplificationTrial, Tensor]:
-    """What is played without one unit and with it at this place, and which of all units are the
-    others.
+    """Runs the code without the one unit and with it at this place, and says which of all units are
+    the others.
     """
     without = _play(clipped_sum, units, rows)
     within = _play(clipped_sum, torch.cat([units[:place], one, units[place:]]), rows)
@@ -252,8 +252,8 @@ class _Search:
     rng: torch.Generator
 
     def closing(self, count: int) -> Tensor:
-        """Units (count, rows, ...) whose first row is at the gate, and whose other rows are where
-        it is surely closed.
+        """Makes units (count, rows, ...) whose first row is at the gate, and whose other rows are
+        where the gate is surely closed.
         """
         values = torch.zeros(count, self.rows, dtype=torch.float64)
         if not self.amplifier.markers:
@@ -261,7 +261,7 @@ class _Search:
         return self._settled(values)
 
     def marked(self, units: Tensor, each: bool = False) -> Tensor:
-        """Units with their markers set: the first of them, or one for each unit."""
+        """Sets the markers of units: the first marker in all of them, or another marker in each."""
         if not self.amplifier.markers:
             return units
         units, markers = units.clone(), units.new_zeros(len(units), self.amplifier.markers)
@@ -270,8 +270,8 @@ class _Search:
         return units
 
     def rising(self, clipped_sum: Sums, units: Tensor, one: Tensor, place: int) -> Tensor:
-        """Whose slope falls without one unit, and rises with it: each by a marker of its own, which
-        changes no slope.
+        """Finds the units whose slope falls without the one unit and rises with it. Each unit has a
+        marker of its own, which changes no slope.
         """
         units = self.marked(units, each=True)
         without, within, _ = _neighbours(clipped_sum, units, one, place, self.rows)
@@ -283,18 +283,18 @@ class _Search:
         return (falls < 0) & (rises > 0)
 
     def near(self, count: int) -> Tensor:
-        """Units whose gate is open, by so little that a rounding error shows in their loss."""
+        """Makes units whose gate is open by so little that a rounding error shows in their loss."""
         return self._settled(torch.full((count, self.rows), SLIGHTLY * SCALE, dtype=torch.float64))
 
     def opening(self) -> Tensor:
-        """A unit whose rows all have an open gate: its own gradient has the direction of those that
-        open with it.
+        """Makes a unit whose rows all have an open gate. Its gradient has the direction of the
+        gradients of those units that open with it.
         """
         return self._settled(torch.full((1, self.rows), SCALE, dtype=torch.float64))
 
     def _settled(self, values: Tensor) -> Tensor:
-        """Rows near the base with these values before the gate, as nearly as float32 rows can have
-        them.
+        """Finds rows near the base that have these values before the gate, as nearly as float32
+        rows can have them.
         """
         base = self.amplifier.base
         shape = (values.numel(), base.numel())
@@ -318,7 +318,7 @@ class _Search:
         return x.view(*values.shape, *base.shape)
 
     def _at_gate(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The value of each row before the gate in float64, and its slopes."""
+        """Computes the value of each row before the gate in float64, and its slopes."""
         with torch.enable_grad():
             exact = x.double().requires_grad_()
             reached = self.exact(exact.view(-1, *self.amplifier.base.shape)).flatten(1)[

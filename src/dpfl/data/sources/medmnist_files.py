@@ -16,7 +16,7 @@ NAMES = ("train_images", "train_labels", "test_images", "test_labels")
 
 
 def is_medmnist(path: Path) -> bool:
-    """Whether a file is one of MedMNIST's.
+    """Says whether a file is one of MedMNIST's.
 
     Args:
         path: The file.

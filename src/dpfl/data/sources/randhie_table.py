@@ -28,7 +28,7 @@ from the published data.
 def declaration(
     label: str = "any-visit", test: Mapping[str, Any] | None = None
 ) -> TableDeclaration:
-    """The declaration of the table.
+    """Makes the declaration of the table.
 
     Args:
         label: What is learned: "any-visit" or "visits".

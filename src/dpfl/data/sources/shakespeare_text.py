@@ -92,7 +92,7 @@ _NUMBERS = {character: number for number, character in enumerate(ALPHABET)}
 
 @cache
 def roles() -> dict[str, str]:
-    """What each role says, one speech after another.
+    """Collects what each role says, one speech after another.
 
     Returns:
         The text of each role, by its name.

@@ -78,7 +78,7 @@ class TableDeclaration:
 
 
 def declare(words: Mapping[str, Any]) -> TableDeclaration:
-    """The declaration of a table.
+    """Parses the declaration of a table.
 
     Args:
         words: The words of [data], as TOML gives them.
@@ -135,7 +135,7 @@ def declare(words: Mapping[str, Any]) -> TableDeclaration:
 
 
 def parse_column(name: str, words: Any) -> Column:
-    """The declaration of a column.
+    """Parses the declaration of a column.
 
     Args:
         name: The name of the column.
@@ -163,7 +163,7 @@ def parse_column(name: str, words: Any) -> Column:
 
 
 def parse_label(words: Any, task: Any = None, classes: Any = None) -> LabelColumn:
-    """The declaration of the label.
+    """Parses the declaration of the label.
 
     Args:
         words: A column's name, a list of them for several labels, or a table with column, levels,

@@ -71,7 +71,7 @@ class ColumnSummary:
 
 
 def describe(path: Path, public: bool = False, text: TextFormat = TextFormat()) -> str:
-    """A [data] section for a table, as TOML to be finished by hand.
+    """Writes a [data] section for a table, as TOML that the user completes.
 
     Args:
         path: The table.

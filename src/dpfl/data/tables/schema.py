@@ -285,7 +285,7 @@ class Schema:
         return zip(starts, self.numeric, strict=False)
 
     def with_scales(self, means: Sequence[float], scales: Sequence[float]) -> Schema:
-        """The schema with the scales that were paid for.
+        """Sets the scales that were measured by a paid release.
 
         Args:
             means: A mean for every number of a row, in units of what it is without paid scales.
@@ -313,8 +313,8 @@ class Schema:
         )
 
     def to_json(self) -> str:
-        """All that turns a raw row into what a model takes: the numbers, then each category
-        one-hot.
+        """Writes all that turns a raw row into a model's input: the numbers first, then each
+        category one-hot.
 
         Returns:
             JSON.

@@ -86,7 +86,7 @@ class Table:
         )
 
     def by_site(self) -> tuple[torch.Tensor, ...]:
-        """The rows of each site.
+        """Finds the rows of each site.
 
         Returns:
             Row numbers, by site.

@@ -108,7 +108,7 @@ class TableFile:
             raise DpflError(f"{self.path} has no column {missing!r}; {suggestion}")
 
     def error(self, row: int, column: str, why: str) -> DpflError:
-        """The error for a cell.
+        """Makes the error for a cell.
 
         Args:
             row: The row, counted from 0, without the header.
@@ -229,7 +229,7 @@ def open_table(path: Path, text: TextFormat = TextFormat()) -> TableFile:
 
 
 def is_table(path: Path) -> bool:
-    """Whether a path has the ending of a table.
+    """Says whether a path has the ending of a table.
 
     Args:
         path: The path.
@@ -241,7 +241,7 @@ def is_table(path: Path) -> bool:
 
 
 def stem(path: Path) -> str:
-    """A file's name without its ending.
+    """Cuts the ending off a file's name.
 
     Args:
         path: The file.

@@ -48,7 +48,7 @@ class _Shape:
 
 
 def convolution_weight(module: nn.Module, x: Tensor, g: Tensor) -> UnitGradients:
-    """The gradients of a convolution's weight.
+    """Computes the gradients of a convolution's weight.
 
     Args:
         module: An `nn.Conv1d` or `nn.Conv2d`.

@@ -67,7 +67,7 @@ def _trained(
 
 
 def linear(module: nn.Module, x: Tensor, g: Tensor) -> LayerGradients:
-    """The rule of `nn.Linear`: sum_t g_t x_t^T and sum_t g_t.
+    """Applies the rule of `nn.Linear`: sum_t g_t x_t^T and sum_t g_t.
 
     Args:
         module: The layer.
@@ -90,7 +90,7 @@ def linear(module: nn.Module, x: Tensor, g: Tensor) -> LayerGradients:
 
 
 def convolution(module: nn.Module, x: Tensor, g: Tensor) -> LayerGradients:
-    """The rule of `nn.Conv1d` and `nn.Conv2d`: outer products of output gradients and input
+    """Applies the rule of `nn.Conv1d` and `nn.Conv2d`: outer products of output gradients and input
     patches.
 
     Args:
@@ -105,7 +105,7 @@ def convolution(module: nn.Module, x: Tensor, g: Tensor) -> LayerGradients:
 
 
 def group_norm(module: nn.Module, x: Tensor, g: Tensor) -> LayerGradients:
-    """The rule of `nn.GroupNorm`: sums over positions of g n(x), and of g.
+    """Applies the rule of `nn.GroupNorm`: sums over positions of g n(x), and of g.
 
     Args:
         module: The layer.
@@ -129,7 +129,7 @@ def group_norm(module: nn.Module, x: Tensor, g: Tensor) -> LayerGradients:
 
 
 def layer_norm(module: nn.Module, x: Tensor, g: Tensor) -> LayerGradients:
-    """The rule of `nn.LayerNorm` and `nn.RMSNorm`: sums over positions of g n(x), and of g.
+    """Applies the rule of `nn.LayerNorm` and `nn.RMSNorm`: sums over positions of g n(x), and of g.
 
     Args:
         module: The layer.
@@ -160,7 +160,7 @@ def layer_norm(module: nn.Module, x: Tensor, g: Tensor) -> LayerGradients:
 
 
 def embedding(module: nn.Module, x: Tensor, g: Tensor) -> LayerGradients:
-    """The rule of `nn.Embedding`: g_t is added to the row of the token at position t.
+    """Applies the rule of `nn.Embedding`: g_t is added to the row of the token at position t.
 
     A token's row is the sum of g_t over its positions, so the squared norm compares all pairs of
     positions of a unit, a ghost norm as well (Li et al. 2021).
@@ -228,7 +228,7 @@ RULES: dict[type[nn.Module], Rule] = {
 
 
 def rule_for(module: nn.Module) -> Rule | None:
-    """The rule of a layer.
+    """Finds the rule of a layer.
 
     Args:
         module: The layer.
@@ -245,7 +245,7 @@ def rule_for(module: nn.Module) -> Rule | None:
 def unit_gradients(
     rule: Rule, module: nn.Module, x: Tensor, g: Tensor, rows: UnitRows | None
 ) -> LayerGradients:
-    """The gradients of the units of a chunk, by a layer's rule.
+    """Computes the gradients of the units of a chunk by a layer's rule.
 
     Where the layer has positions, the rows of a unit become positions of one sample: sum_r sum_t
     g_rt x_rt^T is again a sum of outer products. Otherwise the gradients of the rows are written

@@ -69,7 +69,7 @@ class UnrolledLayer:
     def gradients(
         self, trained: set[str], terms: dict[str, tuple[Tensor, Tensor]]
     ) -> dict[str, UnitGradients]:
-        """The gradients of the layer's parameters.
+        """Computes the gradients of the layer's parameters.
 
         Args:
             trained: The names of the parameters that are trained.
@@ -92,7 +92,7 @@ class UnrolledLayer:
 
 
 def unrolled_for(module: nn.Module) -> UnrolledLayer | None:
-    """How to compute a layer from linear maps.
+    """Describes how to compute a layer from linear maps.
 
     Args:
         module: The layer.

@@ -21,7 +21,7 @@ COLOUR = 0.3
 
 
 def pink_images(shape: tuple[int, ...], count: int = IMAGES) -> Tensor:
-    """Random images with a spectrum of 1 / f, each of mean 0 and variance 1.
+    """Draws random images with a spectrum of 1 / f, each of mean 0 and variance 1.
 
     Args:
         shape: The shape of an image: channels, height, width.
@@ -45,7 +45,7 @@ def pink_images(shape: tuple[int, ...], count: int = IMAGES) -> Tensor:
 
 
 def decorrelating(features: Callable[[Tensor], Tensor], shape: tuple[int, ...]) -> Tensor:
-    """The matrix that mixes the channels of features.
+    """Computes the matrix that mixes the channels of features.
 
     Args:
         features: Maps images to features (n, channels, height, width).

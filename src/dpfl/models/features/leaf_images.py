@@ -25,7 +25,7 @@ SHARPNESS = 3.0
 
 
 def leaf_images(shape: tuple[int, ...], count: int = IMAGES) -> Tensor:
-    """Random images, each of mean 0 and variance 1.
+    """Draws random images, each of mean 0 and variance 1.
 
     Args:
         shape: The shape of an image: channels, height, width.

@@ -84,7 +84,8 @@ class Scattering:
         return torch.cat(parts).reshape(len(x), -1, *sides)
 
     def mirrored(self, features: Tensor) -> Tensor:
-        """The features of the mirror images, apart from the grid on which they are read off.
+        """Computes the features of the mirror images, apart from the grid on which they are read
+        off.
 
         Columns and angles are turned round.
 
@@ -147,7 +148,7 @@ def normalised(features: Tensor) -> Tensor:
 
 @lru_cache(maxsize=4)
 def scattering_features(shape: tuple[int, ...], mirror: bool = False) -> Callable[[Tensor], Tensor]:
-    """Normalised and decorrelated scattering features.
+    """Computes normalised and decorrelated scattering features.
 
     Args:
         shape: The shape of an image: channels, height, width.
