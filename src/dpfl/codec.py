@@ -72,7 +72,7 @@ def part(tag: str, *, optional: Iterable[str] = (), **names: str) -> Callable[[_
         tag: The fixed name that is written for the class.
         optional: Attributes that are written only where they differ from their defaults.
         **names: Written names of attributes that are called otherwise in the class, as
-        `written_name="attribute"`.
+            `written_name="attribute"`.
 
     Returns:
         A decorator that returns the class unchanged. It stands above `@dataclass`.

@@ -110,13 +110,11 @@ def ali_dpfl(
         variant: "sound" or "published", as described for the system.
         reading: "paper" or "code" (its authors'), for the published variant. By default paper.
         formula: tau's bound: "corrected", "printed", "consistent" or "code". By default by variant
-            and
-        reading.
+            and reading.
         gamma: Gamma, how unlike the clients are: a number, "public" or "raw". By default by variant
-            and
-        reading.
+            and reading.
         mu: mu of the bound: a number, "released", "paid", "public", "raw" or "steps". By default by
-        variant and reading.
+            variant and reading.
         whole_budget: Raise tau to what uses up epsilon by the last round.
         most_tau: Upper limit on tau. 1 fixes tau, which secure aggregation needs.
         sampling_rate: Probability q with which each sample enters a step.

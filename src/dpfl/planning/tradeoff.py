@@ -143,8 +143,7 @@ class Tradeoff(NotebookView, shown_by="plan_page"):
         """Learning rate, if sizes and parameters are known.
 
         The noise of a step on sum_i p_i x_i has norm z sqrt(d K) / (q n), where each of K clients
-        adds
-        all of its noise. Under secure aggregation K / (m - t) takes the place of K.
+        adds all of its noise. Under secure aggregation K / (m - t) takes the place of K.
         """
         question, choice = self.question, self.recommended
         if not question.sizes or question.parameters is None:
@@ -264,8 +263,7 @@ def sketch(
     """Computes the same at a tenth of the time.
 
     The table comes from the limit theorem. The recommended cell comes from the accountant that
-    guards
-    a run, on a coarse grid that asks for a little more noise, never less.
+    guards a run, on a coarse grid that asks for a little more noise, never less.
 
     Args:
         question: The question.

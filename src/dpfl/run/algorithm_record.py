@@ -90,7 +90,7 @@ def algorithm_of(words: Any) -> Algorithm:
 
     Raises:
         DpflError: The record describes no algorithm, or one with parts that this package does not
-        have.
+            have.
     """
     value = codec.decode(words)
     if not isinstance(value, Algorithm):
