@@ -71,7 +71,7 @@ def _in_a_sum(
     population: int,
     rng: np.random.Generator,
 ) -> torch.Tensor:
-    """With the shares of the fewest who are left and do not collude."""
+    """Adds the noise shares of the fewest honest survivors."""
     numbers = release.outward(total).numpy()
     whole = release.integer_sum(release.clip.clip_norm * population, clients_for(shared))
     return release.inward(torch.from_numpy(server_view(whole, shared, numbers, rng))).float()
@@ -80,7 +80,7 @@ def _in_a_sum(
 def _with_shares(
     release: Release, total: torch.Tensor, replies: int, rng: np.random.Generator
 ) -> torch.Tensor:
-    """What the clients add themselves, where the noise is theirs."""
+    """Adds each client's own noise share, where clients add the noise."""
     for _ in range(replies if release.shared_by else 0):
         total = release.add_noise(total, rng, share=1 / (release.shared_by or 1))
     return total

@@ -247,17 +247,17 @@ def leaks(algorithm: Algorithm, rounds: int = 4, seed: int = 0) -> list[Leak] | 
 
 
 def _first(violations: list[Leak]) -> list[Leak]:
-    """Those of the first round that has any, and tau; later ones, and the model, follow from
-    these.
-    """
+    """Keeps leaks of the earliest leaking round, and tau; later ones follow from them."""
     start = min((leak.round for leak in violations), default=0)
     causes = [leak for leak in violations if leak.what not in ("vector", "velocity")] or violations
     return [leak for leak in causes if leak.round == start or leak.what == "tau"]
 
 
 def _views(algorithm: Algorithm, rounds: list[ObservedRound]) -> dict[tuple[int, str], Any]:
-    """What the adversary sees, by round: the server sees replies (but for numbers that a secure sum
-    hides) and its own state; others, where it is trusted, see models and settings."""
+    """Lists what the adversary sees, by round. A server sees its own state and the replies, except
+    for the numbers that a secure sum hides. Others, where the server is trusted, see models and
+    settings.
+    """
     views: dict[tuple[int, str], Any] = {}
     for number, observed in enumerate(rounds, start=1):
         if not algorithm.trusts_server:
@@ -280,7 +280,7 @@ def _views(algorithm: Algorithm, rounds: list[ObservedRound]) -> dict[tuple[int,
 
 
 def _state_values(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Of a release in force, the clip norm; of everything else, all that it holds."""
+    """Lists the state's values; for a release only its clip norm."""
     if name in RELEASES and value is not None:
         yield f"clip level of {name}", value.clip.clip_norm
     else:

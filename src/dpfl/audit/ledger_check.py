@@ -84,8 +84,8 @@ def check_ledgers(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
 def _again(
     algorithm: Algorithm, test_bed: TestBed, randomness: Randomness, folder: Path
 ) -> list[str]:
-    """A first round, and once more from the same model and ledgers, as after a crash: other noise
-    makes another release.
+    """Replays round 1 from the same model and ledgers, as after a crash. Other noise makes another
+    release, which must be paid for again.
     """
     first, second = (play(algorithm, test_bed, randomness, 1, folder) for _ in range(2))
     expected = _released(algorithm, test_bed, first)
@@ -109,8 +109,8 @@ def _again(
 
 
 def _released_values(algorithm: Algorithm, rounds: list[ObservedRound]) -> list[np.ndarray]:
-    """All that was released in these rounds: updates and answers, or the models that the sums
-    made.
+    """Lists all that was released in these rounds: updates and answers, or the models made of the
+    sums.
     """
     if algorithm.trusts_server:
         return [observed.state.vector.numpy() for observed in rounds]
@@ -128,7 +128,7 @@ def _same_values(first: list[np.ndarray], second: list[np.ndarray]) -> bool:
 def _released(
     algorithm: Algorithm, test_bed: TestBed, rounds: list[ObservedRound]
 ) -> dict[str, dict[Event, int]]:
-    """By account: how often each event was seen to leave."""
+    """Counts by account how often each event was released."""
     if algorithm.trusts_server:
         return {"federation.sqlite": _of_rounds(algorithm, rounds, len(test_bed.clients))}
     accounts: dict[str, dict[Event, int]] = {}

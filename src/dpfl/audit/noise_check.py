@@ -100,7 +100,7 @@ def noises(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
 
 
 def _with_given_clip(release: Release) -> Release:
-    """In the place of one that comes from raw values."""
+    """Replaces a clip derived from raw values by a flat clip of the same norm."""
     return (
         replace(release, clip=Flat(release.clip.clip_norm))
         if release.clip.adapts_to == "raw"
@@ -231,7 +231,7 @@ def stated(release: Release) -> float:
 
 
 def _standard(noise: Tensor, release: Release, past: list[Tensor] | None = None) -> np.ndarray:
-    """Over the deviation that is stated; what later rounds took back is put together again."""
+    """Divides noise by its stated deviation and undoes its correlation."""
     deviation, kind = stated(release), release.correlated
     if kind is not None:
         earlier_rounds = zip(kind.root.coefficients[1:], past or [], strict=False)
@@ -245,7 +245,7 @@ def _standard(noise: Tensor, release: Release, past: list[Tensor] | None = None)
 
 
 def _amount(noise: NoiseSample) -> Iterator[str]:
-    """Too little of it anywhere; or too much, as of a sum of steps that have the same."""
+    """Yields a fault where noise is smaller than stated, or larger because steps share it."""
     size = len(noise.numbers)
     deviation = math.sqrt(float(np.square(noise.numbers).mean()))
     score = squares_score(size * deviation**2, size)

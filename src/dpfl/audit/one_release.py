@@ -189,8 +189,8 @@ def _banded(
 
 
 def _count(release: Release, sign: float, inside: bool, rng: np.random.Generator) -> float:
-    """The noisy sum of b - 1/2 that goes with the vector; a canary in another's place says the
-    opposite.
+    """Computes the noisy sum of b - 1/2 that goes with the vector. A canary that replaces another
+    says the opposite.
     """
     replies = [ClientReply(0, inside=inside == (sign > 0))] if sign else []
     return noisy_inside_fraction(replies, release, 1.0, rng)
@@ -199,20 +199,20 @@ def _count(release: Release, sign: float, inside: bool, rng: np.random.Generator
 def _summed(
     release: Release, shared: NoiseShares, totals: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """Every row in a sum over clients, as its server sees it."""
+    """Simulates each trial as the server sees it in a secure sum."""
     bound = RoundSum.of_updates(release, shared.survivors).bound
     whole = release.integer_sum(bound, clients_for(shared))
     return server_view(whole, shared, totals.ravel(), rng).reshape(totals.shape)
 
 
 def _at_once(release: Release) -> bool:
-    """Whether rows that are laid end to end have the noise that each would have by itself."""
+    """Says whether all trials can be noised as one long vector."""
     assert release.noise is not None
     return release.noise_shares is not None or release.noise.by_coordinate
 
 
 def _noised(release: Release, totals: Tensor, rng: np.random.Generator) -> Tensor:
-    """Every row with noise of its own; independent noise is the same for one long vector."""
+    """Adds noise to each row. Independent noise can be added to all rows as one long vector."""
     shares = release.shared_by or 1
     if _at_once(release):
         once = totals.flatten()

@@ -101,8 +101,8 @@ class QueryGame:
         return self.read(dict(reply.raw))
 
     def _summed(self, node: ClientRunner, task: ClientTask, numbers: np.ndarray) -> np.ndarray:
-        """The mean that a sum over clients gives, of whom the others have nothing but their
-        noise.
+        """Computes the mean that a sum over clients gives where the other clients add nothing but
+        their noise.
         """
         assert task.noise_shares is not None
         assert task.query is not None
@@ -266,7 +266,7 @@ def _histogram(query: LabelQuery) -> QueryGame:
 
 
 def _count(shares: np.ndarray) -> float:
-    """Of the rare label, from its share."""
+    """Recovers the count of the rare label from the released shares."""
     return float(shares[0] / shares[1] * MANY)
 
 

@@ -139,8 +139,9 @@ class AuditReport:
 
     @property
     def _enough(self) -> bool:
-        """Of the games that were asked for: each that every system has, and more than half of those
-        that apply to this one. Where only estimates were asked for, one of them."""
+        """Says whether all mandatory and more than half of the applicable games were played. Where
+        only estimates were requested, one of them is enough.
+        """
         decisive = [finding for finding in self.findings if finding.game not in ESTIMATING]
         if not decisive:
             return any(finding.verdict == ESTIMATE for finding in self.findings)

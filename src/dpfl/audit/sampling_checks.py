@@ -223,9 +223,7 @@ def fairness(table: np.ndarray, rate: float, fixed: bool) -> dict[str, float]:
 
 
 def _within(counts: np.ndarray, rate: float, steps: int) -> float:
-    """How much the number of steps that draw a sample varies: as sums of independent coins, or
-    more, or less.
-    """
+    """Compares the variance of draws per sample with that of independent coins."""
     one = steps * rate * (1 - rate)
     fourth = 2 + (1 - 6 * rate * (1 - rate)) / one
     return count_score(
@@ -247,8 +245,8 @@ def _judged(subject: str, scores: dict[str, float], faults: list[str]) -> Random
 
 
 def _population(sampling: Sampling) -> int:
-    """Units of which some are drawn: five times a size that is given, else so many that a draw has
-    enough of them.
+    """Chooses the number of units of which some are drawn: five times a given size, or else enough
+    that a draw has several of them.
     """
     if sampling.nominal_size is not None:
         return max(60, 5 * sampling.nominal_size)
@@ -262,9 +260,7 @@ def _update(
     steps: int,
     sampling: Sampling | None = None,
 ) -> np.ndarray:
-    """Of the client that has all samples, after steps of plain descent: two weights a sample, of
-    which one is enough.
-    """
+    """Returns the update of plain descent of the client that has all samples."""
     task = clients.task(round, WITHOUT)
     assert task.samples is not None
     samples = replace(

@@ -97,13 +97,13 @@ def apart(clients: CanarySite) -> float:
 
 
 def _measured(difference: Tensor, release: Release) -> float:
-    """By the Euclidean norm, computed here, unless the clip is for another measure."""
+    """Measures a difference in the clip's norm."""
     clip = release.clip
     return float(clip.norms(difference[None]) if clip.own_measure else difference.double().norm())
 
 
 def _of_rounds(algorithm: Algorithm, count: int) -> Iterator[float]:
-    """A client far away, or blank: what the weighted sums of one round differ by."""
+    """Measures how far replacing one client moves the round's sum."""
     reduced = replace(plain(algorithm), schedule=None).with_noise(LITTLE)
     for client in range(count):
         sums = []

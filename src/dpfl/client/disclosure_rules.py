@@ -1,6 +1,4 @@
-"""What an owner lets out of its house: what its ledger pays for, and nothing else unless it said
-so.
-"""
+"""What an owner discloses beyond what its ledger pays for; nothing by default."""
 
 from __future__ import annotations
 

@@ -236,7 +236,7 @@ def final_layer(model: FlatModel, x: Tensor) -> FinalLayer:
 
 
 def _representations_at(vector: Tensor, model: FlatModel, x: Tensor) -> Tensor:
-    """Under another model, as it would be evaluated."""
+    """Computes the representations under another weight vector."""
     here = model.read()
     model.load(vector)
     try:

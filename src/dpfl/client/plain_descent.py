@@ -100,8 +100,8 @@ def _in_place(
 def _in_dual(
     chain: Chain, data: ClientDataset, rate: float, batches: Iterable[Tensor]
 ) -> Iterator[float]:
-    """The first layer is x -> W x + b with W = W_0 + a^T X: a grows by -rate g, and W x needs
-    products of samples only.
+    """Trains the first layer in dual form. With W = W_0 + a^T X, a step adds -rate g to a, and W x
+    follows from inner products of samples.
     """
     x, y = data.take(torch.arange(len(data)))
     x, first = x.flatten(1), chain.layers[0].module

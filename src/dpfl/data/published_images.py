@@ -68,7 +68,7 @@ def sample() -> DataSource:
 
 @cache
 def _sample_bytes() -> Arrays:
-    """Unpacked once: a source has copies of its own."""
+    """Reads the packaged images once per process."""
     file = resources.files("dpfl.data") / "mnist_sample.npz"
     with resources.as_file(file) as path:
         arrays = read_npz(path)

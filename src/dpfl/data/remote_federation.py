@@ -79,7 +79,7 @@ class RemoteFederation(Federation):
 
     @cached_property
     def holdings(self) -> tuple[str, ...]:
-        """What they hold is theirs to know."""
+        """Empty: the server has no digests of nodes' data."""
         return ()
 
     @cached_property

@@ -346,7 +346,9 @@ class ClippedGradients:
         return [losses, *(g.squares for g in gradients), *(part for own in parts for part in own)]
 
     def _norms(self, gradients: list[UnitGradients]) -> Tensor:
-        """By additions of whole tensors. A reduction may treat the last units differently."""
+        """Computes each unit's norm per group, adding whole tensors so that all units are summed
+        alike.
+        """
         columns = [
             reduce(torch.add, (gradients[entry].squares for entry in group))
             for group in self.groups

@@ -51,7 +51,7 @@ class _Unknown(Exception):
 
 
 def _classes(module: nn.Module) -> list[Any]:
-    """Those of the catalogue that occur, and what they need, each once."""
+    """Lists the catalogue's classes that a module uses, and their dependencies."""
     classes: dict[Any, None] = {}
     for part in module.modules():
         for needed in (

@@ -64,14 +64,14 @@ def dry_run(model: FittedModel, algorithm: Algorithm, arithmetic: str = "exact")
 
 
 def _samples(shape: tuple[int, ...], task: tasks.Task) -> tuple[Tensor, Tensor]:
-    """Of zeros, and of others where zeros give nothing."""
+    """Returns blank samples and random ones."""
     if task.reads == "tokens":
         return torch.zeros(shape, dtype=torch.int64), torch.ones(shape, dtype=torch.int64)
     return torch.zeros(shape), torch.rand(shape, generator=torch.Generator().manual_seed(0))
 
 
 def _check_scores(model: FlatModel, x: Tensor, y: Tensor, task: tasks.Task) -> None:
-    """As many as the task has."""
+    """Checks that the model gives as many scores as the task has."""
     try:
         with evaluating(model.module):
             scores = checked_scores(model.module(x), len(x))

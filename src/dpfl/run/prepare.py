@@ -214,7 +214,7 @@ def _randomness(spec: RunSpec, accounts: Accounts) -> Randomness:
 
 
 def _write_start(folder: RunFolder, fresh: RunState, record: Mapping[str, Any], run: str) -> None:
-    """The first weights of a user's own module are nowhere else, so the checkpoint comes first."""
+    """Writes the first checkpoint before the record: a user's weights exist nowhere else."""
     folder.refuse_existing_run()
     folder.save_checkpoint(fresh)
     folder.write_experiment({**record, "run": {"id": run} | record["run"]})
@@ -296,7 +296,7 @@ def _recorder(
 def _meter(
     accounts: Accounts, fresh: RunState, state: RunState, randomness: Randomness
 ) -> Meter | None:
-    """Epsilon of a run under way is shown where it is proven."""
+    """Builds the epsilon meter for sound runs."""
     algorithm = accounts.algorithm
     if not fresh.remaining or algorithm.variant != "sound":
         return None

@@ -166,7 +166,7 @@ def _refuse_shares_of_noise(algorithm: Algorithm) -> None:
 
 
 def _refuse_unknown_sizes(algorithm: Algorithm) -> None:
-    """Batches of b of n samples cost by n, which only the node knows before it joins."""
+    """Refuses releases whose cost depends on the unknown number of samples."""
     if algorithm.clients.clip.adapts_to == "raw":
         raise DpflError(
             "A clip from a run without privacy is for simulations: set algorithm.variant = 'sound'."

@@ -271,7 +271,7 @@ def _refuse_ledger_without_noise(spec: RunSpec, algorithm: Algorithm) -> None:
 
 
 def _prior_spending(spec: RunSpec, algorithm: Algorithm) -> PriorSpending:
-    """What noise is planned beside. The ledgers are checked for a resumed run, too."""
+    """Reads the spending for which noise is planned; a resumed run reads its record."""
     on_disk = read_prior_spending(
         algorithm, spec.federation, spec.ledger_folder, spec.budget, spec.privacy.accountant
     )

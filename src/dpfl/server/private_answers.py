@@ -118,7 +118,9 @@ class PrivateAnswers:
         when: str,
         sums: AnswerSum | None = None,
     ) -> list[ClientReply]:
-        """A client that refuses or fails is lost for this query only."""
+        """Asks a query and records failures. A client that refuses or fails is lost for this query
+        only.
+        """
         terms = sums.terms if sums else None
         replies = self._ask(self._requests.query(clients, query, terms))
         self._complaints += [

@@ -183,7 +183,7 @@ class RequestBuilder:
         )
 
     def _update_release(self, client: int) -> UpdateRelease | None:
-        """With the client's own noise, where that follows from its declared size."""
+        """Returns the update release with noise for the client's declared size."""
         declared = self.federation.declared
         if client >= len(declared):
             return self.algorithm.updates

@@ -76,9 +76,7 @@ def _amplifiers(seed: int) -> Iterator[tuple[str, Amplifier]]:
 
 
 def _share(algorithm: Algorithm, amplifier: Amplifier, persons: bool, seed: int) -> float:
-    """Of what the noise is for, by the node's updates for the records that moved a sum of clipped
-    gradients the furthest.
-    """
+    """Measures how far the searched unit moves the node's update, as a share of the sensitivity."""
     result = furthest_movement(_clipped_sum(amplifier, persons), amplifier, tries=TRIES, seed=seed)
     return apart(CanarySite.on(_ground(amplifier, result), algorithm)) / RATE
 

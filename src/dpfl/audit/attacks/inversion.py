@@ -92,14 +92,14 @@ def invert(algorithm: Algorithm, seed: int = 0, image: int = 3) -> Reconstructio
 
 
 def _batch(algorithm: Algorithm) -> int:
-    """As many samples as a batch of fixed size has, which is its divisor; else one."""
+    """Returns the fixed batch size, or 1."""
     if algorithm.samples is None or not algorithm.samples.sampling.constant_size:
         return 1
     return algorithm.samples.sampling.nominal_size or 1
 
 
 def _bare(algorithm: Algorithm) -> Algorithm:
-    """One plain step of the same local training, and its difference as it is."""
+    """Returns the task with one plain, unclipped step."""
     return Algorithm(algorithm.name, algorithm.local, FixedSteps(1))
 
 

@@ -193,7 +193,7 @@ def parse_label(words: Any, task: Any = None, classes: Any = None) -> LabelColum
 
 
 def _task(columns: Sequence[str], options: Mapping[str, Any]) -> str:
-    """What the label itself says."""
+    """Infers the task from the label's declaration."""
     if len(columns) > 1:
         return "labels"
     if "above" in options or len(options.get("levels", ())) == 2:
@@ -207,7 +207,7 @@ def _task(columns: Sequence[str], options: Mapping[str, Any]) -> str:
 
 
 def _of(kind: type[Any], where: str, words: Any, **fixed: Any) -> Any:
-    """A part from the words for it."""
+    """Builds a declaration dataclass from a TOML table."""
     if not isinstance(words, Mapping):
         raise DpflError(f"{where} is {words!r}: give a table of words and values.")
     fields = [field for field in dataclasses.fields(kind) if field.name not in fixed]
