@@ -1,4 +1,4 @@
-"""What the clients of one machine share."""
+"""The context that the clients of one machine share."""
 
 from __future__ import annotations
 

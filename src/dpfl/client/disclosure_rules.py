@@ -12,7 +12,7 @@ from dpfl.refusals import RefusalReason
 
 @dataclass(frozen=True)
 class DisclosureRules:
-    """What an owner discloses beside what its ledger pays for; by default nothing.
+    """What an owner discloses beyond what its ledger pays for; nothing by default.
 
     Attributes:
         trusted: Clipped updates and exact answers, to a server that shows sums with noise only.
@@ -68,8 +68,8 @@ def _unbounded(task: ClientTask) -> bool:
 
 
 def _slope_is_bounded(task: ClientTask) -> bool:
-    """A slope is a norm of sums of clipped gradients: the noise of the steps covers it where norms
-    are what is clipped.
+    """Says whether the noise of the steps covers a slope. A slope is a norm of sums of clipped
+    gradients, so it is covered where the clip bounds norms.
     """
     release = task.placed.release_at(NoisePlacement.EVERY_STEP)
     return bool(release and not task.update and release.clip.bounds in ("norm", "layers"))

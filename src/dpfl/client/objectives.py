@@ -1,5 +1,5 @@
-"""What a client's plain steps lower: cross-entropy alone, or with a term on what its last linear
-layer reads or is.
+"""Objectives: the loss that a client's plain steps lower. It is cross-entropy alone, or with a term
+on the input or the weights of the last linear layer.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Generator = Callable[[str], np.random.Generator]
 
 
 class Objective(Protocol):
-    """What plain steps lower."""
+    """The loss that plain steps lower."""
 
     @property
     def needs_last(self) -> bool:

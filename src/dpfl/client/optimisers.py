@@ -38,7 +38,7 @@ Step: TypeAlias = "Callable[[Tensor], Tensor]"
 
 
 class Optimiser(Protocol):
-    """Steps of a learning rate."""
+    """A rule that turns gradients into steps."""
 
     @property
     def rate(self) -> float:
@@ -111,8 +111,9 @@ NOT_PLANNED = (
 @part("optimiser.planned-sgd")
 @dataclass(frozen=True)
 class UncalibratedSGD:
-    """SGD whose rate is found before training: noise alone moves the model by about `walk` over the
-    run; or, with `by_rows`, on rows of a table, by what is declared of a row."""
+    """SGD whose rate follows from the noise before training. Noise alone then moves the model by
+    about `walk` over the run; or, with `by_rows`, the rate follows from what is declared of a row.
+    """
 
     walk: float
     by_rows: bool = False
@@ -128,7 +129,7 @@ class UncalibratedSGD:
 
     @property
     def rate(self) -> float:
-        """There is none yet.
+        """Raises, because there is no rate yet.
 
         Raises:
             DpflError: The rate was not planned.

@@ -1,5 +1,5 @@
-"""Plain SGD on a client's batches: each way yields the mean loss of a batch after it has moved the
-model.
+"""Plain SGD on a client's batches, in several ways. Each way moves the model by a batch and then
+yields the batch's mean loss.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _by_autograd(
 def _in_place(
     chain: Chain, data: ClientDataset, rate: float, batches: Iterable[Tensor]
 ) -> Iterator[float]:
-    """Each layer moves as soon as the gradient has passed it; no gradient vector is made."""
+    """Moves each layer as soon as the gradient has passed it, without a gradient vector."""
     for batch in batches:
         x, y = data.take(batch)
         scores, saved_inputs = chain.forward(chain.model.arrange(x))
@@ -130,7 +130,7 @@ def _in_dual(
 
 
 def _dual_pays(chain: Chain, samples: int, batch: int, steps: int) -> bool:
-    """Whether half of the multiplications of the first layer can be saved, or more."""
+    """Says whether the dual form saves half of the multiplications of the first layer, or more."""
     first = chain.layers[0]
     if (
         not isinstance(first.module, nn.Linear)

@@ -184,15 +184,15 @@ class SecureSumTerms:
 
 DIFFERENCES, LAST_STEP = "differences", "last step"
 RAW_VALUES = (DIFFERENCES, LAST_STEP)
-"""Kinds of raw values: how loss, gradient and weights differ between the model that came and the
-client's own, and how far the last step went and changed the loss of its batch.
+"""Kinds of raw values: how loss, gradient and weights differ between the model that was sent and
+the client's own, and how far the last step went and changed the loss of its batch.
 """
 
 
 @part("task", optional=("norms", "raw_values"))
 @dataclass(frozen=True)
 class ClientTask:
-    """The work of one client in one round. The model's vector travels beside it.
+    """The work of one client in one round. The model's vector travels beside the task.
 
     Attributes:
         round: The number of the round, from 0.

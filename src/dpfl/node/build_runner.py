@@ -142,13 +142,13 @@ def _named_model(proposal: Proposal) -> Buildable:
 
 
 def _input_shape(model: Buildable, data: Federation) -> tuple[int, ...]:
-    """The shape of what the model reads: of a sample, or of its features."""
+    """Finds the shape of what the model reads: of a sample, or of its features."""
     features = feature_map(model, data.shape)
     return data.shape if features is None else tuple(features(data.train.x[:1]).shape[1:])
 
 
 def _count_parameters(model: Buildable, shape: tuple[int, ...], outputs: int) -> int:
-    """How many numbers the parameters have, without their values."""
+    """Counts the numbers of the parameters without allocating them."""
     with torch.device("meta"):
         return sum(parameter.numel() for parameter in model.build(shape, outputs, 0).parameters())
 

@@ -59,7 +59,7 @@ def begin_start(policy: NodePolicy, ledger: Ledger, key: Ed25519PrivateKey) -> W
 
 @dataclass
 class LedgerHistory:
-    """What is known since one start of a node.
+    """The heads that this process has signed, and the checks of the ledger against them.
 
     Attributes:
         policy: The node's policy.

@@ -1,5 +1,5 @@
-"""The sum of a round under secure aggregation: what each client is to send, and the step that the
-sum of them gives.
+"""The sum of a round under secure aggregation: the numbers that each client sends, and the step
+that their sum gives.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def plain(round: int, numbers: Mapping[int, IntegerArray]) -> IntegerArray:
 
 class SimulatedMaskedSum:
     """The protocol of secure aggregation with every member in this process, so that a simulation
-    exercises it. A client without numbers is missing.
+    runs it too. A client without numbers is missing.
 
     Args:
         run: The identifier of the run.

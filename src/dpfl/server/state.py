@@ -1,4 +1,4 @@
-"""What a run has come to, and the federation as its server knows it."""
+"""The state of a run, and the federation as its server knows it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class RunState:
         average: The average of the iterates, where there is one.
         debits: How many releases each account is known to have paid for. A client that failed may
             have paid for more.
-        lost_replies: Replies that came to nothing, one line each.
+        lost_replies: Replies that could not be used, one line each.
     """
 
     vector: Tensor

@@ -1,4 +1,4 @@
-"""How much each client counts.
+"""The weights of clients: how much each of them counts.
 
 Weights come from sizes that were declared before training, or from an answer that was paid for;
 never from fresh counts.
@@ -26,7 +26,7 @@ Answers = Mapping[int, np.ndarray]
 
 
 class Weights(Protocol):
-    """How much each client counts."""
+    """Sets how much each client counts."""
 
     def with_secure_noise(self) -> Weights:
         """Puts secure noise on what clients are asked.

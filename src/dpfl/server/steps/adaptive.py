@@ -58,10 +58,10 @@ class AliSteps(StepPolicy):
     """ALI-DPFL: tau* of (9) by one of its formulas.
 
     The sound sources of mu are "released" (the gradients that clients release anyway), "paid" (one
-    more noisy number per round), "public" (public clients), or a number that is known beforehand.
-    The published ones are "raw" (the slope of raw gradients from the new model to those of the
-    clients, as in the paper) and "steps" (the clients' last steps over that distance, as in its
-    code).
+    more noisy number per round), "public" (public clients), or a number that is known before
+    training. The published ones are "raw" (the slope of raw gradients from the new model to those
+    of the clients, as in the paper) and "steps" (the clients' last steps over that distance, as in
+    its code).
 
     Attributes:
         formula: The reading of (9).
