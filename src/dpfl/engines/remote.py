@@ -1,4 +1,4 @@
-"""The engine whose clients are nodes elsewhere: the same request in, the same replies out.
+"""The engine whose clients are nodes on other machines.
 
 `RemoteEngine.run` executes a round in these steps:
 
@@ -233,7 +233,7 @@ class RemoteEngine:
     def _check_reply(
         self, order: RoundRequest, task: ClientTask, answer: Answer | None
     ) -> ClientReply:
-        """The reply in an answer, if it is no larger than it can be."""
+        """Reads the reply in an answer, if it is no larger than it can be."""
         reply, declared = self._reply(task, answer), self.members[task.client].size
         correction = order.corrections.get(task.client)
         if bound_violation(task, reply, order.vector, declared, correction):
@@ -241,7 +241,7 @@ class RemoteEngine:
         return reply
 
     def _reply(self, task: ClientTask, answer: Answer | None) -> ClientReply:
-        """The reply in an answer, or why there is none."""
+        """Reads the reply in an answer, or says why there is none."""
         if answer is None:
             return ClientReply(task.client, failed=SILENT)
         if isinstance(answer, InvalidReply):
@@ -288,7 +288,9 @@ def _not_joined(answers: Mapping[str, Answer]) -> dict[str, Answer]:
 
 
 def _refusal(task: ClientTask, answer: SignedMessage) -> ClientReply:
-    """A refusal of this task alone counts as a failure; any other is of the whole run."""
+    """Writes a refusal as a reply. A refusal of this task alone counts as a failure; any other is a
+    refusal of the whole run.
+    """
     sentence = refusal_of(answer.head)
     if str(answer.head.get("reason")) in PASSING:
         return ClientReply(task.client, failed=sentence)
@@ -296,8 +298,8 @@ def _refusal(task: ClientTask, answer: SignedMessage) -> ClientReply:
 
 
 def _fits(task: ClientTask, reply: ClientReply) -> bool:
-    """Whether a reply is what was asked for: an answer to a query and nothing else; or an update,
-    with one number for a slope where one was asked for.
+    """Says whether a reply is what was asked for: an answer to a query and nothing else; or an
+    update, with one number for a slope where one was asked for.
     """
     raw = reply.raw or {}
     if task.query:

@@ -1,4 +1,4 @@
-"""Parts in the record of a run: written by the codec, and read back from any format that a dpfl has
+"""Writes parts into the record of a run, and reads them back from any format that a dpfl has
 written.
 """
 

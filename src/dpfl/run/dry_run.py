@@ -1,4 +1,4 @@
-"""One client's round on samples of zeros, before ledgers are made: what can fail without private
+"""Runs one client's round on blank samples, before ledgers are made. What can fail without private
 data fails here, for free.
 """
 
@@ -85,7 +85,7 @@ def _check_scores(model: FlatModel, x: Tensor, y: Tensor, task: tasks.Task) -> N
 def _reply(
     model: FittedModel, algorithm: Algorithm, x: Tensor, y: Tensor, arithmetic: str
 ) -> tuple[ClientReply, str]:
-    """The reply of a client without a ledger, from the model's own weights."""
+    """Computes the reply of a client without a ledger, from the model's own weights."""
     everyone = torch.arange(len(y))
     persons = everyone // 2 if algorithm.unit == "person" else None
     site = ClientContext(

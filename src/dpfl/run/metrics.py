@@ -360,7 +360,7 @@ def query(path: Path, question: Callable[[sqlite3.Connection], list[Answer]]) ->
 
 
 def _has(connection: sqlite3.Connection, table: str) -> bool:
-    """Whether the file has a table; earlier versions of dpfl wrote fewer tables."""
+    """Says whether the file has a table. Earlier versions of dpfl wrote fewer tables."""
     return (
         connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone()
         is not None

@@ -110,7 +110,7 @@ def build_proposal(spec: ProposalSpec) -> Propose:
 
 
 def _algorithm(spec: ProposalSpec) -> Algorithm:
-    """The algorithm by the stages of `resolve` that need no sizes."""
+    """Builds the algorithm by the stages of `resolve` that need no sizes."""
     nodes, unit = len(spec.names), spec.privacy.unit
     federation = RemoteFederation.of(spec.form, spec.test, spec.names, (1,) * nodes, unit)
     requested = with_unit_and_queries(
@@ -123,7 +123,7 @@ def _algorithm(spec: ProposalSpec) -> Algorithm:
 
 
 def _events(algorithm: Algorithm, budget_rounds: int | None, nodes: int) -> PlannedEvents:
-    """The releases that a node's own ledger would pay for, in order."""
+    """Lists the releases that a node's own ledger would pay for, in order."""
     if not algorithm.ledger_per_client:
         return ()
     releases = (
@@ -157,7 +157,9 @@ def digest(schema: Schema | None) -> str:
 
 
 def _refuse_shares_of_noise(algorithm: Algorithm) -> None:
-    """Shares are counted as if everybody added theirs, and a node that lies adds none."""
+    """Refuses noise that nodes share without a secure sum. It counts only if every node adds its
+    share, and a node that lies adds none.
+    """
     if algorithm.clients.shared_by:
         raise DpflError(
             f"In {algorithm.name} with noise = 'clients' all are protected only if every node adds "

@@ -289,7 +289,7 @@ def _planned(
     split: HeldOutSplit,
     prior: PriorSpending,
 ) -> Algorithm:
-    """The fitted algorithm with its noise, then the rate that follows from the noise."""
+    """Fits the algorithm and its noise, and then the rate that follows from the noise."""
     with_noise = with_planned_noise(
         algorithm, spec.budget, spec.clients, spec.privacy.accountant, prior.events
     )

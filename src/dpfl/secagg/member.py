@@ -147,7 +147,7 @@ class SumMember:
         return MaskedInput(at, self.name, masked, envelopes, digests)
 
     def _envelopes(self, open: _Open) -> dict[str, bytes]:
-        """For each other member, a share of every seed of this one, in the order of names."""
+        """Seals for each other member a share of every seed of this one, in the order of names."""
         names = self._group.names
         split_up = [split(open.seeds[name], self._group.threshold, len(names)) for name in names]
         bundles = dict(zip(names, map(list, zip(*split_up, strict=True)), strict=True))

@@ -1,4 +1,6 @@
-"""The server's side of one sum. It is trusted with nothing: members decide what it may learn."""
+"""The server's side of one sum. The server is trusted with nothing: members decide what it may
+learn.
+"""
 
 from __future__ import annotations
 
@@ -169,8 +171,8 @@ class MaskedSum:
         return total
 
     def _seed(self, owner: str, other: str) -> bytes:
-        """A seed, from its owner or from shares, checked by the digest that came with the owner's
-        numbers.
+        """Finds a seed, from its owner or from shares, and checks it by the digest that came with
+        the owner's numbers.
         """
         expected = self._masked[owner].digests[other]
         for seed in self._candidates(owner, other):

@@ -1,7 +1,7 @@
-"""What papers claim by formulas of their own, beside what the same noise is worth by an accountant.
+"""Claims of papers by formulas of their own, beside what an accountant proves for the same noise.
 
-Nothing here guards a budget. The formulas run a system as it was published, and set its claim
-beside the proven figure.
+Nothing here guards a budget. The formulas give the noise of a system as it was published, and its
+claim, which a statement sets beside the proven figure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whose a ledger is, and for what: its account, its limits and plans, and the mark of its data."""
+"""The account of a ledger: its owner, its unit, its limits and plans, and the mark of its data."""
 
 from __future__ import annotations
 

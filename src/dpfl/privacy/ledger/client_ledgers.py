@@ -109,7 +109,7 @@ class ClientLedgers:
 
     def check(self) -> None:
         """Checks, before anything is written, that the ledgers in the folder and those of this run
-        add up.
+        belong together.
 
         Raises:
             DpflError: If a ledger is lost, counts another unit, or counts data under another name.

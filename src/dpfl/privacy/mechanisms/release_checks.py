@@ -1,4 +1,4 @@
-"""Which parts of a release may be together: a table of what no proof covers."""
+"""Checks which parts of a release may be together: a table of what no proof covers."""
 
 from __future__ import annotations
 
