@@ -202,7 +202,9 @@ class SampledGaussian:
         return one - other
 
     def _log_mixture(self, log: Callable[[float], float], mean: float, x: float) -> float:
-        """log((1 - q) f(x) + q f(x + mean)): tails or densities, by their logarithm, at -x."""
+        """Computes log((1 - q) f(x) + q f(x + mean)) from log f, for a tail or a density f at
+        -x.
+        """
         log_of_drawn = math.log(self.rate) + float(log(x + mean))
         return (
             log_of_drawn

@@ -152,7 +152,7 @@ class CanarySite:
         return reply.update.numpy().copy()  # its memory may be used again
 
     def _as_update(self, task: ClientTask, release: Release, total: np.ndarray) -> np.ndarray:
-        """What a step of one client would be, if the sum were its own."""
+        """Computes the update of one client whose step had this sum."""
         moved, size = (
             release.inward(torch.from_numpy(total)).numpy(),
             self.test_bed.declared_sizes[task.client],
@@ -253,7 +253,7 @@ def _replaces(algorithm: Algorithm) -> bool:
 
 
 def _sample_count(algorithm: Algorithm) -> int:
-    """How many samples a client has: one batch where nothing is gained by sampling."""
+    """Chooses how many samples a client has: one batch where sampling gains nothing."""
     if algorithm.samples is None or algorithm.samples.sampling.nominal_size is None:
         return 3
     count = population_for(algorithm.samples)

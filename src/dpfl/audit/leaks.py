@@ -311,7 +311,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _as_text(one: Any, other: Any) -> tuple[str, str]:
-    """Both values in a few digits; of long ones where they differ most."""
+    """Writes both values in a few digits; for long values the entry where they differ most."""
     if np.shape(one) != np.shape(other) or isinstance(one, str):
         return str(one)[:40], str(other)[:40]
     flat = [np.asarray(value, dtype=np.float64).ravel() for value in (one, other)]

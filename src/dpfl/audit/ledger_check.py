@@ -145,7 +145,7 @@ def _released(
 
 
 def _of_task(task: ClientTask, size: int) -> tuple[Event, int]:
-    """What a reply to this task costs, and how often."""
+    """Computes what a reply to this task costs, and how often."""
     if task.query:
         return task.query.event, 1
     if task.update:
@@ -182,8 +182,8 @@ def _unpaid(path: Path, released: dict[Event, int]) -> list[str]:
 def _noises(
     algorithm: Algorithm, test_bed: TestBed, rounds: list[ObservedRound]
 ) -> dict[tuple[int, int], Tensor]:
-    """By round and client (0 is the server): the releases of coupled rounds are noise and nothing
-    else.
+    """Collects the noise by round and client (0 is the server). The releases of coupled rounds are
+    noise and nothing else.
     """
     if algorithm.noise_shares:
         return {
@@ -207,5 +207,7 @@ def _noises(
 
 
 def _same_noise(one: Tensor, other: Tensor) -> bool:
-    """The same direction to the last digits; independent noise is far from it."""
+    """Says whether two vectors have the same direction to the last digits. Independent noise is far
+    from that.
+    """
     return bool(torch.nn.functional.cosine_similarity(one, other, dim=0).abs() > 0.999)

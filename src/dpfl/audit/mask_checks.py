@@ -137,8 +137,8 @@ def masks(shared: NoiseShares) -> RandomnessCheck:
 
 
 def _uniform(first: list[MaskedInput], second: list[MaskedInput]) -> Iterator[str]:
-    """Masked zeros, and the difference of two rounds: uniform, so that next to none is 0 at any
-    place.
+    """Checks that masked zeros, and the difference of two rounds, look uniform: next to none of
+    them is 0 at any place.
     """
     for what, numbers in (
         (
@@ -172,8 +172,8 @@ def _opened(ends: list[tuple[np.ndarray, list[UnmaskingShares]]]) -> Iterator[st
 def _own(
     meeting: MaskedExchange, ends: list[tuple[np.ndarray, list[UnmaskingShares]]]
 ) -> Iterator[str]:
-    """Seeds of own masks: a new one for each member and round, which one share fewer than the
-    threshold does not give.
+    """Checks the seeds of own masks: a new one for each member and round, which one share fewer
+    than the threshold does not reveal.
     """
     seeds = [seed for _, opened in ends for seed in meeting.own_seeds(opened)]
     if len(set(seeds)) < len(seeds):
@@ -190,7 +190,7 @@ def _exact(meeting: MaskedExchange, missing: int) -> Iterator[str]:
 
 
 def _below(shared: NoiseShares) -> Iterator[str]:
-    """A server that shows each member fewer survivors than are needed."""
+    """Plays a server that shows each member fewer survivors than are needed."""
     meeting = MaskedExchange(shared)
     sum, _ = meeting.begun(0, 0, np.zeros(4, np.uint32))
     for name, listed in sum.survivor_lists().items():

@@ -141,7 +141,7 @@ def plain(algorithm: Algorithm) -> Algorithm:
 
 
 def _blank(clients: int, public: int = 0) -> TestBed:
-    """One image, all zero, of which every client has two."""
+    """Builds a test bed with one image of zeros, of which every client has two copies."""
     rows = torch.zeros(2, dtype=torch.int64)
     x, y = torch.zeros(1, INPUTS), torch.zeros(1, dtype=torch.int64)
     return TestBed(linear(INPUTS), x, y, 2, (rows,) * clients, (2,) * clients, (rows,) * public)
@@ -150,7 +150,7 @@ def _blank(clients: int, public: int = 0) -> TestBed:
 def _of_clients(
     algorithm: Algorithm, randomness: Randomness, rounds: int
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Two clients, some rounds, always from the same model."""
+    """Yields the noise of two clients over some rounds, always from the same model."""
     if algorithm.schedule and algorithm.samples:
         algorithm = replace(algorithm, samples=algorithm.schedule.now(algorithm.samples, 0, {}))
     clients = CanarySite.on(_blank(2), algorithm)
@@ -176,7 +176,7 @@ def _of_clients(
 def _of_rounds(
     algorithm: Algorithm, randomness: Randomness, rounds: int
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """The sums of rounds of which half the replies are lost."""
+    """Yields the noise of rounds in which half of the replies are lost."""
     clients = algorithm.clients.shared_by or CLIENTS
     test_bed = _blank(clients, int(algorithm.asks_public_clips))
     before, past = test_bed.flat().read(), list[Tensor]()
@@ -196,7 +196,7 @@ def _of_rounds(
 def _of_sums(
     algorithm: Algorithm, randomness: Randomness, rounds: int
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Sums over the fewest that may be left of a round, without what the server's own clients
+    """Yields the noise of sums over the fewest survivors, without what the server's own clients
     sent.
     """
     shared = algorithm.noise_shares

@@ -174,7 +174,7 @@ def _released(
 def _banded(
     game: ReleaseGame, noise: BandedNoise, vector: Tensor, trials: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """All rounds of a run with noise that later rounds take back, one after another; a row a
+    """Simulates all rounds of a run with noise that later rounds take back, with one row per
     trial.
     """
     if not _at_once(game.release) and trials > 1:
@@ -323,7 +323,7 @@ def one_release(
 
 
 def _sampled_epsilon(game: ReleaseGame, mu: float, delta: float) -> float:
-    """Epsilon of this sampling, where the canary moves the noise by mu once it is drawn."""
+    """Computes epsilon for this sampling, where a canary that is drawn moves the noise by mu."""
     sampling = game.release.sampling
     expected = sampling.expected_size(game.population)
     rate = expected / game.population if sampling.by_chance else 1.0

@@ -226,7 +226,9 @@ def _in_a_sum(game: QueryGame, query: PrivateQuery, shared: NoiseShares) -> Quer
 
 
 def _columns(query: ColumnQuery) -> QueryGame:
-    """The canary is at the upper bound of every column; an adversary looks along its vector."""
+    """Builds the game of a column query. The canary is at the upper bound of every column, and the
+    adversary looks along its vector.
+    """
     x = torch.zeros(FEW + 1, query.numbers)
     x[0] = 1.0
     canary = query.bounded(x[:1])[0].double().numpy() / query.bound
@@ -239,8 +241,9 @@ def _columns(query: ColumnQuery) -> QueryGame:
 
 
 def _metric(query: MetricQuery) -> QueryGame:
-    """A model that knows nothing, and a canary whose answer is right all the same, with the largest
-    loss that counts; an adversary looks along its vector."""
+    """Builds the game of a metric query. The model knows nothing, and the canary's answer is right
+    all the same, with the largest loss that counts. The adversary looks along its vector.
+    """
     weights = (2 * query.most / math.log(2), 1.0)
     tasks: tuple[Learning, ...] = (Regression(), MultiClass(2, weights), Binary(weights))
     task = next(task for task in tasks if numbers_and_cells(task) == (query.numbers, query.cells))
@@ -284,7 +287,9 @@ def _with_samples(
     y: torch.Tensor,
     read: Callable[[dict[str, np.ndarray]], float],
 ) -> QueryGame:
-    """The first sample is at client 0 only; both have the rest."""
+    """Builds a game in which client 0 alone has the first sample, and both clients have the
+    rest.
+    """
     rows = torch.arange(len(y))
     test_bed = TestBed(linear(x.shape[1]), x, y, 2, (rows, rows[1:]), (len(y),) * 2)
     return QueryGame(

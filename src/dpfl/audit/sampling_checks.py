@@ -160,7 +160,7 @@ def coins(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
 
 
 def _coins(algorithm: Algorithm, randomness: Randomness, rounds: int) -> np.ndarray:
-    """Who trained in each round, as 0 and 1, at real nodes."""
+    """Plays rounds at real clients, and writes who trained in each of them as 0 and 1."""
     sampling = algorithm.clients.sampling
     expected = 0 if sampling.constant_size else sampling.nominal_size or 0
     count = max(FEW, 4 * expected)
@@ -281,7 +281,7 @@ def _whole(measured: np.ndarray) -> np.ndarray:
 
 
 def _cohorts(sampling: Sampling, count: int, seed: int, entropy: str, rounds: int) -> np.ndarray:
-    """Who was asked in each round, as 0 and 1."""
+    """Plays rounds, and writes who was asked in each of them as 0 and 1."""
     x, y = torch.zeros(2 * count, 2), torch.arange(2 * count) % 2
     federation = tensors(x, y, x[:2], y[:2], name="audit").split(clients=count, how=IID(), seed=0)
     algorithm = Algorithm(

@@ -56,8 +56,8 @@ def check_sensitivity(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
 
 
 def _searched(algorithm: Algorithm, rng: torch.Generator) -> float:
-    """One sample of a client, or all that it has: steps by themselves, uploads as they are
-    trained.
+    """Searches for the largest share of the sensitivity that one sample of a client, or all that it
+    has, can move. Steps are tried one by one, updates as they are trained.
     """
     reduced = (
         replace(plain(algorithm), steps=FixedSteps(1))
@@ -119,8 +119,8 @@ def _of_rounds(algorithm: Algorithm, count: int) -> Iterator[float]:
 
 
 def _clients(far: int | None, count: int, public: bool) -> TestBed:
-    """All blank but one; the last client is the largest, and labels differ from client to
-    client.
+    """Builds a test bed in which all clients but one are blank. The last client is the largest, and
+    labels differ from client to client.
     """
     sizes = [2 * (client + 1) for client in range(count + public)]
     rows = torch.arange(sum(sizes)).split(sizes)

@@ -55,7 +55,7 @@ class ClientDataset:
     outcomes: Callable[[Tensor, Tensor, float], Tensor] | None = None
 
     def __len__(self) -> int:
-        """The true number of units, which never leaves the client."""
+        """Counts the true number of units, which never leaves the client."""
         return len(self.rows) if self.persons is None else len(self.persons)
 
     @property

@@ -110,7 +110,8 @@ def randhie(label: str = "any-visit", test: Mapping[str, Any] | None = None) -> 
 
 
 def shakespeare(length: int = 64, test: Mapping[str, Any] | None = None) -> DataSource:
-    """Shakespeare's 31 largest roles: a role is a client, and the next character is predicted.
+    """Loads Shakespeare's 31 largest roles. A role is a client, and the next character is
+    predicted.
 
     Args:
         length: The number of characters of a sample.
@@ -302,7 +303,9 @@ def own_words(name: str) -> Sequence[str]:
 
 
 def _at(name: str) -> Reader | None:
-    """The reader for what lies at a path, by its ending; a folder holds LEAF's train/ or tables."""
+    """Finds the reader for what lies at a path, by its ending. A folder holds LEAF's train/ or
+    tables.
+    """
     place = Path(name).expanduser()
     if place.suffix == ".npz":
         return partial(npz, place), ("classes", "test_share", "seed", "task", "class_weights")

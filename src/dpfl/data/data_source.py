@@ -90,7 +90,7 @@ class DataSource:
         return f"Source(train={self.train!r}, test={self.test!r})"
 
     def _labels_for_partition(self, classes: bool) -> np.ndarray:
-        """The labels that a partition looks at."""
+        """Returns the labels that a partition looks at."""
         task, labels = self.train.task, self.train.y.numpy()
         if classes and not task.classes:
             raise DpflError(

@@ -164,7 +164,7 @@ class Federation(NotebookView, shown_by="federation_page"):
         return cls(train, measured, clients, names=tuple(names))
 
     def __repr__(self) -> str:
-        """Sizes, never samples."""
+        """Shows sizes, never samples."""
         low, high = min(self.sizes), max(self.sizes)
         sizes = f"{low} samples each" if low == high else f"{low} to {high} samples"
         public = f", {len(self.public)} public clients" if self.public else ""
@@ -266,7 +266,7 @@ class Federation(NotebookView, shown_by="federation_page"):
         return () if self.described else tuple(_digest(self.train, part) for part in self.public)
 
     def by_person(self, parts: Sequence[torch.Tensor]) -> tuple[str, ...]:
-        """Digests of samples and of whose each is.
+        """Computes digests of the samples, and of the person of each.
 
         A ledger for persons counts for these persons and no others.
 
@@ -316,12 +316,12 @@ class Federation(NotebookView, shown_by="federation_page"):
 
 
 def _population_text(clients: Any) -> str:
-    """The fixed text of a population; `()` for no clients."""
+    """Returns the fixed text of a population; `()` for no clients."""
     return clients.canonical_text if isinstance(clients, Population) else "()"
 
 
 def _digest(train: Dataset, rows: torch.Tensor, persons: torch.Tensor | None = None) -> str:
-    """A digest of a client's samples, whatever their order in the lists.
+    """Computes a digest of a client's samples, whatever their order in the lists.
 
     With persons, also of who has which samples, whatever the persons' numbers.
     """
@@ -336,7 +336,7 @@ def _digest(train: Dataset, rows: torch.Tensor, persons: torch.Tensor | None = N
 
 
 def _by_appearance(numbers: np.ndarray) -> np.ndarray:
-    """Persons as 0, 1, 2, ..., in the order in which they first come."""
+    """Numbers persons as 0, 1, 2, ..., in the order in which they first occur."""
     _, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[inverse].astype(np.int64)
 
@@ -361,8 +361,8 @@ def _check_part(name: str, part: torch.Tensor, total: int) -> None:
 
 
 def _check_disjoint(named: list[tuple[str, torch.Tensor]], total: int) -> None:
-    """Each sample has one owner: with two, each would pay for it alone, and its guarantee would
-    be wrong.
+    """Checks that each sample has one owner. With two owners, each would pay for it alone, and its
+    guarantee would be wrong.
     """
     occupied = torch.zeros(total, dtype=torch.bool)
     for name, part in named:

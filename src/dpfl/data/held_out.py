@@ -84,7 +84,7 @@ def split_held_out(federation: Federation, share: float, unit: str = "sample") -
 
 
 def _first_rows(federation: Federation, part: torch.Tensor) -> torch.Tensor:
-    """For each row the first row of the same person at that client, which decides for all of
+    """Finds for each row the first row of the same person at that client, which decides for all of
     them.
     """
     if federation.persons is None:
@@ -99,7 +99,7 @@ def _first_rows(federation: Federation, part: torch.Tensor) -> torch.Tensor:
 
 
 def _draw(federation: Federation, row: int) -> float:
-    """A number from 0 to 1 that follows from the numbers of one row."""
+    """Computes a number from 0 to 1 from the numbers of one row."""
     digest = hashlib.blake2b(digest_size=8, key=b"dpfl held out")
     for tensor in (federation.train.x, federation.train.y):
         digest.update(tensor[row].contiguous().numpy().tobytes())

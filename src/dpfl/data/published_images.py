@@ -196,8 +196,8 @@ def _source(name: str, arrays: Arrays, classes: int, scale: Scale) -> DataSource
 
 
 def _normalise(pixels: np.ndarray, scale: Scale) -> torch.Tensor:
-    """Bytes (n, height, width) or (n, channels, height, width) to float32 (n, channels, height,
-    width).
+    """Converts bytes (n, height, width) or (n, channels, height, width) to float32 (n, channels,
+    height, width).
     """
     mean, deviation = (torch.tensor(values).reshape(-1, 1, 1) for values in scale)
     images = torch.tensor(pixels, dtype=torch.float32)

@@ -104,6 +104,6 @@ class UnitGroups:
 
 
 def _places(sizes: torch.Tensor) -> torch.Tensor:
-    """0, 1, 2, ... within each unit."""
+    """Counts 0, 1, 2, ... within each unit."""
     starts = sizes.cumsum(0) - sizes
     return torch.arange(int(sizes.sum())) - torch.repeat_interleave(starts, sizes)

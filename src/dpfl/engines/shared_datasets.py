@@ -90,5 +90,5 @@ class SharedDatasets:
 
 
 def _is_listed(data: ClientDatasets) -> bool:
-    """Whether the rows are lists of numbers, and not made when they are asked for."""
+    """Says whether the rows are lists of numbers, and not computed on demand."""
     return isinstance(data.rows, (tuple, list))

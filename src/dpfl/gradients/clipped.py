@@ -143,7 +143,7 @@ class ClippedGradients:
     def __call__(
         self, x: Tensor, y: Tensor, factors: Factors, unit_ids: Tensor | None = None
     ) -> ClippedSum:
-        """The clipped sum over a batch.
+        """Computes the clipped sum over a batch.
 
         Args:
             x: The samples.
@@ -260,7 +260,7 @@ class ClippedGradients:
         return norms, losses
 
     def _add_large(self, chunk: Chunk, factors: Factors, total: LayoutSum) -> tuple[Tensor, Tensor]:
-        """The same for one unit with more rows than a chunk has: its own mean is formed first."""
+        """Adds one unit that has more rows than a chunk. Its own mean is formed first."""
         loss, mean = self._mean(chunk.x, chunk.y)
         spans = [[self.model.layout.span(entry) for entry in group] for group in self.groups]
         squares = [torch.stack([mean[span].square().sum() for span in own]).sum() for own in spans]
@@ -271,7 +271,9 @@ class ClippedGradients:
         return norms, loss[None]
 
     def _mean(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Loss and gradient, in float64, of one unit of many rows; zeros where not finite."""
+        """Computes loss and gradient, in float64, of one unit of many rows; zeros where not
+        finite.
+        """
         total, loss = LayoutSum(self.model), torch.zeros((), dtype=torch.float64)
         for chunk in self._chunks(x, y, None, self._chunk):
             losses, gradients = self._compute(chunk)
@@ -288,7 +290,9 @@ class ClippedGradients:
     def _written_out(
         self, x: Tensor, y: Tensor, counts: Array | None
     ) -> Iterator[tuple[Array, Tensor]]:
-        """Units and their gradients. A pass may be given up only before the first of them."""
+        """Yields units and their gradients. A pass may be given up only before the first of
+        them.
+        """
         self._check(x, y)
         finished = 0
         while True:
@@ -316,7 +320,7 @@ class ClippedGradients:
         return rows
 
     def _compute(self, chunk: Chunk) -> tuple[Tensor, list[UnitGradients]]:
-        """The losses and gradients of a chunk's units, fillers included."""
+        """Computes the losses and gradients of a chunk's units, fillers included."""
         losses, gradients = self.passes.current(chunk.x, chunk.y, chunk.rows)
         return losses if chunk.rows is None else chunk.rows.sum(chunk.rows.weigh(losses)), gradients
 
@@ -339,7 +343,9 @@ class ClippedGradients:
         return self._sizes[key]
 
     def _outputs(self, x: Tensor, y: Tensor, rows: UnitRows | None) -> list[Tensor]:
-        """What must not depend on the batch: losses, norms, and what gradients are made of."""
+        """Computes all that must not depend on the batch: losses, norms, and the factors of
+        gradients.
+        """
         losses, gradients = self._compute(Chunk(x, y, torch.arange(0).numpy(), rows))
         everything = slice(0, len(losses))
         parts = [gradient.parts or (gradient.rows(everything),) for gradient in gradients]

@@ -95,7 +95,7 @@ def narrow_and_wide_rows(model: FlatModel, x: Tensor, size: int) -> Tensor:
 
 
 def _other_rows(model: FlatModel, x: Tensor, size: int = SIZE) -> Tensor:
-    """Samples that differ from `random_rows` everywhere, and are wide, as samples may be.
+    """Draws samples that differ from `random_rows` everywhere and have wide values, as samples may.
 
     They are whole numbers where the model takes no others.
     """
@@ -118,7 +118,7 @@ def _other_rows(model: FlatModel, x: Tensor, size: int = SIZE) -> Tensor:
 
 
 def _tokens(model: FlatModel) -> int:
-    """The number of tokens: as many as the task has, or as the smallest embedding."""
+    """Counts the tokens: as many as the task has, or as the smallest embedding."""
     words = [
         layer.num_embeddings for layer in model.module.modules() if isinstance(layer, nn.Embedding)
     ]
@@ -170,7 +170,8 @@ def restoring(model: FlatModel) -> Iterator[None]:
 
 
 def random_weights(model: FlatModel) -> Tensor:
-    """Weights of a test's own, because whoever chooses the model's must not choose what is tested.
+    """Draws weights for a test, because whoever chooses the model's weights must not choose what is
+    tested.
 
     Args:
         model: The model they are for.
@@ -203,7 +204,7 @@ def refusal(what: str) -> DpflError:
 
 
 def _scores(model: FlatModel, rows: Tensor, seed: int = 0) -> tuple[Tensor, list[Tensor]]:
-    """Scores, and the buffers after the forward pass.
+    """Computes the scores, and the buffers after the forward pass.
 
     Every call starts from the same buffers and random state.
     """

@@ -156,7 +156,7 @@ class SelfTest:
         return digest.digest()
 
     def _checksums(self, batch: _Batch) -> Tensor:
-        """Checksums (outputs, units) of the bits of every unit's results."""
+        """Computes checksums (outputs, units) of the bits of every unit's results."""
         outputs = self.compute(batch.x, batch.y, batch.rows)
         return torch.stack([checksum(values, batch.units) for values in outputs])
 
@@ -202,7 +202,9 @@ class _Same:
 
 
 def _comparable(value: object) -> Any:
-    """A key that is equal where the value is: plain values by content, all else by identity."""
+    """Makes a key that is equal where the value is: plain values by content, all else by
+    identity.
+    """
     if value is None or isinstance(
         value, bool | int | float | complex | str | bytes | torch.dtype | torch.device | type
     ):

@@ -34,7 +34,7 @@ class WeightedSum(Protocol):
     """Sums the gradients of units under weights, in float64."""
 
     def __call__(self, units: UnitIndex, weights: Tensor, out: Tensor | None = None) -> Tensor:
-        """The flat sum of weight * gradient.
+        """Computes the flat sum of weight * gradient.
 
         Args:
             units: The units of the chunk that are summed.

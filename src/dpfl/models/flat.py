@@ -199,8 +199,8 @@ class FlatModel:
         return _channels_last(x) if self._takes_channels_last else x
 
     def _try_channels_last(self, x: Tensor) -> bool:
-        """A module may call `.view(...)` on activations, which torch refuses for channels-last
-        ones.
+        """Tries the module on channels-last samples. It may call `.view(...)` on activations, which
+        torch refuses for them.
         """
         if not any(isinstance(layer, nn.Conv2d) for layer in self.module.modules()):
             return False
@@ -213,7 +213,7 @@ class FlatModel:
 
 
 def _structure(module: nn.Module) -> list[Any]:
-    """A module as its kind, its settings as torch shows them, and its children by name.
+    """Describes a module by its kind, its settings as torch shows them, and its children by name.
 
     The kind is the class attribute `written_as`, or else the name of the class. So a class can be
     renamed.

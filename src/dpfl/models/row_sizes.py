@@ -108,7 +108,9 @@ class InvariantSizes:
         return base
 
     def _base(self, per_unit: int) -> tuple[int | None, bytes | None]:
-        """The smallest size that passes and its digest; None where each unit is computed alone."""
+        """Finds the smallest size that passes and its digest; None where each unit is computed
+        alone.
+        """
         tried = ((rows, self.reference(rows, per_unit)) for rows in self._candidates(per_unit))
         return next(((rows, digest) for rows, digest in tried if digest is not None), (None, None))
 
@@ -198,8 +200,8 @@ class RowFunction:
 
     @torch.no_grad()
     def _tested(self, rows: int, shape: tuple[int, ...]) -> bytes | None:
-        """A digest of the first results, or None where they depend on the place of a sample or on
-        its companions.
+        """Computes a digest of the first results, or None where they depend on the place of a
+        sample or on its companions.
         """
         generator = torch.Generator().manual_seed(0)
         samples = torch.rand(max(rows, GRAINS[-1]), *shape, generator=generator)[:rows].contiguous()

@@ -208,8 +208,8 @@ def build_transformer(
 
 
 def _waves(places: int, width: int) -> Tensor:
-    """Sines and cosines (places, width) of the place, at wavelengths from 2 pi to 10,000 times
-    as long.
+    """Computes sines and cosines (places, width) of the place, at wavelengths from 2 pi to 10,000
+    times as long.
     """
     frequencies = torch.exp(-math.log(10_000.0) * torch.arange(0, width, 2) / width)
     angles = torch.arange(places).unsqueeze(1) * frequencies

@@ -132,7 +132,9 @@ def plan(
 
 
 def _measure(workload: ClientWorkload) -> tuple[int | None, float | None, str]:
-    """The model's parameters, the client's speed, and what the speed was measured on, if it was."""
+    """Finds the model's parameters, the client's speed, and the model that the speed was measured
+    on, if it was.
+    """
     if workload.model is None:
         return workload.parameters, workload.samples_per_second, ""
     work = ClientWork(described(workload.model), tuple(workload.shape), workload.classes)

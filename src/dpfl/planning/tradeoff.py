@@ -287,7 +287,7 @@ def _with_recommended(
     best: NoiseChoice,
     recommended: NoiseChoice,
 ) -> Tradeoff:
-    """The table with the best cell computed more closely."""
+    """Makes the table in which the best cell is computed more closely."""
     cells = tuple(recommended if choice is best else choice for choice in choices)
     return Tradeoff(question, cells, recommended)
 
@@ -313,7 +313,7 @@ def _grid(
 
 
 def _best(question: PlanningQuestion, choices: Sequence[NoiseChoice]) -> NoiseChoice:
-    """Of the cells that a round has room for: among those near the least noise, the one that
+    """Chooses a cell that a round has room for: among those near the least noise, the one that
     computes least.
     """
     within = [choice for choice in choices if question.allows(choice.sampling_rate, choice.tau)]
@@ -328,7 +328,7 @@ def _best(question: PlanningQuestion, choices: Sequence[NoiseChoice]) -> NoiseCh
 
 
 def _rates(question: PlanningQuestion, tau: int) -> tuple[float, ...]:
-    """The usual rates, and the one that takes all the samples that a round may."""
+    """Lists the usual rates, and the rate that takes all the samples that a round may."""
     if question.limit == math.inf:
         return RATES
     most = math.floor(1e4 * question.limit / (tau * max(question.sizes))) / 1e4

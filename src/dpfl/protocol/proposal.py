@@ -212,7 +212,7 @@ def in_order(
 
 
 def _options(value: Any) -> tuple[tuple[str, object], ...]:
-    """The options of a model: words and numbers by name, and nothing nested."""
+    """Reads the options of a model: words and numbers by name, and nothing nested."""
     if type(value) is not dict or len(value) > MOST_OPTIONS:
         refuse()
     for name, option in value.items():

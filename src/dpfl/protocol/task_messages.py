@@ -212,7 +212,7 @@ def reply_from_words(
 
 
 def _raw_values(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays of a reply beside its update."""
+    """Reads the arrays of a reply beside its update."""
     raw = {}
     for full_name, array in arrays.items():
         if full_name == "update":

@@ -179,7 +179,7 @@ def _loading(job: PreparedRun) -> Iterator[str]:
 
 
 def _inputs(job: PreparedRun) -> Iterator[str]:
-    """What a sample must look like."""
+    """Says what a sample must look like."""
     source, scale = job.source, SCALES.get(job.source.train.name)
     if tuple(source.shape) != tuple(job.data.shape):
         yield (

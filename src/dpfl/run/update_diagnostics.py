@@ -91,7 +91,7 @@ class UpdateDiagnostics:
             )
 
     def _whose(self, client: int) -> str:
-        """The name of a client; clients of a population have a number only."""
+        """Names a client. Clients of a population have a number only."""
         if client in self._public:
             return f"public {client - self._public.start}"
         return self._names[client] if client < len(self._names) else f"client {client}"
@@ -165,7 +165,9 @@ def noise_norm(
 
 
 def _upload_norm(task: ClientTask, declared: int, trainable: int, size: int) -> float | None:
-    """The same for the update of one client."""
+    """Computes the norm that noise alone gives the update of one client; None where settings do not
+    tell it.
+    """
     if update := task.placed.release_at(NoisePlacement.CLIENT_UPDATE):
         return update.stddev() * math.sqrt(update.energy(size))
     samples, optimiser = (

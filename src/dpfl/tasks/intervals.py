@@ -47,7 +47,7 @@ def intervals(
 def _resample(
     count: int, owners: Array | None, draws: int, rng: np.random.Generator
 ) -> Iterator[Array]:
-    """How often each sample is in each test set (samples, sets), for as many sets as there is
+    """Draws how often each sample is in each test set (samples, sets), for as many sets as there is
     room for.
     """
     owner = (

@@ -170,7 +170,7 @@ def macro_f1(predictions: Array, truth: Array, times: Array) -> Array:
 
 
 def _by_class(predictions: Array, truth: Array, times: Array) -> tuple[Array, Array, Array]:
-    """The numbers of samples of each class, of those recognised, and of those predicted."""
+    """Counts the samples of each class, those recognised, and those predicted."""
     one = np.eye(int(max(predictions.max(initial=0), truth.max(initial=0))) + 1)
     return (
         one[:, truth] @ times,
@@ -204,7 +204,7 @@ def auc(score: Array, truth: Array, times: Array) -> Array:
 
 
 def _ranked(score: Array) -> tuple[Array, Array, Array]:
-    """The order from the lowest on; and for each sample how many are below it, and below or
+    """Finds the order from the lowest on; and for each sample how many are below it, and below or
     equal.
     """
     order = np.argsort(score, kind="stable")
@@ -353,8 +353,8 @@ def calibration_error(chance: Array, truth: Array, times: Array, bins: int = BIN
 
 
 def _place(chance: Array, bins: int) -> Array:
-    """The bin of each probability. NaN, of a model that diverged, is in the first and makes it
-    NaN.
+    """Finds the bin of each probability. A NaN, of a model that diverged, is in the first bin and
+    makes it NaN.
     """
     place: Array = np.minimum(np.nan_to_num(chance * bins).astype(int), bins - 1)
     return place

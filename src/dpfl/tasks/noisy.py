@@ -125,7 +125,8 @@ def figures(task: Task, mean: Array, units: int, noise: float, most: float) -> N
 
 
 def _auc_between(cells: Array, units: int, noise: float) -> tuple[float, tuple[float, float]]:
-    """The AUC, and where it would lie with other samples of the same shares and other noise.
+    """Computes the AUC, and the range in which it would lie with other samples of the same shares
+    and other noise.
 
     That is anywhere from 0 to 1 where the noise hides whether both labels occur.
     """
@@ -147,6 +148,6 @@ def _auc_between(cells: Array, units: int, noise: float) -> tuple[float, tuple[f
 
 
 def _auc(cells: Array) -> Array:
-    """The AUC of noisy shares; NaN where noise leaves nothing of a label."""
+    """Computes the AUC of noisy shares; NaN where noise leaves nothing of a label."""
     negative, positive = np.moveaxis(cells.reshape(*cells.shape[:-1], 2, -1), -2, 0)
     return np.clip(auc_of_cells(negative, positive), 0.0, 1.0)

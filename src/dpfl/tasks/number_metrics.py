@@ -43,7 +43,7 @@ def explained(predictions: Array, truth: Array, times: Array) -> Array:
 
 
 def _varies(truth: Array, times: Array) -> Array:
-    """Whether a set has more than one value."""
+    """Says whether a set has more than one value."""
     there, value = times > 0, truth[:, None]
     largest: Array = np.where(there, value, -np.inf).max(0, initial=-np.inf)
     return largest > np.where(there, value, np.inf).min(0, initial=np.inf)

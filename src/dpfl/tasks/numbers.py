@@ -158,7 +158,7 @@ class Counts(BaseTask):
 
 
 def _rate(s: Tensor) -> Tensor:
-    """exp(s), and its tangent beyond STEEPEST."""
+    """Computes exp(s), and its tangent beyond STEEPEST."""
     near = s.clamp(max=STEEPEST)
     return near.exp() * (1 + s - near)
 

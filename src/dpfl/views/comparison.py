@@ -165,7 +165,7 @@ def _row(group: RunGroup) -> dict[str, Any]:
 
 
 def _number(name: str, value: Any) -> Any:
-    """Epsilons as numbers, infinity if none is proven, so that a column has one type."""
+    """Converts epsilons to numbers, infinity if none is proven, so that a column has one type."""
     if name in ("proven", "claimed", "used") and isinstance(value, str):
         return math.inf
     return value

@@ -190,7 +190,7 @@ def _row(run: Mapping[str, Any], **cells: str) -> ComparisonRow:
 
 
 def _span(values: Sequence[int | None]) -> str:
-    """One number, or the smallest and the largest of several."""
+    """Writes one number, or the smallest and the largest of several."""
     numbers = sorted({value for value in values if value is not None})
     if not numbers:
         return "-"

@@ -159,8 +159,8 @@ def _base(shape: tuple[int, ...], seed: int) -> Tensor:
 
 @torch.no_grad()
 def _amplify(module: nn.Linear | nn.Conv2d, base: Tensor, seed: int, unit: int = 0) -> None:
-    """Large weights for the first output, the bias that cancels them at the base, and nothing for
-    the other outputs.
+    """Sets large weights for the first output and the bias that cancels them at the base. The other
+    outputs get zeros.
     """
     assert module.bias is not None
     weights = torch.randn(module.weight[0].shape, generator=torch.Generator().manual_seed(seed + 1))

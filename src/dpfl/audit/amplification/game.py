@@ -95,7 +95,9 @@ def _clipped_sum(amplifier: Amplifier, persons: bool) -> Sums:
 
 
 def _ground(amplifier: Amplifier, result: AmplificationResult) -> TestBed:
-    """A client with all units, and one without the unit that was added."""
+    """Builds a test bed of two clients: one with all units, and one without the unit that was
+    added.
+    """
     x = result.together.flatten(0, 1)
     rows = torch.arange(len(x))
     classes = amplifier.module(x[:1]).shape[1]

@@ -104,14 +104,14 @@ def _bare(algorithm: Algorithm) -> Algorithm:
 
 
 def _step_of(algorithm: Algorithm, test_bed: TestBed, seed: int) -> Tensor:
-    """The client's upload, or, where only the server sees those, the step that the model makes."""
+    """Computes the step of the model in one round, which is the client's update."""
     observed = play(algorithm, test_bed, Keyed(seed), rounds=1)[0]
     return observed.state.vector - test_bed.flat().read()
 
 
 def _rebuilt(test_bed: TestBed, update: Tensor) -> Tensor:
-    """The rows of the first layer's update, each over its entry of the bias, weighted by how much
-    these say.
+    """Rebuilds a sample: the mean of the rows of the first layer's update, each over its entry of
+    the bias, with the squared entries as weights.
     """
     flat = test_bed.flat()
     weight, bias = (update[flat.layout.span(entry)] for entry in (0, 1))

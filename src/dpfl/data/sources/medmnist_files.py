@@ -64,7 +64,7 @@ def read_medmnist(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.nd
 
 
 def _channels_first(path: Path, images: np.ndarray) -> np.ndarray:
-    """Grey images get a channel; colours, which lie last, come first."""
+    """Gives grey images a channel, and moves colours, which lie last, to the front."""
     if images.ndim not in (3, 4):
         raise DpflError(
             f"{path} has images of shape {images.shape}: give (n, height, width), with colours or "

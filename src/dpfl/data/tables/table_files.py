@@ -150,7 +150,9 @@ class TableFile:
             raise self._csv_error(error) from None
 
     def _csv_error(self, error: Exception) -> DpflError:
-        """Arrow's own message quotes the line, so the place is looked for here."""
+        """Makes the error for a file that Arrow cannot read. Arrow's own message quotes the line,
+        so the place is searched here.
+        """
         try:
             for line, row in _lines(self.path, self.text or TextFormat()):
                 if row and len(row) != len(self.header):
@@ -287,8 +289,8 @@ def _open_csv(path: Path, text: TextFormat) -> TableFile:
 
 
 def _lines(path: Path, text: TextFormat) -> Iterator[tuple[int, list[str]]]:
-    """Each row's first line, counted from 1, and its fields; slow, so only for headers and
-    errors.
+    """Yields each row's first line, counted from 1, and its fields. It is slow, so it serves
+    headers and errors only.
     """
     encoding = (
         "utf-8-sig"

@@ -54,7 +54,7 @@ def _trained(
     bias: Callable[[], Tensor],
     squares: Tensor | None = None,
 ) -> LayerGradients:
-    """The gradients of what is trained: nothing for a frozen or absent parameter.
+    """Collects the gradients of trained parameters; nothing for a frozen or absent parameter.
 
     `squares` are the squared norms of the bias's gradients, where they are known.
     """
@@ -208,8 +208,8 @@ def embedding(module: nn.Module, x: Tensor, g: Tensor) -> LayerGradients:
 
 
 def _word_squares(words: Tensor, g: Tensor) -> Tensor:
-    """A token's gradient is the sum over its places. Each of its n places adds 1 / n of the
-    square.
+    """Computes the squared norms of an embedding's gradients. A token's gradient is the sum over
+    its places, and each of its n places adds 1 / n of the square.
     """
     same, g = (words.unsqueeze(1) == words.unsqueeze(2)).double(), g.double()
     squares = ((same @ g).square().sum(2) / same.sum(2)).sum(1)

@@ -146,7 +146,7 @@ def _attention(
     *masks: Any,
     **options: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """torch's own attention, with identities in place of the projections.
+    """Runs torch's own attention, with identities in place of the projections.
 
     The projections are computed and recorded around it. `masks` and `options` are what
     `nn.MultiheadAttention.forward` takes after the value.
@@ -222,7 +222,7 @@ def _recurrent(module: Any, project: Project, x: Tensor, hx: Any = None) -> tupl
 
 
 def _starts(module: Any, x: Tensor, hx: Any) -> list[State]:
-    """The initial state of each layer and direction."""
+    """Returns the initial state of each layer and direction."""
     count = module.num_layers * len(_directions(module))
     kinds = 2 if isinstance(module, nn.LSTM) else 1
     if hx is None:

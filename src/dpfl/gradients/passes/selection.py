@@ -31,7 +31,7 @@ class GradientPass(Protocol):
     def __call__(
         self, x: Tensor, y: Tensor, rows: UnitRows | None = None
     ) -> tuple[Tensor, list[UnitGradients]]:
-        """The losses of the rows, and the gradients of the units.
+        """Computes the losses of the rows, and the gradients of the units.
 
         Args:
             x: The samples.

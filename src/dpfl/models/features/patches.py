@@ -46,7 +46,7 @@ PIXELS = 51_200
 def patch_features(
     shape: tuple[int, ...], mirror: bool, filters: int
 ) -> Callable[[Tensor], Tensor]:
-    """Features of images by random patches.
+    """Computes features of images by random patches.
 
     Args:
         shape: The shape of an image: channels, height, width.
@@ -90,19 +90,19 @@ def patch_features(
 
 
 def _normalised(features: Tensor) -> Tensor:
-    """All of a sample to mean 0 and variance 1."""
+    """Scales all of a sample to mean 0 and variance 1."""
     return functional.group_norm(features, 1) if len(features) else features
 
 
 def _pooled(images: Tensor, kernels: Tensor, scale: Tensor) -> Tensor:
-    """The mean over each cell of what is beyond the threshold."""
+    """Computes the mean over each cell of what is beyond the threshold."""
     alike = functional.conv2d(images, kernels, stride=STRIDE) * scale
     return functional.adaptive_avg_pool2d((alike - THRESHOLD).relu_(), GRID)
 
 
 @lru_cache(maxsize=4)
 def patch_filters(channels: int, filters: int) -> Tensor:
-    """Kernels that compare a patch with patches of dead leaves, both whitened.
+    """Computes kernels that compare a patch with patches of dead leaves, both whitened.
 
     Args:
         channels: The channels of an image.

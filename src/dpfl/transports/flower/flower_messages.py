@@ -297,8 +297,9 @@ def _contents(
     most: int,
     ending: Callable[[], bool],
 ) -> dict[str, bytes]:
-    """The pieces; none where they are too many or too large. All of them are pulled even so:
-    dropping pieces that are still under way would spoil the call of whoever is pushing them.
+    """Pulls the pieces, and returns none where they are too many or too large. All of them are
+    pulled even so: dropping pieces that are still under way would spoil the call of whoever is
+    pushing them.
     """
     names = list(dict.fromkeys(part.object_id for part in iterate_object_tree(tree)))
     remaining = most + (len(names) << 10) if len(names) <= 2 + -(-most // PIECE) else -1

@@ -143,7 +143,7 @@ def _certificate(
     signer: ec.EllipticCurvePrivateKey,
     hosts: Sequence[str],
 ) -> x509.Certificate:
-    """The certificate of a server; without hosts, that of an authority."""
+    """Makes the certificate of a server; without hosts, that of an authority."""
     now = datetime.datetime.now(datetime.UTC)
     builder = (
         x509.CertificateBuilder()
