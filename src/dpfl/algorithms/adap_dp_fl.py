@@ -7,7 +7,7 @@ loss.
 
 The public loss is that of the client's own model on public data (here the test set). Both rules
 read released values only. The energy of the noise is subtracted from the norms; without that the
-clip norm grows without end. Accountants compose events that are fixed beforehand. This sigma is
+clip norm grows without end. Accountants compose events that are fixed in advance. This sigma is
 not, so each round is counted with the least sigma that it could have. The paper claims RDP over
 the sigma of every step.
 """

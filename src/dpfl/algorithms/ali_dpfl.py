@@ -19,7 +19,7 @@ removed, and the divisor is q n_i. tau is then post-processing. This mu is the s
 gradients, a smaller number than that of raw ones. The formula is "corrected": the learning rate in
 use, and without an algebraic slip of the paper.
 
-In both variants mu and the formula are independent options. mu can be a number known beforehand,
+In both variants mu and the formula are independent options. mu can be a number known in advance,
 come from public clients ("public"), or from one noisy slope per round that the clients pay for like
 a step ("paid"). Gamma is a number, "public" or "raw". tau* often leaves privacy unspent, which is
 worth nothing: `whole_budget` raises tau to what uses it up by the last round. With `most_tau` = 1

@@ -13,7 +13,9 @@ from dpfl.errors import DpflError
 from dpfl.privacy.accounting.published_claims import gaussian_releases_epsilon
 
 LARGEST, MOST_EXACT = 60.0, 600.0
-"""No number of guesses that can be made shows more, and no mu of which they could be."""
+"""The largest epsilon that a search over guesses returns, and the largest that it returns for a
+known Gaussian trade-off.
+"""
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class MeasuredEpsilon:
 
 @dataclass(frozen=True)
 class GuessCounts:
-    """Guesses at a threshold that was fixed beforehand.
+    """Guesses at a threshold that was fixed before the draws.
 
     Attributes:
         false_positives: Wrong guesses among the draws without the canary.

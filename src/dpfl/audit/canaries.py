@@ -19,11 +19,12 @@ from dpfl.engines import one_thread
 from dpfl.privacy import All, Keyed, Randomness, Release
 
 DECLARED = 16_000
-"""A declared size so large that steps hardly move the model, and a canary's gradient stays what it
-was; a node sums no larger batches of persons, or where products cancel (`most_units`)."""
+"""A declared size so large that steps hardly move the model, so that a canary's gradient does not
+change. A node sums no larger batches of persons, or where products cancel (`most_units`).
+"""
 
 LITTLE = 1e-7
-"""Noise, as a multiplier, that leaves what it is added to as it is."""
+"""A noise multiplier so small that the noise changes nothing."""
 
 INPUTS = 8
 WITH, WITHOUT = 0, 1

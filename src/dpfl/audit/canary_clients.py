@@ -1,9 +1,9 @@
-"""Canary clients (Andrew et al. 2023): an estimate of a client's epsilon from one run, and no
-bound.
+"""Canary clients (Andrew et al. 2023): an estimate, and no bound, of a client's epsilon from one
+run.
 
 Clients that send random directions are nearly orthogonal to all else. The cosine of such a
-direction with the sum of all releases is N(0, 1/d) for a client that took no part. The mean of the
-cosines of those that did, in standard deviations, estimates mu.
+direction with the sum of all releases is N(0, 1/d) for a client that took no part. For those that
+took part, the mean of the cosines in standard deviations estimates mu.
 """
 
 from __future__ import annotations

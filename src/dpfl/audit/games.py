@@ -158,7 +158,7 @@ def _amplification(subject: AuditSubject) -> AuditFinding | str:
 
 
 def _noise(subject: AuditSubject) -> AuditFinding:
-    """Tests the noise that leaves: how much, and whether any comes again."""
+    """Tests the noise that leaves: how much there is, and whether any of it is used twice."""
     return _checked("noise", "a run", noises(subject.algorithm, subject.settings.seed))
 
 

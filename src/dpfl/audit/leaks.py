@@ -24,13 +24,14 @@ from dpfl.client.task import ClientReply
 from dpfl.privacy import All, Keyed, Release
 
 COUPLED = ("sample noise", "upload noise", "client noise", "server noise", "share of the noise")
-"""What the noise of the releases is drawn for; all other purposes have keys of their own."""
+"""Purposes for which the noise of the releases is drawn. All other purposes have keys of their own.
+"""
 
 SHOWN_TO_ALL = ("vector", "tau", "samples", "clients")
-"""Of the server's state, what other clients see as well."""
+"""Parts of the server's state that other clients see as well."""
 
 RELEASES = ("samples", "clients")
-"""Entries of the server's state that are releases, whose clip norms may change."""
+"""Parts of the server's state that are releases, whose clip norms may change."""
 
 SAMPLES = 10
 FAR = 30.0
@@ -100,7 +101,7 @@ class Probe:
 
 
 class Coupling:
-    """Releases with noise that makes up for the data: what they release is their noise alone.
+    """Releases whose noise makes up for the data, so that they release their noise alone.
 
     It counts how often they are used.
     """
@@ -186,8 +187,8 @@ def neighbours(algorithm: Algorithm, seed: int = 0) -> tuple[TestBed, TestBed]:
     """Builds two neighbouring test beds.
 
     There are three clients, or as many as a secure sum needs. The first has one sample more or
-    less; if whole clients are protected, it has blank samples or others. What differs is large, so
-    that it is clipped and cannot be overlooked.
+    less; if whole clients are protected, it has blank samples or others. The difference is large,
+    so that it is clipped and cannot be overlooked.
 
     Args:
         algorithm: The algorithm.

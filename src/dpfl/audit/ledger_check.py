@@ -39,7 +39,7 @@ def check_ledgers(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
     """
     algorithm = with_everyone(algorithm)
     one, other = neighbours(algorithm, seed)
-    if algorithm.centre:  # asked for where a model subtracts it
+    if algorithm.centre:  # only a model that subtracts the mean asks for it
         one, other = (replace(test_bed, model=scattering_linear()) for test_bed in (one, other))
     with tempfile.TemporaryDirectory(prefix="dpfl-audit-") as name:
         folder = Path(name)

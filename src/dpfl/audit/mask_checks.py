@@ -1,8 +1,8 @@
-"""The protocol of a secure sum, played by real members: what a server reads off their messages, and
-whether they open too much.
+"""Plays the protocol of a secure sum with real members: what does a server learn from their
+messages, and do they open too much?
 
-All numbers are 0, so that what is sent is masks and nothing else; these must be fresh in every
-round, at every place.
+All numbers are 0, so the members send masks and nothing else. These must be fresh in every round,
+at every place.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from dpfl.secagg.shares import combine
 
 SIZE = 4096
 BY_CHANCE = 3
-"""Numbers of 32 bits that may be what they were, of some hundred thousand: one such is once in 10^4
-audits, four never.
+"""How many numbers of 32 bits may by chance be what they were, of some hundred thousand. One such
+number occurs once in 10^4 audits, four never.
 """
 
 

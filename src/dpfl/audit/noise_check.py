@@ -1,8 +1,8 @@
-"""Checks noise as it leaves: on blank data, releases of real clients and coordinators are pure
+"""Checks noise as it leaves. On blank data, releases of real clients and coordinators are pure
 noise.
 
 It checks that there is as much noise as is stated, whoever replied and whatever adapts. It also
-checks that no noise comes again at any shift: within a release, between the steps of a round, or in
+checks that no noise is repeated at any shift: within a release, between the steps of a round, or in
 another round, client or run.
 """
 
@@ -38,8 +38,8 @@ from dpfl.server.update import ServerUpdate
 from dpfl.server.weights import UniformWeights
 
 INPUTS = 1 << 15
-"""Of two outputs: a model of two of the blocks in which noise is made, and of a power of two, as
-wavelets want it.
+"""Inputs of the model, which has two outputs. Its weights fill two of the blocks in which noise is
+made, and their number is a power of two, as wavelets need it.
 """
 
 ROUNDS, STEPS, CLIENTS = 2, 3, 30

@@ -34,12 +34,12 @@ ENDS = (8, 16)
 """Two layers of eight numbers: enough for every clip and every noise to show what it does."""
 
 SEARCHED, OVERFITTED = "the direction of least noise", 1.2
-"""A direction that is searched for looks better on the draws of the search than it is: it must be
-better by this factor.
+"""The name of a direction that is searched for, and how much better than others it must be. On the
+draws of the search it looks better than it is.
 """
 
 FAR = 1e3
-"""A canary's norm before it is clipped, in clip levels."""
+"""A canary's norm before it is clipped, in clip norms."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Measures what clients answer besides their updates: a noisy histogram, mean, metric or slope.
 
 One sample is in or out, at real clients. The noise is so large that a few thousand guesses say
-little. But it is Gaussian: how far the sample moves the answer is computed without noise, and how
-much noise there is follows from the spread of answers.
+little. But it is Gaussian. So the game computes without noise how far the sample moves the answer,
+and takes the amount of noise from the spread of answers.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from dpfl.tasks import Task as Learning
 from dpfl.tasks.noisy import count_outcomes, numbers_and_cells
 
 GUESSES = 300
-"""For a bound that assumes nothing of the noise; it shows whether there is any."""
+"""Guesses for a bound that assumes nothing about the noise. It shows whether there is any noise."""
 
 FEATURES = 16
 FEW, MANY = 300, 30_000
-"""Of two labels: the share of the rare one is then the noisy count of it, and next to nothing
-else.
+"""Samples of the rare and of the usual label. The share of the rare label is then its noisy count,
+and next to nothing else.
 """
 
 DRIVERS, APART = 100, 1e-3
 """Samples that turn the sign of the last layer in one step, and how far its two weights are apart
-before.
+before that step.
 """
 
 
@@ -306,7 +306,7 @@ _GAMES: dict[type[PrivateQuery], Callable[..., QueryGame]] = {
     MeanQuery: _mean,
     MetricQuery: _metric,
 }
-"""What to play for each kind of query."""
+"""The game for each kind of query."""
 
 
 def _slope(release: Release) -> QueryGame:

@@ -1,9 +1,9 @@
-"""Who is drawn: whether batches at real nodes, and cohorts of real coordinators, are the
-independent draws that are counted.
+"""Checks that batches at real nodes, and cohorts of real coordinators, are the independent draws
+that are accounted for.
 
-A pixel a sample, and noise left out: an update shows how often each sample was drawn. Shuffled
-batches have sizes without chance, one batch for all steps has samples that come all the time or
-never, and both cost more than an accountant is told.
+Each sample has a pixel of its own and there is no noise, so an update shows how often each sample
+was drawn. Shuffled batches have sizes that do not vary. One batch for all steps has the same
+samples in every step. Both cost more than the accountant is told.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from dpfl.server.coordinator import Coordinator
 from dpfl.server.steps.policy import FixedSteps
 
 DRAWN = 12
-"""Samples that a batch is to have: so many that sizes show whether they are by chance."""
+"""Samples of a batch: enough to show whether sizes are by chance."""
 
 SINGLE, SEVERAL, STEPS, ROUNDS = 200, 60, 8, 200
-"""Rounds of one step, rounds of several, how many those have, and rounds of cohorts."""
+"""Rounds of one step, rounds of several steps, the number of these steps, and rounds of cohorts."""
 
 COINS, FEW = 100, 20
-"""Rounds in which clients draw for themselves, and of how many of them at least."""
+"""Rounds in which clients draw for themselves, and the least number of these clients."""
 
 
 def batches(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:

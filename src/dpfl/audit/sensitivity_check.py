@@ -1,4 +1,5 @@
-"""Checks how far one unit truly moves what its noise is for, on real clients and coordinators.
+"""Checks how far one unit truly moves the value that its noise is calibrated for, on real clients
+and coordinators.
 
 Noise is almost zero here. Neighbours start from the worst known case (far away, on either side, or
 blank) and change at random as long as that moves them further apart. If they end further apart than

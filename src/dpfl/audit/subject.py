@@ -1,4 +1,4 @@
-"""What an audit plays on: the system, how hard it tries, and what is claimed and proven of it."""
+"""The subject of an audit: the system, how hard the audit tries, and what is claimed and proven."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server and its colluders see of a secure sum: the fewest honest clients, added up."""
+"""What a server and its colluders see of a secure sum: the sum over the fewest honest clients."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def many_runs(
 
 
 def _place(rng: np.random.Generator) -> int:
-    """Rounds that nothing else uses: they key the noise."""
+    """Draws the number of a round that nothing else uses, because the round keys the noise."""
     return int(rng.integers(2**50))
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Generator = Callable[[str], np.random.Generator]
-"""A purpose to a generator of its own; the steps of a round draw from it in turn."""
+"""Maps a purpose to a generator of its own. The steps of a round draw from it in turn."""
 
 
 class Objective(Protocol):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Step: TypeAlias = "Callable[[Tensor], Tensor]"
-"""A gradient in, the change of the model out; keeps its own moments."""
+"""Maps a gradient to the change of the model, and keeps its own moments."""
 
 
 class Optimiser(Protocol):

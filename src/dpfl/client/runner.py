@@ -43,8 +43,8 @@ from dpfl.privacy.mechanisms.rounding import COVER
 _log = logging.getLogger("dpfl")
 
 MANY_ADDITIONS = 4096
-"""More additions than a chunk has in usual models. Below the limit for so many, no model is
-examined.
+"""More additions than a chunk has in usual models. No model is examined where the batch is below
+the limit for so many additions.
 """
 
 

@@ -49,7 +49,7 @@ AWAY = "it was away when keys were agreed, and is asked again in a later round"
 
 Answer = SignedMessage | InvalidReply
 Join = Callable[[Collection[str]], Mapping[str, Answer]]
-"""Asks some nodes to join the run again, and returns the answers of those that answered."""
+"""Asks some nodes to join the run again, and returns the answers that came."""
 
 
 @dataclass(frozen=True)

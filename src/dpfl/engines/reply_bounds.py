@@ -22,7 +22,7 @@ from dpfl.privacy.mechanisms.vector_clipping import measure_norms
 ROUNDED = 1.001
 """A clip is computed with float32 sums, which may be off by this factor."""
 TAIL = 12.0
-"""t above: the probability of a longer vector is exp(-72)."""
+"""The t above. The probability of a longer vector is exp(-72)."""
 FEWER = 100.0
 """How many times more units than it declares a node may have."""
 LONGEST = 1e12

@@ -61,8 +61,8 @@ EVERYBODY = "the server, other clients and the public, who may see all that left
 def statement(ledger: Ledger, limit: Limit, run: str, key: Ed25519PrivateKey) -> dict[str, Any]:
     """States what the ledger counts.
 
-    `spent` is the epsilon of the releases so far. `proven` also covers what runs fixed beforehand
-    and may still release, up to the owner's limit if every debit was held to it.
+    `spent` is the epsilon of the releases so far. `proven` also covers what runs have planned and
+    may still release, up to the owner's limit if every debit was held to it.
 
     Args:
         ledger: The node's ledger.

@@ -13,8 +13,8 @@ from typing import Protocol
 from dpfl.tasks import Task
 
 SCORE_NOISE = 0.5
-"""Distance that the noise of a whole run may move a score. Beyond it, noise drowns probabilities
-and rates (docs/auto.md).
+"""Distance by which the noise of a whole run may move a score. Beyond it, noise drowns
+probabilities and rates (docs/auto.md).
 """
 
 

@@ -1,4 +1,5 @@
-"""Which sampling rate, noise, tau and learning rate suit a budget and a limit on computing.
+"""Chooses the sampling rate, noise, tau and learning rate that suit a budget and a limit on
+computing.
 
 The figure of merit is the noise on the sum of all steps over their number, z / (q sqrt(tau R)), for
 clip norm 1 and times a client's size. Steps that agree add up like T = tau R, and their noise adds
@@ -57,7 +58,7 @@ ASSUMPTIONS = (
 
 @dataclass(frozen=True)
 class ClientPlan:
-    """What a client of one size would do alone, with the samples per round of the common plan.
+    """The plan of a client of one size by itself, with the samples per round of the common plan.
 
     Attributes:
         size: Declared samples of the client.
@@ -260,7 +261,7 @@ def tradeoff(
 def sketch(
     question: PlanningQuestion, rates: Sequence[float] = (), taus: Sequence[int] = ()
 ) -> Tradeoff:
-    """Computes the same at a tenth of the time.
+    """Computes the same table in a tenth of the time.
 
     The table comes from the limit theorem. The recommended cell comes from the accountant that
     guards a run, on a coarse grid that asks for a little more noise, never less.

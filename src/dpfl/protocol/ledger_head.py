@@ -51,7 +51,7 @@ of it), and how many.
 
 @dataclass(frozen=True)
 class LedgerHead:
-    """What a node signs.
+    """The head of a ledger, which a node signs.
 
     Attributes:
         node: The node's name.
@@ -62,7 +62,7 @@ class LedgerHead:
         seal: The seal of the last row.
         starts: The node's starts, the latest first.
         releases: What was debited.
-        planned: What was fixed beforehand on top of it.
+        planned: What plans cover on top of it.
         anchors: Rows before the last, and the first digits of their seals.
     """
 

@@ -63,9 +63,9 @@ __all__ = [
 ]
 
 REASONS = {str(reason): sentence for reason, sentence in SENTENCES.items()}
-"""Every word that a node refuses by, with its sentence."""
+"""Every word by which a node refuses, with its sentence."""
 RAW = ("answer", "distance", "gradient", "gradients", "last_losses", "last_step", "losses", "slope")
-"""What a node may say beside an update."""
+"""The values that a node may send beside an update."""
 
 
 def task_to_words(task: ClientTask) -> dict[str, Any]:

@@ -30,7 +30,9 @@ DRY_RUN = "dry run"
 """The name of the run that the client of a dry run takes part in."""
 
 LABELS = 64
-"""Where there are more classes, as many of them, the first and the last among them."""
+"""The most labels that are tried. Where there are more classes, the first and the last are among
+them.
+"""
 
 
 def dry_run(model: FittedModel, algorithm: Algorithm, arithmetic: str = "exact") -> str:

@@ -18,7 +18,7 @@ from dpfl.server.requests import RequestBuilder
 from dpfl.server.round_sum import Add, AnswerSum, open_sum
 
 Ask = Callable[[RoundRequest], list[ClientReply]]
-"""A request to the replies of its clients: what an engine does."""
+"""Sends a request to its clients, and returns their replies, as an engine does."""
 
 
 class PrivateAnswers:

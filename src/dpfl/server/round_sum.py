@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Add = Callable[[int, Mapping[int, IntegerArray]], IntegerArray]
-"""The round and the numbers of those who answered to their sum: plain, or by the protocol."""
+"""Adds up the numbers of the clients that answered in a round: plainly, or by the protocol."""
 
 
 def plain(round: int, numbers: Mapping[int, IntegerArray]) -> IntegerArray:

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from dpfl.server.algorithm import Algorithm
 
 Rule = tuple[Callable[["Algorithm"], object], str]
-"""What is true of an algorithm that breaks the rule, and the sentence of the refusal."""
+"""A function that is true of an algorithm which breaks the rule, and the sentence of the refusal.
+"""
 
 
 def check(algorithm: Algorithm, rules: Sequence[Rule] | None = None) -> None:
@@ -319,7 +320,7 @@ LEAKS: tuple[Rule, ...] = (
 )
 
 RULES = (*NOISE, *STEPS, *SURVEYS, *SCHEDULES, *LOCAL, *SUMS, *LEAKS)
-"""What holds for every algorithm."""
+"""Rules that hold for every algorithm."""
 
 PERSONS: tuple[Rule, ...] = (
     (
@@ -336,7 +337,7 @@ PERSONS: tuple[Rule, ...] = (
         "What is published of {name} is for samples: set algorithm.variant = 'sound' for persons.",
     ),
 )
-"""What must hold of an algorithm that is to protect persons in the place of samples."""
+"""Rules for an algorithm that is to protect persons in the place of samples."""
 
 SECURE_SUMS: tuple[Rule, ...] = (
     (
@@ -345,7 +346,7 @@ SECURE_SUMS: tuple[Rule, ...] = (
         "set privacy.aggregation = 'plain'.",
     ),
 )
-"""What must hold of an algorithm whose clients are to share the noise; then `SUMS` must, too."""
+"""Rules for an algorithm whose clients are to share the noise. Afterwards `SUMS` must hold, too."""
 
 SECURE_NOISE: tuple[Rule, ...] = (
     (
@@ -357,4 +358,4 @@ SECURE_NOISE: tuple[Rule, ...] = (
         "{name} adds no noise; leave privacy.noise out.",
     ),
 )
-"""What must hold of an algorithm whose noise is to be secure."""
+"""Rules for an algorithm whose noise is to be secure."""

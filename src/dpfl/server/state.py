@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from dpfl.server.algorithm import Algorithm
 
 PAST_NOISE = "past noise"
-"""What the server remembers of the noise that later rounds take back; as secret as the seed."""
+"""The name of the noise that the server remembers because later rounds take it back. It is as
+secret as the seed.
+"""
 
 METRIC = "metric"
-"""What clients answered of how good the model is, with noise: the mean, of how many samples, and
-the noise's deviation.
+"""The name of the clients' noisy answer about the model: the number of samples, the standard
+deviation of the noise, and the mean.
 """
 
 

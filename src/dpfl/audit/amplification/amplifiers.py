@@ -1,6 +1,4 @@
-"""Models that were chosen to amplify the last bit of a layer: large weights, and what cancels
-them.
-"""
+"""Models that amplify the last bit of a layer, by large weights and a bias that cancels them."""
 
 from __future__ import annotations
 
@@ -11,19 +9,19 @@ import torch
 from torch import Tensor, nn
 
 SCALE = 2.0**30
-"""Of the weights. It is a power of two, so that it changes no rounding."""
+"""The scale of the weights. It is a power of two, so that it changes no rounding."""
 
 LABEL = 1
-"""Of every row."""
+"""The label of every row."""
 
 _NONE_LIKELY = -40.0
-"""A score that a class has no probability at, next to a score of 0."""
+"""A score at which a class has no probability, next to a score of 0."""
 
 
 @dataclass(frozen=True)
 class Amplifier:
-    """A classifier whose loss is about 0 or large by the sign of one value, which is 0 at the base
-    but for rounding.
+    """A classifier whose loss is about 0 or large by the sign of one value. At the base this value
+    is 0, up to rounding.
 
     Attributes:
         module: The whole model, which gives scores (rows, classes).
@@ -172,7 +170,9 @@ def _amplify(module: nn.Linear | nn.Conv2d, base: Tensor, seed: int, unit: int =
 
 @torch.no_grad()
 def _head(inputs: int, unit: int, classes: int) -> nn.Linear:
-    """Scores by one gated value: class 0 if it is above 0, else the label."""
+    """Builds the last layer, with scores by one gated value: class 0 if it is above 0, else the
+    label.
+    """
     head = nn.Linear(inputs, classes)
     head.weight.zero_()
     head.bias.fill_(-SCALE)

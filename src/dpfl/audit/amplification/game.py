@@ -1,5 +1,5 @@
-"""The amplification game on real nodes: records are searched on our clipped sums, and what the node
-releases is compared.
+"""The amplification game on real nodes. The search runs on our clipped sums, and the game compares
+what the node releases.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from dpfl.privacy import Flat
 from dpfl.server.steps.policy import FixedSteps
 
 TRIES, DECLARED = 20, 64
-"""How often records are searched anew, and the declared size of both clients."""
+"""How often the search for records is repeated, and the declared size of both clients."""
 
 RATE = 2.0**50
-"""A learning rate by which a step is larger than the weights, so that it is not lost in their
+"""A learning rate at which a step is larger than the weights, so that it is not lost in their
 rounding.
 """
 

@@ -1,5 +1,5 @@
-"""A model that amplifies the last bit: how far one unit moves a sum of clipped gradients through
-the results of the others.
+"""Searches for inputs to a model that amplifies the last bit: how far can one unit move a sum of
+clipped gradients through the results of the others?
 
 Clipping bounds each unit's own vector. It bounds the sum only if that vector is a function of the
 unit alone, bit for bit. Matrix products in float32 may add in another order when the batch has
@@ -28,23 +28,23 @@ from torch import Tensor, nn
 from dpfl.audit.amplification.amplifiers import LABEL, SCALE, Amplifier
 
 TRIES, NEAR = 60, 1e-2
-"""How often rows are searched anew, and how far rows lie from their base, relative to its
+"""How often the search for rows is repeated, and how far rows lie from their base, relative to its
 length.
 """
 
 SIZES, USUAL, MOST_PLACES = (*range(1, 10), 15, 16, 17, 18, 31, 32), 15, 3
-"""Numbers of other units that are looked at, the one that is played in any case, and how many of
-them are played.
+"""Numbers of other units that are tried, the one that is played in any case, and how many of them
+are played.
 """
 
 SLOPE_SIZES = (1, 2, 3, 7, 15)
 """Numbers of other units that are played where nothing shows in losses."""
 
 MARKER = 16.0
-"""What a marker is, where it is not 0: so much that it is most of a row."""
+"""The value of a marker where it is not 0. It is so large that it is most of a row."""
 
 SLIGHTLY = 2.0**-8
-"""How far a gate is open, relative to the weights, where rounding errors are to show."""
+"""How far a gate is open, relative to the weights, so that rounding errors show."""
 
 OPEN, CLOSED = 0.1, 1e-3
 """A unit's loss is above the first where its gate is open, and below the second where it is
@@ -66,8 +66,8 @@ class AmplificationTrial(NamedTuple):
 
 
 Sums = Callable[[Tensor, Tensor, "Tensor | None"], AmplificationTrial]
-"""From rows, labels and unit numbers (0, 1, 2, ..., one per row, ascending; None if each row is a
-unit) to what was played.
+"""The code under test: a function from rows, labels and unit numbers (0, 1, 2, ..., one per row,
+ascending; None if each row is a unit) to the trial.
 """
 
 
@@ -153,8 +153,8 @@ def furthest_movement(
     tries: int = TRIES,
     seed: int = 0,
 ) -> AmplificationResult:
-    """Searches where results depend on the batch, and then plays there: the other units, and first
-    or last among them.
+    """Searches where results depend on the batch, and then plays there, with the other units and
+    the new unit first or last among them.
 
     Args:
         clipped_sum: The code under test, on the amplifier's module.

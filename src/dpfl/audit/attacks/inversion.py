@@ -53,7 +53,8 @@ class Reconstruction:
 
 
 Draw = Callable[[Reconstruction, str], str]
-"""Makes a picture of what was rebuilt, for the system of this name; says where it is."""
+"""Draws a picture of what was rebuilt, for the system of this name, and says where the picture is.
+"""
 
 
 def invert(algorithm: Algorithm, seed: int = 0, image: int = 3) -> Reconstruction:

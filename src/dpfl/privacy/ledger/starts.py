@@ -25,7 +25,9 @@ _ANCHORS = re.compile(rf"{NODE_PREFIX}anchors/([0-9a-f]{{64}})/(.*)")
 ANCHOR_DIGITS = 32
 """Digits of a seal that are enough to tell chains apart."""
 DENSE, SPREAD = 32, 2**0.125
-"""Rows before a head that are all anchors; beyond them each is a tenth farther away."""
+"""Rows just before a head, all of which are anchors. Beyond them each anchor is a tenth farther
+away.
+"""
 
 Anchors = Mapping[int, str]
 """Rows of a chain, each with the first digits of its seal."""

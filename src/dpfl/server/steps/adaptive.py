@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 ESTIMATES = ("released", "raw", "public")
 BOUNDS, PHI = "bounds", "phi"
-"""What ALS remembers of (13): after how many rounds it was defined, and was not, and its phi."""
+"""What ALS remembers of (13): in how many rounds it was defined and in how many it was not, and its
+phi.
+"""
 
 Values = Mapping[int, Mapping[str, np.ndarray]]
 """What each client sent beside its update, by name."""
