@@ -22,7 +22,7 @@ LONGEST_VALUE = 80
 
 
 class ValidationProblems(Protocol):
-    """What pydantic and FastAPI raise where a document does not fit its schema."""
+    """The error that pydantic and FastAPI raise where a document does not fit its schema."""
 
     def errors(self) -> Sequence[Any]:
         """Lists the problems.

@@ -1,4 +1,4 @@
-"""How a part is written down: one codec for files, messages and digests.
+"""The written form of parts: one codec for files, messages and digests.
 
 An algorithm, a task or a release is a composition of small frozen dataclasses, the *parts*. Three
 things depend on how a part is written: the record of a run (`experiment.toml`), the messages

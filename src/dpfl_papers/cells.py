@@ -1,5 +1,5 @@
-"""What a table of a paper consists of: cells, each with the number that the paper prints and the
-work that gives ours.
+"""The cells of a paper's table, each with the number that the paper prints and the work that gives
+ours.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ known Gaussian trade-off.
 
 @dataclass(frozen=True)
 class MeasuredEpsilon:
-    """What a game measured.
+    """The result of a game: a bound on epsilon, or an estimate.
 
     Attributes:
         epsilon: Lower bound on epsilon, or an estimate if there is no confidence.

@@ -43,7 +43,9 @@ SLOPES = 500
 
 
 class NotApplicable(str):
-    """Why a game is not about this system. Any other string says why it could not be played."""
+    """The reason why a game is not about this system. Any other string says why it could not be
+    played.
+    """
 
 
 def _one_release(subject: AuditSubject) -> AuditFinding:

@@ -31,7 +31,7 @@ LITTLE_NOISE = 0.1
 
 @dataclass(frozen=True)
 class AuditSettings:
-    """How hard an audit tries. More trials give larger lower bounds and take longer.
+    """The effort of an audit. More trials give larger lower bounds and take longer.
 
     Attributes:
         delta: Delta at which epsilon is claimed, proven and measured.

@@ -1,4 +1,4 @@
-"""What an owner discloses beyond what its ledger pays for; nothing by default."""
+"""The rules for what an owner discloses beyond what its ledger pays for; nothing by default."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dpfl.refusals import RefusalReason
 
 @dataclass(frozen=True)
 class DisclosureRules:
-    """What an owner discloses beyond what its ledger pays for; nothing by default.
+    """The rules for what an owner discloses beyond what its ledger pays for; nothing by default.
 
     Attributes:
         trusted: Clipped updates and exact answers, to a server that shows sums with noise only.

@@ -1,4 +1,4 @@
-"""What the server asks of one client in one round, and what the client sends back.
+"""The tasks that the server sends to clients, and the replies that clients send back.
 
     >>> step = Release(Poisson(0.01), Flat(1.0), Gaussian(1.1))
     >>> everybody = Release(All(), NoClip())
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 @part("local-training")
 @dataclass(frozen=True)
 class LocalTraining:
-    """How a client trains.
+    """The settings of a client's training.
 
     Attributes:
         optimiser: The rule of a step.

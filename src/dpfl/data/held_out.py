@@ -15,7 +15,7 @@ from dpfl.lazy_import import torch
 
 @dataclass(frozen=True, eq=False)
 class HeldOutSplit:
-    """What clients train on, and what they keep out of training.
+    """The rows that clients train on, and those that they keep out of training.
 
     Sizes are shares of the declared sizes. Exact counts would follow from the samples, and a weight
     or a refusal by them would reveal something. A client may turn out to have no samples on one of

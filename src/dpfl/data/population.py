@@ -22,7 +22,7 @@ from dpfl.lazy_import import torch
 
 @dataclass(frozen=True)
 class RandomClients:
-    """How each client of a population draws its samples.
+    """The rule by which each client of a population draws its samples.
 
     Attributes:
         images: The number of samples of each client.

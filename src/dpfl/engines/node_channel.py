@@ -36,7 +36,7 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class InvalidReply:
-    """Why an answer that came cannot be used.
+    """The reason why an answer cannot be used.
 
     Attributes:
         reason: A sentence of ours; nothing of the sender's is in it.

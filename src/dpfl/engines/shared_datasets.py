@@ -12,7 +12,7 @@ from dpfl.engines.shared_memory import MappedTensor, PackedRows, SharedFolder
 
 @dataclass(frozen=True)
 class SharedDatasets:
-    """Where the tensors of `ClientDatasets` lie.
+    """The places of the tensors of `ClientDatasets` in shared memory.
 
     Attributes:
         data: The data without its tensors. A population that is described stays as it is.

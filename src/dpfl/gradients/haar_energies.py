@@ -1,4 +1,5 @@
-"""How much of a gradient lies in each Haar band, from which matched Haar weights are computed.
+"""Measures how much of a gradient lies in each Haar band. Matched Haar weights are computed from
+that.
 
 Measure it on public data only.
 """

@@ -1,4 +1,5 @@
-"""How many units one float64 sum may have before its rounding exceeds what the clip leaves for it.
+"""Bounds how many units one float64 sum may have before its rounding exceeds what the clip leaves
+for it.
 
 Units are clipped to C (1 - MARGIN). Half of the margin C * MARGIN covers the rounding of the sums
 over two neighbouring batches, so the number of units in a batch is limited (docs/privacy.md,

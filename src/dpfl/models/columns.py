@@ -43,7 +43,7 @@ class WrappedDescription(Protocol):
 
 
 class ColumnFeatures(Protocol):
-    """How a row is laid out: numbers first, then a code for each column that has levels."""
+    """The layout of a row: numbers first, then a code for each column that has levels."""
 
     @property
     def numbers(self) -> int:

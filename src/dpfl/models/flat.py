@@ -49,7 +49,7 @@ PAID = ("paid.running_mean", "paid.running_var")
 @renamed(paid="paid_scales")
 @dataclass(frozen=True)
 class Layout:
-    """Where each entry lies in the vector.
+    """The layout of the vector: where each entry lies.
 
     Attributes:
         names: The names of the entries: trainable parameters first, then running statistics.

@@ -1,4 +1,4 @@
-"""What a running node knows of its own past, so that it notices a ledger that was set back.
+"""The past of a running node as it knows it, so that it notices a ledger that was set back.
 
 A node signs a *head* of its ledger with every reply: the last row, its seal, and what the ledger
 counts. Three parties can show a node what it signed: its own process, the owners of runs, and its

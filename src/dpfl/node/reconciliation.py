@@ -44,7 +44,7 @@ from dpfl.protocol.ledger_head import HeadSet, LedgerHead, SignedHead, sign_head
 
 @dataclass(frozen=True)
 class Reconciliation:
-    """What was added to a ledger.
+    """The spending that was added to a ledger.
 
     Attributes:
         path: The ledger.

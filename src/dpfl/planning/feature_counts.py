@@ -19,7 +19,7 @@ probabilities and rates (docs/auto.md).
 
 
 class FeatureCounts(Protocol):
-    """What is declared of the columns of a table.
+    """The declared counts of a table's columns.
 
     Attributes:
         numbers: Number of columns that hold numbers.

@@ -21,7 +21,7 @@ from dpfl.secagg.group import check_sizes
 
 @dataclass(frozen=True)
 class ClientWorkload:
-    """What a client computes, and how much of it a round has room for.
+    """The work of a client, and how much of it a round has room for.
 
     A model for samples of a shape gives the number of parameters. Where seconds are limited and no
     speed is given, the speed of that model is measured here for about a second, on random numbers.

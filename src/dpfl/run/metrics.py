@@ -81,7 +81,7 @@ class RunHistory(tuple[RoundRow, ...], ColumnTable, NotebookView, shown_by="hist
 
 @dataclass(frozen=True)
 class UpdateRow:
-    """How far a round moved the model, or how long the update of one client was.
+    """The length of a round's step, or of the update of one client.
 
     Attributes:
         round: The number of the round, from 1.

@@ -1,4 +1,4 @@
-"""What a run will be, as its server proposes it to nodes that have not yet declared a size.
+"""Works out the proposal of a run for nodes that have not yet declared a size.
 
 The stages are those of `resolve`. Noise is planned from the budget and from no data, so the nodes
 can be told what the run would spend before they join.
@@ -39,7 +39,7 @@ Propose = Callable[[int], Proposal]
 
 @dataclass(frozen=True)
 class ProposalSpec:
-    """What a server asks nodes for, before it knows their sizes.
+    """The specification of a proposal, made before the server knows the nodes' sizes.
 
     Attributes:
         model: The description of the model.

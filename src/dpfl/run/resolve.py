@@ -1,4 +1,4 @@
-"""What a run will do, worked out once, before anything is written or debited.
+"""Works out what a run will do, once, before anything is written or debited.
 
 A run is asked for by a `RunSpec`: model, federation, algorithm, budget and four option groups. Much
 of it is left open. The noise may have to follow from epsilon and rounds, the learning rate from the
@@ -77,7 +77,7 @@ VERSIONED = ("dpfl", "torch", "numpy", "dp-accounting")
 
 @dataclass(frozen=True)
 class RunSpec:
-    """What somebody asks for: the arguments of `dpfl.train`, with names made into parts.
+    """The specification of a run: the arguments of `dpfl.train`, with names made into parts.
 
     Attributes:
         model: The description of the model.
@@ -119,7 +119,7 @@ class RunSpec:
 
 @dataclass(frozen=True)
 class ResolvedRun:
-    """What a run will do. Nothing of it changes afterwards.
+    """The decisions of a run. Nothing of it changes afterwards.
 
     Attributes:
         spec: What was asked for.

@@ -1,5 +1,5 @@
-"""How far each round moved the model, how far its noise alone would have moved it, and how long
-single updates were.
+"""Measures how far each round moved the model, how far its noise alone would have moved it, and how
+long single updates were.
 
 The step of a round follows from what was released, and the size of its noise follows from the
 settings, so both may be shown for any run. Single updates are measured only in runs without privacy

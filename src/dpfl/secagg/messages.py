@@ -15,7 +15,7 @@ from dpfl.errors import DpflError
 
 
 class RefusalCause(StrEnum):
-    """Why a member refuses. The values go over the wire."""
+    """The reason why a member refuses. The values go over the wire."""
 
     KEYS = "bad-keys"
     NO_KEYS = "no-keys"

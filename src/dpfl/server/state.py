@@ -28,7 +28,7 @@ deviation of the noise, and the mean.
 
 @dataclass
 class RunState:
-    """All that a round changes, and all that a checkpoint holds.
+    """The state of a run: all that a round changes, and all that a checkpoint holds.
 
     Attributes:
         vector: The global model.

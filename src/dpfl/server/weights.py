@@ -102,7 +102,7 @@ def compute_weights(
 @part("weights.uniform")
 @dataclass(frozen=True)
 class UniformWeights(Weights):
-    """All clients count alike."""
+    """Weights that are the same for all clients."""
 
     query = None
     equal = True
@@ -120,7 +120,7 @@ class UniformWeights(Weights):
 @part("weights.by-size")
 @dataclass(frozen=True)
 class SizeWeights(Weights):
-    """A client counts by its declared size, over the largest declared size."""
+    """Weights by declared size, over the largest declared size."""
 
     query = None
     equal = False
@@ -138,7 +138,7 @@ class SizeWeights(Weights):
 @part("weights.hellinger")
 @dataclass(frozen=True)
 class HellingerWeights:
-    """A client counts by the Hellinger distance h of its labels to balanced ones, or by their
+    """Weights by the Hellinger distance h of a client's labels to balanced ones, or by their
     similarity 1 - h (HW-DPFL).
 
     Under a trusted server each weight comes from that client's labels alone, so a private sum of

@@ -1,4 +1,4 @@
-"""What is to be predicted: the form of a label, the loss of a sample, and what is measured."""
+"""Learning tasks: the form of a label, the loss of a sample, and what is measured."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class PlanCell:
 
 @dataclass(frozen=True)
 class PlanView:
-    """What a budget buys, as people read it."""
+    """A plan for a budget, as people read it."""
 
     headings: tuple[str, ...]
     rows: tuple[tuple[str, tuple[PlanCell, ...]], ...]
@@ -65,7 +65,7 @@ class PlanView:
 
 @dataclass(frozen=True)
 class ClientPlansView:
-    """What a shared plan means for clients of unequal size."""
+    """The effect of a shared plan on clients of unequal size."""
 
     rows: tuple[tuple[str, ...], ...]
     note: str

@@ -27,7 +27,7 @@ CURVE = tuple(round(0.005 * 1.15**step, 5) for step in range(38))
 
 
 class PlanRequest(BaseModel):
-    """What the page asks for. Other keys are refused."""
+    """The request of the planner's page. Other keys are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 

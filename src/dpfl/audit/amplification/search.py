@@ -53,7 +53,7 @@ closed.
 
 
 class AmplificationTrial(NamedTuple):
-    """What the code under test returns.
+    """The results of the code under test.
 
     Attributes:
         total: The sum of clipped gradients, in clip norms, flat, in the order of the module's

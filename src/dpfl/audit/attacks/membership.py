@@ -54,7 +54,7 @@ class RocCurve:
 
     @property
     def _above(self) -> str:
-        """What it means that a rate is above its ceiling."""
+        """Says what it means that a rate is above its ceiling."""
         if self.beyond:
             return (
                 f"; at {_listed(self.beyond)} above the ceiling by more than chance: either "

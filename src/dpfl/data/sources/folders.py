@@ -1,4 +1,4 @@
-"""Where data files lie: one folder for all data sets, and a folder in it for each."""
+"""The folders of data files: one folder for all data sets, and a folder in it for each."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class InvalidCell(Exception):
 
 @dataclass(frozen=True)
 class CellFormat:
-    """How texts are read.
+    """The format in which texts of cells are read.
 
     Attributes:
         absent: The texts that stand for no value.

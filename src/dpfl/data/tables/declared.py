@@ -28,7 +28,8 @@ from dpfl.tasks import Task
 
 @dataclass(frozen=True)
 class DeclaredTestSet:
-    """What is declared public to test on: a share of the persons (or rows), or another table.
+    """The rows that are declared public to test on: a share of the persons (or rows), or another
+    table.
 
     Attributes:
         share: The share, between 0 and 1.
@@ -55,7 +56,7 @@ class DeclaredTestSet:
 
 @dataclass(frozen=True)
 class TableDeclaration:
-    """What is declared of a table before a row of it is read.
+    """The declaration of a table, made before a row of it is read.
 
     Attributes:
         schema: Its columns.

@@ -26,7 +26,7 @@ MOST_LEVELS = 30
 
 @dataclass
 class ColumnSummary:
-    """What the batches of a column have shown so far.
+    """A summary of the batches of a column so far.
 
     Attributes:
         name: The name of the column.

@@ -189,7 +189,7 @@ Column = NumericColumn | CategoricalColumn
 
 @dataclass(frozen=True)
 class PaidScales:
-    """What all paid scales together may cost.
+    """The budget of all paid scales together.
 
     Attributes:
         noise: The noise multiplier.
@@ -346,7 +346,7 @@ class Schema:
 
 @dataclass(frozen=True)
 class FeatureLayout:
-    """How a row of x is laid out: numbers, then one whole-number code for each categorical column.
+    """The layout of a row of x: numbers, then one whole-number code for each categorical column.
 
     A row of codes is short however many levels there are. A model asks for what it takes: dense
     rows (one-hot, made a batch at a time), or the codes, for embeddings.

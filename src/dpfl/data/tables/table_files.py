@@ -34,7 +34,7 @@ ROWS = 1 << 16
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How a CSV file is written.
+    """The text format of a CSV file.
 
     Attributes:
         delimiter: The mark between fields. By default, the one that cuts the header into most

@@ -55,7 +55,7 @@ class LinearMap:
 
 @dataclass(frozen=True)
 class UnrolledLayer:
-    """How a layer is computed from linear maps.
+    """A layer as a composition of linear maps.
 
     Attributes:
         maps: The linear maps by name, in the order of the rows of their weights.

@@ -65,7 +65,7 @@ class Tap:
 
 @dataclass
 class Record:
-    """What one layer saw.
+    """The record of one layer's calls.
 
     Attributes:
         layer: The layer.

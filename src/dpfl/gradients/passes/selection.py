@@ -1,4 +1,4 @@
-"""Which pass computes a model's gradients: the quickest one that takes the model."""
+"""Selects the pass that computes a model's gradients: the quickest one that takes the model."""
 
 from __future__ import annotations
 

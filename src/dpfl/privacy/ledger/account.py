@@ -18,7 +18,7 @@ LAST_LINK = 1 << 62
 
 @dataclass(frozen=True)
 class LedgerAccount:
-    """Whose ledger it is, and what one of its records is.
+    """The owner of a ledger, and the unit of its records.
 
     Attributes:
         owner: The owner's name.

@@ -1,4 +1,4 @@
-"""How many local steps (tau) each round has.
+"""Policies that choose the number of local steps (tau) of each round.
 
     >>> FixedSteps(5).total(rounds=100)  # the steps that 100 rounds take, and so what they cost
     500
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StepFacts:
-    """What a policy knows of a run.
+    """The facts of a run that a policy knows.
 
     Attributes:
         rounds: The rounds R_s of the run; None where the budget does not limit them.
@@ -64,7 +64,7 @@ class StepFacts:
 
 @dataclass(frozen=True)
 class StepContext:
-    """What a policy chooses by.
+    """The context in which a policy chooses tau.
 
     Attributes:
         facts: What it knows of the run.
@@ -110,7 +110,7 @@ class RoundObservation:
 
 
 class StepPolicy(Protocol):
-    """How many local steps (tau) each round has."""
+    """Chooses the number of local steps (tau) of each round."""
 
     @property
     def adaptive(self) -> bool:

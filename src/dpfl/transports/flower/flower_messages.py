@@ -47,7 +47,7 @@ TAKING = frozenset({"/flwr.proto.Runtime/AcquireTask"})
 
 
 class UnreadableMessage(Exception):
-    """What came is no message of ours, is larger than its reader takes, or was lost on its way."""
+    """A message is not one of ours, is larger than its reader takes, or was lost on its way."""
 
 
 class TaskToken:
