@@ -1,4 +1,4 @@
-"""Turns whatever a user got wrong into one sentence, which every front door prints.
+"""Turns whatever a user got wrong into one sentence, which every interface prints.
 
 There is one wording for each kind of mistake: a name that does not exist, an option that a part
 does not have, a value of the wrong type or out of range, and a file that is not valid TOML. Each

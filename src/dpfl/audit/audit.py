@@ -59,7 +59,7 @@ def audit(
     tell: Callable[[str], None] = lambda game: None,
     **old_options: Any,
 ) -> AuditReport:
-    """Tries to refute what a system claims and what is proven of it.
+    """Tries to refute the epsilon that a system claims and the epsilon that is proven.
 
     Args:
         algorithm: Any algorithm, also one of your own.

@@ -64,7 +64,7 @@ def _one_release(subject: AuditSubject) -> AuditFinding:
 
 
 def _query(subject: AuditSubject) -> AuditFinding | str:
-    """Measures the query of which most was measured, relative to what is proven of it."""
+    """Measures all queries, and keeps the one that comes closest to its proven epsilon."""
     algorithm = subject.algorithm
     candidates: tuple[PrivateQuery | None, ...] = (
         algorithm.centre,

@@ -14,8 +14,9 @@ Pydantic checks types and ranges here. What depends on several parts, such as wh
 suits the clip, is checked by the parts and by `server/rules.py`. So this module builds objects and
 decides nothing about privacy.
 
-One experiment serves all front doors. `Experiment.run` trains in a simulation, `Experiment.serve`
-trains over nodes, and `dpfl plan`, the web planner and the papers' tables write the same sections.
+One experiment serves the command line, the web pages and Python. `Experiment.run` trains in a
+simulation, `Experiment.serve` trains over nodes, and `dpfl plan`, the web planner and the papers'
+tables write the same sections.
 
     >>> experiment = load(Path("experiment.toml"), ["budget.rounds=5"])
     >>> result = experiment.run(Path("runs/first"))

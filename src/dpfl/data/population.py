@@ -22,7 +22,7 @@ from dpfl.lazy_import import torch
 
 @dataclass(frozen=True)
 class RandomClients:
-    """The rule by which each client of a population draws its samples.
+    """Draws the samples of each client of a population.
 
     Attributes:
         images: The number of samples of each client.

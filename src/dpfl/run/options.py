@@ -177,7 +177,7 @@ class Execution:
         out: The run's folder. None makes a new one under runs/.
         resume: Whether to go on with the run in `out`.
         progress: Who shows the rounds, such as the terminal.
-        callbacks: Who else hears of every round, such as `dpfl.loggers.MLflow`.
+        callbacks: Objects that are told of every round, such as `dpfl.loggers.MLflow`.
         nodes: The pool of nodes on other machines. None simulates the clients here.
         experiment: The content of an experiment file, for the record of the run.
     """

@@ -165,8 +165,8 @@ class ResolvedRun:
         """Builds the record of the run, without the run's own name.
 
         Returns:
-            The content of `experiment.toml`: what was asked, what it came to be, and hashes of
-            data, code and model.
+            The content of `experiment.toml`: the requested settings, the resolved settings, and
+            hashes of data, code and model.
         """
         spec, flat = self.spec, self.fitted.flat
         return {

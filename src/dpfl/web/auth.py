@@ -48,7 +48,7 @@ class AccessKeys:
     hosts: frozenset[str]
     """The host names that a request may ask for; any if there are none."""
     token: str = ""
-    """What every request must bring; nothing if it is empty."""
+    """The token that every request must have; none if it is empty."""
     write: str = field(default_factory=lambda: secrets.token_urlsafe(24))
 
     @property

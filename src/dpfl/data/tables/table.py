@@ -23,7 +23,7 @@ IDENTIFIER = re.compile(
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Rows, and whose they are. Whoever has this object sees all of them.
+    """Rows of a table, with their sites and persons. Whoever has this object sees all of them.
 
     Attributes:
         name: The name of the file or folder.
