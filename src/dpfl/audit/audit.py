@@ -6,11 +6,10 @@ right too often: for false positive rate FPR and false negative rate FNR,
 
     ln((1 - FNR - delta) / FPR) <= epsilon
 
-and the same with the rates exchanged. So measured rates give a *lower bound* on epsilon.
-It holds with a stated confidence (Clopper-Pearson), whatever the adversary is. Other games look for
-an exact fault: a value without noise that differs between neighbours, a release without a debit,
-noise that is used twice. All games run the real clients, coordinator and ledgers, not a model of
-them.
+and the same with the rates exchanged. So measured rates give a *lower bound* on epsilon. It holds
+with a stated confidence (Clopper-Pearson), whatever the adversary is. Other games look for an exact
+fault: a value without noise that differs between neighbours, a release without a debit, noise that
+is used twice. All games run the real clients, coordinator and ledgers, not a model of them.
 
 A *verdict* compares the lower bound with the proven and the claimed epsilon:
 

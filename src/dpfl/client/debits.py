@@ -128,8 +128,8 @@ class ClientDebits:
         return _repeated(name, repetition)
 
     def _entry(self, task: ClientTask, name: str) -> str:
-        """Writes the ledger's name for a release. For a share of the noise it also has
-        the terms of the sharing.
+        """Writes the ledger's name for a release. For a share of the noise it also has the terms of
+        the sharing.
         """
         run = self._context.run
         return "/".join((run, task.noise_shares.mark, name) if task.noise_shares else (run, name))

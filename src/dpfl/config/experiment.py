@@ -68,7 +68,7 @@ DEMO: dict[str, Any] = {
     "algorithm": algorithms.DEMO,
     "budget": {"epsilon": 4.0, "delta": 1e-5, "rounds": 80},
 }
-"""What `dpfl run` trains without a file."""
+"""The experiment that `dpfl run` trains without a file."""
 MISSING = "without a file, `dpfl run` runs the demo."
 
 
@@ -211,7 +211,7 @@ class Experiment(StrictSection):
 
     @property
     def _entropy(self) -> str:
-        """Over nodes the operating system's entropy is the default."""
+        """Chooses the operating system's entropy over nodes, unless the file says otherwise."""
         return self.privacy.entropy if "entropy" in self.privacy.model_fields_set else "system"
 
     def serve(

@@ -1,5 +1,5 @@
-"""Every source by its name or its path: published data sets, and the user's own arrays, tensors,
-files and tables.
+"""Finds every source by its name or its path: published data sets, and the user's own arrays,
+tensors, files and tables.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ def load(name: str, data_dir: str | Path | None = None, **options: Any) -> DataS
 
 
 Reader = tuple[Callable[..., DataSource], Sequence[str]]
-"""What reads a source, and the options that it has."""
+"""A function that reads a source, and the options that it has."""
 
 
 def _named_readers(data_dir: str | Path | None) -> dict[str, Reader]:

@@ -1,4 +1,4 @@
-"""The task of a data set, as its owner declares it. Nothing of it is read off private labels."""
+"""The task of a data set, as its owner declares it. Nothing in it follows from private labels."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def task_of(
 def number_of_classes(name: str, declared: int | None, test: Array | None) -> int:
     """Finds the number of classes: the declared number, or that of the public test set.
 
-    It is never read off the labels of clients. It would tell that one of them holds the last class.
+    It never follows from the labels of clients. It would tell that one of them has the last class.
 
     Args:
         name: The name of the data, for errors.

@@ -1,4 +1,4 @@
-"""A federation: one training set, and which of its samples each client holds.
+"""A federation: one training set, and which of its samples each client has.
 
 In a simulation one process has all data, so a client is a tensor of indices into the training set.
 Every sample has one owner at most: a sample at two clients would be paid for by each ledger alone,
@@ -59,7 +59,7 @@ class Federation(NotebookView, shown_by="federation_page"):
         how: How the samples were dealt, as an experiment writes it.
         notes: What was changed or left over, for the record of a run.
         persons: The number of the person that each training row is of.
-        private: What the holder of the data should know. It is read off the data, so it is shown
+        private: What the holder of the data should know. It follows from the data, so it is shown
             and never written.
         names: The names of the clients, and of their ledgers.
         test_persons: The number of the person that each test row is of.

@@ -1,5 +1,5 @@
 """Samples that clients keep out of training, to measure on. Each unit is drawn by a hash of its own
-numbers, whoever else is there.
+numbers, so it does not matter who else is there.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dpfl.errors import DpflError
 
 RESERVED = ("federation", "metrics")
-"""Other files have these names."""
+"""Names that other files have."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 _OTHER = re.compile(r"[^A-Za-z0-9._-]")

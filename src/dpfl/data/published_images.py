@@ -45,14 +45,16 @@ SCALES = {
     **{f"emnist-{split}": EMNIST_SCALE for split in EMNIST_CLASSES},
     "cifar10": CIFAR10_SCALE,
 }
-"""By the name of the data: mean and deviation of its channels, of images between 0 and 1."""
+"""Mean and standard deviation of the channels of images between 0 and 1, by the name of the data.
+"""
 
 SHAPES = {
     **dict.fromkeys(("mnist-sample", "mnist", "fashion-mnist", "emnist"), ((1, 28, 28), 10)),
     **{f"emnist-{split}": ((1, 28, 28), classes) for split, classes in EMNIST_CLASSES.items()},
     "cifar10": ((3, 32, 32), 10),
 }
-"""The shape of a sample and the number of classes, as published: nothing need be read for them."""
+"""The shape of a sample and the number of classes, as published. No file has to be read for them.
+"""
 
 Scale = tuple[tuple[float, ...], tuple[float, ...]]
 

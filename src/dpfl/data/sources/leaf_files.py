@@ -18,7 +18,7 @@ from dpfl.data.federation import Federation
 from dpfl.errors import DpflError
 
 LETTERS = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
-"""LEAF's own 80, in its order; any other character counts as a blank."""
+"""The 80 characters of LEAF, in its order. Any other character counts as a blank."""
 
 Samples = dict[str, tuple[np.ndarray, np.ndarray]]
 

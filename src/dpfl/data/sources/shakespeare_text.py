@@ -28,8 +28,8 @@ from dpfl.tasks import NextToken
 TEXTS = Path(__file__).with_name("shakespeare.parquet")
 
 ALPHABET = "\n !\"&'(),-.:;?ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-"""What a character may be; any other counts as a blank. Declared, and so the same whatever the
-texts are.
+"""The characters of a text. Any other character counts as a blank. The alphabet is declared, so it
+is the same whatever the texts are.
 """
 
 

@@ -227,7 +227,7 @@ def _private(reader: RowReader) -> tuple[str, ...]:
 def _warnings(file: TableFile, schema: Schema) -> tuple[str, ...]:
     """Names columns that look like a person's identifier, where no person is declared.
 
-    It goes by the header, never by values.
+    It looks at the header, never at values.
     """
     if schema.person:
         return ()
