@@ -73,11 +73,11 @@ from dpfl.models.row_sizes import ChunkSizes, InvariantSizes, UnpaddedSizes
 from dpfl.privacy.mechanisms.rounding import COVER, DOUBLE, gamma
 
 _ROWS_BLOCK = 1 << 26
-# The largest number of numbers in gradients that are written out at a time.
+# The most numbers of gradients that are written out at a time.
 
 
 ARITHMETIC = ("exact", "fast")
-"""What `ClippedGradients` takes as its arithmetic."""
+"""The words for the arithmetic of `ClippedGradients`."""
 
 
 @dataclass(frozen=True)

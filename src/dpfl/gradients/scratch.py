@@ -12,7 +12,7 @@ from torch import Tensor
 
 # Numbers that are held between steps; what a step needs beyond them is allocated and freed.
 _LARGEST = 1 << 26
-# Numbers: what is given out begins at a multiple, so that it can hold float64 too.
+# A part of the buffer begins at a multiple of so many numbers, so that it can hold float64 too.
 _ALIGNED = 16
 
 

@@ -47,10 +47,10 @@ _DROPS_NOTHING = 2.0**-60
 # tells two places apart.
 
 _COVERED = ("_parameters", "_buffers", "_modules", "training", "forward")
-# What the fingerprint, the modules in their order and the modes say of a module.
+# Attributes of a module that the fingerprint, the order of modules and the modes cover.
 
 Outputs = Sequence[Tensor]
-"""What must be equal bit for bit: tensors whose first dimension is the unit."""
+"""Results that must be equal bit for bit: tensors whose first dimension is the unit."""
 
 Compute = Callable[[Tensor, Tensor, UnitRows | None], Outputs]
 

@@ -330,7 +330,7 @@ _FACTORIES: dict[str, Callable[..., Model]] = {
     "scattering-linear": scattering_linear,
 }
 NAMES = tuple(_FACTORIES)
-"""Of the catalogue."""
+"""The names of the models of the catalogue."""
 _BUILDERS: dict[str, Callable[..., nn.Module]] = {
     "linear": architectures.build_linear,
     "mlp": architectures.build_mlp,

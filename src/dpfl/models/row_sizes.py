@@ -25,7 +25,7 @@ ORDERS = 6
 """Orders of the samples that the self-test of a function tries."""
 
 ALIGNED = 64
-"""Bytes: torch's memory begins at a multiple."""
+"""Bytes. The memory of a torch tensor begins at a multiple of this."""
 
 
 class ChunkSizes(Protocol):

@@ -10,7 +10,7 @@ from dpfl.tasks.task import Array, Task
 
 DRAWS = 200
 AT_ONCE = 2**21
-"""Numbers that say how often each sample is in which test set."""
+"""The most counts (samples times test sets) that are in memory at a time."""
 
 
 def intervals(

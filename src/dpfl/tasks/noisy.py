@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 BINS = 10
-"""Of the chances that a binary model gives, from 0 to 1, for the AUC."""
+"""Bins of the probabilities of a binary model, from 0 to 1, for the AUC."""
 DRAWS = 1000
 LOSS = "clipped loss"
 

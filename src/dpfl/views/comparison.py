@@ -27,7 +27,7 @@ HIDDEN = ("settings", "model_sha256")
 
 @dataclass(frozen=True)
 class RunList(ColumnTable, Sequence[Path]):
-    """The folders of runs; as a table, what each run came to. A run under way has empty cells."""
+    """The folders of runs; as a table, the outcome of each run. A run under way has empty cells."""
 
     summaries: tuple[Mapping[str, Any], ...]
     """What `run_summary.summary` gives, one per run."""

@@ -20,7 +20,7 @@ ALIKE = 0.01
 """Epsilons that differ by less than this share count as equal in a comparison."""
 
 MIXED = "measured"
-"""The heading above metrics of several names."""
+"""The heading above metrics with different names."""
 
 
 @dataclass(frozen=True)

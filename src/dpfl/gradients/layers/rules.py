@@ -38,13 +38,13 @@ from dpfl.privacy.mechanisms.rounding import COVER, TERMS, cover_cancellation, s
 LayerGradients = dict[str, UnitGradients]
 Rule = Callable[[nn.Module, Tensor, Tensor], LayerGradients]
 
-# Numbers: what the comparison of all words of a sample with each other may take at a time.
+# The most numbers that the comparison of all words of a sample with each other takes at a time.
 _WORD_PAIRS = 1 << 22
-# Of a unit, whose square is what is compared; with more words, the gradients of its rows are
-# written out.
+# The most words of a unit that are compared in pairs. With more words, the gradients of its rows
+# are written out.
 _MOST_WORDS = 1 << 11
-# Numbers: gradients of all units of a chunk that are written out sooner than their rows are
-# compared.
+# Gradients of all units of a chunk that have at most so many numbers are written out, which is
+# quicker than a comparison of their rows.
 _SMALL = 1 << 18
 
 

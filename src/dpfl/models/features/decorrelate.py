@@ -15,9 +15,9 @@ from torch import Tensor
 IMAGES = 1500
 POWER = 0.25
 FLOOR = 1e-3
-"""Of the largest eigenvalue: directions below it are not raised further."""
+"""A share of the largest eigenvalue. Directions below it are not raised further."""
 COLOUR = 0.3
-"""Share of a colour channel's own noise beside what all of them have in common."""
+"""The share of a colour channel's own noise, beside the noise that all channels have in common."""
 
 
 def pink_images(shape: tuple[int, ...], count: int = IMAGES) -> Tensor:

@@ -21,25 +21,26 @@ from dpfl.models.features.leaf_images import leaf_images
 from dpfl.models.row_sizes import RowFunction
 
 SIDE = 6
-"""Of a patch, in pixels."""
+"""The side of a patch, in pixels."""
 STRIDE = 2
 GRID = 4
-"""Cells a side that patches are averaged over."""
+"""Cells per side over which patches are averaged."""
 FLAT = 0.05
-"""Of the image's variance: beside that a patch's own counts, so that one with less is nearly
-nothing.
+"""The share of the image's variance that is added to a patch's own, so that a patch with less
+variance is scaled to nearly nothing.
 """
 TINY = 1e-9
-"""So that an image of one colour is nothing."""
+"""A number that keeps an image of one colour from a division by 0."""
 RIDGE = 0.01
-"""Of the mean eigenvalue: directions below it are not raised further in whitening."""
+"""A share of the mean eigenvalue. Directions below it are not raised further in whitening."""
 THRESHOLD = 0.5
 LEAST = 0.01
-"""Beside which a feature's mean counts under the root."""
+"""A number that is added to a feature's mean under the root."""
 DRAWN = 32
-"""Pixels a side of the images that patches are taken from, whatever those of the samples."""
+"""Pixels per side of the images from which patches are drawn, whatever the size of the samples."""
 PIXELS = 51_200
-"""Of the images at a time, so that what they need stays small."""
+"""Pixels of the images that are computed at a time, so that the memory that they need stays small.
+"""
 
 
 @lru_cache(maxsize=4)

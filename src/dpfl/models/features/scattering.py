@@ -23,13 +23,13 @@ from dpfl.models.features.decorrelate import decorrelating
 from dpfl.models.row_sizes import RowFunction
 
 WIDTH = 0.8
-"""Of the finest Gaussian, in pixels; doubled from scale to scale."""
+"""The width of the finest Gaussian, in pixels. It doubles from scale to scale."""
 FREQUENCY = 3 * math.pi / 4
-"""Of the finest wave; halved from scale to scale."""
+"""The frequency of the finest wave. It halves from scale to scale."""
 GROUP = 3
 """Channels that are normalised together."""
 BATCH = 16
-"""Images at a time, so that all that they need stays in the cache."""
+"""Images that are computed at a time, so that all that they need stays in the cache."""
 
 
 class Scattering:
