@@ -1,4 +1,4 @@
-"""Turns whatever a user got wrong into one sentence, which every front door prints.
+"""Turns whatever a user got wrong into one sentence, which every interface prints.
 
 There is one wording for each kind of mistake: a name that does not exist, an option that a part
 does not have, a value of the wrong type or out of range, and a file that is not valid TOML. Each
@@ -22,7 +22,7 @@ LONGEST_VALUE = 80
 
 
 class ValidationProblems(Protocol):
-    """What pydantic and FastAPI raise where a document does not fit its schema."""
+    """The error that pydantic and FastAPI raise where a document does not fit its schema."""
 
     def errors(self) -> Sequence[Any]:
         """Lists the problems.
@@ -200,7 +200,7 @@ def invalid(error: ValidationProblems, document: str, schema: type[Any] | None =
 
 
 def _problem(message: str) -> str:
-    """A message of pydantic as half a sentence, such as "it should be a valid number"."""
+    """Turns a message of pydantic into half a sentence, such as "it should be a valid number"."""
     words = message.removeprefix("Value error, ").rstrip(".")
     if words.startswith("Input should"):
         return "it" + words.removeprefix("Input")
@@ -253,7 +253,7 @@ def _quoted(value: object) -> str:
 
 
 def _keys_at(schema: type[Any] | None, location: Iterable[str]) -> list[str]:
-    """The keys of the section at a location, whose annotation may be `Section | None`."""
+    """Lists the keys of the section at a location, whose annotation may be `Section | None`."""
     section: Any = schema
     for part in location:
         field = getattr(section, "model_fields", {}).get(part)

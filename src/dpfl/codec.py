@@ -1,4 +1,4 @@
-"""How a part is written down: one codec for files, messages and digests.
+"""The written form of parts: one codec for files, messages and digests.
 
 An algorithm, a task or a release is a composition of small frozen dataclasses, the *parts*. Three
 things depend on how a part is written: the record of a run (`experiment.toml`), the messages
@@ -72,7 +72,7 @@ def part(tag: str, *, optional: Iterable[str] = (), **names: str) -> Callable[[_
         tag: The fixed name that is written for the class.
         optional: Attributes that are written only where they differ from their defaults.
         **names: Written names of attributes that are called otherwise in the class, as
-        `written_name="attribute"`.
+            `written_name="attribute"`.
 
     Returns:
         A decorator that returns the class unchanged. It stands above `@dataclass`.

@@ -1,5 +1,5 @@
-"""What a notebook shows of an object. A module of `views/notebook` lays it out, and is imported
-when a page or a picture is asked for.
+"""The display of an object in a notebook. A module of `views/notebook` lays it out, and is imported
+when a page or a picture is requested.
 """
 
 from __future__ import annotations

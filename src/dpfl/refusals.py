@@ -1,5 +1,5 @@
-"""Why a node refuses a message: a fixed list of reasons, with one fixed sentence for each. None of
-them says anything about data.
+"""The reasons for which a node refuses a message: a fixed list, with one fixed sentence for each.
+None of them says anything about data.
 """
 
 from __future__ import annotations

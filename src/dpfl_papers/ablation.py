@@ -1,4 +1,6 @@
-"""What each ingredient of `auto` contributes at equal proven epsilon: one is changed at a time."""
+"""Measures what each ingredient of `auto` contributes at equal proven epsilon. One is changed at a
+time.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the ALI-DPFL paper prints in Tables II to V."""
+"""The numbers that the ALI-DPFL paper prints in Tables II to V."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a table of a paper consists of: cells, each with the number that the paper prints and the
-work that gives ours.
+"""The cells of a paper's table, each with the number that the paper prints and the work that gives
+ours.
 """
 
 from __future__ import annotations
@@ -103,8 +103,7 @@ class CellWork(Protocol):
             seed: Seed of all random draws.
             data_dir: Folder of the data sets; by default `DPFL_DATA`.
             prefixes: Folder in which runs keep checkpoints for longer runs that start alike. None
-                keeps
-                and uses none.
+                keeps and uses none.
 
         Returns:
             The outcome.
@@ -185,8 +184,7 @@ class PaperTable:
 
         Args:
             words: Words that each have to be the group or the row of a cell, or occur in its
-                column.
-                Upper and lower case are the same.
+                column. Upper and lower case are the same.
 
         Returns:
             The table with the cells that match every word.

@@ -1,4 +1,4 @@
-"""What clipping does to FedAvg (Zhang et al. 2021): Tables 1 to 4 and Figures 1 to 11."""
+"""The effect of clipping on FedAvg (Zhang et al. 2021): Tables 1 to 4 and Figures 1 to 11."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""How long a table will take: the gradients that its cells need, divided by the rate at which this
-machine computes them.
+"""Estimates how long a table will take: the gradients that its cells need, divided by the rate at
+which this machine computes them.
 """
 
 from __future__ import annotations

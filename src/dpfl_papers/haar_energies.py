@@ -1,4 +1,5 @@
-"""How much of a gradient lies in each Haar band, from which matched Haar weights are computed.
+"""Measures how much of a gradient lies in each Haar band. Matched Haar weights are computed from
+that.
 
 Measure it on public data only.
 """
@@ -17,7 +18,7 @@ from dpfl.privacy.mechanisms.haar import Haar
 def haar_energies(
     module: nn.Module, x: Tensor, y: Tensor, by_layer: bool = False
 ) -> tuple[float, ...]:
-    """E_b, the mean energy of the samples' gradients in each band.
+    """Computes E_b, the mean energy of the samples' gradients in each band.
 
     The energies choose the noise, so they are a release themselves. Take samples that are public,
     or pay for them.

@@ -1,5 +1,5 @@
-"""Where FedAvg with clipped updates stops on three parabolas, in closed form: problem (8) of the
-clipping paper.
+"""Computes where FedAvg with clipped updates stops on three parabolas, in closed form: problem (8)
+of the clipping paper.
 """
 
 from __future__ import annotations

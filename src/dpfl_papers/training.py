@@ -31,8 +31,7 @@ class Training:
     Attributes:
         content: Sections of the experiment file, without the seed.
         shows: What the value is: "accuracy" is the final accuracy in percent, "best" that of the
-            best
-            round, and "loss" the final loss.
+            best round, and "loss" the final loss.
     """
 
     content: Mapping[str, Any]

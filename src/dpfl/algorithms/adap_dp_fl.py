@@ -7,7 +7,7 @@ loss.
 
 The public loss is that of the client's own model on public data (here the test set). Both rules
 read released values only. The energy of the noise is subtracted from the norms; without that the
-clip norm grows without end. Accountants compose events that are fixed beforehand. This sigma is
+clip norm grows without end. Accountants compose events that are fixed in advance. This sigma is
 not, so each round is counted with the least sigma that it could have. The paper claims RDP over
 the sigma of every step.
 """
@@ -46,8 +46,7 @@ def adap_dp_fl(
         alpha: The next clip norm, as a multiple of the mean norm of the gradients released last.
         beta: Factor on the noise after three rounds in which the public loss fell.
         noise_multiplier: Noise standard deviation over sensitivity. By default the least noise with
-            which all rounds
-        stay within epsilon.
+            which all rounds stay within epsilon.
         rate: Learning rate of the local steps.
         weights: Weights of the clients: "size" (declared before training) or "uniform".
         server_rate: The server's learning rate eta_g along the mean update.

@@ -19,7 +19,7 @@ removed, and the divisor is q n_i. tau is then post-processing. This mu is the s
 gradients, a smaller number than that of raw ones. The formula is "corrected": the learning rate in
 use, and without an algebraic slip of the paper.
 
-In both variants mu and the formula are independent options. mu can be a number known beforehand,
+In both variants mu and the formula are independent options. mu can be a number known in advance,
 come from public clients ("public"), or from one noisy slope per round that the clients pay for like
 a step ("paid"). Gamma is a number, "public" or "raw". tau* often leaves privacy unspent, which is
 worth nothing: `whole_budget` raises tau to what uses it up by the last round. With `most_tau` = 1
@@ -110,13 +110,11 @@ def ali_dpfl(
         variant: "sound" or "published", as described for the system.
         reading: "paper" or "code" (its authors'), for the published variant. By default paper.
         formula: tau's bound: "corrected", "printed", "consistent" or "code". By default by variant
-            and
-        reading.
+            and reading.
         gamma: Gamma, how unlike the clients are: a number, "public" or "raw". By default by variant
-            and
-        reading.
+            and reading.
         mu: mu of the bound: a number, "released", "paid", "public", "raw" or "steps". By default by
-        variant and reading.
+            variant and reading.
         whole_budget: Raise tau to what uses up epsilon by the last round.
         most_tau: Upper limit on tau. 1 fixes tau, which secure aggregation needs.
         sampling_rate: Probability q with which each sample enters a step.

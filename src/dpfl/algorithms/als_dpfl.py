@@ -63,8 +63,7 @@ def als_dpfl(
         phi: phi of the bound of Wang et al.: 5e-5 suits CNNs, 0.025 convex models.
         most_tau: Upper limit on tau. 1 fixes tau, which secure aggregation needs.
         estimates: Source of rho, beta and xi: "released", "public" or "raw". By default released
-            (sound)
-        or raw (published).
+            (sound) or raw (published).
         omega: omega of the bound (13), the inverse square of the distance to the optimum.
         lam: lambda of the bound (13), the least loss above the optimum, below 1.
         sampling_rate: Probability q with which each sample enters a step.

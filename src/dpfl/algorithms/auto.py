@@ -47,12 +47,10 @@ def auto(
         sampling_rate: Probability q with which each sample enters a step.
         clip: Largest L2 norm of a sample's gradient. By default 0.05; on a table, the usual norm.
         noise_multiplier: Noise standard deviation over sensitivity. By default the least noise with
-            which all rounds
-        stay within epsilon.
+            which all rounds stay within epsilon.
         rate: Learning rate of the local steps. By default it follows from the noise and `walk`.
         walk: Distance that the noise of the whole run may move the model. By default 15; on a
-            table,
-        from the length of a row.
+            table, from the length of a row.
         mean_noise: Noise multiplier of the released mean of the samples. 0 releases no mean.
         averaging: Power p: iterate t weighs about t^p in the mean that is the model. 0 means no
             mean.

@@ -71,20 +71,18 @@ def custom(
         cohort: Expected number of clients per round. By default all clients.
         clip: Largest L2 norm of what gets the noise: a gradient or an update.
         clipping: "flat", "per-layer" or "haar"; with where = "round" also "quantile" and
-        "public-median".
+            "public-median".
         haar_weights: For clipping = "haar": "paper" (m, then 2^level) or "orthonormal".
         quantile: Share of the updates that the clip norm should not cut, for quantile clipping.
         count_noise: Noise on the count of updates inside the clip norm, for quantile clipping.
         noise_multiplier: Noise standard deviation over sensitivity. By default the least noise with
-            which all rounds
-        stay within epsilon.
+            which all rounds stay within epsilon.
         rate: Learning rate of the local steps.
         optimiser: Optimiser of the local steps: "sgd", "momentum", "adam" or "adagrad".
         batch_size: Samples per local step, for steps without noise.
         prox: Strength of the pull towards the global model (FedProx).
         objective: "plain" (cross-entropy), "contrastive" or "perturbed"; the last two only where
-            steps
-        have no noise.
+            steps have no noise.
         mu: Weight of the contrastive loss.
         temperature: Temperature of the contrastive loss.
         share: Weight of the perturbed loss.

@@ -76,8 +76,7 @@ def dp_fedavg(
         clip: Largest L2 norm of a client's update.
         clipping: "flat", "per-layer", "quantile" (paid for) or "public-median" (of public clients).
         noise_multiplier: Noise standard deviation over sensitivity. By default the least noise with
-            which all rounds
-        stay within epsilon.
+            which all rounds stay within epsilon.
         noise: Who adds the noise: "server", or "clients" (needs secure aggregation).
         tau: Local steps per round.
         rate: Learning rate of the local steps.

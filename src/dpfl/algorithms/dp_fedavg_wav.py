@@ -64,11 +64,10 @@ def dp_fedavg_wav(
         cohort: Expected number of clients per round. By default all clients.
         clip: Largest L2 norm C of what is clipped.
         clipping: "updates", or "gradients" of samples (published). By default updates (sound) or
-        gradients (published).
+            gradients (published).
         public_clip: Use the median of public clients as clip norm (data.public_clients).
         noise_multiplier: Noise standard deviation over sensitivity. By default the least noise with
-            which all rounds
-        stay within epsilon.
+            which all rounds stay within epsilon.
         haar_weights: "paper" (m, then 2^level), "orthonormal" or "matched".
         by_layer: Transform one parameter at a time, not the whole vector.
         energies: Public energies of the Haar bands, for haar_weights = "matched".

@@ -46,8 +46,7 @@ def dp_ftrl(
         bands: Diagonals of C, hence rounds that share noise. By default one per turn.
         clip: Largest L2 norm c of a client's update.
         noise_multiplier: Noise standard deviation over sensitivity. By default the least noise with
-            which all rounds
-        stay within epsilon.
+            which all rounds stay within epsilon.
         tau: Local steps per round.
         rate: Learning rate of the local steps.
         batch_size: Samples per local step. These steps add no noise of their own.

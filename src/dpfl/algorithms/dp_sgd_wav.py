@@ -69,8 +69,7 @@ def dp_sgd_wav(
         clipping: "flat", or "levels" (published): each level of coefficients by itself.
         public_clip: Use the median of public clients as clip norm (data.public_clients).
         noise_multiplier: Noise standard deviation over sensitivity. By default the least noise with
-            which all rounds
-        stay within epsilon.
+            which all rounds stay within epsilon.
         haar_weights: "paper" (m, then 2^level), "orthonormal" or "matched".
         by_layer: Transform one parameter at a time, not the whole vector.
         energies: Public energies of the Haar bands, for haar_weights = "matched".

@@ -45,8 +45,7 @@ def dyn_dp_fedavg(
         mu_decay: Last noise multiplier over the first, rho_mu.
         phases: Number of phases in which the noise moves.
         noise_multiplier: Noise multiplier of the first round. By default the least noise with which
-            all
-        rounds stay within epsilon.
+            all rounds stay within epsilon.
         tau: Local steps per round.
         rate: Learning rate of the local steps.
         batch_size: Samples per local step. These steps add no noise of their own.

@@ -54,8 +54,7 @@ def dyn_dp_sgd(
         mu_decay: Last noise multiplier over the first, rho_mu.
         phases: Number of phases in which the noise moves.
         noise_multiplier: Noise multiplier of the first round. By default the least noise with which
-            all
-        rounds stay within epsilon.
+            all rounds stay within epsilon.
         rate: Learning rate of the local steps.
         optimiser: Optimiser of the local steps: "sgd", "momentum", "adam" or "adagrad".
         weights: Weights of the clients: "size" (declared before training) or "uniform".

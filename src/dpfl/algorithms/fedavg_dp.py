@@ -42,8 +42,7 @@ def fedavg_dp(
         clip: Largest L2 norm C of a sample's gradient.
         clipping: "flat" (one norm for the whole gradient) or "per-layer".
         noise_multiplier: Noise standard deviation over sensitivity. By default the least noise with
-            which all rounds
-        stay within epsilon.
+            which all rounds stay within epsilon.
         rate: Learning rate of the local steps.
         optimiser: Optimiser of the local steps: "sgd", "momentum", "adam" or "adagrad".
         weights: Weights of the clients: "size" (declared before training) or "uniform".

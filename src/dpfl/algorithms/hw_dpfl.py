@@ -64,14 +64,12 @@ def hw_dpfl(
         clip: Largest L2 norm G of a sample's gradient.
         rate: Learning rate of the local steps.
         noise_multiplier: Noise standard deviation over the update's sensitivity. By default planned
-            from
-        epsilon (sound) or taken from Theorem 1 (published).
+            from epsilon (sound) or taken from Theorem 1 (published).
         round_epsilon: Epsilon of one round in the paper's noise (published).
         delta: Delta in the paper's noise (published).
         samples: n_k of the paper's noise for all clients (published). By default each client's own.
         weights: "similarity" or "distance" of the label histograms. By default similarity (sound)
-            or
-        distance (published).
+            or distance (published).
         histogram_noise: Noise multiplier of the released label histogram (sound).
         cohort: Expected number of clients per round. By default all clients.
 

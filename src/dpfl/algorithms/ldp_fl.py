@@ -38,8 +38,7 @@ def ldp_fl(
     Args:
         clip: Largest L2 norm C of a client's update.
         noise_multiplier: Noise standard deviation over sensitivity. By default the least noise with
-            which all rounds
-        stay within epsilon.
+            which all rounds stay within epsilon.
         tau: Local steps per round.
         rate: Learning rate of the local steps.
         batch_size: Samples per local step. These steps add no noise of their own.

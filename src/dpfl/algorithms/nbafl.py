@@ -51,8 +51,7 @@ def nbafl(
         variant: "sound" or "published", as described for the system.
         clip: Largest L2 norm C of a client's model.
         noise_multiplier: Noise standard deviation over 2 C. By default planned from epsilon (sound)
-            or
-        taken from the paper's formula (published).
+            or taken from the paper's formula (published).
         total_epsilon: Epsilon of the whole run in the paper's noise (published).
         delta: Delta in the paper's noise (published).
         exposures: L of the paper's noise: how often an upload is seen (published).

@@ -1,4 +1,4 @@
-"""From the words and numbers of an experiment file to the parts of an algorithm."""
+"""Turns the words and numbers of an experiment file into the parts of an algorithm."""
 
 from __future__ import annotations
 

@@ -67,8 +67,7 @@ def dp_scaffold(
         sampling_rate: Probability q with which each sample enters a step.
         clip: Largest L2 norm C of a sample's gradient.
         noise_multiplier: Noise standard deviation over sensitivity. By default the least noise with
-            which all rounds
-        stay within epsilon.
+            which all rounds stay within epsilon.
         rate: Learning rate of the local steps.
         cohort: Expected number of clients per round. By default all clients.
         server_rate: The server's learning rate eta_g along the mean update.

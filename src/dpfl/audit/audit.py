@@ -6,11 +6,10 @@ right too often: for false positive rate FPR and false negative rate FNR,
 
     ln((1 - FNR - delta) / FPR) <= epsilon
 
-and the same with the rates exchanged. So rates that were counted give a *lower bound* on epsilon.
-It holds with a stated confidence (Clopper-Pearson), whatever the adversary is. Other games look for
-an exact fault: a value without noise that differs between neighbours, a release without a debit,
-noise that comes twice. All games run the real clients, coordinator and ledgers, not a model of
-them.
+and the same with the rates exchanged. So measured rates give a *lower bound* on epsilon. It holds
+with a stated confidence (Clopper-Pearson), whatever the adversary is. Other games look for an exact
+fault: a value without noise that differs between neighbours, a release without a debit, noise that
+is used twice. All games run the real clients, coordinator and ledgers, not a model of them.
 
 A *verdict* compares the lower bound with the proven and the claimed epsilon:
 
@@ -47,7 +46,7 @@ from dpfl.errors import DpflError
 from dpfl.privacy import Keyed
 
 USUAL_NOISE, USUAL_RATE = 1.0, 1.0
-"""For a system whose noise and learning rate a run would plan from its budget."""
+"""Noise and learning rate of a system for which a run would plan them from its budget."""
 
 
 def audit(
@@ -59,7 +58,7 @@ def audit(
     tell: Callable[[str], None] = lambda game: None,
     **old_options: Any,
 ) -> AuditReport:
-    """Tries to refute what a system claims and what is proven of it.
+    """Tries to refute the epsilon that a system claims and the epsilon that is proven.
 
     Args:
         algorithm: Any algorithm, also one of your own.

@@ -13,12 +13,14 @@ from dpfl.errors import DpflError
 from dpfl.privacy.accounting.published_claims import gaussian_releases_epsilon
 
 LARGEST, MOST_EXACT = 60.0, 600.0
-"""No number of guesses that can be made shows more, and no mu of which they could be."""
+"""The largest epsilon that a search over guesses returns, and the largest that it returns for a
+known Gaussian trade-off.
+"""
 
 
 @dataclass(frozen=True)
 class MeasuredEpsilon:
-    """What a game measured.
+    """The result of a game: a bound on epsilon, or an estimate.
 
     Attributes:
         epsilon: Lower bound on epsilon, or an estimate if there is no confidence.
@@ -37,7 +39,7 @@ class MeasuredEpsilon:
 
 @dataclass(frozen=True)
 class GuessCounts:
-    """Guesses at a threshold that was fixed beforehand.
+    """Guesses at a threshold that was fixed before the draws.
 
     Attributes:
         false_positives: Wrong guesses among the draws without the canary.
@@ -202,7 +204,9 @@ class SampledGaussian:
         return one - other
 
     def _log_mixture(self, log: Callable[[float], float], mean: float, x: float) -> float:
-        """log((1 - q) f(x) + q f(x + mean)): tails or densities, by their logarithm, at -x."""
+        """Computes log((1 - q) f(x) + q f(x + mean)) from log f, for a tail or a density f at
+        -x.
+        """
         log_of_drawn = math.log(self.rate) + float(log(x + mean))
         return (
             log_of_drawn

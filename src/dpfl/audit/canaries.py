@@ -19,11 +19,12 @@ from dpfl.engines import one_thread
 from dpfl.privacy import All, Keyed, Randomness, Release
 
 DECLARED = 16_000
-"""A declared size so large that steps hardly move the model, and a canary's gradient stays what it
-was; a node sums no larger batches of persons, or where products cancel (`most_units`)."""
+"""A declared size so large that steps hardly move the model, so that a canary's gradient does not
+change. A node sums no larger batches of persons, or where products cancel (`most_units`).
+"""
 
 LITTLE = 1e-7
-"""Noise, as a multiplier, that leaves what it is added to as it is."""
+"""A noise multiplier so small that the noise changes nothing."""
 
 INPUTS = 8
 WITH, WITHOUT = 0, 1
@@ -152,7 +153,7 @@ class CanarySite:
         return reply.update.numpy().copy()  # its memory may be used again
 
     def _as_update(self, task: ClientTask, release: Release, total: np.ndarray) -> np.ndarray:
-        """What a step of one client would be, if the sum were its own."""
+        """Computes the update of one client whose step had this sum."""
         moved, size = (
             release.inward(torch.from_numpy(total)).numpy(),
             self.test_bed.declared_sizes[task.client],
@@ -251,7 +252,7 @@ def _replaces(algorithm: Algorithm) -> bool:
 
 
 def _sample_count(algorithm: Algorithm) -> int:
-    """How many samples a client has: one batch where nothing is gained by sampling."""
+    """Chooses how many samples a client has: one batch where sampling gains nothing."""
     if algorithm.samples is None or algorithm.samples.sampling.nominal_size is None:
         return 3
     count = population_for(algorithm.samples)

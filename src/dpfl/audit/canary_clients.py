@@ -1,9 +1,9 @@
-"""Canary clients (Andrew et al. 2023): an estimate of a client's epsilon from one run, and no
-bound.
+"""Canary clients (Andrew et al. 2023): an estimate, and no bound, of a client's epsilon from one
+run.
 
 Clients that send random directions are nearly orthogonal to all else. The cosine of such a
-direction with the sum of all releases is N(0, 1/d) for a client that took no part. The mean of the
-cosines of those that did, in standard deviations, estimates mu.
+direction with the sum of all releases is N(0, 1/d) for a client that took no part. For those that
+took part, the mean of the cosines in standard deviations estimates mu.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _in_a_sum(
     population: int,
     rng: np.random.Generator,
 ) -> torch.Tensor:
-    """With the shares of the fewest who are left and do not collude."""
+    """Adds the noise shares of the fewest honest survivors."""
     numbers = release.outward(total).numpy()
     whole = release.integer_sum(release.clip.clip_norm * population, clients_for(shared))
     return release.inward(torch.from_numpy(server_view(whole, shared, numbers, rng))).float()
@@ -80,7 +80,7 @@ def _in_a_sum(
 def _with_shares(
     release: Release, total: torch.Tensor, replies: int, rng: np.random.Generator
 ) -> torch.Tensor:
-    """What the clients add themselves, where the noise is theirs."""
+    """Adds each client's own noise share, where clients add the noise."""
     for _ in range(replies if release.shared_by else 0):
         total = release.add_noise(total, rng, share=1 / (release.shared_by or 1))
     return total

@@ -14,12 +14,14 @@ from dpfl.audit.bounds import GuessCounts, MeasuredEpsilon, epsilon_of
 from dpfl.privacy import Randomness
 
 Mechanism = Callable[[bool, int, np.random.Generator], np.ndarray]
-"""(with the canary or without, how often, a generator) to released vectors (trials, n)."""
+"""A function from (with the canary or without, how often, a generator) to released vectors (trials,
+n).
+"""
 
 Score = Callable[[np.ndarray], np.ndarray]
 PILOT = 0.2
-"""The share of further draws on which detector and thresholds are chosen; no bound is taken from
-them.
+"""The number of further draws, as a share, on which detector and thresholds are chosen. No bound is
+computed from them.
 """
 
 

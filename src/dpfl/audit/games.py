@@ -44,7 +44,9 @@ SLOPES = 500
 
 
 class NotApplicable(str):
-    """Why a game is not about this system. Any other string says why it could not be played."""
+    """The reason why a game is not about this system. Any other string says why it could not be
+    played.
+    """
 
 
 def _one_release(subject: AuditSubject) -> AuditFinding:
@@ -63,7 +65,7 @@ def _one_release(subject: AuditSubject) -> AuditFinding:
 
 
 def _query(subject: AuditSubject) -> AuditFinding | str:
-    """Measures the query of which most was measured, relative to what is proven of it."""
+    """Measures all queries, and keeps the one that comes closest to its proven epsilon."""
     algorithm = subject.algorithm
     candidates: tuple[PrivateQuery | None, ...] = (
         algorithm.centre,
@@ -159,7 +161,7 @@ def _amplification(subject: AuditSubject) -> AuditFinding | str:
 
 
 def _noise(subject: AuditSubject) -> AuditFinding:
-    """Tests the noise that leaves: how much, and whether any comes again."""
+    """Tests the noise that leaves: how much there is, and whether any of it is used twice."""
     return _checked("noise", "a run", noises(subject.algorithm, subject.settings.seed))
 
 

@@ -24,13 +24,14 @@ from dpfl.client.task import ClientReply
 from dpfl.privacy import All, Keyed, Release
 
 COUPLED = ("sample noise", "upload noise", "client noise", "server noise", "share of the noise")
-"""What the noise of the releases is drawn for; all other purposes have keys of their own."""
+"""Purposes for which the noise of the releases is drawn. All other purposes have keys of their own.
+"""
 
 SHOWN_TO_ALL = ("vector", "tau", "samples", "clients")
-"""Of the server's state, what other clients see as well."""
+"""Parts of the server's state that other clients see as well."""
 
 RELEASES = ("samples", "clients")
-"""Entries of the server's state that are releases, whose clip norms may change."""
+"""Parts of the server's state that are releases, whose clip norms may change."""
 
 SAMPLES = 10
 FAR = 30.0
@@ -100,7 +101,7 @@ class Probe:
 
 
 class Coupling:
-    """Releases with noise that makes up for the data: what they release is their noise alone.
+    """Releases whose noise makes up for the data, so that they release their noise alone.
 
     It counts how often they are used.
     """
@@ -191,8 +192,8 @@ def neighbours(algorithm: Algorithm, seed: int = 0) -> tuple[TestBed, TestBed]:
     """Builds two neighbouring test beds.
 
     There are three clients, or as many as a secure sum needs. The first has one sample more or
-    less; if whole clients are protected, it has blank samples or others. What differs is large, so
-    that it is clipped and cannot be overlooked.
+    less; if whole clients are protected, it has blank samples or others. The difference is large,
+    so that it is clipped and cannot be overlooked.
 
     Args:
         algorithm: The algorithm.
@@ -252,17 +253,17 @@ def leaks(algorithm: Algorithm, rounds: int = 4, seed: int = 0) -> list[Leak] | 
 
 
 def _first(violations: list[Leak]) -> list[Leak]:
-    """Those of the first round that has any, and tau; later ones, and the model, follow from
-    these.
-    """
+    """Keeps leaks of the earliest leaking round, and tau; later ones follow from them."""
     start = min((leak.round for leak in violations), default=0)
     causes = [leak for leak in violations if leak.what not in ("vector", "velocity")] or violations
     return [leak for leak in causes if leak.round == start or leak.what == "tau"]
 
 
 def _views(algorithm: Algorithm, rounds: list[ObservedRound]) -> dict[tuple[int, str], Any]:
-    """What the adversary sees, by round: the server sees replies (but for numbers that a secure sum
-    hides) and its own state; others, where it is trusted, see models and settings."""
+    """Lists what the adversary sees, by round. A server sees its own state and the replies, except
+    for the numbers that a secure sum hides. Others, where the server is trusted, see models and
+    settings.
+    """
     views: dict[tuple[int, str], Any] = {}
     for number, observed in enumerate(rounds, start=1):
         if not algorithm.trusts_server:
@@ -285,7 +286,7 @@ def _views(algorithm: Algorithm, rounds: list[ObservedRound]) -> dict[tuple[int,
 
 
 def _state_values(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Of a release in force, the clip norm; of everything else, all that it holds."""
+    """Lists the state's values; for a release only its clip norm."""
     if name in RELEASES and value is not None:
         yield f"clip level of {name}", value.clip.clip_norm
     else:
@@ -316,7 +317,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _as_text(one: Any, other: Any) -> tuple[str, str]:
-    """Both values in a few digits; of long ones where they differ most."""
+    """Writes both values in a few digits; for long values the entry where they differ most."""
     if np.shape(one) != np.shape(other) or isinstance(one, str):
         return str(one)[:40], str(other)[:40]
     flat = [np.asarray(value, dtype=np.float64).ravel() for value in (one, other)]

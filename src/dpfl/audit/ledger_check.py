@@ -39,7 +39,7 @@ def check_ledgers(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
     """
     algorithm = with_everyone(algorithm)
     one, other = neighbours(algorithm, seed)
-    if algorithm.centre:  # asked for where a model subtracts it
+    if algorithm.centre:  # only a model that subtracts the mean asks for it
         one, other = (replace(test_bed, model=scattering_linear()) for test_bed in (one, other))
     with tempfile.TemporaryDirectory(prefix="dpfl-audit-") as name:
         folder = Path(name)
@@ -84,8 +84,8 @@ def check_ledgers(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
 def _again(
     algorithm: Algorithm, test_bed: TestBed, randomness: Randomness, folder: Path
 ) -> list[str]:
-    """A first round, and once more from the same model and ledgers, as after a crash: other noise
-    makes another release.
+    """Replays round 1 from the same model and ledgers, as after a crash. Other noise makes another
+    release, which must be paid for again.
     """
     first, second = (play(algorithm, test_bed, randomness, 1, folder) for _ in range(2))
     expected = _released(algorithm, test_bed, first)
@@ -109,8 +109,8 @@ def _again(
 
 
 def _released_values(algorithm: Algorithm, rounds: list[ObservedRound]) -> list[np.ndarray]:
-    """All that was released in these rounds: updates and answers, or the models that the sums
-    made.
+    """Lists all that was released in these rounds: updates and answers, or the models made of the
+    sums.
     """
     if algorithm.trusts_server:
         return [observed.state.vector.numpy() for observed in rounds]
@@ -128,7 +128,7 @@ def _same_values(first: list[np.ndarray], second: list[np.ndarray]) -> bool:
 def _released(
     algorithm: Algorithm, test_bed: TestBed, rounds: list[ObservedRound]
 ) -> dict[str, dict[Event, int]]:
-    """By account: how often each event was seen to leave."""
+    """Counts by account how often each event was released."""
     if algorithm.trusts_server:
         return {"federation.sqlite": _of_rounds(algorithm, rounds, len(test_bed.clients))}
     accounts: dict[str, dict[Event, int]] = {}
@@ -145,7 +145,7 @@ def _released(
 
 
 def _of_task(task: ClientTask, size: int) -> tuple[Event, int]:
-    """What a reply to this task costs, and how often."""
+    """Computes what a reply to this task costs, and how often."""
     if task.query:
         return task.query.event, 1
     if task.update:
@@ -182,8 +182,8 @@ def _unpaid(path: Path, released: dict[Event, int]) -> list[str]:
 def _noises(
     algorithm: Algorithm, test_bed: TestBed, rounds: list[ObservedRound]
 ) -> dict[tuple[int, int], Tensor]:
-    """By round and client (0 is the server): the releases of coupled rounds are noise and nothing
-    else.
+    """Collects the noise by round and client (0 is the server). The releases of coupled rounds are
+    noise and nothing else.
     """
     if algorithm.noise_shares:
         return {
@@ -207,5 +207,7 @@ def _noises(
 
 
 def _same_noise(one: Tensor, other: Tensor) -> bool:
-    """The same direction to the last digits; independent noise is far from it."""
+    """Says whether two vectors have the same direction to the last digits. Independent noise is far
+    from that.
+    """
     return bool(torch.nn.functional.cosine_similarity(one, other, dim=0).abs() > 0.999)

@@ -1,8 +1,8 @@
-"""The protocol of a secure sum, played by real members: what a server reads off their messages, and
-whether they open too much.
+"""Plays the protocol of a secure sum with real members: what does a server learn from their
+messages, and do they open too much?
 
-All numbers are 0, so that what is sent is masks and nothing else; these must be fresh in every
-round, at every place.
+All numbers are 0, so the members send masks and nothing else. These must be fresh in every round,
+at every place.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from dpfl.secagg.shares import combine
 
 SIZE = 4096
 BY_CHANCE = 3
-"""Numbers of 32 bits that may be what they were, of some hundred thousand: one such is once in 10^4
-audits, four never.
+"""How many numbers of 32 bits may by chance be what they were, of some hundred thousand. One such
+number occurs once in 10^4 audits, four never.
 """
 
 
@@ -137,8 +137,8 @@ def masks(shared: NoiseShares) -> RandomnessCheck:
 
 
 def _uniform(first: list[MaskedInput], second: list[MaskedInput]) -> Iterator[str]:
-    """Masked zeros, and the difference of two rounds: uniform, so that next to none is 0 at any
-    place.
+    """Checks that masked zeros, and the difference of two rounds, look uniform: next to none of
+    them is 0 at any place.
     """
     for what, numbers in (
         (
@@ -172,8 +172,8 @@ def _opened(ends: list[tuple[np.ndarray, list[UnmaskingShares]]]) -> Iterator[st
 def _own(
     meeting: MaskedExchange, ends: list[tuple[np.ndarray, list[UnmaskingShares]]]
 ) -> Iterator[str]:
-    """Seeds of own masks: a new one for each member and round, which one share fewer than the
-    threshold does not give.
+    """Checks the seeds of own masks: a new one for each member and round, which one share fewer
+    than the threshold does not reveal.
     """
     seeds = [seed for _, opened in ends for seed in meeting.own_seeds(opened)]
     if len(set(seeds)) < len(seeds):
@@ -190,7 +190,7 @@ def _exact(meeting: MaskedExchange, missing: int) -> Iterator[str]:
 
 
 def _below(shared: NoiseShares) -> Iterator[str]:
-    """A server that shows each member fewer survivors than are needed."""
+    """Plays a server that shows each member fewer survivors than are needed."""
     meeting = MaskedExchange(shared)
     sum, _ = meeting.begun(0, 0, np.zeros(4, np.uint32))
     for name, listed in sum.survivor_lists().items():

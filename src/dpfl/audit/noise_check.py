@@ -1,8 +1,8 @@
-"""Checks noise as it leaves: on blank data, releases of real clients and coordinators are pure
+"""Checks noise as it leaves. On blank data, releases of real clients and coordinators are pure
 noise.
 
 It checks that there is as much noise as is stated, whoever replied and whatever adapts. It also
-checks that no noise comes again at any shift: within a release, between the steps of a round, or in
+checks that no noise is repeated at any shift: within a release, between the steps of a round, or in
 another round, client or run.
 """
 
@@ -38,8 +38,8 @@ from dpfl.server.update import ServerUpdate
 from dpfl.server.weights import UniformWeights, round_divisor
 
 INPUTS = 1 << 15
-"""Of two outputs: a model of two of the blocks in which noise is made, and of a power of two, as
-wavelets want it.
+"""Inputs of the model, which has two outputs. Its weights fill two of the blocks in which noise is
+made, and their number is a power of two, as wavelets need it.
 """
 
 ROUNDS, STEPS, CLIENTS = 2, 3, 30
@@ -100,7 +100,7 @@ def noises(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
 
 
 def _with_given_clip(release: Release) -> Release:
-    """In the place of one that comes from raw values."""
+    """Replaces a clip derived from raw values by a flat clip of the same norm."""
     return (
         replace(release, clip=Flat(release.clip.clip_norm))
         if release.clip.adapts_to == "raw"
@@ -141,7 +141,7 @@ def plain(algorithm: Algorithm) -> Algorithm:
 
 
 def _blank(clients: int, public: int = 0) -> TestBed:
-    """One image, all zero, of which every client has two."""
+    """Builds a test bed with one image of zeros, of which every client has two copies."""
     rows = torch.zeros(2, dtype=torch.int64)
     x, y = torch.zeros(1, INPUTS), torch.zeros(1, dtype=torch.int64)
     return TestBed(linear(INPUTS), x, y, 2, (rows,) * clients, (2,) * clients, (rows,) * public)
@@ -150,7 +150,7 @@ def _blank(clients: int, public: int = 0) -> TestBed:
 def _of_clients(
     algorithm: Algorithm, randomness: Randomness, rounds: int
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Two clients, some rounds, always from the same model."""
+    """Yields the noise of two clients over some rounds, always from the same model."""
     if algorithm.schedule and algorithm.samples:
         algorithm = replace(algorithm, samples=algorithm.schedule.now(algorithm.samples, 0, {}))
     clients = CanarySite.on(_blank(2), algorithm)
@@ -177,7 +177,7 @@ def _of_clients(
 def _of_rounds(
     algorithm: Algorithm, randomness: Randomness, rounds: int
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """The sums of rounds of which half the replies are lost."""
+    """Yields the noise of rounds in which half of the replies are lost."""
     clients = algorithm.clients.shared_by or CLIENTS
     test_bed = _blank(clients, int(algorithm.asks_public_clips))
     before, past = test_bed.flat().read(), list[Tensor]()
@@ -195,7 +195,7 @@ def _of_rounds(
 def _of_sums(
     algorithm: Algorithm, randomness: Randomness, rounds: int
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Sums over the fewest that may be left of a round, without what the server's own clients
+    """Yields the noise of sums over the fewest survivors, without what the server's own clients
     sent.
     """
     shared = algorithm.noise_shares
@@ -230,7 +230,7 @@ def stated(release: Release) -> float:
 
 
 def _standard(noise: Tensor, release: Release, past: list[Tensor] | None = None) -> np.ndarray:
-    """Over the deviation that is stated; what later rounds took back is put together again."""
+    """Divides noise by its stated deviation and undoes its correlation."""
     deviation, kind = stated(release), release.correlated
     if kind is not None:
         earlier_rounds = zip(kind.root.coefficients[1:], past or [], strict=False)
@@ -244,7 +244,7 @@ def _standard(noise: Tensor, release: Release, past: list[Tensor] | None = None)
 
 
 def _amount(noise: NoiseSample) -> Iterator[str]:
-    """Too little of it anywhere; or too much, as of a sum of steps that have the same."""
+    """Yields a fault where noise is smaller than stated, or larger because steps share it."""
     size = len(noise.numbers)
     deviation = math.sqrt(float(np.square(noise.numbers).mean()))
     score = squares_score(size * deviation**2, size)

@@ -34,12 +34,12 @@ ENDS = (8, 16)
 """Two layers of eight numbers: enough for every clip and every noise to show what it does."""
 
 SEARCHED, OVERFITTED = "the direction of least noise", 1.2
-"""A direction that is searched for looks better on the draws of the search than it is: it must be
-better by this factor.
+"""The name of a direction that is searched for, and how much better than others it must be. On the
+draws of the search it looks better than it is.
 """
 
 FAR = 1e3
-"""A canary's norm before it is clipped, in clip levels."""
+"""A canary's norm before it is clipped, in clip norms."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ def _released(
 def _banded(
     game: ReleaseGame, noise: BandedNoise, vector: Tensor, trials: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """All rounds of a run with noise that later rounds take back, one after another; a row a
+    """Simulates all rounds of a run with noise that later rounds take back, with one row per
     trial.
     """
     if not _at_once(game.release) and trials > 1:
@@ -189,8 +189,8 @@ def _banded(
 
 
 def _count(release: Release, sign: float, inside: bool, rng: np.random.Generator) -> float:
-    """The noisy sum of b - 1/2 that goes with the vector; a canary in another's place says the
-    opposite.
+    """Computes the noisy sum of b - 1/2 that goes with the vector. A canary that replaces another
+    says the opposite.
     """
     replies = [ClientReply(0, inside=inside == (sign > 0))] if sign else []
     return noisy_inside_fraction(replies, release, 1.0, rng)
@@ -199,20 +199,20 @@ def _count(release: Release, sign: float, inside: bool, rng: np.random.Generator
 def _summed(
     release: Release, shared: NoiseShares, totals: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """Every row in a sum over clients, as its server sees it."""
+    """Simulates each trial as the server sees it in a secure sum."""
     bound = RoundSum.of_updates(release, shared.survivors).bound
     whole = release.integer_sum(bound, clients_for(shared))
     return server_view(whole, shared, totals.ravel(), rng).reshape(totals.shape)
 
 
 def _at_once(release: Release) -> bool:
-    """Whether rows that are laid end to end have the noise that each would have by itself."""
+    """Says whether all trials can be noised as one long vector."""
     assert release.noise is not None
     return release.noise_shares is not None or release.noise.by_coordinate
 
 
 def _noised(release: Release, totals: Tensor, rng: np.random.Generator) -> Tensor:
-    """Every row with noise of its own; independent noise is the same for one long vector."""
+    """Adds noise to each row. Independent noise can be added to all rows as one long vector."""
     shares = release.shared_by or 1
     if _at_once(release):
         once = totals.flatten()
@@ -323,7 +323,7 @@ def one_release(
 
 
 def _sampled_epsilon(game: ReleaseGame, mu: float, delta: float) -> float:
-    """Epsilon of this sampling, where the canary moves the noise by mu once it is drawn."""
+    """Computes epsilon for this sampling, where a canary that is drawn moves the noise by mu."""
     sampling = game.release.sampling
     expected = sampling.expected_size(game.population)
     rate = expected / game.population if sampling.by_chance else 1.0

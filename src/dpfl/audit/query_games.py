@@ -1,8 +1,8 @@
 """Measures what clients answer besides their updates: a noisy histogram, mean, metric or slope.
 
 One sample is in or out, at real clients. The noise is so large that a few thousand guesses say
-little. But it is Gaussian: how far the sample moves the answer is computed without noise, and how
-much noise there is follows from the spread of answers.
+little. But it is Gaussian. So the game computes without noise how far the sample moves the answer,
+and takes the amount of noise from the spread of answers.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ from dpfl.tasks import Task as Learning
 from dpfl.tasks.noisy import count_outcomes, numbers_and_cells
 
 GUESSES = 300
-"""For a bound that assumes nothing of the noise; it shows whether there is any."""
+"""Guesses for a bound that assumes nothing about the noise. It shows whether there is any noise."""
 
 FEATURES = 16
 FEW, MANY = 300, 30_000
-"""Of two labels: the share of the rare one is then the noisy count of it, and next to nothing
-else.
+"""Samples of the rare and of the usual label. The share of the rare label is then its noisy count,
+and next to nothing else.
 """
 
 DRIVERS, APART = 100, 1e-3
 """Samples that turn the sign of the last layer in one step, and how far its two weights are apart
-before.
+before that step.
 """
 
 
@@ -102,8 +102,8 @@ class QueryGame:
         return self.read(dict(reply.raw))
 
     def _summed(self, node: ClientRunner, task: ClientTask, numbers: np.ndarray) -> np.ndarray:
-        """The mean that a sum over clients gives, of whom the others have nothing but their
-        noise.
+        """Computes the mean that a sum over clients gives where the other clients add nothing but
+        their noise.
         """
         assert task.noise_shares is not None
         assert task.query is not None
@@ -227,7 +227,9 @@ def _in_a_sum(game: QueryGame, query: PrivateQuery, shared: NoiseShares) -> Quer
 
 
 def _columns(query: ColumnQuery) -> QueryGame:
-    """The canary is at the upper bound of every column; an adversary looks along its vector."""
+    """Builds the game of a column query. The canary is at the upper bound of every column, and the
+    adversary looks along its vector.
+    """
     x = torch.zeros(FEW + 1, query.numbers)
     x[0] = 1.0
     canary = query.bounded(x[:1])[0].double().numpy() / query.bound
@@ -240,8 +242,9 @@ def _columns(query: ColumnQuery) -> QueryGame:
 
 
 def _metric(query: MetricQuery) -> QueryGame:
-    """A model that knows nothing, and a canary whose answer is right all the same, with the largest
-    loss that counts; an adversary looks along its vector."""
+    """Builds the game of a metric query. The model knows nothing, and the canary's answer is right
+    all the same, with the largest loss that counts. The adversary looks along its vector.
+    """
     weights = (2 * query.most / math.log(2), 1.0)
     tasks: tuple[Learning, ...] = (Regression(), MultiClass(2, weights), Binary(weights))
     task = next(task for task in tasks if numbers_and_cells(task) == (query.numbers, query.cells))
@@ -267,7 +270,7 @@ def _histogram(query: LabelQuery) -> QueryGame:
 
 
 def _count(shares: np.ndarray) -> float:
-    """Of the rare label, from its share."""
+    """Recovers the count of the rare label from the released shares."""
     return float(shares[0] / shares[1] * MANY)
 
 
@@ -285,7 +288,9 @@ def _with_samples(
     y: torch.Tensor,
     read: Callable[[dict[str, np.ndarray]], float],
 ) -> QueryGame:
-    """The first sample is at client 0 only; both have the rest."""
+    """Builds a game in which client 0 alone has the first sample, and both clients have the
+    rest.
+    """
     rows = torch.arange(len(y))
     test_bed = TestBed(linear(x.shape[1]), x, y, 2, (rows, rows[1:]), (len(y),) * 2)
     return QueryGame(

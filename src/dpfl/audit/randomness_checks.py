@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 TOO_FAR = 7.5
-"""In deviations. Fair draws of one audit reach it less than once in 10^6, all tests and places that
-it looks at together.
+"""The limit for a fault, in standard deviations. Fair draws of one audit reach it less than once in
+10^6, over all tests and places together.
 """
 
 

@@ -1,4 +1,4 @@
-"""What an audit measured: one finding per game, and the verdict that follows from them."""
+"""The report of an audit: one finding per game, and the verdict that follows from them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from dpfl.deprecation import renamed
 from dpfl.privacy.statement import figure
 
 BROKEN = "broken"
-"""More was measured than is proven: the fault is in this software, or in the system as it was put
-together.
+"""More was measured than is proven. The fault is in this software, or in how the parts of the
+system were combined.
 """
 
 REFUTED, CONSISTENT, ESTIMATE, UNTESTABLE = "refuted", "consistent", "estimate", "not testable"
 
 INAPPLICABLE = "does not apply"
-"""The system has nothing that the game is about; `UNTESTABLE` is a game that could not be played,
-which is a gap.
+"""The verdict where the system has nothing that the game is about. `UNTESTABLE` is for a game that
+could not be played, which is a gap.
 """
 
 TOO_LITTLE = "not enough was tested"
@@ -139,8 +139,9 @@ class AuditReport:
 
     @property
     def _enough(self) -> bool:
-        """Of the games that were asked for: each that every system has, and more than half of those
-        that apply to this one. Where only estimates were asked for, one of them."""
+        """Says whether all mandatory and more than half of the applicable games were played. Where
+        only estimates were requested, one of them is enough.
+        """
         decisive = [finding for finding in self.findings if finding.game not in ESTIMATING]
         if not decisive:
             return any(finding.verdict == ESTIMATE for finding in self.findings)

@@ -1,9 +1,9 @@
-"""Who is drawn: whether batches at real nodes, and cohorts of real coordinators, are the
-independent draws that are counted.
+"""Checks that batches at real nodes, and cohorts of real coordinators, are the independent draws
+that are accounted for.
 
-A pixel a sample, and noise left out: an update shows how often each sample was drawn. Shuffled
-batches have sizes without chance, one batch for all steps has samples that come all the time or
-never, and both cost more than an accountant is told.
+Each sample has a pixel of its own and there is no noise, so an update shows how often each sample
+was drawn. Shuffled batches have sizes that do not vary. One batch for all steps has the same
+samples in every step. Both cost more than the accountant is told.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from dpfl.server.coordinator import Coordinator
 from dpfl.server.steps.policy import FixedSteps
 
 DRAWN = 12
-"""Samples that a batch is to have: so many that sizes show whether they are by chance."""
+"""Samples of a batch: enough to show whether sizes are by chance."""
 
 SINGLE, SEVERAL, STEPS, ROUNDS = 200, 60, 8, 200
-"""Rounds of one step, rounds of several, how many those have, and rounds of cohorts."""
+"""Rounds of one step, rounds of several steps, the number of these steps, and rounds of cohorts."""
 
 COINS, FEW = 100, 20
-"""Rounds in which clients draw for themselves, and of how many of them at least."""
+"""Rounds in which clients draw for themselves, and the least number of these clients."""
 
 
 def batches(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
@@ -160,7 +160,7 @@ def coins(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
 
 
 def _coins(algorithm: Algorithm, randomness: Randomness, rounds: int) -> np.ndarray:
-    """Who trained in each round, as 0 and 1, at real nodes."""
+    """Plays rounds at real clients, and writes who trained in each of them as 0 and 1."""
     sampling = algorithm.clients.sampling
     expected = 0 if sampling.constant_size else sampling.nominal_size or 0
     count = max(FEW, 4 * expected)
@@ -223,9 +223,7 @@ def fairness(table: np.ndarray, rate: float, fixed: bool) -> dict[str, float]:
 
 
 def _within(counts: np.ndarray, rate: float, steps: int) -> float:
-    """How much the number of steps that draw a sample varies: as sums of independent coins, or
-    more, or less.
-    """
+    """Compares the variance of draws per sample with that of independent coins."""
     one = steps * rate * (1 - rate)
     fourth = 2 + (1 - 6 * rate * (1 - rate)) / one
     return count_score(
@@ -247,8 +245,8 @@ def _judged(subject: str, scores: dict[str, float], faults: list[str]) -> Random
 
 
 def _population(sampling: Sampling) -> int:
-    """Units of which some are drawn: five times a size that is given, else so many that a draw has
-    enough of them.
+    """Chooses the number of units of which some are drawn: five times a given size, or else enough
+    that a draw has several of them.
     """
     if sampling.nominal_size is not None:
         return max(60, 5 * sampling.nominal_size)
@@ -262,9 +260,7 @@ def _update(
     steps: int,
     sampling: Sampling | None = None,
 ) -> np.ndarray:
-    """Of the client that has all samples, after steps of plain descent: two weights a sample, of
-    which one is enough.
-    """
+    """Returns the update of plain descent of the client that has all samples."""
     task = clients.task(round, WITHOUT)
     assert task.samples is not None
     samples = replace(
@@ -285,7 +281,7 @@ def _whole(measured: np.ndarray) -> np.ndarray:
 
 
 def _cohorts(sampling: Sampling, count: int, seed: int, entropy: str, rounds: int) -> np.ndarray:
-    """Who was asked in each round, as 0 and 1."""
+    """Plays rounds, and writes who was asked in each of them as 0 and 1."""
     x, y = torch.zeros(2 * count, 2), torch.arange(2 * count) % 2
     federation = tensors(x, y, x[:2], y[:2], name="audit").split(clients=count, how=IID(), seed=0)
     algorithm = Algorithm(

@@ -1,4 +1,5 @@
-"""Checks how far one unit truly moves what its noise is for, on real clients and coordinators.
+"""Checks how far one unit truly moves the value that its noise is calibrated for, on real clients
+and coordinators.
 
 Noise is almost zero here. Neighbours start from the worst known case (far away, on either side, or
 blank) and change at random as long as that moves them further apart. If they end further apart than
@@ -56,8 +57,8 @@ def check_sensitivity(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
 
 
 def _searched(algorithm: Algorithm, rng: torch.Generator) -> float:
-    """One sample of a client, or all that it has: steps by themselves, uploads as they are
-    trained.
+    """Searches for the largest share of the sensitivity that one sample of a client, or all that it
+    has, can move. Steps are tried one by one, updates as they are trained.
     """
     reduced = (
         replace(plain(algorithm), steps=FixedSteps(1))
@@ -97,13 +98,13 @@ def apart(clients: CanarySite) -> float:
 
 
 def _measured(difference: Tensor, release: Release) -> float:
-    """By the Euclidean norm, computed here, unless the clip is for another measure."""
+    """Measures a difference in the clip's norm."""
     clip = release.clip
     return float(clip.norms(difference[None]) if clip.own_measure else difference.double().norm())
 
 
 def _of_rounds(algorithm: Algorithm, count: int) -> Iterator[float]:
-    """A client far away, or blank: what the weighted sums of one round differ by."""
+    """Measures how far replacing one client moves the round's sum."""
     reduced = replace(plain(algorithm), schedule=None).with_noise(LITTLE)
     for client in range(count):
         sums = []
@@ -117,8 +118,8 @@ def _of_rounds(algorithm: Algorithm, count: int) -> Iterator[float]:
 
 
 def _clients(far: int | None, count: int, public: bool) -> TestBed:
-    """All blank but one; the last client is the largest, and labels differ from client to
-    client.
+    """Builds a test bed in which all clients but one are blank. The last client is the largest, and
+    labels differ from client to client.
     """
     sizes = [2 * (client + 1) for client in range(count + public)]
     rows = torch.arange(sum(sizes)).split(sizes)

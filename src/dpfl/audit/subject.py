@@ -1,4 +1,4 @@
-"""What an audit plays on: the system, how hard it tries, and what is claimed and proven of it."""
+"""The subject of an audit: the system, how hard the audit tries, and what is claimed and proven."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LITTLE_NOISE = 0.1
 
 @dataclass(frozen=True)
 class AuditSettings:
-    """How hard an audit tries. More trials give larger lower bounds and take longer.
+    """The effort of an audit. More trials give larger lower bounds and take longer.
 
     Attributes:
         delta: Delta at which epsilon is claimed, proven and measured.

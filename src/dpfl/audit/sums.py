@@ -1,4 +1,6 @@
-"""What a server and its colluders see of a secure sum: the fewest honest clients, added up."""
+"""The view of a server and its colluders on a secure sum: the sum over the fewest honest
+clients.
+"""
 
 from __future__ import annotations
 

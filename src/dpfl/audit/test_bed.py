@@ -113,7 +113,7 @@ def _of_persons(data: ClientDatasets) -> ClientDatasets:
 
 @dataclass(frozen=True)
 class ObservedRound:
-    """Everything that passed between server and clients in one round, and the state afterwards.
+    """All messages between server and clients in one round, and the state afterwards.
 
     Attributes:
         requests: Every request of the round, those for queries and public clients included.

@@ -85,7 +85,7 @@ def many_runs(
 
 
 def _place(rng: np.random.Generator) -> int:
-    """Rounds that nothing else uses: they key the noise."""
+    """Draws the number of a round that nothing else uses, because the round keys the noise."""
     return int(rng.integers(2**50))
 
 
@@ -144,7 +144,9 @@ def one_run(
 
 
 def _canary_scores(released: np.ndarray, clients: CanarySite, canaries: int) -> np.ndarray:
-    """For each canary the two weights of its pixel, against the usual size of their difference."""
+    """Scores each canary by the difference of the two weights of its pixel, over the usual size of
+    such differences.
+    """
     weights = released.reshape(len(released), 2, canaries)
     contrast = weights[:, 0] - weights[:, 1]
     middle = np.median(contrast, axis=1, keepdims=True)

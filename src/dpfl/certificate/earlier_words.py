@@ -1,4 +1,4 @@
-"""Sentences of pages and model cards that earlier versions worded otherwise.
+"""Sentences of pages and model cards that earlier versions worded differently.
 
 A page and a card are drawn again and compared when a certificate is verified. So that files of an
 earlier version still match, their sentences are first brought into the words of this version.

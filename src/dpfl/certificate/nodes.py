@@ -58,7 +58,7 @@ class OrderedReleases:
 
 @dataclass(frozen=True)
 class ExpectedNodes:
-    """Who took part in a run, and what the server has requested from each node.
+    """The nodes that took part in a run, and what the server has requested from each of them.
 
     Attributes:
         names: The nodes. Empty where the run has one account for the federation and its folder is

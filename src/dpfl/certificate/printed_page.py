@@ -151,7 +151,9 @@ def _items(texts: Iterable[str]) -> str:
 
 
 def _releases(accounts: list[AccountSection]) -> str:
-    """Kinds of release, each with its largest count and the number of accounts that have it."""
+    """Lists the kinds of release, each with its largest count and the number of accounts that have
+    it.
+    """
     most: dict[str, int] = {}
     within: Counter[str] = Counter()
     for account in accounts:

@@ -109,7 +109,9 @@ def _as_json(statement: PrivacyStatement) -> dict[str, Any]:
 
 
 def _default(field: Any) -> Any:
-    """The value of a key that an older version did not write; None where every version did."""
+    """Returns the value of a key that an older version did not write; None where every version
+    did.
+    """
     if field.default_factory is not MISSING:
         return field.default_factory()
     default = None if field.default is MISSING else field.default
@@ -117,7 +119,9 @@ def _default(field: Any) -> Any:
 
 
 def _largest(clients: Any) -> Epsilon | None:
-    """The largest epsilon; None where there is none, or where one of them is not an epsilon."""
+    """Finds the largest epsilon; None where there is none, or where one of them is not an
+    epsilon.
+    """
     try:
         return stated_figure(max(map(number, clients.values()))) if clients else None
     except (AttributeError, ValueError):

@@ -90,7 +90,7 @@ def _sections(folder: RunFolder, certificate: Certificate) -> Iterator[Verificat
 
 
 def _last_debit(accounts: Accounts) -> float | None:
-    """The time of the last debit in any account that can be read."""
+    """Finds the time of the last debit in any account that can be read."""
     times = []
     for path in accounts.paths():
         try:

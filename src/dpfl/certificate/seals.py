@@ -123,7 +123,8 @@ def _without_times(content: Any) -> Any:
 
 
 def node_hashes(record: Mapping[str, Any]) -> dict[str, str]:
-    """Hashes by what the nodes know the run, and by what keys the run knows its nodes.
+    """Hashes the name by which the nodes know the run, and the keys by which the run knows its
+    nodes.
 
     The nonce of a run has 128 random bits and the keys are public, so no salt is needed.
 

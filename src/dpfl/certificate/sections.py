@@ -20,7 +20,7 @@ class CertificateSection(BaseModel):
 
 
 class TrainingSection(CertificateSection):
-    """What was trained, how, and for how long."""
+    """The training: what was trained, how, and for how long."""
 
     run: str
     algorithm: str
@@ -36,7 +36,7 @@ class TrainingSection(CertificateSection):
 
 
 class ReportedSection(CertificateSection):
-    """What the run reports and a certificate cannot prove.
+    """The results that the run reports and a certificate cannot prove.
 
     Accuracy would need the test set, and an audit its games.
     """
@@ -115,7 +115,7 @@ class Signer(CertificateSection):
 
 
 class Certificate(CertificateSection):
-    """Everything that is signed."""
+    """The contents of a certificate, all of which are signed."""
 
     format: Literal["dpfl certificate 2"]
     issued: str

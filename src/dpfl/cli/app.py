@@ -124,7 +124,7 @@ def _with_argument_help(command: Any) -> Any:
 
 
 def _plugin(name: str) -> Any:
-    """The function of a command that another installed package provides."""
+    """Loads the function of a command that another installed package provides."""
     points = entry_points(group="dpfl.commands", name=name)
     if not points:
         raise DpflError(

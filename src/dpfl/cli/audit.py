@@ -179,7 +179,9 @@ def _algorithm(name: str, options: dict[str, Any], variant: str | None) -> Algor
 
 
 def _experiment(experiment: Experiment, variant: str | None) -> AuditTarget:
-    """The system of an experiment, by the stages of `resolve` that need neither model nor sizes."""
+    """Builds the system of an experiment by the stages of `resolve` that need neither model nor
+    sizes.
+    """
     system = _algorithm(experiment.algorithm.name, experiment.algorithm.options(), variant)
     budget, privacy, clients = experiment.budget, experiment.privacy.options(), experiment.clients()
     requested = _requested(system, experiment)
@@ -194,7 +196,7 @@ def _experiment(experiment: Experiment, variant: str | None) -> AuditTarget:
 
 
 def _requested(system: Algorithm, experiment: Experiment) -> Algorithm:
-    """The algorithm with the queries that its clients answer once: column scales, a metric.
+    """Builds the algorithm with the queries that its clients answer once: column scales, a metric.
 
     Only these need the data.
     """

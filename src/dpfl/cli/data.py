@@ -163,7 +163,9 @@ def show(
 
 
 def _options(partition: str, beta: float | None, pairs: list[str]) -> dict[str, Any]:
-    """The options of the partition; a value is JSON where it is valid JSON, and text elsewhere."""
+    """Reads the options of the partition. A value is JSON where it is valid JSON, and text
+    elsewhere.
+    """
     options: dict[str, Any] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")

@@ -72,7 +72,7 @@ def show(
 
 
 def _row(ledger: Ledger, delta: float | None) -> dict[str, Any]:
-    """One ledger as numbers.
+    """Writes one ledger as numbers.
 
     A run may fix in advance what it will release. Then what is proven covers all of that, even if
     the run stopped early and spent less.

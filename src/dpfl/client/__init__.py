@@ -1,1 +1,1 @@
-"""What happens where a client's data is: local training, clipping, noise, the reply."""
+"""The client's side of a run, where the data is: local training, clipping, noise, the reply."""

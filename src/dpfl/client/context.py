@@ -1,4 +1,4 @@
-"""What the clients of one machine share."""
+"""The context that the clients of one machine share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dpfl.privacy.ledger.client_ledgers import ClientLedgers
 
 @dataclass(frozen=True)
 class ClientContext:
-    """Everything that the clients of one machine share.
+    """The context that the clients of one machine share.
 
     Attributes:
         run: The run that the clients work for.

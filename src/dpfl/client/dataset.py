@@ -1,4 +1,4 @@
-"""Whose data a client has.
+"""The data of each client, as rows and units.
 
 The clients of one machine share two tensors, samples and labels. `ClientDatasets` says which rows
 each client has, how many units it declared, and which rows belong to one person; `ClientDataset` is
@@ -56,7 +56,7 @@ class ClientDataset:
     outcomes: Callable[[Tensor, Tensor, float], Tensor] | None = None
 
     def __len__(self) -> int:
-        """The true number of units, which never leaves the client."""
+        """Counts the true number of units, which never leaves the client."""
         return len(self.rows) if self.persons is None else len(self.persons)
 
     @property
@@ -93,7 +93,7 @@ class ClientDataset:
 
     @property
     def counts(self) -> np.ndarray:
-        """How many units each class has. A person counts for each class by its share of their
+        """Counts the units of each class. A person counts for each class by its share of their
         rows, so one unit adds at most 1 to the norm.
         """
         labels = self.y.long()
@@ -106,7 +106,7 @@ class ClientDataset:
 
     @property
     def blocks(self) -> Iterator[Tensor]:
-        """The units as vectors (units, features), some at a time."""
+        """Yields the units as vectors (units, features), some at a time."""
         return self.vectors(lambda x, y: x.flatten(1))
 
     @property

@@ -1,7 +1,7 @@
-"""A client's own ledger pays for a release before anything of it leaves.
+"""Debits a client's own ledger for a release before anything of the release leaves.
 
-A debit has two halves. `begin` asks the ledger's owner: its limits are checked inside a
-transaction. What it returns writes the event to the disk, which may happen while the client trains.
+A debit has two halves. `begin` checks the owner's limits inside a transaction. The function that it
+returns writes the event to the disk, which may happen while the client trains.
 """
 
 from __future__ import annotations
@@ -130,8 +130,8 @@ class ClientDebits:
         return _repeated(name, repetition)
 
     def _entry(self, task: ClientTask, name: str) -> str:
-        """The ledger's name for a release. For a share of the noise it says with how many others
-        the noise is enough.
+        """Writes the ledger's name for a release. For a share of the noise it also has the terms of
+        the sharing.
         """
         run = self._context.run
         return "/".join((run, task.noise_shares.mark, name) if task.noise_shares else (run, name))

@@ -1,5 +1,4 @@
-"""What an owner lets out of its house: what its ledger pays for, and nothing else unless it said
-so.
+"""The rules for what an owner discloses beyond what its ledger pays for; nothing by default.
 
 An owner cannot trust the server's rules (`server/rules.py`), so these tables judge every task by
 itself, in a simulation and at a node.
@@ -17,7 +16,7 @@ from dpfl.refusals import RefusalReason
 
 @dataclass(frozen=True)
 class DisclosureRules:
-    """What an owner discloses beside what its ledger pays for; by default nothing.
+    """The rules for what an owner discloses beyond what its ledger pays for; nothing by default.
 
     Attributes:
         trusted: Clipped updates and exact answers, to a server that shows sums with noise only.
@@ -73,8 +72,8 @@ def _unbounded(task: ClientTask) -> bool:
 
 
 def _slope_is_bounded(task: ClientTask) -> bool:
-    """A slope is a norm of sums of clipped gradients: the noise of the steps covers it where norms
-    are what is clipped.
+    """Says whether the noise of the steps covers a slope. A slope is a norm of sums of clipped
+    gradients, so it is covered where the clip bounds norms.
     """
     release = task.placed.release_at(NoisePlacement.EVERY_STEP)
     return bool(release and not task.update and release.clip.bounds_vector)

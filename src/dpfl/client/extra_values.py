@@ -1,4 +1,4 @@
-"""What a reply carries beside its update.
+"""Values that a reply carries beside its update.
 
 A *slope* has noise and is paid for like a step. *Raw values* have none: no accountant covers them,
 and an owner's rules refuse them by default. Norms of gradients are asked of public clients only.
@@ -22,7 +22,7 @@ from dpfl.models import FlatModel
 
 
 def extra_values(training: ClientTraining) -> dict[str, np.ndarray] | None:
-    """Returns what a task asks for beside its update, after its training.
+    """Computes what a task asks for beside its update, after its training.
 
     Args:
         training: The training, which has ended.
@@ -52,7 +52,7 @@ def noisy_slope(
     Args:
         workspace: Its model is the trained one, x.
         task: The task, with private steps.
-        vector: The model that came, x_0.
+        vector: The model that the server sent, x_0.
         generator: Random generators of the released value.
 
     Returns:
@@ -76,12 +76,12 @@ def noisy_slope(
 def model_differences(
     workspace: Workspace, task: ClientTask, vector: Tensor, own: Tensor, generator: Generator
 ) -> dict[str, np.ndarray]:
-    """Computes what ALI and ALS send as published; no noise covers it.
+    """Computes the values that ALI and ALS send as published. No noise covers them.
 
     Args:
         workspace: The model and the data.
         task: The task.
-        vector: The model that came.
+        vector: The model that the server sent.
         own: The client's own model.
         generator: Random generators of the released value.
 
@@ -107,7 +107,7 @@ def model_differences(
 
 
 def last_step_change(training: ClientTraining) -> dict[str, np.ndarray]:
-    """Computes what the code of ALI sends of its last step; no noise covers it.
+    """Computes the values of the last step that the code of ALI sends. No noise covers them.
 
     Args:
         training: The training, which remembers its last step.
@@ -142,7 +142,7 @@ def public_gradient_norms(workspace: Workspace, task: ClientTask, vector: Tensor
     Args:
         workspace: The model and the data.
         task: The task, with a release of samples.
-        vector: The model that came.
+        vector: The model that the server sent.
 
     Returns:
         A norm per sample.

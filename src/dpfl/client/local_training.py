@@ -24,7 +24,7 @@ from dpfl.privacy import Release
 from dpfl.privacy.mechanisms.clip import Clip
 
 Watch = Callable[[np.ndarray], None]
-"""Is called with each batch, before its step."""
+"""A function that is called with each batch, before its step."""
 
 
 def private_steps(

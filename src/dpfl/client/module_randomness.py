@@ -1,4 +1,5 @@
-"""Torch's random numbers at a node, for dropout and the like: hidden, and of more than 32 bits.
+"""Torch's random numbers at a client, for dropout and the like, from a hidden state of more than 32
+bits.
 
 The proof takes the masks of units as independent of each other and unknown to the server. Torch
 seeds its generator by 32 bits, which a server can try one by one; so here the whole state of the
@@ -22,7 +23,8 @@ _FIRST = 24
 
 @contextmanager
 def drawing_from(rng: np.random.Generator) -> Iterator[None]:
-    """Lets torch draw from a state that the generator gives; what it had is put back.
+    """Lets torch draw from a state that the generator gives, and restores torch's own state
+    afterwards.
 
     Args:
         rng: A generator that the server does not know.

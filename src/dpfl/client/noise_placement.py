@@ -1,4 +1,4 @@
-"""Where the noise is added: at every step, to a client's update, or to the sum of a round.
+"""The place where noise is added: at every step, to a client's update, or to the sum of a round.
 
 DP-SGD and DP-FedAvg are the same release at different places. An algorithm and a task each carry
 three releases (of the samples in a step, of a client's update, of the clients in a round), and at

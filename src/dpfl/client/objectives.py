@@ -1,5 +1,5 @@
-"""What a client's plain steps lower: cross-entropy alone, or with a term on what its last linear
-layer reads or is.
+"""Objectives: the loss that a client's plain steps lower. It is cross-entropy alone, or with a term
+on the input or the weights of the last linear layer.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Generator = Callable[[str], np.random.Generator]
-"""A purpose to a generator of its own; the steps of a round draw from it in turn."""
+"""Maps a purpose to a generator of its own. The steps of a round draw from it in turn."""
 
 
 class Objective(Protocol):
-    """What plain steps lower."""
+    """The loss that plain steps lower."""
 
     @property
     def task_loss_alone(self) -> bool:
@@ -243,7 +243,7 @@ def final_layer(model: FlatModel, x: Tensor) -> FinalLayer:
 
 
 def _representations_at(vector: Tensor, model: FlatModel, x: Tensor) -> Tensor:
-    """Under another model, as it would be evaluated."""
+    """Computes the representations under another weight vector."""
     here = model.read()
     model.load(vector)
     try:

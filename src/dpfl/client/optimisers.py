@@ -1,5 +1,21 @@
-"""Steps on a flat vector. Fed with a noisy gradient they are post-processing, and cost no
-privacy.
+"""Optimisers: how a gradient becomes a step of a client's model.
+
+    >>> step = optimiser("momentum", rate=0.1).start()
+    >>> step(torch.ones(2)), step(torch.ones(2))
+    (tensor([-0.1000, -0.1000]), tensor([-0.1900, -0.1900]))
+
+An optimiser holds settings only. `start()` returns a new `Step` for each round, which maps the flat
+gradient g to the change of the flat model x and keeps its own moments. Clients keep no moments from
+one round to the next.
+
+With a noisy gradient a step is post-processing, so every optimiser costs the same privacy. They
+differ in what the server can read from an update:
+
+- `SGD` is linear: an update is -eta times the sum of the noisy gradients. Adaptive step policies,
+  control variates and secure sums need that, and `sample_sensitivity` has a bound for it only.
+- `Momentum`, `Adam` and `AdaGrad` are not linear.
+- `UncalibratedSGD` has no rate yet. `planning/planner.py` finds the noise first, and then the rate
+  at which noise alone moves the model by about `walk` over the whole run.
 """
 
 from __future__ import annotations
@@ -18,11 +34,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Step: TypeAlias = "Callable[[Tensor], Tensor]"
-"""A gradient in, the change of the model out; keeps its own moments."""
+"""Maps a gradient to the change of the model, and keeps its own moments."""
 
 
 class Optimiser(Protocol):
-    """Steps of a learning rate."""
+    """A rule that turns gradients into steps."""
 
     @property
     def rate(self) -> float:
@@ -95,8 +111,9 @@ NOT_PLANNED = (
 @part("optimiser.planned-sgd")
 @dataclass(frozen=True)
 class UncalibratedSGD:
-    """SGD whose rate is found before training: noise alone moves the model by about `walk` over the
-    run; or, with `by_rows`, on rows of a table, by what is declared of a row."""
+    """SGD whose rate follows from the noise before training. Noise alone then moves the model by
+    about `walk` over the run; or, with `by_rows`, the rate follows from what is declared of a row.
+    """
 
     walk: float
     by_rows: bool = False
@@ -112,7 +129,7 @@ class UncalibratedSGD:
 
     @property
     def rate(self) -> float:
-        """There is none yet.
+        """Raises, because there is no rate yet.
 
         Raises:
             DpflError: The rate was not planned.

@@ -1,5 +1,5 @@
-"""Plain SGD on a client's batches: each way yields the mean loss of a batch after it has moved the
-model.
+"""Plain SGD on a client's batches, in several ways. Each way moves the model by a batch and then
+yields the batch's mean loss.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _by_autograd(
 def _in_place(
     chain: Chain, data: ClientDataset, rate: float, batches: Iterable[Tensor]
 ) -> Iterator[float]:
-    """Each layer moves as soon as the gradient has passed it; no gradient vector is made."""
+    """Moves each layer as soon as the gradient has passed it, without a gradient vector."""
     for batch in batches:
         x, y = data.take(batch)
         scores, saved_inputs = chain.forward(chain.model.arrange(x))
@@ -100,8 +100,8 @@ def _in_place(
 def _in_dual(
     chain: Chain, data: ClientDataset, rate: float, batches: Iterable[Tensor]
 ) -> Iterator[float]:
-    """The first layer is x -> W x + b with W = W_0 + a^T X: a grows by -rate g, and W x needs
-    products of samples only.
+    """Trains the first layer in dual form. With W = W_0 + a^T X, a step adds -rate g to a, and W x
+    follows from inner products of samples.
     """
     x, y = data.take(torch.arange(len(data)))
     x, first = x.flatten(1), chain.layers[0].module
@@ -130,7 +130,7 @@ def _in_dual(
 
 
 def _dual_pays(chain: Chain, samples: int, batch: int, steps: int) -> bool:
-    """Whether half of the multiplications of the first layer can be saved, or more."""
+    """Says whether the dual form saves half of the multiplications of the first layer, or more."""
     first = chain.layers[0]
     if (
         not isinstance(first.module, nn.Linear)

@@ -1,4 +1,4 @@
-"""How a client answers a private query: a question about its data, beside the rounds."""
+"""Answers private queries: questions about a client's data, beside the rounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The name of a released value: what a ledger knows it by, and what keys its noise.
+"""Names released values. A ledger knows a value by its name, and the name keys the value's noise.
 
 The same model, weights, data and task give the same value, so it has the same name and the same
 noise, and is paid for once. Anything else has another name, and other noise.

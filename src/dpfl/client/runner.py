@@ -43,8 +43,8 @@ from dpfl.privacy.mechanisms.rounding import COVER
 _log = logging.getLogger("dpfl")
 
 MANY_ADDITIONS = 4096
-"""More additions than a chunk has in usual models. Below the limit for so many, no model is
-examined.
+"""More additions than a chunk has in usual models. No model is examined where the batch is below
+the limit for so many additions.
 """
 
 
@@ -95,7 +95,7 @@ class ClientRunner:
     ) -> ClientReply:
         """Works on a task; a failure costs this client's reply and not the round.
 
-        The words of a failure may hold data of the client. They go to the log of its own machine
+        The text of a failure may contain data of the client. They go to the log of its own machine
         and nowhere else.
 
         Args:
@@ -162,7 +162,7 @@ class ClientRunner:
     def _while_writing(
         self, write: Callable[[], None], release: Callable[[], ClientReply]
     ) -> ClientReply:
-        """The reply, once the debit is on the disk."""
+        """Returns the reply once the debit is on the disk."""
         writing = self._writer.submit(write)
         try:
             reply = release()
@@ -176,7 +176,7 @@ class ClientRunner:
         writing.exception()
 
     def _log_failure(self, task: ClientTask, error: Exception) -> None:
-        """Each cause is logged once, whichever client has it."""
+        """Logs each cause once, whichever client has it."""
         cause = f"{type(error).__name__}: {error}"
         if cause not in self._logged:
             self._logged.add(cause)
@@ -184,7 +184,7 @@ class ClientRunner:
             _log.debug("Where it failed:", exc_info=error)
 
     def _refusal(self, task: ClientTask) -> str:
-        """Why the owner refuses, where it keeps a ledger and has something to hide."""
+        """Says why the owner refuses, where it keeps a ledger and has something to hide."""
         context = self.context
         if context.ledgers is None or task.client in context.public:
             return ""
@@ -214,7 +214,7 @@ class ClientRunner:
     def _release(
         self, task: ClientTask, vector: Tensor, randomness: Randomness, correction: Tensor | None
     ) -> ClientReply:
-        """What leaves, with the noise of this value alone."""
+        """Computes what leaves, with noise for this value alone."""
         client, generator, workspace = task.client, task.generator(randomness), self._workspace
         if task.norms:
             return ClientReply(

@@ -1,4 +1,27 @@
-"""What the server asks of a client in a round, and what comes back."""
+"""The tasks that the server sends to clients, and the replies that clients send back.
+
+    >>> step = Release(Poisson(0.01), Flat(1.0), Gaussian(1.1))
+    >>> everybody = Release(All(), NoClip())
+    >>> task = ClientTask(0, 3, 5, LocalTraining(SGD(0.1)), everybody, samples=step)
+    >>> task.placement, task.cost(declared=60_000)[1]  # 5 steps, each of which is paid for
+    (<NoisePlacement.EVERY_STEP: 'step'>, 5)
+
+A `RoundRequest` holds one `ClientTask` per client of the cohort, and the model's vector once for
+all of them. Each client sends a `ClientReply`: an update, an answer, or why there is neither.
+
+The server, the client and the node's owner read the cost of a task from the task itself, and so
+they all read the same:
+
+- `placed` is the one release that has noise, of the three that a task carries (`samples` for a
+  step, `update` for the client's update, `clients` for the sum of the round).
+- `cost(declared)` is the event that the client's own ledger pays, and how often. It follows from
+  the task and from the number of samples that the client declared, and never from the data.
+- `sample_sensitivity` bounds how far one sample moves an update of T plain SGD steps with clip norm
+  C: 2 eta C (T - 1 + share). `rounding_sensitivity` adds what float32 can add to that.
+
+`client/runner.py` works on a task, `client/disclosure_rules.py` says what an owner allows, and
+`protocol/task_messages.py` carries tasks and replies to other machines.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +51,7 @@ if TYPE_CHECKING:
 @part("local-training")
 @dataclass(frozen=True)
 class LocalTraining:
-    """How a client trains.
+    """The settings of a client's training.
 
     Attributes:
         optimiser: The rule of a step.
@@ -161,15 +184,15 @@ class SecureSumTerms:
 
 DIFFERENCES, LAST_STEP = "differences", "last step"
 RAW_VALUES = (DIFFERENCES, LAST_STEP)
-"""Kinds of raw values: how loss, gradient and weights differ between the model that came and the
-client's own, and how far the last step went and changed the loss of its batch.
+"""Kinds of raw values: how loss, gradient and weights differ between the model that was sent and
+the client's own, and how far the last step went and changed the loss of its batch.
 """
 
 
 @part("task", optional=("norms", "raw_values"))
 @dataclass(frozen=True)
 class ClientTask:
-    """The work of one client in one round. The model's vector travels beside it.
+    """The work of one client in one round. The model's vector travels beside the task.
 
     Attributes:
         round: The number of the round, from 0.

@@ -1,11 +1,11 @@
-"""The training of one task: from the model that came to what the client sends.
+"""Trains for one task: from the model that arrived to the value that the client sends.
 
     load the model                                     x = x_0
     take the task's local steps                        x <- x - eta g, noisy where steps are private
     clip the update                                    d = clip(x - x_0)
     add the noise of an update, or the client's share  d + N(0, sigma^2)
 
-What a client adds to a secure sum takes the same way, and ends as whole numbers.
+A client's part of a secure sum is computed in the same order, and ends as whole numbers.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class ClientTraining:
 
     @property
     def _added(self) -> Tensor | None:
-        """What is added to every gradient."""
+        """Finds what is added to every gradient."""
         return None if self.task.local.objective.needs_last else self.correction
 
     def _take_steps(self) -> None:
@@ -131,10 +131,11 @@ class ClientTraining:
         self.last_step = self.workspace.model.read(), batch
 
     def _release_update(self) -> tuple[Tensor, bool]:
-        """The clipped update with its noise, or with this client's share of the noise of the sum.
+        """Returns the clipped update with its noise, or with this client's share of the noise of
+        the sum.
 
-        A client that noise hides sends no update where its steps left all bounds: that they did is
-        not for the server.
+        Where the noise covers the whole update and the steps left all bounds, the update is 0. The
+        server must not learn that they did.
         """
         task, model = self.task, self.workspace.model
         if task.placement.covers_update:
@@ -146,7 +147,7 @@ class ClientTraining:
         if release.of_models:
             excess = rounding_sensitivity(task, self.vector, self._added)
             rng = self.generator("upload noise")
-            # Whether it was clipped is not for the server.
+            # The server must not learn whether it was clipped.
             weight = release.weight_covering(excess)
             return release.add_noise(update, rng, largest_weight=weight), True
         if release.shared_by:
@@ -155,7 +156,7 @@ class ClientTraining:
         return update, inside
 
     def _clipped_update(self, clip: Clip) -> tuple[Tensor, bool]:
-        """The clipped difference, or the difference to the clipped model."""
+        """Computes the clipped difference, or the difference to the clipped model."""
         model, room = self.workspace.model, self.workspace.update
         names, ends = model.layout.names, (*model.layout.offsets, model.layout.size)
         if clip.bounds_model:

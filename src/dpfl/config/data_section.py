@@ -17,7 +17,7 @@ from dpfl.data.declared_task import MOST_CLASSES, names_classes
 from dpfl.errors import DpflError
 
 CLIENTS = 10
-"""Clients where an experiment does not say how many."""
+"""The number of clients where an experiment does not give one."""
 BETA = 0.05
 """The Dirichlet parameter where an experiment does not give one."""
 

@@ -14,8 +14,9 @@ Pydantic checks types and ranges here. What depends on several parts, such as wh
 suits the clip, is checked by the parts and by `server/rules.py`. So this module builds objects and
 decides nothing about privacy.
 
-One experiment serves all front doors. `Experiment.run` trains in a simulation, `Experiment.serve`
-trains over nodes, and `dpfl plan`, the web planner and the papers' tables write the same sections.
+One experiment serves the command line, the web pages and Python. `Experiment.run` trains in a
+simulation, `Experiment.serve` trains over nodes, and `dpfl plan`, the web planner and the papers'
+tables write the same sections.
 
     >>> experiment = load(Path("experiment.toml"), ["budget.rounds=5"])
     >>> result = experiment.run(Path("runs/first"))
@@ -67,7 +68,7 @@ DEMO: dict[str, Any] = {
     "algorithm": algorithms.DEMO,
     "budget": {"epsilon": 4.0, "delta": 1e-5, "rounds": 80},
 }
-"""What `dpfl run` trains without a file."""
+"""The experiment that `dpfl run` trains without a file."""
 MISSING = "without a file, `dpfl run` runs the demo."
 
 
@@ -210,7 +211,7 @@ class Experiment(StrictSection):
 
     @property
     def _entropy(self) -> str:
-        """Over nodes the operating system's entropy is the default."""
+        """Chooses the operating system's entropy over nodes, unless the file says otherwise."""
         return self.privacy.entropy if "entropy" in self.privacy.model_fields_set else "system"
 
     def serve(

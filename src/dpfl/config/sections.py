@@ -55,7 +55,7 @@ class AlgorithmSection(OpenSection):
 
 
 class BudgetSection(StrictSection):
-    """`[budget]`: the limits that a run stops inside."""
+    """`[budget]`: the limits of a run."""
 
     epsilon: float | None = None
     delta: float = 1e-5

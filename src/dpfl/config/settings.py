@@ -15,7 +15,7 @@ def with_settings(content: Mapping[str, Any], settings: Sequence[str]) -> dict[s
     """Returns a copy of an experiment's content with some keys changed.
 
     Args:
-        content: The experiment as TOML has it. It stays as it is.
+        content: The experiment as TOML has it. It is not changed.
         settings: Changes, such as `budget.rounds=5`. A value is read as TOML where it is valid
             TOML, and as text where it is not.
 

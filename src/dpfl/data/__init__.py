@@ -1,4 +1,4 @@
-"""Who holds what: data sets, and how they are spread over the clients of a federation.
+"""Data sets, and how they are spread over the clients of a federation.
 
 A `DataSource` is data in one place. `DataSource.split` deals it to clients by a partition, and
 `DataSource.by_owner` keeps the owners that it came with. Either gives a `Federation`.

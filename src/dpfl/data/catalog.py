@@ -1,5 +1,5 @@
-"""Every source by its name or its path: published data sets, and the user's own arrays, tensors,
-files and tables.
+"""Finds every source by its name or its path: published data sets, and the user's own arrays,
+tensors, files and tables.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def npz(
     task: Task | str | None = None,
     class_weights: Sequence[float] = (),
 ) -> DataSource:
-    """The user's own .npz file.
+    """Reads the user's own .npz file.
 
     Args:
         path: A file with x and y, and x_test and y_test if there is a public test set.
@@ -72,7 +72,7 @@ def npz(
 
 
 def table(path: str | Path, **words: Any) -> DataSource:
-    """The user's own table: CSV or Parquet, one file, or a folder with one file for each site.
+    """Reads the user's own table: one CSV or Parquet file, or a folder with one file for each site.
 
     >>> dpfl.data.table("stays.csv", label="died", task="binary", person="patient",
     ...     site="hospital", sites=["a", "b"], test={"share": 0.2},
@@ -94,7 +94,7 @@ def table(path: str | Path, **words: Any) -> DataSource:
 
 
 def randhie(label: str = "any-visit", test: Mapping[str, Any] | None = None) -> DataSource:
-    """The RAND Health Insurance Experiment: 20,190 person-years of 5,912 people at six sites.
+    """Loads the RAND Health Insurance Experiment: 20,190 person-years of 5,912 people at six sites.
 
     Args:
         label: What is learned from 20 columns: "any-visit" to a doctor in a year, or the number of
@@ -110,7 +110,8 @@ def randhie(label: str = "any-visit", test: Mapping[str, Any] | None = None) -> 
 
 
 def shakespeare(length: int = 64, test: Mapping[str, Any] | None = None) -> DataSource:
-    """Shakespeare's 31 largest roles: a role is a client, and the next character is predicted.
+    """Loads Shakespeare's 31 largest roles. A role is a client, and the next character is
+    predicted.
 
     Args:
         length: The number of characters of a sample.
@@ -127,7 +128,7 @@ def shakespeare(length: int = 64, test: Mapping[str, Any] | None = None) -> Data
 def leaf(
     path: str | Path, shape: Sequence[int] | None = None, classes: int | None = None
 ) -> DataSource:
-    """The user's own data in LEAF's JSON. A user is a client.
+    """Reads the user's own data in LEAF's JSON. Each user is a client.
 
     Args:
         path: A folder with train/ and test/, each of .json files, or one .json file. All users'
@@ -152,7 +153,7 @@ def medmnist(
     task: Task | str | None = None,
     class_weights: Sequence[float] = (),
 ) -> DataSource:
-    """A file of MedMNIST. Its images to validate on are left out.
+    """Reads a file of MedMNIST. Its images for validation are left out.
 
     Args:
         path: The file.
@@ -182,7 +183,7 @@ def tensors(
     task: Task | str | None = None,
     class_weights: Sequence[float] = (),
 ) -> DataSource:
-    """The user's own tensors or arrays, of any numeric type.
+    """Takes the user's own tensors or arrays, of any numeric type.
 
     Args:
         x: The samples to train on.
@@ -210,7 +211,7 @@ def tensors(
 
 
 def load(name: str, data_dir: str | Path | None = None, **options: Any) -> DataSource:
-    """A source by its name or path.
+    """Finds a source by its name or path.
 
     Args:
         name: The name of a data set, or the path of a table or a folder of tables, of an .npz file,
@@ -237,7 +238,7 @@ def load(name: str, data_dir: str | Path | None = None, **options: Any) -> DataS
 
 
 Reader = tuple[Callable[..., DataSource], Sequence[str]]
-"""What reads a source, and the options that it has."""
+"""A function that reads a source, and the options that it has."""
 
 
 def _named_readers(data_dir: str | Path | None) -> dict[str, Reader]:
@@ -256,7 +257,7 @@ def _named_readers(data_dir: str | Path | None) -> dict[str, Reader]:
 
 
 def is_table(name: str) -> bool:
-    """Whether a name is the path of a table, or of a folder of tables.
+    """Says whether a name is the path of a table, or of a folder of tables.
 
     Args:
         name: The name of the data.
@@ -269,7 +270,8 @@ def is_table(name: str) -> bool:
 
 
 def is_owned(name: str, words: Mapping[str, Any]) -> bool:
-    """Whether samples have owners: a study's sites, a table's site column, a file or a user each.
+    """Says whether samples have owners: the sites of a study, the values of a site column, or one
+    file or user each.
 
     Args:
         name: The name of the data.
@@ -288,7 +290,7 @@ def is_owned(name: str, words: Mapping[str, Any]) -> bool:
 
 
 def own_words(name: str) -> Sequence[str]:
-    """The options of a data set itself, apart from those of its partition.
+    """Lists the options of a data set itself, apart from those of its partition.
 
     Args:
         name: The name of the data.
@@ -301,7 +303,9 @@ def own_words(name: str) -> Sequence[str]:
 
 
 def _at(name: str) -> Reader | None:
-    """The reader for what lies at a path, by its ending; a folder holds LEAF's train/ or tables."""
+    """Finds the reader for what lies at a path, by its ending. A folder holds LEAF's train/ or
+    tables.
+    """
     place = Path(name).expanduser()
     if place.suffix == ".npz":
         return partial(npz, place), ("classes", "test_share", "seed", "task", "class_weights")

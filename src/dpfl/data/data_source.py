@@ -36,11 +36,12 @@ class DataSource:
         owned: The rows of each owner, where samples have owners of their own.
         persons: The number of the person that each training row is of.
         notes: What was changed or left out, for the record of a run.
-        private: What the holder of the data should know, such as the number of clamped cells. It is
-            read off the data, so it is shown and never written.
+        private: What the holder of the data should know, such as the number of clamped cells. It
+            follows from the data, so it is shown and never written.
         test_persons: The number of the person that each test row is of.
         owners: The names of the owners, in the order of `owned`.
-        warnings: What a statement says of whose rows these are. It follows from what is declared.
+        warnings: What a statement says about the persons behind the rows. It follows from what is
+            declared.
     """
 
     train: Dataset
@@ -91,7 +92,7 @@ class DataSource:
         return f"Source(train={self.train!r}, test={self.test!r})"
 
     def _labels_for_partition(self, classes: bool) -> np.ndarray:
-        """The labels that a partition looks at."""
+        """Returns the labels that a partition looks at."""
         task, labels = self.train.task, self.train.y.numpy()
         if classes and not task.classes:
             raise DpflError(
@@ -103,8 +104,8 @@ class DataSource:
     def _deal(
         self, how: Partition, clients: int, seed: int
     ) -> tuple[Sequence[np.ndarray], tuple[str, ...]]:
-        """Deals rows; where these are of people, whole persons, each with the label of their first
-        row.
+        """Deals rows. Where rows are of people, it deals whole persons, each with the label of
+        their first row.
 
         An explicit partition is the user's own word on every row.
         """

@@ -72,7 +72,7 @@ class Dataset:
         return len(self.y)
 
     def __repr__(self) -> str:
-        """Sizes, never samples."""
+        """Shows sizes, never samples."""
         shape = " x ".join(map(str, self.shape))
         labels = f"in {self.classes} classes" if self.classes else f"for the task {self.task.name}"
         return f"Dataset({self.name!r}: {len(self)} samples of {shape} {labels})"
@@ -110,7 +110,7 @@ Array: TypeAlias = "torch.Tensor | np.ndarray"
 
 
 def make_dataset(name: str, x: Array, y: Array, task: Task) -> Dataset:
-    """A data set from tensors or arrays of any numeric type.
+    """Makes a data set from tensors or arrays of any numeric type.
 
     Args:
         name: The name of the data.
@@ -133,7 +133,7 @@ def make_dataset(name: str, x: Array, y: Array, task: Task) -> Dataset:
 
 
 def _fitting(name: str, task: Task, y: torch.Tensor) -> torch.Tensor:
-    """The labels as the task takes them."""
+    """Converts the labels to the form that the task takes."""
     try:
         return task.labels(y)
     except DpflError as error:

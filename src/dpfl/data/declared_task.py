@@ -1,4 +1,4 @@
-"""The task of a data set, as its owner declares it. Nothing of it is read off private labels."""
+"""The task of a data set, as its owner declares it. Nothing in it follows from private labels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_CLASSES = 1_000_000
 
 
 def names_classes(task: Task | str | None) -> bool:
-    """Whether the labels of a task are classes, as far as its name tells.
+    """Says whether the labels of a task are classes, as far as its name tells.
 
     Args:
         task: A task, or its name in an experiment.
@@ -44,7 +44,7 @@ def task_of(
     weights: Sequence[float] = (),
     test: Array | None = None,
 ) -> Task:
-    """The task of a data set, as it is declared.
+    """Makes the task that is declared for a data set.
 
     Args:
         name: The name of the data, for errors.
@@ -85,9 +85,9 @@ def task_of(
 
 
 def number_of_classes(name: str, declared: int | None, test: Array | None) -> int:
-    """The number of classes: as declared, or that of the public test set.
+    """Finds the number of classes: the declared number, or that of the public test set.
 
-    It is never read off the labels of clients. It would tell that one of them holds the last class.
+    It never follows from the labels of clients. It would tell that one of them has the last class.
 
     Args:
         name: The name of the data, for errors.

@@ -1,4 +1,4 @@
-"""A federation: one training set, and which of its samples each client holds.
+"""A federation: one training set, and which of its samples each client has.
 
 In a simulation one process has all data, so a client is a tensor of indices into the training set.
 Every sample has one owner at most: a sample at two clients would be paid for by each ledger alone,
@@ -65,7 +65,7 @@ class Federation(NotebookView, shown_by="federation_page"):
         how: How the samples were dealt, as an experiment writes it.
         notes: What was changed or left over, for the record of a run.
         persons: The number of the person that each training row is of.
-        private: What the holder of the data should know. It is read off the data, so it is shown
+        private: What the holder of the data should know. It follows from the data, so it is shown
             and never written.
         names: The names of the clients, and of their ledgers.
         test_persons: The number of the person that each test row is of.
@@ -131,7 +131,7 @@ class Federation(NotebookView, shown_by="federation_page"):
         names: Sequence[str] = (),
         task: Task | str | None = None,
     ) -> Federation:
-        """A federation of the user's own clients.
+        """Makes a federation of the user's own clients.
 
         Args:
             parts: A pair (x, y) for each client.
@@ -170,7 +170,7 @@ class Federation(NotebookView, shown_by="federation_page"):
         return cls(train, measured, clients, names=tuple(names))
 
     def __repr__(self) -> str:
-        """Sizes, never samples."""
+        """Shows sizes, never samples."""
         low, high = min(self.sizes), max(self.sizes)
         sizes = f"{low} samples each" if low == high else f"{low} to {high} samples"
         public = f", {len(self.public)} public clients" if self.public else ""
@@ -193,7 +193,7 @@ class Federation(NotebookView, shown_by="federation_page"):
     def count_units(
         self, unit: str, parts: Sequence[torch.Tensor] | None = None
     ) -> tuple[int, ...]:
-        """The sizes of the clients in units.
+        """Counts the units of each client.
 
         Args:
             unit: What is protected: "person", or anything else for samples.
@@ -233,7 +233,7 @@ class Federation(NotebookView, shown_by="federation_page"):
         return self.train.classes
 
     def client(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """The samples and labels of one client.
+        """Reads the samples and labels of one client.
 
         Args:
             number: The client's place in `clients`.
@@ -245,7 +245,7 @@ class Federation(NotebookView, shown_by="federation_page"):
         return self.train.x[part], self.train.y[part]
 
     def label_counts(self) -> np.ndarray:
-        """How many samples of each class each client holds.
+        """Counts how many samples of each class each client has.
 
         Returns:
             Counts (clients, classes); of a population, those of the first 1,000 clients. Where
@@ -272,7 +272,7 @@ class Federation(NotebookView, shown_by="federation_page"):
         return () if self.described else tuple(_digest(self.train, part) for part in self.public)
 
     def by_person(self, parts: Sequence[torch.Tensor]) -> tuple[str, ...]:
-        """Digests of samples and of whose each is.
+        """Computes digests of the samples, and of the person of each.
 
         A ledger for persons counts for these persons and no others.
 
@@ -322,12 +322,12 @@ class Federation(NotebookView, shown_by="federation_page"):
 
 
 def _population_text(clients: Any) -> str:
-    """The fixed text of a population; `()` for no clients."""
+    """Returns the fixed text of a population; `()` for no clients."""
     return clients.canonical_text if isinstance(clients, Population) else "()"
 
 
 def _digest(train: Dataset, rows: torch.Tensor, persons: torch.Tensor | None = None) -> str:
-    """A digest of a client's samples, whatever their order in the lists.
+    """Computes a digest of a client's samples, whatever their order in the lists.
 
     With persons, also of who has which samples, whatever the persons' numbers.
     """
@@ -342,7 +342,7 @@ def _digest(train: Dataset, rows: torch.Tensor, persons: torch.Tensor | None = N
 
 
 def _by_appearance(numbers: np.ndarray) -> np.ndarray:
-    """Persons as 0, 1, 2, ..., in the order in which they first come."""
+    """Numbers persons as 0, 1, 2, ..., in the order in which they first occur."""
     _, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[inverse].astype(np.int64)
 
@@ -367,8 +367,8 @@ def _check_part(name: str, part: torch.Tensor, total: int) -> None:
 
 
 def _check_disjoint(named: list[tuple[str, torch.Tensor]], total: int) -> None:
-    """Each sample has one owner: with two, each would pay for it alone, and its guarantee would
-    be wrong.
+    """Checks that each sample has one owner. With two owners, each would pay for it alone, and its
+    guarantee would be wrong.
     """
     occupied = torch.zeros(total, dtype=torch.bool)
     for name, part in named:

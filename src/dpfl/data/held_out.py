@@ -1,5 +1,5 @@
 """Samples that clients keep out of training, to measure on. Each unit is drawn by a hash of its own
-numbers, whoever else is there.
+numbers, so it does not matter who else is there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dpfl.lazy_import import torch
 
 @dataclass(frozen=True, eq=False)
 class HeldOutSplit:
-    """What clients train on, and what they keep out of training.
+    """The rows that clients train on, and those that they keep out of training.
 
     Sizes are shares of the declared sizes. Exact counts would follow from the samples, and a weight
     or a refusal by them would reveal something. A client may turn out to have no samples on one of
@@ -84,7 +84,7 @@ def split_held_out(federation: Federation, share: float, unit: str = "sample") -
 
 
 def _first_rows(federation: Federation, part: torch.Tensor) -> torch.Tensor:
-    """For each row the first row of the same person at that client, which decides for all of
+    """Finds for each row the first row of the same person at that client, which decides for all of
     them.
     """
     if federation.persons is None:
@@ -99,7 +99,7 @@ def _first_rows(federation: Federation, part: torch.Tensor) -> torch.Tensor:
 
 
 def _draw(federation: Federation, row: int) -> float:
-    """A number from 0 to 1 that follows from the numbers of one row."""
+    """Computes a number from 0 to 1 from the numbers of one row."""
     digest = hashlib.blake2b(digest_size=8, key=b"dpfl held out")
     for tensor in (federation.train.x, federation.train.y):
         digest.update(tensor[row].contiguous().numpy().tobytes())

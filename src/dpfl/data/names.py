@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from dpfl.errors import DpflError
 
 RESERVED = ("federation", "metrics")
-"""Other files have these names."""
+"""Names that other files have."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 _OTHER = re.compile(r"[^A-Za-z0-9._-]")
 
 
 def client_names(count: int) -> tuple[str, ...]:
-    """Default client names.
+    """Makes default client names.
 
     Args:
         count: The number of clients.
@@ -29,7 +29,7 @@ def client_names(count: int) -> tuple[str, ...]:
 
 
 def names_of_sites(sites: Sequence[str]) -> tuple[str, ...]:
-    """Client names that are as near to the names of sites as names of files can be.
+    """Makes client names that are as near to the names of sites as file names can be.
 
     Args:
         sites: The names of the sites.
@@ -43,7 +43,7 @@ def names_of_sites(sites: Sequence[str]) -> tuple[str, ...]:
 
 
 def checked_names(names: Sequence[str], count: int) -> tuple[str, ...]:
-    """Names that users gave their clients, if they can be names of files.
+    """Checks that the names that a user gave the clients can be file names.
 
     Args:
         names: The names.

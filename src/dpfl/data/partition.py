@@ -34,7 +34,7 @@ NAMES: dict[str, type] = {
 
 
 def parse(name: str, **options: Any) -> Partition | RandomClients:
-    """A partition from its name and options.
+    """Makes a partition from its name and options.
 
     Args:
         name: The name.
@@ -72,7 +72,7 @@ def _parse_inner(how: Any, options: dict[str, Any]) -> Partition:
 
 
 def describe(how: Partition | RandomClients) -> str:
-    """A partition as one writes it in an experiment, such as dirichlet(beta=0.05, minimum=20).
+    """Writes a partition as an experiment has it, such as dirichlet(beta=0.05, minimum=20).
 
     Args:
         how: The partition.

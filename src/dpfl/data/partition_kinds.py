@@ -236,7 +236,9 @@ class LabelSkew(PartitionKind):
         return parts, notes
 
     def _choose(self, classes: int, clients: int, rng: np.random.Generator) -> np.ndarray:
-        """Each client's major classes: at random among those that were taken least often so far."""
+        """Chooses each client's major classes: at random among those that were chosen least often
+        so far.
+        """
         majors = np.zeros((clients, classes), dtype=bool)
         times = np.zeros(classes, dtype=np.int64)
         for client in range(clients):
@@ -246,7 +248,9 @@ class LabelSkew(PartitionKind):
         return majors
 
     def _fit(self, is_major: np.ndarray, available: np.ndarray) -> tuple[int, int]:
-        """The largest counts, in the proportion that was asked for, for which no class runs out."""
+        """Finds the largest counts, in the proportion that was asked for, for which no class runs
+        out.
+        """
         majors, minors = is_major.sum(axis=0), (~is_major).sum(axis=0)
         for major_count in range(self.major_count, 0, -1):
             minor_count = max(

@@ -1,4 +1,4 @@
-"""Populations of any size: clients that are described, not held.
+"""Populations of any size, whose clients are described and have no rows of their own.
 
 A client's samples are drawn from the training set by the client's number, when somebody asks for
 them. Two clients may draw the same sample. So such a federation can protect clients, but not

@@ -45,20 +45,22 @@ SCALES = {
     **{f"emnist-{split}": EMNIST_SCALE for split in EMNIST_CLASSES},
     "cifar10": CIFAR10_SCALE,
 }
-"""By the name of the data: mean and deviation of its channels, of images between 0 and 1."""
+"""Mean and standard deviation of the channels of images between 0 and 1, by the name of the data.
+"""
 
 SHAPES = {
     **dict.fromkeys(("mnist-sample", "mnist", "fashion-mnist", "emnist"), ((1, 28, 28), 10)),
     **{f"emnist-{split}": ((1, 28, 28), classes) for split, classes in EMNIST_CLASSES.items()},
     "cifar10": ((3, 32, 32), 10),
 }
-"""The shape of a sample and the number of classes, as published: nothing need be read for them."""
+"""The shape of a sample and the number of classes, as published. No file has to be read for them.
+"""
 
 Scale = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 def sample() -> DataSource:
-    """10,000 images of MNIST that come with the package.
+    """Loads the 10,000 images of MNIST that come with the package.
 
     Returns:
         8,000 images to train on and 2,000 to test on.
@@ -68,7 +70,7 @@ def sample() -> DataSource:
 
 @cache
 def _sample_bytes() -> Arrays:
-    """Unpacked once: a source has copies of its own."""
+    """Reads the packaged images once per process."""
     file = resources.files("dpfl.data") / "mnist_sample.npz"
     with resources.as_file(file) as path:
         arrays = read_npz(path)
@@ -77,7 +79,7 @@ def _sample_bytes() -> Arrays:
 
 
 def mnist(data_dir: str | Path | None = None, merged: bool = False) -> DataSource:
-    """MNIST.
+    """Reads MNIST.
 
     Args:
         data_dir: The folder of all data sets.
@@ -93,7 +95,7 @@ def mnist(data_dir: str | Path | None = None, merged: bool = False) -> DataSourc
 
 
 def fashion_mnist(data_dir: str | Path | None = None, merged: bool = False) -> DataSource:
-    """Fashion-MNIST.
+    """Reads Fashion-MNIST.
 
     Args:
         data_dir: The folder of all data sets.
@@ -107,7 +109,8 @@ def fashion_mnist(data_dir: str | Path | None = None, merged: bool = False) -> D
 
 
 def emnist(split: str = "digits", data_dir: str | Path | None = None) -> DataSource:
-    """EMNIST. Its files hold the images transposed, and label letters from 1; both are undone.
+    """Reads EMNIST. Its files have the images transposed and number letters from 1; both are
+    undone.
 
     Args:
         split: The name of the split, such as "digits" or "letters".
@@ -134,7 +137,7 @@ def emnist(split: str = "digits", data_dir: str | Path | None = None) -> DataSou
 
 
 def cifar10(data_dir: str | Path | None = None) -> DataSource:
-    """CIFAR-10.
+    """Reads CIFAR-10.
 
     Args:
         data_dir: The folder of all data sets.
@@ -195,8 +198,8 @@ def _source(name: str, arrays: Arrays, classes: int, scale: Scale) -> DataSource
 
 
 def _normalise(pixels: np.ndarray, scale: Scale) -> torch.Tensor:
-    """Bytes (n, height, width) or (n, channels, height, width) to float32 (n, channels, height,
-    width).
+    """Converts bytes (n, height, width) or (n, channels, height, width) to float32 (n, channels,
+    height, width).
     """
     mean, deviation = (torch.tensor(values).reshape(-1, 1, 1) for values in scale)
     images = torch.tensor(pixels, dtype=torch.float32)

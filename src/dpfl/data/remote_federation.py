@@ -1,4 +1,4 @@
-"""A federation as its server knows it: names, declared sizes and the form of a sample; the samples
+"""A federation as its server knows it: names, declared sizes and the form of a sample. The samples
 are elsewhere.
 """
 
@@ -17,16 +17,16 @@ from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
 
 NODES = "nodes"
-"""How samples are dealt that were never in one place."""
+"""The word for how samples are dealt that were never in one place."""
 
 BLANKS = 2
-"""Samples of zeros that stand for a client's, where only their form is asked."""
+"""How many samples of zeros represent a client's samples, where only their form matters."""
 
 
 @dataclass(frozen=True, eq=False)
 class RemoteFederation(Federation):
-    """A federation whose samples are at nodes. Blank samples stand for them here, so everything
-    that asks for the form of a sample works as with a local federation.
+    """A federation whose samples are at nodes. Blank samples represent them here, so everything
+    that needs the form of a sample works as with a local federation.
 
     Attributes:
         declared: The size that each node declares, in units of the guarantee.
@@ -71,7 +71,7 @@ class RemoteFederation(Federation):
     def count_units(
         self, unit: str, parts: Sequence[torch.Tensor] | None = None
     ) -> tuple[int, ...]:
-        """As the nodes declared them, in the unit that the run proposes."""
+        """Returns the sizes that the nodes declared, in the unit that the run proposes."""
         return self.declared if parts is None else tuple(map(len, parts))
 
     def by_person(self, parts: Sequence[torch.Tensor]) -> tuple[str, ...]:
@@ -79,7 +79,7 @@ class RemoteFederation(Federation):
 
     @cached_property
     def client_digests(self) -> tuple[str, ...]:
-        """What they hold is theirs to know."""
+        """Empty: the server has no digests of nodes' data."""
         return ()
 
     @cached_property

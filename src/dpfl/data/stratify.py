@@ -4,7 +4,7 @@ import numpy as np
 
 
 def apportion(weights: np.ndarray, total: int) -> np.ndarray:
-    """Whole numbers in proportion to weights, by the largest remainders.
+    """Divides a whole number in proportion to weights, by the largest remainders.
 
     Args:
         weights: The weights.
@@ -21,7 +21,7 @@ def apportion(weights: np.ndarray, total: int) -> np.ndarray:
 
 
 def stratify(labels: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """A random sample that holds the classes in their original proportions.
+    """Draws a random sample that has the classes in their original proportions.
 
     Args:
         labels: The class of each sample.

@@ -59,7 +59,7 @@ class UnitGroups:
         return len(self.sizes)
 
     def take(self, units: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The rows of some units.
+        """Finds the rows of some units.
 
         Args:
             units: The places of the units.
@@ -73,7 +73,7 @@ class UnitGroups:
         return self.rows[starts[group] + _places(sizes)], group
 
     def blocks(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """All units, some at a time. A unit is never cut.
+        """Goes through all units, some at a time. A unit is never cut.
 
         Yields:
             The rows of some units, and which of these units each row is of.
@@ -87,7 +87,7 @@ class UnitGroups:
             first = last
 
     def means(self, of: Callable[[torch.Tensor], torch.Tensor]) -> Iterator[torch.Tensor]:
-        """The mean over the rows of each person, in float64, some persons at a time.
+        """Computes the mean over the rows of each unit, in float64, some units at a time.
 
         Args:
             of: Maps row numbers to values (rows, n).
@@ -104,6 +104,6 @@ class UnitGroups:
 
 
 def _places(sizes: torch.Tensor) -> torch.Tensor:
-    """0, 1, 2, ... within each unit."""
+    """Counts 0, 1, 2, ... within each unit."""
     starts = sizes.cumsum(0) - sizes
     return torch.arange(int(sizes.sum())) - torch.repeat_interleave(starts, sizes)

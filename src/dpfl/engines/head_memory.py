@@ -1,4 +1,4 @@
-"""What a server remembers of nodes: the last heads of their ledgers, from run to run.
+"""Remembers the last heads of nodes' ledgers, from run to run, at the server.
 
 Whenever a server asks a node to join, it shows the node its own heads, so that a node whose disk
 was set back notices before it spends anything. Only heads that the node's listed key signed are
@@ -153,7 +153,9 @@ class HeadMemory:
                     self._add(head_from_words(words))
 
     def _strangers(self) -> dict[str, list[Any]]:
-        """Heads of nodes of other experiments, and of nodes of the same name with another key."""
+        """Reads the heads of nodes of other experiments, and of nodes of the same name with another
+        key.
+        """
         return {
             name: [words for words in heads if self._is_strange(name, words)]
             for name, heads in self._file().items()

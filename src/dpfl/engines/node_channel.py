@@ -34,7 +34,7 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class InvalidReply:
-    """Why an answer that came cannot be used.
+    """The reason why an answer cannot be used.
 
     Attributes:
         reason: A sentence of ours; nothing of the sender's is in it.
@@ -129,7 +129,7 @@ class NodeChannel:
     def _send(
         self, requests: Mapping[str, bytes], send_times: dict[str, float], names: dict[str, str]
     ) -> None:
-        """Sends what is to be sent by now to nodes whose addresses are known."""
+        """Sends the messages that are due to nodes whose addresses are known."""
         now = time.monotonic()
         for name, when in list(send_times.items()):
             if when <= now and name in self.addresses:
@@ -156,7 +156,7 @@ class NodeChannel:
                 self._greetings[self.transport.send(address, ping)] = (address, ping, now)
 
     def _is_greeting(self, delivery: Delivery) -> bool:
-        """Whether a delivery answers a greeting. The signature proves the name of the node."""
+        """Says whether a delivery answers a greeting. The signature proves the name of the node."""
         address, ping, _ = self._greetings.pop(delivery.request_id, ("", b"", 0.0))
         if not address:
             return False
@@ -167,7 +167,9 @@ class NodeChannel:
         return True
 
     def _read(self, name: str, request: bytes, answer: bytes) -> SignedMessage | InvalidReply:
-        """An answer is believed if its node signed it, for this run, about this very message."""
+        """Reads an answer. It is believed if its node signed it, for this run, about this very
+        message.
+        """
         try:
             message = messages.read(answer, self.nodes[name], self.most)
         except ProtocolError as error:

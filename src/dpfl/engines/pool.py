@@ -130,7 +130,9 @@ def worker_context() -> Any:
 
 @dataclass(frozen=True)
 class _WorkerSetup:
-    """What a worker process is started with: little, so that the engine need not wait for it."""
+    """The arguments with which a worker process starts. They are small, so that the engine need not
+    wait for them.
+    """
 
     context: ClientContext
     """The context without the tensors of its data."""
@@ -140,7 +142,7 @@ class _WorkerSetup:
 
 
 def _serve(setup: _WorkerSetup, connection: Connection) -> None:
-    """A worker process: answers tasks until the engine closes the pipe."""
+    """Runs a worker process: answers tasks until the engine closes the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
     vector, slots = setup.vector.open(), cycle([slot.open() for slot in setup.slots])

@@ -1,4 +1,4 @@
-"""The engine whose clients are nodes elsewhere: the same request in, the same replies out.
+"""The engine whose clients are nodes on other machines.
 
 `RemoteEngine.run` executes a round in these steps:
 
@@ -48,7 +48,7 @@ AWAY = "it was away when keys were agreed, and is asked again in a later round"
 
 Answer = SignedMessage | InvalidReply
 Join = Callable[[Collection[str]], Mapping[str, Answer]]
-"""Asks some nodes to join the run again, and returns the answers of those that answered."""
+"""Asks some nodes to join the run again, and returns the answers that came."""
 
 
 @dataclass(frozen=True)
@@ -232,7 +232,7 @@ class RemoteEngine:
     def _check_reply(
         self, order: RoundRequest, task: ClientTask, answer: Answer | None
     ) -> ClientReply:
-        """The reply in an answer, if it is no larger than it can be."""
+        """Reads the reply in an answer, if it is no larger than it can be."""
         reply, declared = self._reply(task, answer), self.members[task.client].size
         correction = order.corrections.get(task.client)
         if bound_violation(task, reply, order.vector, declared, correction):
@@ -240,7 +240,7 @@ class RemoteEngine:
         return reply
 
     def _reply(self, task: ClientTask, answer: Answer | None) -> ClientReply:
-        """The reply in an answer, or why there is none."""
+        """Reads the reply in an answer, or says why there is none."""
         if answer is None:
             return ClientReply(task.client, failed=SILENT)
         if isinstance(answer, InvalidReply):
@@ -287,7 +287,9 @@ def _not_joined(answers: Mapping[str, Answer]) -> dict[str, Answer]:
 
 
 def _refusal(task: ClientTask, answer: SignedMessage) -> ClientReply:
-    """A refusal of this task alone counts as a failure; any other is of the whole run."""
+    """Writes a refusal as a reply. A refusal of this task alone counts as a failure; any other is a
+    refusal of the whole run.
+    """
     sentence = refusal_of(answer.head)
     if str(answer.head.get("reason")) in PASSING:
         return ClientReply(task.client, failed=sentence)
@@ -295,8 +297,8 @@ def _refusal(task: ClientTask, answer: SignedMessage) -> ClientReply:
 
 
 def _fits(task: ClientTask, reply: ClientReply) -> bool:
-    """Whether a reply is what was asked for: an answer to a query and nothing else; or an update,
-    with one number for a slope where one was asked for.
+    """Says whether a reply is what was asked for: an answer to a query and nothing else; or an
+    update, with one number for a slope where one was asked for.
     """
     raw = reply.raw or {}
     if task.query:

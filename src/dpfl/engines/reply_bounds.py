@@ -1,4 +1,4 @@
-"""Bounds on the length of an honest reply, by what is public: clip, noise, steps, declared size.
+"""Bounds the length of an honest reply by what is public: clip, noise, steps, declared size.
 
 A reply beyond its bound is dropped. Where the server adds the noise, that is needed for privacy:
 next to a vector of length 1e6, a float32 sum rounds what the others sent to a grid that the noise
@@ -57,7 +57,7 @@ def bound_violation(
 def _updates(
     task: ClientTask, release: Release, vector: Tensor, correction: Tensor | None
 ) -> float:
-    """The bound of an update inside a clip, with the noise that is added to it. A clip of the model
+    """Bounds an update inside a clip, with the noise that is added to it. A clip of the model
     itself bounds the update by the clip and the length of the model that was sent.
     """
     start = float(vector.double().norm()) if release.clip.bounds == "model" else 0.0
@@ -71,7 +71,7 @@ def _updates(
 
 
 def _steps(task: ClientTask, size: int, declared: int, correction: Tensor | None) -> float:
-    """The bound of plain SGD on means of clipped gradients. Other training has no bound."""
+    """Bounds plain SGD on means of clipped gradients. Other training has no bound."""
     local, samples = task.local, task.placed.release_at(NoisePlacement.EVERY_STEP)
     if samples is None or not local.optimiser.linear or local.prox or correction is not None:
         return math.inf

@@ -106,7 +106,7 @@ class SecureSumServer:
             self._set_up(round, present_names)
 
     def _find_awake(self, names: Collection[str]) -> list[str]:
-        """Those of some nodes that answer a greeting."""
+        """Finds those of some nodes that answer a greeting."""
         if not names:
             return []
         requests = {name: self.channel.message(name, "ping", "greeting", {}) for name in names}
@@ -137,7 +137,7 @@ class SecureSumServer:
         self.session, self._members = session_digest, members
 
     def _card(self, name: str, answer: SignedMessage) -> KeyAdvertisement | None:
-        """A node's own keys, signed for this run."""
+        """Reads a node's own keys, signed for this run."""
         try:
             card = secure_sum_messages.card_from_words(answer.head.get("card"))
             check(self.group, card)
@@ -202,7 +202,7 @@ class SecureSumServer:
         answers: Mapping[str, SignedMessage | InvalidReply],
         names: Collection[str],
     ) -> None:
-        """Notes who did not take part in a round.
+        """Records who did not take part in a round.
 
         Args:
             round: The round.

@@ -12,7 +12,7 @@ from dpfl.engines.shared_memory import MappedTensor, PackedRows, SharedFolder
 
 @dataclass(frozen=True)
 class SharedDatasets:
-    """Where the tensors of `ClientDatasets` lie.
+    """The places of the tensors of `ClientDatasets` in shared memory.
 
     Attributes:
         data: The data without its tensors. A population that is described stays as it is.
@@ -90,5 +90,5 @@ class SharedDatasets:
 
 
 def _is_listed(data: ClientDatasets) -> bool:
-    """Whether the rows are lists of numbers, and not made when they are asked for."""
+    """Says whether the rows are lists of numbers, and not computed on demand."""
     return isinstance(data.rows, (tuple, list))

@@ -43,7 +43,7 @@ class Chunk:
 
 
 def rows_per_unit(unit_ids: Tensor, rows: int) -> Array:
-    """The number of rows of each unit of a batch.
+    """Counts the rows of each unit of a batch.
 
     Args:
         unit_ids: The unit of each row: 0, 1, 2, ..., ascending, and none left out.
@@ -66,7 +66,7 @@ def rows_per_unit(unit_ids: Tensor, rows: int) -> Array:
 
 
 def sample_chunks(sizes: ChunkSizes, x: Tensor, y: Tensor) -> Iterator[Chunk]:
-    """Chunks of a batch in which every row is a unit.
+    """Yields chunks of a batch in which every row is a unit.
 
     Args:
         sizes: Chooses the number of rows of the next chunk.
@@ -85,7 +85,7 @@ def sample_chunks(sizes: ChunkSizes, x: Tensor, y: Tensor) -> Iterator[Chunk]:
 def unit_chunks(
     sizes: ChunkSizes, x: Tensor, y: Tensor, counts: Array, most: int
 ) -> Iterator[Chunk]:
-    """Chunks of units that have equally many rows after each is filled up to a power of two.
+    """Yields chunks of units that have equally many rows after each is filled up to a power of two.
 
     Args:
         sizes: Chooses the number of rows of the next chunk.
@@ -115,7 +115,7 @@ def unit_chunks(
 
 
 def _filled_up(starts: Array, counts: Array, per_unit: int) -> tuple[Tensor, Tensor]:
-    """The rows of units that have `per_unit` rows each, and each row's share in its unit.
+    """Lists the rows of units, each filled up to `per_unit` rows, and each row's share in its unit.
 
     A unit that has fewer repeats its last row, with a share of 0.
     """

@@ -1,4 +1,4 @@
-"""Which parameters are clipped together, and the factors by which they are."""
+"""Groups of parameters that are clipped together, and the factors by which they are clipped."""
 
 from __future__ import annotations
 

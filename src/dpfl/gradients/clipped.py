@@ -73,11 +73,11 @@ from dpfl.models.row_sizes import ChunkSizes, InvariantSizes, UnpaddedSizes
 from dpfl.privacy.mechanisms.rounding import COVER, DOUBLE, gamma
 
 _ROWS_BLOCK = 1 << 26
-# The largest number of numbers in gradients that are written out at a time.
+# The most numbers of gradients that are written out at a time.
 
 
 ARITHMETIC = ("exact", "fast")
-"""What `ClippedGradients` takes as its arithmetic."""
+"""The words for the arithmetic of `ClippedGradients`."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class ClippedGradients:
     def __call__(
         self, x: Tensor, y: Tensor, factors: Factors, unit_ids: Tensor | None = None
     ) -> ClippedSum:
-        """The clipped sum over a batch.
+        """Computes the clipped sum over a batch.
 
         Args:
             x: The samples.
@@ -170,7 +170,7 @@ class ClippedGradients:
 
     @torch.no_grad()
     def largest_batch(self, x: Tensor, y: Tensor, persons: bool) -> float:
-        """How many units a batch may have, so that its float64 sum stays within the margin.
+        """Computes how many units a batch may have so that its float64 sum stays within the margin.
 
         Args:
             x: Samples, of which only the shape and type matter: a refusal tells nothing of them.
@@ -195,7 +195,7 @@ class ClippedGradients:
                 self.passes.fall_back(reason)
 
     def rows(self, x: Tensor, y: Tensor) -> Iterator[tuple[slice, Tensor]]:
-        """The samples' gradients written out, as many at a time as memory should hold.
+        """Writes out the samples' gradients, as many at a time as memory should hold.
 
         Args:
             x: The samples.
@@ -211,7 +211,7 @@ class ClippedGradients:
             yield slice(int(units[0]), int(units[-1]) + 1), rows
 
     def unit_rows(self, x: Tensor, y: Tensor, unit_ids: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """The units' gradients written out: the means over their rows.
+        """Writes out the units' gradients, which are the means over their rows.
 
         Args:
             x: The samples.
@@ -260,7 +260,7 @@ class ClippedGradients:
         return norms, losses
 
     def _add_large(self, chunk: Chunk, factors: Factors, total: LayoutSum) -> tuple[Tensor, Tensor]:
-        """The same for one unit with more rows than a chunk has: its own mean is formed first."""
+        """Adds one unit that has more rows than a chunk. Its own mean is formed first."""
         loss, mean = self._mean(chunk.x, chunk.y)
         spans = [[self.model.layout.span(entry) for entry in group] for group in self.groups]
         squares = [torch.stack([mean[span].square().sum() for span in own]).sum() for own in spans]
@@ -271,7 +271,9 @@ class ClippedGradients:
         return norms, loss[None]
 
     def _mean(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Loss and gradient, in float64, of one unit of many rows; zeros where not finite."""
+        """Computes loss and gradient, in float64, of one unit of many rows; zeros where not
+        finite.
+        """
         total, loss = LayoutSum(self.model), torch.zeros((), dtype=torch.float64)
         for chunk in self._chunks(x, y, None, self._chunk):
             losses, gradients = self._compute(chunk)
@@ -288,7 +290,9 @@ class ClippedGradients:
     def _written_out(
         self, x: Tensor, y: Tensor, counts: Array | None
     ) -> Iterator[tuple[Array, Tensor]]:
-        """Units and their gradients. A pass may be given up only before the first of them."""
+        """Yields units and their gradients. A pass may be given up only before the first of
+        them.
+        """
         self._check(x, y)
         finished = 0
         while True:
@@ -316,7 +320,7 @@ class ClippedGradients:
         return rows
 
     def _compute(self, chunk: Chunk) -> tuple[Tensor, list[UnitGradients]]:
-        """The losses and gradients of a chunk's units, fillers included."""
+        """Computes the losses and gradients of a chunk's units, fillers included."""
         losses, gradients = self.passes.current(chunk.x, chunk.y, chunk.rows)
         return losses if chunk.rows is None else chunk.rows.sum(chunk.rows.weigh(losses)), gradients
 
@@ -339,14 +343,18 @@ class ClippedGradients:
         return self._sizes[key]
 
     def _outputs(self, x: Tensor, y: Tensor, rows: UnitRows | None) -> list[Tensor]:
-        """What must not depend on the batch: losses, norms, and what gradients are made of."""
+        """Computes all that must not depend on the batch: losses, norms, and the factors of
+        gradients.
+        """
         losses, gradients = self._compute(Chunk(x, y, torch.arange(0).numpy(), rows))
         everything = slice(0, len(losses))
         parts = [gradient.parts or (gradient.rows(everything),) for gradient in gradients]
         return [losses, *(g.squares for g in gradients), *(part for own in parts for part in own)]
 
     def _norms(self, gradients: list[UnitGradients]) -> Tensor:
-        """By additions of whole tensors. A reduction may treat the last units differently."""
+        """Computes each unit's norm per group, adding whole tensors so that all units are summed
+        alike.
+        """
         columns = [
             reduce(torch.add, (gradients[entry].squares for entry in group))
             for group in self.groups

@@ -22,7 +22,7 @@ Loss: TypeAlias = "Callable[[FlatModel, Tensor, Tensor], Tensor]"
 
 
 def checked_scores(scores: object, samples: int) -> Tensor:
-    """What a model returned, if it is scores.
+    """Checks that what a model returned is scores.
 
     Args:
         scores: What the model returned for a batch.
@@ -43,7 +43,7 @@ def checked_scores(scores: object, samples: int) -> Tensor:
 
 
 def sample_losses(scores: Tensor, y: Tensor, task: Task | None = None) -> Tensor:
-    """The loss of each sample.
+    """Computes the loss of each sample.
 
     Args:
         scores: The scores of the samples.
@@ -62,7 +62,7 @@ def sample_losses(scores: Tensor, y: Tensor, task: Task | None = None) -> Tensor
 
 
 def mean_loss(model: FlatModel, x: Tensor, y: Tensor) -> Tensor:
-    """The mean loss of a batch, by the model's task.
+    """Computes the mean loss of a batch, by the model's task.
 
     Args:
         model: The model.
@@ -76,7 +76,7 @@ def mean_loss(model: FlatModel, x: Tensor, y: Tensor) -> Tensor:
 
 
 def losses_and_slopes(scores: Tensor, y: Tensor, task: Task | None = None) -> tuple[Tensor, Tensor]:
-    """The losses of the samples, and the gradient of their sum at the scores.
+    """Computes the losses of the samples, and the gradient of their sum at the scores.
 
     No graph is built.
 
@@ -102,7 +102,7 @@ def losses_and_slopes(scores: Tensor, y: Tensor, task: Task | None = None) -> tu
 
 
 def gradients_of(loss: Tensor, model: FlatModel) -> tuple[Tensor, ...]:
-    """The gradient of a loss at each trainable parameter.
+    """Computes the gradient of a loss at each trainable parameter.
 
     Args:
         loss: A number with its graph.
@@ -117,7 +117,7 @@ def gradients_of(loss: Tensor, model: FlatModel) -> tuple[Tensor, ...]:
 def plain_gradient(
     model: FlatModel, x: Tensor, y: Tensor, loss_of: Loss = mean_loss
 ) -> tuple[Tensor, float]:
-    """The gradient of the mean loss, without clipping.
+    """Computes the gradient of the mean loss, without clipping.
 
     Args:
         model: The model.

@@ -53,7 +53,8 @@ def refuse_mixing(model: FlatModel, x: Tensor) -> None:
 
 
 def random_rows(model: FlatModel, x: Tensor, size: int = SIZE) -> Tensor:
-    """Random samples: numbers from 0 to 1, tokens that the task has, codes that a table declares.
+    """Draws random samples: numbers from 0 to 1, tokens that the task has, codes that a table
+    declares.
 
     Args:
         model: The model they are for.
@@ -74,7 +75,7 @@ def random_rows(model: FlatModel, x: Tensor, size: int = SIZE) -> Tensor:
 
 
 def narrow_and_wide_rows(model: FlatModel, x: Tensor, size: int) -> Tensor:
-    """Random samples of which every third and fourth have wide values.
+    """Draws random samples of which every third and fourth have wide values.
 
     So both kinds are among those that stay when others are replaced by zeros.
 
@@ -94,7 +95,7 @@ def narrow_and_wide_rows(model: FlatModel, x: Tensor, size: int) -> Tensor:
 
 
 def _other_rows(model: FlatModel, x: Tensor, size: int = SIZE) -> Tensor:
-    """Samples that differ from `random_rows` everywhere, and are wide, as samples may be.
+    """Draws samples that differ from `random_rows` everywhere and have wide values, as samples may.
 
     They are whole numbers where the model takes no others.
     """
@@ -117,7 +118,7 @@ def _other_rows(model: FlatModel, x: Tensor, size: int = SIZE) -> Tensor:
 
 
 def _tokens(model: FlatModel) -> int:
-    """The number of tokens: as many as the task has, or as the smallest embedding."""
+    """Counts the tokens: as many as the task has, or as the smallest embedding."""
     words = [
         layer.num_embeddings for layer in model.module.modules() if isinstance(layer, nn.Embedding)
     ]
@@ -128,7 +129,7 @@ def _tokens(model: FlatModel) -> int:
 
 
 def modes(module: nn.Module) -> tuple[AbstractContextManager[None], ...]:
-    """The modes that a model is tested in.
+    """Lists the modes in which a model is tested.
 
     Args:
         module: The model.
@@ -169,7 +170,8 @@ def restoring(model: FlatModel) -> Iterator[None]:
 
 
 def random_weights(model: FlatModel) -> Tensor:
-    """Weights of a test's own, because whoever chooses the model's must not choose what is tested.
+    """Draws weights for a test, because whoever chooses the model's weights must not choose what is
+    tested.
 
     Args:
         model: The model they are for.
@@ -187,7 +189,7 @@ def random_weights(model: FlatModel) -> Tensor:
 
 
 def refusal(what: str) -> DpflError:
-    """The error for a model that mixes samples.
+    """Makes the error for a model that mixes samples.
 
     Args:
         what: What was observed.
@@ -202,7 +204,7 @@ def refusal(what: str) -> DpflError:
 
 
 def _scores(model: FlatModel, rows: Tensor, seed: int = 0) -> tuple[Tensor, list[Tensor]]:
-    """Scores, and the buffers after the forward pass.
+    """Computes the scores, and the buffers after the forward pass.
 
     Every call starts from the same buffers and random state.
     """

@@ -83,7 +83,7 @@ def outer(x: Tensor, g: Tensor, squares: Tensor | None = None) -> UnitGradients:
 
 
 def _sum_products(lhs: Tensor, rhs: Tensor, out: Tensor | None = None) -> Tensor:
-    """The flat sum over terms of outer products, for each group.
+    """Computes the flat sum over terms of outer products, for each group.
 
     The factors are float64 tensors (G, n, height) and (G, n, width).
     """
@@ -128,7 +128,7 @@ def sum_of_outer(x: Tensor, g: Tensor, small: int = 0) -> UnitGradients:
 
 
 def prefers_gram(terms: int, height: int, width: int) -> bool:
-    """Whether Gram matrices move less data than gradients that are written out.
+    """Says whether Gram matrices move less data than gradients that are written out.
 
     Args:
         terms: The number T of outer products in a unit's gradient.
@@ -168,7 +168,7 @@ class _Products:
         self.samples, self.groups, self.terms, self.height = lhs.shape
 
     def by_gram(self) -> UnitGradients:
-        """Norms from Gram matrices, sums from one product of all terms."""
+        """Takes norms from Gram matrices, and sums from one product of all terms."""
         squares, blocks = [], self._blocks(self.terms)
         for block in blocks:
             with temporary():
@@ -179,8 +179,8 @@ class _Products:
         )
 
     def by_rows(self) -> UnitGradients:
-        """Norms from written-out gradients, which are kept if they are few, or computed a second
-        time in the same blocks.
+        """Takes norms from written-out gradients, which are kept if they are few, or computed a
+        second time in the same blocks.
         """
         size = self.groups * self.height * self.width
         blocks = self._blocks(max(self.terms, self.height))
@@ -238,7 +238,9 @@ class _Products:
         return rows
 
     def _summed(self, units: UnitIndex, weights: Tensor, out: Tensor | None = None) -> Tensor:
-        """In float64, where each product of two float32 numbers is exact."""
+        """Computes the weighted sum in float64, where each product of two float32 numbers is
+        exact.
+        """
         total = (empty_sum(self.groups * self.height * self.width) if out is None else out).zero_()
         for block, own, places in self._blocks_with(units, weights):
             with temporary():
@@ -256,7 +258,7 @@ class _Products:
     def _blocks_with(
         self, units: UnitIndex, weights: Tensor
     ) -> Iterator[tuple[slice, Tensor, Tensor | None]]:
-        """The blocks that hold units to be summed.
+        """Finds the blocks that hold units to be summed.
 
         Yields:
             A block, the weights of its units that are summed, and their places in the block, or
@@ -274,7 +276,7 @@ class _Products:
 
 
 def _ghost_squares(lhs: Tensor, rhs: Tensor) -> Tensor:
-    """Squared norms from Gram matrices, in float64.
+    """Computes squared norms from Gram matrices, in float64.
 
     Products of Gram entries cancel. In float32, what remains could be far below the truth.
     """

@@ -12,7 +12,7 @@ from torch import Tensor
 
 # Numbers that are held between steps; what a step needs beyond them is allocated and freed.
 _LARGEST = 1 << 26
-# Numbers: what is given out begins at a multiple, so that it can hold float64 too.
+# A part of the buffer begins at a multiple of so many numbers, so that it can hold float64 too.
 _ALIGNED = 16
 
 
@@ -42,8 +42,8 @@ class Scratch:
             _current.reset(token)
 
     def take(self, like: Tensor, shape: tuple[int, ...]) -> Tensor:
-        """An uninitialised tensor from the buffer, or a new one where the buffer is full or of
-        another kind.
+        """Takes an uninitialised tensor from the buffer, or makes a new one where the buffer is
+        full or of another kind.
 
         Args:
             like: A tensor with the type and device that are needed.
@@ -79,7 +79,7 @@ _current: ContextVar[Scratch | None] = ContextVar("scratch", default=None)
 
 
 def empty(like: Tensor, *shape: int) -> Tensor:
-    """An uninitialised tensor, from the current step's scratch if there is one.
+    """Returns an uninitialised tensor, from the current step's scratch if there is one.
 
     Args:
         like: A tensor with the type and device that are needed.
@@ -93,7 +93,7 @@ def empty(like: Tensor, *shape: int) -> Tensor:
 
 
 def temporary() -> AbstractContextManager[None]:
-    """A context inside which `empty` gives out memory that is valid inside only.
+    """Makes a context in which `empty` gives out memory that is valid until the context ends.
 
     Returns:
         The context.

@@ -47,10 +47,10 @@ _DROPS_NOTHING = 2.0**-60
 # tells two places apart.
 
 _COVERED = ("_parameters", "_buffers", "_modules", "training", "forward")
-# What the fingerprint, the modules in their order and the modes say of a module.
+# Attributes of a module that the fingerprint, the order of modules and the modes cover.
 
 Outputs = Sequence[Tensor]
-"""What must be equal bit for bit: tensors whose first dimension is the unit."""
+"""Results that must be equal bit for bit: tensors whose first dimension is the unit."""
 
 Compute = Callable[[Tensor, Tensor, UnitRows | None], Outputs]
 
@@ -78,7 +78,8 @@ class SelfTest:
     y: Tensor
 
     def reference(self, rows: int, per_unit: int) -> bytes | None:
-        """A digest of the results in chunks of one size. Chunks with equal digests give equal bits.
+        """Computes a digest of the results in chunks of one size. Chunks with equal digests give
+        equal bits.
 
         Args:
             rows: The number of rows of the chunk.
@@ -155,7 +156,7 @@ class SelfTest:
         return digest.digest()
 
     def _checksums(self, batch: _Batch) -> Tensor:
-        """Checksums (outputs, units) of the bits of every unit's results."""
+        """Computes checksums (outputs, units) of the bits of every unit's results."""
         outputs = self.compute(batch.x, batch.y, batch.rows)
         return torch.stack([checksum(values, batch.units) for values in outputs])
 
@@ -201,7 +202,9 @@ class _Same:
 
 
 def _comparable(value: object) -> Any:
-    """A key that is equal where the value is: plain values by content, all else by identity."""
+    """Makes a key that is equal where the value is: plain values by content, all else by
+    identity.
+    """
     if value is None or isinstance(
         value, bool | int | float | complex | str | bytes | torch.dtype | torch.device | type
     ):
@@ -228,8 +231,8 @@ class _Batch:
 
     @classmethod
     def random(cls, model: FlatModel, x: Tensor, y: Tensor, rows: int, per_unit: int) -> _Batch:
-        """Samples from 0 to 1 and wide ones, as `narrow_and_wide_rows` has them, and labels 0 and
-        1.
+        """Makes samples from 0 to 1 and wide ones, as `narrow_and_wide_rows` has them, with labels
+        0 and 1.
         """
         samples = narrow_and_wide_rows(model, x, max(rows, GRAINS[-1]))[:rows]
         labels = (
@@ -245,7 +248,9 @@ class _Batch:
         )
 
     def orders(self, count: int) -> Iterator[Tensor]:
-        """Each unit one place further, then all in reverse, then at random."""
+        """Yields orders of the units: each one place further, then all in reverse, then random
+        ones.
+        """
         generator = torch.Generator().manual_seed(3)
         yield torch.arange(self.units).roll(1)
         yield torch.arange(self.units).flip(0)
@@ -260,8 +265,8 @@ class _Batch:
         )
 
     def companions(self) -> Iterator[Tensor]:
-        """Units that are left beside zeros: every other one, one alone, and three, wide ones among
-        them.
+        """Yields the units that stay beside zeros: every other unit, one alone, and three, with
+        wide ones among them.
 
         A module that computes some rows apart from the others then has other numbers of them.
         """
@@ -270,7 +275,7 @@ class _Batch:
         yield torch.arange(self.units)[3 % self.units :: 4][:3]
 
     def beside_zeros(self, own: Tensor) -> _Batch:
-        """With all other units replaced by zeros, as fillers of a chunk are."""
+        """Replaces all other units by zeros, as the fillers of a chunk are."""
         x, y = self._by_unit(self.x), self._by_unit(self.y)
         alone = replace(self, x=torch.zeros_like(self.x), y=torch.zeros_like(self.y))
         alone._by_unit(alone.x)[own], alone._by_unit(alone.y)[own] = x[own], y[own]
@@ -281,8 +286,8 @@ class _Batch:
 
 
 def _wild_weights(model: FlatModel) -> Tensor:
-    """Random weights, each times a power of ten between 1e-9 and 1e9, and some zeros of either
-    sign.
+    """Draws random weights, each times a power of ten between 1e-9 and 1e9, and some zeros of
+    either sign.
     """
     generator = torch.Generator().manual_seed(4)
     weights = random_weights(model)

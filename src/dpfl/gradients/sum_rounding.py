@@ -1,4 +1,5 @@
-"""How many units one float64 sum may have before its rounding exceeds what the clip leaves for it.
+"""Bounds how many units one float64 sum may have before its rounding exceeds what the clip leaves
+for it.
 
 Units are clipped to C (1 - MARGIN). Half of the margin C * MARGIN covers the rounding of the sums
 over two neighbouring batches, so the number of units in a batch is limited (docs/privacy.md,
@@ -36,7 +37,8 @@ def check_units(units: int, additions: int, cancellation: float = 1.0) -> None:
 
 
 def most_units(cancellation: float, additions: int = 0) -> float:
-    """The largest number of units for which two neighbouring sums round within half of the margin.
+    """Computes the largest number of units for which two neighbouring sums round within half of the
+    margin.
 
     A chunk's sum is wrong by at most gamma_n times the summed length of its terms, with
     n = TERMS + max(TERMS, additions). The sums of chunks are added one by one. There are as many

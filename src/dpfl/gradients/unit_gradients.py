@@ -34,7 +34,7 @@ class WeightedSum(Protocol):
     """Sums the gradients of units under weights, in float64."""
 
     def __call__(self, units: UnitIndex, weights: Tensor, out: Tensor | None = None) -> Tensor:
-        """The flat sum of weight * gradient.
+        """Computes the flat sum of weight * gradient.
 
         Args:
             units: The units of the chunk that are summed.
@@ -91,7 +91,8 @@ def from_rows(rows: Tensor, squares: Tensor | None = None) -> UnitGradients:
 
 
 def stack(parts: Sequence[UnitGradients]) -> UnitGradients:
-    """The gradients of one parameter that is split into blocks of rows, one after another.
+    """Joins the gradients of a parameter that is split into blocks of rows, one block after
+    another.
 
     Args:
         parts: The gradients of each block.
@@ -115,7 +116,7 @@ def stack(parts: Sequence[UnitGradients]) -> UnitGradients:
 
 
 def sum_rows(weights: Tensor, rows: Tensor, out: Tensor | None = None) -> Tensor:
-    """The float64 sum of rows under weights, by blocks of columns that stay in the cache.
+    """Computes the float64 sum of rows under weights, by blocks of columns that stay in the cache.
 
     Args:
         weights: The weights (B,).
@@ -138,7 +139,7 @@ def sum_rows(weights: Tensor, rows: Tensor, out: Tensor | None = None) -> Tensor
 
 
 def partial_sums(terms: int) -> int:
-    """The number of partial sums, of `TERMS` terms at most, that so many terms need.
+    """Counts the partial sums, of `TERMS` terms at most, that so many terms need.
 
     Args:
         terms: The number of terms.
@@ -150,7 +151,7 @@ def partial_sums(terms: int) -> int:
 
 
 def empty_sum(size: int) -> Tensor:
-    """Uninitialised memory for a float64 sum.
+    """Allocates uninitialised memory for a float64 sum.
 
     Args:
         size: The number of entries.

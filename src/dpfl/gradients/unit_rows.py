@@ -72,7 +72,7 @@ class UnitRows:
         return values * self.shares.view(-1, *[1] * (values.dim() - 1))
 
     def summed(self, gradient: UnitGradients) -> UnitGradients:
-        """The gradients of units from those of rows.
+        """Computes the gradients of units from those of rows.
 
         They are written out, so that exactly the numbers that are measured are summed.
 

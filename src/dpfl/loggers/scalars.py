@@ -1,4 +1,6 @@
-"""What loggers write about a run: scalars of each round, settings, and the privacy statement."""
+"""The content that loggers write about a run: scalars of each round, settings, and the privacy
+statement.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is trained: descriptions of models, and a model as one flat vector.
+"""Models: their descriptions, and a model as one flat vector.
 
 A description (`catalog.py`) is a name and options. It builds the same module, with the same
 weights, everywhere. `FlatModel` (`flat.py`) makes a module's parameters views into one vector.

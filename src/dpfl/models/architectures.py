@@ -25,7 +25,7 @@ Shape = tuple[int, ...]
 
 
 def build_linear(shape: Shape, classes: int) -> nn.Module:
-    """One linear layer.
+    """Builds one linear layer.
 
     Args:
         shape: The shape of a sample.
@@ -40,7 +40,7 @@ def build_linear(shape: Shape, classes: int) -> nn.Module:
 def build_mlp(
     shape: Shape, classes: int, hidden: int, activation: str, embedding: int | None = None
 ) -> nn.Module:
-    """A network with one hidden layer.
+    """Builds a network with one hidden layer.
 
     Args:
         shape: The shape of a sample.
@@ -98,7 +98,7 @@ class Centre(nn.Module):
 
 
 def build_centred_linear(shape: Shape, classes: int) -> nn.Module:
-    """One linear layer on centred features.
+    """Builds one linear layer on centred features.
 
     Args:
         shape: The shape of a sample.
@@ -114,7 +114,7 @@ def build_centred_linear(shape: Shape, classes: int) -> nn.Module:
 
 
 def build_cnn(shape: Shape, classes: int, activation: str) -> nn.Module:
-    """The small network of the DP-SGD literature (Papernot et al. 2021, arXiv:2007.14191).
+    """Builds the small network of the DP-SGD literature (Papernot et al. 2021, arXiv:2007.14191).
 
     Args:
         shape: The shape of a sample.
@@ -142,7 +142,7 @@ def build_cnn(shape: Shape, classes: int, activation: str) -> nn.Module:
 
 
 def build_cnn_wide(shape: Shape, classes: int, activation: str) -> nn.Module:
-    """The network of FedAvg (McMahan et al. 2017, arXiv:1602.05629).
+    """Builds the network of FedAvg (McMahan et al. 2017, arXiv:1602.05629).
 
     Args:
         shape: The shape of a sample.
@@ -170,7 +170,7 @@ def build_cnn_wide(shape: Shape, classes: int, activation: str) -> nn.Module:
 
 
 def build_alexnet(shape: Shape, classes: int) -> nn.Module:
-    """AlexNet with 3x3 kernels and one hidden linear layer, for images of about 32x32.
+    """Builds AlexNet with 3x3 kernels and one hidden linear layer, for images of about 32x32.
 
     Args:
         shape: The shape of a sample.
@@ -235,7 +235,7 @@ class Residual(nn.Module):
 
 
 def build_resnet18(shape: Shape, classes: int, norm: str) -> nn.Module:
-    """ResNet-18 with the stem for small images: a 3x3 convolution and no pooling.
+    """Builds ResNet-18 with the stem for small images: a 3x3 convolution and no pooling.
 
     Args:
         shape: The shape of a sample.
@@ -264,7 +264,8 @@ def _basic_block(channels: int, width: int, stride: int, norm: str) -> nn.Module
 
 
 def build_mobilenet_v2(shape: Shape, classes: int, norm: str) -> nn.Module:
-    """MobileNet-V2 with three of its five strides, and a projection where a shortcut changes width.
+    """Builds MobileNet-V2 with three of its five strides, and a projection where a shortcut changes
+    width.
 
     Args:
         shape: The shape of a sample.

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class ModelDescription(Protocol):
-    """What a module is built from."""
+    """The description from which a module is built."""
 
     @property
     def name(self) -> str:

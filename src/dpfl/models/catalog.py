@@ -66,7 +66,8 @@ class Model:
 
 
 def linear() -> Model:
-    """One linear layer: logistic regression, or linear regression where the label is a number.
+    """Describes one linear layer: logistic regression, or linear regression where the label is a
+    number.
 
     Returns:
         The model.
@@ -75,7 +76,7 @@ def linear() -> Model:
 
 
 def mlp(hidden: int = 200, activation: str = "relu", embedding: int | None = None) -> Model:
-    """One hidden layer; 159,010 parameters on MNIST.
+    """Describes a network with one hidden layer; 159,010 parameters on MNIST.
 
     Args:
         hidden: The width of the hidden layer.
@@ -102,7 +103,8 @@ def mlp(hidden: int = 200, activation: str = "relu", embedding: int | None = Non
 
 
 def gru(width: int = 64, vocabulary: int | None = None) -> Model:
-    """An embedding and one gated recurrent layer for sequences; 35,280 parameters for 80 tokens.
+    """Describes an embedding and one gated recurrent layer for sequences; 35,280 parameters for 80
+    tokens.
 
     Args:
         width: The width of the embedding and of the layer.
@@ -121,7 +123,8 @@ def gru(width: int = 64, vocabulary: int | None = None) -> Model:
 def transformer(
     width: int = 64, layers: int = 2, heads: int = 4, vocabulary: int | None = None
 ) -> Model:
-    """A small causal transformer for sequences of tokens; 77,392 parameters for 80 tokens.
+    """Describes a small causal transformer for sequences of tokens; 77,392 parameters for 80
+    tokens.
 
     Args:
         width: The width of the embedding, a multiple of twice the heads.
@@ -144,7 +147,7 @@ def transformer(
 
 
 def cnn(activation: str = "tanh") -> Model:
-    """The small network of the DP-SGD literature; 26,010 parameters on MNIST.
+    """Describes the small network of the DP-SGD literature; 26,010 parameters on MNIST.
 
     Args:
         activation: "relu", "tanh", "elu" or "gelu".
@@ -156,7 +159,7 @@ def cnn(activation: str = "tanh") -> Model:
 
 
 def cnn_wide(activation: str = "relu") -> Model:
-    """The network of FedAvg; 582,026 parameters on MNIST, 878,538 on CIFAR-10.
+    """Describes the network of FedAvg; 582,026 parameters on MNIST, 878,538 on CIFAR-10.
 
     Args:
         activation: "relu", "tanh", "elu" or "gelu".
@@ -169,7 +172,7 @@ def cnn_wide(activation: str = "relu") -> Model:
 
 
 def alexnet() -> Model:
-    """AlexNet for small images; 3.3 million parameters.
+    """Describes AlexNet for small images; 3.3 million parameters.
 
     Returns:
         The model.
@@ -178,7 +181,7 @@ def alexnet() -> Model:
 
 
 def mobilenet_v2(norm: str = "group") -> Model:
-    """MobileNet-V2 for small images; 2.3 million parameters.
+    """Describes MobileNet-V2 for small images; 2.3 million parameters.
 
     Args:
         norm: "group" or "batch". Batch norm is refused where samples are clipped.
@@ -190,8 +193,8 @@ def mobilenet_v2(norm: str = "group") -> Model:
 
 
 def scattering_linear(mirror: bool = False, patches: int | None = None) -> Model:
-    """One linear layer on fixed scattering features; 39,700 parameters on MNIST, 155,530 on
-    CIFAR-10.
+    """Describes one linear layer on fixed scattering features; 39,700 parameters on MNIST, 155,530
+    on CIFAR-10.
 
     The features (J = 2, 8 angles; every three channels normalised within a sample, then mixed by a
     fixed matrix) need no data and have no parameters. They are computed once, before training. As
@@ -220,7 +223,7 @@ def scattering_linear(mirror: bool = False, patches: int | None = None) -> Model
 
 
 def resnet18(norm: str = "group") -> Model:
-    """ResNet-18 for small images; 11.2 million parameters.
+    """Describes ResNet-18 for small images; 11.2 million parameters.
 
     Args:
         norm: "group" or "batch". Batch norm is refused where samples are clipped.
@@ -232,7 +235,7 @@ def resnet18(norm: str = "group") -> Model:
 
 
 def from_name(name: str, **options: object) -> Model:
-    """A model by its name.
+    """Finds a model by its name.
 
     Args:
         name: A catalogue name, or an import path "package.module:factory".
@@ -253,7 +256,7 @@ def from_name(name: str, **options: object) -> Model:
 
 
 def from_module(module: nn.Module) -> ReadyModel:
-    """A ready module as a model. Every build is a copy of it, as it is now.
+    """Makes a model of a ready module. Every build is a copy of the module as it is now.
 
     Args:
         module: The module.
@@ -270,7 +273,7 @@ def from_module(module: nn.Module) -> ReadyModel:
 
 
 def described(model: Buildable | nn.Module | str) -> Buildable:
-    """A model from whatever a user may give.
+    """Makes a model of whatever a user may give.
 
     Args:
         model: A name, a ready module, or a description.
@@ -299,7 +302,7 @@ def described(model: Buildable | nn.Module | str) -> Buildable:
 
 
 def feature_map(model: object, shape: tuple[int, ...]) -> FeatureMap | None:
-    """The fixed function of each sample that a model is trained on the values of.
+    """Finds the fixed function of each sample whose values the model is trained on.
 
     Args:
         model: The description of a model.
@@ -327,7 +330,7 @@ _FACTORIES: dict[str, Callable[..., Model]] = {
     "scattering-linear": scattering_linear,
 }
 NAMES = tuple(_FACTORIES)
-"""Of the catalogue."""
+"""The names of the models of the catalogue."""
 _BUILDERS: dict[str, Callable[..., nn.Module]] = {
     "linear": architectures.build_linear,
     "mlp": architectures.build_mlp,

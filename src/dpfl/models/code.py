@@ -26,7 +26,7 @@ from torch.nn import functional"""
 
 
 def as_code(module: nn.Module) -> str | None:
-    """The Python that builds a module.
+    """Writes the Python that builds a module.
 
     Args:
         module: The module.
@@ -51,7 +51,7 @@ class _Unknown(Exception):
 
 
 def _classes(module: nn.Module) -> list[Any]:
-    """Those of the catalogue that occur, and what they need, each once."""
+    """Lists the catalogue's classes that a module uses, and their dependencies."""
     classes: dict[Any, None] = {}
     for part in module.modules():
         for needed in (

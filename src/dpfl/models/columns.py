@@ -43,7 +43,7 @@ class WrappedDescription(Protocol):
 
 
 class ColumnFeatures(Protocol):
-    """How a row is laid out: numbers first, then a code for each column that has levels."""
+    """The layout of a row: numbers first, then a code for each column that has levels."""
 
     @property
     def numbers(self) -> int:
@@ -239,7 +239,7 @@ class TableModel:
 
 
 def on_columns(model: WrappedDescription, features: ColumnFeatures | None) -> WrappedDescription:
-    """A model for the samples of a data set.
+    """Fits a model to the samples of a data set.
 
     Args:
         model: The model.
@@ -256,7 +256,7 @@ def on_columns(model: WrappedDescription, features: ColumnFeatures | None) -> Wr
 
 
 def coded(module: nn.Module) -> Mapping[int, int]:
-    """Which places of a row hold codes.
+    """Finds which places of a row hold codes.
 
     Args:
         module: The module.

@@ -1,4 +1,4 @@
-"""What a model is described by: something that builds a module for samples of a shape."""
+"""Descriptions of models. A description builds a module for samples of a shape."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import nn
 
 
 class Buildable(Protocol):
-    """What can be trained: a name and options, and a module for samples of a shape."""
+    """A model that can be trained: a name and options, and a module for samples of a shape."""
 
     @property
     def name(self) -> str:
@@ -49,7 +49,7 @@ class ReadyModel:
     options: tuple[tuple[str, object], ...] = ()
 
     def build(self, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
-        """A copy of the module.
+        """Copies the module.
 
         Args:
             shape: Not used.

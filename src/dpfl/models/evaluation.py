@@ -31,7 +31,7 @@ def evaluate(
 def compute_scores(
     model: FlatModel, x: Tensor, y: Tensor, batch: int = 1000
 ) -> tuple[Tensor, float]:
-    """The scores of a data set.
+    """Computes the scores of a data set.
 
     Args:
         model: The model.

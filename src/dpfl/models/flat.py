@@ -49,7 +49,7 @@ PAID = ("paid.running_mean", "paid.running_var")
 @renamed(paid="paid_scales")
 @dataclass(frozen=True)
 class Layout:
-    """Where each entry lies in the vector.
+    """The layout of the vector: where each entry lies.
 
     Attributes:
         names: The names of the entries: trainable parameters first, then running statistics.
@@ -79,7 +79,7 @@ class Layout:
         return slice(spans[0].start, spans[1].stop) if len(spans) == 2 else None
 
     def span(self, entry: int) -> slice:
-        """Where an entry lies.
+        """Finds where an entry lies.
 
         Args:
             entry: The number of the entry.
@@ -152,7 +152,7 @@ class FlatModel:
         self.vector.copy_(vector)
 
     def read(self) -> Tensor:
-        """A copy of the vector.
+        """Copies the vector.
 
         Returns:
             The copy.
@@ -184,7 +184,7 @@ class FlatModel:
         return digest.hexdigest()
 
     def arrange(self, x: Tensor) -> Tensor:
-        """The batch in the memory order that the module runs fastest on.
+        """Puts a batch into the memory order on which the module runs fastest.
 
         Args:
             x: The samples.
@@ -199,8 +199,8 @@ class FlatModel:
         return _channels_last(x) if self._takes_channels_last else x
 
     def _try_channels_last(self, x: Tensor) -> bool:
-        """A module may call `.view(...)` on activations, which torch refuses for channels-last
-        ones.
+        """Tries the module on channels-last samples. It may call `.view(...)` on activations, which
+        torch refuses for them.
         """
         if not any(isinstance(layer, nn.Conv2d) for layer in self.module.modules()):
             return False
@@ -213,7 +213,7 @@ class FlatModel:
 
 
 def _structure(module: nn.Module) -> list[Any]:
-    """A module as its kind, its settings as torch shows them, and its children by name.
+    """Describes a module by its kind, its settings as torch shows them, and its children by name.
 
     The kind is the class attribute `written_as`, or else the name of the class. So a class can be
     renamed.
@@ -228,8 +228,8 @@ def _structure(module: nn.Module) -> list[Any]:
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode, no gradients, and torch's random state put back: forward passes leave no
-    trace.
+    """Sets evaluation mode, switches gradients off, and puts torch's random state back at the end,
+    so that forward passes leave no trace.
 
     Args:
         module: The module.

@@ -40,7 +40,7 @@ class Logits(nn.Module):
 
 
 def hugging_face(model: nn.Module) -> ReadyModel:
-    """A ready model of transformers or peft.
+    """Wraps a ready model of transformers or peft.
 
     What has `requires_grad` is trained, clipped, noised and sent. The rest is frozen, stays where
     it is, and is part of the model's hash. In the saved file, names follow "model.".

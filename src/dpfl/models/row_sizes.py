@@ -25,14 +25,14 @@ ORDERS = 6
 """Orders of the samples that the self-test of a function tries."""
 
 ALIGNED = 64
-"""Bytes: torch's memory begins at a multiple."""
+"""Bytes. The memory of a torch tensor begins at a multiple of this."""
 
 
 class ChunkSizes(Protocol):
     """Chooses how many rows the next chunk has."""
 
     def rows_for(self, units: int, per_unit: int = 1) -> int:
-        """The number of rows of the next chunk.
+        """Chooses the number of rows of the next chunk.
 
         Args:
             units: The number of units that remain.
@@ -59,7 +59,7 @@ class UnpaddedSizes:
     path = "fast: results may depend on the batch in the last bits"
 
     def rows_for(self, units: int, per_unit: int = 1) -> int:
-        """As many units as remain, up to the largest chunk.
+        """Takes as many units as remain, up to the largest chunk.
 
         Args:
             units: The number of units that remain.
@@ -86,7 +86,7 @@ class InvariantSizes:
     _bases: dict[int, int | None] = field(default_factory=dict)
 
     def rows_for(self, units: int, per_unit: int = 1) -> int:
-        """The smallest number of rows that holds all units and has passed the self-test.
+        """Chooses the smallest number of rows that holds all units and has passed the self-test.
 
         Args:
             units: The number of units that remain.
@@ -108,7 +108,9 @@ class InvariantSizes:
         return base
 
     def _base(self, per_unit: int) -> tuple[int | None, bytes | None]:
-        """The smallest size that passes and its digest; None where each unit is computed alone."""
+        """Finds the smallest size that passes and its digest; None where each unit is computed
+        alone.
+        """
         tried = ((rows, self.reference(rows, per_unit)) for rows in self._candidates(per_unit))
         return next(((rows, digest) for rows, digest in tried if digest is not None), (None, None))
 
@@ -130,7 +132,8 @@ class InvariantSizes:
 
 
 def checksum(values: Tensor, units: int) -> Tensor:
-    """A whole number, modulo 2^64, for the bits of each unit's values. NaN is equal to itself.
+    """Computes a whole number, modulo 2^64, from the bits of each unit's values. NaN is equal to
+    itself.
 
     Args:
         values: Values (rows, ...), unit by unit.
@@ -197,8 +200,8 @@ class RowFunction:
 
     @torch.no_grad()
     def _tested(self, rows: int, shape: tuple[int, ...]) -> bytes | None:
-        """A digest of the first results, or None where they depend on the place of a sample or on
-        its companions.
+        """Computes a digest of the first results, or None where they depend on the place of a
+        sample or on its companions.
         """
         generator = torch.Generator().manual_seed(0)
         samples = torch.rand(max(rows, GRAINS[-1]), *shape, generator=generator)[:rows].contiguous()
@@ -219,7 +222,7 @@ class RowFunction:
 
 
 def padded_chunks(sizes: ChunkSizes, *tensors: Tensor) -> Iterator[tuple[tuple[Tensor, ...], int]]:
-    """The rows of tensors in chunks, with rows of zeros behind the last.
+    """Cuts the rows of tensors into chunks, with rows of zeros behind the last.
 
     Args:
         sizes: Chooses the number of rows of the next chunk.
@@ -237,7 +240,7 @@ def padded_chunks(sizes: ChunkSizes, *tensors: Tensor) -> Iterator[tuple[tuple[T
 
 
 def pad(values: Tensor, rows: int) -> Tensor:
-    """The values with rows of zeros behind them, in memory that begins where torch's own does.
+    """Appends rows of zeros to values, in memory that begins where torch's own does.
 
     Kernels heed the address.
 

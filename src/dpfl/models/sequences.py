@@ -166,7 +166,7 @@ class Transformer(nn.Module):
 
 
 def build_gru(shape: Shape, outputs: int, width: int, vocabulary: int | None = None) -> nn.Module:
-    """A recurrent network.
+    """Builds a recurrent network.
 
     Args:
         shape: The shape of a sample, a row of tokens.
@@ -187,7 +187,7 @@ def build_gru(shape: Shape, outputs: int, width: int, vocabulary: int | None = N
 def build_transformer(
     shape: Shape, outputs: int, width: int, layers: int, heads: int, vocabulary: int | None = None
 ) -> nn.Module:
-    """A transformer.
+    """Builds a transformer.
 
     Args:
         shape: The shape of a sample, a row of tokens.
@@ -208,8 +208,8 @@ def build_transformer(
 
 
 def _waves(places: int, width: int) -> Tensor:
-    """Sines and cosines (places, width) of the place, at wavelengths from 2 pi to 10,000 times
-    as long.
+    """Computes sines and cosines (places, width) of the place, at wavelengths from 2 pi to 10,000
+    times as long.
     """
     frequencies = torch.exp(-math.log(10_000.0) * torch.arange(0, width, 2) / width)
     angles = torch.arange(places).unsqueeze(1) * frequencies

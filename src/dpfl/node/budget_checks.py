@@ -1,4 +1,4 @@
-"""How much of a run a node's limits leave room for, before anything is debited.
+"""Computes how much of a run fits into a node's limits, before anything is debited.
 
 Both functions only read the ledger. The ledger asks the second question again, inside the
 transaction that writes the debit; its answer is the one that counts.

@@ -83,7 +83,9 @@ def describe_protection(policy: NodePolicy) -> Iterator[str]:
 
 
 def _secure_sums(secure: SecureSumGroup) -> Iterator[str]:
-    """A share of the noise hides nobody by itself. This says what must hold for it to be enough."""
+    """States the conditions under which a share of the noise is enough. By itself a share hides
+    nobody.
+    """
     yield (
         "in runs with secure sums, numbers with a share of that noise, masked: sums over at least "
         f"{secure.least_survivors} of "

@@ -1,4 +1,4 @@
-"""What a running node knows of its own past, so that it notices a ledger that was set back.
+"""The past of a running node as it knows it, so that it notices a ledger that was set back.
 
 A node signs a *head* of its ledger with every reply: the last row, its seal, and what the ledger
 counts. Three parties can show a node what it signed: its own process, the owners of runs, and its
@@ -59,7 +59,7 @@ def begin_start(policy: NodePolicy, ledger: Ledger, key: Ed25519PrivateKey) -> W
 
 @dataclass
 class LedgerHistory:
-    """What is known since one start of a node.
+    """The heads that this process has signed, and the checks of the ledger against them.
 
     Attributes:
         policy: The node's policy.

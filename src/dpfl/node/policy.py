@@ -53,9 +53,9 @@ SEED = "DPFL_TEST_KEYED_SEED"
 knows the seed can subtract the noise.
 """
 YEAR = 365.0
-"""Days."""
+"""The days of a year."""
 ANY = "*"
-"""In `allow.systems`: every system."""
+"""The word in `allow.systems` for every system."""
 
 
 @dataclass(frozen=True)

@@ -216,7 +216,7 @@ class SecureSumGroup(_Section):
 
 
 class PolicyFile(_Section):
-    """All of `policy.toml`."""
+    """The content of `policy.toml`."""
 
     name: str
     """The node's name in every federation."""

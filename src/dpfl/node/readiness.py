@@ -87,7 +87,7 @@ def _key(policy: NodePolicy) -> str:
 
 
 def _members(policy: NodePolicy) -> str:
-    """Fingerprints of the members' keys, to compare with what their owners say."""
+    """Lists the fingerprints of the members' keys, to compare with what their owners say."""
     assert policy.secure is not None
     refuse_other_key(policy, raw(load_private(policy.key).public_key()))
     others = {name: key for name, key in policy.secure.members.items() if name != policy.name}
@@ -120,8 +120,8 @@ def _data(policy: NodePolicy, result: list[Federation]) -> str:
 
 
 def _memory(policy: NodePolicy, data: Federation) -> str:
-    """The memory that features would take. Runs are refused by the declared size, so that the
-    server learns no other; the owner is told the true amount.
+    """Computes the memory that the features take. The server sees refusals by the declared size
+    only; the owner sees the true amount.
     """
     if not any(_has_features(name, data.shape) for name in policy.allow.models):
         return "no model that the policy allows needs memory for fixed features"
@@ -141,7 +141,7 @@ def _memory(policy: NodePolicy, data: Federation) -> str:
 
 
 def _has_features(name: str, shape: tuple[int, ...]) -> bool:
-    """Whether this model of the catalogue is trained on fixed features of such samples."""
+    """Says whether this model of the catalogue is trained on fixed features of such samples."""
     try:
         return feature_map(models.from_name(name), shape) is not None
     except DpflError:  # it does not take such samples

@@ -44,7 +44,7 @@ from dpfl.protocol.ledger_head import HeadSet, LedgerHead, SignedHead, sign_head
 
 @dataclass(frozen=True)
 class Reconciliation:
-    """What was added to a ledger.
+    """The spending that was added to a ledger.
 
     Attributes:
         path: The ledger.
@@ -105,7 +105,9 @@ def reconcile(
 
 
 def _refuse_incomplete_log(policy: NodePolicy, path: Path, heads: HeadSet) -> None:
-    """Without a ledger and without heads, the log must go back to the node's first release."""
+    """Refuses a log that does not go back to the node's first release, where there is neither a
+    ledger nor a head.
+    """
     if not heads and (policy.folder / f"node.log.{OLDER_FILES}").exists():
         raise DpflError(
             f"The ledger {path} is gone, and its log does not go back to the beginning: give a "
@@ -115,7 +117,7 @@ def _refuse_incomplete_log(policy: NodePolicy, path: Path, heads: HeadSet) -> No
 
 
 def _add_all(ledger: Ledger, lacking: Sequence[SignedHead], folder: Path) -> None:
-    """Adds all that was signed, then what the log and the task log know of beyond that."""
+    """Adds all that was signed, and then the releases that only the log and the task log have."""
     entries = read_log(folder)
     reported_counts = max_events(total_counts(entries), TaskLog.counts_in(folder))
     ledger.start(max((one.head.boot for one in lacking), default=0))
@@ -142,7 +144,7 @@ def _last_of_each_start(lines: Sequence[LoggedRelease]) -> list[LoggedRelease]:
 
 
 def _add_head(ledger: Ledger, head: LedgerHead) -> None:
-    """Adds what that chain counts beyond the rows that it shares with this one."""
+    """Adds what the head's chain counts beyond the rows that it shares with this ledger."""
     if includes(ledger, head):
         return  # as a part of another head that was added
     _refuse_other_kind(ledger, head)
@@ -158,8 +160,8 @@ def _add_head(ledger: Ledger, head: LedgerHead) -> None:
 
 
 def _shared_rows(ledger: Ledger, head: LedgerHead) -> int:
-    """Rows that both chains have for certain: up to an anchor of the head, or to the row of a
-    start.
+    """Counts the rows that both chains have for certain: up to an anchor of the head, or to the row
+    of a start.
     """
     anchors = dict(head.anchors)
     common_anchors = [
@@ -171,7 +173,7 @@ def _shared_rows(ledger: Ledger, head: LedgerHead) -> int:
 
 
 def _refuse_other_kind(ledger: Ledger, head: LedgerHead) -> None:
-    """Refuses a head that counts for another unit or other neighbours: such counts cannot be added
+    """Refuses a head that counts for another unit or other neighbours. Such counts cannot be added
     up.
     """
     account, signed_for = ledger.account, LedgerAccount(head.node, head.unit, head.neighbours)

@@ -101,7 +101,7 @@ def refuse_traces(policy: NodePolicy) -> None:
 
 
 def _traces(policy: NodePolicy) -> list[str]:
-    """Files that only a node that has worked leaves behind."""
+    """Lists files that only a node that has worked leaves behind."""
     folder = policy.folder
     traces = [path.name for path in sorted(folder.glob("node.log*"))]
     if any((folder / "replies").glob("*.letter")):

@@ -1,4 +1,4 @@
-"""What a node checks of a run before it joins it, by the run's proposal.
+"""Checks of a run's proposal, before a node joins the run.
 
 Every check here yields pairs of a condition and the reason to refuse when it holds. The first
 condition that holds refuses the run. Nothing has been debited by then.
@@ -78,7 +78,7 @@ def run_violations(policy: NodePolicy, data: Federation, proposal: Proposal) -> 
 
 
 def _release_violations(policy: NodePolicy, proposal: Proposal) -> Violations:
-    """A run whose releases the node's ledger pays for."""
+    """Checks a run whose releases the node's ledger pays for."""
     limits, events = policy.limits, [event for event, _ in proposal.events]
     other_kind = proposal.unit != limits.unit or proposal.neighbours != limits.neighbours
     yield other_kind, RefusalReason.OTHER_UNIT
@@ -92,7 +92,7 @@ def _release_violations(policy: NodePolicy, proposal: Proposal) -> Violations:
 
 
 def _noiseless_violations(policy: NodePolicy, proposal: Proposal) -> Violations:
-    """A run in which the node releases nothing with noise of its own."""
+    """Checks a run in which the node releases nothing with noise of its own."""
     yield protects_nobody(proposal.unit) and not policy.tell.bare, RefusalReason.WITHOUT_NOISE
     yield not (policy.tell.trusted or policy.tell.bare), RefusalReason.NOT_TRUSTED
 
@@ -153,8 +153,8 @@ def secure_sum_violations(policy: NodePolicy, public_key: str, proposal: Proposa
 
 
 def _is_allowed_model(policy: NodePolicy, proposal: Proposal) -> bool:
-    """A model of the catalogue, which checks its options itself; or a model of the owner's, with
-    exactly the owner's options.
+    """Says whether the policy allows the model: one of the catalogue, which checks its options
+    itself, or one of the owner's with exactly the owner's options.
     """
     own_options = policy.allow.own_models.get(proposal.model)
     if own_options is not None:
@@ -163,7 +163,7 @@ def _is_allowed_model(policy: NodePolicy, proposal: Proposal) -> bool:
 
 
 def _is_one_list(members: int, terms: NoiseShares) -> bool:
-    """Whether the server cannot show two different sets of survivors."""
+    """Says whether the thresholds keep the server from showing two different sets of survivors."""
     try:
         check_sizes(members, terms.survivors, terms.colluders)
         return True
@@ -172,15 +172,15 @@ def _is_one_list(members: int, terms: NoiseShares) -> bool:
 
 
 def _counts_for(event: Event, neighbours: str) -> bool:
-    """Whether an event has a proof for these neighbours. Draws of a fixed size have one only for
-    replacing a unit.
+    """Says whether an event has a proof for these neighbours. A draw of a fixed size has one only
+    where a unit is replaced.
     """
     return neighbours_of([event]) == ADD_REMOVE or neighbours == REPLACE
 
 
 def _noise_multiplier(event: Event) -> float:
-    """The noise multiplier of an event. The event of a fixed-size draw halves it, because it is
-    stated for twice the sensitivity.
+    """Finds the noise multiplier of an event. The event of a fixed-size draw halves it, because it
+    is stated for twice the sensitivity.
     """
     if neighbours_of([event]) == REPLACE:
         return 2 * _noise_multiplier(event.event)

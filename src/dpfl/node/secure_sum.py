@@ -107,7 +107,7 @@ class SecureSumClient:
             return self._exchange(request, self._session(request.run))
 
     def _advertise(self, run: str, group: SumGroup, number: int) -> Words:
-        """New keys for this run, signed. A sum that was under way is over for this node."""
+        """Signs new keys for this run. A sum that was under way is over for this node."""
         if number <= self._latest.get(run, -1):
             raise ProtocolError(RefusalReason.SET_UP_PAST)
         member = SumMember(group, self._name, self._key)

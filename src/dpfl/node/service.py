@@ -229,7 +229,9 @@ class Service:
         )
 
     def _run_record(self, request: Request, proposal: Proposal) -> RunRecord | None:
-        """The run as it was joined before. It must be the same run of the same owner."""
+        """Finds the record of a run that was joined before. It must be the same run of the same
+        owner.
+        """
         record = self._state.log.run(request.run)
         if record is None:
             return None
@@ -242,7 +244,7 @@ class Service:
         return policy.declared_size(self._state.data.count_units(policy.limits.unit)[0])
 
     def _joined_run(self, request: Request) -> tuple[Proposal, int]:
-        """The proposal of a run that was joined, and the size that was declared to it."""
+        """Finds the proposal of a run that was joined, and the size that was declared to it."""
         record = self._state.log.run(request.run)
         if record is None:
             raise ProtocolError(RefusalReason.NOT_JOINED)
@@ -264,8 +266,8 @@ class Service:
         return state.requests.answer(request, {"kind": "statement", "statement": signed})
 
     def _secure_sum(self, request: Request) -> bytes:
-        """A step of a secure sum other than the masked input itself. A step that is asked for
-        again gets the same answer again.
+        """Takes a step of a secure sum other than the masked input. A repeated request gets the
+        same answer again.
         """
         state, run = self._state, request.run
         proposal, _ = self._joined_run(request)
@@ -297,7 +299,7 @@ class Service:
         }
 
     def note(self, event: str, **words: Any) -> None:
-        """Writes a line of the transport's into the node's log.
+        """Writes a line for the transport into the node's log.
 
         Args:
             event: What happened.
@@ -317,7 +319,7 @@ class Service:
 
 
 def _open_state(policy: NodePolicy, key: Ed25519PrivateKey) -> NodeState:
-    """Opens all that a node needs. What is not in order raises a DpflError."""
+    """Opens all that a node needs. A part that is not in order raises a DpflError."""
     refuse_other_key(policy, raw(key.public_key()))
     policy.randomness  # noqa: B018  refused here, where it cannot be had
     data = load_node_data(policy)

@@ -66,7 +66,7 @@ def _all_heads(policy: NodePolicy, public_key: str, files: Sequence[Path]) -> It
 
 
 def _stored_replies(policy: NodePolicy, public_key: str) -> Iterator[SignedHead]:
-    """Heads in replies that may have left the node."""
+    """Reads the heads in replies that may have left the node."""
     key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key))
     for path in (policy.folder / "replies").glob("*.letter"):
         try:
@@ -77,7 +77,7 @@ def _stored_replies(policy: NodePolicy, public_key: str) -> Iterator[SignedHead]
 
 
 def _in_json(value: Any, public_key: str, depth: int = 0) -> Iterator[SignedHead]:
-    """Heads and statements anywhere in a JSON file."""
+    """Finds heads and statements anywhere in a JSON file."""
     if isinstance(value, dict):
         if value.keys() == {"head", "signature"}:
             try:
@@ -92,7 +92,7 @@ def _in_json(value: Any, public_key: str, depth: int = 0) -> Iterator[SignedHead
 
 
 def _of_statement(value: dict[str, Any], public_key: str) -> SignedHead | None:
-    """What a statement without a head says. Versions that signed no heads wrote such statements."""
+    """Reads a statement that has no head. Versions that signed no heads wrote such statements."""
     words, signature = value.get("statement"), value.get("signature")
     if not isinstance(words, dict) or "ledger_head" in words:
         return None

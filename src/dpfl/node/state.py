@@ -1,4 +1,4 @@
-"""What a running node consists of: its policy, key, data, records, and the checks made of them."""
+"""The parts of a running node: its policy, key, data, records, and the checks made of them."""
 
 from __future__ import annotations
 

@@ -61,8 +61,8 @@ EVERYBODY = "the server, other clients and the public, who may see all that left
 def statement(ledger: Ledger, limit: Limit, run: str, key: Ed25519PrivateKey) -> dict[str, Any]:
     """States what the ledger counts.
 
-    `spent` is the epsilon of the releases so far. `proven` also covers what runs fixed beforehand
-    and may still release, up to the owner's limit if every debit was held to it.
+    `spent` is the epsilon of the releases so far. `proven` also covers what runs have planned and
+    may still release, up to the owner's limit if every debit was held to it.
 
     Args:
         ledger: The node's ledger.
@@ -152,7 +152,7 @@ def check(signed_statement: Mapping[str, Any], public_key: str) -> Mapping[str, 
 
 
 def _check_figures(words: Mapping[str, Any], by: Accountant) -> None:
-    """Every epsilon is computed again from the releases beside it."""
+    """Computes every epsilon again from the releases beside it."""
     for part in (words, words["run"] or {"spent": figure(0.0), "releases": {}}):
         spending = {decode(line): int(count) for line, count in part["releases"].items()}
         if figure(by.epsilon(spending, words["delta"])) != part["spent"]:
@@ -166,7 +166,7 @@ def _check_figures(words: Mapping[str, Any], by: Accountant) -> None:
 
 
 def _check_by_head(words: Mapping[str, Any], head: LedgerHead, by: Accountant) -> None:
-    """Compares a statement with the head of the ledger in it: what was fixed beforehand must be
+    """Compares a statement with the head of the ledger in it. What was fixed beforehand must be
     proven, up to the owner's limit, and shares of noise protect against fewer adversaries.
     """
     planned: EventCounts = {}
@@ -186,7 +186,7 @@ def _check_by_head(words: Mapping[str, Any], head: LedgerHead, by: Accountant) -
 
 
 def _adversary(ledger: Ledger, run: str = "") -> str:
-    """Against whom the guarantee holds, of all releases or of one run's."""
+    """Says against whom the guarantee holds, for all releases or for those of one run."""
     names = [release for name, release, *_ in ledger.debits() if run in ("", name)]
     return _against(name.split("/")[1] for name in names if "/" in name)
 
@@ -201,7 +201,7 @@ def _number(figure: Any) -> float:
 
 
 def _was_always_limited(ledger: Ledger, limit: Limit) -> bool:
-    """Whether every debit was made under this limit, or a lower one, at a delta no larger."""
+    """Says whether every debit was made under this limit or a lower one, at a delta no larger."""
     return all(
         one is not None and one.epsilon <= limit.epsilon and one.delta <= limit.delta
         for one in ledger.limits_since_first_debit()

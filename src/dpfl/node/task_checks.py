@@ -1,4 +1,4 @@
-"""What a node checks of a task before it debits anything for it.
+"""Checks of a task, before a node debits anything for it.
 
 A task is data that came over a network. It is compared with the policy, with the proposal that the
 node joined, and with the model's layout. What a server says about privacy is never believed: the
@@ -59,7 +59,7 @@ def task_violations(
 
 
 def _layout_violations(task: ClientTask, layout: Layout) -> Violations:
-    """Clips by layer must be those of this model's layers."""
+    """Checks that clips by layer are those of this model's layers."""
     ends = (*layout.offsets[1:], layout.size)
     trainable_ends = [end for end in ends if end <= layout.trainable]
     yield task.clients.for_model(ends) != task.clients, RefusalReason.BAD_WORDS
@@ -69,7 +69,9 @@ def _layout_violations(task: ClientTask, layout: Layout) -> Violations:
 
 
 def _secure_sum_violations(task: ClientTask, proposal: Proposal) -> Violations:
-    """A task is for a secure sum exactly where the proposal says so, and on its terms."""
+    """Checks that a task is for a secure sum exactly where the proposal says so, and on its
+    terms.
+    """
     terms = task.secure_sum
     expected = proposal.sums if terms or not task.query else None
     yield task.noise_shares != expected, RefusalReason.UNMASKED
@@ -84,8 +86,8 @@ def _secure_sum_violations(task: ClientTask, proposal: Proposal) -> Violations:
 
 
 def _protected_unit(policy: NodePolicy, task: ClientTask) -> str:
-    """The unit that the noise of this node's own release protects; empty where there is none. A
-    "sample" is a person where the node trains by person.
+    """Finds the unit that the noise of this node's own release protects; empty where there is none.
+    A "sample" is a person where the node trains by person.
     """
     one = PERSON_UNIT if protects_person(policy.limits.unit) else SAMPLE_UNIT
     if task.query:
@@ -153,12 +155,12 @@ def release_violations(
 
 
 def _sampling_rate(release: Release, size: int) -> float:
-    """The rate of a step. A release of an update draws no samples."""
+    """Finds the rate of a step. A release of an update draws no samples."""
     return 0.0 if release.of_models else release.sampling.expected_size(size) / size
 
 
 def _is_absorbed(release: Release, size: int) -> bool:
-    """Whether float32 would lose the noise beside the sum."""
+    """Says whether float32 would lose the noise beside the sum."""
     units = 1 if release.of_models else release.sampling.expected_size(size)
     try:
         release.check_not_absorbed(units, release.clip.clip_norm)
@@ -227,8 +229,8 @@ def vector_violations(
 
 
 def _correction_reach(task: ClientTask, magnitude: float) -> float:
-    """How far the correction can move a weight: every step goes along it by the rate, and momentum
-    repeats each step 1 / (1 - beta) times at most.
+    """Bounds how far the correction can move a weight: every step goes along it by the rate, and
+    momentum repeats each step 1 / (1 - beta) times at most.
     """
     optimiser = task.local.optimiser
     repeats = min(max(task.steps, 1), 1 / (1 - optimiser.momentum))
@@ -236,5 +238,5 @@ def _correction_reach(task: ClientTask, magnitude: float) -> float:
 
 
 def _magnitude(array: np.ndarray) -> float:
-    """The largest absolute value; NaN where there is one."""
+    """Computes the largest absolute value; NaN where there is one."""
     return float(max(array.max(), -array.min())) if array.size else 0.0

@@ -1,4 +1,4 @@
-"""Executes tasks at a node: check, plan, accept, debit, train, sign, store, answer.
+"""Executes tasks at a node: checks, plans, accepts, debits, trains, signs, stores and answers.
 
 `TaskExecution.answer` reads like the life of a task. Its states on disk, and what a crash in each
 of them means, are described in `task_log.py`.
@@ -130,7 +130,7 @@ class TaskExecution:
         return replace(work, record=record, task=replace(work.task, horizon=horizon))
 
     def _horizon(self, ledger: Ledger, record: TaskRecord, event: Event, proposal: Proposal) -> int:
-        """How many releases of this kind the run has left.
+        """Counts how many releases of this kind the run has left.
 
         Before the first release of a run, the most that it will release of every kind is written
         into the ledger: what was proposed, as far as the limits leave room for it.
@@ -192,8 +192,8 @@ class TaskExecution:
     def _reply_message(
         self, work: _CheckedTask, reply: ClientReply, head: SignedHead
     ) -> tuple[bytes, str]:
-        """Writes the release, or a fixed reason in its place. With either goes the head of the
-        ledger, in which the release is paid for.
+        """Writes the release, or a fixed reason in its place. Either carries the head of the ledger
+        in which the release is paid for.
 
         Returns:
             The message, and its outcome for the log.
@@ -211,7 +211,9 @@ class TaskExecution:
     def _reply_content(
         self, work: _CheckedTask, reply: ClientReply
     ) -> tuple[dict[str, Any], Mapping[str, np.ndarray]]:
-        """The fields and arrays of a release. Numbers of a secure sum never leave unmasked."""
+        """Collects the fields and arrays of a release. Numbers of a secure sum never leave
+        unmasked.
+        """
         sum_id, record = work.sum_id, work.record
         if reply.failed or (sum_id is None) != (reply.numbers is None):
             raise ProtocolError(RefusalReason.DIVERGED if reply.diverged else RefusalReason.FAILED)
@@ -245,7 +247,9 @@ class TaskExecution:
         )
 
     def _runner_of(self, run: str, proposal: Proposal, size: int) -> ClientRunner:
-        """The runner of a run. It is built anew where its ledger file is not the one it opened."""
+        """Returns the runner of a run. It is built anew where the ledger's file is not the one that
+        it opened.
+        """
         if self._runner is not None:
             current, runner = self._runner
             if current == run and runner.ledger(proposal.client).is_in_place:
@@ -273,8 +277,8 @@ class TaskExecution:
 def _vectors(
     arrays: Mapping[str, np.ndarray], task: ClientTask, runner: ClientRunner
 ) -> tuple[Tensor, Tensor | None]:
-    """The model, and what is added to its gradients (or this node's own last model). Each must have
-    as many numbers as the layout says.
+    """Reads the model, and what is added to its gradients (or this node's own last model). Each
+    must have as many numbers as the layout says.
     """
     layout = runner.model.layout
     needs_last = task.local.objective.needs_last

@@ -113,8 +113,8 @@ class Witness:
             raise self._unusable(error.strerror or "unknown") from error
 
     def _whole_bytes(self) -> int:
-        """Bytes up to the end of the last whole line. The rest was cut off, and its reply never
-        left.
+        """Counts the bytes up to the end of the last whole line. The rest was cut off, and its
+        reply never left.
         """
         return self.path.read_bytes().rfind(b"\n") + 1
 

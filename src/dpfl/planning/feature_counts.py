@@ -13,13 +13,13 @@ from typing import Protocol
 from dpfl.tasks import Task
 
 SCORE_NOISE = 0.5
-"""Distance that the noise of a whole run may move a score. Beyond it, noise drowns probabilities
-and rates (docs/auto.md).
+"""Distance by which the noise of a whole run may move a score. Beyond it, noise drowns
+probabilities and rates (docs/auto.md).
 """
 
 
 class FeatureCounts(Protocol):
-    """What is declared of the columns of a table.
+    """The declared counts of a table's columns.
 
     Attributes:
         numbers: Number of columns that hold numbers.
@@ -54,16 +54,14 @@ class RowFeatures:
     @property
     def clip(self) -> float:
         """Norm of a usual gradient. With a smaller clip norm all gradients would count the same,
-        which
-        loses probabilities and means.
+        which loses probabilities and means.
         """
         return float(f"{self.slope * self.length:.3g}")
 
     @property
     def most(self) -> float:
         """Largest learning rate, 2 / L with L <= curvature |x|^2. Steps beyond it may diverge on a
-        linear
-        model.
+        linear model.
         """
         return 2 / (self.curvature * self.length**2)
 

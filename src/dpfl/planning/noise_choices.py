@@ -300,7 +300,7 @@ def in_the_limit(mu: float, rate: float, steps: int) -> float:
 
 
 def _gaussian(epsilon: float, delta: float) -> float:
-    """The largest mu = 1/z with which one Gaussian release stays within epsilon."""
+    """Computes the largest mu = 1/z with which one Gaussian release stays within epsilon."""
     low, high = 0.0, 1e3
     for _ in range(50):
         mu = (low + high) / 2

@@ -21,7 +21,7 @@ from dpfl.secagg.group import check_sizes
 
 @dataclass(frozen=True)
 class ClientWorkload:
-    """What a client computes, and how much of it a round has room for.
+    """The work of a client, and how much of it a round has room for.
 
     A model for samples of a shape gives the number of parameters. Where seconds are limited and no
     speed is given, the speed of that model is measured here for about a second, on random numbers.
@@ -132,7 +132,9 @@ def plan(
 
 
 def _measure(workload: ClientWorkload) -> tuple[int | None, float | None, str]:
-    """The model's parameters, the client's speed, and what the speed was measured on, if it was."""
+    """Finds the model's parameters, the client's speed, and the model that the speed was measured
+    on, if it was.
+    """
     if workload.model is None:
         return workload.parameters, workload.samples_per_second, ""
     work = ClientWork(described(workload.model), tuple(workload.shape), workload.classes)

@@ -1,4 +1,5 @@
-"""Which sampling rate, noise, tau and learning rate suit a budget and a limit on computing.
+"""Chooses the sampling rate, noise, tau and learning rate that suit a budget and a limit on
+computing.
 
 The figure of merit is the noise on the sum of all steps over their number, z / (q sqrt(tau R)), for
 clip norm 1 and times a client's size. Steps that agree add up like T = tau R, and their noise adds
@@ -58,7 +59,7 @@ ASSUMPTIONS = (
 
 @dataclass(frozen=True)
 class ClientPlan:
-    """What a client of one size would do alone, with the samples per round of the common plan.
+    """The plan of a client of one size by itself, with the samples per round of the common plan.
 
     Attributes:
         size: Declared samples of the client.
@@ -255,11 +256,10 @@ def tradeoff(
 def sketch(
     question: PlanningQuestion, rates: Sequence[float] = (), taus: Sequence[int] = ()
 ) -> Tradeoff:
-    """Computes the same at a tenth of the time.
+    """Computes the same table in a tenth of the time.
 
     The table comes from the limit theorem. The recommended cell comes from the accountant that
-    guards
-    a run, on a coarse grid that asks for a little more noise, never less.
+    guards a run, on a coarse grid that asks for a little more noise, never less.
 
     Args:
         question: The question.
@@ -283,7 +283,7 @@ def _with_recommended(
     best: NoiseChoice,
     recommended: NoiseChoice,
 ) -> Tradeoff:
-    """The table with the best cell computed more closely."""
+    """Makes the table in which the best cell is computed more closely."""
     cells = tuple(recommended if choice is best else choice for choice in choices)
     return Tradeoff(question, cells, recommended)
 
@@ -309,7 +309,7 @@ def _grid(
 
 
 def _best(question: PlanningQuestion, choices: Sequence[NoiseChoice]) -> NoiseChoice:
-    """Of the cells that a round has room for: among those near the least noise, the one that
+    """Chooses a cell that a round has room for: among those near the least noise, the one that
     computes least.
     """
     within = [choice for choice in choices if question.allows(choice.sampling_rate, choice.tau)]
@@ -324,7 +324,7 @@ def _best(question: PlanningQuestion, choices: Sequence[NoiseChoice]) -> NoiseCh
 
 
 def _rates(question: PlanningQuestion, tau: int) -> tuple[float, ...]:
-    """The usual rates, and the one that takes all the samples that a round may."""
+    """Lists the usual rates, and the rate that takes all the samples that a round may."""
     if question.limit == math.inf:
         return RATES
     most = math.floor(1e4 * question.limit / (tau * max(question.sizes))) / 1e4

@@ -1,6 +1,7 @@
 """Sampling, clipping, noise, accounting, the ledger and the statement.
 
-Imports nothing else of the package but its error: a reviewer can read it alone.
+Of the rest of dpfl this package imports only small helpers (errors, the codec of parts, old names),
+so a reviewer can read it alone.
 """
 
 from typing import TYPE_CHECKING

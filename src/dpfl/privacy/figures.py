@@ -1,4 +1,4 @@
-"""Epsilons as people and files read them. An upper bound is always rounded up."""
+"""Epsilons in the form that people and files read. An upper bound is always rounded up."""
 
 from __future__ import annotations
 

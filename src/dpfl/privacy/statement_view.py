@@ -1,4 +1,4 @@
-"""What people read of a privacy statement, in the order in which they read it.
+"""The privacy statement as people read it, in the order in which they read it.
 
 Terminal, notebook, web page, report, model card and certificate page lay out these objects and
 add no sentence or figure of their own. The module is part of `privacy` because all of them need it

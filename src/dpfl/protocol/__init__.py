@@ -1,4 +1,4 @@
-"""What server and nodes say to each other, whoever carries it.
+"""The messages between server and nodes, whatever carries them.
 
 - `messages.py`: signed messages, as bytes.
 - `transport.py`: the interface of whatever carries them.

@@ -1,6 +1,4 @@
-"""Heads of ledgers as they come over a wire or out of a file: read, checked, and their signature
-verified.
-"""
+"""Reads heads of ledgers from a wire or a file, checks them, and verifies their signatures."""
 
 from __future__ import annotations
 

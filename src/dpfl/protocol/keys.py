@@ -160,7 +160,7 @@ def raw(key: Ed25519PublicKey) -> str:
 
 
 def fingerprint(public_key: str) -> str:
-    """Computes what people compare instead of a whole key.
+    """Computes the fingerprint that people compare instead of a whole key.
 
     Args:
         public_key: The key in hexadecimal digits.

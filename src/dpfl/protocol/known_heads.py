@@ -21,7 +21,9 @@ from dpfl.refusals import ProtocolError
 
 FILE = "heads.json"
 MOST_OTHERS = 128
-"""Nodes whose heads are kept per owner of runs: no owner can push out what another showed."""
+"""Nodes whose heads are kept for each owner of runs. The limit is per owner, so no owner can push
+out what another showed.
+"""
 LARGEST = 1 << 14
 """Bytes of the head of another node."""
 

@@ -51,7 +51,7 @@ of it), and how many.
 
 @dataclass(frozen=True)
 class LedgerHead:
-    """What a node signs.
+    """The head of a ledger, which a node signs.
 
     Attributes:
         node: The node's name.
@@ -62,7 +62,7 @@ class LedgerHead:
         seal: The seal of the last row.
         starts: The node's starts, the latest first.
         releases: What was debited.
-        planned: What was fixed beforehand on top of it.
+        planned: What plans cover on top of it.
         anchors: Rows before the last, and the first digits of their seals.
     """
 
@@ -190,7 +190,7 @@ def sign_head(ledger: Ledger, key: Ed25519PrivateKey) -> SignedHead:
 
 
 def _counts(ledger: Ledger) -> tuple[Counter[tuple[Event, str]], dict[tuple[Event, str], int]]:
-    """What was debited, by event and mark; and what was fixed beforehand on top of it, without
+    """Counts what was debited, by event and mark; and what plans cover on top of it, without
     marks.
     """
     by_mark: Counter[tuple[Event, str]] = Counter()
@@ -217,7 +217,7 @@ def is_mark(text: str) -> bool:
 
 
 def _most_frequent(counts: Mapping[tuple[Event, str], int]) -> Kinds:
-    """The most frequent kinds. The rest counts as releases without any noise."""
+    """Keeps the most frequent kinds. The rest counts as releases without any noise."""
     kinds = [(event, mark, count) for (event, mark), count in Counter(counts).most_common()]
     rest = sum(count for *_, count in kinds[MOST_KINDS:])
     return (*kinds[:MOST_KINDS], *([(gaussian(0.0), "", rest)] if rest else []))

@@ -118,7 +118,7 @@ def write(
 
 
 def _describe(name: str, array: np.ndarray) -> dict[str, Any]:
-    """The entry of an array in the header, but for its offset."""
+    """Writes the entry of an array in the header, except for its offset."""
     if array.dtype.name not in TYPES or not _NAME.fullmatch(name):
         raise ProtocolError(RefusalReason.BAD_ARRAYS)
     if array.ndim > MOST_DIMENSIONS:
@@ -201,7 +201,7 @@ def _arrays(entries: Any, body: memoryview) -> dict[str, np.ndarray]:
 
 
 def _entry(entry: Any, offset: int) -> tuple[str, np.dtype[Any], tuple[int, ...]]:
-    """The name, type and shape of an array that must begin at `offset`."""
+    """Reads the name, type and shape of an array that must begin at `offset`."""
     if not isinstance(entry, dict) or entry.keys() != _FIELDS:
         raise ProtocolError(RefusalReason.BAD_ARRAYS)
     name, shape = _name(entry["name"]), _shape(entry["shape"])

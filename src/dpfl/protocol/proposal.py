@@ -50,7 +50,7 @@ PlannedEvents = tuple[tuple[Event, int], ...]
 
 @dataclass(frozen=True)
 class Proposal:
-    """What a run is to be. Each field is sent under its own name.
+    """The plan of a run. Each field is sent under its own name.
 
     Attributes:
         client: The node's place among the `federation`; tasks name the node by it.
@@ -70,7 +70,7 @@ class Proposal:
         noise: "secure", "floating-point", "shared" (whole numbers, in secure sums) or "none".
         federation: The names of all nodes of the run.
         events: All releases that the run may ask of this node, in order, each with its count. An
-            accountant composes what is fixed beforehand, so the node makes no other release for
+            accountant composes what is fixed in advance, so the node makes no other release for
             this run. A run that a budget ends announces more of its last event than any budget
             allows.
         sums: The terms of secure sums: nodes share the noise, and the server gets sums over at
@@ -212,7 +212,7 @@ def in_order(
 
 
 def _options(value: Any) -> tuple[tuple[str, object], ...]:
-    """The options of a model: words and numbers by name, and nothing nested."""
+    """Reads the options of a model: words and numbers by name, and nothing nested."""
     if type(value) is not dict or len(value) > MOST_OPTIONS:
         refuse()
     for name, option in value.items():

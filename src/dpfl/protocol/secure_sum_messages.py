@@ -73,7 +73,7 @@ def at_of(task: ClientTask, session: str, model: np.ndarray) -> SumId:
 
 
 def _bytes(length: int) -> Form:
-    """The form of so many bytes, in hexadecimal digits."""
+    """Makes the form of so many bytes, in hexadecimal digits."""
 
     def form(value: Any) -> bytes:
         if type(value) is not str or len(value) != 2 * length:
@@ -87,14 +87,16 @@ def _bytes(length: int) -> Form:
 
 
 def _rows(parts: Sequence[bytes], length: int) -> np.ndarray:
-    """An array with one row per part; shorter parts, which are empty, are filled with zeros."""
+    """Makes an array with one row per part. Shorter parts, which are empty, are filled with
+    zeros.
+    """
     return np.frombuffer(b"".join(part.ljust(length, b"\0") for part in parts), np.uint8).reshape(
         len(parts), length
     )
 
 
 def _parts(array: np.ndarray | None, count: int, length: int) -> list[bytes]:
-    """The parts of an array with one row each."""
+    """Reads the parts of an array with one row each."""
     if array is None or array.dtype != np.uint8 or array.shape != (count, length):
         raise ProtocolError(RefusalReason.BAD_ARRAYS)
     return [row.tobytes() for row in array]

@@ -1,7 +1,24 @@
-"""Tasks and replies as fields and arrays of messages, and back.
+"""Writes tasks and replies as parts of messages, and reads them back.
 
-What may be in them is listed in `wire_parts.py`. The model's vector travels beside a task, and an
-update beside a reply, as arrays of the message.
+    >>> words = task_to_words(task)      # plain JSON: {"part": "task", "round": 0, ...}
+    >>> task_from_words(words) == task   # the same task on the other side, or a ProtocolError
+    True
+    >>> order_of(task)                   # its name within the run
+    '0/train'
+
+A round between server and node has four steps, and each of them is a function here:
+
+1. The server writes its `ClientTask` (`task_to_words`). The model's vector is an array of the same
+   message.
+2. The node reads it (`task_from_words`). A task that can be read is well formed, and no more: the
+   node's policy still has to allow it.
+3. The node writes its `ClientReply` (`reply_to_words`): two fields, and the update and other values
+   as arrays.
+4. The server reads it (`reply_from_words`), and refuses arrays of another type, shape or length.
+
+Both sides distrust what they read. `wire_parts.py` lists the parts that may be in a message and the
+bounds of their fields; everything else is refused. `messages.py` signs the message and checks its
+arrays. Writing is strict, too: what the other side would refuse is refused before it is sent.
 """
 
 from __future__ import annotations
@@ -43,7 +60,7 @@ __all__ = [
 ]
 
 RAW = ("answer", "distance", "gradient", "gradients", "last_losses", "last_step", "losses", "slope")
-"""What a node may say beside an update."""
+"""The values that a node may send beside an update."""
 
 
 def task_to_words(task: ClientTask) -> dict[str, Any]:
@@ -190,7 +207,7 @@ def reply_from_words(
 
 
 def _raw_values(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays of a reply beside its update."""
+    """Reads the arrays of a reply beside its update."""
     raw = {}
     for full_name, array in arrays.items():
         if full_name == "update":

@@ -13,7 +13,7 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Delivery:
-    """What came back for a message.
+    """The answer to a message, if one came.
 
     Attributes:
         address: Where the message was sent.

@@ -130,7 +130,7 @@ def _by_tag(*kinds: tuple[type[Any], Mapping[str, Form]]) -> Parts:
 
 
 def _bins(value: Any) -> tuple[int, int]:
-    """A column and its number of bins."""
+    """Reads a column and its number of bins."""
     if type(value) is not list or len(value) != 2:
         refuse()
     return whole(0, MOST_PLACES)(value[0]), whole(1, MOST_BINS)(value[1])

@@ -1,4 +1,4 @@
-"""What the accounts of a run count by: fixed before the first round, and recorded with the run."""
+"""The terms that a run's accounts use: fixed before the first round, and recorded with the run."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class AccountingTerms:
         data: A digest of the data that each ledger pays for; () where the data is elsewhere.
         row_notes: What the statement says of persons behind the rows.
         arithmetic: How the units of private steps are computed, in words.
-        over_nodes: Whether these accounts are the server's own count of what it ordered. The
+        over_nodes: Whether these accounts are the server's own count of the tasks that it sent. The
             nodes that paid have ledgers of their own.
     """
 
@@ -142,11 +142,13 @@ class AccountingTerms:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is wrong with the guarantee although every figure is right."""
+        """Reasons why the guarantee is weak although every figure is right."""
         return (*self._large_delta(), *self.row_notes)
 
     def _large_delta(self) -> tuple[str, ...]:
-        """A delta of 1/n or more allows a mechanism that publishes one of n units."""
+        """Warns of a delta of 1/n or more, which allows a mechanism that publishes one of n
+        units.
+        """
         algorithm, delta = self.algorithm, self.budget.delta
         if not algorithm.has_noise:
             return ()

@@ -52,11 +52,11 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class LedgerTotals:
-    """What one ledger says of all runs that used it.
+    """The totals of one ledger, over all runs that used it.
 
     Attributes:
         released: The events that were released.
-        possible: The most that could have been released, by what was planned beforehand.
+        possible: The most that could have been released, by the plans made before training.
         ceiling: The epsilon that no debit could pass; infinite without a limit.
     """
 
@@ -150,7 +150,7 @@ class Accounts:
         return allowances
 
     def _allowance(self, ledger: Ledger, horizon: int) -> int:
-        """The releases that one owner allows beside other runs, which are for the same
+        """Counts the releases that one owner allows beside other runs, which are for the same
         neighbours.
         """
         others = ledger.spending(besides=self.run)
@@ -163,7 +163,7 @@ class Accounts:
         return ledger.remaining(self.event, self.limit, horizon, self.run, self.algorithm.before)
 
     def _scheduled_remaining(self, ledger: Ledger, others: EventCounts, horizon: int) -> int:
-        """The longest beginning of the schedule that every limit leaves room for."""
+        """Finds the longest beginning of the schedule that every limit leaves room for."""
         limits = [limit for limit in (ledger.limit, self.limit) if limit]
 
         def fits(releases: int) -> bool:
@@ -176,8 +176,8 @@ class Accounts:
         return self.algorithm.spending(releases, self.terms.population)
 
     def _claimed_remaining(self, algorithm: Algorithm, horizon: int) -> int:
-        """A published system stops where its paper says. Its ledger holds the truth, which no limit
-        would allow.
+        """Counts the releases of a published system until its paper says to stop. Its ledger holds
+        the true cost, which no limit would allow.
         """
         epsilon, claim = self.terms.budget.epsilon, algorithm.claim
         if epsilon is None:
@@ -279,8 +279,8 @@ class Accounts:
         )
 
     def _ceiling(self, ledger: Ledger, until: int) -> float:
-        """The largest limit since the first debit. A limit that came later bounds nothing that was
-        released before it.
+        """Finds the largest limit since the first debit. A limit that was set later bounds nothing
+        that was released before it.
         """
         delta = self.terms.budget.delta
         limits = ledger.limits_since_first_debit(until)
@@ -324,7 +324,7 @@ class Accounts:
             )
 
     def _debits(self) -> list[tuple[EventCounts, EventCounts]]:
-        """For each account all that it holds, and the part of other runs."""
+        """Reads for each account all that it holds, and the part of other runs."""
         return self._for_each_ledger(lambda ledger: ledger.spending_with_others(self.run))
 
     def _for_each_ledger(self, question: Callable[[Ledger], Answer]) -> list[Answer]:

@@ -1,4 +1,4 @@
-"""Parts in the record of a run: written by the codec, and read back from any format that a dpfl has
+"""Writes parts into the record of a run, and reads them back from any format that a dpfl has
 written.
 """
 
@@ -90,7 +90,7 @@ def algorithm_of(words: Any) -> Algorithm:
 
     Raises:
         DpflError: The record describes no algorithm, or one with parts that this package does not
-        have.
+            have.
     """
     value = codec.decode(words)
     if not isinstance(value, Algorithm):

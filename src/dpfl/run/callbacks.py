@@ -1,5 +1,5 @@
-"""Callbacks: code of a user's own that hears of a run as it goes. It gets what was released and
-what is public, and nothing else.
+"""Callbacks: a user's own code that follows a run. It gets what was released and what is public,
+and nothing else.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class RunStart:
 
 
 class Callback:
-    """Hears of a run. A subclass overrides the methods that it needs.
+    """Follows a run. A subclass overrides the methods that it needs.
 
     After an exception in one of its methods, a callback is not called again. The run goes on, and
     its result has a warning.
@@ -135,7 +135,7 @@ class CallbackProgress:
         self._display.tell(row)
 
     def stop(self) -> None:
-        """Ends the display. Callbacks hear of the end by `ended` or `closing`."""
+        """Ends the display. `ended` or `closing` tells the callbacks of the end."""
         self._display.stop()
 
     def ended(self, result: Result) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 NAME = "checkpoint.safetensors"
 MEMORY = "memory."
-"""Before the names of what a step policy remembers."""
+"""The prefix of the names of what a step policy remembers."""
 
 _DAMAGE = (SafetensorError, OSError, KeyError, TypeError, ValueError)
 _CHANGED = "its numbers have changed since it was written"

@@ -160,7 +160,9 @@ def _check_public_data(algorithm: Algorithm, federation: Federation) -> None:
 
 
 def _check_noise(algorithm: Algorithm, federation: Federation) -> None:
-    """Float32 must hold the noise of every private release beside the sum of its expected units."""
+    """Checks that float32 holds the noise of every private release beside the sum of its expected
+    units.
+    """
     sizes = federation.count_units(algorithm.unit)
     if samples := algorithm.samples:
         expected = samples.sampling.expected_size(max(sizes))

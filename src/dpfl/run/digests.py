@@ -1,4 +1,4 @@
-"""Digests that name a run and what it made: the record, the installed code and the weights."""
+"""Digests that name a run and its results: the record, the installed code and the weights."""
 
 from __future__ import annotations
 

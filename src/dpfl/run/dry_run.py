@@ -1,4 +1,4 @@
-"""One client's round on samples of zeros, before ledgers are made: what can fail without private
+"""Runs one client's round on blank samples, before ledgers are made. What can fail without private
 data fails here, for free.
 """
 
@@ -31,7 +31,9 @@ DRY_RUN = "dry run"
 """The name of the run that the client of a dry run takes part in."""
 
 LABELS = 64
-"""Where there are more classes, as many of them, the first and the last among them."""
+"""The most labels that are tried. Where there are more classes, the first and the last are among
+them.
+"""
 
 
 def dry_run(model: FittedModel, algorithm: Algorithm, arithmetic: str = "exact") -> str:
@@ -65,14 +67,14 @@ def dry_run(model: FittedModel, algorithm: Algorithm, arithmetic: str = "exact")
 
 
 def _samples(shape: tuple[int, ...], task: tasks.Task) -> tuple[Tensor, Tensor]:
-    """Of zeros, and of others where zeros give nothing."""
+    """Returns blank samples and random ones."""
     if task.reads == "tokens":
         return torch.zeros(shape, dtype=torch.int64), torch.ones(shape, dtype=torch.int64)
     return torch.zeros(shape), torch.rand(shape, generator=torch.Generator().manual_seed(0))
 
 
 def _check_scores(model: FlatModel, x: Tensor, y: Tensor, task: tasks.Task) -> None:
-    """As many as the task has."""
+    """Checks that the model gives as many scores as the task has."""
     try:
         with evaluating(model.module):
             scores = checked_scores(model.module(x), len(x))
@@ -86,7 +88,7 @@ def _check_scores(model: FlatModel, x: Tensor, y: Tensor, task: tasks.Task) -> N
 def _reply(
     model: FittedModel, algorithm: Algorithm, x: Tensor, y: Tensor, arithmetic: str
 ) -> tuple[ClientReply, str]:
-    """The reply of a client without a ledger, from the model's own weights."""
+    """Computes the reply of a client without a ledger, from the model's own weights."""
     everyone = torch.arange(len(y))
     persons = everyone // 2 if protects_person(algorithm.unit) else None
     site = ClientContext(

@@ -42,8 +42,8 @@ def with_features(model: Buildable, federation: Federation) -> Federation:
 
 
 def _finite(features: torch.Tensor) -> torch.Tensor:
-    """A sample too large for its features counts as nothing: that it is there must not end a
-    run.
+    """Replaces features that are not finite by 0. The presence of a sample with such features must
+    not end a run.
     """
     return features.nan_to_num(0.0, 0.0, 0.0)
 

@@ -13,7 +13,7 @@ from dpfl.run.features import with_features
 
 @dataclass(frozen=True)
 class FittedModel:
-    """What both a run and a server's proposal work out of a model and a federation.
+    """A model and a federation that fit together, for a run and for a server's proposal.
 
     Attributes:
         description: How the model is built, from numbers and codes where the data is a table.

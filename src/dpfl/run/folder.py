@@ -82,7 +82,7 @@ class RunFolder:
         self.ledgers = self.path / "ledger"
 
     def begun(self) -> bool:
-        """Tells whether the folder holds a run.
+        """Says whether the folder holds a run.
 
         Returns:
             True once the record of the run is written.

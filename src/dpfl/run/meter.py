@@ -1,4 +1,4 @@
-"""Epsilon of a run under way: an upper bound that costs little, after every round."""
+"""Bounds epsilon while a run is under way, cheaply, after every round."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GRID = 20
 
 @dataclass(frozen=True)
 class Meter:
-    """Epsilon of the fullest account, at the next mark and so never below the truth.
+    """An upper bound on the epsilon of the fullest account: epsilon at the next mark.
 
     Attributes:
         starts: What each account holds before the run's first release, without repetitions.
@@ -49,8 +49,8 @@ class Meter:
         return max(self._epsilon(start, mark) for start in self.starts)
 
     def _epsilon(self, start: frozenset[tuple[Event, int]], mark: int) -> float:
-        """Between even marks by a rough PLD that grows from mark to mark, and never above the
-        figure at the end.
+        """Computes epsilon at a mark. Between even marks a rough PLD grows from mark to mark, and
+        never above the figure at the end.
         """
         by, total = accountant(self.accountant), partial(add_all, dict(start))
         if by.quick is None or self.event is None or mark >= self.end or not self._even:
@@ -70,7 +70,9 @@ class Meter:
         return max(1, math.ceil(self.end / GRID))
 
     def _mark(self, releases: int) -> int:
-        """Even marks up to a known end. Without one, each mark is a fifth beyond the last."""
+        """Finds the next mark. Marks are even up to a known end. Without one, each mark is a fifth
+        beyond the last.
+        """
         if not self._even or releases > self.end:
             return math.ceil(1.2 ** math.ceil(math.log(max(releases, 1), 1.2) - 1e-9))
         return min(math.ceil(releases / self._stride) * self._stride, self.end)

@@ -1,4 +1,13 @@
-"""The rounds of a run as a table. The run alone writes it; reports and comparisons read it."""
+"""The table of a run: one row per round, which reports, charts and comparisons read.
+
+    for row in read_rows(folder / "metrics.sqlite"):  # also while the run is under way
+        print(row.round, row.accuracy, row.epsilon)
+
+`Metrics` writes three tables into one SQLite file: `rounds` (a `RoundRow` each), `updates` (how far
+the model moved, an `UpdateRow` each) and `lost` (a line per lost reply). Only the run writes. It
+adds a round in one transaction, after the round's checkpoint is on the disk. A run that resumes
+deletes the rows after its checkpoint (`forget_after`). The `read_...` functions never write.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +81,7 @@ class RunHistory(tuple[RoundRow, ...], ColumnTable, NotebookView, shown_by="hist
 
 @dataclass(frozen=True)
 class UpdateRow:
-    """How far a round moved the model, or how long the update of one client was.
+    """The length of a round's step, or of the update of one client.
 
     Attributes:
         round: The number of the round, from 1.
@@ -351,7 +360,7 @@ def query(path: Path, question: Callable[[sqlite3.Connection], list[Answer]]) ->
 
 
 def _has(connection: sqlite3.Connection, table: str) -> bool:
-    """Whether the file has a table; earlier versions of dpfl wrote fewer tables."""
+    """Says whether the file has a table. Earlier versions of dpfl wrote fewer tables."""
     return (
         connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone()
         is not None

@@ -176,7 +176,7 @@ def _loading(job: PreparedRun) -> Iterator[str]:
 
 
 def _inputs(job: PreparedRun) -> Iterator[str]:
-    """What a sample must look like."""
+    """Says what a sample must look like."""
     source, scale = job.source, SCALES.get(job.source.train.name)
     if tuple(source.shape) != tuple(job.data.shape):
         yield (
@@ -230,7 +230,7 @@ def closing_lines(warnings: Iterable[str]) -> Iterator[str]:
 
 
 def _dealt(how: str) -> str:
-    """Without the place of a file."""
+    """Says how the data was dealt, without the path of a file."""
     return "mapping" if how.startswith("mapping(") else how
 
 
@@ -239,7 +239,7 @@ def _model(job: PreparedRun) -> str:
 
 
 def _features(job: PreparedRun) -> str:
-    """How they are made, as Python."""
+    """Writes how the features are made, as Python."""
     options = job.folder.experiment()["resolved"].get("model_options", {})
     named = ", ".join(
         [repr(_model(job)), *(f"{name}={value!r}" for name, value in options.items())]
@@ -263,10 +263,12 @@ def word(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """One line of what can be printed."""
+    """Puts a text on one line, with spaces for what cannot be printed."""
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def _prose(text: str) -> str:
-    """Words of others in a sentence: what Markdown and HTML would take for more is escaped."""
+    """Writes words of others into a sentence. Characters with a meaning in Markdown or HTML are
+    escaped.
+    """
     return re.sub(r"([\\`*_\[\]<>&|#])", r"\\\1", _plain(text))

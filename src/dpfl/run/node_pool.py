@@ -1,4 +1,4 @@
-"""What a run asks of nodes on other machines."""
+"""The interface between a run and the nodes on other machines."""
 
 from __future__ import annotations
 

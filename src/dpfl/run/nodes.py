@@ -1,5 +1,5 @@
-"""A run over nodes on other machines: who joins, on what terms, and what each node signs at the end
-of what it spent.
+"""Runs over nodes on other machines: who joins, on what terms, and the statement that each node
+signs at the end.
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ class JoinRequests:
         return answers
 
     def _more(self, name: str, signatures: set[str], answer: SignedMessage | InvalidReply) -> bool:
-        """Whether the memory holds a head that the node was not shown, and that is not the one in
-        its answer.
+        """Says whether the memory holds a head that the node was not shown, and that is not the one
+        in its answer.
         """
         if not is_kind(answer, "joined") or not isinstance(answer, SignedMessage):
             return False
@@ -134,7 +134,7 @@ class JoinedNodes:
         channel: Signs messages and checks answers.
         terms: The terms of the server.
         members: The nodes that joined, with the sizes that they declared.
-        away: Why each of the other nodes did not join.
+        away: By name, why each of the other nodes did not join.
         group: The nodes that sum together, where the server gets sums only.
         joining: Asks a node to join again after it was restarted.
     """
@@ -334,7 +334,7 @@ def gather_again(
 
 
 def _size(answer: SignedMessage | InvalidReply | None) -> int | str:
-    """What a node that joined declared, or why it did not join."""
+    """Reads the size that a node declared when it joined, or why it did not join."""
     if answer is None:
         return SILENT
     if isinstance(answer, InvalidReply):

@@ -34,7 +34,7 @@ ARITHMETIC = ("exact", "fast")
 
 @dataclass(frozen=True)
 class Privacy:
-    """What is protected, and how that is drawn and counted.
+    """The options of privacy: what is protected, and how noise is drawn and accounted for.
 
     Attributes:
         unit: "sample" (one row) or "person" (all rows of one person at a client). None takes the
@@ -105,7 +105,7 @@ FAST_IS_FOR_SIMULATIONS = (
 
 @dataclass(frozen=True)
 class Aggregation:
-    """How the server gets the sum of a round: from the updates themselves, or as a sum only.
+    """The options of aggregation: the server gets updates, or their sum only.
 
     Attributes:
         kind: "plain", or "secure": the server sees sums and no single update.
@@ -136,7 +136,7 @@ class Aggregation:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What is measured of the model.
+    """The options of evaluation: what is measured of the model.
 
     Attributes:
         every: Rounds from one evaluation on the public test set to the next. None evaluates some
@@ -169,7 +169,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Execution:
-    """Where and how a run executes. None of these options changes what is proven.
+    """The options of execution: where and how a run executes. None of them changes what is proven.
 
     Attributes:
         seed: The seed of the first weights, of sampling and of keyed noise.
@@ -177,7 +177,7 @@ class Execution:
         out: The run's folder. None makes a new one under runs/.
         resume: Whether to go on with the run in `out`.
         progress: Who shows the rounds, such as the terminal.
-        callbacks: Who else hears of every round, such as `dpfl.loggers.MLflow`.
+        callbacks: Objects that are told of every round, such as `dpfl.loggers.MLflow`.
         nodes: The pool of nodes on other machines. None simulates the clients here.
         experiment: The content of an experiment file, for the record of the run.
     """

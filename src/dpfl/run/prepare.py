@@ -1,7 +1,7 @@
-"""From a resolved run to one that is ready to start, or to go on.
+"""Makes a resolved run ready to start, or to go on.
 
 The stages: open the folder, name the run, open its accounts, start or load its state, build the
-engine and the coordinator. Everything that the run does was worked out by `resolve` before.
+engine and the coordinator. `resolve` has decided before what the run does.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def prepare(spec: RunSpec, resources: ExitStack | None = None) -> PreparedRun:
 
 
 def _find_folder(spec: RunSpec) -> RunFolder:
-    """The folder of the run that goes on, or one that holds no run yet."""
+    """Finds the folder of the run that goes on, or chooses one that holds no run yet."""
     out = spec.execution.out
     if spec.execution.resume:
         assert out is not None
@@ -162,7 +162,7 @@ def _find_folder(spec: RunSpec) -> RunFolder:
 
 
 def _record(resolved: ResolvedRun) -> dict[str, Any]:
-    """The experiment as it runs, under a nonce of its own."""
+    """Builds the record of the experiment as it runs, with a nonce of its own."""
     nodes = resolved.spec.execution.nodes
     nonce = nodes.nonce if nodes else secrets.token_hex(16)
     return {"run": {"nonce": nonce, "started": utc_now()}} | resolved.record()
@@ -178,7 +178,7 @@ def utc_now() -> str:
 
 
 def _resumed_id(folder: RunFolder, record: Mapping[str, Any]) -> str:
-    """The name of the run that goes on, if it is the same experiment on the same data."""
+    """Reads the name of the run that goes on, if it is the same experiment on the same data."""
     before = folder.experiment()
     settings, recorded = without_none(record["resolved"]), before.get("resolved", {})
     if "declared" not in recorded:  # an earlier version listed no sizes
@@ -198,7 +198,7 @@ def _resumed_id(folder: RunFolder, record: Mapping[str, Any]) -> str:
 
 
 def _on_any_machine(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings, but for how this machine does exact arithmetic."""
+    """Leaves out of the settings how this machine does exact arithmetic."""
     kind = settings.get("arithmetic", "").partition(":")[0]
     return {**settings, "arithmetic": kind}
 
@@ -217,7 +217,9 @@ def _first_state(accounts: Accounts, resolved: ResolvedRun) -> RunState:
 
 
 def _randomness(spec: RunSpec, accounts: Accounts) -> Randomness:
-    """Keyed noise of a federation's ledger also depends on how many runs used the ledger before."""
+    """Makes the run's source of randomness. Keyed noise of a federation's ledger also depends on
+    how many runs used the ledger before.
+    """
     if spec.privacy.entropy == "system":
         return SystemEntropy()
     seed, algorithm = spec.execution.seed, accounts.algorithm
@@ -228,7 +230,7 @@ def _randomness(spec: RunSpec, accounts: Accounts) -> Randomness:
 
 
 def _write_start(folder: RunFolder, fresh: RunState, record: Mapping[str, Any], run: str) -> None:
-    """The first weights of a user's own module are nowhere else, so the checkpoint comes first."""
+    """Writes the first checkpoint before the record: a user's weights exist nowhere else."""
     folder.refuse_existing_run()
     folder.save_checkpoint(fresh)
     folder.write_experiment({**record, "run": {"id": run} | record["run"]})
@@ -237,7 +239,7 @@ def _write_start(folder: RunFolder, fresh: RunState, record: Mapping[str, Any], 
 def _engine(
     resolved: ResolvedRun, accounts: Accounts, folder: RunFolder, randomness: Randomness
 ) -> tuple[Engine, Add]:
-    """Where the clients train, and how the sum of a round is added up."""
+    """Builds the engine, and the function that adds up the sum of a round."""
     spec, algorithm, size = resolved.spec, resolved.algorithm, resolved.fitted.flat.layout.size
     ledgers = accounts.ledgers if algorithm.ledger_per_client else None
     if spec.execution.nodes:
@@ -310,7 +312,7 @@ def _recorder(
 def _meter(
     accounts: Accounts, fresh: RunState, state: RunState, randomness: Randomness
 ) -> Meter | None:
-    """Epsilon of a run under way is shown where it is proven."""
+    """Builds the epsilon meter for sound runs."""
     algorithm = accounts.algorithm
     if not fresh.remaining or not algorithm.sound:
         return None

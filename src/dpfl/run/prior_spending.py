@@ -1,4 +1,6 @@
-"""What the ledgers of a run hold before it starts, and what noise has to be planned beside."""
+"""Reads what the ledgers of a run hold before it starts. The noise of the run is planned beside
+these events.
+"""
 
 from __future__ import annotations
 
@@ -131,7 +133,7 @@ def _beside_fullest(
     limit: float,
     to_plan: bool,
 ) -> PriorSpending:
-    """Beside the fullest ledger with budget left; ledgers over budget take no part."""
+    """Chooses the fullest ledger that still has budget left. Ledgers over budget take no part."""
     over = [name for name, epsilon in zip(names, epsilons, strict=True) if epsilon >= limit]
     notes = [f"the budget of {list_names(over)} is used up, so they take no part"] if over else []
     numbers = [number for number, epsilon in enumerate(epsilons) if epsilon < limit]

@@ -1,4 +1,4 @@
-"""What a run will be, as its server proposes it to nodes that have not yet declared a size.
+"""Works out the proposal of a run for nodes that have not yet declared a size.
 
 The stages are those of `resolve`. Noise is planned from the budget and from no data, so the nodes
 can be told what the run would spend before they join. What can be checked without sizes is checked
@@ -44,7 +44,7 @@ Propose = Callable[[int], Proposal]
 
 @dataclass(frozen=True)
 class ProposalSpec:
-    """What a server asks nodes for, before it knows their sizes.
+    """The specification of a proposal, made before the server knows the nodes' sizes.
 
     Attributes:
         model: The description of the model.
@@ -126,7 +126,7 @@ def build_proposal(spec: ProposalSpec) -> Propose:
 
 
 def _algorithm(spec: ProposalSpec, federation: RemoteFederation, model: FittedModel) -> Algorithm:
-    """The algorithm by the stages of `resolve` that need no sizes."""
+    """Builds the algorithm by the stages of `resolve` that need no sizes."""
     nodes, layout = len(spec.names), model.flat.layout
     requested = with_unit_and_queries(
         spec.algorithm, federation, spec.budget, spec.privacy, spec.metric, over_nodes=True
@@ -155,7 +155,7 @@ def _check(algorithm: Algorithm, model: FittedModel, spec: ProposalSpec) -> None
 
 
 def _events(terms: AccountingTerms) -> PlannedEvents:
-    """The releases that a node's own ledger would pay for, in order."""
+    """Lists the releases that a node's own ledger would pay for, in order."""
     algorithm = terms.algorithm
     if not algorithm.ledger_per_client:
         return ()
@@ -186,7 +186,9 @@ def digest(schema: Schema | None) -> str:
 
 
 def _refuse_shares_of_noise(algorithm: Algorithm) -> None:
-    """Shares are counted as if everybody added theirs, and a node that lies adds none."""
+    """Refuses noise that nodes share without a secure sum. It counts only if every node adds its
+    share, and a node that lies adds none.
+    """
     if algorithm.clients.shared_by:
         raise DpflError(
             f"{algorithm.name} with noise = 'clients' protects the nodes only if every node adds "
@@ -195,7 +197,7 @@ def _refuse_shares_of_noise(algorithm: Algorithm) -> None:
 
 
 def _refuse_unknown_sizes(algorithm: Algorithm) -> None:
-    """Batches of b of n samples cost by n, which only the node knows before it joins."""
+    """Refuses releases whose cost depends on the unknown number of samples."""
     if algorithm.clients.clip.adapts_to == "raw":
         raise DpflError(
             "A clip from a run without privacy is for simulations: set algorithm.variant = 'sound'."

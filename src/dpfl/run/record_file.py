@@ -1,4 +1,6 @@
-"""The record of a run, `experiment.toml`: what was asked, what it came to be, and hashes."""
+"""The record of a run, `experiment.toml`: the settings that were asked for, the resolved settings,
+and hashes.
+"""
 
 from __future__ import annotations
 

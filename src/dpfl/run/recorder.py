@@ -66,7 +66,7 @@ class SilentProgress(Progress):
 
 @dataclass(frozen=True)
 class TestFigures:
-    """What is measured of a model after a round.
+    """The metrics of a model after a round.
 
     Attributes:
         accuracy: On the test set; None without one, or where the task has no accuracy.
@@ -81,7 +81,7 @@ class TestFigures:
 
 @dataclass(frozen=True)
 class FinalMetrics:
-    """What is measured of the finished model.
+    """The metrics of the finished model.
 
     Attributes:
         headline: The name of the task's first metric; "" if nothing was measured.
@@ -147,8 +147,8 @@ class Recorder:
         self._show(coordinator, updates)
 
     def _lost_replies(self, coordinator: Coordinator) -> list[str]:
-        """The lost replies for the checkpoint. At client level a name would say who was drawn, so
-        it is not written to disk.
+        """Lists the lost replies for the checkpoint. At client level a name would say who was
+        drawn, so it is not written to disk.
         """
         return (
             ["a reply"] * len(coordinator.lost_replies)
@@ -192,8 +192,8 @@ class Recorder:
             self._refuse_divergence(self.test, state.round)
 
     def _refuse_divergence(self, test: Dataset, round: int) -> None:
-        """Samples without a finite gradient count as zero, so clients cannot say that most have
-        none. Only the public test set can.
+        """Ends a run whose model gives most public test samples scores that are not finite. Clients
+        cannot say so, because their samples without a finite gradient count as zero.
         """
         with evaluating(self.model.module):
             scores = self.model.module(self.model.arrange(test.x[:VALIDATION_SAMPLES]))

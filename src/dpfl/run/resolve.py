@@ -1,4 +1,4 @@
-"""What a run will do, worked out once, before anything is written or debited.
+"""Works out what a run will do, once, before anything is written or debited.
 
 A run is asked for by a `RunSpec`: model, federation, algorithm, budget and four option groups. Much
 of it is left open. The noise may have to follow from epsilon and rounds, the learning rate from the
@@ -77,7 +77,7 @@ VERSIONED = ("dpfl", "torch", "numpy", "dp-accounting")
 
 @dataclass(frozen=True)
 class RunSpec:
-    """What somebody asks for: the arguments of `dpfl.train`, with names made into parts.
+    """The specification of a run: the arguments of `dpfl.train`, with names made into parts.
 
     Attributes:
         model: The description of the model.
@@ -119,7 +119,7 @@ class RunSpec:
 
 @dataclass(frozen=True)
 class ResolvedRun:
-    """What a run will do. Nothing of it changes afterwards.
+    """The decisions of a run. Nothing of it changes afterwards.
 
     Attributes:
         spec: What was asked for.
@@ -165,8 +165,8 @@ class ResolvedRun:
         """Builds the record of the run, without the run's own name.
 
         Returns:
-            The content of `experiment.toml`: what was asked, what it came to be, and hashes of
-            data, code and model.
+            The content of `experiment.toml`: the requested settings, the resolved settings, and
+            hashes of data, code and model.
         """
         spec, flat = self.spec, self.fitted.flat
         return {
@@ -271,7 +271,7 @@ def _refuse_ledger_without_noise(spec: RunSpec, algorithm: Algorithm) -> None:
 
 
 def _prior_spending(spec: RunSpec, algorithm: Algorithm) -> PriorSpending:
-    """What noise is planned beside. The ledgers are checked for a resumed run, too."""
+    """Reads the spending for which noise is planned; a resumed run reads its record."""
     on_disk = read_prior_spending(
         algorithm, spec.federation, spec.ledger_folder, spec.budget, spec.privacy.accountant
     )
@@ -289,7 +289,7 @@ def _planned(
     split: HeldOutSplit,
     prior: PriorSpending,
 ) -> Algorithm:
-    """The fitted algorithm with its noise, then the rate that follows from the noise."""
+    """Fits the algorithm and its noise, and then the rate that follows from the noise."""
     with_noise = with_planned_noise(
         algorithm, spec.budget, spec.clients, spec.privacy.accountant, prior.events
     )

@@ -34,10 +34,10 @@ class Result(NotebookView, shown_by="result_page"):
         privacy: The privacy statement.
         history: The rounds, as rows.
         notes: What a person should know of the run.
-        lost_replies: A line for each reply that never arrived, or counted for nothing.
+        lost_replies: A line for each reply that never arrived or could not be used.
         folder: The run's folder.
         module: The trained model.
-        warnings: Those of the statement, and what is wrong with the model itself.
+        warnings: The warnings of the statement, and those about the model itself.
         headline: The name of the task's first metric.
         metrics: All that the task measures on the test set.
         intervals: The middle 95 % of each metric over test sets drawn from this one, by person
@@ -75,7 +75,7 @@ class Result(NotebookView, shown_by="result_page"):
         return figure(self.headline, self.metrics[self.headline])
 
     def __repr__(self) -> str:
-        """The outcome in a line; the statement is in `privacy`, the rounds in `history`."""
+        """Writes the outcome in a line. The statement is in `privacy`, the rounds in `history`."""
         proven, unit = self.privacy.lines()[0][1], self.privacy.unit
         protected = "" if protects_nobody(unit) else f" for one {unit}"
         return (
@@ -109,8 +109,8 @@ class Result(NotebookView, shown_by="result_page"):
         }
 
     def _lost_lines(self) -> list[str]:
-        """At client level only their number: a name would say who was drawn, which stays with the
-        server.
+        """Lists the lost replies; at client level only their number. A name would say who was
+        drawn, which stays with the server.
         """
         if not protects_client(self.privacy.unit) or not self.lost_replies:
             return list(self.lost_replies)

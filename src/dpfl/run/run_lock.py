@@ -1,4 +1,4 @@
-"""The lock of a run's folder: of two processes at one run, both would spend its budget."""
+"""Locks a run's folder. Two processes at one run would both spend its budget."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def _acquire(file: BinaryIO, folder: Path) -> None:
 
 
 def _is_shared(file: BinaryIO) -> bool:
-    """Whether all who hold the lock share it: they ask whether a run is under way, and none of them
-    is at it.
+    """Says whether all who hold the lock share it. Such processes ask whether a run is under way,
+    and none of them runs it.
     """
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -36,8 +36,8 @@ def privacy_statement(
 ) -> PrivacyStatement:
     """States what a run costs in privacy.
 
-    Proven is what was fixed beforehand: the epsilon of the most that could have been released,
-    inside the limits that hold. It is never below the epsilon of what was released.
+    The proven epsilon was fixed before training. It is the epsilon of the most that could have been
+    released, inside the limits that hold, and never below the epsilon of what was released.
 
     Args:
         accounts: The accounts of the run.
@@ -121,7 +121,9 @@ def _no_limit(accounts: Accounts) -> tuple[str, ...]:
 
 
 def _stated(accounts: Accounts, algorithm: Algorithm, released: EventCounts) -> EventCounts:
-    """The releases as the paper counts them. What the paper leaves out costs nothing there."""
+    """Lists the releases as the paper counts them. What the paper leaves out costs nothing
+    there.
+    """
     in_rounds = subtract_events(released, accounts.algorithm.before)
     if accounts.algorithm.schedule is not None:
         return in_rounds
@@ -157,7 +159,7 @@ def _assumptions(accounts: Accounts, randomness: Randomness) -> Iterator[str]:
 
 
 def _sharing_assumptions(algorithm: Algorithm, over_nodes: bool) -> Iterator[str]:
-    """What holds only as long as clients that share the noise do not work together."""
+    """Lists the assumptions that clients which share the noise do not collude."""
     shares, noise = algorithm.clients.shared_by, algorithm.clients.noise
     if shares and noise:
         yield (
@@ -186,7 +188,7 @@ def _sharing_assumptions(algorithm: Algorithm, over_nodes: bool) -> Iterator[str
 
 
 def _largest_counts(totals: Sequence[EventCounts]) -> dict[str, int]:
-    """For each kind of release the largest count of any one owner."""
+    """Finds for each kind of release the largest count of any one owner."""
     counts: dict[str, int] = {}
     for events in totals:
         for event, count in events.items():

@@ -79,7 +79,7 @@ def train(
         privacy: What is protected, and how it is counted.
         aggregation: Whether the server sees updates, or sums only.
         evaluation: What is measured, and how often.
-        execution: Seed, workers, folder, and who hears of every round.
+        execution: Seed, workers, folder, progress and callbacks.
 
     Returns:
         The trained model with its metrics and its privacy statement.

@@ -1,5 +1,5 @@
-"""How far each round moved the model, how far its noise alone would have moved it, and how long
-single updates were.
+"""Measures how far each round moved the model, how far its noise alone would have moved it, and how
+long single updates were.
 
 The step of a round follows from what was released, and the size of its noise follows from the
 settings, so both may be shown for any run. Single updates are measured only in runs without privacy
@@ -91,7 +91,7 @@ class UpdateDiagnostics:
             )
 
     def _whose(self, client: int) -> str:
-        """The name of a client; clients of a population have a number only."""
+        """Names a client. Clients of a population have a number only."""
         if client in self._public:
             return f"public {client - self._public.start}"
         return self._names[client] if client < len(self._names) else f"client {client}"
@@ -164,7 +164,9 @@ def noise_norm(
 
 
 def _upload_norm(task: ClientTask, declared: int, trainable: int, size: int) -> float | None:
-    """The same for the update of one client."""
+    """Computes the norm that noise alone gives the update of one client; None where settings do not
+    tell it.
+    """
     if update := task.placed.release_at(NoisePlacement.CLIENT_UPDATE):
         return update.stddev() * math.sqrt(update.energy(size))
     samples, optimiser = (

@@ -1,4 +1,6 @@
-"""Who sums together, how many of them must survive, and how many may collude with the server."""
+"""The group of a secure sum: its members, how many of them must survive, and how many may collude
+with the server.
+"""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class SumMember:
         self._sum: _Open | None = None
 
     def meet(self, cards: Sequence[KeyAdvertisement]) -> None:
-        """Set-up: checks the keys of all who are there, and agrees on a secret with each of them.
+        """Checks the keys of all members, and agrees on a secret with each of them (set-up).
 
         Args:
             cards: Their keys, this member's own among them.
@@ -119,7 +119,7 @@ class SumMember:
             )
 
     def mask(self, at: SumId, numbers: Whole) -> MaskedInput:
-        """Exchange 1: masks the numbers, and seals shares of every seed for the other members.
+        """Masks the numbers, and seals shares of every seed for the other members (exchange 1).
 
             y_u = x_u + PRG(b_u) + sum_(v > u) PRG(s_uv) - sum_(v < u) PRG(s_uv)
 
@@ -147,7 +147,7 @@ class SumMember:
         return MaskedInput(at, self.name, masked, envelopes, digests)
 
     def _envelopes(self, open: _Open) -> dict[str, bytes]:
-        """For each other member, a share of every seed of this one, in the order of names."""
+        """Seals for each other member a share of every seed of this one, in the order of names."""
         names = self._group.names
         split_up = [split(open.seeds[name], self._group.threshold, len(names)) for name in names]
         bundles = dict(zip(names, map(list, zip(*split_up, strict=True)), strict=True))
@@ -158,7 +158,7 @@ class SumMember:
         }
 
     def agree(self, survivor_list: SurvivorList) -> UnmaskingShares | SurvivorVote:
-        """Exchange 2: supports one list of survivors.
+        """Supports one list of survivors (exchange 2).
 
         If nobody is missing, no pair seed has to be revealed, so shares of all own seeds are sent
         at once. Otherwise the member signs the list and waits for the other members' votes.
@@ -209,7 +209,7 @@ class SumMember:
         )
 
     def open(self, votes: SurvivorVotes) -> UnmaskingShares:
-        """Exchange 3: reveals shares, if enough members support the very same list.
+        """Reveals shares, if enough members support the very same list (exchange 3).
 
         Args:
             votes: The signatures of the other survivors.

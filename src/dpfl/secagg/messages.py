@@ -1,5 +1,5 @@
-"""What members and the server tell each other, step by step. Nothing in it is trusted before its
-receiver has checked it.
+"""The messages between members and the server, step by step. Each receiver checks a message before
+it trusts anything in it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dpfl.errors import DpflError
 
 
 class RefusalCause(StrEnum):
-    """Why a member refuses. The values go over the wire."""
+    """The reason why a member refuses. The values go over the wire."""
 
     KEYS = "bad-keys"
     NO_KEYS = "no-keys"
@@ -54,7 +54,7 @@ def words(*parts: str | int) -> bytes:
 
 @dataclass(frozen=True)
 class SumId:
-    """Names one sum. Members who were asked for different things are at different sums.
+    """The name of one sum. Members who were asked for different things are at different sums.
 
     Attributes:
         session: The digest of the run, its members and their keys.

@@ -58,7 +58,9 @@ def combine(shares: Mapping[int, bytes]) -> bytes | None:
 
 @lru_cache(maxsize=256)
 def _at_zero(members: Sequence[int]) -> tuple[int, ...]:
-    """Lagrange's weights for the value of a polynomial at 0, from its values at the members."""
+    """Computes Lagrange's weights for the value of a polynomial at 0, from its values at the
+    members.
+    """
     weights = []
     for m in members:
         above = below = 1

@@ -1,4 +1,6 @@
-"""The server's side of one sum. It is trusted with nothing: members decide what it may learn."""
+"""The server's side of one sum. The server is trusted with nothing: members decide what it may
+learn.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ class MaskedSum:
         return tuple(name for name in self._group.names if name not in self.survivors)
 
     def take(self, masked: MaskedInput) -> None:
-        """Exchange 1: accepts the masked numbers of a member.
+        """Accepts the masked numbers of a member (exchange 1).
 
         Args:
             masked: What the member sent.
@@ -75,7 +77,7 @@ class MaskedSum:
         self._masked.setdefault(masked.sender, masked)
 
     def survivor_lists(self) -> dict[str, SurvivorList]:
-        """Exchange 2: fixes the survivors.
+        """Fixes the survivors (exchange 2).
 
         Returns:
             For each survivor, the list and the envelopes for it.
@@ -119,7 +121,7 @@ class MaskedSum:
         self._votes[vote.sender] = vote.signature
 
     def votes(self) -> SurvivorVotes:
-        """Exchange 3: the votes, for each survivor.
+        """Collects the votes for each survivor (exchange 3).
 
         Returns:
             All votes.
@@ -169,8 +171,8 @@ class MaskedSum:
         return total
 
     def _seed(self, owner: str, other: str) -> bytes:
-        """A seed, from its owner or from shares, checked by the digest that came with the owner's
-        numbers.
+        """Finds a seed, from its owner or from shares, and checks it by the digest that came with
+        the owner's numbers.
         """
         expected = self._masked[owner].digests[other]
         for seed in self._candidates(owner, other):

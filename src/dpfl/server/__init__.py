@@ -1,1 +1,3 @@
-"""The server's side of a run: algorithm, rounds, aggregation and steps of the model."""
+"""The server's side of a run: the algorithm, the rounds, the aggregation and the steps of the
+model.
+"""

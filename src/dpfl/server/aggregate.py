@@ -1,4 +1,24 @@
-"""From replies to one step of the global model."""
+"""Turns the replies of a round into one weighted sum or mean, with the server's noise.
+
+    >>> first, last = torch.tensor([1.0, 1.0]), torch.tensor([3.0, 1.0])
+    >>> replies = [ClientReply(0, first), ClientReply(2, last)]       # client 1 did not answer
+    >>> mean(replies, weights=torch.tensor([1.0, 1.0, 2.0]), size=2)  # (1 first + 2 last) / 3
+    tensor([2.3333, 1.0000])
+
+For updates d_i with weights w_i, a round goes through these functions in this order:
+
+1. `select_usable` drops refusals, failures and updates with a `fault` (a wrong shape, a number that
+   is not finite), and keeps one line about each of them.
+2. Where updates carry their own noise, `mean` gives sum_i w_i d_i / sum_i w_i over those who
+   replied.
+3. Where the noise is on the sum, `weighted_sum` gives sum_i w_i d_i. `release_name` then names this
+   sum, and the name keys the noise of `noisy_sum`, or of `correlated_sum` in DP-FTRL.
+4. `noisy_inside_fraction` counts, also with noise, how many updates were not clipped. A clip that
+   adapts follows this fraction.
+
+All of these are pure functions. `mean_update.py` calls them, divides the sum by a number that was
+fixed before the draw, and debits the ledger. Secure sums are in `round_sum.py`.
+"""
 
 from __future__ import annotations
 

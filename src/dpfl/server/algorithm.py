@@ -61,7 +61,7 @@ _FIELDS = {
 @part("algorithm")
 @dataclass(frozen=True)
 class Algorithm(Composition):
-    """Local training x releases (in steps, on uploads, on the sum of a round) x steps x weights x
+    """Local training x releases (in steps, on updates, on the sum of a round) x steps x weights x
     server update.
 
     `Composition` lists the parts. Parts that cannot be together are refused (`server/rules.py`).

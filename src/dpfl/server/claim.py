@@ -1,4 +1,4 @@
-"""What a paper says of its own privacy."""
+"""The claim of a paper about its own privacy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpfl.privacy.accounting.events import EventCounts
 @part("claim")
 @dataclass(frozen=True)
 class Claim:
-    """What a paper says of its own privacy.
+    """The claim of a paper about its own privacy.
 
     Attributes:
         text: The claim in words.

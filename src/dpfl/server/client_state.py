@@ -1,4 +1,4 @@
-"""A vector for each client that the server keeps from round to round, so that clients keep
+"""Vectors that the server keeps for each client from round to round, so that clients keep
 nothing.
 """
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ClientState(Protocol):
-    """A vector per client that the server keeps, so that clients keep nothing."""
+    """One vector per client that the server keeps, so that clients keep nothing."""
 
     def initial(self, clients: int, layout: Layout) -> Tensor:
         """Returns the vectors before the first round.
@@ -71,8 +71,8 @@ class ControlVariates(ClientState):
 
 @dataclass(frozen=True)
 class LastModels(ClientState):
-    """The model with which each client ended its last round, read off its upload; nan until it has
-    replied once.
+    """The model with which each client ended its last round, computed from its update; nan until
+    the client has replied once.
     """
 
     def initial(self, clients: int, layout: Layout) -> Tensor:

@@ -1,4 +1,4 @@
-"""When a run has no round left, or no time for one."""
+"""The clock of a run: it ends the run when no round or no time is left."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class RunClock:
         return "seconds" if budget.seconds is not None and now + to_come >= budget.seconds else ""
 
     def _round_to_come(self, now: float, state: RunState) -> float:
-        """Estimates the next round: the longest round of this process, or the average of all if
-        that is longer; 0 before the first.
+        """Estimates how long the next round takes: as long as the longest round of this process, or
+        the average of all if that is longer; 0 before the first.
         """
         if state.round > self._made:
             self._longest = max(self._longest, now - state.seconds)

@@ -14,11 +14,11 @@ client adds a share of it inside a secure sum: `Algorithm.placement` says which.
 fixed before the draw where noise is on the sum, so that nobody's presence changes it.
 
 Before the first round the coordinator asks what the algorithm needs to start: weights, the mean of
-the samples, scales of columns, clips. After the last it may ask a metric. These requests take the
-same way through the engine as a round, and are paid for in the same ledgers.
+the samples, scales of columns, clips. After the last round it may ask for a metric. The engine runs
+these requests as it runs a round, and the same ledgers pay for them.
 
 `RunState` is all that a round changes, and all that a checkpoint holds. A coordinator that is built
-from a checkpoint makes the round under way again: same model, same keys, same values.
+from a checkpoint repeats the unfinished round: same model, same keys, same values.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Coordinator:
 
     Attributes:
         stopped_by: The budget that ended the run; empty while it goes on.
-        lost_replies: Replies that came to nothing, one line each.
+        lost_replies: Replies that could not be used, one line each.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Coordinator:
         self._public: dict[int, Mapping[str, np.ndarray]] = {}
 
     def next_order(self) -> RoundRequest | None:
-        """1: samples a cohort and chooses tau, inside every budget.
+        """Samples a cohort and chooses tau, inside every budget (step 1 of a round).
 
         Returns:
             The request of the next round; None at the end, with the reason in `stopped_by`.
@@ -129,7 +129,7 @@ class Coordinator:
         return self._requests.training(self._cohort, steps)
 
     def aggregate(self, replies: Sequence[ClientReply]) -> None:
-        """3: weighs, sums, adds noise, and takes the server's step.
+        """Weighs and sums the replies, adds noise, and takes the server's step (step 3 of a round).
 
         Args:
             replies: One for each task of the request.
@@ -155,7 +155,7 @@ class Coordinator:
             self._learn(good, start)
 
     def close_round(self, steps: int) -> None:
-        """4: counts what the round used.
+        """Counts what the round used (step 4 of a round).
 
         Args:
             steps: The local steps of the round's request.
@@ -210,7 +210,7 @@ class Coordinator:
         return bool(self.stopped_by)
 
     def _count_traffic(self, clients: int) -> bool:
-        """Counts the model down and the update up, four bytes per number; a secure sum has more.
+        """Counts the model down and the update up, four bytes per number. A secure sum has more.
         Returns False, and counts nothing, where that would exceed the budget.
         """
         layout = self.federation.layout
@@ -251,7 +251,7 @@ class Coordinator:
         return not self.algorithm.ledger_per_client or self._affordable_steps(client) > 0
 
     def _steps(self) -> int:
-        """Chooses tau within what privacy leaves to the client that has least."""
+        """Chooses tau within the steps that privacy leaves to the client with the fewest left."""
         state, remaining = self.state, MAX_RELEASES
         if self.algorithm.placement is NoisePlacement.EVERY_STEP:
             accounts = [self._affordable_steps(client) for client in range(len(state.remaining))]
@@ -286,7 +286,7 @@ class Coordinator:
         return self._answers.summed_mean(sums, clients, self.state.round, when)
 
     def _find_weights(self) -> None:
-        """Asks clients for what their weights follow from, by a release that they pay for."""
+        """Asks clients for what their weights depend on, by a release that they pay for."""
         query, declared = self.algorithm.weights.query, self.federation.declared
         if query is None or self.state.weights is not None:
             return
@@ -317,8 +317,8 @@ class Coordinator:
                 self.state.vector[span] = query.estimate(answer)
 
     def _find_clips(self) -> None:
-        """Sets clips by public clients, who are never clipped nor counted; or, as published, by a
-        run without privacy.
+        """Sets clips from public clients, whose updates are neither clipped nor counted; or, as
+        published, from a run without privacy.
         """
         state = self.state
         if state.clients.clip.follows_public:

@@ -1,4 +1,4 @@
-"""What a round costs: the server's count of it, and the debit of the federation's own ledger."""
+"""Counts what a round costs, and debits the federation's own ledger."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Hellinger weights (HW-DPFL, eq. 5-8): how much a client counts, by how far its labels are from
-balanced.
+"""Hellinger weights (HW-DPFL, eq. 5-8): a client counts by how far its labels are from balanced.
 
 The paper sets weights in proportion to the *distance*, which favours the most skewed clients and
 says nothing where all are balanced; its text speaks of similarity. A label histogram is private

@@ -1,4 +1,4 @@
-"""From the replies that count to the mean update of a round, with its noise and its debit.
+"""Computes the mean update of a round from the replies that count, with its noise and its debit.
 
 The mean update is sum_i w_i d_i / D. Where noise is on the sum, D is fixed before the draw: the
 expected cohort times the usual weight. Elsewhere updates carry their own noise, and D is the weight
@@ -39,7 +39,7 @@ class MeanUpdate:
         requests: The requests of the run, which know its algorithm, its state and its weights.
         randomness: Draws the server's noise.
         add: Adds up the numbers that clients send to a secure sum.
-        complaints: Lines about replies that came to nothing; more are added.
+        complaints: Lines about replies that could not be used; more are added.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class MeanUpdate:
         self, replies: Sequence[ClientReply], shares: NoiseShares
     ) -> Tensor | None:
         """Opens a sum of whole numbers. A round whose sum is not opened has cost its budget, and
-        moves nothing.
+        does not move the model.
         """
         state, weights = self._state, self._requests.weights
         numbers = {reply.client: reply.numbers for reply in replies if reply.numbers is not None}

@@ -1,7 +1,7 @@
-"""Private queries beside the rounds: what clients answer before the first round and after the last.
+"""Private queries beside the rounds: clients answer them before the first round and after the last.
 
-A query is asked by the same engine as a round is. Each client pays for its answer. The server takes
-the mean of the answers, or under secure aggregation the sum of them only.
+The engine that runs the rounds also sends the queries. Each client pays for its answer. The server
+takes the mean of the answers, or under secure aggregation the sum of them only.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dpfl.server.requests import RequestBuilder
 from dpfl.server.round_sum import Add, AnswerSum, open_sum
 
 Ask = Callable[[RoundRequest], list[ClientReply]]
-"""A request to the replies of its clients: what an engine does."""
+"""Sends a request to its clients, and returns their replies, as an engine does."""
 
 
 class PrivateAnswers:
@@ -28,7 +28,7 @@ class PrivateAnswers:
         requests: Builds the requests.
         ask: Sends a request to its clients.
         add: Adds up what clients send to a secure sum.
-        complaints: Lines about replies that came to nothing; more are added.
+        complaints: Lines about replies that could not be used; more are added.
     """
 
     def __init__(self, requests: RequestBuilder, ask: Ask, add: Add, complaints: list[str]) -> None:
@@ -38,7 +38,7 @@ class PrivateAnswers:
     def of_clients(
         self, query: PrivateQuery, clients: Sequence[int], when: str
     ) -> dict[int, np.ndarray]:
-        """Asks each client by itself.
+        """Asks clients whose answers the server sees one by one.
 
         Args:
             query: The query.
@@ -118,7 +118,9 @@ class PrivateAnswers:
         when: str,
         sums: AnswerSum | None = None,
     ) -> list[ClientReply]:
-        """A client that refuses or fails is lost for this query only."""
+        """Asks a query and records failures. A client that refuses or fails is lost for this query
+        only.
+        """
         terms = sums.terms if sums else None
         replies = self._ask(self._requests.query(clients, query, terms))
         self._complaints += [

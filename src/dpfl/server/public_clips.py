@@ -1,4 +1,4 @@
-"""Clip levels that nobody pays for: from clients whose data is public, or, as published, from a run
+"""Clip norms that cost no privacy: from clients whose data is public, or, as published, from a run
 without privacy.
 """
 
@@ -42,7 +42,7 @@ def of_public_updates(release: Release, replies: Sequence[ClientReply]) -> Relea
 
 
 def asking_norms(request: RoundRequest) -> RoundRequest:
-    """Turns a request for training into one for norms of gradients and nothing else.
+    """Turns a request for training into a request for norms of gradients only.
 
     Args:
         request: A request to clients whose data is public.

@@ -1,5 +1,5 @@
-"""What can be read off released gradients alone, for step policies and schedules: post-processing,
-which costs nothing.
+"""Estimates that step policies and schedules compute from released gradients alone. This is
+post-processing, which costs nothing.
 """
 
 from __future__ import annotations

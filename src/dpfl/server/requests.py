@@ -1,4 +1,4 @@
-"""What the server asks of clients: every request to the engine is built here.
+"""Builds every request that the server sends to clients.
 
 A training round, a round without clip or noise at public clients, raw values of a round once more,
 and a private query are all one `RoundRequest`. They differ in the tasks only.
@@ -109,7 +109,7 @@ class RequestBuilder:
         return request
 
     def raw_again(self, start: Tensor, updates: Mapping[int, Tensor]) -> RoundRequest:
-        """Builds the request for raw values between the new model and each client's own.
+        """Builds the request for raw values that compare the new model with each client's own.
 
         Args:
             start: The model that the clients started from.
@@ -183,7 +183,7 @@ class RequestBuilder:
         )
 
     def _update_release(self, client: int) -> UpdateRelease | None:
-        """With the client's own noise, where that follows from its declared size."""
+        """Returns the update release with noise for the client's declared size."""
         declared = self.federation.declared
         if client >= len(declared):
             return self.algorithm.updates
@@ -196,7 +196,7 @@ class RequestBuilder:
         return RoundRequest(state.round, steps, tasks, state.vector, corrections)
 
     def _client_state(self, clients: Sequence[int]) -> Mapping[int, Tensor]:
-        """What the server keeps for each client, where it keeps something."""
+        """Returns what the server keeps for each client, where it keeps something."""
         rule = self.algorithm.client_state
         return rule.for_clients(self.client_vectors(), tuple(clients)) if rule else {}
 

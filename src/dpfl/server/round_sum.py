@@ -1,5 +1,5 @@
-"""The sum of a round under secure aggregation: what each client is to send, and the step that the
-sum of them gives.
+"""The sum of a round under secure aggregation: the numbers that each client sends, and the step
+that their sum gives.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Add = Callable[[int, Mapping[int, IntegerArray]], IntegerArray]
-"""The round and the numbers of those who answered to their sum: plain, or by the protocol."""
+"""Adds up the numbers of the clients that answered in a round: plainly, or by the protocol."""
 
 
 def plain(round: int, numbers: Mapping[int, IntegerArray]) -> IntegerArray:
@@ -50,7 +50,7 @@ def plain(round: int, numbers: Mapping[int, IntegerArray]) -> IntegerArray:
 
 class SimulatedMaskedSum:
     """The protocol of secure aggregation with every member in this process, so that a simulation
-    exercises it. A client without numbers is missing.
+    runs it too. A client without numbers is missing.
 
     Args:
         run: The identifier of the run.

@@ -1,8 +1,24 @@
-"""Which parts cannot be together although each is sound by itself. A rule is what breaks it, and
-the sentence that says so.
+"""Rules about parts that are sound by themselves and not sound together.
 
-What a part can know by itself, it refuses in its own file; what the parts of one release are worth
-together is in `privacy/mechanisms/release_checks.py`.
+An `Algorithm` is composed of parts that anybody can exchange. Many compositions have no proof:
+noise at two places, a clip that adapts where it must be fixed, weights that follow from private
+data without a release. `check` runs when an algorithm is built, so such a composition never starts:
+
+    >>> replace(dp_fedavg(), samples=Release(Poisson(0.01), Flat(1.0), Gaussian(1.1)))
+    DpflError: Noise on samples, uploads and clients at once has no single unit; choose one of them.
+
+A rule is a pair: a function that is true of an algorithm which breaks the rule, and the sentence of
+the refusal. The rules are tables, and the first broken rule is reported:
+
+- `RULES` holds for every algorithm: its noise, steps, queries, schedule, local training, secure
+  sums, and leaks.
+- `PERSONS` must hold as well before an algorithm protects persons in the place of samples
+  (`Algorithm.for_unit`), `SECURE_SUMS` before its clients share the noise, and `SECURE_NOISE`
+  before its noise is drawn securely.
+
+A rule is here only if it needs two parts or more. What one part can know by itself, it refuses in
+its own file. What the parts of one release are worth together is in
+`privacy/mechanisms/release_checks.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +37,8 @@ if TYPE_CHECKING:
     from dpfl.server.algorithm import Algorithm
 
 Rule = tuple[Callable[["Algorithm"], object], str]
-"""What is true of an algorithm that breaks the rule, and the sentence of the refusal."""
+"""A function that is true of an algorithm which breaks the rule, and the sentence of the refusal.
+"""
 
 
 def check(algorithm: Algorithm, rules: Sequence[Rule] | None = None) -> None:
@@ -305,7 +322,7 @@ LEAKS: tuple[Rule, ...] = (
 )
 
 RULES = (*NOISE, *STEPS, *SURVEYS, *SCHEDULES, *LOCAL, *SUMS, *LEAKS)
-"""What holds for every algorithm."""
+"""Rules that hold for every algorithm."""
 
 PERSONS: tuple[Rule, ...] = (
     (
@@ -322,7 +339,7 @@ PERSONS: tuple[Rule, ...] = (
         "What is published of {name} is for samples: set algorithm.variant = 'sound' for persons.",
     ),
 )
-"""What must hold of an algorithm that is to protect persons in the place of samples."""
+"""Rules for an algorithm that is to protect persons in the place of samples."""
 
 SECURE_SUMS: tuple[Rule, ...] = (
     (
@@ -331,7 +348,7 @@ SECURE_SUMS: tuple[Rule, ...] = (
         "set privacy.aggregation = 'plain'.",
     ),
 )
-"""What must hold of an algorithm whose clients are to share the noise; then `SUMS` must, too."""
+"""Rules for an algorithm whose clients are to share the noise. Afterwards `SUMS` must hold, too."""
 
 SECURE_NOISE: tuple[Rule, ...] = (
     (
@@ -343,4 +360,4 @@ SECURE_NOISE: tuple[Rule, ...] = (
         "{name} adds no noise; leave privacy.noise out.",
     ),
 )
-"""What must hold of an algorithm whose noise is to be secure."""
+"""Rules for an algorithm whose noise is to be secure."""

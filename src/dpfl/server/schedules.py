@@ -1,5 +1,5 @@
-"""Releases that change from round to round: by a plan made before training, or by what was released
-before.
+"""Schedules: releases that change from round to round, by a plan made before training or by what
+was released before.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Schedule(Protocol):
-    """The private release of each round, by a plan or by what was released."""
+    """Sets the private release of each round, by a plan or by what was released."""
 
     @property
     def follows(self) -> bool:
@@ -41,8 +41,8 @@ class Schedule(Protocol):
         """
 
     def least(self, first: Release, round: int) -> Release:
-        """Returns the release with the least noise that a round can have, whatever comes before it.
-        This is what the round is counted as.
+        """Returns the release with the least noise that a round can have, whatever happens before
+        it. The round is accounted for as this release.
 
         Args:
             first: The release of the first round.
@@ -61,11 +61,11 @@ class Schedule(Protocol):
             memory: What the schedule remembers.
 
         Returns:
-            The release of the round, of which each client makes its own by `for_client`.
+            The release of the round. `for_client` gives each client its own version of it.
         """
 
     def for_client(self, release: Release, client: int, memory: Mapping[str, Tensor]) -> Release:
-        """Returns what one client makes of the release of a round.
+        """Returns the version of a round's release that one client uses.
 
         Args:
             release: The release of the round.
@@ -118,7 +118,7 @@ def followed_release(
 def release_of_client(
     schedule: Schedule | None, release: Release | None, client: int, memory: Mapping[str, Tensor]
 ) -> Release | None:
-    """Returns what one client makes of the release of a round.
+    """Returns the version of a round's release that one client uses, and checks its cost.
 
     Args:
         schedule: The schedule; None where releases do not change.

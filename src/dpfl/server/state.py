@@ -1,4 +1,4 @@
-"""What a run has come to, and the federation as its server knows it."""
+"""The state of a run, and the federation as its server knows it."""
 
 from __future__ import annotations
 
@@ -16,17 +16,19 @@ if TYPE_CHECKING:
     from dpfl.server.algorithm import Algorithm
 
 PAST_NOISE = "past noise"
-"""What the server remembers of the noise that later rounds take back; as secret as the seed."""
+"""The name of the noise that the server remembers because later rounds take it back. It is as
+secret as the seed.
+"""
 
 METRIC = "metric"
-"""What clients answered of how good the model is, with noise: the mean, of how many samples, and
-the noise's deviation.
+"""The name of the clients' noisy answer about the model: the number of samples, the standard
+deviation of the noise, and the mean.
 """
 
 
 @dataclass
 class RunState:
-    """All that a round changes, and all that a checkpoint holds.
+    """The state of a run: all that a round changes, and all that a checkpoint holds.
 
     Attributes:
         vector: The global model.
@@ -46,7 +48,7 @@ class RunState:
         average: The average of the iterates, where there is one.
         debits: How many releases each account is known to have paid for. A client that failed may
             have paid for more.
-        lost_replies: Replies that came to nothing, one line each.
+        lost_replies: Replies that could not be used, one line each.
     """
 
     vector: Tensor

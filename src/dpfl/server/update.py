@@ -1,4 +1,6 @@
-"""The server's step along the aggregated update; free post-processing of what was released."""
+"""The server's step along the aggregated update. It is post-processing of what was released, and
+costs nothing.
+"""
 
 from __future__ import annotations
 

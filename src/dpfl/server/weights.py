@@ -1,4 +1,4 @@
-"""How much each client counts.
+"""The weights of clients: how much each of them counts.
 
 Weights come from sizes that were declared before training, or from an answer that was paid for;
 never from fresh counts.
@@ -28,7 +28,7 @@ Answers = Mapping[int, np.ndarray]
 
 
 class Weights(Protocol):
-    """How much each client counts."""
+    """Sets how much each client counts."""
 
     def with_secure_noise(self) -> Weights:
         """Puts secure noise on what clients are asked.
@@ -118,7 +118,7 @@ def round_divisor(release: Release, weights: Weights, declared: Sequence[int]) -
 @part("weights.uniform")
 @dataclass(frozen=True)
 class UniformWeights(Weights):
-    """All clients count alike."""
+    """Weights that are the same for all clients."""
 
     query = None
     equal = True
@@ -136,7 +136,7 @@ class UniformWeights(Weights):
 @part("weights.by-size")
 @dataclass(frozen=True)
 class SizeWeights(Weights):
-    """A client counts by its declared size, over the largest declared size."""
+    """Weights by declared size, over the largest declared size."""
 
     query = None
     equal = False
@@ -154,7 +154,7 @@ class SizeWeights(Weights):
 @part("weights.hellinger")
 @dataclass(frozen=True)
 class HellingerWeights:
-    """A client counts by the Hellinger distance h of its labels to balanced ones, or by their
+    """Weights by the Hellinger distance h of a client's labels to balanced ones, or by their
     similarity 1 - h (HW-DPFL).
 
     Under a trusted server each weight comes from that client's labels alone, so a private sum of

@@ -26,7 +26,7 @@ TASKS: dict[str, type[Any]] = {
 
 
 def from_name(name: str, **options: Any) -> Task:
-    """A task by its name in an experiment.
+    """Finds a task by its name in an experiment.
 
     Args:
         name: The name.

@@ -9,7 +9,7 @@ Curve = list[tuple[float, float, int]]
 
 
 def calibration(task: Task, scores: Array, y: Array) -> Curve:
-    """The calibration curve of a model.
+    """Computes the calibration curve of a model.
 
     Args:
         task: The task.

@@ -10,7 +10,7 @@ from dpfl.tasks.task import Array, Task
 
 DRAWS = 200
 AT_ONCE = 2**21
-"""Numbers that say how often each sample is in which test set."""
+"""The most counts (samples times test sets) that are in memory at a time."""
 
 
 def intervals(
@@ -21,7 +21,7 @@ def intervals(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Mapping[str, tuple[float, float]]:
-    """The middle 95 % of each metric over test sets that are drawn from this one.
+    """Computes the middle 95 % of each metric over test sets that are drawn from this one.
 
     They say how far a metric depends on who is in the test set. They do not say what another
     training run would give.
@@ -47,7 +47,7 @@ def intervals(
 def _resample(
     count: int, owners: Array | None, draws: int, rng: np.random.Generator
 ) -> Iterator[Array]:
-    """How often each sample is in each test set (samples, sets), for as many sets as there is
+    """Draws how often each sample is in each test set (samples, sets), for as many sets as there is
     room for.
     """
     owner = (

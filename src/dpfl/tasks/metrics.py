@@ -18,7 +18,7 @@ BINS = 10
 
 
 def each_once(y: Array) -> Array:
-    """The weights of one test set with every sample in it.
+    """Makes the weights of one test set that has every sample once.
 
     Args:
         y: The labels.
@@ -30,7 +30,7 @@ def each_once(y: Array) -> Array:
 
 
 def first(figures: Mapping[str, Array]) -> Mapping[str, float]:
-    """The metrics of the first test set.
+    """Takes the metrics of the first test set.
 
     Args:
         figures: The metrics (sets,) by name.
@@ -42,7 +42,7 @@ def first(figures: Mapping[str, Array]) -> Mapping[str, float]:
 
 
 def sigmoid(scores: Array) -> Array:
-    """1 / (1 + exp(-s)).
+    """Computes 1 / (1 + exp(-s)).
 
     Args:
         scores: The scores s.
@@ -54,7 +54,7 @@ def sigmoid(scores: Array) -> Array:
 
 
 def softmax(scores: Array) -> Array:
-    """exp(s_k) / sum_j exp(s_j) over the last axis.
+    """Computes exp(s_k) / sum_j exp(s_j) over the last axis.
 
     Args:
         scores: The scores s.
@@ -68,7 +68,7 @@ def softmax(scores: Array) -> Array:
 
 
 def over(above: Array, below: Array) -> Array:
-    """A share; NaN where it is of nothing.
+    """Divides; gives NaN where the denominator is 0.
 
     Args:
         above: The numerators.
@@ -82,7 +82,7 @@ def over(above: Array, below: Array) -> Array:
 
 
 def mean(values: Array, times: Array) -> Array:
-    """The mean over a test set.
+    """Computes the mean over a test set.
 
     Args:
         values: A value for each sample.
@@ -95,7 +95,7 @@ def mean(values: Array, times: Array) -> Array:
 
 
 def mean_of(figures: Array) -> Array:
-    """The mean over those of several figures that are defined.
+    """Computes the mean over those of several figures that are defined.
 
     Args:
         figures: Figures (several, sets).
@@ -108,7 +108,7 @@ def mean_of(figures: Array) -> Array:
 
 
 def accuracy(predictions: Array, truth: Array, times: Array) -> Array:
-    """The share of right predictions.
+    """Computes the share of right predictions.
 
     Args:
         predictions: The predicted classes.
@@ -122,7 +122,7 @@ def accuracy(predictions: Array, truth: Array, times: Array) -> Array:
 
 
 def balanced_accuracy(predictions: Array, truth: Array, times: Array) -> Array:
-    """The mean over classes of the share of each class that was recognised.
+    """Computes the mean over classes of the share of each class that was recognised.
 
     Args:
         predictions: The predicted classes.
@@ -137,7 +137,7 @@ def balanced_accuracy(predictions: Array, truth: Array, times: Array) -> Array:
 
 
 def f1(predictions: Array, truth: Array, times: Array) -> Array:
-    """2 TP / (2 TP + FP + FN).
+    """Computes 2 TP / (2 TP + FP + FN).
 
     Args:
         predictions: The predictions, 0 or 1.
@@ -155,7 +155,7 @@ def f1(predictions: Array, truth: Array, times: Array) -> Array:
 
 
 def macro_f1(predictions: Array, truth: Array, times: Array) -> Array:
-    """The mean of F1 over the classes that occur.
+    """Computes the mean of F1 over the classes that occur.
 
     Args:
         predictions: The predicted classes.
@@ -170,7 +170,7 @@ def macro_f1(predictions: Array, truth: Array, times: Array) -> Array:
 
 
 def _by_class(predictions: Array, truth: Array, times: Array) -> tuple[Array, Array, Array]:
-    """The numbers of samples of each class, of those recognised, and of those predicted."""
+    """Counts the samples of each class, those recognised, and those predicted."""
     one = np.eye(int(max(predictions.max(initial=0), truth.max(initial=0))) + 1)
     return (
         one[:, truth] @ times,
@@ -180,7 +180,7 @@ def _by_class(predictions: Array, truth: Array, times: Array) -> tuple[Array, Ar
 
 
 def auc(score: Array, truth: Array, times: Array) -> Array:
-    """The probability that a positive scores above a negative; ties count half.
+    """Computes the probability that a positive scores above a negative. Ties count half.
 
     It follows from the ranks of the positives among all samples. Their ranks among themselves add
     up to P^2 / 2.
@@ -204,7 +204,7 @@ def auc(score: Array, truth: Array, times: Array) -> Array:
 
 
 def _ranked(score: Array) -> tuple[Array, Array, Array]:
-    """The order from the lowest on; and for each sample how many are below it, and below or
+    """Finds the order from the lowest on; and for each sample how many are below it, and below or
     equal.
     """
     order = np.argsort(score, kind="stable")
@@ -213,7 +213,8 @@ def _ranked(score: Array) -> tuple[Array, Array, Array]:
 
 
 def auc_of_cells(negative: Array, positive: Array) -> Array:
-    """The AUC where scores lie in cells: sum_b p_b (n_<b + n_b / 2) / (P N) over the last axis.
+    """Computes the AUC where scores lie in cells: sum_b p_b (n_<b + n_b / 2) / (P N) over the last
+    axis.
 
     Args:
         negative: The number of negatives in each cell, from the lowest on.
@@ -231,7 +232,7 @@ def auc_of_cells(negative: Array, positive: Array) -> Array:
 
 
 def average_precision(score: Array, truth: Array, times: Array) -> Array:
-    """sum_k (recall_k - recall_{k-1}) precision_k over the distinct thresholds.
+    """Computes sum_k (recall_k - recall_{k-1}) precision_k over the distinct thresholds.
 
     So a positive counts with the precision among those that score at least as high.
 
@@ -252,7 +253,7 @@ def average_precision(score: Array, truth: Array, times: Array) -> Array:
 
 
 def auc_against_rest(chances: Array, truth: Array, times: Array) -> Array:
-    """The mean over classes of the AUC of one class against all others.
+    """Computes the mean over classes of the AUC of one class against all others.
 
     Args:
         chances: The probabilities (samples, classes).
@@ -268,7 +269,7 @@ def auc_against_rest(chances: Array, truth: Array, times: Array) -> Array:
 
 
 def confidence(chances: Array, truth: Array) -> tuple[Array, Array]:
-    """The probability of the class that is predicted, and whether it was right.
+    """Finds the probability of the class that is predicted, and whether it was right.
 
     Args:
         chances: The probabilities (samples, classes).
@@ -282,7 +283,7 @@ def confidence(chances: Array, truth: Array) -> tuple[Array, Array]:
 
 
 def log_loss(chances: Array, truth: Array, times: Array) -> Array:
-    """The mean of -log p_y.
+    """Computes the mean of -log p_y.
 
     Args:
         chances: The probabilities (samples, classes).
@@ -296,7 +297,7 @@ def log_loss(chances: Array, truth: Array, times: Array) -> Array:
 
 
 def brier(chances: Array, truth: Array, times: Array) -> Array:
-    """The mean over samples of sum_k (p_k - 1[y = k])^2.
+    """Computes the mean over samples of sum_k (p_k - 1[y = k])^2.
 
     Args:
         chances: The probabilities (samples, classes).
@@ -312,7 +313,8 @@ def brier(chances: Array, truth: Array, times: Array) -> Array:
 def calibration_curve(
     chance: Array, truth: Array, bins: int = BINS
 ) -> list[tuple[float, float, int]]:
-    """For each bin that has samples: the mean probability, the share that was so, and their number.
+    """Computes, for each bin that has samples, the mean probability, the share that was so, and the
+    number of samples.
 
     Args:
         chance: The probability of each sample.
@@ -334,7 +336,8 @@ def calibration_curve(
 
 
 def calibration_error(chance: Array, truth: Array, times: Array, bins: int = BINS) -> Array:
-    """The mean over samples of the distance, in their bin, of the mean probability to the share.
+    """Computes the mean over samples of the distance, in their bin, between the mean probability
+    and the share.
 
     Args:
         chance: The probability of each sample.
@@ -350,8 +353,8 @@ def calibration_error(chance: Array, truth: Array, times: Array, bins: int = BIN
 
 
 def _place(chance: Array, bins: int) -> Array:
-    """The bin of each probability. NaN, of a model that diverged, is in the first and makes it
-    NaN.
+    """Finds the bin of each probability. A NaN, of a model that diverged, is in the first bin and
+    makes it NaN.
     """
     place: Array = np.minimum(np.nan_to_num(chance * bins).astype(int), bins - 1)
     return place

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 BINS = 10
-"""Of the chances that a binary model gives, from 0 to 1, for the AUC."""
+"""Bins of the probabilities of a binary model, from 0 to 1, for the AUC."""
 DRAWS = 1000
 LOSS = "clipped loss"
 
@@ -40,7 +40,7 @@ class NoisyFigures:
 
 
 def numbers_and_cells(task: Task) -> tuple[int, int]:
-    """What a sample counts with.
+    """Counts the numbers and the cells that a sample contributes.
 
     Args:
         task: The task.
@@ -53,7 +53,7 @@ def numbers_and_cells(task: Task) -> tuple[int, int]:
 
 
 def count_outcomes(task: Task, scores: Tensor, y: Tensor, most: float) -> Tensor:
-    """What each sample counts with.
+    """Computes the numbers and cells that each sample contributes.
 
     Args:
         task: The task.
@@ -81,7 +81,7 @@ def count_outcomes(task: Task, scores: Tensor, y: Tensor, most: float) -> Tensor
 
 
 def figures(task: Task, mean: Array, units: int, noise: float, most: float) -> NoisyFigures:
-    """The metrics that follow from a noisy mean.
+    """Computes the metrics that follow from a noisy mean.
 
     A number between 0 and 1 with the mean m has a variance of at most m (1 - m), over persons as
     over samples.
@@ -113,7 +113,8 @@ def figures(task: Task, mean: Array, units: int, noise: float, most: float) -> N
 
 
 def _auc_between(cells: Array, units: int, noise: float) -> tuple[float, tuple[float, float]]:
-    """The AUC, and where it would lie with other samples of the same shares and other noise.
+    """Computes the AUC, and the range in which it would lie with other samples of the same shares
+    and other noise.
 
     That is anywhere from 0 to 1 where the noise hides whether both labels occur.
     """
@@ -135,6 +136,6 @@ def _auc_between(cells: Array, units: int, noise: float) -> tuple[float, tuple[f
 
 
 def _auc(cells: Array) -> Array:
-    """The AUC of noisy shares; NaN where noise leaves nothing of a label."""
+    """Computes the AUC of noisy shares; NaN where noise leaves nothing of a label."""
     negative, positive = np.moveaxis(cells.reshape(*cells.shape[:-1], 2, -1), -2, 0)
     return np.clip(auc_of_cells(negative, positive), 0.0, 1.0)

@@ -12,7 +12,7 @@ from dpfl.tasks.metrics import SMALLEST, Array, mean, over
 
 
 def root_mean_square(apart: Array, times: Array) -> Array:
-    """sqrt(mean e^2).
+    """Computes sqrt(mean e^2).
 
     Args:
         apart: The error e of each sample.
@@ -25,7 +25,7 @@ def root_mean_square(apart: Array, times: Array) -> Array:
 
 
 def explained(predictions: Array, truth: Array, times: Array) -> Array:
-    """R^2: 1 - squared errors over squared distances to the mean.
+    """Computes R^2: 1 - squared errors over squared distances to the mean.
 
     Args:
         predictions: The predicted numbers.
@@ -43,14 +43,14 @@ def explained(predictions: Array, truth: Array, times: Array) -> Array:
 
 
 def _varies(truth: Array, times: Array) -> Array:
-    """Whether a set has more than one value."""
+    """Says whether a set has more than one value."""
     there, value = times > 0, truth[:, None]
     largest: Array = np.where(there, value, -np.inf).max(0, initial=-np.inf)
     return largest > np.where(there, value, np.inf).min(0, initial=np.inf)
 
 
 def poisson_deviance(rate: Array, truth: Array, times: Array) -> Array:
-    """2 mean(y log(y / rate) - (y - rate)), where 0 log 0 is 0.
+    """Computes 2 mean(y log(y / rate) - (y - rate)), where 0 log 0 is 0.
 
     Args:
         rate: The predicted rates.
@@ -68,7 +68,7 @@ def _logs(truth: Array) -> Array:
 
 
 def explained_deviance(rate: Array, truth: Array, times: Array) -> Array:
-    """1 - deviance over that of one rate m for all, 2 (mean(y log y) - m log m).
+    """Computes 1 - deviance over that of one rate m for all, 2 (mean(y log y) - m log m).
 
     Args:
         rate: The predicted rates.

@@ -127,7 +127,7 @@ class Counts(BaseTask):
         return _rate(s) - y / self.mean * s
 
     def nonnegative_losses(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Half the deviance of each sample, in units of the declared mean.
+        """Computes half the deviance of each sample, in units of the declared mean.
 
         `losses` leaves out what does not depend on the score: (y / m) log(y / m) - y / m.
 
@@ -159,13 +159,13 @@ class Counts(BaseTask):
 
 
 def _rate(s: Tensor) -> Tensor:
-    """exp(s), and its tangent beyond STEEPEST."""
+    """Computes exp(s), and its tangent beyond STEEPEST."""
     near = s.clamp(max=STEEPEST)
     return near.exp() * (1 + s - near)
 
 
 def finite(values: Labels, what: str) -> Tensor:
-    """Labels as one finite number for each sample.
+    """Reads labels as one finite number for each sample.
 
     Args:
         values: The labels.

@@ -1,4 +1,4 @@
-"""What is to be predicted: the form of a label, the loss of a sample, and what is measured."""
+"""Learning tasks: the form of a label, the loss of a sample, and what is measured."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Task(Protocol):
         """
 
     def labels(self, values: Labels) -> Tensor:
-        """Labels in the form that the loss takes.
+        """Converts labels to the form that the loss takes.
 
         Args:
             values: The labels as the user has them.
@@ -90,7 +90,8 @@ class Task(Protocol):
         """
 
     def examples(self, places: int) -> Tensor:
-        """One label of each kind that may occur, so that all can be tried before any data is.
+        """Makes one label of each kind that may occur, so that all can be tried before data is
+        read.
 
         Args:
             places: The number of places of a sample, where it is a sequence.
@@ -100,7 +101,7 @@ class Task(Protocol):
         """
 
     def losses(self, scores: Tensor, y: Tensor) -> Tensor:
-        """The loss of each sample.
+        """Computes the loss of each sample.
 
         Args:
             scores: The scores.
@@ -111,7 +112,7 @@ class Task(Protocol):
         """
 
     def nonnegative_losses(self, scores: Tensor, y: Tensor) -> Tensor:
-        """The loss of each sample, with what makes it 0 at best.
+        """Computes the loss of each sample, shifted so that it is 0 at best.
 
         Args:
             scores: The scores.
@@ -122,7 +123,7 @@ class Task(Protocol):
         """
 
     def losses_and_slopes(self, scores: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """The losses, and the gradient of their sum at the scores. No graph is built.
+        """Computes the losses, and the gradient of their sum at the scores. No graph is built.
 
         Args:
             scores: The scores.
@@ -133,7 +134,7 @@ class Task(Protocol):
         """
 
     def figures(self, scores: Array, y: Array, times: Array) -> Mapping[str, Array]:
-        """The metrics of several test sets that are made of the same samples.
+        """Computes the metrics of several test sets that are made of the same samples.
 
         Args:
             scores: The scores of the samples.
@@ -145,7 +146,7 @@ class Task(Protocol):
         """
 
     def metrics(self, scores: Array, y: Array) -> Mapping[str, float]:
-        """The metrics of one test set.
+        """Computes the metrics of one test set.
 
         Args:
             scores: The scores of the samples.
@@ -156,7 +157,7 @@ class Task(Protocol):
         """
 
     def live_metrics(self, scores: Array, y: Array) -> Mapping[str, float]:
-        """The metrics that are computed while a run is under way.
+        """Computes the metrics that are shown while a run is under way.
 
         Args:
             scores: The scores of the samples.
@@ -204,7 +205,7 @@ class BaseTask:
         return None
 
     def labels(self, values: Labels) -> Tensor:
-        """The labels in the form that the loss takes.
+        """Converts labels to the form that the loss takes.
 
         Args:
             values: The labels as they were read.
@@ -218,7 +219,8 @@ class BaseTask:
         raise NotImplementedError
 
     def examples(self, places: int) -> Tensor:
-        """One label of each kind that may occur, so that all can be tried before any data is.
+        """Makes one label of each kind that may occur, so that all can be tried before data is
+        read.
 
         Args:
             places: The number of places of a sample, where it is a sequence.
@@ -229,7 +231,7 @@ class BaseTask:
         raise NotImplementedError
 
     def losses(self, scores: Tensor, y: Tensor) -> Tensor:
-        """The loss of each sample.
+        """Computes the loss of each sample.
 
         Args:
             scores: The scores.
@@ -241,7 +243,7 @@ class BaseTask:
         raise NotImplementedError
 
     def nonnegative_losses(self, scores: Tensor, y: Tensor) -> Tensor:
-        """The loss of each sample, with what makes it 0 at best.
+        """Computes the loss of each sample, shifted so that it is 0 at best.
 
         Args:
             scores: The scores.
@@ -254,7 +256,7 @@ class BaseTask:
         return self.losses(scores, y)
 
     def losses_and_slopes(self, scores: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """The losses, and the gradient of their sum at the scores. No graph is built.
+        """Computes the losses, and the gradient of their sum at the scores. No graph is built.
 
         Args:
             scores: The scores.
@@ -266,7 +268,7 @@ class BaseTask:
         raise NotImplementedError
 
     def figures(self, scores: Array, y: Array, times: Array) -> Mapping[str, Array]:
-        """The metrics of several test sets that are made of the same samples.
+        """Computes the metrics of several test sets that are made of the same samples.
 
         Args:
             scores: The scores of the samples.
@@ -279,7 +281,7 @@ class BaseTask:
         raise NotImplementedError
 
     def metrics(self, scores: Array, y: Array) -> Mapping[str, float]:
-        """The metrics of one test set.
+        """Computes the metrics of one test set.
 
         Args:
             scores: The scores of the samples.
@@ -291,7 +293,7 @@ class BaseTask:
         return first(self.figures(scores, y, each_once(y)))
 
     def live_metrics(self, scores: Array, y: Array) -> Mapping[str, float]:
-        """The metrics that are computed while a run is under way; by default, all.
+        """Computes the metrics that are shown while a run is under way; by default, all.
 
         Args:
             scores: The scores of the samples.
@@ -327,7 +329,7 @@ def check_scores(scores: Tensor, shape: tuple[int, ...], task: Task) -> Tensor:
 
 
 def one_column(scores: Tensor, y: Tensor, task: Task) -> Tensor:
-    """The scores of a task with one output.
+    """Takes the scores of a task with one output.
 
     Args:
         scores: The scores (B, 1) or (B,).

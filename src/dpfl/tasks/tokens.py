@@ -104,6 +104,6 @@ class NextToken(BaseTask):
 
 
 def _shares(y: Tensor) -> Tensor:
-    """1 over the places that count in a sequence, 0 at those that do not."""
+    """Computes 1 over the places that count in a sequence, and 0 at those that do not."""
     counts = (y != PADDING).float()
     return counts / counts.sum(1, keepdim=True).clamp(min=1)

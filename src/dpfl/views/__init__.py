@@ -1,1 +1,3 @@
-"""What people see. View objects hold every sentence and figure; packages lay them out."""
+"""Pages, tables and figures for people. View objects hold every sentence and figure; packages lay
+them out.
+"""

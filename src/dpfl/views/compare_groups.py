@@ -182,8 +182,8 @@ def _label(
     same_system: Sequence[Mapping[str, Any]],
     every: Sequence[Mapping[str, Any]],
 ) -> str:
-    """The system, then options in which it differs from other groups of the same system, then
-    settings in which it differs from any group.
+    """Writes the system, then options in which it differs from other groups of the same system,
+    then settings in which it differs from any group.
     """
     parts = [key for key in own if key.startswith("algorithm.") and _differs(key, same_system)]
     rest = [key for key in own if not key.startswith("algorithm.") and _differs(key, every)]

@@ -27,7 +27,7 @@ HIDDEN = ("settings", "model_sha256")
 
 @dataclass(frozen=True)
 class RunList(ColumnTable, Sequence[Path]):
-    """The folders of runs; as a table, what each run came to. A run under way has empty cells."""
+    """The folders of runs; as a table, the outcome of each run. A run under way has empty cells."""
 
     summaries: tuple[Mapping[str, Any], ...]
     """What `run_summary.summary` gives, one per run."""
@@ -165,7 +165,7 @@ def _row(group: RunGroup) -> dict[str, Any]:
 
 
 def _number(name: str, value: Any) -> Any:
-    """Epsilons as numbers, infinity if none is proven, so that a column has one type."""
+    """Converts epsilons to numbers, infinity if none is proven, so that a column has one type."""
     if name in ("proven", "claimed", "used") and isinstance(value, str):
         return math.inf
     return value

@@ -21,7 +21,7 @@ ALIKE = 0.01
 """Epsilons that differ by less than this share count as equal in a comparison."""
 
 MIXED = "measured"
-"""The heading above metrics of several names."""
+"""The heading above metrics with different names."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ def _row(run: Mapping[str, Any], **cells: str) -> ComparisonRow:
 
 
 def _span(values: Sequence[int | None]) -> str:
-    """One number, or the smallest and the largest of several."""
+    """Writes one number, or the smallest and the largest of several."""
     numbers = sorted({value for value in values if value is not None})
     if not numbers:
         return "-"

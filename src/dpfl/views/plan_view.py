@@ -72,7 +72,7 @@ class StepsAllowed:
 
 @dataclass(frozen=True)
 class PlanView:
-    """What a budget buys, as people read it."""
+    """A plan for a budget, as people read it."""
 
     headings: tuple[str, ...]
     rows: tuple[tuple[str, tuple[PlanCell, ...]], ...]
@@ -149,7 +149,7 @@ class PlanView:
 
 @dataclass(frozen=True)
 class ClientPlansView:
-    """What a shared plan means for clients of unequal size."""
+    """The effect of a shared plan on clients of unequal size."""
 
     rows: tuple[tuple[str, ...], ...]
     note: str

@@ -85,7 +85,7 @@ class RunFacts:
 
 
 def summary(folder: RunFolder) -> dict[str, Any]:
-    """Reads what a run was and what it came to.
+    """Reads the settings and the outcome of a run.
 
     Args:
         folder: The run's folder. The run may be finished or under way.

@@ -47,7 +47,7 @@ class LostReply:
 
 @dataclass(frozen=True)
 class RunTables:
-    """What the folder of a run holds, finished or not."""
+    """The content of a run's folder, finished or not."""
 
     name: str
     folder: RunFolder

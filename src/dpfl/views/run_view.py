@@ -57,7 +57,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class RecordView:
-    """What a run was asked to do."""
+    """The settings of a run, as people read them."""
 
     lead: str
     """System, model, clients and seed in one line."""

@@ -1,4 +1,4 @@
-"""Who may request what. Every request is checked before anything is looked up.
+"""Decides who may request what. Every request is checked before anything is looked up.
 
 The pages are for one person at their own machine, but every web site that this person visits can
 send requests there. So the requested host must be the machine's own name; otherwise another site
@@ -43,12 +43,12 @@ HEADERS = {
 
 @dataclass(frozen=True)
 class AccessKeys:
-    """What a request must bring."""
+    """The keys that a request must have."""
 
     hosts: frozenset[str]
     """The host names that a request may ask for; any if there are none."""
     token: str = ""
-    """What every request must bring; nothing if it is empty."""
+    """The token that every request must have; none if it is empty."""
     write: str = field(default_factory=lambda: secrets.token_urlsafe(24))
 
     @property

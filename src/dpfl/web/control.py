@@ -24,8 +24,8 @@ from dpfl.web.run_index import RunIndex
 from dpfl.web.run_line import state_of
 
 STARTING = ".starting"
-"""Within the folder of runs: the experiments that were started here, and the output of their
-processes.
+"""The folder, within that of the runs, of the experiments that were started here and the output of
+their processes.
 """
 MOST = 8
 """Processes that may run at once. Each takes a core or more."""

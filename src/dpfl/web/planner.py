@@ -41,7 +41,7 @@ EXACT = {
 
 
 class PlanRequest(BaseModel):
-    """What the page asks for. Other keys are refused."""
+    """The request of the planner's page. Other keys are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 

@@ -1,4 +1,6 @@
-"""The folder of runs: what lies in it, read again when it changes, and nothing outside it."""
+"""Lists the runs in a folder. A run is read again when it changes, and nothing outside the folder
+is read.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from dpfl.run.folder import METRICS, RunFolder
 from dpfl.web.run_line import line_of, refuse_malformed, state_of, unreadable_line
 
 NESTED = "run"
-"""Where `dpfl up` puts its run, inside a folder for the whole federation."""
+"""The folder in which `dpfl up` puts its run, inside a folder for the whole federation."""
 
 WATCHED = (
     "experiment.toml",

@@ -36,7 +36,7 @@ EMPTY = (
     "started",
     "ended",
 )
-"""What is not known of a run that cannot be read."""
+"""The values of a run that cannot be read."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The web app, on an address."""
+"""Serves the web app on an address."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_CONNECTIONS = 400
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Binds an address before anybody is told of it.
+    """Binds an address, so that it accepts connections before anybody is told of it.
 
     Args:
         host: The address.

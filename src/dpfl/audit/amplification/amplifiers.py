@@ -1,6 +1,4 @@
-"""Models that were chosen to amplify the last bit of a layer: large weights, and what cancels
-them.
-"""
+"""Models that amplify the last bit of a layer, by large weights and a bias that cancels them."""
 
 from __future__ import annotations
 
@@ -11,19 +9,19 @@ import torch
 from torch import Tensor, nn
 
 SCALE = 2.0**30
-"""Of the weights. It is a power of two, so that it changes no rounding."""
+"""The scale of the weights. It is a power of two, so that it changes no rounding."""
 
 LABEL = 1
-"""Of every row."""
+"""The label of every row."""
 
 _NONE_LIKELY = -40.0
-"""A score that a class has no probability at, next to a score of 0."""
+"""A score at which a class has no probability, next to a score of 0."""
 
 
 @dataclass(frozen=True)
 class Amplifier:
-    """A classifier whose loss is about 0 or large by the sign of one value, which is 0 at the base
-    but for rounding.
+    """A classifier whose loss is about 0 or large by the sign of one value. At the base this value
+    is 0, up to rounding.
 
     Attributes:
         module: The whole model, which gives scores (rows, classes).
@@ -44,8 +42,8 @@ class Amplifier:
 
 
 def linear(inputs: int, classes: int, seed: int = 0) -> Amplifier:
-    """Softmax regression: the score of class 0 is the value, that of the label is 0, and no other
-    class is likely.
+    """Builds a softmax regression. The score of class 0 is the value, that of the label is 0, and
+    no other class is likely.
 
     Args:
         inputs: How many numbers a row has.
@@ -63,7 +61,7 @@ def linear(inputs: int, classes: int, seed: int = 0) -> Amplifier:
 
 
 def mlp(inputs: int, hidden: int, classes: int, seed: int = 0) -> Amplifier:
-    """Two linear layers: the value is that of the first hidden unit before its ReLU.
+    """Builds two linear layers. The value is that of the first hidden unit before its ReLU.
 
     Args:
         inputs: How many numbers a row has.
@@ -82,8 +80,8 @@ def mlp(inputs: int, hidden: int, classes: int, seed: int = 0) -> Amplifier:
 def convolution(
     shape: tuple[int, int, int], filters: int, kernel: int, classes: int, seed: int = 0
 ) -> Amplifier:
-    """A convolution, ReLU and a linear layer: the value is that of the first filter at one place in
-    the middle.
+    """Builds a convolution, a ReLU and a linear layer. The value is that of the first filter at one
+    place in the middle.
 
     Args:
         shape: Channels, height and width of an image.
@@ -119,8 +117,8 @@ class _Slope(nn.Module):
 def backward(
     features: int, hidden: int, classes: int, markers: int = 41, seed: int = 0
 ) -> Amplifier:
-    """Two linear layers: the value is the slope at the first hidden unit, where the weights of the
-    second layer cancel.
+    """Builds two linear layers. The value is the slope at the first hidden unit, where the weights
+    of the second layer cancel.
 
     Nothing shows in the forward pass, since that unit is 2^-60 for every row. The clipped gradient
     of a row is the clip norm along its markers, in the direction of the slope: a sign that changes
@@ -159,8 +157,8 @@ def _base(shape: tuple[int, ...], seed: int) -> Tensor:
 
 @torch.no_grad()
 def _amplify(module: nn.Linear | nn.Conv2d, base: Tensor, seed: int, unit: int = 0) -> None:
-    """Large weights for the first output, the bias that cancels them at the base, and nothing for
-    the other outputs.
+    """Sets large weights for the first output and the bias that cancels them at the base. The other
+    outputs get zeros.
     """
     assert module.bias is not None
     weights = torch.randn(module.weight[0].shape, generator=torch.Generator().manual_seed(seed + 1))
@@ -172,7 +170,9 @@ def _amplify(module: nn.Linear | nn.Conv2d, base: Tensor, seed: int, unit: int =
 
 @torch.no_grad()
 def _head(inputs: int, unit: int, classes: int) -> nn.Linear:
-    """Scores by one gated value: class 0 if it is above 0, else the label."""
+    """Builds the last layer, with scores by one gated value: class 0 if it is above 0, else the
+    label.
+    """
     head = nn.Linear(inputs, classes)
     head.weight.zero_()
     head.bias.fill_(-SCALE)

@@ -1,5 +1,5 @@
-"""The amplification game on real nodes: records are searched on our clipped sums, and what the node
-releases is compared.
+"""The amplification game on real nodes. The search runs on our clipped sums, and the game compares
+what the node releases.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from dpfl.privacy.units import protects_person
 from dpfl.server.steps.policy import FixedSteps
 
 TRIES, DECLARED = 20, 64
-"""How often records are searched anew, and the declared size of both clients."""
+"""How often the search for records is repeated, and the declared size of both clients."""
 
 RATE = 2.0**50
-"""A learning rate by which a step is larger than the weights, so that it is not lost in their
+"""A learning rate at which a step is larger than the weights, so that it is not lost in their
 rounding.
 """
 
@@ -77,9 +77,7 @@ def _amplifiers(seed: int) -> Iterator[tuple[str, Amplifier]]:
 
 
 def _share(algorithm: Algorithm, amplifier: Amplifier, persons: bool, seed: int) -> float:
-    """Of what the noise is for, by the node's updates for the records that moved a sum of clipped
-    gradients the furthest.
-    """
+    """Measures how far the searched unit moves the node's update, as a share of the sensitivity."""
     result = furthest_movement(_clipped_sum(amplifier, persons), amplifier, tries=TRIES, seed=seed)
     return apart(CanarySite.on(_ground(amplifier, result), algorithm)) / RATE
 
@@ -98,7 +96,9 @@ def _clipped_sum(amplifier: Amplifier, persons: bool) -> Sums:
 
 
 def _ground(amplifier: Amplifier, result: AmplificationResult) -> TestBed:
-    """A client with all units, and one without the unit that was added."""
+    """Builds a test bed of two clients: one with all units, and one without the unit that was
+    added.
+    """
     x = result.together.flatten(0, 1)
     rows = torch.arange(len(x))
     classes = amplifier.module(x[:1]).shape[1]

@@ -1,5 +1,5 @@
-"""A model that amplifies the last bit: how far one unit moves a sum of clipped gradients through
-the results of the others.
+"""Searches for inputs to a model that amplifies the last bit: how far can one unit move a sum of
+clipped gradients through the results of the others?
 
 Clipping bounds each unit's own vector. It bounds the sum only if that vector is a function of the
 unit alone, bit for bit. Matrix products in float32 may add in another order when the batch has
@@ -28,23 +28,23 @@ from torch import Tensor, nn
 from dpfl.audit.amplification.amplifiers import LABEL, SCALE, Amplifier
 
 TRIES, NEAR = 60, 1e-2
-"""How often rows are searched anew, and how far rows lie from their base, relative to its
+"""How often the search for rows is repeated, and how far rows lie from their base, relative to its
 length.
 """
 
 SIZES, USUAL, MOST_PLACES = (*range(1, 10), 15, 16, 17, 18, 31, 32), 15, 3
-"""Numbers of other units that are looked at, the one that is played in any case, and how many of
-them are played.
+"""Numbers of other units that are tried, the one that is played in any case, and how many of them
+are played.
 """
 
 SLOPE_SIZES = (1, 2, 3, 7, 15)
 """Numbers of other units that are played where nothing shows in losses."""
 
 MARKER = 16.0
-"""What a marker is, where it is not 0: so much that it is most of a row."""
+"""The value of a marker where it is not 0. It is so large that it is most of a row."""
 
 SLIGHTLY = 2.0**-8
-"""How far a gate is open, relative to the weights, where rounding errors are to show."""
+"""How far a gate is open, relative to the weights, so that rounding errors show."""
 
 OPEN, CLOSED = 0.1, 1e-3
 """A unit's loss is above the first where its gate is open, and below the second where it is
@@ -53,7 +53,7 @@ closed.
 
 
 class AmplificationTrial(NamedTuple):
-    """What the code under test returns.
+    """The results of the code under test.
 
     Attributes:
         total: The sum of clipped gradients, in clip norms, flat, in the order of the module's
@@ -66,8 +66,8 @@ class AmplificationTrial(NamedTuple):
 
 
 Sums = Callable[[Tensor, Tensor, "Tensor | None"], AmplificationTrial]
-"""From rows, labels and unit numbers (0, 1, 2, ..., one per row, ascending; None if each row is a
-unit) to what was played.
+"""The code under test: a function from rows, labels and unit numbers (0, 1, 2, ..., one per row,
+ascending; None if each row is a unit) to the trial.
 """
 
 
@@ -150,8 +150,8 @@ def furthest_movement(
     tries: int = TRIES,
     seed: int = 0,
 ) -> AmplificationResult:
-    """Searches where results depend on the batch, and then plays there: the other units, and first
-    or last among them.
+    """Searches where results depend on the batch, and then plays there, with the other units and
+    the new unit first or last among them.
 
     Args:
         clipped_sum: The code under test, on the amplifier's module.
@@ -194,7 +194,7 @@ def dependent_units(
     rows: int = 1,
     seed: int = 0,
 ) -> dict[tuple[int, int], int]:
-    """Where other units' losses change in any bit when one unit is added.
+    """Finds where other units' losses change in any bit when one unit is added.
 
     Args:
         clipped_sum: The code under test, on the amplifier's module.
@@ -227,8 +227,8 @@ def _searching(amplifier: Amplifier, rows: int, seed: int) -> _Search:
 def _neighbours(
     clipped_sum: Sums, units: Tensor, one: Tensor, place: int, rows: int
 ) -> tuple[AmplificationTrial, AmplificationTrial, Tensor]:
-    """What is played without one unit and with it at this place, and which of all units are the
-    others.
+    """Runs the code without the one unit and with it at this place, and says which of all units are
+    the others.
     """
     without = _play(clipped_sum, units, rows)
     within = _play(clipped_sum, torch.cat([units[:place], one, units[place:]]), rows)
@@ -249,8 +249,8 @@ class _Search:
     rng: torch.Generator
 
     def closing(self, count: int) -> Tensor:
-        """Units (count, rows, ...) whose first row is at the gate, and whose other rows are where
-        it is surely closed.
+        """Makes units (count, rows, ...) whose first row is at the gate, and whose other rows are
+        where the gate is surely closed.
         """
         values = torch.zeros(count, self.rows, dtype=torch.float64)
         if not self.amplifier.markers:
@@ -258,7 +258,7 @@ class _Search:
         return self._settled(values)
 
     def marked(self, units: Tensor, each: bool = False) -> Tensor:
-        """Units with their markers set: the first of them, or one for each unit."""
+        """Sets the markers of units: the first marker in all of them, or another marker in each."""
         if not self.amplifier.markers:
             return units
         units, markers = units.clone(), units.new_zeros(len(units), self.amplifier.markers)
@@ -267,8 +267,8 @@ class _Search:
         return units
 
     def rising(self, clipped_sum: Sums, units: Tensor, one: Tensor, place: int) -> Tensor:
-        """Whose slope falls without one unit, and rises with it: each by a marker of its own, which
-        changes no slope.
+        """Finds the units whose slope falls without the one unit and rises with it. Each unit has a
+        marker of its own, which changes no slope.
         """
         units = self.marked(units, each=True)
         without, within, _ = _neighbours(clipped_sum, units, one, place, self.rows)
@@ -280,18 +280,18 @@ class _Search:
         return (falls < 0) & (rises > 0)
 
     def near(self, count: int) -> Tensor:
-        """Units whose gate is open, by so little that a rounding error shows in their loss."""
+        """Makes units whose gate is open by so little that a rounding error shows in their loss."""
         return self._settled(torch.full((count, self.rows), SLIGHTLY * SCALE, dtype=torch.float64))
 
     def opening(self) -> Tensor:
-        """A unit whose rows all have an open gate: its own gradient has the direction of those that
-        open with it.
+        """Makes a unit whose rows all have an open gate. Its gradient has the direction of the
+        gradients of those units that open with it.
         """
         return self._settled(torch.full((1, self.rows), SCALE, dtype=torch.float64))
 
     def _settled(self, values: Tensor) -> Tensor:
-        """Rows near the base with these values before the gate, as nearly as float32 rows can have
-        them.
+        """Finds rows near the base that have these values before the gate, as nearly as float32
+        rows can have them.
         """
         base = self.amplifier.base
         shape = (values.numel(), base.numel())
@@ -315,7 +315,7 @@ class _Search:
         return x.view(*values.shape, *base.shape)
 
     def _at_gate(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The value of each row before the gate in float64, and its slopes."""
+        """Computes the value of each row before the gate in float64, and its slopes."""
         with torch.enable_grad():
             exact = x.double().requires_grad_()
             reached = self.exact(exact.view(-1, *self.amplifier.base.shape)).flatten(1)[

@@ -53,7 +53,8 @@ class Reconstruction:
 
 
 Draw = Callable[[Reconstruction, str], str]
-"""Makes a picture of what was rebuilt, for the system of this name; says where it is."""
+"""Draws a picture of what was rebuilt, for the system of this name, and says where the picture is.
+"""
 
 
 def invert(algorithm: Algorithm, seed: int = 0, image: int = 3) -> Reconstruction:
@@ -92,26 +93,26 @@ def invert(algorithm: Algorithm, seed: int = 0, image: int = 3) -> Reconstructio
 
 
 def _batch(algorithm: Algorithm) -> int:
-    """As many samples as a batch of fixed size has, which is its divisor; else one."""
+    """Returns the fixed batch size, or 1."""
     if algorithm.samples is None or not algorithm.samples.sampling.constant_size:
         return 1
     return algorithm.samples.sampling.nominal_size or 1
 
 
 def _bare(algorithm: Algorithm) -> Algorithm:
-    """One plain step of the same local training, and its difference as it is."""
+    """Returns the task with one plain, unclipped step."""
     return Algorithm(algorithm.name, algorithm.local, FixedSteps(1))
 
 
 def _step_of(algorithm: Algorithm, test_bed: TestBed, seed: int) -> Tensor:
-    """The client's upload, or, where only the server sees those, the step that the model makes."""
+    """Computes the step of the model in one round, which is the client's update."""
     observed = play(algorithm, test_bed, Keyed(seed), rounds=1)[0]
     return observed.state.vector - test_bed.flat().read()
 
 
 def _rebuilt(test_bed: TestBed, update: Tensor) -> Tensor:
-    """The rows of the first layer's update, each over its entry of the bias, weighted by how much
-    these say.
+    """Rebuilds a sample: the mean of the rows of the first layer's update, each over its entry of
+    the bias, with the squared entries as weights.
     """
     flat = test_bed.flat()
     weight, bias = (update[flat.layout.span(entry)] for entry in (0, 1))

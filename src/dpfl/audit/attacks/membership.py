@@ -54,7 +54,7 @@ class RocCurve:
 
     @property
     def _above(self) -> str:
-        """What it means that a rate is above its ceiling."""
+        """Says what it means that a rate is above its ceiling."""
         if self.beyond:
             return (
                 f"; at {_listed(self.beyond)} above the ceiling by more than chance: either "
@@ -121,12 +121,12 @@ def roc(
 
 
 def _least(rate: float, members: np.ndarray) -> float:
-    """Of the true positive rate, with the confidence CERTAIN."""
+    """Returns a lower confidence bound on the true positive rate."""
     return 1 - rate_at_most(round((1 - rate) * len(members)), len(members), CERTAIN)
 
 
 def _most(rate: float, others: np.ndarray) -> float:
-    """Of the false positive rate at a threshold that lets `rate` of these others through."""
+    """Returns an upper confidence bound on the false positive rate."""
     return (
         rate_at_most(int(rate * len(others)) + 1, len(others), CERTAIN) if len(others) > 1 else 1.0
     )
@@ -137,7 +137,7 @@ def _listed(rates: Sequence[float]) -> str:
 
 
 def _threshold(others: np.ndarray, rate: float) -> float:
-    """Above it are at most `rate` of the others."""
+    """Returns the score that at most a share `rate` of non-members exceed."""
     return float(np.sort(others)[len(others) - 1 - int(rate * len(others))])
 
 

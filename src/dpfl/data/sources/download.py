@@ -46,7 +46,7 @@ class DownloadProgress(Protocol):
 
 
 Watch = Callable[[str], AbstractContextManager[DownloadProgress]]
-"""A bar for the file of this name, while it is fetched."""
+"""Makes a progress bar for the file of this name, while it is fetched."""
 
 
 @dataclass(frozen=True)

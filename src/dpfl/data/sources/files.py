@@ -192,7 +192,7 @@ def _checked_classes(path: Path, classes: np.ndarray | None) -> int | None:
 def _split_off(
     x: np.ndarray, y: np.ndarray, strata: np.ndarray, share: float, classes: int | None, seed: int
 ) -> UserArrays:
-    """These records become public, by the wish of whoever asked for it."""
+    """Splits a stratified share off as a public test set."""
     held_out = np.zeros(len(y), dtype=bool)
     count = min(max(1, round(len(y) * share)), len(y) - 1)
     held_out[stratify(strata, count, np.random.default_rng(seed))] = True

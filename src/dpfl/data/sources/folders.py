@@ -1,4 +1,4 @@
-"""Where data files lie: one folder for all data sets, and a folder in it for each."""
+"""The folders of data files: one folder for all data sets, and a folder in it for each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DATA_SETS = ("mnist", "fashion-mnist", "emnist", "cifar10")
 
 
 def data_folder(data_dir: str | Path | None = None) -> Path:
-    """The folder of all data sets.
+    """Finds the folder of all data sets.
 
     Args:
         data_dir: The folder, if it is given.
@@ -26,7 +26,7 @@ def data_folder(data_dir: str | Path | None = None) -> Path:
 
 
 def find(data_set: str, file: str, data_dir: str | Path | None = None, within: str = "") -> Path:
-    """A file of a data set, gzipped or not.
+    """Finds a file of a data set, gzipped or not.
 
     Args:
         data_set: The name of the data set.

@@ -18,7 +18,7 @@ from dpfl.data.federation import Federation
 from dpfl.errors import DpflError
 
 LETTERS = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
-"""LEAF's own 80, in its order; any other character counts as a blank."""
+"""The 80 characters of LEAF, in its order. Any other character counts as a blank."""
 
 Samples = dict[str, tuple[np.ndarray, np.ndarray]]
 
@@ -58,7 +58,7 @@ def read_leaf(place: Path, shape: Sequence[int] | None, classes: int | None) -> 
 
 
 def _read(place: Path, shape: Sequence[int] | None) -> Samples:
-    """The samples of each user, over all files of a folder."""
+    """Reads the samples of each user, over all files of a folder."""
     paths = sorted(place.glob("*.json")) if place.is_dir() else [place]
     if not paths:
         raise DpflError(
@@ -95,7 +95,9 @@ def _users(path: Path) -> dict[str, Any]:
 
 
 def _numbered(values: Any, kind: type[np.generic]) -> np.ndarray:
-    """Texts of one length as rows of the numbers of their letters; anything else as it is."""
+    """Converts texts of one length to rows of the numbers of their letters; leaves anything else as
+    it is.
+    """
     if not all(isinstance(value, str) for value in values) or len(set(map(len, values))) != 1:
         return np.asarray(values)
     return np.array(

@@ -16,7 +16,7 @@ NAMES = ("train_images", "train_labels", "test_images", "test_labels")
 
 
 def is_medmnist(path: Path) -> bool:
-    """Whether a file is one of MedMNIST's.
+    """Says whether a file is one of MedMNIST's.
 
     Args:
         path: The file.
@@ -64,7 +64,7 @@ def read_medmnist(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.nd
 
 
 def _channels_first(path: Path, images: np.ndarray) -> np.ndarray:
-    """Grey images get a channel; colours, which lie last, come first."""
+    """Gives grey images a channel, and moves colours, which lie last, to the front."""
     if images.ndim not in (3, 4):
         raise DpflError(
             f"{path} has images of shape {images.shape}: give (n, height, width), with colours or "

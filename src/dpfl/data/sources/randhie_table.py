@@ -20,15 +20,15 @@ LABELS: dict[str, dict[str, Any]] = {
     "any-visit": {"label": {"column": "mdvis", "above": 0}, "task": "binary"},
     "visits": {"label": {"column": "mdvis", "high": 100, "mean": 2.9}, "task": "counts"},
 }
-"""What can be learned: whether a person saw a doctor that year, or how often. The mean is rounded
-from the published data.
+"""The labels that can be learned: whether a person saw a doctor that year, or how often. The mean
+is rounded from the published data.
 """
 
 
 def declaration(
     label: str = "any-visit", test: Mapping[str, Any] | None = None
 ) -> TableDeclaration:
-    """The declaration of the table.
+    """Makes the declaration of the table.
 
     Args:
         label: What is learned: "any-visit" or "visits".

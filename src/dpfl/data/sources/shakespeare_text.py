@@ -28,8 +28,8 @@ from dpfl.tasks import NextToken
 TEXTS = Path(__file__).with_name("shakespeare.parquet")
 
 ALPHABET = "\n !\"&'(),-.:;?ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-"""What a character may be; any other counts as a blank. Declared, and so the same whatever the
-texts are.
+"""The characters of a text. Any other character counts as a blank. The alphabet is declared, so it
+is the same whatever the texts are.
 """
 
 
@@ -92,7 +92,7 @@ _NUMBERS = {character: number for number, character in enumerate(ALPHABET)}
 
 @cache
 def roles() -> dict[str, str]:
-    """What each role says, one speech after another.
+    """Collects what each role says, one speech after another.
 
     Returns:
         The text of each role, by its name.

@@ -36,7 +36,7 @@ class InvalidCell(Exception):
 
 @dataclass(frozen=True)
 class CellFormat:
-    """How texts are read.
+    """The format in which texts of cells are read.
 
     Attributes:
         absent: The texts that stand for no value.
@@ -47,7 +47,7 @@ class CellFormat:
     decimal: str = "."
 
     def texts(self, array: pa.Array) -> pa.Array:
-        """Cells as texts without blanks around them.
+        """Reads cells as texts without blanks around them.
 
         Args:
             array: The cells.
@@ -67,7 +67,7 @@ class CellFormat:
         return pc.if_else(pc.is_in(texts, pa.array(self.absent, pa.string())), None, texts)
 
     def numbers(self, array: pa.Array) -> Array:
-        """Cells as numbers.
+        """Reads cells as numbers.
 
         Args:
             array: The cells.
@@ -274,8 +274,8 @@ def _present(numbers: Array, why: str) -> Array:
 def _codes(
     levels: tuple[str | float, ...], array: pa.Array, cells: CellFormat
 ) -> tuple[Array, Array]:
-    """The place of each cell among the levels, -1 where it is none of them, and which cells are
-    missing.
+    """Finds the place of each cell among the levels, -1 where it is none of them, and which cells
+    are missing.
     """
     if isinstance(levels[0], str):
         texts = CellFormat((), cells.decimal).texts(array)
@@ -292,7 +292,7 @@ def _codes(
 
 
 def _lenient(array: pa.Array, cells: CellFormat) -> tuple[Array, Array]:
-    """Cells as numbers, NaN where a cell is none, and which cells are missing.
+    """Reads cells as numbers, NaN where a cell is none, and finds which cells are missing.
 
     A text among numbers is a level that is not declared.
     """
@@ -331,7 +331,7 @@ def _plain(array: pa.Array) -> pa.Array:
 
 
 def _first_text(texts: pa.Array) -> int:
-    """The first cell that is no number, by halving."""
+    """Finds the first cell that is not a number, by halving."""
     start, length = 0, len(texts)
     while length > 1:
         half = length // 2

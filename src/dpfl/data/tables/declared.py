@@ -28,7 +28,8 @@ from dpfl.tasks import Task
 
 @dataclass(frozen=True)
 class DeclaredTestSet:
-    """What is declared public to test on: a share of the persons (or rows), or another table.
+    """The rows that are declared public to test on: a share of the persons (or rows), or another
+    table.
 
     Attributes:
         share: The share, between 0 and 1.
@@ -55,7 +56,7 @@ class DeclaredTestSet:
 
 @dataclass(frozen=True)
 class TableDeclaration:
-    """What is declared of a table before a row of it is read.
+    """The declaration of a table, made before a row of it is read.
 
     Attributes:
         schema: Its columns.
@@ -78,7 +79,7 @@ class TableDeclaration:
 
 
 def declare(words: Mapping[str, Any]) -> TableDeclaration:
-    """The declaration of a table.
+    """Parses the declaration of a table.
 
     Args:
         words: The words of [data], as TOML gives them.
@@ -135,7 +136,7 @@ def declare(words: Mapping[str, Any]) -> TableDeclaration:
 
 
 def parse_column(name: str, words: Any) -> Column:
-    """The declaration of a column.
+    """Parses the declaration of a column.
 
     Args:
         name: The name of the column.
@@ -163,7 +164,7 @@ def parse_column(name: str, words: Any) -> Column:
 
 
 def parse_label(words: Any, task: Any = None, classes: Any = None) -> LabelColumn:
-    """The declaration of the label.
+    """Parses the declaration of the label.
 
     Args:
         words: A column's name, a list of them for several labels, or a table with column, levels,
@@ -193,7 +194,7 @@ def parse_label(words: Any, task: Any = None, classes: Any = None) -> LabelColum
 
 
 def _task(columns: Sequence[str], options: Mapping[str, Any]) -> str:
-    """What the label itself says."""
+    """Infers the task from the label's declaration."""
     if len(columns) > 1:
         return "labels"
     if "above" in options or len(options.get("levels", ())) == 2:
@@ -207,7 +208,7 @@ def _task(columns: Sequence[str], options: Mapping[str, Any]) -> str:
 
 
 def _of(kind: type[Any], where: str, words: Any, **fixed: Any) -> Any:
-    """A part from the words for it."""
+    """Builds a declaration dataclass from a TOML table."""
     if not isinstance(words, Mapping):
         raise DpflError(f"{where} is {words!r}: give a table of words and values.")
     fields = [field for field in dataclasses.fields(kind) if field.name not in fixed]

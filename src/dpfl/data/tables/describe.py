@@ -26,7 +26,7 @@ MOST_LEVELS = 30
 
 @dataclass
 class ColumnSummary:
-    """What the batches of a column have shown so far.
+    """A summary of the batches of a column so far.
 
     Attributes:
         name: The name of the column.
@@ -71,7 +71,7 @@ class ColumnSummary:
 
 
 def describe(path: Path, public: bool = False, text: TextFormat = TextFormat()) -> str:
-    """A [data] section for a table, as TOML to be finished by hand.
+    """Writes a [data] section for a table, as TOML that the user completes.
 
     Args:
         path: The table.

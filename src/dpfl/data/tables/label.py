@@ -103,7 +103,7 @@ class LabelColumn:
         return (2 if self.above is not None else len(self.levels)) if self.task in CODED else None
 
     def as_task(self, class_weights: tuple[float, ...] = ()) -> Task:
-        """The task that is trained.
+        """Makes the task that is trained.
 
         A number with bounds is trained in units of half their distance, around their middle. Counts
         are trained in units of their mean.

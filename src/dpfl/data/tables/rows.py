@@ -43,7 +43,7 @@ class EncodedRows:
         return len(self.x)
 
     def where(self, keep: Array) -> EncodedRows:
-        """Some of the rows.
+        """Selects some of the rows.
 
         Args:
             keep: Which ones.
@@ -73,7 +73,7 @@ class KeyIndex:
     draws: list[float] = field(default_factory=list)
 
     def of(self, array: pa.Array, cell_format: CellFormat, what: str) -> Array:
-        """The numbers of a batch's values.
+        """Numbers the values of a batch.
 
         Args:
             array: The cells.

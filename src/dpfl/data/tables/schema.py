@@ -189,7 +189,7 @@ Column = NumericColumn | CategoricalColumn
 
 @dataclass(frozen=True)
 class PaidScales:
-    """What all paid scales together may cost.
+    """The budget of all paid scales together.
 
     Attributes:
         noise: The noise multiplier.
@@ -285,7 +285,7 @@ class Schema:
         return zip(starts, self.numeric, strict=False)
 
     def with_scales(self, means: Sequence[float], scales: Sequence[float]) -> Schema:
-        """The schema with the scales that were paid for.
+        """Sets the scales that were measured by a paid release.
 
         Args:
             means: A mean for every number of a row, in units of what it is without paid scales.
@@ -313,8 +313,8 @@ class Schema:
         )
 
     def to_json(self) -> str:
-        """All that turns a raw row into what a model takes: the numbers, then each category
-        one-hot.
+        """Writes all that turns a raw row into a model's input: the numbers first, then each
+        category one-hot.
 
         Returns:
             JSON.
@@ -346,7 +346,7 @@ class Schema:
 
 @dataclass(frozen=True)
 class FeatureLayout:
-    """How a row of x is laid out: numbers, then one whole-number code for each categorical column.
+    """The layout of a row of x: numbers, then one whole-number code for each categorical column.
 
     A row of codes is short however many levels there are. A model asks for what it takes: dense
     rows (one-hot, made a batch at a time), or the codes, for embeddings.

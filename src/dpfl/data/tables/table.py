@@ -23,7 +23,7 @@ IDENTIFIER = re.compile(
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Rows, and whose they are. Whoever has this object sees all of them.
+    """Rows of a table, with their sites and persons. Whoever has this object sees all of them.
 
     Attributes:
         name: The name of the file or folder.
@@ -86,7 +86,7 @@ class Table:
         )
 
     def by_site(self) -> tuple[torch.Tensor, ...]:
-        """The rows of each site.
+        """Finds the rows of each site.
 
         Returns:
             Row numbers, by site.
@@ -149,7 +149,7 @@ def read_table(
 def _files(
     path: Path, schema: Schema, text: TextFormat
 ) -> tuple[list[TableFile], tuple[str, ...] | None]:
-    """The files, and the names of the sites where each file is one."""
+    """Lists the files, and the names of the sites where each file is one."""
     if not path.is_dir():
         file = open_table(path, text)
         return [file], None if schema.site else (stem(path),)
@@ -175,8 +175,8 @@ def _files(
 
 
 def _joined(pieces: list[EncodedRows]) -> EncodedRows:
-    """One array for each field. A piece is released once it is copied, so that nothing is held
-    twice.
+    """Joins the pieces into one array for each field. A piece is released once it is copied, so
+    that no data is in memory twice.
     """
     size, first = sum(map(len, pieces)), pieces[0]
     whole = EncodedRows(
@@ -194,7 +194,7 @@ def _joined(pieces: list[EncodedRows]) -> EncodedRows:
 def _sorted_sites(
     path: Path, rows: EncodedRows, names_read: tuple[str, ...], declared: tuple[str, ...]
 ) -> tuple[EncodedRows, tuple[str, ...]]:
-    """Sites numbered in their declared order, or else by name, whatever row comes first."""
+    """Numbers the sites in their declared order, or else by name, whatever row comes first."""
     if declared and (unknown := next((name for name in names_read if name not in declared), None)):
         raise DpflError(
             f"{path} has the site {unknown!r}, which data.sites does not name: add it, or remove "
@@ -227,7 +227,7 @@ def _private(reader: RowReader) -> tuple[str, ...]:
 def _warnings(file: TableFile, schema: Schema) -> tuple[str, ...]:
     """Names columns that look like a person's identifier, where no person is declared.
 
-    It goes by the header, never by values.
+    It looks at the header, never at values.
     """
     if schema.person:
         return ()

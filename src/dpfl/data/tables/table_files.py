@@ -34,7 +34,7 @@ ROWS = 1 << 16
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How a CSV file is written.
+    """The text format of a CSV file.
 
     Attributes:
         delimiter: The mark between fields. By default, the one that cuts the header into most
@@ -108,7 +108,7 @@ class TableFile:
             raise DpflError(f"{self.path} has no column {missing!r}; {suggestion}")
 
     def error(self, row: int, column: str, why: str) -> DpflError:
-        """The error for a cell.
+        """Makes the error for a cell.
 
         Args:
             row: The row, counted from 0, without the header.
@@ -150,7 +150,9 @@ class TableFile:
             raise self._csv_error(error) from None
 
     def _csv_error(self, error: Exception) -> DpflError:
-        """Arrow's own message quotes the line, so the place is looked for here."""
+        """Makes the error for a file that Arrow cannot read. Arrow's own message quotes the line,
+        so the place is searched here.
+        """
         try:
             for line, row in _lines(self.path, self.text or TextFormat()):
                 if row and len(row) != len(self.header):
@@ -229,7 +231,7 @@ def open_table(path: Path, text: TextFormat = TextFormat()) -> TableFile:
 
 
 def is_table(path: Path) -> bool:
-    """Whether a path has the ending of a table.
+    """Says whether a path has the ending of a table.
 
     Args:
         path: The path.
@@ -241,7 +243,7 @@ def is_table(path: Path) -> bool:
 
 
 def stem(path: Path) -> str:
-    """A file's name without its ending.
+    """Cuts the ending off a file's name.
 
     Args:
         path: The file.
@@ -287,8 +289,8 @@ def _open_csv(path: Path, text: TextFormat) -> TableFile:
 
 
 def _lines(path: Path, text: TextFormat) -> Iterator[tuple[int, list[str]]]:
-    """Each row's first line, counted from 1, and its fields; slow, so only for headers and
-    errors.
+    """Yields each row's first line, counted from 1, and its fields. It is slow, so it serves
+    headers and errors only.
     """
     encoding = (
         "utf-8-sig"

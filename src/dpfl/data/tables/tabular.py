@@ -17,7 +17,7 @@ from dpfl.tasks import Task
 
 
 def own_table(place: Path, words: Mapping[str, Any]) -> DataSource:
-    """The source of a user's own table.
+    """Reads a user's own table.
 
     Args:
         place: The file or folder.
@@ -44,7 +44,7 @@ def own_table(place: Path, words: Mapping[str, Any]) -> DataSource:
 
 
 def study(label: str, test: Mapping[str, Any] | None) -> DataSource:
-    """The source of the RAND Health Insurance Experiment.
+    """Reads the RAND Health Insurance Experiment.
 
     Args:
         label: What is learned: "any-visit" or "visits".

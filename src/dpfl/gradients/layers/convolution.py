@@ -48,7 +48,7 @@ class _Shape:
 
 
 def convolution_weight(module: nn.Module, x: Tensor, g: Tensor) -> UnitGradients:
-    """The gradients of a convolution's weight.
+    """Computes the gradients of a convolution's weight.
 
     Args:
         module: An `nn.Conv1d` or `nn.Conv2d`.
@@ -87,7 +87,7 @@ def convolution_weight(module: nn.Module, x: Tensor, g: Tensor) -> UnitGradients
 
 
 def _channels_first(gradient: UnitGradients, shape: _Shape) -> UnitGradients:
-    """The gradients in the weight's order. Patches have the channels last, parameters have them
+    """Puts gradients into the weight's order. Patches have the channels last, parameters have them
     first.
     """
     kernel = (-1, shape.width, shape.places, shape.fan_in)
@@ -106,7 +106,7 @@ def _channels_first(gradient: UnitGradients, shape: _Shape) -> UnitGradients:
 
 
 def _padded(module: nn.Conv1d | nn.Conv2d, x: Tensor) -> Tensor:
-    """Channels-last images (B, H, W, C) with the module's padding around them."""
+    """Puts the module's padding around images, and their channels last (B, H, W, C)."""
     padding = module._reversed_padding_repeated_twice
     if module.padding_mode != "zeros" and len(x):
         x, padding = F.pad(x, padding, mode=module.padding_mode), [0] * len(padding)
@@ -116,8 +116,8 @@ def _padded(module: nn.Conv1d | nn.Conv2d, x: Tensor) -> Tensor:
 
 
 def _patches(padded: Tensor, shape: _Shape, output: Pair) -> Tensor:
-    """A view (B, G, out height, out width, kernel height, kernel width, C / G) of channels-last
-    images (B, H, W, C).
+    """Makes a view (B, G, out height, out width, kernel height, kernel width, C / G) of
+    channels-last images (B, H, W, C).
     """
     samples, _, row, channels = padded.shape
     down, right = row * channels, channels
@@ -136,7 +136,7 @@ def _patches(padded: Tensor, shape: _Shape, output: Pair) -> Tensor:
 
 
 def _depthwise(patches: Tensor, output: Tensor) -> Tensor:
-    """Rows (B, C * kernel) of a depthwise convolution.
+    """Computes the rows (B, C * kernel) of a depthwise convolution.
 
     Each channel meets its own output only, a product too thin for a matrix multiplication.
     """

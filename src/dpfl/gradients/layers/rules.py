@@ -38,13 +38,13 @@ from dpfl.privacy.mechanisms.rounding import COVER, TERMS, cover_cancellation, s
 LayerGradients = dict[str, UnitGradients]
 Rule = Callable[[nn.Module, Tensor, Tensor], LayerGradients]
 
-# Numbers: what the comparison of all words of a sample with each other may take at a time.
+# The most numbers that the comparison of all words of a sample with each other takes at a time.
 _WORD_PAIRS = 1 << 22
-# Of a unit, whose square is what is compared; with more words, the gradients of its rows are
-# written out.
+# The most words of a unit that are compared in pairs. With more words, the gradients of its rows
+# are written out.
 _MOST_WORDS = 1 << 11
-# Numbers: gradients of all units of a chunk that are written out sooner than their rows are
-# compared.
+# Gradients of all units of a chunk that have at most so many numbers are written out, which is
+# quicker than a comparison of their rows.
 _SMALL = 1 << 18
 
 
@@ -54,7 +54,7 @@ def _trained(
     bias: Callable[[], Tensor],
     squares: Tensor | None = None,
 ) -> LayerGradients:
-    """The gradients of what is trained: nothing for a frozen or absent parameter.
+    """Collects the gradients of trained parameters; nothing for a frozen or absent parameter.
 
     `squares` are the squared norms of the bias's gradients, where they are known.
     """
@@ -67,7 +67,7 @@ def _trained(
 
 
 def linear(module: nn.Module, x: Tensor, g: Tensor) -> LayerGradients:
-    """The rule of `nn.Linear`: sum_t g_t x_t^T and sum_t g_t.
+    """Applies the rule of `nn.Linear`: sum_t g_t x_t^T and sum_t g_t.
 
     Args:
         module: The layer.
@@ -90,7 +90,7 @@ def linear(module: nn.Module, x: Tensor, g: Tensor) -> LayerGradients:
 
 
 def convolution(module: nn.Module, x: Tensor, g: Tensor) -> LayerGradients:
-    """The rule of `nn.Conv1d` and `nn.Conv2d`: outer products of output gradients and input
+    """Applies the rule of `nn.Conv1d` and `nn.Conv2d`: outer products of output gradients and input
     patches.
 
     Args:
@@ -105,7 +105,7 @@ def convolution(module: nn.Module, x: Tensor, g: Tensor) -> LayerGradients:
 
 
 def group_norm(module: nn.Module, x: Tensor, g: Tensor) -> LayerGradients:
-    """The rule of `nn.GroupNorm`: sums over positions of g n(x), and of g.
+    """Applies the rule of `nn.GroupNorm`: sums over positions of g n(x), and of g.
 
     Args:
         module: The layer.
@@ -129,7 +129,7 @@ def group_norm(module: nn.Module, x: Tensor, g: Tensor) -> LayerGradients:
 
 
 def layer_norm(module: nn.Module, x: Tensor, g: Tensor) -> LayerGradients:
-    """The rule of `nn.LayerNorm` and `nn.RMSNorm`: sums over positions of g n(x), and of g.
+    """Applies the rule of `nn.LayerNorm` and `nn.RMSNorm`: sums over positions of g n(x), and of g.
 
     Args:
         module: The layer.
@@ -160,7 +160,7 @@ def layer_norm(module: nn.Module, x: Tensor, g: Tensor) -> LayerGradients:
 
 
 def embedding(module: nn.Module, x: Tensor, g: Tensor) -> LayerGradients:
-    """The rule of `nn.Embedding`: g_t is added to the row of the token at position t.
+    """Applies the rule of `nn.Embedding`: g_t is added to the row of the token at position t.
 
     A token's row is the sum of g_t over its positions, so the squared norm compares all pairs of
     positions of a unit, a ghost norm as well (Li et al. 2021).
@@ -208,8 +208,8 @@ def embedding(module: nn.Module, x: Tensor, g: Tensor) -> LayerGradients:
 
 
 def _word_squares(words: Tensor, g: Tensor) -> Tensor:
-    """A token's gradient is the sum over its places. Each of its n places adds 1 / n of the
-    square.
+    """Computes the squared norms of an embedding's gradients. A token's gradient is the sum over
+    its places, and each of its n places adds 1 / n of the square.
     """
     same, g = (words.unsqueeze(1) == words.unsqueeze(2)).double(), g.double()
     squares = ((same @ g).square().sum(2) / same.sum(2)).sum(1)
@@ -228,7 +228,7 @@ RULES: dict[type[nn.Module], Rule] = {
 
 
 def rule_for(module: nn.Module) -> Rule | None:
-    """The rule of a layer.
+    """Finds the rule of a layer.
 
     Args:
         module: The layer.
@@ -245,7 +245,7 @@ def rule_for(module: nn.Module) -> Rule | None:
 def unit_gradients(
     rule: Rule, module: nn.Module, x: Tensor, g: Tensor, rows: UnitRows | None
 ) -> LayerGradients:
-    """The gradients of the units of a chunk, by a layer's rule.
+    """Computes the gradients of the units of a chunk by a layer's rule.
 
     Where the layer has positions, the rows of a unit become positions of one sample: sum_r sum_t
     g_rt x_rt^T is again a sum of outer products. Otherwise the gradients of the rows are written

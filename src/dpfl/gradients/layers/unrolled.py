@@ -55,7 +55,7 @@ class LinearMap:
 
 @dataclass(frozen=True)
 class UnrolledLayer:
-    """How a layer is computed from linear maps.
+    """A layer as a composition of linear maps.
 
     Attributes:
         maps: The linear maps by name, in the order of the rows of their weights.
@@ -69,7 +69,7 @@ class UnrolledLayer:
     def gradients(
         self, trained: set[str], terms: dict[str, tuple[Tensor, Tensor]]
     ) -> dict[str, UnitGradients]:
-        """The gradients of the layer's parameters.
+        """Computes the gradients of the layer's parameters.
 
         Args:
             trained: The names of the parameters that are trained.
@@ -92,7 +92,7 @@ class UnrolledLayer:
 
 
 def unrolled_for(module: nn.Module) -> UnrolledLayer | None:
-    """How to compute a layer from linear maps.
+    """Describes how to compute a layer from linear maps.
 
     Args:
         module: The layer.
@@ -146,7 +146,7 @@ def _attention(
     *masks: Any,
     **options: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """torch's own attention, with identities in place of the projections.
+    """Runs torch's own attention, with identities in place of the projections.
 
     The projections are computed and recorded around it. `masks` and `options` are what
     `nn.MultiheadAttention.forward` takes after the value.
@@ -222,7 +222,7 @@ def _recurrent(module: Any, project: Project, x: Tensor, hx: Any = None) -> tupl
 
 
 def _starts(module: Any, x: Tensor, hx: Any) -> list[State]:
-    """The initial state of each layer and direction."""
+    """Returns the initial state of each layer and direction."""
     count = module.num_layers * len(_directions(module))
     kinds = 2 if isinstance(module, nn.LSTM) else 1
     if hx is None:

@@ -260,7 +260,7 @@ def _in_order(module: nn.Module) -> Iterator[nn.Module]:
 
 
 def _patched(module: nn.Module) -> bool:
-    """Whether calling the module may do something else than its type says."""
+    """Says whether calling the module may do something else than its type says."""
     own = module.__dict__
     return "forward" in own or any(own[hooks] for hooks in _HOOKS)
 

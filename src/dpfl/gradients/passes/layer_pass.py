@@ -104,7 +104,8 @@ class LayerPass:
 def _at_outputs(
     losses: Tensor, records: list[Record], weights: Tensor | None = None
 ) -> list[list[Tensor | None]]:
-    """The gradient at the output of each tap, or None where the losses do not see it.
+    """Computes the gradient at the output of each tap, or None where the losses do not depend on
+    it.
 
     `weights` are those of the losses in their sum; by default, 1.
     """

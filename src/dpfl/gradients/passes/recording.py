@@ -65,7 +65,7 @@ class Tap:
 
 @dataclass
 class Record:
-    """What one layer saw.
+    """The record of one layer's calls.
 
     Attributes:
         layer: The layer.
@@ -174,7 +174,7 @@ class Record:
 
 
 def find_layers(model: FlatModel) -> list[Layer]:
-    """The layers of a model that have trained parameters.
+    """Finds the layers of a model that have trained parameters.
 
     Args:
         model: The model.
@@ -240,7 +240,7 @@ def recording(layers: Sequence[Layer]) -> Iterator[list[Record]]:
 
 
 def uses_of(losses: Tensor) -> Counter[int]:
-    """How often the graph of the losses reads each parameter.
+    """Counts how often the graph of the losses reads each parameter.
 
     Args:
         losses: The losses, with their graph.

@@ -1,4 +1,4 @@
-"""Which pass computes a model's gradients: the quickest one that takes the model."""
+"""Selects the pass that computes a model's gradients: the quickest one that takes the model."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class GradientPass(Protocol):
     def __call__(
         self, x: Tensor, y: Tensor, rows: UnitRows | None = None
     ) -> tuple[Tensor, list[UnitGradients]]:
-        """The losses of the rows, and the gradients of the units.
+        """Computes the losses of the rows, and the gradients of the units.
 
         Args:
             x: The samples.

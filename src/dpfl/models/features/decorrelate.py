@@ -15,13 +15,13 @@ from torch import Tensor
 IMAGES = 1500
 POWER = 0.25
 FLOOR = 1e-3
-"""Of the largest eigenvalue: directions below it are not raised further."""
+"""A share of the largest eigenvalue. Directions below it are not raised further."""
 COLOUR = 0.3
-"""Share of a colour channel's own noise beside what all of them have in common."""
+"""The share of a colour channel's own noise, beside the noise that all channels have in common."""
 
 
 def pink_images(shape: tuple[int, ...], count: int = IMAGES) -> Tensor:
-    """Random images with a spectrum of 1 / f, each of mean 0 and variance 1.
+    """Draws random images with a spectrum of 1 / f, each of mean 0 and variance 1.
 
     Args:
         shape: The shape of an image: channels, height, width.
@@ -45,7 +45,7 @@ def pink_images(shape: tuple[int, ...], count: int = IMAGES) -> Tensor:
 
 
 def decorrelating(features: Callable[[Tensor], Tensor], shape: tuple[int, ...]) -> Tensor:
-    """The matrix that mixes the channels of features.
+    """Computes the matrix that mixes the channels of features.
 
     Args:
         features: Maps images to features (n, channels, height, width).

@@ -13,19 +13,19 @@ from torch import Tensor
 
 IMAGES = 600
 LEAVES = 60
-"""An image."""
+"""The number of leaves of an image."""
 SMALLEST, TAIL = 2.0, 1.8
-"""Radii r in pixels, of which there are as many beyond r as (r / SMALLEST)^(-TAIL)."""
+"""The law of the radii r in pixels: there are as many beyond r as (r / SMALLEST)^(-TAIL)."""
 COLOUR = 0.35
-"""A leaf's colour beside its brightness."""
+"""The strength of a leaf's colour, relative to its brightness."""
 SLOPE = 0.5
-"""Of the brightness from the middle of a leaf to its edge."""
+"""The slope of the brightness from the middle of a leaf to its edge."""
 SHARPNESS = 3.0
-"""Of edges: they are a third of a pixel wide."""
+"""The sharpness of edges, which are a third of a pixel wide."""
 
 
 def leaf_images(shape: tuple[int, ...], count: int = IMAGES) -> Tensor:
-    """Random images, each of mean 0 and variance 1.
+    """Draws random images, each of mean 0 and variance 1.
 
     Args:
         shape: The shape of an image: channels, height, width.

@@ -21,32 +21,33 @@ from dpfl.models.features.leaf_images import leaf_images
 from dpfl.models.row_sizes import RowFunction
 
 SIDE = 6
-"""Of a patch, in pixels."""
+"""The side of a patch, in pixels."""
 STRIDE = 2
 GRID = 4
-"""Cells a side that patches are averaged over."""
+"""Cells per side over which patches are averaged."""
 FLAT = 0.05
-"""Of the image's variance: beside that a patch's own counts, so that one with less is nearly
-nothing.
+"""The share of the image's variance that is added to a patch's own, so that a patch with less
+variance is scaled to nearly nothing.
 """
 TINY = 1e-9
-"""So that an image of one colour is nothing."""
+"""A number that keeps an image of one colour from a division by 0."""
 RIDGE = 0.01
-"""Of the mean eigenvalue: directions below it are not raised further in whitening."""
+"""A share of the mean eigenvalue. Directions below it are not raised further in whitening."""
 THRESHOLD = 0.5
 LEAST = 0.01
-"""Beside which a feature's mean counts under the root."""
+"""A number that is added to a feature's mean under the root."""
 DRAWN = 32
-"""Pixels a side of the images that patches are taken from, whatever those of the samples."""
+"""Pixels per side of the images from which patches are drawn, whatever the size of the samples."""
 PIXELS = 51_200
-"""Of the images at a time, so that what they need stays small."""
+"""Pixels of the images that are computed at a time, so that the memory that they need stays small.
+"""
 
 
 @lru_cache(maxsize=4)
 def patch_features(
     shape: tuple[int, ...], mirror: bool, filters: int
 ) -> Callable[[Tensor], Tensor]:
-    """Features of images by random patches.
+    """Computes features of images by random patches.
 
     Args:
         shape: The shape of an image: channels, height, width.
@@ -90,19 +91,19 @@ def patch_features(
 
 
 def _normalised(features: Tensor) -> Tensor:
-    """All of a sample to mean 0 and variance 1."""
+    """Scales all of a sample to mean 0 and variance 1."""
     return functional.group_norm(features, 1) if len(features) else features
 
 
 def _pooled(images: Tensor, kernels: Tensor, scale: Tensor) -> Tensor:
-    """The mean over each cell of what is beyond the threshold."""
+    """Computes the mean over each cell of what is beyond the threshold."""
     alike = functional.conv2d(images, kernels, stride=STRIDE) * scale
     return functional.adaptive_avg_pool2d((alike - THRESHOLD).relu_(), GRID)
 
 
 @lru_cache(maxsize=4)
 def patch_filters(channels: int, filters: int) -> Tensor:
-    """Kernels that compare a patch with patches of dead leaves, both whitened.
+    """Computes kernels that compare a patch with patches of dead leaves, both whitened.
 
     Args:
         channels: The channels of an image.

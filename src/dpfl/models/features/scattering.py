@@ -23,13 +23,13 @@ from dpfl.models.features.decorrelate import decorrelating
 from dpfl.models.row_sizes import RowFunction
 
 WIDTH = 0.8
-"""Of the finest Gaussian, in pixels; doubled from scale to scale."""
+"""The width of the finest Gaussian, in pixels. It doubles from scale to scale."""
 FREQUENCY = 3 * math.pi / 4
-"""Of the finest wave; halved from scale to scale."""
+"""The frequency of the finest wave. It halves from scale to scale."""
 GROUP = 3
 """Channels that are normalised together."""
 BATCH = 16
-"""Images at a time, so that all that they need stays in the cache."""
+"""Images that are computed at a time, so that all that they need stays in the cache."""
 
 
 class Scattering:
@@ -84,7 +84,8 @@ class Scattering:
         return torch.cat(parts).reshape(len(x), -1, *sides)
 
     def mirrored(self, features: Tensor) -> Tensor:
-        """The features of the mirror images, apart from the grid on which they are read off.
+        """Computes the features of the mirror images, apart from the grid on which they are read
+        off.
 
         Columns and angles are turned round.
 
@@ -116,7 +117,7 @@ class Scattering:
         return torch.cat([part for order in orders for part in order], dim=1)
 
     def _waves(self, spectrum: Tensor, j: int, at: int) -> Tensor:
-        """The spectrum of |x * psi_j| at all angles, on a grid 2^j times as coarse.
+        """Computes the spectrum of |x * psi_j| at all angles, on a grid 2^j times as coarse.
 
         x is given on a grid 2^at times as coarse.
         """
@@ -124,7 +125,7 @@ class Scattering:
         return torch.fft.fft2(values.abs())
 
     def _smooth(self, spectrum: Tensor, at: int) -> Tensor:
-        """x * phi on the coarsest grid, without the margin that was padded."""
+        """Computes x * phi on the coarsest grid, without the margin that was padded."""
         values = torch.fft.ifft2(_coarser(spectrum * self.phi[at], 2 ** (self.J - at))).real
         return values[..., 1:-1, 1:-1]
 
@@ -147,7 +148,7 @@ def normalised(features: Tensor) -> Tensor:
 
 @lru_cache(maxsize=4)
 def scattering_features(shape: tuple[int, ...], mirror: bool = False) -> Callable[[Tensor], Tensor]:
-    """Normalised and decorrelated scattering features.
+    """Computes normalised and decorrelated scattering features.
 
     Args:
         shape: The shape of an image: channels, height, width.
@@ -167,8 +168,8 @@ def scattering_features(shape: tuple[int, ...], mirror: bool = False) -> Callabl
     transform = Scattering(shape=shape[1:])
 
     def alike(images: Tensor) -> Tensor:
-        """The mean over an image and its mirror image is symmetric itself, so that half of the
-        columns say all.
+        """Computes features that mirror images share. The mean over an image and its mirror image
+        is symmetric itself, so half of the columns are enough.
         """
         values = transform(images)
         if mirror:
@@ -178,7 +179,9 @@ def scattering_features(shape: tuple[int, ...], mirror: bool = False) -> Callabl
     mixing = cache(lambda: decorrelating(RowFunction(alike, BATCH), shape))
 
     def mixed(images: Tensor) -> Tensor:
-        """No images have a shape, too, for which nothing need be mixed."""
+        """Mixes the channels. Where there are no images, nothing need be mixed, but the result has
+        a shape, too.
+        """
         return (
             torch.einsum("dc,nchw->ndhw", mixing(), alike(images)) if len(images) else alike(images)
         )
@@ -187,7 +190,9 @@ def scattering_features(shape: tuple[int, ...], mirror: bool = False) -> Callabl
 
 
 def _coarser(spectrum: Tensor, factor: int) -> Tensor:
-    """The spectrum of every factor-th pixel: the mean over the frequencies that become one."""
+    """Computes the spectrum of every factor-th pixel: the mean over the frequencies that become
+    one.
+    """
     for dimension in (-2, -1) if factor > 1 else ():
         parts = spectrum.chunk(factor, dimension)
         spectrum = sum(parts[1:], parts[0]) / factor
@@ -196,8 +201,8 @@ def _coarser(spectrum: Tensor, factor: int) -> Tensor:
 
 @lru_cache(maxsize=16)
 def _filters(J: int, L: int, shape: tuple[int, int]) -> tuple[list[list[Tensor]], list[Tensor]]:
-    """Spectra psi[j][at] of shape (L, ...) and phi[at], on grids 2^at times as coarse as the
-    image.
+    """Computes the spectra psi[j][at] of shape (L, ...) and phi[at], on grids 2^at times as coarse
+    as the image.
     """
     smooth = torch.fft.fft2(_gaussian(WIDTH * 2 ** (J - 1), 1.0, 0.0, shape))
     waves = [torch.stack([_morlet(j, L, turn, shape) for turn in range(L)]) for j in range(J)]
@@ -211,13 +216,15 @@ def _filters(J: int, L: int, shape: tuple[int, int]) -> tuple[list[list[Tensor]]
 
 
 def _single(spectrum: Tensor) -> Tensor:
-    """Filters are even up to conjugation, so that their spectra are real."""
+    """Takes the real part of a spectrum. Filters are even up to conjugation, so their spectra are
+    real.
+    """
     return spectrum.real.float()
 
 
 def _largest_scale(smooth: Tensor, waves: list[Tensor]) -> float:
-    """The largest factor on the wavelets that adds no energy: |phi|^2 + sum_psi (|psi(w)|^2 +
-    |psi(-w)|^2) / 2 <= 1.
+    """Computes the largest factor on the wavelets that adds no energy: |phi|^2 + sum_psi
+    (|psi(w)|^2 + |psi(-w)|^2) / 2 <= 1.
     """
     energy = torch.cat(waves).abs().square().sum(0)
     mirrored = energy.flip((0, 1)).roll((1, 1), (0, 1))
@@ -236,7 +243,7 @@ def _morlet(j: int, L: int, turn: int, shape: tuple[int, int]) -> Tensor:
 def _gaussian(
     width: float, slant: float, angle: float, shape: tuple[int, int], frequency: float = 0.0
 ) -> Tensor:
-    """A Gaussian times a wave on the torus, u along the angle and v across.
+    """Computes a Gaussian times a wave on the torus, u along the angle and v across.
 
     slant / (2 pi width^2) exp(-(u^2 + slant^2 v^2) / (2 width^2) + i frequency u)
     """

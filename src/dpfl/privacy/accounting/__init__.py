@@ -1,1 +1,1 @@
-"""What releases cost: events, accountants, calibration, and budgets."""
+"""Computes what releases cost: events, accountants, calibration, and budgets."""

@@ -1,7 +1,7 @@
 """Accountants: from events to epsilon at delta.
 
 An accountant composes a multiset of events and returns the epsilon that holds for all of them
-together. Four are known:
+together. There are four:
 
 - `pld` composes privacy loss distributions (`loss_grid.py`). It is tight up to its grid and rounds
   every error upwards. Gaussians without sampling are exact (Balle and Wang 2018).
@@ -51,7 +51,7 @@ COARSE = 1e-3
 """A grid that is ten times as quick. Its figures lie about 1e-4 above, and are upper bounds too."""
 
 ROUGH = 4e-3
-"""A grid for figures that are shown in passing. They lie about 2e-3 above."""
+"""A grid for figures during a run. They lie about 2e-3 above."""
 
 HUGE_EPSILON = 200.0
 """Above this epsilon nothing is protected, and the losses need a grid that does not fit into

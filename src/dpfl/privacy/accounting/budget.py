@@ -1,4 +1,6 @@
-"""What a run may spend: privacy and communication, whichever ends first."""
+"""The budget of a run: its limits on privacy, rounds, communication and time. The first that is
+reached ends the run.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from dpfl.errors import DpflError
 from dpfl.privacy.accounting.calibration import check_target
 
 MAX_ROUNDS = 1_000_000
-"""No run has more rounds."""
+"""The most rounds of any run."""
 
 
 @part("budget")

@@ -1,4 +1,4 @@
-"""What was released, as dp-accounting events: counts of them, and their one-line written form.
+"""Releases as dp-accounting events: their counts, and their written form on one line.
 
 An event describes one release without its data: a Gaussian mechanism with a noise multiplier,
 perhaps on a sample of the units. Ledgers store the line that `encode` writes, so the line of an

@@ -41,7 +41,9 @@ class LossGrid:
 
     @cached_property
     def _moments(self) -> tuple[list[float], list[float]]:
-        """log E[exp(k i / n)] over the places i of n, for k = 1 to 20, and for -1 to -20."""
+        """Computes log E[exp(k i / n)] over the places i of n, for k = 1 to 20, and for -1 to
+        -20.
+        """
         up = np.exp(np.arange(len(self.masses)) / len(self.masses))
         moments: tuple[list[float], list[float]] = ([], [])
         for base, logs in zip((up, 1 / up), moments, strict=True):
@@ -52,7 +54,7 @@ class LossGrid:
         return moments
 
     def _span(self, times: int) -> tuple[int, int]:
-        """Bounds the places of a sum; beyond them lies no more than the truncated mass."""
+        """Bounds the places of a sum. No more than the truncated mass lies beyond them."""
         count, room = len(self.masses), math.log(2 / TRUNCATED_MASS)
         up, down = self._moments
         highest = min((times * log + room) * count / order for order, log in enumerate(up, 1))

@@ -1,7 +1,8 @@
-"""What papers claim by formulas of their own, and the noise that follows from them.
+"""Claims of papers by formulas of their own, and the noise that follows from them.
 
-Nothing here guards a budget. The formulas run a system as it was published. What the same noise is
-worth by a proof is in `dpfl_papers.theorems.claims`.
+Nothing here guards a budget. The formulas give the noise of a system as it was published, and its
+claim, which a statement sets beside the proven figure. What the same noise is worth by a proof is
+in `dpfl_papers.theorems.claims`.
 """
 
 from __future__ import annotations

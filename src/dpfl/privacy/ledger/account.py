@@ -1,4 +1,4 @@
-"""Whose a ledger is, and for what: its account, its limits and plans, and the mark of its data."""
+"""The account of a ledger: its owner, its unit, its limits and plans, and the mark of its data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LAST_LINK = 1 << 62
 
 @dataclass(frozen=True)
 class LedgerAccount:
-    """Whose ledger it is, and what one of its records is.
+    """The owner of a ledger, and the unit of its records.
 
     Attributes:
         owner: The owner's name.

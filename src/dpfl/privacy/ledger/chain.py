@@ -29,7 +29,7 @@ all tables.
 
 @dataclass(frozen=True)
 class ChainTail:
-    """Where a chain ends.
+    """The end of a chain.
 
     Attributes:
         links: How many rows it has.

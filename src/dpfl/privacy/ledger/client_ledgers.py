@@ -1,4 +1,25 @@
-"""A folder of ledgers, one per client or one for the whole federation."""
+"""The ledgers of a run: one file per client, or one file for the whole federation.
+
+    >>> ledgers = ClientLedgers(folder, ["hospital-a", "hospital-b"], "sample", ADD_REMOVE)
+    >>> ledgers.check()  # refuses a folder whose ledgers do not add up
+    >>> with closing(ledgers.open(0)) as ledger:  # creates hospital-a.sqlite if there is none
+    ...     print(ledger.epsilon(delta=1e-5))
+
+A client pays from a ledger of its own where it adds the noise itself, alone or as a share in a
+secure sum. Where the server adds the noise to the sum of a round, every release concerns all
+clients, and the one ledger of `FEDERATION` pays for them.
+
+A ledger outlives the run: several runs on the same data pay from one file, and epsilon is computed
+from the events of all of them. `ClientLedgers.check` guards this before a run writes anything. It
+refuses
+
+- a folder that has ledgers of clients where this run has one for the federation, or the reverse;
+- a ledger of another unit or neighbouring relation;
+- a client without a ledger where others have paid before, because its ledger may have been lost;
+- a ledger that counts data which this run has under another name, or calls public.
+
+What a ledger holds, and how a debit reaches the disk, is in `ledger.py`.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +125,7 @@ class ClientLedgers:
 
     def check(self) -> None:
         """Checks, before anything is written, that the ledgers in the folder and those of this run
-        add up.
+        belong together.
 
         Raises:
             DpflError: If a ledger is lost, counts another unit, or counts data under another name.

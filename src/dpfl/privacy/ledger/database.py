@@ -17,10 +17,12 @@ from dpfl.errors import DpflError
 from dpfl.privacy.ledger.chain import COLUMNS, ChainTail, append_row
 
 FORMAT = 2
-"""Of the file, as its user_version; 1 had no chain, no neighbours and no binding to data."""
+"""The format of the file, as its user_version. Format 1 had no chain, no neighbours and no binding
+to data.
+"""
 
 PATIENCE, QUICK = 30.0, 2.0
-"""Seconds that a debit waits for another's, and that somebody waits who only reads."""
+"""Seconds that a debit waits for another process's debit, and that a reader waits."""
 
 SCHEMA = """
 CREATE TABLE account (
@@ -235,7 +237,7 @@ _PLACE = {
     sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_NOMEM,
 }
-"""Errors of the disk and not of the file."""
+"""Errors of the disk, and not of the file."""
 
 
 def ledger_error(path: Path, error: Exception) -> DpflError:

@@ -173,7 +173,8 @@ class Ledger(LedgerRecords):
             return runs_before(connection, run)
 
     def attempts_before(self, place: str, part: str) -> int:
-        """Counts other values in the place of one part of a release that is paid for as a whole.
+        """Counts the values that were released before for one part of a release that is paid for as
+        a whole.
 
         Args:
             place: The place in the release, such as a round.
@@ -221,7 +222,7 @@ class Ledger(LedgerRecords):
             self._register(new_start(max([least, *boots]) + 1))
 
     def write_once(self, name: str) -> bool:
-        """Writes down a row of the node's own, once.
+        """Writes down a row for the node itself, once.
 
         Args:
             name: The row.

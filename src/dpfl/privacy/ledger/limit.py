@@ -1,4 +1,4 @@
-"""What an owner of data allows to be events, in all and in part."""
+"""Limits: how much an owner of data allows to be released, in all and in part."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpfl.privacy.accounting.events import Event, EventCounts, add
 
 @dataclass(frozen=True)
 class Limit:
-    """What an owner allows to be events in all.
+    """The limit of an owner on all releases together.
 
     Attributes:
         epsilon: The largest proven epsilon.
@@ -88,7 +88,7 @@ DAY = 86_400.0
 
 @dataclass(frozen=True)
 class SubLimit:
-    """A limit on a part of the spending: that of one run, or of the last days.
+    """A limit on a part of the spending: on that of one run, or of the last days.
 
     Attributes:
         limit: The limit.
@@ -101,7 +101,8 @@ class SubLimit:
     days: float = math.inf
 
     def since(self, now: float) -> float:
-        """Computes from when on debits count. A debit that is dated later than now counts too.
+        """Computes the time from which debits count. A debit that is dated later than now counts
+        too.
 
         Args:
             now: The time.

@@ -1,5 +1,5 @@
-"""The most that runs could release, fixed in advance, where the number of releases follows what
-came out.
+"""The most that runs could release, fixed before training, where the number of releases depends on
+what was released.
 
 A run of T <= T_max releases is a function of the run that makes all T_max, whatever stopped it
 (post-processing). So an epsilon for T_max releases holds for it. One for T releases would not: T
@@ -13,8 +13,8 @@ from dpfl.privacy.ledger.ledger import LAST_LINK, Ledger
 
 
 def proven_events(ledger: Ledger, until: int = LAST_LINK) -> dict[Event, int]:
-    """Counts the events that proven epsilons are for: of each run its debits, or its plan if that
-    is more.
+    """Counts the events that proven epsilons are for: for each run its debits, or its plan if that
+    is larger.
 
     A run that debited nothing here released nothing here, whatever it planned.
 

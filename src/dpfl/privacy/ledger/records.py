@@ -1,4 +1,4 @@
-"""What a ledger says: its debits, plans and limits, its chain, and the starts of its node."""
+"""Reads a ledger: its debits, plans and limits, its chain, and the starts of its node."""
 
 from __future__ import annotations
 

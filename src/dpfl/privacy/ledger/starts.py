@@ -1,4 +1,5 @@
-"""Which copy of a ledger is the later one: every start of a node is a row of its chain.
+"""Tells which copy of a ledger is the later one. Every start of a node is a row of the ledger's
+chain.
 
 A start's row has a random name. Two copies of a ledger that share a start are equal up to the row
 of that start. Beyond it they are equal as far as seals of the same rows show: a machine whose
@@ -17,14 +18,16 @@ from dataclasses import dataclass
 from dpfl.privacy.ledger.chain import ChainTail
 
 NODE_PREFIX = "node/"
-"""How the names of rows begin that are no runs."""
+"""The beginning of the names of rows that are no runs."""
 _START = re.compile(rf"{NODE_PREFIX}start/(\d+)/([0-9a-f]{{16}})")
 _TAKEN = re.compile(rf"{NODE_PREFIX}reconciled/([0-9a-f]{{64}})/(.*)")
 _ANCHORS = re.compile(rf"{NODE_PREFIX}anchors/([0-9a-f]{{64}})/(.*)")
 ANCHOR_DIGITS = 32
-"""Of a seal, enough to tell chains apart."""
+"""Digits of a seal that are enough to tell chains apart."""
 DENSE, SPREAD = 32, 2**0.125
-"""Rows before a head that are all anchors; beyond them each is a tenth farther away."""
+"""Rows just before a head, all of which are anchors. Beyond them each anchor is a tenth farther
+away.
+"""
 
 Anchors = Mapping[int, str]
 """Rows of a chain, each with the first digits of its seal."""
@@ -72,7 +75,7 @@ def reconciliation_row(seal: str, starts: Sequence[NodeStart]) -> str:
 
 
 def anchors_row(seal: str, anchors: Anchors) -> str:
-    """Names the row that says where another chain went through.
+    """Names the row that lists anchors of another chain.
 
     Args:
         seal: The last seal of that chain.

@@ -18,7 +18,7 @@ from dpfl.privacy.ledger.limit import Limit
 
 @dataclass(frozen=True)
 class LedgerSnapshot:
-    """What a ledger holds at one version of its file, so that no debit reads all of it again.
+    """The content of a ledger at one version of its file, so that no debit reads all of it again.
 
     Attributes:
         version: SQLite's version of the data.
@@ -128,7 +128,7 @@ class LedgerStore:
 
     @property
     def _now(self) -> LedgerSnapshot:
-        """What the ledger holds; only inside a transaction."""
+        """The content of the ledger; only inside a transaction."""
         assert self._snapshot is not None
         return self._snapshot
 

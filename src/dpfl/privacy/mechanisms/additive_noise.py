@@ -1,4 +1,4 @@
-"""What all noise parts have in common, and how they tell what they can do."""
+"""The base of all noise parts, and the attributes by which they tell what they can do."""
 
 from __future__ import annotations
 

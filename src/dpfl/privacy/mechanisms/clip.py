@@ -36,7 +36,7 @@ sum of all of them, as it is computed, moves by at most C (docs/privacy.md, "Flo
 
 
 SMALLEST = 1e-12
-"""Levels below it, and factors below its square, drown in float32."""
+"""Clip norms below it, and factors below its square, are lost in the rounding of float32."""
 
 
 class Clip(ClipFacts, Protocol):

@@ -1,4 +1,4 @@
-"""How large a draw may be, but for a negligible probability."""
+"""Bounds the size of a draw, but for a negligible probability."""
 
 from __future__ import annotations
 

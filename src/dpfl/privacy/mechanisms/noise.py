@@ -27,11 +27,13 @@ _BLOCK = 1 << 15
 _NEAR_ONE = np.float32(1 - 2.0**-10)
 
 MIN_MULTIPLIER, MAX_MULTIPLIER = 1e-15, 1e15
-"""Noise beyond protects nobody, or drowns everything; in between nothing overflows."""
+"""Bounds on a noise multiplier. Below them noise protects nobody, above them it drowns everything,
+and between them nothing overflows.
+"""
 
 MIN_STDDEV, MAX_STDDEV = 1e-30, 1e30
-"""Beyond, float32 rounds noise to 0 or to infinity: what is released would not be what is accounted
-for.
+"""Bounds on a standard deviation. Beyond them, float32 rounds noise to 0 or to infinity, and the
+release would not be what is accounted for.
 """
 
 

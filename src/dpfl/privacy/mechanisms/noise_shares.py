@@ -26,7 +26,7 @@ _MARK = re.compile(r"shared (\d+)-(\d+)")
 @part("noise-shares")
 @dataclass(frozen=True)
 class NoiseShares:
-    """Who shares the noise of a secure sum.
+    """The terms on which clients share the noise of a secure sum.
 
     Every client adds a share of variance sigma^2 / (survivors - colluders). So the shares that the
     server cannot know have variance sigma^2 together.

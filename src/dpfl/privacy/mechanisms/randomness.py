@@ -1,6 +1,4 @@
-"""Where randomness comes from: a key for repeatable experiments, the operating system for
-deployments.
-"""
+"""Sources of randomness: a key for repeatable experiments, the operating system for deployments."""
 
 from __future__ import annotations
 

@@ -46,8 +46,8 @@ from dpfl.privacy.mechanisms.sampling import All, Sampling
 from dpfl.privacy.mechanisms.secure_noise import SecureGaussian
 
 LONGER = 10.0
-"""How many times the clip of steps a gradient may be long in a slope: clipped as in steps, its
-slope would be the clip's.
+"""How many times the clip norm of steps a gradient may be long in a slope. With the clip of the
+steps itself, the slope would be that of the clip.
 """
 
 

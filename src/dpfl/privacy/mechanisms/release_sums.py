@@ -1,4 +1,4 @@
-"""How the noise of a release gets into its sums: in one place, or by all clients together."""
+"""Adds the noise of a release to its sums: in one place, or by all clients together."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""How far float arithmetic can be from real numbers: the constants of docs/privacy.md, "Float
-arithmetic".
-"""
+"""Bounds the error of float arithmetic: the constants of docs/privacy.md, "Float arithmetic"."""
 
 from __future__ import annotations
 

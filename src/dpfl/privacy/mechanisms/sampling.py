@@ -1,4 +1,4 @@
-"""Who takes part in a release: the samples of a batch, or the clients of a cohort.
+"""Rules that draw who takes part in a release: the samples of a batch, or the clients of a cohort.
 
 Sampling amplifies privacy: a unit that takes part with probability q is exposed less often. Each
 sampling knows the event of a release on its sample, the neighbours for which that event is proven,

@@ -43,7 +43,9 @@ def measure_norms(vector: Tensor, clip: Clip | None = None) -> float:
 
 
 def _norm(vector: Tensor, clip: Clip | None) -> Tensor:
-    """By the clip's own measure, where it has one; an upper bound, in float64."""
+    """Measures a norm by the clip's own measure, where it has one; otherwise an upper bound on the
+    Euclidean norm, in float64.
+    """
     return clip.norms(vector[None]) if clip else squared_norms(vector[None]).sqrt()
 
 

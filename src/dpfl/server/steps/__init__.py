@@ -1,1 +1,1 @@
-"""How many local steps a round has: fixed, or chosen from a convergence bound."""
+"""Policies for the number of local steps of a round: fixed, or chosen from a convergence bound."""

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 ESTIMATES = ("released", "raw", "public")
 BOUNDS, PHI = "bounds", "phi"
-"""What ALS remembers of (13): after how many rounds it was defined, and was not, and its phi."""
+"""What ALS remembers of (13): in how many rounds it was defined and in how many it was not, and its
+phi.
+"""
 
 Values = Mapping[int, Mapping[str, np.ndarray]]
 """What each client sent beside its update, by name."""
@@ -58,10 +60,10 @@ class AliSteps(StepPolicy):
     """ALI-DPFL: tau* of (9) by one of its formulas.
 
     The sound sources of mu are "released" (the gradients that clients release anyway), "paid" (one
-    more noisy number per round), "public" (public clients), or a number that is known beforehand.
-    The published ones are "raw" (the slope of raw gradients from the new model to those of the
-    clients, as in the paper) and "steps" (the clients' last steps over that distance, as in its
-    code).
+    more noisy number per round), "public" (public clients), or a number that is known before
+    training. The published ones are "raw" (the slope of raw gradients from the new model to those
+    of the clients, as in the paper) and "steps" (the clients' last steps over that distance, as in
+    its code).
 
     Attributes:
         formula: The reading of (9).

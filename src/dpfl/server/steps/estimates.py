@@ -1,4 +1,4 @@
-"""What step policies estimate from gradients, losses and models of the clients.
+"""Estimates for step policies, from gradients, losses and models of the clients.
 
 Raw estimates are those of the papers and depend on the data directly. Sound ones use released
 gradients only, and remove the energy of the noise from them.

@@ -1,4 +1,26 @@
-"""How many local steps a round has."""
+"""Policies that choose the number of local steps (tau) of each round.
+
+    >>> FixedSteps(5).total(rounds=100)  # the steps that 100 rounds take, and so what they cost
+    500
+
+A `StepPolicy` chooses tau, and the coordinator calls it in this order in every round:
+
+1. `choose_steps` asks `policy.next(context)` for tau. `StepContext` says what is known: settings
+   (`StepFacts`), the steps that privacy still allows, and what the policy remembers.
+2. The coordinator caps tau at the steps that the budget leaves, and the clients train.
+3. `policy.learn(observation, memory)` reads the round as the server saw it, and returns what to
+   remember. The memory is part of every checkpoint.
+
+Policies differ in what they look at, because that decides what they cost:
+
+- A policy that is not `adaptive` knows tau before training. `total` says so, and `choose_steps`
+  holds it to that, so tau tells nobody anything about the data.
+- An adaptive policy may follow released values. That is post-processing and costs nothing.
+- A policy with `extra` = 1 asks for one more release in each round, which clients pay for.
+- A policy that `asks_raw` values has no guarantee. It exists for comparison with published systems.
+
+`FixedSteps` is the usual policy. The adaptive policies of the papers are in `adaptive.py`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StepFacts:
-    """What a policy knows of a run.
+    """The facts of a run that a policy knows.
 
     Attributes:
         rounds: The rounds R_s of the run; None where the budget does not limit them.
@@ -45,7 +67,7 @@ class StepFacts:
 
 @dataclass(frozen=True)
 class StepContext:
-    """What a policy chooses by.
+    """The context in which a policy chooses tau.
 
     Attributes:
         facts: What it knows of the run.
@@ -91,7 +113,7 @@ class RoundObservation:
 
 
 class StepPolicy(Protocol):
-    """How many local steps (tau) each round has."""
+    """Chooses the number of local steps (tau) of each round."""
 
     @property
     def adaptive(self) -> bool:

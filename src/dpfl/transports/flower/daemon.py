@@ -180,5 +180,5 @@ class Traffic:
 
 @functools.lru_cache(maxsize=4)
 def _epsilon(by: str, delta: float, spending: tuple) -> float:  # type: ignore[type-arg]
-    """Computed once per release, however often somebody looks."""
+    """Computes epsilon, once per release however often somebody looks."""
     return accountant(by).epsilon(dict(spending), delta)

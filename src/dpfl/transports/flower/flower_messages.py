@@ -47,7 +47,7 @@ TAKING = frozenset({"/flwr.proto.Runtime/AcquireTask"})
 
 
 class UnreadableMessage(Exception):
-    """What came is no message of ours, is larger than its reader takes, or was lost on its way."""
+    """A message is not one of ours, is larger than its reader takes, or was lost on its way."""
 
 
 class TaskToken:
@@ -297,8 +297,9 @@ def _contents(
     most: int,
     ending: Callable[[], bool],
 ) -> dict[str, bytes]:
-    """The pieces; none where they are too many or too large. All of them are pulled even so:
-    dropping pieces that are still under way would spoil the call of whoever is pushing them.
+    """Pulls the pieces, and returns none where they are too many or too large. All of them are
+    pulled even so: dropping pieces that are still under way would spoil the call of whoever is
+    pushing them.
     """
     names = list(dict.fromkeys(part.object_id for part in iterate_object_tree(tree)))
     remaining = most + (len(names) << 10) if len(names) <= 2 + -(-most // PIECE) else -1

@@ -216,7 +216,9 @@ class FlowerTransport:
                 self._deliveries.append(Delivery(address, request_id, None))
 
     def _content(self, tree: ObjectTree) -> bytes | None:
-        """The bytes of an answer; None where Flower says that it was lost, or it got lost now."""
+        """Pulls the bytes of an answer; None where Flower says that it was lost, or it got lost
+        now.
+        """
         try:
             message = flower_messages.pull(
                 self._client, tree, SUPERLINK_NODE_ID, self._run, self.most
@@ -236,7 +238,7 @@ class FlowerTransport:
             return None
 
     def _try(self, call: Callable[[], T]) -> T | None:
-        """The result of a call; None where the SuperLink is away, or has given up our run.
+        """Returns the result of a call; None where the SuperLink is away, or has given up our run.
 
         Raises:
             UnreadableMessage: The SuperLink refuses this very call.
@@ -269,7 +271,7 @@ def _seconds(moment: str) -> float:
 
 
 def _wrapper() -> bytes:
-    """An app bundle that names no code; another one each time."""
+    """Makes an app bundle that names no code; another one each time."""
     buffer = BytesIO()
     with zipfile.ZipFile(buffer, "w") as bundle:
         bundle.writestr("pyproject.toml", WRAPPER.format(nonce=uuid.uuid4().hex))

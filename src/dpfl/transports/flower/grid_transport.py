@@ -74,7 +74,7 @@ class GridTransport:
             nap = min(LAST_NAP, 1.3 * nap)
 
     def _delivery(self, message: Message) -> Delivery:
-        """Goes by the request id alone: the source of an error cannot be relied on."""
+        """Makes a delivery by the request id alone. The source of an error cannot be relied on."""
         request_id = message.metadata.reply_to_message_id
         address = self._addresses.pop(request_id, "")
         try:

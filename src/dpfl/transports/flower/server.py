@@ -24,7 +24,7 @@ HEADS = "heads.json"
 """The heads of ledgers that this server remembers."""
 WATCH_SECONDS = 1.0
 MOST_STARTS = 20
-"""Another start does not help a SuperLink that has ended so often."""
+"""The most starts of a SuperLink. If it ends more often, another start does not help."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class NodeKeys:
     """The two public keys of a node.
 
     Attributes:
-        letters: The key that its messages are signed with.
+        letters: The key that signs its messages.
         carrier: The key by which Flower lets it in, as OpenSSH writes it.
     """
 

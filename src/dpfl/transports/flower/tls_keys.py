@@ -1,5 +1,5 @@
-"""How Flower's processes know each other: an authority, a certificate of the server, a key per
-node, and a shared secret.
+"""The keys by which Flower's processes know each other: an authority, a certificate of the server,
+a key per node, and a shared secret.
 
 These keep strangers off the wire and decide nothing about data: messages are signed with other keys
 (`dpfl key new`). A file that exists is never overwritten.
@@ -143,7 +143,7 @@ def _certificate(
     signer: ec.EllipticCurvePrivateKey,
     hosts: Sequence[str],
 ) -> x509.Certificate:
-    """The certificate of a server; without hosts, that of an authority."""
+    """Makes the certificate of a server; without hosts, that of an authority."""
     now = datetime.datetime.now(datetime.UTC)
     builder = (
         x509.CertificateBuilder()

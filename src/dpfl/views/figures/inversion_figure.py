@@ -1,4 +1,4 @@
-"""What a server can reconstruct from a client's update, as a picture."""
+"""Draws what a server can reconstruct from a client's update."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def three_epsilons(runs: Sequence[RunTables]) -> FigureFile | None:
 def _epsilon_bar(
     axis: Any, place: float, kind: str, value: float | str | None, widest: float
 ) -> None:
-    """One bar with its figure. An unbounded one is hatched and longer than all others."""
+    """Draws one bar with its figure. An unbounded one is hatched and longer than all others."""
     style: Any = {"color": COLOURS[kind]}
     length = value if isinstance(value, float) else 0.0
     if value == UNBOUNDED:

@@ -1,4 +1,4 @@
-"""All figures of one run, or of several runs side by side."""
+"""Draws all figures of one run, or of several runs side by side."""
 
 from __future__ import annotations
 

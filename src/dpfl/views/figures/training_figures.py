@@ -190,8 +190,8 @@ def signals(lines: Sequence[RunLines]) -> FigureFile | None:
 
 
 def _signal_sentence(lines: Sequence[RunLines], by_line: Mapping[int, Mapping[int, float]]) -> str:
-    """About the line with the least signal. A step s + n with independent noise n has the squared
-    norm |s|^2 + |n|^2, so the signal to noise is sqrt(ratio^2 - 1).
+    """Writes a sentence about the line with the least signal. A step s + n with independent noise n
+    has the squared norm |s|^2 + |n|^2, so the signal to noise is sqrt(ratio^2 - 1).
     """
     medians = {
         number: float(np.median(list(ratios.values()))) for number, ratios in by_line.items()
@@ -207,7 +207,7 @@ def _signal_sentence(lines: Sequence[RunLines], by_line: Mapping[int, Mapping[in
 
 
 def _ratios(runs: Sequence[RunTables]) -> dict[int, float]:
-    """The mean ratio by round, at the rounds that all of the runs have."""
+    """Computes the mean ratio by round, at the rounds that all of the runs have."""
     by_run = [
         {step.round: step.norm / step.noise for step in run.steps if step.noise} for run in runs
     ]

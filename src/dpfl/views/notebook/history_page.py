@@ -54,7 +54,7 @@ def plot(history: RunHistory, headline: str = "") -> NotebookFigure:
 
 
 def _panels(history: RunHistory, headline: str) -> list[tuple[str, str, list[Any], list[Any], str]]:
-    """Both labels, both columns of values, and the line style of each panel."""
+    """Collects both labels, both columns of values, and the line style of each panel."""
     rows = [row for row in history if row.measured is not None]
     share = headline == "accuracy" or (
         not headline and all(row.measured == row.accuracy for row in rows)

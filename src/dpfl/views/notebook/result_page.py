@@ -1,4 +1,4 @@
-"""A result in a notebook: what it came to, its privacy statement, and its rounds as curves."""
+"""A result in a notebook: the outcome, its privacy statement, and its rounds as curves."""
 
 from __future__ import annotations
 

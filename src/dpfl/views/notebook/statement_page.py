@@ -64,7 +64,9 @@ def plot(statement: PrivacyStatement) -> NotebookFigure:
 
 
 def _bars(axis: Any, epsilons: dict[str, float | None]) -> None:
-    """One bar per epsilon. An unbounded one is hatched and says so; a missing one is a word."""
+    """Draws one bar per epsilon. An unbounded one is hatched and says so; a missing one is a
+    word.
+    """
     finite = [value for value in epsilons.values() if value is not None and math.isfinite(value)]
     top = 1.4 * max(finite, default=1.0) or 1.0
     for place, (name, epsilon) in enumerate(epsilons.items()):

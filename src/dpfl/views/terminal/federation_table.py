@@ -1,4 +1,4 @@
-"""Which client holds what, as a table in a terminal. It is as private as the data."""
+"""A table of which client has what, in a terminal. It is as private as the data."""
 
 from __future__ import annotations
 
