@@ -259,5 +259,5 @@ def _keys_at(schema: type[Any] | None, location: Iterable[str]) -> list[str]:
         field = getattr(section, "model_fields", {}).get(part)
         annotation = getattr(field, "annotation", None)
         choices = (annotation, *get_args(annotation))
-        section = next((one for one in choices if hasattr(one, "model_fields")), None)
+        section = next((choice for choice in choices if hasattr(choice, "model_fields")), None)
     return list(getattr(section, "model_fields", ()))
