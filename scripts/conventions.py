@@ -7,6 +7,7 @@ cannot check: names, docstrings, file sizes, and a test file for every module.
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -45,6 +46,9 @@ ALLOWED = {
     "used": "the epsilon of the releases that were made: a written key, and the term beside proven",
 }
 """Participles that may be names, and the reason."""
+
+MORE_WORDS = re.compile("[a-z][A-Z]")
+"""Where the second word of a class begins."""
 
 DOCUMENTED_BY_OPTIONS = frozenset({"command", "callback"})
 """Decorators of command-line functions, whose options carry their own help."""
@@ -263,7 +267,7 @@ def _has_value(node: Function) -> bool:
 def _is_participle(name: str) -> bool:
     """Tells whether a name is a participle and nothing else: `clipped`, but not `clipped_rows`."""
     word = name.strip("_").lower()
-    if name in ALLOWED or word in NO_PARTICIPLES or "_" in word:
+    if name in ALLOWED or word in NO_PARTICIPLES or "_" in word or MORE_WORDS.search(name):
         return False
     return word in IRREGULAR_PARTICIPLES or (word.endswith("ed") and len(word) > len("ed"))
 

@@ -96,6 +96,7 @@ def test_a_participle_is_noticed(code: str, monkeypatch: pytest.MonkeyPatch) -> 
     "code",
     [
         "scaled_rows = need_seed = seed = SPEED = _feed = embed = ed = _ = 1",
+        "class PaddedRows: ...\nclass TestBed: ...",
         "print(scaled)",
         "clipped: bool = True",
         "def clip(clipped: bool | None = None):\n    clipped = True",
