@@ -24,7 +24,7 @@ from typing import Any
 
 from dpfl_papers import Cell, PaperTable, tables
 from dpfl_papers.cost import clips_samples, samples_of, total_duration
-from dpfl_papers.table_report import SCALED, digits, mean_text, shown_epsilon
+from dpfl_papers.table_report import SCALED_SUFFIX, digits, mean_text, shown_epsilon
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 SEEDS, BAR = 3, "\\|"
@@ -96,7 +96,7 @@ def state_of(table: PaperTable, folder: Path = RESULTS, place: str = "") -> Stat
     rows = _rows(folder / (place or table.name) / "results.csv")
     settings = _settings(folder / (place or table.name) / "table.md")
     digests = {row["digest"] for row in rows}
-    cells = table.scaled(settings).cells
+    cells = table.with_settings(settings).cells
     each = [
         (cell.place, seed, cell.digest(seed))
         for cell in cells
@@ -211,7 +211,7 @@ class Result:
 
     @property
     def place(self) -> str:
-        return f"{self.table.name}{SCALED * self.scaled}"
+        return f"{self.table.name}{SCALED_SUFFIX * self.scaled}"
 
     @property
     def what(self) -> str:
@@ -313,8 +313,8 @@ def result_of(
     table: PaperTable, where: Sequence[str], folder: Path = RESULTS, scaled: bool = False
 ) -> Result:
     """The stored cell at a group, row and column."""
-    place = folder / f"{table.name}{SCALED * scaled}"
-    cells = table.scaled(_settings(place / "table.md")).cells
+    place = folder / f"{table.name}{SCALED_SUFFIX * scaled}"
+    cells = table.with_settings(_settings(place / "table.md")).cells
     cell = next((one for one in cells if [one.group, one.row, one.column] == list(where)), None)
     if cell is None:
         raise ValueError(f"{table.name} has no cell {', '.join(where)}.")
@@ -332,7 +332,7 @@ def results(folder: Path = RESULTS) -> Iterator[tuple[Result, str]]:
     shown, known = verdicts(folder)["shown"], tables()
     for name in known:
         for scaled in (False, True):
-            for group, row, column, *note in shown.get(f"{name}{SCALED * scaled}", ()):
+            for group, row, column, *note in shown.get(f"{name}{SCALED_SUFFIX * scaled}", ()):
                 yield result_of(known[name], (group, row, column), folder, scaled), "".join(note)
 
 
@@ -359,7 +359,7 @@ def run_lines(folder: Path = RESULTS) -> Iterator[str]:
 def _whole(table: PaperTable, folder: Path) -> str:
     """One line for a table of which no cell is shown."""
     what = paper_of(table)[1]
-    for place in (table.name, f"{table.name}{SCALED}"):
+    for place in (table.name, f"{table.name}{SCALED_SUFFIX}"):
         state, rows = state_of(table, folder, place), _rows(folder / place / "results.csv")
         if state.done:
             groups = dict.fromkeys(row["group"] for row in rows)
@@ -430,7 +430,10 @@ def far_lines(paper: str, folder: Path = RESULTS) -> Iterator[str]:
     for table in tables().values():
         if paper_of(table)[0] != paper:
             continue
-        full, beside = state_of(table, folder), state_of(table, folder, f"{table.name}{SCALED}")
+        full, beside = (
+            state_of(table, folder),
+            state_of(table, folder, f"{table.name}{SCALED_SUFFIX}"),
+        )
         yield _far_line(table, full, table.name, folder)
         for group in full.groups:
             yield _line(
@@ -442,8 +445,8 @@ def far_lines(paper: str, folder: Path = RESULTS) -> Iterator[str]:
                 "",
                 _hours(group.hours),
             )
-        if (folder / f"{table.name}{SCALED}").exists():
-            yield _far_line(table, beside, f"{table.name}{SCALED}", folder)
+        if (folder / f"{table.name}{SCALED_SUFFIX}").exists():
+            yield _far_line(table, beside, f"{table.name}{SCALED_SUFFIX}", folder)
 
 
 def _hours(hours: float) -> str:

@@ -145,7 +145,7 @@ def require_above(value: object, name: str, bound: float) -> None:
         DpflError: The value is not a finite number, or it is too small.
     """
     if not is_number(value) or cast(float, value) <= bound:
-        raise DpflError(f"{name} is {_quoted(value)}: give a number above {bound}.")
+        raise DpflError(f"{name} is {_quote(value)}: give a number above {bound}.")
 
 
 def require_whole(value: object, name: str, least: int, most: int | None = None) -> int:
@@ -167,7 +167,7 @@ def require_whole(value: object, name: str, least: int, most: int | None = None)
     if whole and least <= cast(int, value) and (most is None or cast(int, value) <= most):
         return cast(int, value)
     bounds = f"of at least {least}" if most is None else f"from {least} to {most:,}"
-    raise DpflError(f"{name} is {_quoted(value)}: give a whole number {bounds}.")
+    raise DpflError(f"{name} is {_quote(value)}: give a whole number {bounds}.")
 
 
 def invalid(error: ValidationProblems, document: str, schema: type[Any] | None = None) -> DpflError:
@@ -196,7 +196,7 @@ def invalid(error: ValidationProblems, document: str, schema: type[Any] | None =
         hint = suggest(location[-1], keys) if keys else "remove it."
         return DpflError(f"{start} has no key {place!r}; {hint}")
     subject = f"{place} of {document}" if place else start
-    return DpflError(f"{subject} is {_quoted(first['input'])}: {problem}.")
+    return DpflError(f"{subject} is {_quote(first['input'])}: {problem}.")
 
 
 def _problem(message: str) -> str:
@@ -246,7 +246,7 @@ def too_deep(document: str) -> DpflError:
     return DpflError(f"{start} is nested too deeply: write sections of keys.")
 
 
-def _quoted(value: object) -> str:
+def _quote(value: object) -> str:
     if isinstance(value, int) and value.bit_length() > 8 * LONGEST_VALUE:
         return "a number of many digits"  # Python refuses to write some of these
     return repr(value[:LONGEST_VALUE]) if isinstance(value, str) else repr(value)[:LONGEST_VALUE]
@@ -259,5 +259,5 @@ def _keys_at(schema: type[Any] | None, location: Iterable[str]) -> list[str]:
         field = getattr(section, "model_fields", {}).get(part)
         annotation = getattr(field, "annotation", None)
         choices = (annotation, *get_args(annotation))
-        section = next((one for one in choices if hasattr(one, "model_fields")), None)
+        section = next((choice for choice in choices if hasattr(choice, "model_fields")), None)
     return list(getattr(section, "model_fields", ()))

@@ -123,7 +123,7 @@ def refuse_unreachable(what: str, thing: object) -> None:
             "workers = 1."
         )
     try:
-        (_Reached if program is None else pickle.Pickler)(io.BytesIO()).dump(thing)
+        (_ReachablePickler if program is None else pickle.Pickler)(io.BytesIO()).dump(thing)
     except (_Unreachable, pickle.PicklingError, AttributeError, TypeError) as error:
         raise DpflError(
             f"Worker processes cannot import the {what} ({error}): put its class at the top of a "
@@ -136,7 +136,7 @@ class _Unreachable(Exception):
     """A class or function that only this process has."""
 
 
-class _Reached(pickle.Pickler):
+class _ReachablePickler(pickle.Pickler):
     def reducer_override(self, thing: Any) -> Any:
         if isinstance(thing, type | FunctionType) and thing.__module__ == "__main__":
             raise _Unreachable(f"{thing.__qualname__} was defined at a prompt")

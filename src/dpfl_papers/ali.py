@@ -15,8 +15,8 @@ from typing import Any
 from dpfl.privacy import Poisson, accountant
 from dpfl_papers.ali_printed import (
     METHODS,
-    PERTURBED,
-    PRINTED,
+    PE_DPFL,
+    PRINTED_ROWS,
     RATIOS,
     STEPS_OF_EPSILON,
     TABLE_V,
@@ -30,7 +30,7 @@ DATA = ("mnist", "fashion-mnist", "cifar10")
 PATCHES = 512
 """That `auto` compares photographs with, in a row of its own."""
 SECURE = "auto, the column's epsilon, secure sums"
-COMPARED = f"{SECURE}, patches"
+PATCHES_ROW = f"{SECURE}, patches"
 CODE = "ALI-DPFL, published, the code"
 OWN: dict[str, dict[str, Any]] = {
     "ALI-DPFL, printed formula": {"formula": "printed"},
@@ -162,7 +162,7 @@ def method(row: str, gamma: float = 10.0) -> dict[str, Any]:
     if row.startswith("ALI-DPFL"):
         return {"name": "ali-dpfl", "gamma": gamma} | OWN.get(row, {}) | common
     return {
-        PERTURBED: {
+        PE_DPFL: {
             "name": "pe-dpfl",
             "tau": 3,
             "rate": 0.1,
@@ -195,12 +195,12 @@ class Column:
     gamma: float
     model: str = "cnn"
 
-    def cell(self, row: str, printed: float | None) -> Cell:
+    def cell(self, row: str, printed_accuracy: float | None) -> Cell:
         """Builds one cell of the column.
 
         Args:
             row: Name of the method.
-            printed: Printed accuracy in percent; None if nothing is printed.
+            printed_accuracy: Printed accuracy in percent; None if nothing is printed.
 
         Returns:
             The cell, with the work that gives our figure.
@@ -215,18 +215,18 @@ class Column:
             self.data,
             self.partition,
             algorithm,
-            None if row == PERTURBED else epsilon,
+            None if row == PE_DPFL else epsilon,
             rounds,
             self.model,
         )
         work = as_in_the_code(experiment) if row == CODE else Training(experiment)
-        return Cell(NAMES[self.data], row, self.name, work, printed, self.epsilon)
+        return Cell(NAMES[self.data], row, self.name, work, printed_accuracy, self.epsilon)
 
-    def cells(self, printed: dict[str, float]) -> list[Cell]:
+    def cells(self, printed_accuracies: dict[str, float]) -> list[Cell]:
         """Builds the whole column.
 
         Args:
-            printed: Printed accuracy of each method.
+            printed_accuracies: Printed accuracy of each method.
 
         Returns:
             Every method of the paper, the variants of its own, and `auto` at both epsilons and with
@@ -234,7 +234,7 @@ class Column:
         """
         steps = STEPS_OF_EPSILON[self.epsilon]
         rows = [*METHODS, *(OWN if self.rounds < steps else ())]
-        cells = [self.cell(row, printed.get(row)) for row in rows]
+        cells = [self.cell(row, printed_accuracies.get(row)) for row in rows]
         group, auto = NAMES[self.data], {"name": "auto"}
         for row, epsilon in (
             ("auto, same proven epsilon", proven(steps)),
@@ -243,11 +243,11 @@ class Column:
             experiment = content(self.data, self.partition, auto, epsilon, self.rounds)
             work = Training(experiment | {"model": features(self.data)})
             cells.append(Cell(group, row, self.name, work, None, epsilon))
-        sums = summed(self.data, self.partition, self.epsilon, self.rounds)
+        sums = secure_content(self.data, self.partition, self.epsilon, self.rounds)
         cells.append(Cell(group, SECURE, self.name, Training(sums), None, self.epsilon))
         if self.data == "cifar10":
             patches = sums | {"model": features(self.data) | {"patches": PATCHES}}
-            cells.append(Cell(group, COMPARED, self.name, Training(patches), None, self.epsilon))
+            cells.append(Cell(group, PATCHES_ROW, self.name, Training(patches), None, self.epsilon))
         return cells
 
 
@@ -269,7 +269,9 @@ def as_in_the_code(experiment: dict[str, Any]) -> Training:
     return Training(experiment | {"data": data, "evaluate": {"every": 1}}, "best")
 
 
-def summed(data: str, partition: dict[str, Any], epsilon: float, rounds: int) -> dict[str, Any]:
+def secure_content(
+    data: str, partition: dict[str, Any], epsilon: float, rounds: int
+) -> dict[str, Any]:
     """Describes `auto` where the server sees only sums over all ten clients.
 
     Args:
@@ -294,12 +296,12 @@ def tables() -> dict[str, PaperTable]:
     Returns:
         The tables by name.
     """
-    by_name = {name: _accuracies(name) for name in PRINTED}
+    by_name = {name: _accuracies(name) for name in PRINTED_ROWS}
     by_name["ali-5"] = _skews()
     by_name["ali-fig1"] = PaperTable(
         "ali-fig1",
         "ALI-DPFL, Figure 1: accuracy of fixed tau under different limits",
-        _fixed(by_name),
+        _fixed_tau_cells(by_name),
         CHOICES,
         picture="taus",
     )
@@ -313,7 +315,7 @@ def tables() -> dict[str, PaperTable]:
     by_name["ali-fig5"] = PaperTable(
         "ali-fig5",
         "ALI-DPFL, Figure 5: how often each fixed tau is the best",
-        _fixed(by_name),
+        _fixed_tau_cells(by_name),
         CHOICES,
         picture="best",
     )
@@ -321,15 +323,17 @@ def tables() -> dict[str, PaperTable]:
 
 
 def _accuracies(name: str) -> PaperTable:
-    rounds, budgets, text = PRINTED[name]
+    rounds, budgets, text = PRINTED_ROWS[name]
     rows = parse_rows(text)
     cells: list[Cell] = []
     for group, data in enumerate(DATA):
         for place, (ratio, epsilon) in enumerate(zip(RATIOS, budgets, strict=True)):
-            printed = {row: line[3 * place + group] for row, line in rows.items()}
+            printed_accuracies = {row: line[3 * place + group] for row, line in rows.items()}
             partition, gamma = SKEWS["Dir(0.05)"]
             column = f"{ratio}, eps {epsilon:g}"
-            cells += Column(column, data, partition, rounds, epsilon, gamma).cells(printed)
+            cells += Column(column, data, partition, rounds, epsilon, gamma).cells(
+                printed_accuracies
+            )
     number = {"ali-2": "II", "ali-3": "III", "ali-4": "IV"}[name]
     return PaperTable(
         name, f"ALI-DPFL, Table {number}: accuracy within {rounds} rounds", tuple(cells), CHOICES
@@ -340,8 +344,10 @@ def _skews() -> PaperTable:
     rows = parse_rows(TABLE_V)
     cells: list[Cell] = []
     for place, (column, (partition, gamma)) in enumerate(SKEWS.items()):
-        printed = {row: line[place] for row, line in rows.items()}
-        cells += Column(column, "fashion-mnist", partition, 106, 2.0, gamma).cells(printed)
+        printed_accuracies = {row: line[place] for row, line in rows.items()}
+        cells += Column(column, "fashion-mnist", partition, 106, 2.0, gamma).cells(
+            printed_accuracies
+        )
     rounds = "R_s = R_c / 3 is taken as 106 rounds of 317 steps."
     return PaperTable(
         "ali-5",
@@ -351,10 +357,10 @@ def _skews() -> PaperTable:
     )
 
 
-def _fixed(accuracy_tables: dict[str, PaperTable]) -> tuple[Cell, ...]:
+def _fixed_tau_cells(accuracy_tables: dict[str, PaperTable]) -> tuple[Cell, ...]:
     return tuple(
         cell
-        for name in PRINTED
+        for name in PRINTED_ROWS
         for cell in accuracy_tables[name].cells
         if cell.row.startswith("tau = ")
     )
@@ -365,7 +371,7 @@ def _adaptive(accuracy_tables: dict[str, PaperTable]) -> tuple[Cell, ...]:
     short = RATIOS[2:]
     return tuple(
         cell
-        for name in PRINTED
+        for name in PRINTED_ROWS
         for cell in accuracy_tables[name].cells
         if cell.row.startswith("ALI") and cell.column.startswith(short)
     )

@@ -14,11 +14,11 @@ STEPS_OF_EPSILON = {
 }
 """R_c: local iterations that each epsilon allows, as the paper prints them."""
 TAUS = (1, 2, 3, 5, 10)
-PERTURBED = "PE-DPFL"
-METHODS = (PERTURBED, "Adap DP-FL", *(f"tau = {tau}" for tau in TAUS), "ALI-DPFL")
+PE_DPFL = "PE-DPFL"
+METHODS = (PE_DPFL, "Adap DP-FL", *(f"tau = {tau}" for tau in TAUS), "ALI-DPFL")
 RATIOS = ("R_s = 2 R_c", "R_s = R_c", "R_s = R_c / 2", "R_s = R_c / 5")
 
-PRINTED: dict[str, tuple[int, tuple[float, ...], str]] = {
+PRINTED_ROWS: dict[str, tuple[int, tuple[float, ...], str]] = {
     "ali-2": (158, (1.55, 1.75, 2.0, 2.75), """
         80.12 79.81 38.22 96.02 80.91 42.61 97.42 82.15 48.98 97.99 83.92 51.90
         85.83 80.11 39.12 94.21 81.31 46.12 95.41 81.30 47.39 96.98 82.05 49.96

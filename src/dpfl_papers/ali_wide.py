@@ -20,7 +20,7 @@ from dpfl_papers.ali import (
     method,
     proven,
 )
-from dpfl_papers.ali_printed import METHODS, PRINTED, RATIOS, TABLE_V, parse_rows
+from dpfl_papers.ali_printed import METHODS, PRINTED_ROWS, RATIOS, TABLE_V, parse_rows
 from dpfl_papers.cells import Cell, PaperTable
 from dpfl_papers.training import Training
 
@@ -54,7 +54,7 @@ def tables() -> dict[str, PaperTable]:
     Returns:
         The tables by name.
     """
-    by_name = {f"{name}-wide": _accuracies(name) for name in PRINTED}
+    by_name = {f"{name}-wide": _accuracies(name) for name in PRINTED_ROWS}
     short = tuple(
         cell
         for table in by_name.values()
@@ -72,12 +72,12 @@ def tables() -> dict[str, PaperTable]:
 
 
 def _accuracies(name: str) -> PaperTable:
-    rounds, budgets, text = PRINTED[name]
-    printed = parse_rows(text)
+    rounds, budgets, text = PRINTED_ROWS[name]
+    printed_rows = parse_rows(text)
     partition, gamma = SKEWS["Dir(0.05)"]
     cells = [
         Column(f"{ratio}, eps {epsilon:g}", data, partition, rounds, epsilon, gamma, MODEL).cell(
-            row, _at(printed, row, 3 * place + group)
+            row, _at(printed_rows, row, 3 * place + group)
         )
         for group, data in enumerate(DATA)
         for place, (ratio, epsilon) in enumerate(zip(RATIOS, budgets, strict=True))
@@ -90,10 +90,10 @@ def _accuracies(name: str) -> PaperTable:
 
 
 def _skews() -> PaperTable:
-    printed = parse_rows(TABLE_V)
+    printed_rows = parse_rows(TABLE_V)
     cells = [
         Column(column, "fashion-mnist", partition, 106, 2.0, gamma, MODEL).cell(
-            row, _at(printed, row, place)
+            row, _at(printed_rows, row, place)
         )
         for place, (column, (partition, gamma)) in enumerate(SKEWS.items())
         for row in (*ROWS, *OWN)
@@ -113,7 +113,7 @@ def _levels() -> PaperTable:
     """
     partition, _ = SKEWS["Dir(0.05)"]
     plain = content("mnist", partition, method("tau = 1"), proven(317), 317)
-    works = {row: Training(_changed(plain, change)) for row, change in READINGS.items()}
+    works = {row: Training(_change(plain, change)) for row, change in READINGS.items()}
     for row, change in (("clip 0.1", {}), ("clip 1", {"clip": 1.0})):
         code = {"name": "ali-dpfl", "variant": "published", "reading": "code", **change}
         for model in ("cnn", MODEL):
@@ -136,7 +136,7 @@ def _levels() -> PaperTable:
     )
 
 
-def _changed(base: dict[str, Any], change: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _change(base: dict[str, Any], change: dict[str, dict[str, Any]]) -> dict[str, Any]:
     sections = {name: dict(section) | change.get(name, {}) for name, section in base.items()}
     if sections["data"]["partition"] == "iid":
         sections["data"] = {
@@ -145,5 +145,5 @@ def _changed(base: dict[str, Any], change: dict[str, dict[str, Any]]) -> dict[st
     return sections
 
 
-def _at(printed: dict[str, list[float]], row: str, place: int) -> float | None:
-    return printed[row][place] if row in printed else None
+def _at(printed_rows: dict[str, list[float]], row: str, place: int) -> float | None:
+    return printed_rows[row][place] if row in printed_rows else None

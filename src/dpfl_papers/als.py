@@ -23,7 +23,7 @@ COLUMNS: dict[str, tuple[int, float]] = {
 SHORT = "2 R_s = R_c"
 """Where tau is not 1 throughout by the paper's own words: what its figures of tau show."""
 
-PRINTED: dict[str, tuple[str, str]] = {
+PRINTED_ROWS: dict[str, tuple[str, str]] = {
     "als-2": ("fashion-mnist", """
         84.19 83.44 82.55
         84.02 81.64 82.53
@@ -92,9 +92,9 @@ def tables() -> dict[str, PaperTable]:
     Returns:
         The tables by name.
     """
-    by_name = {name: _table(name, data, text) for name, (data, text) in PRINTED.items()}
+    by_name = {name: _table(name, data, text) for name, (data, text) in PRINTED_ROWS.items()}
     every = tuple(cell for table in by_name.values() for cell in table.cells)
-    fixed = tuple(cell for cell in every if cell.row.startswith("tau = "))
+    fixed_tau_cells = tuple(cell for cell in every if cell.row.startswith("tau = "))
     own = tuple(
         cell for cell in every if cell.row.startswith("ALS") and cell.column.startswith(SHORT)
     )
@@ -102,7 +102,7 @@ def tables() -> dict[str, PaperTable]:
         PaperTable(
             "als-fig2",
             "ALS-DPFL, Figure 2: accuracy of fixed tau under different limits",
-            fixed,
+            fixed_tau_cells,
             CHOICES,
             picture="taus",
         ),
@@ -132,12 +132,17 @@ def _table(name: str, data: str, text: str) -> PaperTable:
     numbers = [[float(word) for word in line.split()] for line in text.split("\n") if line.strip()]
     cells: list[Cell] = []
     for place, (column, (rounds, epsilon)) in enumerate(COLUMNS.items()):
-        printed = {row: line[place] for row, line in zip(METHODS, numbers, strict=True)}
+        printed_numbers = {row: line[place] for row, line in zip(METHODS, numbers, strict=True)}
         for row in (*METHODS, "ALS-DPFL, published"):
             work = _training(data, row, rounds, epsilon)
             cells.append(
                 Cell(
-                    NAMES[data], row, f"{column}, eps {epsilon:g}", work, printed.get(row), epsilon
+                    NAMES[data],
+                    row,
+                    f"{column}, eps {epsilon:g}",
+                    work,
+                    printed_numbers.get(row),
+                    epsilon,
                 )
             )
     return PaperTable(
@@ -148,5 +153,5 @@ def _table(name: str, data: str, text: str) -> PaperTable:
 def _training(data: str, row: str, rounds: int, epsilon: float) -> Training:
     algorithm, steps = method(row), STEPS_OF_EPSILON[epsilon]
     most = min(rounds, math.ceil(steps / algorithm["tau"])) if "tau" in algorithm else rounds
-    allowed = epsilon if row.endswith("published") else ali.proven(steps)
-    return Training(ali.content(data, HOW, algorithm, allowed, most))
+    limit = epsilon if row.endswith("published") else ali.proven(steps)
+    return Training(ali.content(data, HOW, algorithm, limit, most))

@@ -86,7 +86,7 @@ class CellWork(Protocol):
     def content(self) -> Mapping[str, Any]:
         """All that the outcome depends on, apart from seed and data."""
 
-    def scaled(self, settings: Sequence[str]) -> CellWork:
+    def with_settings(self, settings: Sequence[str]) -> CellWork:
         """Applies settings to the experiment of the work.
 
         Args:
@@ -194,7 +194,7 @@ class PaperTable:
         ]
         return replace(self, cells=tuple(matches))
 
-    def scaled(self, settings: Sequence[str]) -> PaperTable:
+    def with_settings(self, settings: Sequence[str]) -> PaperTable:
         """Applies settings to every cell.
 
         Args:
@@ -203,5 +203,5 @@ class PaperTable:
         Returns:
             The table whose cells have these settings.
         """
-        cells = tuple(replace(cell, work=cell.work.scaled(settings)) for cell in self.cells)
+        cells = tuple(replace(cell, work=cell.work.with_settings(settings)) for cell in self.cells)
         return replace(self, cells=cells) if settings else self

@@ -43,7 +43,7 @@ TABLE_3: dict[str, tuple[float, float | None, float, float]] = {
 """FedAvg, what clipping takes from it, what noise takes from that, and epsilon."""
 TABLE_4 = ("mlp", "alexnet", "resnet-18")
 
-DRAWN = (
+CLIENT_NOTES = (
     "1,920 clients that each draw their own images, so that clients may share some, as the paper "
     "says for CIFAR-10: "
     "60,000 images of MNIST are too few for 1,920 clients of 125 or 500 that share none. N, P and "
@@ -69,7 +69,7 @@ OPEN = (
     "A drop of x % is read as x points, and the printed numbers of clipping and noise are those "
     "that it leaves.",
 )
-PUBLISHED = (
+PUBLISHED_NOTE = (
     "Rows with `published` have the paper's clip: half the mean norm of an update in a run of "
     "FedAvg without privacy, on the "
     "same clients, for as many rounds, which is made first. No epsilon is proven of them, whatever "
@@ -90,7 +90,7 @@ def tables() -> dict[str, PaperTable]:
     digits, cifar = _private_digits(), _private_cifar()
     main_part = (
         _stationary(),
-        _clipped(),
+        _clipping_accuracies(),
         digits,
         cifar,
         _figure("mnist", 1),
@@ -202,22 +202,22 @@ def _stationary() -> PaperTable:
     )
 
 
-def _clipped() -> PaperTable:
+def _clipping_accuracies() -> PaperTable:
     cells: list[Cell] = []
     for (model, data), numbers in TABLE_2.items():
         for place, column in enumerate(("IID", "non-IID")):
             plain, drop = numbers[2 * place : 2 * place + 2]
-            for row, printed in (("FedAvg", plain), ("CE-FedAvg", round(plain - drop, 2))):
+            for row, accuracy in (("FedAvg", plain), ("CE-FedAvg", round(plain - drop, 2))):
                 work = Training(
                     content(section_2(data, place == 1), model, method(row, model), None, ROUNDS)
                 )
-                cells.append(Cell(GROUPS[data], f"{MODELS[model]}, {row}", column, work, printed))
+                cells.append(Cell(GROUPS[data], f"{MODELS[model]}, {row}", column, work, accuracy))
     odd = "CIFAR-10 that is not IID is 50 images a client with even labels, as the text has it."
     return PaperTable(
         "clipping-2",
         "Clipping, Table 2: accuracy with clipped updates",
         tuple(cells),
-        (*DRAWN, *OPEN, odd),
+        (*CLIENT_NOTES, *OPEN, odd),
     )
 
 
@@ -234,7 +234,10 @@ def _private_digits() -> PaperTable:
     )
     title = "Clipping, Table 3: accuracy with clipping and with noise, digits"
     return PaperTable(
-        "clipping-3", title, tuple(cells), (*DRAWN, *OPEN, PUBLISHED, NOISE, missing_numbers)
+        "clipping-3",
+        title,
+        tuple(cells),
+        (*CLIENT_NOTES, *OPEN, PUBLISHED_NOTE, NOISE, missing_numbers),
     )
 
 
@@ -252,7 +255,10 @@ def _private_cifar() -> PaperTable:
     )
     title = "Clipping, Table 4: accuracy with clipping and with noise, CIFAR-10"
     return PaperTable(
-        "clipping-4", title, tuple(cells), (DRAWN[0], *OPEN, PUBLISHED, NOISE, missing_numbers)
+        "clipping-4",
+        title,
+        tuple(cells),
+        (CLIENT_NOTES[0], *OPEN, PUBLISHED_NOTE, NOISE, missing_numbers),
     )
 
 
@@ -265,24 +271,37 @@ def _private(
     noise: float | None,
     epsilon: float,
 ) -> list[Cell]:
-    clipped = None if plain is None or clipping is None else round(plain - clipping, 2)
-    noisy = None if clipped is None or noise is None else round(clipped - noise, 2)
-    columns = {"FedAvg": (plain, None), "CE-FedAvg": (clipped, None), "DP-FedAvg": (noisy, epsilon)}
+    clipped_accuracy = None if plain is None or clipping is None else round(plain - clipping, 2)
+    noisy = (
+        None if clipped_accuracy is None or noise is None else round(clipped_accuracy - noise, 2)
+    )
+    columns = {
+        "FedAvg": (plain, None),
+        "CE-FedAvg": (clipped_accuracy, None),
+        "DP-FedAvg": (noisy, epsilon),
+    }
     cells = [
         Cell(
             GROUPS[data],
             MODELS[model],
             column,
-            _training(data_section, model, column, allowed),
-            printed,
-            allowed,
+            _training(data_section, model, column, limit),
+            accuracy,
+            limit,
         )
-        for column, (printed, allowed) in columns.items()
+        for column, (accuracy, limit) in columns.items()
     ]
-    published = _training(data_section, model, "DP-FedAvg, published", epsilon)
+    published_training = _training(data_section, model, "DP-FedAvg, published", epsilon)
     return [
         *cells,
-        Cell(GROUPS[data], f"{MODELS[model]}, published", "DP-FedAvg", published, noisy, epsilon),
+        Cell(
+            GROUPS[data],
+            f"{MODELS[model]}, published",
+            "DP-FedAvg",
+            published_training,
+            noisy,
+            epsilon,
+        ),
     ]
 
 
@@ -330,7 +349,7 @@ def _later(data: str, model: str, number: int) -> PaperTable:
         f"clipping-fig{number}",
         title,
         cells,
-        (*DRAWN, OPEN[0], ANGLES),
+        (*CLIENT_NOTES, OPEN[0], ANGLES),
         value=UPDATE,
         picture="updates",
     )
@@ -362,7 +381,7 @@ def _figure(data: str, number: int) -> PaperTable:
         f"clipping-fig{number}",
         title,
         cells,
-        (*DRAWN, OPEN[0], ANGLES),
+        (*CLIENT_NOTES, OPEN[0], ANGLES),
         value=UPDATE,
         picture="updates",
     )

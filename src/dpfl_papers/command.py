@@ -27,12 +27,12 @@ from dpfl_papers.cells import Cell, Outcome, PaperTable
 from dpfl_papers.cost import duration_text, seconds_of, speed_meter
 from dpfl_papers.runner import OutcomeStore, count_missing, run_cells
 from dpfl_papers.table_report import (
-    SCALED,
+    SCALED_SUFFIX,
     FinishedCell,
     collect,
     digits,
     markdown,
-    scaled,
+    scale_note,
     shown_epsilon,
     terms,
     write_csv,
@@ -79,7 +79,7 @@ def reproduce(
     if table is None:
         _list(every_table, as_json)
         return
-    selection = choose("table", table, every_table).only(cells or ()).scaled(set_ or ())
+    selection = choose("table", table, every_table).only(cells or ()).with_settings(set_ or ())
     if not selection.cells:
         places = "; ".join(
             sorted(
@@ -102,7 +102,7 @@ def reproduce(
     results = collect(selection, numbers, store)
     if not results:
         raise DpflError(f"No cell of {table} is done in {out} yet; leave out --done to run them.")
-    folder = out / (f"{table}{SCALED}" if set_ else table)
+    folder = out / (f"{table}{SCALED_SUFFIX}" if set_ else table)
     _write(selection, results, set_ or (), folder)
     _show(selection, results, set_ or (), folder, as_json)
 
@@ -148,7 +148,7 @@ class CellProgress:
     """
 
     def __init__(self, console: Console, total: int, missing: int) -> None:
-        self._console, self._done, self._total = console, total - missing, total
+        self._console, self._done_count, self._total = console, total - missing, total
         columns = (
             TextColumn("cells"),
             MofNCompleteColumn(),
@@ -164,7 +164,7 @@ class CellProgress:
 
     def __enter__(self) -> CellProgress:
         self._bar.start()
-        self._task = self._bar.add_task("starting", total=self._total, completed=self._done)
+        self._task = self._bar.add_task("starting", total=self._total, completed=self._done_count)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -178,13 +178,13 @@ class CellProgress:
             seed: Its seed.
             outcome: Its outcome.
         """
-        self._done += 1
+        self._done_count += 1
         value = "diverges" if outcome.value is None else f"{outcome.value:.2f}"
         text = f"{cell.place}, seed {seed}: {value}"
-        self._bar.update(self._task, completed=self._done, description=text[:70])
+        self._bar.update(self._task, completed=self._done_count, description=text[:70])
         if not self._console.is_terminal:
             self._console.print(
-                f"{self._done}/{self._total}  {text}", highlight=False, soft_wrap=True
+                f"{self._done_count}/{self._total}  {text}", highlight=False, soft_wrap=True
             )
 
 
@@ -252,7 +252,7 @@ def _show(
         grid.add_row(name, result.cell.column, result.text(digits(table)), *numbers, proven)
     console = Console()
     console.print(grid)
-    for line in [scaled(settings)] * bool(settings) + terms(results):
+    for line in [scale_note(settings)] * bool(settings) + terms(results):
         console.print(line, markup=False, highlight=False)
     for choice in table.choices:
         console.print(f"- {choice}", markup=False, highlight=False)

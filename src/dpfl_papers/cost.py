@@ -16,7 +16,12 @@ from dpfl.planning.speed import ClientWork
 from dpfl_papers.cells import Cell
 from dpfl_papers.shared_prefixes import prefix_key
 
-TRAINED = {"mnist-sample": 8_000, "cifar10": 50_000, "emnist-digits": 240_000, "emnist": 240_000}
+TRAINING_SIZES = {
+    "mnist-sample": 8_000,
+    "cifar10": 50_000,
+    "emnist-digits": 240_000,
+    "emnist": 240_000,
+}
 """Images to train on, where they are not the 60,000 of MNIST."""
 SMALLEST_BATCH = 32
 """Of a smaller batch the overhead of a step is as long as so many samples."""
@@ -40,7 +45,7 @@ def samples_of(content: Mapping[str, Any]) -> float:
     defaults = {name: option.default for name, option in options_of(algorithm["name"]).items()}
     options = defaults | dict(algorithm)
     clients = data["clients"]
-    each = data.get("images") or TRAINED.get(data["name"], 60_000) / clients
+    each = data.get("images") or TRAINING_SIZES.get(data["name"], 60_000) / clients
     rate = options.get("sampling_rate")
     batch = rate * each if rate else min(options.get("batch_size") or 64, each)
     cohort = options.get("cohort") or clients
@@ -66,12 +71,12 @@ def seconds_of(
     Returns:
         Seconds on one core. Work that trains no model counts as none.
     """
-    unfinished = [
+    missing_runs = [
         (cell.work.content, seed) for seed in range(seeds) for cell in cells if missing(cell, seed)
     ]
     return total_duration(
         (content, seed, samples_of(content) / speed(content))
-        for content, seed in unfinished
+        for content, seed in missing_runs
         if "model" in content
     )
 
@@ -105,13 +110,13 @@ def speed_meter() -> Speed:
     def speed(content: Mapping[str, Any]) -> float:
         model = dict(content["model"])
         shape = SHAPES.get(content["data"]["name"], SHAPES["mnist"])
-        clipped = clips_samples(content["algorithm"])
-        key = repr((sorted(model.items()), shape, clipped))
+        is_clipped = clips_samples(content["algorithm"])
+        key = repr((sorted(model.items()), shape, is_clipped))
         if key not in rates:
             work = ClientWork(models.from_name(model.pop("name"), **model), *shape)
             rates[key] = (
                 single_core_rate(work.samples_per_second)
-                if clipped
+                if is_clipped
                 else single_core_rate(work.plain_samples_per_second)
             )
         return rates[key]

@@ -35,7 +35,7 @@ class ElementNoise:
         """The attributes by name."""
         return asdict(self)
 
-    def scaled(self, settings: Sequence[str]) -> ElementNoise:
+    def with_settings(self, settings: Sequence[str]) -> ElementNoise:
         """Returns the work unchanged, because it has no experiment.
 
         Args:

@@ -160,7 +160,7 @@ def _best(table: PaperTable, results: Sequence[FinishedCell], path: Path) -> Non
     taus = sorted({tau_of(result) for result in results})
     for axis, ratio in zip(axes.flat, ratios, strict=True):
         for shift, color, label, pick in (
-            (-0.2, THEIRS, "paper", _printed),
+            (-0.2, THEIRS, "paper", _printed_number),
             (0.2, OURS, "here", _mean),
         ):
             counts = best_taus(
@@ -219,7 +219,7 @@ def tau_of(result: FinishedCell) -> int:
     return int(result.cell.work.content["algorithm"]["tau"])
 
 
-def _printed(result: FinishedCell) -> float | None:
+def _printed_number(result: FinishedCell) -> float | None:
     return result.cell.printed
 
 

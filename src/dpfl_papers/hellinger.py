@@ -25,10 +25,14 @@ SKEWS: dict[str, dict[str, Any]] = {
         "per_client": 2,
     },
 }
-NEEDED = (0.0002, 0.002, 0.02, 0.2)
+NEEDED_SIGMAS = (0.0002, 0.002, 0.02, 0.2)
 """Deviations from hardly any noise up to the least of Figure 6."""
 RATES = (0.05, 0.5)
-PRINTED = {"DP-FedAvg": (96.41, 90.03), "DP-FL": (94.20, 93.90), "HW-DPFL": (96.67, 95.21)}
+PRINTED_ACCURACIES = {
+    "DP-FedAvg": (96.41, 90.03),
+    "DP-FL": (94.20, 93.90),
+    "HW-DPFL": (96.67, 95.21),
+}
 """IID, non-IID."""
 
 CHOICES = (
@@ -77,7 +81,7 @@ def tables() -> dict[str, PaperTable]:
     Returns:
         The tables by name.
     """
-    every_table = (_accuracies(), _needed(), _batches(), _steps(), _sigmas())
+    every_table = (_accuracies(), _noise_levels(), _batches(), _steps(), _sigmas())
     return {table.name: table for table in every_table}
 
 
@@ -128,9 +132,7 @@ def content(
     }
 
 
-def weighted(
-    variant: str, steps: int = STEPS, batch: int = BATCH, **options: Any
-) -> dict[str, Any]:
+def hw_dpfl(variant: str, steps: int = STEPS, batch: int = BATCH, **options: Any) -> dict[str, Any]:
     """Describes HW-DPFL.
 
     Args:
@@ -162,7 +164,7 @@ def method(row: str, epsilon: float) -> dict[str, Any]:
         The content of `[algorithm]`.
     """
     noisy = {"name": "nbafl", "clip": 10.0, "tau": STEPS, "rate": RATE, "batch_size": BATCH}
-    exposed = {
+    exposure_options = {
         "total_epsilon": epsilon,
         "exposures": ROUNDS,
         "rounds": ROUNDS,
@@ -178,19 +180,19 @@ def method(row: str, epsilon: float) -> dict[str, Any]:
             "rate": RATE,
         },
         "DP-FL": noisy,
-        "DP-FL, published": noisy | {"variant": "published"} | exposed,
-        "HW-DPFL": weighted("sound", 1, 50, rate=1.0),
-        "HW-DPFL, published": weighted("published"),
+        "DP-FL, published": noisy | {"variant": "published"} | exposure_options,
+        "HW-DPFL": hw_dpfl("sound", 1, 50, rate=1.0),
+        "HW-DPFL, published": hw_dpfl("published"),
     }[row]
 
 
 def _accuracies() -> PaperTable:
     cells, epsilon = [], stated_epsilon(ROUNDS)
     for place, (column, partition) in enumerate(SKEWS.items()):
-        for row in (*PRINTED, "DP-FL, published", "HW-DPFL, published"):
+        for row in (*PRINTED_ACCURACIES, "DP-FL, published", "HW-DPFL, published"):
             work = Training(content(partition, method(row, epsilon), epsilon, ROUNDS, ROUNDS))
-            printed = PRINTED[row][place] if row in PRINTED else None
-            cells.append(Cell("MNIST", row, column, work, printed, epsilon))
+            printed_accuracy = PRINTED_ACCURACIES[row][place] if row in PRINTED_ACCURACIES else None
+            cells.append(Cell("MNIST", row, column, work, printed_accuracy, epsilon))
         cells += [_at(sigma, column, f"HW-DPFL, published, sigma = {sigma:g}") for sigma in SIGMAS]
     return PaperTable(
         "hw-1",
@@ -200,13 +202,13 @@ def _accuracies() -> PaperTable:
     )
 
 
-def _needed() -> PaperTable:
+def _noise_levels() -> PaperTable:
     """Builds HW-DPFL of Table 1 at falling noise, to see where the printed numbers begin."""
     cells = [
         _at(sigma, column, f"published, sigma = {sigma:g}", rate, f"MNIST, learning rate {rate:g}")
         for rate in RATES
         for column in SKEWS
-        for sigma in NEEDED
+        for sigma in NEEDED_SIGMAS
     ]
     title = "HW-DPFL: the noise that the printed 96.67 and 95.21 need"
     return PaperTable("hw-noise", title, tuple(cells), (*CHOICES, *_about_sigmas()))
@@ -226,25 +228,25 @@ def _at(sigma: float, column: str, row: str, rate: float = RATE, group: str = "M
     """
     each = HellingerNoise(1.0, DELTA, STEPS, BATCH, SAMPLES, rate).stddev / sigma
     epsilon = stated_epsilon(ROUNDS, epsilon=each)
-    work = weighted("published", rate=rate, round_epsilon=each)
-    printed = PRINTED["HW-DPFL"][list(SKEWS).index(column)]
+    work = hw_dpfl("published", rate=rate, round_epsilon=each)
+    printed_accuracy = PRINTED_ACCURACIES["HW-DPFL"][list(SKEWS).index(column)]
     return Cell(
         group,
         row,
         column,
         Training(content(SKEWS[column], work, epsilon, ROUNDS, ROUNDS // 10)),
-        printed,
+        printed_accuracy,
         epsilon,
     )
 
 
 def _batches() -> PaperTable:
-    cells = [cell for batch in BATCHES for cell in _planned(f"b = {batch}", STEPS, batch)]
+    cells = [cell for batch in BATCHES for cell in _curve_cells(f"b = {batch}", STEPS, batch)]
     return _curves("hw-fig4", "HW-DPFL, Figure 4: loss and the batch size b", cells)
 
 
 def _steps() -> PaperTable:
-    cells = [cell for steps in EPOCHS for cell in _planned(f"E = {steps}", steps, BATCH)]
+    cells = [cell for steps in EPOCHS for cell in _curve_cells(f"E = {steps}", steps, BATCH)]
     return _curves("hw-fig5", "HW-DPFL, Figure 5: loss and the local steps E", cells)
 
 
@@ -258,23 +260,27 @@ def _sigmas() -> PaperTable:
     for sigma in SIGMAS:
         each = HellingerNoise(1.0, DELTA, STEPS, BATCH, SAMPLES, RATE).stddev / sigma
         epsilon = stated_epsilon(CURVE_ROUNDS, epsilon=each)
-        sound = weighted("sound", noise_multiplier=sigma / moves)
-        published = weighted("published", round_epsilon=each)
-        cells += _both(f"sigma = {sigma:g}", (sound, None), (published, epsilon), epsilon)
+        sound_options = hw_dpfl("sound", noise_multiplier=sigma / moves)
+        published_options = hw_dpfl("published", round_epsilon=each)
+        cells += _both(
+            f"sigma = {sigma:g}", (sound_options, None), (published_options, epsilon), epsilon
+        )
     return _curves("hw-fig6", "HW-DPFL, Figure 6: loss and the noise sigma", cells)
 
 
-def _planned(row: str, steps: int, batch: int) -> list[Cell]:
+def _curve_cells(row: str, steps: int, batch: int) -> list[Cell]:
     epsilon = stated_epsilon(CURVE_ROUNDS, steps, batch)
-    sound, published = (weighted(variant, steps, batch) for variant in ("sound", "published"))
-    return _both(row, (sound, epsilon), (published, epsilon), epsilon)
+    sound_options, published_options = (
+        hw_dpfl(variant, steps, batch) for variant in ("sound", "published")
+    )
+    return _both(row, (sound_options, epsilon), (published_options, epsilon), epsilon)
 
 
 def _both(
     row: str,
-    sound: tuple[dict[str, Any], float | None],
-    published: tuple[dict[str, Any], float | None],
-    claimed: float,
+    sound_options: tuple[dict[str, Any], float | None],
+    published_options: tuple[dict[str, Any], float | None],
+    claimed_epsilon: float,
 ) -> list[Cell]:
     every = max(1, CURVE_ROUNDS // 20)
     return [
@@ -284,10 +290,10 @@ def _both(
             column,
             WatchedTraining(content(partition, *options, CURVE_ROUNDS, every)),
             None,
-            claimed,
+            claimed_epsilon,
         )
         for column, partition in SKEWS.items()
-        for name, options in ((row, sound), (f"{row}, published", published))
+        for name, options in ((row, sound_options), (f"{row}, published", published_options))
     ]
 
 

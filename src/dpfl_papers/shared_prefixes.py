@@ -101,11 +101,11 @@ class PrefixStore(SilentProgress):
         ):  # queries before the first round may depend on the budget
             self.resumed_round = 0
             return
-        stored = self._state(state)
-        self._pay(stored.iterations)
-        remaining = [count - stored.iterations for count in state.remaining]
+        stored_state = self._state(state)
+        self._pay(stored_state.iterations)
+        remaining = [count - stored_state.iterations for count in state.remaining]
         for part in fields(RunState):
-            setattr(state, part.name, getattr(stored, part.name))
+            setattr(state, part.name, getattr(stored_state, part.name))
         state.remaining = remaining
 
     def _state(self, fresh: RunState) -> RunState:
@@ -115,13 +115,13 @@ class PrefixStore(SilentProgress):
         """
         folder = RunFolder(self._folder / str(self.resumed_round))
         try:
-            stored = folder.load_checkpoint(fresh)
-            if (stored.round, stored.iterations) != (
+            stored_state = folder.load_checkpoint(fresh)
+            if (stored_state.round, stored_state.iterations) != (
                 self.resumed_round,
                 self.resumed_round * self._tau,
             ):
                 raise DpflError("it is of another round")
-            return stored
+            return stored_state
         except DpflError as error:
             raise DpflError(
                 f"The checkpoint in {folder.path} is damaged ({error}): remove it."

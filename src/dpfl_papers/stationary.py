@@ -34,7 +34,7 @@ class StationaryPoint:
         """The attributes by name."""
         return asdict(self)
 
-    def scaled(self, settings: Sequence[str]) -> StationaryPoint:
+    def with_settings(self, settings: Sequence[str]) -> StationaryPoint:
         """Returns the work unchanged, because it has no experiment.
 
         Args:

@@ -36,7 +36,7 @@ COLUMNS = (
     "digest",
 )
 
-SCALED = ".scaled"
+SCALED_SUFFIX = ".scaled"
 """After the name of a table's folder, so that one that was scaled lies beside the one that was
 not.
 """
@@ -190,7 +190,7 @@ def markdown(table: PaperTable, results: Sequence[FinishedCell], settings: Seque
         A Markdown page.
     """
     lines = [f"# {table.title}", ""]
-    lines += [f"**{scaled(settings)}**", ""] if settings else []
+    lines += [f"**{scale_note(settings)}**", ""] if settings else []
     lines += [f"Values are {table.value}; {VALUES}", ""]
     groups = list(dict.fromkeys(result.cell.group for result in results))
     for group in groups:
@@ -216,7 +216,7 @@ def digits(table: PaperTable) -> str:
     return ".2f" if "%" in table.value else ".4g"
 
 
-def scaled(settings: Sequence[str]) -> str:
+def scale_note(settings: Sequence[str]) -> str:
     """Says that a table was scaled.
 
     Args:
@@ -281,17 +281,17 @@ def _grid(results: Sequence[FinishedCell], text: Callable[[FinishedCell], str]) 
 
 def _value(result: FinishedCell, digits: str) -> str:
     seeds = f" ({len(result.values)} seeds)" if len(result.values) > 1 else ""
-    return f"{result.text(digits)}{seeds}{_printed(result.cell)}"
+    return f"{result.text(digits)}{seeds}{_printed_text(result.cell)}"
 
 
-def _printed(cell: Cell) -> str:
+def _printed_text(cell: Cell) -> str:
     return "" if cell.printed is None else f" [{cell.printed:g}]"
 
 
 def _cost(result: FinishedCell) -> str:
     first = result.outcomes[0]
-    stated = "none" if result.cell.claimed is None else f"{result.cell.claimed:g}"
-    return f"{stated}; {shown_epsilon(result.proven)}; {first.steps}"
+    claim_text = "none" if result.cell.claimed is None else f"{result.cell.claimed:g}"
+    return f"{claim_text}; {shown_epsilon(result.proven)}; {first.steps}"
 
 
 def shown_epsilon(epsilon: float | str | None) -> str:

@@ -38,7 +38,7 @@ class Training:
     shows: str = "accuracy"
     tag: ClassVar[str] = "Training"
 
-    def scaled(self, settings: Sequence[str]) -> Training:
+    def with_settings(self, settings: Sequence[str]) -> Training:
         """Applies settings to the experiment.
 
         Args:
@@ -165,7 +165,7 @@ def outcome_of(result: Result, shows: str = "accuracy") -> Outcome:
     Returns:
         The outcome, with a series per round of tau, accuracy in percent, and loss.
     """
-    privacy, unprotected = result.privacy.to_dict(), protects_nobody(result.privacy.unit)
+    privacy, is_unprotected = result.privacy.to_dict(), protects_nobody(result.privacy.unit)
     rows = result.history
     assert result.accuracy is not None, "the papers' data sets have test sets"
     assert result.loss is not None
@@ -174,9 +174,9 @@ def outcome_of(result: Result, shows: str = "accuracy") -> Outcome:
         if shows == "loss"
         else 100 * (_best(result) if shows == "best" else result.accuracy),
         claimed=privacy["claimed"],  # type: ignore[arg-type]
-        proven=None if unprotected else privacy["proven"],  # type: ignore[arg-type]
+        proven=None if is_unprotected else privacy["proven"],  # type: ignore[arg-type]
         unit=result.privacy.unit,
-        terms="" if unprotected else terms_of(result.privacy),
+        terms="" if is_unprotected else terms_of(result.privacy),
         steps=result.iterations,
         rounds=result.rounds,
         stopped_by=result.stopped_by,

@@ -41,7 +41,7 @@ class UpdateComparison:
     content: Mapping[str, Any]
     tag: ClassVar[str] = "Updates"
 
-    def scaled(self, settings: Sequence[str]) -> UpdateComparison:
+    def with_settings(self, settings: Sequence[str]) -> UpdateComparison:
         """Applies settings to the experiment.
 
         Args:
@@ -64,7 +64,7 @@ class UpdateComparison:
             The outcome, with norms and angles as series. It has no value if training diverged.
         """
         with tempfile.TemporaryDirectory() as folder:
-            job = _prepared(parse({**self.content, "seed": seed}), Path(folder) / "run", data_dir)
+            job = _prepare(parse({**self.content, "seed": seed}), Path(folder) / "run", data_dir)
             with closing(job.engine):
                 try:
                     last, updates = last_round(job)
@@ -140,7 +140,7 @@ def _updates_of(replies: Sequence[ClientReply]) -> list[Tensor]:
     return [reply.update for reply in replies if reply.update is not None]
 
 
-def _prepared(experiment: Experiment, out: Path, data_dir: Path | None) -> PreparedRun:
+def _prepare(experiment: Experiment, out: Path, data_dir: Path | None) -> PreparedRun:
     spec = RunSpec(
         models.from_name(experiment.model.name, **experiment.model.options()),
         experiment.federation(data_dir),

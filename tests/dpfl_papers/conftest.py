@@ -35,7 +35,7 @@ def cell_at(table: str, group: str, row: str, column: str) -> Cell:
 
 def run(table: PaperTable, row: str, column: str, *settings: str) -> Outcome:
     """On the embedded images, with a point of the curve every round."""
-    scaled = table.scaled(["data.name=mnist-sample", "evaluate.every=1", *settings])
+    scaled = table.with_settings(["data.name=mnist-sample", "evaluate.every=1", *settings])
     return cell_of(scaled, row, column).work.run(0, None)
 
 

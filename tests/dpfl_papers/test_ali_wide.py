@@ -14,7 +14,7 @@ def test_the_authors_network_has_the_same_columns_with_their_own_runs():
         for place, one in wide.items():
             assert one.work.content["model"]["name"] == "cnn-wide"
             assert one.printed == small[place].printed
-            assert one.work.scaled(["model.name=cnn"]).content == small[place].work.content
+            assert one.work.with_settings(["model.name=cnn"]).content == small[place].work.content
     assert cell_at("ali-5-wide", "Fashion-MNIST", "tau = 3", "IID").printed == 89.46
     assert cell_at("ali-2-wide", "MNIST", "ALI-DPFL", "R_s = R_c / 2").printed == 97.58
 

@@ -23,7 +23,7 @@ def test_numbers_are_carried_over(paper_tables: dict[str, PaperTable]) -> None:
 def test_numbers_are_those_of_the_other_paper_as_the_choices_say(
     name: str, place: int, paper_tables: dict[str, PaperTable]
 ) -> None:
-    lines = [line.split() for line in ali.PRINTED["ali-4"][2].split("\n") if line.strip()]
+    lines = [line.split() for line in ali.PRINTED_ROWS["ali-4"][2].split("\n") if line.strip()]
     theirs = {
         row: [float(word) for word in line[place::3]]
         for row, line in zip(ali.METHODS, lines, strict=True)

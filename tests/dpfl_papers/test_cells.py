@@ -9,7 +9,7 @@ from tests.dpfl_papers.conftest import small_table
 
 
 def test_settings_scale_every_cell_and_change_what_it_is_kept_as():
-    small = small_table(1.0).scaled(["budget.rounds=1", "data.clients=3"])
+    small = small_table(1.0).with_settings(["budget.rounds=1", "data.clients=3"])
     assert small.cells[0].work.content["budget"]["rounds"] == 1
     assert small.cells[0].digest(0) != small_table(1.0).cells[0].digest(0)
     assert small_table(1.0).cells[0].work.content["budget"]["rounds"] == 2

@@ -62,7 +62,7 @@ def test_sound_stays_inside_the_stated_epsilon_and_draws_a_curve_of_losses(
     assert losses != outcome.series["loss"]
 
 
-@pytest.mark.parametrize("sigma", [*hellinger.SIGMAS, *hellinger.NEEDED])
+@pytest.mark.parametrize("sigma", [*hellinger.SIGMAS, *hellinger.NEEDED_SIGMAS])
 def test_a_row_with_a_sigma_adds_that_deviation(
     sigma: float, paper_tables: dict[str, PaperTable]
 ) -> None:

@@ -28,7 +28,9 @@ def test_an_outcome_says_what_was_proven_and_claimed_and_how_training_went():
 def test_a_training_loss_is_the_mean_over_images_that_clients_train_on(
     paper_tables: dict[str, PaperTable], tmp_path: Path
 ) -> None:
-    table = paper_tables["hw-fig6"].scaled(["data.name=mnist-sample", "evaluate.every=1", *FEW])
+    table = paper_tables["hw-fig6"].with_settings(
+        ["data.name=mnist-sample", "evaluate.every=1", *FEW]
+    )
     cell = cell_of(table, "sigma = 0.2", "IID")
     outcome = cell.work.run(3, None)
     result = parse({**cell.work.content, "seed": 3}).run(tmp_path / "run", workers=1)

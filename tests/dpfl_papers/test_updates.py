@@ -46,7 +46,7 @@ def test_the_mean_update_and_its_angle_are_those_of_whole_runs(
     """The models of runs that end after 0, 1 and 2 rounds differ by the global updates of the first
     round and the second.
     """
-    table = paper_tables["clipping-fig1"].scaled(["data.name=mnist-sample", *FEW])
+    table = paper_tables["clipping-fig1"].with_settings(["data.name=mnist-sample", *FEW])
     content = cell_of(table, "AlexNet", "non-IID").work.content
     vectors = [parameters_to_vector(models.mlp().build((1, 28, 28), 10, 0).parameters())]
     for rounds in (1, 2):

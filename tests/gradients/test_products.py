@@ -44,7 +44,7 @@ def test_norms_sums_and_rows_are_the_same_in_blocks_of_any_size(
     for chosen in (slice(0, UNITS), slice(0, 5), torch.tensor([0, 2, 3, 6]), torch.tensor([4])):
         weights = torch.linspace(0.1, 0.9, len(rows[chosen]), dtype=torch.float64)
         torch.testing.assert_close(
-            found.weighted(chosen, weights), weights @ rows[chosen], rtol=1e-5, atol=1e-5
+            found.weighted_sum(chosen, weights), weights @ rows[chosen], rtol=1e-5, atol=1e-5
         )
 
 
@@ -73,7 +73,7 @@ def test_gradients_beside_each_other_have_the_squares_of_all_and_the_worst_round
         torch.testing.assert_close(both.squares, parts[0].squares + parts[1].squares)
         weights = torch.ones(UNITS, dtype=torch.float64)
         torch.testing.assert_close(
-            both.weighted(slice(0, UNITS), weights), rows.sum(0).repeat(2), rtol=1e-5, atol=1e-5
+            both.weighted_sum(slice(0, UNITS), weights), rows.sum(0).repeat(2), rtol=1e-5, atol=1e-5
         )
         assert both.rows(slice(1, 3)).shape == (2, 2 * rows.shape[1])
         assert both.parts == ()
@@ -92,6 +92,6 @@ def test_one_term_is_an_outer_product_whatever_its_sizes(inputs: int, outputs: i
     assert gradient.cancellation == 1
     assert torch.equal(gradient.rows(slice(0, 5)), rows)
     assert torch.allclose(
-        gradient.weighted(slice(0, 5), weights), weights @ rows.double(), rtol=0, atol=1e-5
+        gradient.weighted_sum(slice(0, 5), weights), weights @ rows.double(), rtol=0, atol=1e-5
     )
     assert (gradient.squares >= rows.double().square().sum(1)).all()

@@ -222,8 +222,8 @@ def moved_length(x: Tensor, g: Tensor, others: tuple[Tensor, Tensor], advantage:
             torch.cat([x[None], others[0]]), torch.cat([g[None], others[1]])
         )
     factors = Flat(1.0).factors(both.squares.sqrt()[:, None])[:, 0]
-    alone = both.weighted(slice(0, len(factors)), torch.cat([factors[:1] * 0, factors[1:]]))
-    return float((both.weighted(slice(0, len(factors)), factors) - alone).norm())
+    alone = both.weighted_sum(slice(0, len(factors)), torch.cat([factors[:1] * 0, factors[1:]]))
+    return float((both.weighted_sum(slice(0, len(factors)), factors) - alone).norm())
 
 
 @pytest.mark.parametrize("advantage", [0, 10**9], ids=["written", "compared"])

@@ -47,7 +47,7 @@ def test_a_sum_is_written_over_what_was_there(count: int) -> None:
     ):  # fmt: skip
         expected = weights @ gradient.rows(slice(0, count)).double()
         room = torch.full((len(expected),), torch.nan, dtype=torch.float64)
-        found = gradient.weighted(slice(0, count), weights, room)
+        found = gradient.weighted_sum(slice(0, count), weights, room)
         assert torch.equal(found, room)
         assert torch.allclose(room, expected, rtol=1e-4, atol=1e-4)
-        assert torch.equal(gradient.weighted(slice(0, count), weights), room)
+        assert torch.equal(gradient.weighted_sum(slice(0, count), weights), room)

@@ -78,7 +78,7 @@ def test_a_transformer_is_exact_by_torch_func_too():
     computed = ClippedGradients(FlatModel(module, task))
     computed.passes.current = RowPass(computed.model)
     compare(computed, x, y, one_by_one(module, task, x, y))
-    assert computed.passes.current._gradients == computed.passes.current._vectorised
+    assert computed.passes.current._gradients == computed.passes.current._by_vmap
 
 
 def test_embedded_categories_are_exact_by_the_quick_kernels():

@@ -71,10 +71,10 @@ class TestCounting:
             assert own.epsilon(delta) == pytest.approx(
                 theirs.get_epsilon_for_delta(delta), abs=1e-7
             )
-            assert own.removed.epsilon(delta) == pytest.approx(
+            assert own.removed_losses.epsilon(delta) == pytest.approx(
                 theirs._pmf_remove.get_epsilon_for_delta(delta), abs=1e-7
             )
-            assert own.added.epsilon(delta) == pytest.approx(
+            assert own.added_losses.epsilon(delta) == pytest.approx(
                 theirs._pmf_add.get_epsilon_for_delta(delta), abs=1e-7
             )
 

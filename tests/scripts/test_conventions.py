@@ -10,6 +10,7 @@ import pytest
 
 from scripts import conventions
 
+pytestmark = pytest.mark.xdist_group("conventions")  # one worker, which parses src once
 DEPARTURES = '''
 class Twice:
     """Something."""
@@ -36,7 +37,7 @@ def test_there_are_no_departures(check: Callable[[], Iterator[str]]) -> None:
         (conventions.duplicate_classes, 2),
         (conventions.missing_docstrings, 6),
         (conventions.missing_sections, 4),
-        (conventions.participles, 2),
+        (conventions.participles, 4),
         (conventions.missing_tests, 2),
         (conventions.long_files, 2),
     ],
@@ -63,3 +64,67 @@ def test_a_departure_is_noticed(
         assert len(list(check())) == count
     finally:
         conventions._documented_by_bases.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "scaled = 1",
+        "_scaled = SCALED_ROWS = 1",
+        "SCALED = 1",
+        "shown, rows = 1, 2",
+        "def _padded(): ...",
+        "class Padded: ...",
+        "def pad(padded): ...",
+        "def pad(*padded): ...",
+        "pad = lambda padded: 1",
+        "rows = [clipped for clipped in rows]",
+        "for clipped in rows: ...",
+        "class Rows:\n    clipped: int = 0",
+        "class Rows:\n    def fit(self): self._fitted = 1",
+        "def count() -> int:\n    clipped: list[bool] = []",
+        "class Rows:\n    def clipped(self) -> int: ...",
+        "def one(clipped: bool): ...\ndef other(clipped): ...",
+        "def clip(clipped: bool): ...\nclass Rows:\n    def __init__(self): self.clipped = 1",
+    ],
+)
+def test_a_participle_is_noticed(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(_participles(code, monkeypatch)) == 1
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "scaled_rows = need_seed = seed = SPEED = _feed = embed = ed = _ = 1",
+        "class PaddedRows: ...\nclass TestBed: ...",
+        "print(scaled)",
+        "clipped: bool = True",
+        "def clip(clipped: bool | None = None):\n    clipped = True",
+        "def clipped() -> bool: ...",
+        "class Rows:\n    @property\n    def clipped(self) -> bool: ...",
+        "class Rows:\n    clipped: ClassVar[bool] = False",
+        "def command(paid: Annotated[bool, typer.Option()] = False): ...",
+        "class Rows:\n    def __init__(self):\n        self.fitted: bool = False\n"
+        "    def fit(self): self.fitted = True",
+        "class Rows:\n    fitted: bool = False\n    def fit(self): self.fitted = True",
+        *(f"{name} = 1" for name in conventions.ALLOWED),
+    ],
+)
+def test_other_names_are_no_participles(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _participles(code, monkeypatch) == []
+
+
+def test_every_participle_that_is_allowed_occurs() -> None:
+    names = {
+        name
+        for module in conventions.modules().values()
+        for node in ast.walk(module)
+        for name in conventions._names(node)
+    }
+    assert set(conventions.ALLOWED) <= names
+
+
+def _participles(code: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    place = conventions.ROOT / "src" / "dpfl" / "module.py"
+    monkeypatch.setattr(conventions, "modules", lambda: {place: ast.parse(code)})
+    return list(conventions.participles())

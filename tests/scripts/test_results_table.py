@@ -189,7 +189,7 @@ def folder_with(tmp_path: Path, table: PaperTable, cells: int, scale: str = "") 
         writer = csv.writer(file)
         writer.writerow(["group", "row", "column", "code", "digest"])
         settings = [scale] if scale else []
-        for cell in table.scaled(settings).cells[:cells]:
+        for cell in table.with_settings(settings).cells[:cells]:
             writer.writerow([cell.group, cell.row, cell.column, "", cell.digest(0)])
     (place / "table.md").write_text(
         f"# T\n\n**Scaled, by `{scale}`: not the paper's size.**\n" if scale else "# T\n"

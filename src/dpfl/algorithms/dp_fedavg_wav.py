@@ -87,8 +87,8 @@ def dp_fedavg_wav(
     """
     sound = choose("variant", variant, VARIANTS)
     kind = clipping or ("updates" if sound else "gradients")
-    printed = choose("clipping", kind, {"updates": False, "gradients": True})
-    if sound and (printed or lemma):
+    clips_gradients = choose("clipping", kind, {"updates": False, "gradients": True})
+    if sound and (clips_gradients or lemma):
         raise DpflError(
             "A clip of gradients, and the noise of Lemma 2, are as published: set variant = "
             "'published'."
@@ -98,16 +98,18 @@ def dp_fedavg_wav(
     updates: Clip = PublicMedian(clip) if public_clip else Flat(clip)
     if sound:
         updates = HaarClip(clip, "weighted", haar_weights, by_layer, energies, public=public_clip)
-    far, portion = (rate * tau, 1 / (rate * tau * samples)) if printed else (1.0, None)
+    far, portion = (rate * tau, 1 / (rate * tau * samples)) if clips_gradients else (1.0, None)
     noise = haar_noise_of(noise_multiplier, haar_weights, by_layer, energies, lemma, portion)
-    steps = Release(FixedSize(batch_size), updates) if printed else None
+    steps = Release(FixedSize(batch_size), updates) if clips_gradients else None
     return Algorithm(
         name="dp-fedavg-wav",
         local=LocalTraining(SGD(rate), batch_size),
         steps=FixedSteps(tau),
         samples=steps,
-        clients=Release(poisson_cohort_of(cohort), Flat(far * clip) if printed else updates, noise),
-        weights=SizeWeights() if printed else UniformWeights(),
+        clients=Release(
+            poisson_cohort_of(cohort), Flat(far * clip) if clips_gradients else updates, noise
+        ),
+        weights=SizeWeights() if clips_gradients else UniformWeights(),
         server=ServerUpdate(server_rate, server_momentum),
         variant=variant,
         claim=CLAIM,

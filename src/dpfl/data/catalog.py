@@ -225,15 +225,15 @@ def load(name: str, data_dir: str | Path | None = None, **options: Any) -> DataS
     Raises:
         DpflError: There is no such data set, or it has no such option.
     """
-    named = _named_readers(data_dir)
-    reader = named.get(name) or _at(name)
+    readers = _named_readers(data_dir)
+    reader = readers.get(name) or _at(name)
     if reader is None:
         raise DpflError(
-            f"There is no data set {name!r}; {suggest(name, named)} Or give the path of an .npz, "
+            f"There is no data set {name!r}; {suggest(name, readers)} Or give the path of an .npz, "
             ".csv or .parquet file."
         )
-    read, allowed = reader
-    refuse_unknown_options(f"The data set {name!r}", options, allowed)
+    read, option_names = reader
+    refuse_unknown_options(f"The data set {name!r}", options, option_names)
     return read(**options)
 
 

@@ -84,14 +84,14 @@ def task_of(
     return tasks.from_name(task, **options)
 
 
-def number_of_classes(name: str, declared: int | None, test: Array | None) -> int:
+def number_of_classes(name: str, classes: int | None, test: Array | None) -> int:
     """Finds the number of classes: the declared number, or that of the public test set.
 
     It never follows from the labels of clients. It would tell that one of them has the last class.
 
     Args:
         name: The name of the data, for errors.
-        declared: The declared number.
+        classes: The declared number.
         test: The labels of the public test set.
 
     Returns:
@@ -100,18 +100,18 @@ def number_of_classes(name: str, declared: int | None, test: Array | None) -> in
     Raises:
         DpflError: There is neither a declaration nor a test set, or the number is out of its range.
     """
-    if declared is None:
+    if classes is None:
         if test is None:
             raise DpflError(
                 f"The number of classes of {name!r} is unknown, because private labels are not "
                 "counted: declare it with data.classes (in Python: classes=)."
             )
         labels = whole(as_tensor(name, test), f"The labels of {name!r}")
-        declared = int(labels.max()) + 1 if labels.numel() else 1
-    require_whole(declared, "classes", least=1)
-    if declared > MOST_CLASSES:
+        classes = int(labels.max()) + 1 if labels.numel() else 1
+    require_whole(classes, "classes", least=1)
+    if classes > MOST_CLASSES:
         raise DpflError(
-            f"{name!r} would have {declared} classes: number them 0, 1, 2, ..., {MOST_CLASSES - 1} "
+            f"{name!r} would have {classes} classes: number them 0, 1, 2, ..., {MOST_CLASSES - 1} "
             "at most."
         )
-    return declared
+    return classes

@@ -115,11 +115,13 @@ class Federation(NotebookView, shown_by="federation_page"):
             else client_names(len(self.clients))
         )
         object.__setattr__(self, "names", names)
-        named = [(f"client {number}", part) for number, part in enumerate(self.clients)]
-        named += [(f"public client {number}", part) for number, part in enumerate(self.public)]
-        for name, part in named:
+        named_parts = [(f"client {number}", part) for number, part in enumerate(self.clients)]
+        named_parts += [
+            (f"public client {number}", part) for number, part in enumerate(self.public)
+        ]
+        for name, part in named_parts:
             _check_part(name, part, len(self.train))
-        _check_disjoint(named, len(self.train))
+        _check_disjoint(named_parts, len(self.train))
 
     @classmethod
     def from_tensors(
@@ -154,20 +156,23 @@ class Federation(NotebookView, shown_by="federation_page"):
             make_dataset(f"{name}, client {number}", x, y, task)
             for number, (x, y) in enumerate(parts)
         ]
-        measured = make_dataset(name, *test, task) if test else None
+        test_set = make_dataset(name, *test, task) if test else None
         shape, whose = (
-            (measured.shape, "test samples'") if measured else (sets[0].shape, "first client's")
+            (test_set.shape, "test samples'") if test_set else (sets[0].shape, "first client's")
         )
-        if odd := next((one.name for one in sets if one.shape != shape), None):
+        if odd := next((dataset.name for dataset in sets if dataset.shape != shape), None):
             raise DpflError(
                 f"The samples of {odd!r} do not have the {whose} shape {shape}: align them."
             )
         train = Dataset(
-            name, torch.cat([one.x for one in sets]), torch.cat([one.y for one in sets]), task
+            name,
+            torch.cat([dataset.x for dataset in sets]),
+            torch.cat([dataset.y for dataset in sets]),
+            task,
         )
-        ends = np.cumsum([0, *(len(one) for one in sets)])
+        ends = np.cumsum([0, *(len(dataset) for dataset in sets)])
         clients = tuple(torch.arange(start, end) for start, end in pairwise(ends))
-        return cls(train, measured, clients, names=tuple(names))
+        return cls(train, test_set, clients, names=tuple(names))
 
     def __repr__(self) -> str:
         """Shows sizes, never samples."""
@@ -175,8 +180,8 @@ class Federation(NotebookView, shown_by="federation_page"):
         sizes = f"{low} samples each" if low == high else f"{low} to {high} samples"
         public = f", {len(self.public)} public clients" if self.public else ""
         clients = f"{len(self.clients)} clients with {sizes}{public}, by {self.how}"
-        tested = f"{len(self.test)} test samples" if self.test else "no test set"
-        return f"Federation({self.train.name!r}: {clients}; {tested})"
+        test_text = f"{len(self.test)} test samples" if self.test else "no test set"
+        return f"Federation({self.train.name!r}: {clients}; {test_text})"
 
     @property
     def described(self) -> bool:
@@ -366,15 +371,15 @@ def _check_part(name: str, part: torch.Tensor, total: int) -> None:
         )
 
 
-def _check_disjoint(named: list[tuple[str, torch.Tensor]], total: int) -> None:
+def _check_disjoint(named_parts: list[tuple[str, torch.Tensor]], total: int) -> None:
     """Checks that each sample has one owner. With two owners, each would pay for it alone, and its
     guarantee would be wrong.
     """
-    occupied = torch.zeros(total, dtype=torch.bool)
-    for name, part in named:
-        if bool(occupied[part].any()) or len(torch.unique(part)) != len(part):
+    is_occupied = torch.zeros(total, dtype=torch.bool)
+    for name, part in named_parts:
+        if bool(is_occupied[part].any()) or len(torch.unique(part)) != len(part):
             raise DpflError(
                 f"Some indices of {name} occur twice: every image must have one owner, who holds "
                 "it once."
             )
-        occupied[part] = True
+        is_occupied[part] = True

@@ -53,15 +53,15 @@ def split_held_out(federation: Federation, share: float, unit: str = "sample") -
         DpflError: Clients are drawn from a population, and so share samples; or a client has too
             few samples for both sides.
     """
-    declared = federation.count_units(unit)
+    declared_sizes = federation.count_units(unit)
     if not share:
-        return HeldOutSplit(federation.clients, (), declared, ())
+        return HeldOutSplit(federation.clients, (), declared_sizes, ())
     if federation.described:
         raise DpflError(
             "Clients that are drawn share samples, so none of them can keep some out of training."
         )
-    held_out_sizes = tuple(round(share * size) for size in declared)
-    sizes = tuple(size - out for size, out in zip(declared, held_out_sizes, strict=True))
+    held_out_sizes = tuple(round(share * size) for size in declared_sizes)
+    sizes = tuple(size - out for size, out in zip(declared_sizes, held_out_sizes, strict=True))
     for name, one, other in zip(federation.names, held_out_sizes, sizes, strict=True):
         if min(one, other) < 2:
             raise DpflError(

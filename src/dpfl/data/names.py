@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from dpfl.errors import DpflError
 
-RESERVED = ("federation", "metrics")
+RESERVED_NAMES = ("federation", "metrics")
 """Names that other files have."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
@@ -39,7 +39,9 @@ def names_of_sites(sites: Sequence[str]) -> tuple[str, ...]:
     """
     near = tuple(_OTHER.sub("_", site).lstrip(".-")[:64] for site in sites)
     small = {name.lower() for name in near}
-    return near if len(small) == len(near) and all(small) and not small & set(RESERVED) else ()
+    return (
+        near if len(small) == len(near) and all(small) and not small & set(RESERVED_NAMES) else ()
+    )
 
 
 def checked_names(names: Sequence[str], count: int) -> tuple[str, ...]:
@@ -67,10 +69,10 @@ def checked_names(names: Sequence[str], count: int) -> tuple[str, ...]:
             "dashes and underscores."
         )
     small = [name.lower() for name in names]
-    if repeated := next(
-        (name for name in small if name in RESERVED or small.count(name) > 1), None
+    if repeated_name := next(
+        (name for name in small if name in RESERVED_NAMES or small.count(name) > 1), None
     ):
         raise DpflError(
-            f"The client's name {repeated!r} is taken: give every client one of its own."
+            f"The client's name {repeated_name!r} is taken: give every client one of its own."
         )
     return tuple(names)

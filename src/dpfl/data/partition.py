@@ -57,8 +57,8 @@ def parse(name: str, **options: Any) -> Partition | RandomClients:
     fields = dataclasses.fields(kind)
     option_names = [field.name for field in fields]
     refuse_unknown_options(f"The partition {name!r}", options, option_names)
-    required = [field.name for field in fields if field.default is dataclasses.MISSING]
-    if missing := next((key for key in required if key not in options), None):
+    required_keys = [field.name for field in fields if field.default is dataclasses.MISSING]
+    if missing := next((key for key in required_keys if key not in options), None):
         raise DpflError(f"The partition {name!r} needs {missing}: give it a value.")
     return cast("Partition | RandomClients", kind(**options))
 

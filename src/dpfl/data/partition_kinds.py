@@ -166,20 +166,22 @@ class Shards(PartitionKind):
     def __call__(
         self, labels: np.ndarray, clients: int, rng: np.random.Generator
     ) -> tuple[Parts, Notes]:
-        needed = clients * self.per_client
-        if needed > self.shards:
+        shard_count = clients * self.per_client
+        if shard_count > self.shards:
             raise DpflError(
-                f"{clients} clients of {self.per_client} shards need {needed} shards and there are "
-                f"{self.shards}: "
+                f"{clients} clients of {self.per_client} shards need {shard_count} shards and "
+                f"there are {self.shards}: "
                 "raise shards, or lower per_client or clients."
             )
         if self.shards > len(labels):
             raise DpflError(
                 f"{len(labels)} images cannot be cut into {self.shards} shards: lower shards."
             )
-        shuffled = rng.permutation(len(labels))
-        pieces = np.array_split(shuffled[np.argsort(labels[shuffled], kind="stable")], self.shards)
-        hands = rng.permutation(self.shards)[:needed].reshape(clients, self.per_client)
+        shuffled_rows = rng.permutation(len(labels))
+        pieces = np.array_split(
+            shuffled_rows[np.argsort(labels[shuffled_rows], kind="stable")], self.shards
+        )
+        hands = rng.permutation(self.shards)[:shard_count].reshape(clients, self.per_client)
         return with_leftover(
             [np.concatenate([pieces[shard] for shard in hand]) for hand in hands], len(labels)
         )
@@ -323,7 +325,7 @@ class Mix(PartitionKind):
         self, labels: np.ndarray, clients: int, rng: np.random.Generator
     ) -> tuple[Parts, Notes]:
         first = clients - round(self.share * clients)
-        shuffled = rng.permutation(len(labels))
+        shuffled_rows = rng.permutation(len(labels))
         cut = round(len(labels) * first / clients)
         parts: Parts = []
         notes: Notes = (
@@ -332,8 +334,8 @@ class Mix(PartitionKind):
             else ()
         )
         for how, count, pool in (
-            (self.skewed, first, shuffled[:cut]),
-            (self.iid, clients - first, shuffled[cut:]),
+            (self.skewed, first, shuffled_rows[:cut]),
+            (self.iid, clients - first, shuffled_rows[cut:]),
         ):
             if count:
                 inner, inner_notes = how(labels[pool], count, rng)

@@ -90,7 +90,7 @@ def mnist(data_dir: str | Path | None = None, merged: bool = False) -> DataSourc
         The source; with its own test set unless merged.
     """
     return _source(
-        "mnist", _merged(_read_idx("mnist", "train", "t10k", data_dir), merged), 10, MNIST_SCALE
+        "mnist", _merge(_read_idx("mnist", "train", "t10k", data_dir), merged), 10, MNIST_SCALE
     )
 
 
@@ -104,7 +104,7 @@ def fashion_mnist(data_dir: str | Path | None = None, merged: bool = False) -> D
     Returns:
         The source.
     """
-    arrays = _merged(_read_idx("fashion-mnist", "train", "t10k", data_dir), merged)
+    arrays = _merge(_read_idx("fashion-mnist", "train", "t10k", data_dir), merged)
     return _source("fashion-mnist", arrays, 10, FASHION_MNIST_SCALE)
 
 
@@ -171,12 +171,12 @@ def _read_idx(
     return Arrays(*pairs[0], *pairs[1])
 
 
-def _merged(arrays: Arrays, merged: bool) -> Arrays:
+def _merge(arrays: Arrays, merged: bool) -> Arrays:
     if not merged:
         return arrays
     x, y = np.concatenate([arrays.x, arrays.x_test]), np.concatenate([arrays.y, arrays.y_test])
-    mixed = np.random.default_rng(0).permutation(len(y))
-    train, test = mixed[: 3 * len(y) // 4], mixed[3 * len(y) // 4 :][: len(y) // 20]
+    order = np.random.default_rng(0).permutation(len(y))
+    train, test = order[: 3 * len(y) // 4], order[3 * len(y) // 4 :][: len(y) // 20]
     return Arrays(x[train], y[train], x[test], y[test])
 
 

@@ -35,15 +35,21 @@ class RemoteFederation(Federation):
     declared: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, form: Dataset, test: Dataset | None, names: Sequence[str], declared: Sequence[int],
-           unit: str | None = None) -> RemoteFederation:  # fmt: skip
+    def of(
+        cls,
+        form: Dataset,
+        test: Dataset | None,
+        names: Sequence[str],
+        declared_sizes: Sequence[int],
+        unit: str | None = None,
+    ) -> RemoteFederation:
         """Describes nodes that have samples of one form.
 
         Args:
             form: Samples of that form, such as a public data set. None of them is kept.
             test: A public test set, or None.
             names: The names of the nodes.
-            declared: The size that each node declares.
+            declared_sizes: The size that each node declares.
             unit: "person" where sizes count persons; otherwise they count samples.
 
         Returns:
@@ -52,7 +58,7 @@ class RemoteFederation(Federation):
         Raises:
             DpflError: A size is missing or below 1, or a name is no name of a client.
         """
-        if len(names) != len(declared) or any(size < 1 for size in declared):
+        if len(names) != len(declared_sizes) or any(size < 1 for size in declared_sizes):
             raise DpflError(
                 "A node declares how many samples it has: a whole number of at least 1 each."
             )
@@ -61,8 +67,15 @@ class RemoteFederation(Federation):
         y = label.expand(rows, *label.shape[1:]).clone()
         train = replace(form, x=form.x.new_zeros(rows, *form.shape), y=y)
         clients = tuple(torch.arange(rows).split(BLANKS))
-        return cls(train, test, clients, how=NODES, names=tuple(names), declared=tuple(declared),
-                   persons=torch.arange(rows) if unit == "person" else None)  # fmt: skip
+        return cls(
+            train,
+            test,
+            clients,
+            how=NODES,
+            names=tuple(names),
+            declared=tuple(declared_sizes),
+            persons=torch.arange(rows) if unit == "person" else None,
+        )
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:

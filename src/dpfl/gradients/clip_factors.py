@@ -33,13 +33,13 @@ def check_groups(
         DpflError: A parameter is missing or occurs twice, or a group is empty.
     """
     every = tuple(range(entries))
-    checked = (every,) if groups is None else tuple(tuple(group) for group in groups)
-    members = tuple(sorted(entry for group in checked for entry in group))
-    if members != every or not all(checked):
+    partition = (every,) if groups is None else tuple(tuple(group) for group in groups)
+    members = tuple(sorted(entry for group in partition for entry in group))
+    if members != every or not all(partition):
         raise DpflError(
             f"Clipping groups must hold each of the parameters 0 to {entries - 1} exactly once."
         )
-    return checked
+    return partition
 
 
 def compute_factors(factors: Factors, norms: Tensor) -> Tensor:

@@ -131,7 +131,7 @@ class ClippedGradients:
         self._exact = arithmetic == "exact"
         self._chunk = chunk
         self._row_chunk = max(1, min(chunk, _ROWS_BLOCK // model.layout.trainable))
-        self._checked = False
+        self._is_checked = False
         self._sizes: dict[tuple[Any, ...], ChunkSizes] = {}
 
     @property
@@ -294,18 +294,18 @@ class ClippedGradients:
         them.
         """
         self._check(x, y)
-        finished = 0
+        chunks_before = 0
         while True:
             try:
-                for chunk in list(self._chunks(x, y, counts, self._row_chunk))[finished:]:
+                for chunk in list(self._chunks(x, y, counts, self._row_chunk))[chunks_before:]:
                     if chunk.large:
                         yield chunk.units, self._mean(chunk.x, chunk.y)[1].float()[None]
                     else:
                         yield chunk.units, self._rows_of(chunk)
-                    finished += 1
+                    chunks_before += 1
                 return
             except UnsupportedLayer as reason:
-                if finished:
+                if chunks_before:
                     raise DpflError(
                         f"The model computes gradients in another way for some samples ({reason})."
                     ) from None
@@ -372,6 +372,6 @@ class ClippedGradients:
             raise DpflError(
                 f"A batch needs one label per sample, but has {len(x)} samples and {len(y)} labels."
             )
-        if not self._checked:
+        if not self._is_checked:
             refuse_mixing(self.model, x)
-            self._checked = True
+            self._is_checked = True

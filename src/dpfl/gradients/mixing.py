@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from dpfl.errors import DpflError
 from dpfl.gradients.losses import checked_scores
 from dpfl.models import FlatModel
-from dpfl.models.columns import coded
+from dpfl.models.columns import find_coded_places
 from dpfl.models.flat import evaluating
 
 SIZE = 3
@@ -69,7 +69,7 @@ def random_rows(model: FlatModel, x: Tensor, size: int = SIZE) -> Tensor:
     if not x.is_floating_point():
         return torch.randint(_tokens(model), shape, generator=generator).to(x)
     rows = torch.rand(shape, generator=generator)
-    for place, count in coded(model.module).items():
+    for place, count in find_coded_places(model.module).items():
         rows[:, place] = torch.randint(count, (size,), generator=generator).float()
     return rows.to(x)
 
@@ -103,7 +103,7 @@ def _other_rows(model: FlatModel, x: Tensor, size: int = SIZE) -> Tensor:
     if not x.is_floating_point():
         return (rows + 1) % _tokens(model)
     others = _WIDE * torch.randn(rows.shape, generator=torch.Generator().manual_seed(1)).to(rows)
-    for place, count in coded(model.module).items():
+    for place, count in find_coded_places(model.module).items():
         others[:, place] = (rows[:, place] + 1) % count
     try:
         with evaluating(model.module):
@@ -221,11 +221,11 @@ def _scores(model: FlatModel, rows: Tensor, seed: int = 0) -> tuple[Tensor, list
 
 def _refuse_influence(model: FlatModel, rows: Tensor, others: Tensor) -> None:
     scores, state = _scores(model, rows)
-    for changed in range(len(rows)):
+    for changed_row in range(len(rows)):
         batch = rows.clone()
-        batch[changed] = others[changed]
+        batch[changed_row] = others[changed_row]
         changed_scores, changed_state = _scores(model, batch)
-        rest = torch.arange(len(rows), device=scores.device) != changed
+        rest = torch.arange(len(rows), device=scores.device) != changed_row
         if not _same(changed_scores[rest], scores[rest], _TOLERANCE):
             raise refusal("the scores of one sample change with another sample")
         if not all(_same(a, b, _TOLERANCE) for a, b in zip(changed_state, state, strict=True)):

@@ -67,7 +67,7 @@ def outer(x: Tensor, g: Tensor, squares: Tensor | None = None) -> UnitGradients:
         The gradients, of out * in numbers each.
     """
 
-    def weighted(units: UnitIndex, weights: Tensor, out: Tensor | None = None) -> Tensor:
+    def weighted_sum(units: UnitIndex, weights: Tensor, out: Tensor | None = None) -> Tensor:
         return _sum_products(
             (g[units].double() * weights[:, None])[None], x[units].double()[None], out
         )
@@ -75,7 +75,7 @@ def outer(x: Tensor, g: Tensor, squares: Tensor | None = None) -> UnitGradients:
     squares = squared_norms(g) if squares is None else squares
     return UnitGradients(
         (squared_norms(x) + x.shape[1] * SMALLEST) * (squares + g.shape[1] * SMALLEST),
-        weighted,
+        weighted_sum,
         lambda block: outer_products(x[block], g[block]),
         parts=(x, g),
         additions=partial_sums(len(x)),
@@ -175,7 +175,7 @@ class _Products:
                 squares.append(_ghost_squares(self.lhs[block], self._rhs(block)))
         additions = len(blocks) + partial_sums(blocks[0].stop * self.terms)
         return UnitGradients(
-            torch.cat(squares), self._summed, self._rows, 1 / COVER, additions=additions
+            torch.cat(squares), self._sum_in_float64, self._rows, 1 / COVER, additions=additions
         )
 
     def by_rows(self) -> UnitGradients:
@@ -192,7 +192,7 @@ class _Products:
         room = empty(self.lhs, len(range(self.samples)[blocks[0]]), size)
         squares = torch.cat([squared_norms(self._write(block, room)) for block in blocks])
 
-        def weighted(units: UnitIndex, weights: Tensor, out: Tensor | None = None) -> Tensor:
+        def weighted_sum(units: UnitIndex, weights: Tensor, out: Tensor | None = None) -> Tensor:
             whole = torch.zeros(self.samples, dtype=torch.float64)
             whole[units] = weights
             total = (empty_sum(size) if out is None else out).zero_()
@@ -203,7 +203,7 @@ class _Products:
             return total
 
         return UnitGradients(
-            squares, weighted, self._rows, additions=len(blocks) + partial_sums(blocks[0].stop)
+            squares, weighted_sum, self._rows, additions=len(blocks) + partial_sums(blocks[0].stop)
         )
 
     def _blocks(self, numbers: int) -> list[slice]:
@@ -237,7 +237,9 @@ class _Products:
             self._write(slice(start, stop), rows[start - first : stop - first])
         return rows
 
-    def _summed(self, units: UnitIndex, weights: Tensor, out: Tensor | None = None) -> Tensor:
+    def _sum_in_float64(
+        self, units: UnitIndex, weights: Tensor, out: Tensor | None = None
+    ) -> Tensor:
         """Computes the weighted sum in float64, where each product of two float32 numbers is
         exact.
         """

@@ -13,7 +13,7 @@ from torch import Tensor
 # Numbers that are held between steps; what a step needs beyond them is allocated and freed.
 _LARGEST = 1 << 26
 # A part of the buffer begins at a multiple of so many numbers, so that it can hold float64 too.
-_ALIGNED = 16
+_ALIGNMENT = 16
 
 
 class Scratch:
@@ -53,7 +53,7 @@ class Scratch:
             The tensor.
         """
         start, size = self._end, prod(shape)
-        self._end = start + -(-size // _ALIGNED) * _ALIGNED
+        self._end = start + -(-size // _ALIGNMENT) * _ALIGNMENT
         self._peak = max(self._peak, self._end)
         if (
             like.dtype != self._buffer.dtype

@@ -46,7 +46,7 @@ _DROPS_NOTHING = 2.0**-60
 # A rate of dropout above 0 at which no number is ever dropped: the same kernels run, and no mask
 # tells two places apart.
 
-_COVERED = ("_parameters", "_buffers", "_modules", "training", "forward")
+_COVERED_ATTRIBUTES = ("_parameters", "_buffers", "_modules", "training", "forward")
 # Attributes of a module that the fingerprint, the order of modules and the modes cover.
 
 Outputs = Sequence[Tensor]
@@ -99,7 +99,7 @@ class SelfTest:
             per_unit,
         )
         if key not in _references:
-            _references[key] = self._tested(rows, per_unit)
+            _references[key] = self._test(rows, per_unit)
         return _references[key]
 
     @property
@@ -120,7 +120,7 @@ class SelfTest:
         """
         modules = (vars(module) for module in self._modules)
         return tuple(
-            _comparable({name: own[name] for name in own if name not in _COVERED})
+            _comparable({name: own[name] for name in own if name not in _COVERED_ATTRIBUTES})
             for own in modules
         )
 
@@ -133,7 +133,7 @@ class SelfTest:
         return self.x.dtype, tuple(self.x.shape[1:]), self.y.dtype, tuple(self.y.shape[1:]), modes
 
     @torch.no_grad()
-    def _tested(self, rows: int, per_unit: int) -> bytes | None:
+    def _test(self, rows: int, per_unit: int) -> bytes | None:
         batch = _Batch.random(self.model, self.x, self.y, rows, per_unit)
         orders = max(ORDERS[0], min(ORDERS[1], _WORK // (rows * self.model.layout.trainable)))
         digest = hashlib.blake2b(digest_size=16)
@@ -143,14 +143,18 @@ class SelfTest:
                 (_wild_weights(self.model), ORDERS[0]),
             ):
                 self.model.load(weights)
-                expected = self._checksums(batch)
-                digest.update(expected[:, : max(1, GRAINS[0] // per_unit)].numpy().tobytes())
+                expected_checksums = self._checksums(batch)
+                digest.update(
+                    expected_checksums[:, : max(1, GRAINS[0] // per_unit)].numpy().tobytes()
+                )
                 for order in batch.orders(count):
-                    if not torch.equal(self._checksums(batch.ordered(order)), expected[:, order]):
+                    if not torch.equal(
+                        self._checksums(batch.in_order(order)), expected_checksums[:, order]
+                    ):
                         return None
                 for own in batch.companions():
                     if not torch.equal(
-                        self._checksums(batch.beside_zeros(own))[:, own], expected[:, own]
+                        self._checksums(batch.beside_zeros(own))[:, own], expected_checksums[:, own]
                     ):
                         return None
         return digest.digest()
@@ -257,7 +261,7 @@ class _Batch:
         for _ in range(count - 2):
             yield torch.randperm(self.units, generator=generator)
 
-    def ordered(self, order: Tensor) -> _Batch:
+    def in_order(self, order: Tensor) -> _Batch:
         return replace(
             self,
             x=self._by_unit(self.x)[order].flatten(0, 1),

@@ -22,7 +22,7 @@ from dpfl.privacy.mechanisms.rounding import TERMS, squared_norms
 UnitIndex = slice | Tensor
 """Which units of a chunk are summed: the first ones, or their places."""
 
-_CONVERTED = 1 << 16
+_CONVERSION_SIZE = 1 << 16
 # Numbers that are converted to float64 at a time: they stay in the cache.
 
 
@@ -53,17 +53,17 @@ class UnitGradients:
 
     Attributes:
         squares: Upper bounds (B,) on the squared norms, in float64.
-        weighted: Sums the gradients of some units under weights.
+        weighted_sum: Sums the gradients of some units under weights.
         rows: Maps a slice of units to their gradients (b, n), written out.
         cancellation: A bound on the summed length of a unit's terms over its norm as stated; 1
             where nothing cancels. It limits the units of a batch (`sum_rounding.py`).
         parts: What the gradients are computed from, by unit, where that is less than the rows.
             The self-test compares it.
-        additions: The largest number of partial sums of `TERMS` terms that `weighted` adds up.
+        additions: The largest number of partial sums of `TERMS` terms that `weighted_sum` adds up.
     """
 
     squares: Tensor
-    weighted: WeightedSum
+    weighted_sum: WeightedSum
     rows: Callable[[slice], Tensor]
     cancellation: float = 1.0
     parts: tuple[Tensor, ...] = ()
@@ -81,12 +81,12 @@ def from_rows(rows: Tensor, squares: Tensor | None = None) -> UnitGradients:
         The same as `UnitGradients`.
     """
 
-    def weighted(units: UnitIndex, weights: Tensor, out: Tensor | None = None) -> Tensor:
+    def weighted_sum(units: UnitIndex, weights: Tensor, out: Tensor | None = None) -> Tensor:
         return sum_rows(weights, rows[units], out)
 
     squares = squared_norms(rows) if squares is None else squares
     return UnitGradients(
-        squares, weighted, lambda block: rows[block], additions=partial_sums(len(rows))
+        squares, weighted_sum, lambda block: rows[block], additions=partial_sums(len(rows))
     )
 
 
@@ -101,13 +101,13 @@ def stack(parts: Sequence[UnitGradients]) -> UnitGradients:
         The gradients of the whole parameter: squared norms add up.
     """
 
-    def weighted(units: UnitIndex, weights: Tensor, out: Tensor | None = None) -> Tensor:
-        return torch.cat([part.weighted(units, weights) for part in parts], out=out)
+    def weighted_sum(units: UnitIndex, weights: Tensor, out: Tensor | None = None) -> Tensor:
+        return torch.cat([part.weighted_sum(units, weights) for part in parts], out=out)
 
     factors = tuple(factor for part in parts for factor in part.parts)
     return UnitGradients(
         reduce(torch.add, (part.squares for part in parts)),
-        weighted,
+        weighted_sum,
         lambda block: torch.cat([part.rows(block) for part in parts], dim=1),
         max(part.cancellation for part in parts),
         factors if all(part.parts for part in parts) else (),
@@ -127,7 +127,7 @@ def sum_rows(weights: Tensor, rows: Tensor, out: Tensor | None = None) -> Tensor
         The sum (n,).
     """
     total, weights = empty_sum(rows.shape[1]) if out is None else out, weights.double()
-    step = max(1024, _CONVERTED // max(1, len(rows)))
+    step = max(1024, _CONVERSION_SIZE // max(1, len(rows)))
     for start in range(0, rows.shape[1], step):
         part = slice(start, start + step)
         torch.mv(rows[:TERMS, part].double().T, weights[:TERMS], out=total[part])
@@ -174,7 +174,7 @@ class LayoutSum:
     def __init__(self, model: FlatModel) -> None:
         self._layout = model.layout
         self._vector = empty_sum(model.layout.trainable)
-        self._started: set[int] = set()
+        self._nonzero_entries: set[int] = set()
 
     def add(self, entry: int, gradients: UnitGradients, units: UnitIndex, weights: Tensor) -> None:
         """Adds the gradients of units of a chunk.
@@ -186,11 +186,11 @@ class LayoutSum:
             weights: Their float64 weights.
         """
         target = self._vector[self._layout.span(entry)]
-        if entry in self._started:
-            target += gradients.weighted(units, weights)
+        if entry in self._nonzero_entries:
+            target += gradients.weighted_sum(units, weights)
         else:
-            gradients.weighted(units, weights, target)
-        self._started.add(entry)
+            gradients.weighted_sum(units, weights, target)
+        self._nonzero_entries.add(entry)
 
     def add_vector(self, entry: int, vector: Tensor) -> None:
         """Adds one vector to one entry.
@@ -200,13 +200,13 @@ class LayoutSum:
             vector: What is added, of the entry's size.
         """
         target = self._vector[self._layout.span(entry)]
-        if entry in self._started:
+        if entry in self._nonzero_entries:
             target += vector
         else:
             target.copy_(vector)
-        self._started.add(entry)
+        self._nonzero_entries.add(entry)
 
     @property
     def vector(self) -> Tensor:
         """The sum so far. It is zero if nothing was added."""
-        return self._vector if self._started else self._vector.zero_()
+        return self._vector if self._nonzero_entries else self._vector.zero_()

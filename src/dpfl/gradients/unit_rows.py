@@ -71,7 +71,7 @@ class UnitRows:
         """
         return values * self.shares.view(-1, *[1] * (values.dim() - 1))
 
-    def summed(self, gradient: UnitGradients) -> UnitGradients:
+    def sum_over_rows(self, gradient: UnitGradients) -> UnitGradients:
         """Computes the gradients of units from those of rows.
 
         They are written out, so that exactly the numbers that are measured are summed.
@@ -94,7 +94,7 @@ class UnitRows:
         step = max(1, _KEEP // (self.per_unit * size))
         blocks = [slice(start, min(start + step, count)) for start in range(0, count, step)]
 
-        def weighted(units: UnitIndex, weights: Tensor, out: Tensor | None = None) -> Tensor:
+        def weighted_sum(units: UnitIndex, weights: Tensor, out: Tensor | None = None) -> Tensor:
             whole = torch.zeros(count, dtype=torch.float64)
             whole[units] = weights
             total = (empty_sum(size) if out is None else out).zero_()
@@ -105,4 +105,6 @@ class UnitRows:
             return total
 
         squares = torch.cat([squared_norms(rows(block)) for block in blocks])
-        return UnitGradients(squares, weighted, rows, additions=len(blocks) + partial_sums(step))
+        return UnitGradients(
+            squares, weighted_sum, rows, additions=len(blocks) + partial_sums(step)
+        )

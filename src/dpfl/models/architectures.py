@@ -297,15 +297,17 @@ def build_mobilenet_v2(shape: Shape, classes: int, norm: str) -> nn.Module:
 def _inverted_residual(
     channels: int, width: int, expansion: int, stride: int, norm: str
 ) -> nn.Module:
-    hidden = channels * expansion
+    inner_width = channels * expansion
     expand = (
-        _convolution(channels, hidden, norm, kernel=1, activation=nn.ReLU6) if expansion > 1 else []
+        _convolution(channels, inner_width, norm, kernel=1, activation=nn.ReLU6)
+        if expansion > 1
+        else []
     )
     depthwise = _convolution(
-        hidden, hidden, norm, stride=stride, groups=hidden, activation=nn.ReLU6
+        inner_width, inner_width, norm, stride=stride, groups=inner_width, activation=nn.ReLU6
     )
     body = nn.Sequential(
-        *expand, *depthwise, *_convolution(hidden, width, norm, kernel=1, activation=None)
+        *expand, *depthwise, *_convolution(inner_width, width, norm, kernel=1, activation=None)
     )
     if stride > 1:
         return body

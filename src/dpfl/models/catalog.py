@@ -91,13 +91,13 @@ def mlp(hidden: int = 200, activation: str = "relu", embedding: int | None = Non
         DpflError: An option is out of its range.
     """
     _size("hidden", hidden)
-    embedded = () if embedding is None else (("embedding", _size("embedding", embedding)),)
+    embedding_options = () if embedding is None else (("embedding", _size("embedding", embedding)),)
     return Model(
         "mlp",
         (
             ("hidden", hidden),
             ("activation", require_name("activation", activation, _ACTIVATIONS)),
-            *embedded,
+            *embedding_options,
         ),
     )
 
@@ -218,8 +218,10 @@ def scattering_linear(mirror: bool = False, patches: int | None = None) -> Model
     """
     if not isinstance(mirror, bool):
         raise DpflError(f"mirror is true or false, not {mirror!r}.")
-    compared = () if patches is None else (("patches", _size("patches", patches, MOST_PATCHES)),)
-    return Model("scattering-linear", (*((("mirror", mirror),) if mirror else ()), *compared))
+    patch_options = (
+        () if patches is None else (("patches", _size("patches", patches, MOST_PATCHES)),)
+    )
+    return Model("scattering-linear", (*((("mirror", mirror),) if mirror else ()), *patch_options))
 
 
 def resnet18(norm: str = "group") -> Model:
@@ -345,16 +347,16 @@ _BUILDERS: dict[str, Callable[..., nn.Module]] = {
 }
 
 
-def _scattered(
+def _scattering_map(
     shape: tuple[int, ...], mirror: bool = False, patches: int | None = None
 ) -> FeatureMap:
-    scattered = scattering_features(shape, mirror)
+    scattering = scattering_features(shape, mirror)
     if patches is None:
-        return scattered
-    return beside(scattered, patch_features(shape, mirror, patches))
+        return scattering
+    return beside(scattering, patch_features(shape, mirror, patches))
 
 
-_FEATURE_MAPS: dict[str, Callable[..., FeatureMap]] = {"scattering-linear": _scattered}
+_FEATURE_MAPS: dict[str, Callable[..., FeatureMap]] = {"scattering-linear": _scattering_map}
 
 
 def _size(name: str, value: int, most: int = MOST_HIDDEN) -> int:

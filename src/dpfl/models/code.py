@@ -36,13 +36,13 @@ def as_code(module: nn.Module) -> str | None:
         nor of the catalogue.
     """
     try:
-        built, needed = _expression(module, 0), _classes(module)
+        built, classes = _expression(module, 0), _classes(module)
     except _Unknown:
         return None
-    if not needed and "OrderedDict(" not in built:
+    if not classes and "OrderedDict(" not in built:
         return f"from torch import nn\n\nmodel = {built}"
     return "\n\n\n".join(
-        [IMPORTS, *(inspect.getsource(part).rstrip() for part in needed), f"model = {built}"]
+        [IMPORTS, *(inspect.getsource(part).rstrip() for part in classes), f"model = {built}"]
     )
 
 
@@ -54,11 +54,11 @@ def _classes(module: nn.Module) -> list[Any]:
     """Lists the catalogue's classes that a module uses, and their dependencies."""
     classes: dict[Any, None] = {}
     for part in module.modules():
-        for needed in (
-            *NEEDED.get(type(part), ()),
+        for dependency in (
+            *DEPENDENCIES.get(type(part), ()),
             *([type(part)] if type(part) in RECIPES else []),
         ):
-            classes[needed] = None
+            classes[dependency] = None
     return list(classes)
 
 
@@ -77,10 +77,10 @@ def _sequence(module: nn.Module, depth: int) -> str:
     parts = {name: _expression(part, depth + 1) for name, part in module.named_children()}
     if list(parts) == [str(place) for place in range(len(parts))]:
         return _call("nn.Sequential", parts.values(), depth)
-    named = [f"{name}={built}" for name, built in parts.items()]
+    arguments = [f"{name}={built}" for name, built in parts.items()]
     if not all(name.isidentifier() for name in parts):
         raise _Unknown
-    return f"nn.Sequential({_call('OrderedDict', named, depth)})"
+    return f"nn.Sequential({_call('OrderedDict', arguments, depth)})"
 
 
 def _call(name: str, arguments: Iterable[str], depth: int) -> str:
@@ -110,7 +110,7 @@ def _transformer(module: Any, _: int) -> str:
     return f"{type(module).__name__}({', '.join(map(str, sizes))}, at_end={module.at_end})"
 
 
-def _embedded(module: Any, _: int) -> str:
+def _embedded_columns_code(module: Any, _: int) -> str:
     firsts = [*module.firsts.tolist(), module.embedding.num_embeddings]
     levels = tuple(after - before for before, after in pairwise(firsts))
     return f"{type(module).__name__}({module.numbers}, {levels}, {module.embedding.embedding_dim})"
@@ -121,8 +121,8 @@ RECIPES: dict[type, Callable[[Any, int], str]] = {
     Centre: lambda module, _: f"{type(module).__name__}({len(module.running_mean)})",
     OneHotColumns: lambda module, _: repr(module),
     ScaledColumns: lambda module, _: repr(module),
-    EmbeddedColumns: _embedded,
+    EmbeddedColumns: _embedded_columns_code,
     Recurrent: _recurrent,
     Transformer: _transformer,
 }
-NEEDED: dict[type, tuple[Any, ...]] = {Transformer: (Attention, Block, _waves)}
+DEPENDENCIES: dict[type, tuple[Any, ...]] = {Transformer: (Attention, Block, _waves)}

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from dpfl.models.catalog import Model
 
-CODED = "coded_columns"
+CODED_COLUMNS = "coded_columns"
 
 
 class WrappedDescription(Protocol):
@@ -86,8 +86,8 @@ class ScaledColumns(nn.Module):
         Returns:
             The rows in the same layout.
         """
-        scaled = (x[:, : self.numbers] - self.running_mean) / self.running_var.sqrt()
-        return torch.cat([scaled, x[:, self.numbers :]], dim=1)
+        scaled_numbers = (x[:, : self.numbers] - self.running_mean) / self.running_var.sqrt()
+        return torch.cat([scaled_numbers, x[:, self.numbers :]], dim=1)
 
     def extra_repr(self) -> str:
         """Names the settings of this layer in the text of a module.
@@ -211,13 +211,13 @@ class TableModel:
             The module.
         """
         module = self._built(classes, seed)
-        vars(module)[CODED] = dict(enumerate(self.levels, self.numbers))
+        vars(module)[CODED_COLUMNS] = dict(enumerate(self.levels, self.numbers))
         return module
 
     def _built(self, classes: int, seed: int) -> nn.Module:
         width = dict(self.options).get("embedding")
         if isinstance(self.model, Model) and isinstance(width, int):
-            return self._embedded(self.model, width, classes, seed)
+            return self._build_embedded(self.model, width, classes, seed)
         module = self.model.build((self.numbers + sum(self.levels),), classes, seed)
         front: dict[str, nn.Module] = (
             {"paid": ScaledColumns(self.numbers)} if self.has_paid_scales else {}
@@ -226,7 +226,7 @@ class TableModel:
             front["columns"] = OneHotColumns(self.numbers, self.levels)
         return nn.Sequential(OrderedDict(**front, model=module)) if front else module
 
-    def _embedded(self, model: Model, width: int, classes: int, seed: int) -> nn.Module:
+    def _build_embedded(self, model: Model, width: int, classes: int, seed: int) -> nn.Module:
         rest = replace(
             model, options=tuple(option for option in model.options if option[0] != "embedding")
         )
@@ -255,7 +255,7 @@ def on_columns(model: WrappedDescription, features: ColumnFeatures | None) -> Wr
     )
 
 
-def coded(module: nn.Module) -> Mapping[int, int]:
+def find_coded_places(module: nn.Module) -> Mapping[int, int]:
     """Finds which places of a row hold codes.
 
     Args:
@@ -264,5 +264,5 @@ def coded(module: nn.Module) -> Mapping[int, int]:
     Returns:
         The number of levels by place; none where the module is not on a table.
     """
-    levels: Mapping[int, int] = vars(module).get(CODED, {})
+    levels: Mapping[int, int] = vars(module).get(CODED_COLUMNS, {})
     return levels

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _RUNNING_STATISTICS = ("running_mean", "running_var")
 CENTRE = "centre.running_mean"
 """The entry that a model subtracts from its samples, where it has one."""
-PAID = ("paid.running_mean", "paid.running_var")
+PAID_SCALES = ("paid.running_mean", "paid.running_var")
 """The entries by which a model on a table scales its numbers, where it does."""
 
 
@@ -75,7 +75,7 @@ class Layout:
         """The span of the means, then the variances, by which a table's numbers are scaled, if
         any.
         """
-        spans = [self.span(self.names.index(name)) for name in PAID if name in self.names]
+        spans = [self.span(self.names.index(name)) for name in PAID_SCALES if name in self.names]
         return slice(spans[0].start, spans[1].stop) if len(spans) == 2 else None
 
     def span(self, entry: int) -> slice:

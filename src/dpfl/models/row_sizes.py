@@ -24,7 +24,7 @@ sigmoid's for 4 % of them), so that no test would be sure to see it. 96 suits ke
 ORDERS = 6
 """Orders of the samples that the self-test of a function tries."""
 
-ALIGNED = 64
+ALIGNMENT = 64
 """Bytes. The memory of a torch tensor begins at a multiple of this."""
 
 
@@ -101,8 +101,8 @@ class InvariantSizes:
         if base is None:
             return per_unit
         top = max(1, self.most // base)
-        needed = min(top, -(-units * per_unit // base))
-        for count in (*range(needed, top + 1), *range(needed - 1, 1, -1)):
+        least = min(top, -(-units * per_unit // base))
+        for count in (*range(least, top + 1), *range(least - 1, 1, -1)):
             if self.reference(count * base, per_unit) == same:
                 return count * base
         return base
@@ -111,8 +111,8 @@ class InvariantSizes:
         """Finds the smallest size that passes and its digest; None where each unit is computed
         alone.
         """
-        tried = ((rows, self.reference(rows, per_unit)) for rows in self._candidates(per_unit))
-        return next(((rows, digest) for rows, digest in tried if digest is not None), (None, None))
+        trials = ((rows, self.reference(rows, per_unit)) for rows in self._candidates(per_unit))
+        return next(((rows, digest) for rows, digest in trials if digest is not None), (None, None))
 
     def _candidates(self, per_unit: int) -> Iterator[int]:
         for grain in GRAINS:
@@ -192,33 +192,35 @@ class RowFunction:
 
             def reference(rows: int, per_unit: int) -> bytes | None:
                 if rows not in references:
-                    references[rows] = self._tested(rows, shape)
+                    references[rows] = self._test(rows, shape)
                 return references[rows]
 
             self._sizes[key] = InvariantSizes(self._most, reference)
         return self._sizes[key]
 
     @torch.no_grad()
-    def _tested(self, rows: int, shape: tuple[int, ...]) -> bytes | None:
+    def _test(self, rows: int, shape: tuple[int, ...]) -> bytes | None:
         """Computes a digest of the first results, or None where they depend on the place of a
         sample or on its companions.
         """
         generator = torch.Generator().manual_seed(0)
         samples = torch.rand(max(rows, GRAINS[-1]), *shape, generator=generator)[:rows].contiguous()
-        expected = checksum(self._function(samples), rows)
+        expected_checksum = checksum(self._function(samples), rows)
         for number in range(ORDERS):
             order = (
                 torch.arange(rows).roll(1)
                 if not number
                 else torch.randperm(rows, generator=generator)
             )
-            if not torch.equal(checksum(self._function(samples[order]), rows), expected[order]):
+            if not torch.equal(
+                checksum(self._function(samples[order]), rows), expected_checksum[order]
+            ):
                 return None
         beside = samples.clone()
         beside[1::2] = 0
-        if not torch.equal(checksum(self._function(beside), rows)[::2], expected[::2]):
+        if not torch.equal(checksum(self._function(beside), rows)[::2], expected_checksum[::2]):
             return None
-        return expected[: min(rows, GRAINS[0])].numpy().tobytes()
+        return expected_checksum[: min(rows, GRAINS[0])].numpy().tobytes()
 
 
 def padded_chunks(sizes: ChunkSizes, *tensors: Tensor) -> Iterator[tuple[tuple[Tensor, ...], int]]:
@@ -251,8 +253,8 @@ def pad(values: Tensor, rows: int) -> Tensor:
     Returns:
         The values themselves, where they already have this form.
     """
-    if len(values) == rows and values.is_contiguous() and values.data_ptr() % ALIGNED == 0:
+    if len(values) == rows and values.is_contiguous() and values.data_ptr() % ALIGNMENT == 0:
         return values
-    padded = values.new_zeros(rows, *values.shape[1:])
-    padded[: len(values)] = values
-    return padded
+    padded_values = values.new_zeros(rows, *values.shape[1:])
+    padded_values[: len(values)] = values
+    return padded_values

@@ -111,16 +111,16 @@ class GuaranteeView:
         Returns:
             The cells.
         """
-        proven, unit, stated = (facts.get(name) for name in ("proven", "unit", "delta"))
-        is_final = isinstance(stated, int | float)
+        proven, unit, stated_delta = (facts.get(name) for name in ("proven", "unit", "delta"))
+        is_final = isinstance(stated_delta, int | float)
         finite = isinstance(proven, int | float) and math.isfinite(proven)
         return cls(
             level="proven" if finite else "running" if proven is None else "nothing",
             proven=epsilon_text(proven, absent="not yet"),
             claimed=epsilon_text(facts.get("claimed"), absent="nothing" if unit else "-"),
             unit=protected_unit(unit),
-            delta=f"{stated:g}" if is_final and not protects_nobody(unit) else "-",
-            scope=scope(unit or "", stated if is_final else delta),
+            delta=f"{stated_delta:g}" if is_final and not protects_nobody(unit) else "-",
+            scope=scope(unit or "", stated_delta if is_final else delta),
         )
 
     @property
@@ -181,8 +181,8 @@ def scope(unit: str, delta: float | None) -> str:
     Returns:
         For example "for one sample, delta 1e-05".
     """
-    protected = f"for one {unit}, " if unit not in ("", "none") else ""
-    return protected + ("delta unknown" if delta is None else f"delta {delta:g}")
+    unit_text = f"for one {unit}, " if unit not in ("", "none") else ""
+    return unit_text + ("delta unknown" if delta is None else f"delta {delta:g}")
 
 
 def large_delta(delta: float, units: int, meaning: str) -> str:
@@ -240,10 +240,10 @@ def verdict(statement: PrivacyStatement, keyed: bool) -> PrivacyVerdict:
 
 
 def _rows(statement: PrivacyStatement) -> list[tuple[str, str]]:
-    rows = [("proven", _proven(statement)), ("claimed", _claimed(statement))]
+    rows = [("proven", _proven_text(statement)), ("claimed", _claimed_text(statement))]
     if statement.used is not None and statement.used < statement.proven < math.inf:
-        used = epsilon_text(statement.used)
-        rows.append(("used", f"epsilon {used} of that; {USED}"))
+        used_epsilon = epsilon_text(statement.used)
+        rows.append(("used", f"epsilon {used_epsilon} of that; {USED}"))
     if not protects_nobody(statement.unit):
         unit = f"{unit_in_words(statement.unit)}; neighbours: {statement.neighbours}"
         rows.append(("unit", unit))
@@ -259,24 +259,27 @@ def _rows(statement: PrivacyStatement) -> list[tuple[str, str]]:
     return rows
 
 
-def _proven(statement: PrivacyStatement) -> str:
+def _proven_text(statement: PrivacyStatement) -> str:
     if math.isinf(statement.proven):
         return "unbounded: no epsilon holds"
-    bounded = [epsilon for epsilon in statement.per_client.values() if math.isfinite(epsilon)]
+    finite_epsilons = [
+        epsilon for epsilon in statement.per_client.values() if math.isfinite(epsilon)
+    ]
     clients = ""
-    if len(bounded) > 1:
-        clients = f"; clients {epsilon_text(min(bounded))} to {epsilon_text(max(bounded))}"
+    if len(finite_epsilons) > 1:
+        least, largest = min(finite_epsilons), max(finite_epsilons)
+        clients = f"; clients {epsilon_text(least)} to {epsilon_text(largest)}"
     return (
         f"epsilon {epsilon_text(statement.proven)} at delta {statement.delta:g} by "
         f"{statement.accountant}{clients}"
     )
 
 
-def _claimed(statement: PrivacyStatement) -> str:
+def _claimed_text(statement: PrivacyStatement) -> str:
     if statement.claimed is None:
         return f"nothing{': ' + statement.claim if statement.claim else ''}"
-    bounded = math.isfinite(statement.claimed)
-    return f"{'epsilon ' if bounded else ''}{epsilon_text(statement.claimed)} ({statement.claim})"
+    is_finite = math.isfinite(statement.claimed)
+    return f"{'epsilon ' if is_finite else ''}{epsilon_text(statement.claimed)} ({statement.claim})"
 
 
 def _count(statement: PrivacyStatement, event: str) -> str:

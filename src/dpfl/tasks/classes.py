@@ -231,7 +231,9 @@ class MultiLabel(BaseTask):
 
         def over_labels(figure: Callable[[Array, Array, Array], Array], of: Array) -> Array:
             return measured.mean_of(
-                np.stack([figure(of[:, one], label[:, one], times) for one in range(self.count)])
+                np.stack(
+                    [figure(of[:, place], label[:, place], times) for place in range(self.count)]
+                )
             )
 
         return {

@@ -65,8 +65,8 @@ def _resample(
 
 
 def _middle(figures: Array) -> tuple[float, float]:
-    defined = figures[~np.isnan(figures)]
-    if not len(defined):
+    defined_figures = figures[~np.isnan(figures)]
+    if not len(defined_figures):
         return float("nan"), float("nan")
-    low, high = np.percentile(defined, [2.5, 97.5])
+    low, high = np.percentile(defined_figures, [2.5, 97.5])
     return float(low), float(high)

@@ -33,12 +33,12 @@ def whole(values: Labels, what: str) -> Tensor:
         raise DpflError(
             f"{what} must be whole numbers, but some are not finite or complex: correct them."
         )
-    converted = labels.to(torch.int64)
-    if not torch.equal(converted.to(labels.dtype), labels):
+    whole_labels = labels.to(torch.int64)
+    if not torch.equal(whole_labels.to(labels.dtype), labels):
         raise DpflError(
             f"{what} must be whole numbers, but some are not: number the classes 0, 1, 2, ..."
         )
-    return converted.contiguous()
+    return whole_labels.contiguous()
 
 
 def between(labels: Tensor, least: int, most: int, what: str) -> Tensor:

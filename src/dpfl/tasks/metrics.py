@@ -62,8 +62,8 @@ def softmax(scores: Array) -> Array:
     Returns:
         The probabilities.
     """
-    shifted = scores.astype(np.float64) - scores.max(axis=-1, keepdims=True)
-    powers = np.exp(shifted)
+    shifted_scores = scores.astype(np.float64) - scores.max(axis=-1, keepdims=True)
+    powers = np.exp(shifted_scores)
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
@@ -77,8 +77,8 @@ def over(above: Array, below: Array) -> Array:
     Returns:
         The quotients.
     """
-    defined: Array = below > 0
-    return np.where(defined, above / np.where(defined, below, 1.0), np.nan)
+    is_defined: Array = below > 0
+    return np.where(is_defined, above / np.where(is_defined, below, 1.0), np.nan)
 
 
 def mean(values: Array, times: Array) -> Array:
@@ -103,8 +103,8 @@ def mean_of(figures: Array) -> Array:
     Returns:
         The means (sets,).
     """
-    defined = ~np.isnan(figures)
-    return over(np.where(defined, figures, 0.0).sum(0), defined.sum(0))
+    is_defined = ~np.isnan(figures)
+    return over(np.where(is_defined, figures, 0.0).sum(0), is_defined.sum(0))
 
 
 def accuracy(predictions: Array, truth: Array, times: Array) -> Array:
@@ -165,17 +165,17 @@ def macro_f1(predictions: Array, truth: Array, times: Array) -> Array:
     Returns:
         Macro F1 (sets,).
     """
-    samples, hits, predicted = _by_class(predictions, truth, times)
-    return mean_of(np.where(samples > 0, over(2 * hits, samples + predicted), np.nan))
+    samples, hits, prediction_counts = _by_class(predictions, truth, times)
+    return mean_of(np.where(samples > 0, over(2 * hits, samples + prediction_counts), np.nan))
 
 
 def _by_class(predictions: Array, truth: Array, times: Array) -> tuple[Array, Array, Array]:
     """Counts the samples of each class, those recognised, and those predicted."""
-    one = np.eye(int(max(predictions.max(initial=0), truth.max(initial=0))) + 1)
+    one_hot = np.eye(int(max(predictions.max(initial=0), truth.max(initial=0))) + 1)
     return (
-        one[:, truth] @ times,
-        (one[:, truth] * (predictions == truth)) @ times,
-        one[:, predictions] @ times,
+        one_hot[:, truth] @ times,
+        (one_hot[:, truth] * (predictions == truth)) @ times,
+        one_hot[:, predictions] @ times,
     )
 
 
@@ -194,7 +194,7 @@ def auc(score: Array, truth: Array, times: Array) -> Array:
         The AUC (sets,).
     """
     positive = truth == 1
-    order, below, through = _ranked(score)
+    order, below, through = _rank(score)
     upto = np.zeros((len(score) + 1, times.shape[1]))
     np.cumsum(times[order], axis=0, out=upto[1:])
     weights = times[positive]
@@ -203,13 +203,17 @@ def auc(score: Array, truth: Array, times: Array) -> Array:
     return over(places - np.square(positives) / 2, positives * (upto[-1] - positives))
 
 
-def _ranked(score: Array) -> tuple[Array, Array, Array]:
+def _rank(score: Array) -> tuple[Array, Array, Array]:
     """Finds the order from the lowest on; and for each sample how many are below it, and below or
     equal.
     """
     order = np.argsort(score, kind="stable")
-    ranked = score[order]
-    return order, np.searchsorted(ranked, score, "left"), np.searchsorted(ranked, score, "right")
+    sorted_score = score[order]
+    return (
+        order,
+        np.searchsorted(sorted_score, score, "left"),
+        np.searchsorted(sorted_score, score, "right"),
+    )
 
 
 def auc_of_cells(negative: Array, positive: Array) -> Array:
@@ -245,7 +249,7 @@ def average_precision(score: Array, truth: Array, times: Array) -> Array:
         The average precision (sets,).
     """
     positive = truth == 1
-    order, _, through = _ranked(-score)
+    order, _, through = _rank(-score)
     above = np.cumsum(times[order], axis=0)[through[positive] - 1]
     hits = np.cumsum(times[order] * positive[order, None], axis=0)[through[positive] - 1]
     weights = times[positive]
@@ -264,7 +268,9 @@ def auc_against_rest(chances: Array, truth: Array, times: Array) -> Array:
         The AUC (sets,).
     """
     return mean_of(
-        np.stack([auc(chances[:, one], truth == one, times) for one in range(chances.shape[1])])
+        np.stack(
+            [auc(chances[:, label], truth == label, times) for label in range(chances.shape[1])]
+        )
     )
 
 
@@ -324,10 +330,10 @@ def calibration_curve(
     Returns:
         The bins, from the lowest on.
     """
-    defined = np.isfinite(chance)
-    chance, truth = chance[defined], truth[defined]
+    is_finite = np.isfinite(chance)
+    chance, truth = chance[is_finite], truth[is_finite]
     place = _place(chance, bins)
-    members = [place == one for one in range(bins)]
+    members = [place == number for number in range(bins)]
     return [
         (float(chance[these].mean()), float(truth[these].mean()), int(these.sum()))
         for these in members

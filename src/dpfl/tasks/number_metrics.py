@@ -24,7 +24,7 @@ def root_mean_square(apart: Array, times: Array) -> Array:
     return np.sqrt(mean(np.square(apart), times))
 
 
-def explained(predictions: Array, truth: Array, times: Array) -> Array:
+def r_squared(predictions: Array, truth: Array, times: Array) -> Array:
     """Computes R^2: 1 - squared errors over squared distances to the mean.
 
     Args:
@@ -35,8 +35,8 @@ def explained(predictions: Array, truth: Array, times: Array) -> Array:
     Returns:
         R^2 (sets,).
     """
-    centred = truth - (truth.mean() if len(truth) else 0.0)
-    spread = mean(np.square(centred), times) - np.square(mean(centred, times))
+    deviations = truth - (truth.mean() if len(truth) else 0.0)
+    spread = mean(np.square(deviations), times) - np.square(mean(deviations, times))
     return np.where(
         _varies(truth, times), 1 - over(mean(np.square(predictions - truth), times), spread), np.nan
     )

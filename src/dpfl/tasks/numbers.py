@@ -84,7 +84,7 @@ class Regression(BaseTask):
         return {
             "RMSE": number_metrics.root_mean_square(predictions - truth, times),
             "MAE": measured.mean(np.abs(predictions - truth), times),
-            "R^2": number_metrics.explained(predictions, truth, times),
+            "R^2": number_metrics.r_squared(predictions, truth, times),
         }
 
 

@@ -18,7 +18,7 @@ from dpfl.privacy.mechanisms.sampling import FixedSize
 from dpfl.server.steps.estimates import check_range
 
 
-def amplified(epsilon: float, rate: float) -> float:
+def amplify(epsilon: float, rate: float) -> float:
     """Amplifies an epsilon by sampling: log(1 + q (e^epsilon - 1)), at q times the delta.
 
     This is Lemma 1 of HW-DPFL.
@@ -90,7 +90,7 @@ def hellinger_proven_epsilon(noise: HellingerNoise, rounds: int = 1) -> float:
         return min(plain, accountant("rdp").epsilon({hellinger_event(noise): rounds}, noise.delta))
     inner = noise.delta / noise.gamma  # the Gaussian sees the record with probability gamma only
     return (
-        amplified(gaussian_releases_epsilon(noise.noise_multiplier, inner), noise.gamma)
+        amplify(gaussian_releases_epsilon(noise.noise_multiplier, inner), noise.gamma)
         if inner < 1
         else 0.0
     )
@@ -124,9 +124,9 @@ def two_way_proven_epsilon(noise: TwoWayNoise, sensitivity: float | None = None)
     Returns:
         The epsilon at the delta of the noise.
     """
-    moved = 2 * noise.clip if sensitivity is None else sensitivity
-    check_range("The sensitivity", moved, 0, strict=True)
-    return gaussian_releases_epsilon(noise.uplink / moved, noise.delta, noise.exposures)
+    movement = 2 * noise.clip if sensitivity is None else sensitivity
+    check_range("The sensitivity", movement, 0, strict=True)
+    return gaussian_releases_epsilon(noise.uplink / movement, noise.delta, noise.exposures)
 
 
 def haar_sigma(noise_multiplier: float, size: int) -> float:

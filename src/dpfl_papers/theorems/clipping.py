@@ -101,14 +101,14 @@ class ClippingBound:
 
 
 def bound(
-    inputs: ClippingInputs, alphas: Sequence[float], expected: Sequence[float]
+    inputs: ClippingInputs, alphas: Sequence[float], expected_factors: Sequence[float]
 ) -> ClippingBound:
     """Computes the bound for factors of the clip that are the same in every round.
 
     Args:
         inputs: Constants of the problem.
         alphas: Factor alpha_i by which each client's update is shortened; 1 clips nothing.
-        expected: The same factor of each client's expected update.
+        expected_factors: The same factor of each client's expected update.
 
     Returns:
         The bound by cause.
@@ -117,7 +117,9 @@ def bound(
         DpflError: If a factor is above 1.
     """
     many = inputs.clients
-    a, e = (per_client("A factor of the clip", factors, many) for factors in (alphas, expected))
+    a, e = (
+        per_client("A factor of the clip", factors, many) for factors in (alphas, expected_factors)
+    )
     if max(a.max(), e.max()) > 1:
         raise DpflError("A clip shortens: its factors are 1 at most.")
     mean, rates, Q = float(e.mean()), inputs.server_rate * inputs.local_rate, inputs.steps

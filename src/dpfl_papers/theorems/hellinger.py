@@ -74,8 +74,8 @@ def drift(inputs: HellingerInputs) -> float:
         share**2 * variance for share, variance in zip(inputs.shares, inputs.variances, strict=True)
     )
     away = 2 * (inputs.steps - 1) ** 2 * inputs.norm**2
-    skewed = 2 * (len(inputs.shares) + 2) * inputs.smooth * inputs.skew
-    return inputs.rate**2 * (away + skewed + spread)
+    skew = 2 * (len(inputs.shares) + 2) * inputs.smooth * inputs.skew
+    return inputs.rate**2 * (away + skew + spread)
 
 
 def noise(inputs: HellingerInputs) -> float:

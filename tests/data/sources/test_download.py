@@ -97,7 +97,7 @@ def test_a_file_that_is_not_there_is_said(tmp_path, host):
 def test_an_archive_is_unpacked_and_removed(tmp_path, host):
     address, origin = host
     cifar10_archive(origin, tmp_path / "made")
-    remotes = {"cifar10": remote_of(origin, address, REMOTES["cifar10"].unpacked)}
+    remotes = {"cifar10": remote_of(origin, address, REMOTES["cifar10"].unpacked_files)}
     folder = get("cifar10", tmp_path / "data", remotes=remotes)
     assert len(catalog.cifar10(tmp_path / "data").train) == 20
     assert not list(folder.rglob("*.gz"))
@@ -109,7 +109,7 @@ def test_an_archive_without_the_files_is_said(tmp_path, host):
     address, origin = host
     with zipfile.ZipFile(origin / "gzip.zip", "w") as archive:
         archive.writestr("gzip/readme", "nothing")
-    remotes = {"emnist": remote_of(origin, address, REMOTES["emnist"].unpacked)}
+    remotes = {"emnist": remote_of(origin, address, REMOTES["emnist"].unpacked_files)}
     with pytest.raises(DpflError, match="did not hold gzip/emnist-digits-train-images"):
         get("emnist", tmp_path / "data", remotes=remotes)
 

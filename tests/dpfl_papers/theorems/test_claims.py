@@ -17,7 +17,7 @@ from dpfl.privacy.accounting.published_claims import (
 )
 from dpfl.privacy.mechanisms.haar import Haar
 from dpfl_papers.theorems.claims import (
-    amplified,
+    amplify,
     haar_claimed_multiplier,
     haar_sigma,
     hellinger_completed_claim,
@@ -152,8 +152,8 @@ def test_theorem_2_and_the_term_that_it_drops():
 
 @pytest.mark.parametrize("rate", [0.01, 0.5, 1.0])
 def test_amplification_by_sampling(rate):
-    assert amplified(1.5, rate) == pytest.approx(math.log(1 + rate * (math.exp(1.5) - 1)))
-    assert amplified(5000.0, rate) == pytest.approx(5000 + math.log(rate))
+    assert amplify(1.5, rate) == pytest.approx(math.log(1 + rate * (math.exp(1.5) - 1)))
+    assert amplify(5000.0, rate) == pytest.approx(5000 + math.log(rate))
 
 
 def test_nbafl_is_within_its_claim_only_for_a_mean_over_records():

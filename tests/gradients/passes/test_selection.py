@@ -150,7 +150,7 @@ def test_embeddings_of_texts_of_any_length(length: int) -> None:
     found = embedding(module, words, slopes)["weight"]
     weights = torch.tensor([0.5, 1.0, 2.0]).double()
     torch.testing.assert_close(
-        found.weighted(slice(0, 3), weights), weights @ written.flatten(1), rtol=1e-9, atol=1e-9
+        found.weighted_sum(slice(0, 3), weights), weights @ written.flatten(1), rtol=1e-9, atol=1e-9
     )
     assert (found.squares >= written.flatten(1).square().sum(1) * (1 - 1e-6)).all()
 
@@ -176,11 +176,11 @@ def test_gradients_of_units_are_sums_of_rows_in_blocks_of_any_size(
     monkeypatch.setattr(unit_rows, "_KEEP", keep)
     rows = torch.randn(10, 3, generator=torch.Generator().manual_seed(0))
     units = rows.view(5, 2, 3).sum(1)
-    found = unit_rows.UnitRows(2, torch.full((10,), 0.5)).summed(from_rows(rows))
+    found = unit_rows.UnitRows(2, torch.full((10,), 0.5)).sum_over_rows(from_rows(rows))
     torch.testing.assert_close(found.squares, units.double().square().sum(1), rtol=1e-4, atol=0)
     torch.testing.assert_close(found.rows(slice(1, 4)), units[1:4])
     for chosen in (slice(0, 5), slice(0, 2), torch.tensor([0, 3, 4])):
         weights = torch.linspace(0.5, 1.0, len(units[chosen])).double()
         torch.testing.assert_close(
-            found.weighted(chosen, weights), weights @ units[chosen].double()
+            found.weighted_sum(chosen, weights), weights @ units[chosen].double()
         )

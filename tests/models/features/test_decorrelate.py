@@ -46,14 +46,14 @@ def test_the_mirrored_features_are_those_of_the_mirror_image_up_to_the_grid():
     """Images that are smooth on the grid of the features, and do not repeat on the torus."""
     images = functional.interpolate(pink_images((3, 8, 8), 4), 32, mode="bicubic")
     transform = Scattering(shape=(32, 32))
-    found, truth = transform.mirrored(transform(images)), transform(images.flip(-1))
+    found, truth = transform.mirror(transform(images)), transform(images.flip(-1))
     for order in (slice(1, 17), slice(17, 81)):
         pairs = (
             found.unflatten(1, (3, 81))[:, :, order].mean((-1, -2)),
             truth.unflatten(1, (3, 81))[:, :, order].mean((-1, -2)),
         )
         assert (pairs[0] - pairs[1]).norm() < 0.05 * pairs[1].norm()
-    assert torch.equal(transform.mirrored(found), transform(images))
+    assert torch.equal(transform.mirror(found), transform(images))
 
 
 def test_an_image_and_its_mirror_image_are_more_alike_with_mirror():
@@ -70,5 +70,5 @@ def test_an_image_and_its_mirror_image_are_more_alike_with_mirror():
 def test_half_of_the_columns_of_mirrored_features_say_all():
     transform = Scattering()
     found = transform(pink_images((1, 28, 28), 3))
-    whole = (found + transform.mirrored(found)) / 2
-    assert torch.allclose(transform.mirrored(whole), whole)
+    whole = (found + transform.mirror(found)) / 2
+    assert torch.allclose(transform.mirror(whole), whole)

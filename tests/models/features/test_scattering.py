@@ -13,7 +13,7 @@ from torch import Tensor
 
 import dpfl
 from dpfl.errors import DpflError
-from dpfl.models.features.scattering import Scattering, normalised
+from dpfl.models.features.scattering import Scattering, normalise
 
 Path = tuple[tuple[int, int], ...]
 SIDE, PAD, J, L = 28, 4, 2, 8
@@ -138,7 +138,7 @@ def test_three_scales_have_the_channels_of_the_formula():
 
 def test_no_images_give_no_features(scattering):
     assert scattering(torch.zeros(0, 1, 28, 28)).shape == (0, 81, 7, 7)
-    assert normalised(scattering(torch.zeros(0, 1, 28, 28))).shape == (0, 81, 7, 7)
+    assert normalise(scattering(torch.zeros(0, 1, 28, 28))).shape == (0, 81, 7, 7)
 
 
 def test_every_image_and_colour_is_transformed_by_itself(scattering, images):
@@ -149,7 +149,7 @@ def test_every_image_and_colour_is_transformed_by_itself(scattering, images):
     torch.testing.assert_close(colours.reshape(9, 81, 7, 7), together[:9])
     changed = images.clone()
     changed[3] += 1
-    assert torch.equal(normalised(scattering(changed))[4:], normalised(together)[4:])
+    assert torch.equal(normalise(scattering(changed))[4:], normalise(together)[4:])
 
 
 def test_wavelets_have_mean_zero_and_the_gaussian_mean_one(scattering):
@@ -189,8 +189,8 @@ def test_two_images_never_come_further_apart(scattering, images):
 def test_a_shift_by_a_pixel_changes_little(scattering, images):
     shifted = images.roll(1, 3)
     before, after = (
-        normalised(scattering(images)).flatten(1),
-        normalised(scattering(shifted)).flatten(1),
+        normalise(scattering(images)).flatten(1),
+        normalise(scattering(shifted)).flatten(1),
     )
     moved = (before - after).norm(dim=1) / before.norm(dim=1)
     pixels = (images - shifted).flatten(1).norm(dim=1) / (images - images.mean()).flatten(1).norm(
@@ -227,7 +227,7 @@ def test_a_plane_wave_is_strongest_at_its_own_scale_and_angle(scattering, j, tur
 
 
 def test_normalised_features_have_mean_zero_and_variance_one_in_groups_of_three(scattering, images):
-    groups = normalised(scattering(images)).reshape(20, 27, -1)
+    groups = normalise(scattering(images)).reshape(20, 27, -1)
     torch.testing.assert_close(groups.mean(2), torch.zeros(20, 27), atol=1e-4, rtol=0)
     assert bool((groups.var(2, unbiased=False) < 1.001).all())
     assert float(groups.var(2, unbiased=False).median()) > 0.9

@@ -315,7 +315,7 @@ def test_the_order_of_events_changes_no_bit_of_a_figure() -> None:
     figures = set()
     for turn in range(6):
         turned = (*events[turn:], *events[:turn])
-        composed = accountants._composed(turned, accountants.COARSE).epsilon(1e-5)
+        composed = accountants._compose(turned, accountants.COARSE).epsilon(1e-5)
         _, divergences = accountants._rdp_total(turned, classic=True)
         second = accountants._second_order_epsilon(turned, 1e-5)
         figures.add(

@@ -34,7 +34,10 @@ def assert_the_same_figures(ours, theirs) -> None:
 
 def assert_the_same(multiplier: float, rate: float, interval: float, counts=(1, 300)) -> None:
     ours, theirs = both(multiplier, rate, interval)
-    for losses, pmf in ((ours.removed, theirs._pmf_remove), (ours.added, theirs._pmf_add)):
+    for losses, pmf in (
+        (ours.removed_losses, theirs._pmf_remove),
+        (ours.added_losses, theirs._pmf_add),
+    ):
         dense = pmf.to_dense_pmf()
         assert (losses.lowest, len(losses.masses)) == (dense._lower_loss, dense.size)
         np.testing.assert_allclose(losses.masses, dense._probs, rtol=0, atol=1e-16)
@@ -106,9 +109,9 @@ def test_what_is_cut_off_counts_as_an_infinite_loss():
     """None of the mass is lost, however many are composed; rounding on the grid may add some."""
     whole = gaussian_losses(1.0, 0.1, 1e-3)
     both = whole.self_compose(3).compose(whole.self_compose(2))
-    for losses in (whole.self_compose(500).removed, both.added):
+    for losses in (whole.self_compose(500).removed_losses, both.added_losses):
         assert 1.0 - 1e-13 < losses.masses.sum() + losses.infinite < 1.0 + 1e-8
-        assert losses.infinite > whole.removed.infinite
+        assert losses.infinite > whole.removed_losses.infinite
 
 
 def test_what_two_cut_off_together_counts_as_an_infinite_loss_and_never_as_less():

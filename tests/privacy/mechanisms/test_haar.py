@@ -109,7 +109,7 @@ def test_one_element_is_its_own_coefficient():
     for name in ("paper", "orthonormal"):
         assert one.weights(name).tolist() == [1.0]
         assert one.noise_variance(one.weights(name)) == 1
-    assert one.matched(torch.tensor([7.0])).tolist() == [1.0]
+    assert one.match_energies(torch.tensor([7.0])).tolist() == [1.0]
 
 
 @given(sizes=LAYERS, seed=SEEDS)

@@ -78,7 +78,7 @@ def test_the_claim_is_the_limit_theorem_over_each_step():
 
 @pytest.mark.parametrize(("claimed", "mu"), [(0.4, 0.351916), (2.0, 1.053704)])
 def test_the_papers_calibration(claimed, mu):
-    plan = DynamicPlan(STEPS, mu=1.0).planned(claimed, DELTA, RATE, accountant("gdp-clt"))
+    plan = DynamicPlan(STEPS, mu=1.0).plan(claimed, DELTA, RATE, accountant("gdp-clt"))
     assert plan.mu == pytest.approx(mu, rel=2e-4)
     assert plan.claimed(RATE, DELTA) == pytest.approx(claimed, rel=2e-3)
     assert plan.claimed(RATE, DELTA) <= claimed
@@ -87,7 +87,7 @@ def test_the_papers_calibration(claimed, mu):
 @pytest.mark.parametrize(("claimed", "spent"), [(0.4, 0.448), (2.0, 2.586)])
 def test_the_same_claim_without_change_is_understated_too(claimed, spent):
     """RDP on whole orders, for noise that does not change: .448 and 2.586."""
-    even = DynamicPlan(STEPS, mu=1.0, mu_decay=1.0, every=STEPS).planned(
+    even = DynamicPlan(STEPS, mu=1.0, mu_decay=1.0, every=STEPS).plan(
         claimed, DELTA, RATE, accountant("gdp-clt")
     )
     ((event, count),) = even.events(RATE).items()
@@ -111,7 +111,7 @@ def test_the_claim_understates_what_the_authors_code_spends(claimed, mu, spent):
 
 
 def test_a_sound_plan_stays_within_its_epsilon():
-    plan = DynamicPlan(200, mu=1.0, every=50).planned(2.0, 1e-5, 0.05, accountant("rdp"))
+    plan = DynamicPlan(200, mu=1.0, every=50).plan(2.0, 1e-5, 0.05, accountant("rdp"))
     spent = accountant("rdp").epsilon(plan.events(0.05), 1e-5)
     assert 1.99 < spent <= 2.0
 

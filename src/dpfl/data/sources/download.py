@@ -56,12 +56,13 @@ class DownloadSource:
     Attributes:
         base_url: The address of the folder that they are in.
         hashes: The name and the published hash of each file.
-        unpacked: The files that must come out of an archive; none where the files are no archive.
+        unpacked_files: The files that must come out of an archive; none where the files are no
+            archive.
     """
 
     base_url: str
     hashes: tuple[tuple[str, str], ...]
-    unpacked: tuple[str, ...] = ()
+    unpacked_files: tuple[str, ...] = ()
 
 
 REMOTES: Mapping[str, DownloadSource] = MappingProxyType(
@@ -138,16 +139,18 @@ def get(
     if data_set not in remotes:
         raise DpflError(f"There is no data set {name!r} to get; {suggest(name, remotes)}")
     remote, target = remotes[data_set], data_folder(folder) / data_set
-    if remote.unpacked and all((target / file).is_file() for file in remote.unpacked):
+    if remote.unpacked_files and all((target / file).is_file() for file in remote.unpacked_files):
         return target
     for file, known_hash in remote.hashes:
         path = _fetch(
             (base_url or remote.base_url).rstrip("/") + "/" + file, known_hash, target / file, watch
         )
-        if remote.unpacked:
+        if remote.unpacked_files:
             unpack(path, target)
             path.unlink()
-    if absent := next((file for file in remote.unpacked if not (target / file).is_file()), None):
+    if absent := next(
+        (file for file in remote.unpacked_files if not (target / file).is_file()), None
+    ):
         raise DpflError(
             f"The archive of {data_set} did not hold {absent}: report it, or get the files by hand."
         )
@@ -174,10 +177,10 @@ def unpack(archive: Path, folder: Path) -> None:
                     "it."
                 )
             path.parent.mkdir(parents=True, exist_ok=True)
-            unfinished = path.with_name(path.name + ".part")
-            with unfinished.open("wb") as out:
+            part_path = path.with_name(path.name + ".part")
+            with part_path.open("wb") as out:
                 shutil.copyfileobj(stream, out)
-            unfinished.replace(path)
+            part_path.replace(path)
     except (tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
         raise DpflError(
             f"The archive {archive} is damaged ({error}): delete it and get it again."
@@ -186,15 +189,15 @@ def unpack(archive: Path, folder: Path) -> None:
 
 def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
     if archive.suffix == ".zip":
-        with zipfile.ZipFile(archive) as packed:
-            for info in packed.infolist():
+        with zipfile.ZipFile(archive) as zip_file:
+            for info in zip_file.infolist():
                 if not info.is_dir():
-                    with packed.open(info) as stream:
+                    with zip_file.open(info) as stream:
                         yield info.filename, stream
     else:
-        with tarfile.open(archive) as rolled:
-            for member in rolled:
-                content = rolled.extractfile(member) if member.isfile() else None
+        with tarfile.open(archive) as tar_file:
+            for member in tar_file:
+                content = tar_file.extractfile(member) if member.isfile() else None
                 if content is not None:
                     yield member.name, content
 

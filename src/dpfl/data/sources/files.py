@@ -74,9 +74,9 @@ def read_idx(path: Path, dimensions: int) -> np.ndarray:
             path, f"its first bytes are not those of an IDX file of {dimensions} dimensions"
         )
     shape = struct.unpack(f">{dimensions}I", content[4:start])
-    expected = start + int(np.prod(shape, dtype=object))
-    if len(content) != expected:
-        raise _corrupt(path, f"it should have {expected} bytes and has {len(content)}")
+    expected_size = start + int(np.prod(shape, dtype=object))
+    if len(content) != expected_size:
+        raise _corrupt(path, f"it should have {expected_size} bytes and has {len(content)}")
     return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
 
 

@@ -38,13 +38,13 @@ def read_leaf(place: Path, shape: Sequence[int] | None, classes: int | None) -> 
         DpflError: A file is not LEAF's, or a user's samples do not fit.
     """
     train = _read(place / "train" if (place / "train").is_dir() else place, shape)
-    tested = _read(place / "test", shape) if (place / "test").is_dir() else {}
+    test_parts = _read(place / "test", shape) if (place / "test").is_dir() else {}
     test = (
         (
-            np.concatenate([x for x, _ in tested.values()]),
-            np.concatenate([y for _, y in tested.values()]),
+            np.concatenate([x for x, _ in test_parts.values()]),
+            np.concatenate([y for _, y in test_parts.values()]),
         )
-        if tested
+        if test_parts
         else None
     )
     if classes is None and all(
@@ -94,7 +94,7 @@ def _users(path: Path) -> dict[str, Any]:
     return users
 
 
-def _numbered(values: Any, kind: type[np.generic]) -> np.ndarray:
+def _read_numbers(values: Any, kind: type[np.generic]) -> np.ndarray:
     """Converts texts of one length to rows of the numbers of their letters; leaves anything else as
     it is.
     """
@@ -112,7 +112,7 @@ def _samples(
     path: Path, user: str, content: Any, shape: Sequence[int] | None
 ) -> tuple[np.ndarray, np.ndarray]:
     try:
-        x, y = _numbered(content["x"], np.float32), _numbered(content["y"], np.uint8)
+        x, y = _read_numbers(content["x"], np.float32), _read_numbers(content["y"], np.uint8)
         y = y[:, 0] if y.dtype == np.uint8 and y.shape[1:] == (1,) else y
     except (KeyError, TypeError, ValueError):
         raise DpflError(

@@ -50,8 +50,8 @@ def read(length: int, test: Mapping[str, Any] | None = None) -> DataSource:
         DpflError: A role has no passage left to train on, or an argument is wrong.
     """
     require_whole(length, "length", least=2)
-    share, seed = _tested(test)
-    train, tested = list[np.ndarray](), list[np.ndarray]()
+    share, seed = _read_test_options(test)
+    train, test_rows = list[np.ndarray](), list[np.ndarray]()
     for role, text in roles().items():
         rows = passages(text, length)
         public = np.array(
@@ -63,11 +63,11 @@ def read(length: int, test: Mapping[str, Any] | None = None) -> DataSource:
                 "share of data.test."
             )
         train.append(rows[~public])
-        tested.append(rows[public])
+        test_rows.append(rows[public])
     ends = np.cumsum([0, *map(len, train)])
-    owned = tuple(torch.arange(first, last) for first, last in pairwise(ends.tolist()))
-    test_set = _dataset(np.concatenate(tested)) if any(map(len, tested)) else None
-    return DataSource(_dataset(np.concatenate(train)), test_set, owned, owners=tuple(roles()))
+    owner_rows = tuple(torch.arange(first, last) for first, last in pairwise(ends.tolist()))
+    test_set = _dataset(np.concatenate(test_rows)) if any(map(len, test_rows)) else None
+    return DataSource(_dataset(np.concatenate(train)), test_set, owner_rows, owners=tuple(roles()))
 
 
 def passages(text: str, length: int) -> np.ndarray:
@@ -116,7 +116,7 @@ def _dataset(rows: np.ndarray) -> Dataset:
     )
 
 
-def _tested(test: Mapping[str, Any] | None) -> tuple[float, int]:
+def _read_test_options(test: Mapping[str, Any] | None) -> tuple[float, int]:
     options = {"share": 0.1, "seed": 0} | dict(test or {})
     if (
         set(options) != {"share", "seed"}

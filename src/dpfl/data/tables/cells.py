@@ -80,7 +80,7 @@ class CellFormat:
         """
         array = _plain(array)
         if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
-            return self._parsed(self.texts(array))
+            return self._parse(self.texts(array))
         if pa.types.is_boolean(array.type):
             array = array.cast(pa.int8())
         if not (
@@ -93,13 +93,13 @@ class CellFormat:
             array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64
         )
 
-    def _parsed(self, texts: pa.Array) -> Array:
+    def _parse(self, texts: pa.Array) -> Array:
         if self.decimal == ",":
-            grouped = pc.fill_null(pc.match_substring(texts, "."), False).to_numpy(
+            has_point = pc.fill_null(pc.match_substring(texts, "."), False).to_numpy(
                 zero_copy_only=False
             )
             refuse(
-                grouped, "a point in a number with decimal comma; remove marks between thousands"
+                has_point, "a point in a number with decimal comma; remove marks between thousands"
             )
             texts = pc.replace_substring(texts, ",", ".")
         try:
@@ -116,13 +116,13 @@ class EncodedColumn:
 
     Attributes:
         values: The numbers of each row.
-        dropped: Which rows are left out, because a value is missing.
-        clamped: The number of cells beyond the declared bounds.
+        drop_mask: Which rows are left out, because a value is missing.
+        clamp_count: The number of cells beyond the declared bounds.
     """
 
     values: Array
-    dropped: Array
-    clamped: int = 0
+    drop_mask: Array
+    clamp_count: int = 0
 
 
 def numeric(column: NumericColumn, array: pa.Array, cells: CellFormat) -> EncodedColumn:
@@ -144,7 +144,7 @@ def numeric(column: NumericColumn, array: pa.Array, cells: CellFormat) -> Encode
     if column.missing == REFUSE:
         refuse(absent, "no value; declare what to do as `missing`")
     inside = np.clip(numbers, column.low, column.high)
-    clamped = int(np.count_nonzero(inside[~absent] != numbers[~absent]))
+    clamp_count = int(np.count_nonzero(inside[~absent] != numbers[~absent]))
     inside[absent] = np.clip(column.fill, column.low, column.high)
     mean, scale = column.centre_and_scale
     values = ((np.log1p(inside - column.low) if column.log else inside) - mean) / scale
@@ -152,7 +152,7 @@ def numeric(column: NumericColumn, array: pa.Array, cells: CellFormat) -> Encode
     return EncodedColumn(
         columns.astype(np.float32),
         absent if column.missing == DROP else np.zeros_like(absent),
-        clamped,
+        clamp_count,
     )
 
 
@@ -180,11 +180,11 @@ def categorical(column: CategoricalColumn, array: pa.Array, cells: CellFormat) -
         refuse(unknown, "a level that is not declared; add it to `levels`, or set other = true")
     if column.missing == REFUSE:
         refuse(absent, "no value; declare what to do as `missing`")
-    dropped = absent if column.missing == DROP else np.zeros_like(absent)
+    drop_mask = absent if column.missing == DROP else np.zeros_like(absent)
     codes[absent] = (
         0 if column.missing in (DROP, REFUSE) else column.all_levels.index(column.missing)
     )
-    return EncodedColumn(codes.astype(np.float32)[:, None], dropped)
+    return EncodedColumn(codes.astype(np.float32)[:, None], drop_mask)
 
 
 def label(column: LabelColumn, array: pa.Array, cells: CellFormat) -> EncodedColumn:
@@ -207,15 +207,15 @@ def label(column: LabelColumn, array: pa.Array, cells: CellFormat) -> EncodedCol
             (codes < 0) & ~absent,
             f"a label other than {', '.join(map(str, column.levels or (0, 1)))}",
         )
-        values, clamped = np.maximum(codes, 0), 0
+        values, clamp_count = np.maximum(codes, 0), 0
     else:
         numbers = cells.numbers(array)
         absent = np.isnan(numbers)
         refuse(np.isinf(numbers), "a label that is not finite")
-        values, clamped = _number(column, np.where(absent, 0, numbers), absent)
+        values, clamp_count = _number(column, np.where(absent, 0, numbers), absent)
     if column.missing == REFUSE:
         refuse(absent, "no label; correct it, or set data.label.missing = 'drop'")
-    return EncodedColumn(values, absent, clamped)
+    return EncodedColumn(values, absent, clamp_count)
 
 
 def _number(column: LabelColumn, numbers: Array, absent: Array) -> tuple[Array, int]:
@@ -226,14 +226,14 @@ def _number(column: LabelColumn, numbers: Array, absent: Array) -> tuple[Array, 
         if (column.low, column.high) != (None, None)
         else numbers
     )
-    clamped = int(np.count_nonzero((inside != numbers) & ~absent))
+    clamp_count = int(np.count_nonzero((inside != numbers) & ~absent))
     if column.task == "counts":
         refuse(
             (inside < 0) | (inside != np.floor(inside)),
             "a label that is no count, a whole number from 0 on",
         )
-        return inside.astype(np.int64), clamped
-    return inside.astype(np.float32), clamped
+        return inside.astype(np.int64), clamp_count
+    return inside.astype(np.float32), clamp_count
 
 
 def time(array: pa.Array, cells: CellFormat) -> Array:
@@ -286,9 +286,9 @@ def _codes(
         return codes.astype(np.int64), absent
     numbers, absent = _lenient(array, cells)
     order = np.argsort(np.asarray(levels, dtype=np.float64))
-    declared = np.asarray(levels, dtype=np.float64)[order]
-    place = np.searchsorted(declared, numbers).clip(max=len(declared) - 1)
-    return np.where(declared[place] == numbers, order[place], -1), absent
+    sorted_levels = np.asarray(levels, dtype=np.float64)[order]
+    place = np.searchsorted(sorted_levels, numbers).clip(max=len(sorted_levels) - 1)
+    return np.where(sorted_levels[place] == numbers, order[place], -1), absent
 
 
 def _lenient(array: pa.Array, cells: CellFormat) -> tuple[Array, Array]:

@@ -179,8 +179,8 @@ def parse_label(words: Any, task: Any = None, classes: Any = None) -> LabelColum
         DpflError: The words do not say what the label is to be, or do not fit the task.
     """
     options = dict(words) if isinstance(words, Mapping) else {"column": words}
-    named = options.pop("column", None)
-    names = named if isinstance(named, list | tuple) else [named]
+    label_columns = options.pop("column", None)
+    names = label_columns if isinstance(label_columns, list | tuple) else [label_columns]
     columns = tuple(_column_name("data.label", name) for name in names)
     if "levels" in options:
         options["levels"] = _list("data.label.levels", options["levels"])
@@ -207,16 +207,16 @@ def _task(columns: Sequence[str], options: Mapping[str, Any]) -> str:
     )
 
 
-def _of(kind: type[Any], where: str, words: Any, **fixed: Any) -> Any:
+def _of(kind: type[Any], where: str, words: Any, **constants: Any) -> Any:
     """Builds a declaration dataclass from a TOML table."""
     if not isinstance(words, Mapping):
         raise DpflError(f"{where} is {words!r}: give a table of words and values.")
-    fields = [field for field in dataclasses.fields(kind) if field.name not in fixed]
+    fields = [field for field in dataclasses.fields(kind) if field.name not in constants]
     refuse_unknown_options(where, words, [field.name for field in fields], "key")
-    needed = (field.name for field in fields if field.default is dataclasses.MISSING)
-    if missing := next((name for name in needed if name not in words), None):
+    required_keys = (field.name for field in fields if field.default is dataclasses.MISSING)
+    if missing := next((name for name in required_keys if name not in words), None):
         raise DpflError(f"{where} has no {missing}: give it.")
-    return kind(**words, **fixed)
+    return kind(**words, **constants)
 
 
 def _column_name(where: str, name: Any) -> str:
@@ -233,6 +233,6 @@ def _list(where: str, values: Any) -> tuple[Any, ...]:
 
 def _texts(where: str, values: Any) -> tuple[str, ...]:
     texts = _list(where, values)
-    if not all(isinstance(one, str | int) and not isinstance(one, bool) for one in texts):
+    if not all(isinstance(text, str | int) and not isinstance(text, bool) for text in texts):
         raise DpflError(f"{where} is {values!r}: give a list of texts.")
     return tuple(map(str, texts))

@@ -166,13 +166,13 @@ def _column(column: ColumnSummary, public: bool) -> list[str]:
     levels: list[Any] = (
         sorted(map(float, column.levels)) if column.numbers else sorted(column.levels)
     )
-    listed = ", ".join(
+    level_list = ", ".join(
         _number(level) if column.numbers else json.dumps(level, ensure_ascii=False)
         for level in levels
     )
     return [
         *lines,
-        f"levels = [{listed}]",
+        f"levels = [{level_list}]",
         "other = true",
         *(['missing = "missing"'] if column.missing else []),
     ]

@@ -12,7 +12,7 @@ from dpfl.tasks import Task, from_name
 Level = str | float
 
 TASKS = ("binary", "classes", "labels", "ordinal", "number", "counts")
-CODED = ("binary", "classes", "ordinal")
+CODED_TASKS = ("binary", "classes", "ordinal")
 """Tasks whose label is one of some levels."""
 
 
@@ -53,12 +53,12 @@ class LabelColumn:
         self._check_numbers()
 
     def _check_levels(self) -> None:
-        if self.task not in CODED and self.levels:
+        if self.task not in CODED_TASKS and self.levels:
             raise DpflError(
                 f"data.label has levels, but the task is {self.task}: remove them, or set task = "
                 "'classes'."
             )
-        if self.task in CODED and self.above is None:
+        if self.task in CODED_TASKS and self.above is None:
             if not self.levels:
                 raise DpflError(
                     f"The task {self.task} needs data.label.levels: list the values of "
@@ -100,7 +100,11 @@ class LabelColumn:
     @property
     def classes(self) -> int | None:
         """The number of classes; None where the label is a number."""
-        return (2 if self.above is not None else len(self.levels)) if self.task in CODED else None
+        return (
+            (2 if self.above is not None else len(self.levels))
+            if self.task in CODED_TASKS
+            else None
+        )
 
     def as_task(self, class_weights: tuple[float, ...] = ()) -> Task:
         """Makes the task that is trained.

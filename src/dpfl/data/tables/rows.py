@@ -54,7 +54,7 @@ class EncodedRows:
         return (
             self
             if keep.all()
-            else EncodedRows(*(getattr(self, one.name)[keep] for one in fields(self)))
+            else EncodedRows(*(getattr(self, field.name)[keep] for field in fields(self)))
         )
 
 
@@ -113,7 +113,7 @@ class RowReader:
     def __init__(self, schema: Schema, seed: int) -> None:
         self.schema, self.seed = schema, seed
         self.sites, self.persons = KeyIndex(seed), KeyIndex(seed)
-        self.clamped: Counter[str] = Counter()
+        self.clamp_counts: Counter[str] = Counter()
 
     def rows(self, file: TableFile, site: int | None = None) -> Iterator[EncodedRows]:
         """Reads a file.
@@ -143,19 +143,22 @@ class RowReader:
         schema, size = self.schema, len(batch)
         features = [
             _by(batch, column.name, partial(_encode, column, cell_format))
-            for column in schema.ordered
+            for column in schema.columns_in_order
         ]
         labels = [
             _by(batch, name, lambda cells: rules.label(schema.label, cells, cell_format))
             for name in schema.label.columns
         ]
-        names = (*(column.name for column in schema.ordered), *schema.label.columns)
-        self.clamped.update(
-            {name: one.clamped for name, one in zip(names, (*features, *labels), strict=True)}
+        names = (*(column.name for column in schema.columns_in_order), *schema.label.columns)
+        self.clamp_counts.update(
+            {
+                name: column.clamp_count
+                for name, column in zip(names, (*features, *labels), strict=True)
+            }
         )
-        x = np.concatenate([one.values for one in features], axis=1)
+        x = np.concatenate([column.values for column in features], axis=1)
         y = (
-            np.stack([one.values for one in labels], axis=1)
+            np.stack([column.values for column in labels], axis=1)
             if schema.label.task == "labels"
             else labels[0].values
         )
@@ -170,8 +173,8 @@ class RowReader:
         if schema.time:
             times = _by(batch, schema.time, lambda cells: rules.time(cells, cell_format))
         draw = np.array(self.persons.draws)[persons] if schema.person else _draws(self.seed, x, y)
-        dropped = np.logical_or.reduce([one.dropped for one in (*features, *labels)])
-        return EncodedRows(x, y, sites, persons, times, draw).where(~dropped)
+        drop_mask = np.logical_or.reduce([column.drop_mask for column in (*features, *labels)])
+        return EncodedRows(x, y, sites, persons, times, draw).where(~drop_mask)
 
 
 def _by(batch: pa.RecordBatch, name: str, rule: Callable[[pa.Array], Any]) -> Any:

@@ -22,7 +22,7 @@ ABSENT = ("", "NA", "NaN", "nan", "NULL", "null")
 """Cells of a text file that hold no value, unless the table declares others."""
 
 REFUSE, DROP, INDICATE, OTHER, MISSING = "refuse", "drop", "indicate", "other", "missing"
-PAID, QUARTILES = "paid", "paid quartiles"
+PAID_SCALE, QUARTILES = "paid", "paid quartiles"
 """Scales that clients are asked for before training, with noise that their ledgers pay for."""
 BINS, MOST_BINS = 20, 1000
 
@@ -77,7 +77,7 @@ class NumericColumn:
             )
 
     def _check_scale(self, where: str) -> None:
-        if self.scale in (PAID, QUARTILES):
+        if self.scale in (PAID_SCALE, QUARTILES):
             if self.mean is not None:
                 raise DpflError(
                     f"{where} has a mean, but its scale is {self.scale!r}, which finds both: leave "
@@ -85,7 +85,7 @@ class NumericColumn:
                 )
         elif isinstance(self.scale, str):
             raise DpflError(
-                f"{where}.scale is {self.scale!r}: give a number above 0, {PAID!r} or "
+                f"{where}.scale is {self.scale!r}: give a number above 0, {PAID_SCALE!r} or "
                 f"{QUARTILES!r}."
             )
         elif (self.mean is None) != (self.scale is None):
@@ -116,7 +116,7 @@ class NumericColumn:
     @property
     def has_paid_scale(self) -> bool:
         """Whether the scale is measured before training, and paid for."""
-        return self.scale in (PAID, QUARTILES)
+        return self.scale in (PAID_SCALE, QUARTILES)
 
     @property
     def width(self) -> int:
@@ -242,13 +242,13 @@ class Schema:
                 "The table has no columns to learn from: declare them as [data.columns.NAME], with "
                 "bounds or levels."
             )
-        declared = [column.name for column in self.columns]
+        column_names = [column.name for column in self.columns]
         for role, name in (
             ("site", self.site),
             ("person", self.person),
             *(("label", name) for name in self.label.columns),
         ):
-            if name in declared:
+            if name in column_names:
                 raise DpflError(
                     f"The column {name!r} is the {role} and also one of data.columns: it can be "
                     "one of them only."
@@ -265,7 +265,7 @@ class Schema:
         return tuple(column for column in self.columns if isinstance(column, CategoricalColumn))
 
     @property
-    def ordered(self) -> tuple[Column, ...]:
+    def columns_in_order(self) -> tuple[Column, ...]:
         """The columns in the order of the features: numbers first, then codes."""
         return (*self.numeric, *self.categorical)
 
@@ -294,14 +294,15 @@ class Schema:
         Returns:
             The schema, in which every scale is a number.
         """
-        measured = {}
+        measured_columns = {}
         for place, column in self.places:
             if column.has_paid_scale:
                 centre, unit = column.centre_and_scale
                 mean, scale = centre + unit * means[place], unit * scales[place]
-                measured[column.name] = replace(column, mean=mean, scale=scale, bins=None)
+                measured_columns[column.name] = replace(column, mean=mean, scale=scale, bins=None)
         return replace(
-            self, columns=tuple(measured.get(column.name, column) for column in self.columns)
+            self,
+            columns=tuple(measured_columns.get(column.name, column) for column in self.columns),
         )
 
     @property

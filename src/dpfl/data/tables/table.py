@@ -140,7 +140,7 @@ def read_table(
             raise DpflError(
                 f"{file.path} has no rows below its header that count: a table needs at least one."
             )
-    rows = _joined(pieces)
+    rows = _join(pieces)
     if names is None:
         rows, names = _sorted_sites(path, rows, tuple(reader.sites.codes), tuple(map(str, sites)))
     return Table(path.name, schema, rows, names, _warnings(files[0], schema), _private(reader))
@@ -174,13 +174,13 @@ def _files(
     return [open_table(file, text) for file in paths], names
 
 
-def _joined(pieces: list[EncodedRows]) -> EncodedRows:
+def _join(pieces: list[EncodedRows]) -> EncodedRows:
     """Joins the pieces into one array for each field. A piece is released once it is copied, so
     that no data is in memory twice.
     """
     size, first = sum(map(len, pieces)), pieces[0]
     whole = EncodedRows(
-        *(np.empty((size, *one.shape[1:]), dtype=one.dtype) for one in vars(first).values())
+        *(np.empty((size, *array.shape[1:]), dtype=array.dtype) for array in vars(first).values())
     )
     end = size
     while pieces:
@@ -192,20 +192,22 @@ def _joined(pieces: list[EncodedRows]) -> EncodedRows:
 
 
 def _sorted_sites(
-    path: Path, rows: EncodedRows, names_read: tuple[str, ...], declared: tuple[str, ...]
+    path: Path, rows: EncodedRows, names_read: tuple[str, ...], declared_sites: tuple[str, ...]
 ) -> tuple[EncodedRows, tuple[str, ...]]:
     """Numbers the sites in their declared order, or else by name, whatever row comes first."""
-    if declared and (unknown := next((name for name in names_read if name not in declared), None)):
+    if declared_sites and (
+        unknown := next((name for name in names_read if name not in declared_sites), None)
+    ):
         raise DpflError(
             f"{path} has the site {unknown!r}, which data.sites does not name: add it, or remove "
             "its rows."
         )
-    if missing := next((name for name in declared if name not in names_read), None):
+    if missing := next((name for name in declared_sites if name not in names_read), None):
         raise DpflError(
             f"{path} has no rows of the site {missing!r}, which data.sites names: remove it, or "
             "add its rows."
         )
-    names = declared or tuple(sorted(names_read, key=_natural))
+    names = declared_sites or tuple(sorted(names_read, key=_natural))
     place = np.array([names.index(name) for name in names_read], dtype=np.int64)
     rows.site[:] = place[rows.site]
     return rows, names
@@ -217,7 +219,7 @@ def _natural(name: str) -> tuple[bool, float, str]:
 
 
 def _private(reader: RowReader) -> tuple[str, ...]:
-    counts = {name: count for name, count in reader.clamped.items() if count}
+    counts = {name: count for name, count in reader.clamp_counts.items() if count}
     return tuple(
         f"{count:,} cells of {name!r} beyond the declared bounds: clamped"
         for name, count in counts.items()
@@ -232,10 +234,12 @@ def _warnings(file: TableFile, schema: Schema) -> tuple[str, ...]:
     if schema.person:
         return ()
     spoken_for = (schema.site, schema.time, *schema.label.columns)
-    named = [name for name in file.header if IDENTIFIER.search(name) and name not in spoken_for]
+    identifiers = [
+        name for name in file.header if IDENTIFIER.search(name) and name not in spoken_for
+    ]
     return tuple(
         f"the column {name!r} looks like a person's identifier; if a person has several rows, "
         f"declare data.person = {name!r} "
         "and set privacy.unit = 'person': as it is, one row is protected."
-        for name in named
+        for name in identifiers
     )

@@ -65,11 +65,11 @@ def convolution_weight(module: nn.Module, x: Tensor, g: Tensor) -> UnitGradients
     if x.dim() != g.dim() or x.dim() != 2 + len(module.kernel_size):
         raise UnsupportedLayer("a convolution without a batch dimension")
     shape = _Shape.of(module)
-    padded = _padded(module, x)
+    padded_images = _pad(module, x)
     if g.dim() == 3:
         g = g.unsqueeze(2)
     output = g.permute(0, 2, 3, 1).reshape(len(g), -1, shape.groups, shape.width // shape.groups)
-    patches = _patches(padded, shape, (g.shape[2], g.shape[3]))
+    patches = _patches(padded_images, shape, (g.shape[2], g.shape[3]))
     if shape.channels == shape.width == shape.groups:
         return from_rows(
             _depthwise(patches, output.view(len(g), g.shape[2], g.shape[3], shape.groups))
@@ -82,7 +82,8 @@ def convolution_weight(module: nn.Module, x: Tensor, g: Tensor) -> UnitGradients
         return room
 
     return _channels_first(
-        products(output.transpose(1, 2), right, shape.places * shape.fan_in, (padded, g)), shape
+        products(output.transpose(1, 2), right, shape.places * shape.fan_in, (padded_images, g)),
+        shape,
     )
 
 
@@ -92,8 +93,8 @@ def _channels_first(gradient: UnitGradients, shape: _Shape) -> UnitGradients:
     """
     kernel = (-1, shape.width, shape.places, shape.fan_in)
 
-    def weighted(units: UnitIndex, weights: Tensor, out: Tensor | None = None) -> Tensor:
-        total = gradient.weighted(units, weights).view(kernel).mT
+    def weighted_sum(units: UnitIndex, weights: Tensor, out: Tensor | None = None) -> Tensor:
+        total = gradient.weighted_sum(units, weights).view(kernel).mT
         return total.flatten() if out is None else out.view(total.shape).copy_(total).flatten()
 
     def rows(block: slice) -> Tensor:
@@ -101,11 +102,16 @@ def _channels_first(gradient: UnitGradients, shape: _Shape) -> UnitGradients:
         return rows_of_block.view(len(rows_of_block), *kernel[1:]).mT.flatten(1)
 
     return UnitGradients(
-        gradient.squares, weighted, rows, gradient.cancellation, gradient.parts, gradient.additions
+        gradient.squares,
+        weighted_sum,
+        rows,
+        gradient.cancellation,
+        gradient.parts,
+        gradient.additions,
     )
 
 
-def _padded(module: nn.Conv1d | nn.Conv2d, x: Tensor) -> Tensor:
+def _pad(module: nn.Conv1d | nn.Conv2d, x: Tensor) -> Tensor:
     """Puts the module's padding around images, and their channels last (B, H, W, C)."""
     padding = module._reversed_padding_repeated_twice
     if module.padding_mode != "zeros" and len(x):
@@ -115,16 +121,16 @@ def _padded(module: nn.Conv1d | nn.Conv2d, x: Tensor) -> Tensor:
     return F.pad(x.permute(0, 2, 3, 1), (0, 0, *padding)).contiguous()
 
 
-def _patches(padded: Tensor, shape: _Shape, output: Pair) -> Tensor:
+def _patches(padded_images: Tensor, shape: _Shape, output: Pair) -> Tensor:
     """Makes a view (B, G, out height, out width, kernel height, kernel width, C / G) of
     channels-last images (B, H, W, C).
     """
-    samples, _, row, channels = padded.shape
+    samples, _, row, channels = padded_images.shape
     down, right = row * channels, channels
-    return padded.as_strided(
+    return padded_images.as_strided(
         (samples, shape.groups, *output, *shape.kernel, shape.fan_in),
         (
-            padded.stride(0),
+            padded_images.stride(0),
             shape.fan_in,
             down * shape.stride[0],
             right * shape.stride[1],

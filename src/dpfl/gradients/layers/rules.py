@@ -48,7 +48,7 @@ _MOST_WORDS = 1 << 11
 _SMALL = 1 << 18
 
 
-def _trained(
+def _collect_gradients(
     module: nn.Module,
     weight: Callable[[], UnitGradients],
     bias: Callable[[], Tensor],
@@ -58,10 +58,10 @@ def _trained(
 
     `squares` are the squared norms of the bias's gradients, where they are known.
     """
-    named = module.named_parameters(recurse=False)
-    trained = {name for name, parameter in named if parameter.requires_grad}
-    gradients = {"weight": weight()} if "weight" in trained else {}
-    if "bias" in trained:
+    named_parameters = module.named_parameters(recurse=False)
+    trained_names = {name for name, parameter in named_parameters if parameter.requires_grad}
+    gradients = {"weight": weight()} if "weight" in trained_names else {}
+    if "bias" in trained_names:
         gradients["bias"] = from_rows(bias(), squares)
     return gradients
 
@@ -84,9 +84,9 @@ def linear(module: nn.Module, x: Tensor, g: Tensor) -> LayerGradients:
         raise UnsupportedLayer("a linear layer without a batch dimension")
     if x.dim() == 2:
         squares = squared_norms(g)
-        return _trained(module, lambda: outer(x, g, squares), lambda: g, squares)
+        return _collect_gradients(module, lambda: outer(x, g, squares), lambda: g, squares)
     x, g = x.flatten(1, -2), g.flatten(1, -2)
-    return _trained(module, lambda: sum_of_outer(x, g), lambda: g.sum(1))
+    return _collect_gradients(module, lambda: sum_of_outer(x, g), lambda: g.sum(1))
 
 
 def convolution(module: nn.Module, x: Tensor, g: Tensor) -> LayerGradients:
@@ -101,7 +101,9 @@ def convolution(module: nn.Module, x: Tensor, g: Tensor) -> LayerGradients:
     Returns:
         The gradients of its trained parameters, by name.
     """
-    return _trained(module, lambda: convolution_weight(module, x, g), lambda: g.flatten(2).sum(2))
+    return _collect_gradients(
+        module, lambda: convolution_weight(module, x, g), lambda: g.flatten(2).sum(2)
+    )
 
 
 def group_norm(module: nn.Module, x: Tensor, g: Tensor) -> LayerGradients:
@@ -125,7 +127,7 @@ def group_norm(module: nn.Module, x: Tensor, g: Tensor) -> LayerGradients:
             per_channel(F.group_norm(x, module.num_groups, None, None, module.eps) * g)
         )
 
-    return _trained(module, weight, lambda: per_channel(g))
+    return _collect_gradients(module, weight, lambda: per_channel(g))
 
 
 def layer_norm(module: nn.Module, x: Tensor, g: Tensor) -> LayerGradients:
@@ -156,7 +158,7 @@ def layer_norm(module: nn.Module, x: Tensor, g: Tensor) -> LayerGradients:
             return from_rows(per_entry(F.rms_norm(x, shape, None, eps) * g))
         return from_rows(per_entry(F.layer_norm(x, shape, None, None, module.eps) * g))
 
-    return _trained(module, weight, lambda: per_entry(g))
+    return _collect_gradients(module, weight, lambda: per_entry(g))
 
 
 def embedding(module: nn.Module, x: Tensor, g: Tensor) -> LayerGradients:
@@ -180,7 +182,7 @@ def embedding(module: nn.Module, x: Tensor, g: Tensor) -> LayerGradients:
         g = g * (words != module.padding_idx).unsqueeze(2)
     size = (module.num_embeddings, module.embedding_dim)
 
-    def weighted(units: UnitIndex, weights: Tensor, out: Tensor | None = None) -> Tensor:
+    def weighted_sum(units: UnitIndex, weights: Tensor, out: Tensor | None = None) -> Tensor:
         total = (empty_sum(size[0] * size[1]) if out is None else out).zero_().view(size)
         step = max(1, TERMS // max(1, words.shape[1]))
         for some, slopes, own in zip(
@@ -204,7 +206,7 @@ def embedding(module: nn.Module, x: Tensor, g: Tensor) -> LayerGradients:
     additions = (
         len(words) + words.shape[1]
     )  # of units that are added one by one, and of one word's places in a unit
-    return {"weight": UnitGradients(squares, weighted, rows, 1 / COVER, (words, g), additions)}
+    return {"weight": UnitGradients(squares, weighted_sum, rows, 1 / COVER, (words, g), additions)}
 
 
 def _word_squares(words: Tensor, g: Tensor) -> Tensor:
@@ -265,12 +267,12 @@ def unit_gradients(
         return rule(module, x, g)
     if rule is linear:
         inputs, outputs = positions(x, g, rows)
-        return _trained(
+        return _collect_gradients(
             module, lambda: sum_of_outer(inputs, outputs, _SMALL), lambda: outputs.sum(1)
         )
     if rule is embedding and rows.per_unit * x[0].numel() <= _MOST_WORDS:
         return rule(module, rows.by_unit(x), rows.by_unit(g))
-    return {name: rows.summed(gradient) for name, gradient in rule(module, x, g).items()}
+    return {name: rows.sum_over_rows(gradient) for name, gradient in rule(module, x, g).items()}
 
 
 def positions(x: Tensor, g: Tensor, rows: UnitRows) -> tuple[Tensor, Tensor]:

@@ -67,12 +67,12 @@ class UnrolledLayer:
     forward: Callable[..., Any]
 
     def gradients(
-        self, trained: set[str], terms: dict[str, tuple[Tensor, Tensor]]
+        self, trained_names: set[str], terms: dict[str, tuple[Tensor, Tensor]]
     ) -> dict[str, UnitGradients]:
         """Computes the gradients of the layer's parameters.
 
         Args:
-            trained: The names of the parameters that are trained.
+            trained_names: The names of the parameters that are trained.
             terms: For each map, its inputs (B, T, in) and the gradients (B, T, out) at its outputs.
 
         Returns:
@@ -82,9 +82,9 @@ class UnrolledLayer:
         biases: dict[str, list[Tensor]] = {}
         for name, (x, g) in terms.items():
             linear_map = self.maps[name]
-            if linear_map.weight in trained:
+            if linear_map.weight in trained_names:
                 weights.setdefault(linear_map.weight, []).append(sum_of_outer(x, g))
-            if linear_map.bias is not None and linear_map.bias in trained:
+            if linear_map.bias is not None and linear_map.bias in trained_names:
                 biases.setdefault(linear_map.bias, []).append(g.sum(1))
         return {name: stack(parts) for name, parts in weights.items()} | {
             name: from_rows(torch.cat(parts, dim=1)) for name, parts in biases.items()

@@ -206,29 +206,29 @@ class Chain:
         """
         if any(_patched(module) for module in self._modules):
             raise UnsupportedLayer("hooks")
-        saved = []
+        saved_tensors = []
         for link, _ in self._links[after + 1 :]:
             x, needs = link.forward(x)
-            saved.append(needs)
-        return x, saved
+            saved_tensors.append(needs)
+        return x, saved_tensors
 
     def backward(
-        self, g: Tensor, saved: list[tuple[Tensor, ...]]
+        self, g: Tensor, saved_tensors: list[tuple[Tensor, ...]]
     ) -> Iterator[tuple[Layer, Tensor, Tensor]]:
         """Goes back from the gradient at the scores to the first trained layer.
 
         Args:
             g: The gradient at the scores.
-            saved: What each module saved in the forward pass.
+            saved_tensors: What each module saved in the forward pass.
 
         Yields:
             Each trained layer with its input and the gradient at its output, the last layer first.
         """
         for index in range(len(self._links) - 1, self.first - 1, -1):
             link, layer = self._links[index]
-            below = link.backward(g, *saved[index]) if index > self.first else g
+            below = link.backward(g, *saved_tensors[index]) if index > self.first else g
             if layer:
-                yield layer, saved[index][0], g
+                yield layer, saved_tensors[index][0], g
             g = below
 
     @property
@@ -284,13 +284,13 @@ class ChainPass:
     def __call__(
         self, x: Tensor, y: Tensor, rows: UnitRows | None = None
     ) -> tuple[Tensor, list[UnitGradients]]:
-        scores, saved = self._chain.forward(self._chain.model.arrange(x))
+        scores, saved_tensors = self._chain.forward(self._chain.model.arrange(x))
         losses, g = losses_and_slopes(scores, y, self._chain.model.task)
         if rows is not None:
             g = rows.weigh(g)
         gradients: dict[int, UnitGradients] = {}
         with self._scratch.step():
-            for layer, inputs, outputs in self._chain.backward(g, saved):
+            for layer, inputs, outputs in self._chain.backward(g, saved_tensors):
                 of_layer = unit_gradients(
                     RULES[type(layer.module)], layer.module, inputs, outputs, rows
                 )

@@ -46,13 +46,13 @@ class LayerPass:
     def __init__(self, model: FlatModel) -> None:
         self.model = model
         self.layers = find_layers(model)
-        self._probed = False
+        self._is_probed = False
         self._scratch = Scratch()
 
     def __call__(
         self, x: Tensor, y: Tensor, rows: UnitRows | None = None
     ) -> tuple[Tensor, list[UnitGradients]]:
-        if not self._probed:
+        if not self._is_probed:
             self._probe(x)
         with torch.enable_grad(), recording(self.layers) as records:
             losses = sample_losses(self.model.module(self.model.arrange(x)), y, self.model.task)
@@ -76,7 +76,7 @@ class LayerPass:
             for mode in modes(self.model.module):
                 with mode:
                     self._probe_dimensions(x)
-        self._probed = True
+        self._is_probed = True
 
     def _probe_dimensions(self, x: Tensor) -> None:
         """Refuses layers whose first dimension is not the batch.

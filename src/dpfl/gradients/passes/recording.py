@@ -94,11 +94,11 @@ class Record:
         self.calls += 1
         self._tap("", inputs[0], output)
 
-    def forward(self, unrolled: UnrolledLayer, *inputs: Any, **options: Any) -> Any:
+    def forward(self, unrolled_layer: UnrolledLayer, *inputs: Any, **options: Any) -> Any:
         """Computes and records a call of a layer that is made of linear maps.
 
         Args:
-            unrolled: How the layer is computed.
+            unrolled_layer: How the layer is computed.
             inputs: The arguments of the call.
             options: Its keyword arguments.
 
@@ -114,7 +114,7 @@ class Record:
         }
 
         def project(name: str, x: Tensor) -> Tensor:
-            linear_map = unrolled.maps[name]
+            linear_map = unrolled_layer.maps[name]
             weight, bias = (
                 own[linear_map.weight],
                 None if linear_map.bias is None else own[linear_map.bias],
@@ -128,7 +128,7 @@ class Record:
                 self._tap(name, x, output)
             return output
 
-        return unrolled.forward(self.layer.module, project, *inputs, **options)
+        return unrolled_layer.forward(self.layer.module, project, *inputs, **options)
 
     def _tap(self, name: str, x: Tensor, output: Tensor) -> None:
         if not output.requires_grad:
@@ -157,13 +157,13 @@ class Record:
         Raises:
             UnsupportedLayer: A parameter is used elsewhere, or an input was overwritten.
         """
-        reached = [tap for tap, g in zip(self.taps, gradients, strict=True) if g is not None]
+        reached_taps = [tap for tap, g in zip(self.taps, gradients, strict=True) if g is not None]
         for name, entry in self.layer.entries.items():
             if uses[id(parameters[entry])] != len(
-                {tap.call for tap in reached if self._reads(tap, name)}
+                {tap.call for tap in reached_taps if self._reads(tap, name)}
             ):
                 raise UnsupportedLayer(f"parameters of a {self.layer.name} used outside its call")
-        if any(tap.x._version != tap.version for tap in reached):
+        if any(tap.x._version != tap.version for tap in reached_taps):
             raise UnsupportedLayer(f"a {self.layer.name} whose input is overwritten later")
 
     def _reads(self, tap: Tap, name: str) -> bool:
@@ -190,9 +190,11 @@ def find_layers(model: FlatModel) -> list[Layer]:
     inside: set[nn.Module] = set()
     layers = []
     for module in model.module.modules():
-        unrolled = unrolled_for(module)
-        inside.update(module.children() if unrolled else ())
-        own = dict(module.named_parameters(recurse=unrolled is not None, remove_duplicate=False))
+        unrolled_layer = unrolled_for(module)
+        inside.update(module.children() if unrolled_layer else ())
+        own = dict(
+            module.named_parameters(recurse=unrolled_layer is not None, remove_duplicate=False)
+        )
         entries = {
             name: entry_of[id(parameter)]
             for name, parameter in own.items()
@@ -200,7 +202,7 @@ def find_layers(model: FlatModel) -> list[Layer]:
         }
         if not entries or module in inside:
             continue
-        rule = unrolled or rule_for(module)
+        rule = unrolled_layer or rule_for(module)
         if rule is None:
             raise UnsupportedLayer(f"trainable parameters in a {type(module).__name__}")
         owners.update(entries.values())
@@ -249,12 +251,12 @@ def uses_of(losses: Tensor) -> Counter[int]:
         The counts, by the parameter's id.
     """
     uses: Counter[int] = Counter()
-    visited, waiting = set(), [losses.grad_fn]
+    visited_nodes, waiting = set(), [losses.grad_fn]
     while waiting:
         node = waiting.pop()
-        if node is None or node in visited:
+        if node is None or node in visited_nodes:
             continue
-        visited.add(node)
+        visited_nodes.add(node)
         for child, _ in node.next_functions:
             if child is not None and hasattr(child, "variable"):
                 uses[id(child.variable)] += 1

@@ -28,7 +28,7 @@ class RowPass:
 
     def __init__(self, model: FlatModel) -> None:
         self.model = model
-        self._gradients = self._vectorised
+        self._gradients = self._by_vmap
 
     def __call__(
         self, x: Tensor, y: Tensor, rows: UnitRows | None = None
@@ -49,7 +49,7 @@ class RowPass:
         spans = [self.model.layout.span(entry) for entry in range(len(self.model.parameters))]
         return losses, [from_rows(gradients[:, span]) for span in spans]
 
-    def _vectorised(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    def _by_vmap(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         names = self.model.layout.names[: len(self.model.parameters)]
         parameters = dict(zip(names, (p.detach() for p in self.model.parameters), strict=True))
 

@@ -57,7 +57,7 @@ def leaf_images(shape: tuple[int, ...], count: int = IMAGES) -> Tensor:
         round_or_square = torch.where(
             uniform(0, 1) < 0.5, (u.square() + v.square()).sqrt(), torch.maximum(u.abs(), v.abs())
         )
-        covered = torch.sigmoid(SHARPNESS * radius * (1 - round_or_square))
+        coverage = torch.sigmoid(SHARPNESS * radius * (1 - round_or_square))
         leaf = normal() + COLOUR * normal(channels) + SLOPE * (normal() * u + normal() * v)
-        images = images + covered * (leaf - images)
+        images = images + coverage * (leaf - images)
     return (images - images.mean((1, 2, 3), keepdim=True)) / images.std((1, 2, 3), keepdim=True)

@@ -36,7 +36,7 @@ RIDGE = 0.01
 THRESHOLD = 0.5
 LEAST = 0.01
 """A number that is added to a feature's mean under the root."""
-DRAWN = 32
+LEAF_SIDE = 32
 """Pixels per side of the images from which patches are drawn, whatever the size of the samples."""
 PIXELS = 51_200
 """Pixels of the images that are computed at a time, so that the memory that they need stays small.
@@ -80,22 +80,20 @@ def patch_features(
             (images - images.mean((1, 2, 3), keepdim=True)).square().mean((1, 2, 3), keepdim=True)
         )
         scale = (variance.clamp(min=0) + FLAT * whole + TINY).rsqrt()
-        values = _pooled(images, kernels, scale)
+        values = _pool(images, kernels, scale)
         if mirror:
-            values = ((values + _pooled(images, kernels.flip(-1), scale).flip(-1)) / 2)[
-                ..., :columns
-            ]
-        return _normalised((values + LEAST).sqrt())
+            values = ((values + _pool(images, kernels.flip(-1), scale).flip(-1)) / 2)[..., :columns]
+        return _normalise((values + LEAST).sqrt())
 
     return RowFunction(of, max(1, PIXELS // (shape[1] * shape[2])))
 
 
-def _normalised(features: Tensor) -> Tensor:
+def _normalise(features: Tensor) -> Tensor:
     """Scales all of a sample to mean 0 and variance 1."""
     return functional.group_norm(features, 1) if len(features) else features
 
 
-def _pooled(images: Tensor, kernels: Tensor, scale: Tensor) -> Tensor:
+def _pool(images: Tensor, kernels: Tensor, scale: Tensor) -> Tensor:
     """Computes the mean over each cell of what is beyond the threshold."""
     alike = functional.conv2d(images, kernels, stride=STRIDE) * scale
     return functional.adaptive_avg_pool2d((alike - THRESHOLD).relu_(), GRID)
@@ -113,7 +111,7 @@ def patch_filters(channels: int, filters: int) -> Tensor:
         Kernels (filters, channels, SIDE, SIDE), each of mean 0.
     """
     patches = (
-        functional.unfold(leaf_images((channels, DRAWN, DRAWN)), SIDE, stride=3)
+        functional.unfold(leaf_images((channels, LEAF_SIDE, LEAF_SIDE)), SIDE, stride=3)
         .transpose(1, 2)
         .flatten(0, 1)
     )

@@ -52,8 +52,8 @@ class Scattering:
                 f"{shape}."
             )
         self.J, self.L, self.shape, self.pad = J, L, tuple(shape), step
-        padded = (shape[0] + 2 * step, shape[1] + 2 * step)
-        self.psi, self.phi = _filters(J, L, padded)
+        padded_shape = (shape[0] + 2 * step, shape[1] + 2 * step)
+        self.psi, self.phi = _filters(J, L, padded_shape)
 
     @property
     def channels(self) -> int:
@@ -83,7 +83,7 @@ class Scattering:
         parts = [self._of(part) for part in x.flatten(0, 1).split(BATCH)]
         return torch.cat(parts).reshape(len(x), -1, *sides)
 
-    def mirrored(self, features: Tensor) -> Tensor:
+    def mirror(self, features: Tensor) -> Tensor:
         """Computes the features of the mirror images, apart from the grid on which they are read
         off.
 
@@ -99,10 +99,10 @@ class Scattering:
         pairs = [self.L * a + b for a in first for b in first]
         orders = [[0], *[first] * self.J, *[pairs] * (self.J * (self.J - 1) // 2)]
         starts = accumulate([0, *(len(order) for order in orders)])
-        turned = [
+        angle_order = [
             start + place for start, order in zip(starts, orders, strict=False) for place in order
         ]
-        return features.unflatten(1, (-1, self.channels))[:, :, turned].flatten(1, 2).flip(-1)
+        return features.unflatten(1, (-1, self.channels))[:, :, angle_order].flatten(1, 2).flip(-1)
 
     def _of(self, x: Tensor) -> Tensor:
         spectrum = torch.fft.fft2(functional.pad(x[:, None], (self.pad,) * 4, mode="reflect"))
@@ -130,7 +130,7 @@ class Scattering:
         return values[..., 1:-1, 1:-1]
 
 
-def normalised(features: Tensor) -> Tensor:
+def normalise(features: Tensor) -> Tensor:
     """Brings every three channels of a sample to mean 0 and variance 1 over their places.
 
     This is a GroupNorm without parameters.
@@ -173,12 +173,12 @@ def scattering_features(shape: tuple[int, ...], mirror: bool = False) -> Callabl
         """
         values = transform(images)
         if mirror:
-            values = ((values + transform.mirrored(values)) / 2)[..., : (values.shape[-1] + 1) // 2]
-        return normalised(values)
+            values = ((values + transform.mirror(values)) / 2)[..., : (values.shape[-1] + 1) // 2]
+        return normalise(values)
 
     mixing = cache(lambda: decorrelating(RowFunction(alike, BATCH), shape))
 
-    def mixed(images: Tensor) -> Tensor:
+    def mix(images: Tensor) -> Tensor:
         """Mixes the channels. Where there are no images, nothing need be mixed, but the result has
         a shape, too.
         """
@@ -186,7 +186,7 @@ def scattering_features(shape: tuple[int, ...], mirror: bool = False) -> Callabl
             torch.einsum("dc,nchw->ndhw", mixing(), alike(images)) if len(images) else alike(images)
         )
 
-    return RowFunction(mixed, BATCH)
+    return RowFunction(mix, BATCH)
 
 
 def _coarser(spectrum: Tensor, factor: int) -> Tensor:
@@ -227,10 +227,10 @@ def _largest_scale(smooth: Tensor, waves: list[Tensor]) -> float:
     (|psi(w)|^2 + |psi(-w)|^2) / 2 <= 1.
     """
     energy = torch.cat(waves).abs().square().sum(0)
-    mirrored = energy.flip((0, 1)).roll((1, 1), (0, 1))
+    mirror_energy = energy.flip((0, 1)).roll((1, 1), (0, 1))
     room = 1 - smooth.abs().square()
-    used = (energy + mirrored) / 2
-    return math.sqrt(float((room / used)[used > 1e-9].min()))
+    mean_energy = (energy + mirror_energy) / 2
+    return math.sqrt(float((room / mean_energy)[mean_energy > 1e-9].min()))
 
 
 def _morlet(j: int, L: int, turn: int, shape: tuple[int, int]) -> Tensor:

@@ -94,11 +94,11 @@ class Accountant:
             return 0.0
         if any(isinstance(event, dp.NonPrivateDpEvent) for event, _ in frozen):
             return math.inf
-        epsilons = [_bounded(bound, frozen, delta) for bound in self.bounds]
+        epsilons = [_bound_epsilon(bound, frozen, delta) for bound in self.bounds]
         return min(math.inf if math.isnan(epsilon) else epsilon for epsilon in epsilons)
 
 
-def _bounded(
+def _bound_epsilon(
     bound: Callable[[FrozenEvents, float], float], events: FrozenEvents, delta: float
 ) -> float:
     """Returns infinity, which is never too small, where a figure overflows."""
@@ -114,10 +114,10 @@ def _in_order(events: Iterable[tuple[Any, int]]) -> list[tuple[Any, int]]:
     The order of a set changes from process to process, and with it the last bits of a sum. Noise is
     planned from these sums, so without an order one seed would give several models.
     """
-    return sorted(events, key=lambda pair: (_written(pair[0]), pair[1]))
+    return sorted(events, key=lambda pair: (_event_text(pair[0]), pair[1]))
 
 
-def _written(event: Any) -> str:
+def _event_text(event: Any) -> str:
     try:
         return encode(event)
     except DpflError:
@@ -141,25 +141,25 @@ def _pld_of(event: Event, interval: float) -> LossGridPair:
 @lru_cache(maxsize=4096)
 def _pld_epsilon(events: FrozenEvents, delta: float, interval: float = DISCRETISATION) -> float:
     """Uses privacy losses: exact without sampling, quick bounds where no grid can hold them."""
-    unsampled = _unsampled_epsilon(events, delta)
+    unsampled_epsilon = _unsampled_epsilon(events, delta)
     if all(isinstance(event, dp.GaussianDpEvent) for event, _ in events):
-        return unsampled
-    huge = unsampled > HUGE_EPSILON and _second_order_epsilon(events, delta) > HUGE_EPSILON
-    if huge and (quick := min(unsampled, _rdp_epsilon(events, delta))) > HUGE_EPSILON:
+        return unsampled_epsilon
+    huge = unsampled_epsilon > HUGE_EPSILON and _second_order_epsilon(events, delta) > HUGE_EPSILON
+    if huge and (quick := min(unsampled_epsilon, _rdp_epsilon(events, delta))) > HUGE_EPSILON:
         return quick
-    return _composed(events, interval).epsilon(delta)
+    return _compose(events, interval).epsilon(delta)
 
 
-def _composed(events: FrozenEvents, interval: float) -> LossGridPair:
-    ordered = _in_order(events)
+def _compose(events: FrozenEvents, interval: float) -> LossGridPair:
+    ordered_events = _in_order(events)
     precision = sum(
         count / event.noise_multiplier**2
-        for event, count in ordered
+        for event, count in ordered_events
         if isinstance(event, dp.GaussianDpEvent)
     )
     parts = [
         _pld_of(event, interval).self_compose(count)
-        for event, count in ordered
+        for event, count in ordered_events
         if not isinstance(event, dp.GaussianDpEvent)
     ]
     if precision:  # Gaussians on the same data compose to one Gaussian
@@ -177,8 +177,8 @@ def _multiple(start: FrozenEvents, event: Event, stride: int, multiple: int) -> 
         before = _multiple(start, event, stride, multiple - 1)
         return before.compose(_multiple(frozenset(), event, stride, 1))
     if start:
-        return _composed(start, ROUGH).compose(_multiple(frozenset(), event, stride, 1))
-    return _composed(frozenset({(event, stride)}), ROUGH)
+        return _compose(start, ROUGH).compose(_multiple(frozenset(), event, stride, 1))
+    return _compose(frozenset({(event, stride)}), ROUGH)
 
 
 @lru_cache(maxsize=256)

@@ -99,8 +99,8 @@ def _fits(
 ) -> bool:
     total = add(dict(others), event, count)
     full = accountant(by)
-    settled = bool(full.quick and full.quick.epsilon(total, delta) <= epsilon)
-    return settled or full.epsilon(total, delta) <= epsilon
+    is_settled = bool(full.quick and full.quick.epsilon(total, delta) <= epsilon)
+    return is_settled or full.epsilon(total, delta) <= epsilon
 
 
 def largest_count(fits: Callable[[int], bool], horizon: int) -> int:

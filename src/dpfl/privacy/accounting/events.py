@@ -165,13 +165,13 @@ def neighbours_of(events: Iterable[Event]) -> str:
         DpflError: If the events are proven for different relations, so that their epsilons do not
             add up.
     """
-    fixed = {isinstance(event, dp.SampledWithoutReplacementDpEvent) for event in events}
-    if fixed == {True, False}:
+    fixed_size_flags = {isinstance(event, dp.SampledWithoutReplacementDpEvent) for event in events}
+    if fixed_size_flags == {True, False}:
         raise DpflError(
             "Fixed-size and other sampling cannot share one ledger, since they are proven for "
             "different neighbours; use one kind of sampling, or a new ledger."
         )
-    return REPLACE if fixed == {True} else ADD_REMOVE
+    return REPLACE if fixed_size_flags == {True} else ADD_REMOVE
 
 
 def add(events: EventCounts, event: Event, count: int) -> dict[Event, int]:

@@ -126,10 +126,10 @@ class LossGrid:
             epsilons = np.log((above - delta) / shrunk)
         # The next loss, down to 0: no epsilon below it has these losses alone in its sums.
         next_losses = np.append(losses, 0.0)
-        reached = (above > delta) & (epsilons >= next_losses)
-        if not reached.any():
+        crossings = (above > delta) & (epsilons >= next_losses)
+        if not crossings.any():
             return 0.0
-        at = int(np.argmax(reached))
+        at = int(np.argmax(crossings))
         return float(min(epsilons[at], losses[at - 1]))  # for losses beyond 700, exp(-loss) is 0
 
 
@@ -148,17 +148,17 @@ class LossGridPair:
     """The loss distributions for both directions of the neighbouring relation.
 
     Attributes:
-        removed: The losses for a unit that is removed.
-        added: The losses for a unit that is added; the same object where both are alike.
+        removed_losses: The losses for a unit that is removed.
+        added_losses: The losses for a unit that is added; the same object where both are alike.
     """
 
-    removed: LossGrid
-    added: LossGrid
+    removed_losses: LossGrid
+    added_losses: LossGrid
 
     @property
     def alike(self) -> bool:
         """Whether both directions have one distribution."""
-        return self.removed is self.added
+        return self.removed_losses is self.added_losses
 
     def self_compose(self, times: int) -> LossGridPair:
         """Composes both distributions with themselves.
@@ -169,8 +169,10 @@ class LossGridPair:
         Returns:
             The losses of all releases together.
         """
-        removed = self.removed.self_compose(times)
-        return LossGridPair(removed, removed if self.alike else self.added.self_compose(times))
+        removed_losses = self.removed_losses.self_compose(times)
+        return LossGridPair(
+            removed_losses, removed_losses if self.alike else self.added_losses.self_compose(times)
+        )
 
     def compose(self, other: LossGridPair) -> LossGridPair:
         """Composes both distributions with those of another release.
@@ -181,10 +183,10 @@ class LossGridPair:
         Returns:
             The losses of both together.
         """
-        removed = self.removed.compose(other.removed)
+        removed_losses = self.removed_losses.compose(other.removed_losses)
         if self.alike and other.alike:
-            return LossGridPair(removed, removed)
-        return LossGridPair(removed, self.added.compose(other.added))
+            return LossGridPair(removed_losses, removed_losses)
+        return LossGridPair(removed_losses, self.added_losses.compose(other.added_losses))
 
     def epsilon(self, delta: float) -> float:
         """Computes the larger epsilon of both directions.
@@ -195,5 +197,9 @@ class LossGridPair:
         Returns:
             Epsilon for adding or removing one unit.
         """
-        removed = self.removed.epsilon(delta)
-        return removed if self.alike else max(removed, self.added.epsilon(delta))
+        removal_epsilon = self.removed_losses.epsilon(delta)
+        return (
+            removal_epsilon
+            if self.alike
+            else max(removal_epsilon, self.added_losses.epsilon(delta))
+        )

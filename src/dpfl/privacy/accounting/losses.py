@@ -33,10 +33,10 @@ def gaussian_losses(noise_multiplier: float, rate: float, interval: float) -> Lo
         the same.
     """
     change = pld.privacy_loss_mechanism.AdjacencyType
-    removed = _discretise(noise_multiplier, rate, interval, change.REMOVE)
+    removed_losses = _discretise(noise_multiplier, rate, interval, change.REMOVE)
     if rate == 1:
-        return LossGridPair(removed, removed)
-    return LossGridPair(removed, _discretise(noise_multiplier, rate, interval, change.ADD))
+        return LossGridPair(removed_losses, removed_losses)
+    return LossGridPair(removed_losses, _discretise(noise_multiplier, rate, interval, change.ADD))
 
 
 def _discretise(
@@ -79,18 +79,18 @@ def _deltas(
     losses: GaussianPrivacyLoss, noise_multiplier: float, rate: float, epsilons: np.ndarray
 ) -> np.ndarray:
     """Computes delta(epsilon) = P[output <= x] - e^epsilon Q[output <= x], at loss(x) = epsilon."""
-    removed = losses.adjacency_type == pld.privacy_loss_mechanism.AdjacencyType.REMOVE
-    sign = 1 if removed else -1
+    is_removal = losses.adjacency_type == pld.privacy_loss_mechanism.AdjacencyType.REMOVE
+    sign = 1 if is_removal else -1
     # Beyond log(1 - q) all of the losses are on one side.
     inside = sign * epsilons > (math.log1p(-rate) if rate < 1 else -math.inf)
-    deltas: np.ndarray = -np.expm1(epsilons) if removed else np.zeros_like(epsilons)
-    unsampled = sign * _unsampled(sign * epsilons[inside], rate)
-    x = (0 if removed else 1) + (-0.5 - unsampled * noise_multiplier**2)
+    deltas: np.ndarray = -np.expm1(epsilons) if is_removal else np.zeros_like(epsilons)
+    unsampled_losses = sign * _undo_sampling(sign * epsilons[inside], rate)
+    x = (0 if is_removal else 1) + (-0.5 - unsampled_losses * noise_multiplier**2)
     deltas[inside] = losses.mu_upper_cdf(x) - np.exp(epsilons[inside] + losses.mu_lower_log_cdf(x))
     return deltas.clip(0, 1)
 
 
-def _unsampled(losses: np.ndarray, rate: float) -> np.ndarray:
+def _undo_sampling(losses: np.ndarray, rate: float) -> np.ndarray:
     """Computes log(1 + (e^loss - 1) / q): the loss that becomes this one by sampling.
 
     It is -inf at the bound log(1 - q). Rounded as dp-accounting rounds it, so that the figures are
@@ -98,9 +98,11 @@ def _unsampled(losses: np.ndarray, rate: float) -> np.ndarray:
     """
     if rate == 1:
         return losses
-    scaled, rest = losses + np.log(1 / rate), np.log(1 / rate - 1)
+    scaled_losses, rest = losses + np.log(1 / rate), np.log(1 / rate - 1)
     with np.errstate(divide="ignore"):
-        unsampled: np.ndarray = scaled + np.log1p(-np.exp(np.minimum(rest - scaled, 0.0)))
-    unsampled[losses == 0] = np.log(1 / rate + (1 - 1 / rate))
-    unsampled[np.isclose(losses, math.log(1 - rate), rtol=1e-9, atol=0)] = -np.inf
-    return unsampled
+        unsampled_losses: np.ndarray = scaled_losses + np.log1p(
+            -np.exp(np.minimum(rest - scaled_losses, 0.0))
+        )
+    unsampled_losses[losses == 0] = np.log(1 / rate + (1 - 1 / rate))
+    unsampled_losses[np.isclose(losses, math.log(1 - rate), rtol=1e-9, atol=0)] = -np.inf
+    return unsampled_losses

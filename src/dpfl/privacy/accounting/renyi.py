@@ -65,23 +65,23 @@ def _integer_orders(rate: float, noise_multiplier: float, orders: np.ndarray) ->
 
 def _fractional_orders(rate: float, noise_multiplier: float, orders: np.ndarray) -> np.ndarray:
     """Sums two series: the integral below and above the point where both densities are equal."""
-    log_moments, unfinished = np.full(len(orders), math.inf), np.arange(len(orders))
+    log_moments, remaining_orders = np.full(len(orders), math.inf), np.arange(len(orders))
     sums = np.full((2, len(orders)), -math.inf)
     last = np.full((2, len(orders)), -math.inf)
     for start in range(0, MAX_TERMS, BLOCK_TERMS):
         places = np.arange(start, start + BLOCK_TERMS)
-        terms = _terms(rate, noise_multiplier, orders[unfinished, None], places)
-        joined = np.concatenate([sums[..., None], terms], axis=2)
-        partial_sums = np.logaddexp.accumulate(joined, axis=2)[..., 1:]
+        terms = _terms(rate, noise_multiplier, orders[remaining_orders, None], places)
+        series = np.concatenate([sums[..., None], terms], axis=2)
+        partial_sums = np.logaddexp.accumulate(series, axis=2)[..., 1:]
         previous = np.concatenate([last[..., None], terms[..., :-1]], axis=2)
         falling = (terms < previous).all(0)
         total = np.logaddexp(*partial_sums)
-        ended = falling & (terms.max(0) < total - NEGLIGIBLE_LOG)
-        at, finished = ended.argmax(1), ended.any(1)
-        log_moments[unfinished[finished]] = total[finished, at[finished]]
-        unfinished = unfinished[~finished]
-        sums, last = partial_sums[:, ~finished, -1], terms[:, ~finished, -1]
-        if not len(unfinished):
+        is_negligible = falling & (terms.max(0) < total - NEGLIGIBLE_LOG)
+        at, is_finished = is_negligible.argmax(1), is_negligible.any(1)
+        log_moments[remaining_orders[is_finished]] = total[is_finished, at[is_finished]]
+        remaining_orders = remaining_orders[~is_finished]
+        sums, last = partial_sums[:, ~is_finished, -1], terms[:, ~is_finished, -1]
+        if not len(remaining_orders):
             break
     return log_moments
 

@@ -96,20 +96,23 @@ def data_mark(salt: str, data: str) -> str:
     return hmac.new(bytes.fromhex(salt), data.encode(), hashlib.sha256).hexdigest() if data else ""
 
 
-def check_same_kind(path: Path, account: LedgerAccount, expected: LedgerAccount) -> None:
+def check_same_kind(path: Path, account: LedgerAccount, expected_account: LedgerAccount) -> None:
     """Checks that two accounts have the same unit and neighbours, since other epsilons do not add
     up.
 
     Args:
         path: The ledger's file, for the message.
         account: The account of the ledger.
-        expected: The account that is needed.
+        expected_account: The account that is needed.
 
     Raises:
         DpflError: If they differ.
     """
-    if (account.unit, account.neighbours) != (expected.unit, expected.neighbours):
-        kinds = (f"one {side.unit} (neighbours: {side.neighbours})" for side in (account, expected))
+    if (account.unit, account.neighbours) != (expected_account.unit, expected_account.neighbours):
+        kinds = (
+            f"one {side.unit} (neighbours: {side.neighbours})"
+            for side in (account, expected_account)
+        )
         raise DpflError(
             f"The ledger {path} counts releases for {' and not for '.join(kinds)}, which cannot be "
             "added up; keep another "

@@ -143,6 +143,8 @@ def _rows(connection: sqlite3.Connection) -> list[tuple[int, str, int, str, tupl
         for table, columns in COLUMNS.items()
         for row in connection.execute(f"SELECT link, id, seal, {', '.join(columns)} FROM {table}")
     ]
-    if forged := next((row for row in rows if type(row[0]) is not int), None):
-        raise sqlite3.DatabaseError(f"row {forged[2]} of {forged[1]} is not as it was written")
+    if forged_row := next((row for row in rows if type(row[0]) is not int), None):
+        raise sqlite3.DatabaseError(
+            f"row {forged_row[2]} of {forged_row[1]} is not as it was written"
+        )
     return sorted(rows)

@@ -132,7 +132,7 @@ class ClientLedgers:
         """
         if not self.names:
             return
-        ledgers = [(path, *_seen(path)) for path in ledger_files(self.folder)]
+        ledgers = [(path, *_read_spending(path)) for path in ledger_files(self.folder)]
         federal = self.names[0] == FEDERATION
         for path, account, _ in ledgers:
             if (account.owner == FEDERATION) != federal:
@@ -145,12 +145,12 @@ class ClientLedgers:
                 )
             check_same_kind(path, account, LedgerAccount(account.owner, self.unit, self.neighbours))
             self._refuse_twice(path)
-        used = [account.owner for _, account, spending in ledgers if spending]
+        spending_owners = [account.owner for _, account, spending in ledgers if spending]
         missing = [name for number, name in enumerate(self.names) if not self.path(number).exists()]
-        if used and missing:
+        if spending_owners and missing:
             raise DpflError(
                 f"There is no ledger of {list_names(missing)} in {self.folder}, "
-                f"where {list_names(used)} paid before. Bring it back if it "
+                f"where {list_names(spending_owners)} paid before. Bring it back if it "
                 "is lost, since what it held was spent; for a client that never paid: dpfl ledger "
                 f"new {self.folder} {missing[0]}"
             )
@@ -179,10 +179,10 @@ class ClientLedgers:
             The count of each event, by owner; nothing where there is no ledger yet.
         """
         paths = [self.path(number) for number in range(len(self.names))]
-        return [_seen(path)[1] if path.exists() else {} for path in paths]
+        return [_read_spending(path)[1] if path.exists() else {} for path in paths]
 
 
-def _seen(path: Path) -> tuple[LedgerAccount, dict[Event, int]]:
+def _read_spending(path: Path) -> tuple[LedgerAccount, dict[Event, int]]:
     with closing(Ledger.read(path)) as ledger:
         return ledger.account, ledger.spending()
 

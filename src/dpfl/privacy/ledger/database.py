@@ -190,10 +190,10 @@ def create_database(path: Path, account: Sequence[str], limit: Sequence[float | 
     Raises:
         DpflError: If the file cannot be written.
     """
-    unfinished = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
+    new_path = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        connection = sqlite3.connect(unfinished, isolation_level=None)
+        connection = sqlite3.connect(new_path, isolation_level=None)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = OFF")  # flushed below, all of it at once
         connection.executescript("BEGIN;" + SCHEMA + "".join(_guards()))
@@ -203,9 +203,9 @@ def create_database(path: Path, account: Sequence[str], limit: Sequence[float | 
             append_row(connection, tail, "limits", *limit, time.time())
         connection.execute("COMMIT")
         connection.close()
-        with unfinished.open("rb+") as file:
+        with new_path.open("rb+") as file:
             os.fsync(file.fileno())
-        os.link(unfinished, path)
+        os.link(new_path, path)
     except FileExistsError:
         pass
     except (OSError, sqlite3.Error) as error:
@@ -216,7 +216,7 @@ def create_database(path: Path, account: Sequence[str], limit: Sequence[float | 
         ) from error
     finally:
         with suppress(OSError):
-            unfinished.unlink(missing_ok=True)
+            new_path.unlink(missing_ok=True)
 
 
 def _guards() -> Iterator[str]:

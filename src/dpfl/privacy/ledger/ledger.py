@@ -236,7 +236,7 @@ class Ledger(LedgerRecords):
             return known_before
 
     def add_spending(
-        self, name: str, events: Mapping[tuple[Event, str], int], planned: EventCounts
+        self, name: str, events: Mapping[tuple[Event, str], int], planned_counts: EventCounts
     ) -> None:
         """Counts what was released but is not written here, whatever the limits say.
 
@@ -244,7 +244,7 @@ class Ledger(LedgerRecords):
             name: The name of the row under which it is counted.
             events: The count of each event and mark of shared noise; no mark if all of the noise
                 was the client's.
-            planned: What was fixed in advance on top of it.
+            planned_counts: What was fixed in advance on top of it.
         """
         with self._errors(), self._transaction():
             self._bind()
@@ -255,10 +255,10 @@ class Ledger(LedgerRecords):
                 self._append("debits", name, release, number, count, self._debit_time())
                 total = add(self._now.spending, event, count)
                 self._snapshot = replace(self._now, spending=total)
-            for event, count in planned.items():
-                released = sum(count for (kind, _), count in events.items() if kind == event)
+            for event, count in planned_counts.items():
+                release_count = sum(count for (kind, _), count in events.items() if kind == event)
                 number = self._register(name, event)
-                self._append("plans", name, number, released + count, time.time())
+                self._append("plans", name, number, release_count + count, time.time())
 
     def debit(
         self,

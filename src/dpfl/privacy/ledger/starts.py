@@ -20,7 +20,7 @@ from dpfl.privacy.ledger.chain import ChainTail
 NODE_PREFIX = "node/"
 """The beginning of the names of rows that are no runs."""
 _START = re.compile(rf"{NODE_PREFIX}start/(\d+)/([0-9a-f]{{16}})")
-_TAKEN = re.compile(rf"{NODE_PREFIX}reconciled/([0-9a-f]{{64}})/(.*)")
+_RECONCILIATION = re.compile(rf"{NODE_PREFIX}reconciled/([0-9a-f]{{64}})/(.*)")
 _ANCHORS = re.compile(rf"{NODE_PREFIX}anchors/([0-9a-f]{{64}})/(.*)")
 ANCHOR_DIGITS = 32
 """Digits of a seal that are enough to tell chains apart."""
@@ -103,7 +103,7 @@ def anchor_rows(rows: int, starts: Sequence[NodeStart]) -> list[int]:
     while (distance := distance * SPREAD) < rows:
         back.add(int(distance))
     return sorted(
-        {rows - one for one in back if one < rows}
+        {rows - distance_back for distance_back in back if distance_back < rows}
         | {start.end for start in starts if start.end < rows}
     )
 
@@ -183,14 +183,18 @@ def is_reconciled(
         match[1]: _pairs(match[2]) for match in map(_ANCHORS.fullmatch, rows) if match
     }
     own = {**anchors, tail.links: tail.seal[:ANCHOR_DIGITS]}
-    for match in filter(None, map(_TAKEN.fullmatch, rows)):
+    for match in filter(None, map(_RECONCILIATION.fullmatch, rows)):
         ends = {name: int(end) for name, end in _pairs(match[2]).items()}
         theirs = {int(row): digits for row, digits in anchors_by_seal.get(match[1], {}).items()}
-        decided = bool(anchors and theirs)
+        has_both_anchors = bool(anchors and theirs)
         theirs[max(ends.values(), default=0)] = match[1][:ANCHOR_DIGITS]
         if match[1] == tail.seal or theirs.get(tail.links) == own[tail.links]:
             return True
-        if not decided and tail.links <= ends.get(start, -1) and not chains_differ(own, theirs):
+        if (
+            not has_both_anchors
+            and tail.links <= ends.get(start, -1)
+            and not chains_differ(own, theirs)
+        ):
             return True
     return False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,7 +31,8 @@ class AdditiveNoise:
     """
 
     gaussian = by_coordinate = on_grid = on_coefficients = whole_run = has_secure_form = False
-    calibrated = can_be_shared = True
+    calibrated: ClassVar[bool] = True
+    can_be_shared = True
 
     @property
     def kind(self) -> Any:

@@ -197,7 +197,7 @@ class Haar:
             case "orthonormal":
                 return self.supports.sqrt()
             case "matched" if energies is not None:
-                return self.matched(energies)
+                return self.match_energies(energies)
             case "matched":
                 raise DpflError(
                     "Matched weights need the energy of each band, from public data or from what "
@@ -205,7 +205,7 @@ class Haar:
                 )
         raise unknown_name("kind of Haar weights", name, ("paper", "orthonormal", "matched"))
 
-    def matched(self, energies: Tensor) -> Tensor:
+    def match_energies(self, energies: Tensor) -> Tensor:
         """Computes W = sqrt(s_b) V_b with V_b^2 in proportion to sqrt(n_b / E_b): the least total
         noise.
 
@@ -262,8 +262,8 @@ class Haar:
         Returns:
             One norm per vector.
         """
-        weighted = self.transform(vectors) * self._fitting(weights).to(vectors.dtype)
-        return weighted.square().sum(dim=-1).sqrt()
+        weighted_coefficients = self.transform(vectors) * self._fitting(weights).to(vectors.dtype)
+        return weighted_coefficients.square().sum(dim=-1).sqrt()
 
     def sensitivity(self, weights: Tensor, clip: str, level: float = 1.0) -> float:
         """Bounds |W H| under a published clip: max W for |H|, max W / sqrt(s) for |g|.

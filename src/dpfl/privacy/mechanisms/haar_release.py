@@ -295,17 +295,17 @@ class HaarNoise(AdditiveNoise):
             self.ends, self.weights, self.energies
         )
 
-    def inward(self, weighted: Tensor) -> Tensor:
+    def inward(self, weighted_coefficients: Tensor) -> Tensor:
         """Maps W H back to a vector.
 
         Args:
-            weighted: W H (m,).
+            weighted_coefficients: W H (m,).
 
         Returns:
             The vector (n,).
         """
         return _transform(self.ends).inverse(
-            weighted / _weights(self.ends, self.weights, self.energies)
+            weighted_coefficients / _weights(self.ends, self.weights, self.energies)
         )
 
     def standard(self, noise: Tensor, stddev: float) -> Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -172,7 +172,7 @@ class Uncalibrated(AdditiveNoise):
     """
 
     like: Any = None
-    calibrated = False
+    calibrated: ClassVar[bool] = False
 
     @property
     def kind(self) -> Any:
@@ -265,12 +265,12 @@ def radii(bits: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtyp
     Returns:
         The radii in float32.
     """
-    signed = bits.view(np.int64)
-    uniform = np.abs(signed.astype(np.float32))
+    signed_bits = bits.view(np.int64)
+    uniform = np.abs(signed_bits.astype(np.float32))
     uniform += 1
     uniform *= np.float32(2.0**-63)
     near_one = np.flatnonzero(uniform > _NEAR_ONE)
     radius: np.ndarray[Any, np.dtype[np.float32]] = np.sqrt(-2 * np.log(uniform))
-    lacking = np.uint64(2**63) - np.abs(signed[near_one]).view(np.uint64)
+    lacking = np.uint64(2**63) - np.abs(signed_bits[near_one]).view(np.uint64)
     radius[near_one] = np.sqrt(-2 * np.log1p((lacking.astype(np.float64) + 0.5) * -(2.0**-63)))
     return radius

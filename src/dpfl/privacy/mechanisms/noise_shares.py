@@ -80,17 +80,17 @@ class NoiseShares:
         return stddev / math.sqrt(self.unknown_shares)
 
 
-def weakest_shares(marked: Iterable[str]) -> NoiseShares | None:
+def weakest_shares(marks: Iterable[str]) -> NoiseShares | None:
     """Finds what must hold for all releases with these marks.
 
     Args:
-        marked: The marks of releases, as ledgers keep them.
+        marks: The marks of releases, as ledgers keep them.
 
     Returns:
         The smallest numbers of survivors and colluders; None if each release had all of its noise.
     """
     numbers = [
-        tuple(map(int, match.groups())) for mark in set(marked) if (match := _MARK.fullmatch(mark))
+        tuple(map(int, match.groups())) for mark in set(marks) if (match := _MARK.fullmatch(mark))
     ]
     return NoiseShares(*(min(column) for column in zip(*numbers, strict=True))) if numbers else None
 

@@ -294,8 +294,10 @@ class Release(ReleaseSums):
             The event. It has no guarantee if nothing covers the release: no noise, a divisor that
             was drawn, or a clip that private data decided.
         """
-        covered = self.private and not self.divide_by_drawn and not self.clip.follows_raw
-        return self.sampling.event(self.noise_multiplier, population) if covered else gaussian(0.0)
+        is_covered = self.private and not self.divide_by_drawn and not self.clip.follows_raw
+        return (
+            self.sampling.event(self.noise_multiplier, population) if is_covered else gaussian(0.0)
+        )
 
     def stated_event(self, population: int) -> Event:
         """Describes what a paper counts the release as.

@@ -35,34 +35,36 @@ def _is_haar(release: Release) -> bool:
 
 OBJECTIONS: tuple[Objection, ...] = (
     (
-        lambda one: one.private and one.clip.bounds_nothing,
+        lambda release: release.private and release.clip.bounds_nothing,
         "Noise without a clip protects nothing; choose a clip, for example a flat level of 1.0.",
     ),
     (
-        lambda one: one.private and one.clip.bounds_model and not one.of_models,
+        lambda release: release.private and release.clip.bounds_model and not release.of_models,
         "Noise on clipped models has no proof here; clip the difference instead.",
     ),
     (
-        lambda one: one.private and one.clip.bounds_coefficients and not _is_haar(one),
+        lambda release: (
+            release.private and release.clip.bounds_coefficients and not _is_haar(release)
+        ),
         "A clip of Haar coefficients does not bound the vector itself; use Haar noise with it.",
     ),
     (
-        lambda one: one.shared_by is not None and one.shared_by < 2,
+        lambda release: release.shared_by is not None and release.shared_by < 2,
         "Noise must be shared by at least 2 clients, not {0.shared_by}: each of them can subtract "
         "its own share.",
     ),
     (
-        lambda one: one.whole_run != one.sampling.takes_turns,
+        lambda release: release.whole_run != release.sampling.takes_turns,
         "Correlated noise needs clients that take fixed turns, and only such noise works with "
         "them; choose BandedNoise together with Cyclic.",
     ),
     (
-        lambda one: one.shared_by is not None and one.clip.follows_count,
+        lambda release: release.shared_by is not None and release.clip.follows_count,
         "Quantile clipping needs its noise at the server, or privacy.aggregation = 'secure'; "
         "choose noise = 'server' for both, or a fixed clip.",
     ),
     (
-        lambda one: one.whole_run and (one.clip.adapts_to or one.shared_by),
+        lambda release: release.whole_run and (release.clip.adapts_to or release.shared_by),
         "Correlated noise needs one clip norm for all rounds and one place that adds it; use a "
         "fixed clip, and leave out shared_by.",
     ),
@@ -71,28 +73,28 @@ OBJECTIONS: tuple[Objection, ...] = (
 
 SUM_OBJECTIONS: tuple[Objection, ...] = (
     (
-        lambda one: (
-            one.noise is None
-            or one.shared_by
-            or one.divide_by_drawn
-            or one.divisor
-            or one.of_models
+        lambda release: (
+            release.noise is None
+            or release.shared_by
+            or release.divide_by_drawn
+            or release.divisor
+            or release.of_models
         ),
         "A secure sum needs clipped gradients or updates with noise, and no divisor of its own; "
         "leave out shared_by, divisor and divide_by_drawn.",
     ),
     (
-        lambda one: one.noise_kind is not None and not one.noise_kind.can_be_shared,
+        lambda release: release.noise_kind is not None and not release.noise_kind.can_be_shared,
         "A secure sum is not proven for noise that later rounds take back, or that follows what "
         "was released; set privacy.aggregation = 'plain'.",
     ),
     (
-        lambda one: not _clip_bounds_what_noise_covers(one),
+        lambda release: not _clip_bounds_what_noise_covers(release),
         "In a secure sum the clip must bound what the noise is added to; choose a flat one, or "
         "variant = 'sound'.",
     ),
     (
-        lambda one: one.clip.adapts_to and not one.clip.follows_count,
+        lambda release: release.clip.adapts_to and not release.clip.follows_count,
         "A clip that follows public clients is not made for secure sums; choose a fixed one, or a "
         "quantile, or set privacy.aggregation = 'plain'.",
     ),
@@ -101,13 +103,14 @@ SUM_OBJECTIONS: tuple[Objection, ...] = (
 
 LAST_OBJECTIONS: tuple[Objection, ...] = (
     (
-        lambda one: (
-            one.divisor is not None and (one.divide_by_drawn or not 0 < one.divisor < math.inf)
+        lambda release: (
+            release.divisor is not None
+            and (release.divide_by_drawn or not 0 < release.divisor < math.inf)
         ),
         "A noisy sum is divided by a number above 0 or by what was drawn, not by {0.divisor}.",
     ),
     (
-        lambda one: one.clip.follows_count and _is_haar(one),
+        lambda release: release.clip.follows_count and _is_haar(release),
         "The count of quantile clipping is one release with Gaussian noise; use that, or a fixed "
         "clip.",
     ),
@@ -117,31 +120,33 @@ LAST_OBJECTIONS: tuple[Objection, ...] = (
 
 UPDATE_OBJECTIONS: tuple[UpdateObjection, ...] = (
     (
-        lambda one: not 0 < one.sensitivity_bound < math.inf,
+        lambda release: not 0 < release.sensitivity_bound < math.inf,
         "The noise of an update needs a bound on how far one unit can change it; set "
         "sensitivity_bound to a positive number.",
     ),
     (
-        lambda one: one.protects not in ("sample", "client"),
+        lambda release: release.protects not in ("sample", "client"),
         "The noise of an update protects a sample or a client, not {0.protects!r}.",
     ),
     (
-        lambda one: not one.sampling.takes_all,
+        lambda release: not release.sampling.takes_all,
         "No units are sampled for an update, so sampling does not lower its cost; set sampling to "
         "All().",
     ),
     (
-        lambda one: one.shared_by is not None or one.divide_by_drawn or one.divisor is not None,
+        lambda release: (
+            release.shared_by is not None or release.divide_by_drawn or release.divisor is not None
+        ),
         "An update has noise of its own and no divisor; leave out divisor, shared_by and "
         "divide_by_drawn.",
     ),
     (
-        lambda one: _is_haar(one),
+        lambda release: _is_haar(release),
         "The bound on an update does not bound its Haar coefficients; add Haar noise in every step "
         "or to the sum of a round.",
     ),
     (
-        lambda one: one.protects_client and not one.covers(one.diameter),
+        lambda release: release.protects_client and not release.covers(release.diameter),
         "Two updates inside the clip can be twice its norm apart, but sensitivity_bound = "
         "{0.sensitivity_bound:g}; give at least {0.diameter:g}.",
     ),

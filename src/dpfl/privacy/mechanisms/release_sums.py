@@ -19,7 +19,7 @@ from dpfl.privacy.mechanisms.secure_noise import noisy_number, secure_sum
 if TYPE_CHECKING:
     from torch import Tensor
 
-ABSORBED = 2.0**-20
+ABSORPTION_LIMIT = 2.0**-20
 """Noise of a smaller share of the sum has fewer than 4 of float32's 24 bits left."""
 
 
@@ -241,12 +241,12 @@ class ReleaseSums:
         if self.noise is None:
             return
         check_stddev(self.local_stddev)
-        if self.local_stddev < ABSORBED * units * longest:
+        limit = ABSORPTION_LIMIT * units * longest
+        if self.local_stddev < limit:
             raise DpflError(
                 f"Noise of multiplier {self.noise_multiplier:g} is lost in the rounding of a "
                 f"float32 sum of {units:g} clipped units; "
                 "raise it above "
-                f"{ABSORBED * units * longest * self.noise_multiplier / self.local_stddev:.2g}, or "
-                "draw "
-                "fewer at a time."
+                f"{limit * self.noise_multiplier / self.local_stddev:.2g}, "
+                "or draw fewer at a time."
             )

@@ -112,7 +112,7 @@ class DynamicPlan:
         """
         return accountant("gdp-clt").epsilon(replace(self, every=1).events(rate), delta)
 
-    def planned(self, epsilon: float, delta: float, rate: float, by: Accountant) -> DynamicPlan:
+    def plan(self, epsilon: float, delta: float, rate: float, by: Accountant) -> DynamicPlan:
         """Sets mu_0 so that the whole plan spends a budget.
 
         Args:

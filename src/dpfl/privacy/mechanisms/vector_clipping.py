@@ -69,16 +69,16 @@ def clip_vector(
         The clipped vector, and whether it was inside before.
     """
     if clip.reshapes:
-        shaped = clip.clipped(vector[None])[0]
-        inside = torch.equal(shaped, vector)
-        return shaped if out is None else out.copy_(shaped), inside
+        clipped_row = clip.clipped(vector[None])[0]
+        inside = torch.equal(clipped_row, vector)
+        return clipped_row if out is None else out.copy_(clipped_row), inside
     groups = clip.groups(names)
     if len(groups) == 1:
         factor = float(clip.factors(_norm(vector, clip)[None]))
         return torch.mul(vector, factor, out=out), factor >= 1
     factors = clip.factors(group_norms(vector, groups, offsets)[None])[0]
-    clipped = vector.clone() if out is None else out.copy_(vector)
+    clipped_vector = vector.clone() if out is None else out.copy_(vector)
     for factor, members in zip(factors, groups, strict=True):
         for index in members:
-            clipped[offsets[index] : offsets[index + 1]] *= float(factor)
-    return clipped, bool((factors >= 1).all())
+            clipped_vector[offsets[index] : offsets[index + 1]] *= float(factor)
+    return clipped_vector, bool((factors >= 1).all())

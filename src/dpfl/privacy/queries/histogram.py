@@ -46,9 +46,9 @@ def distribution(counts: ArrayLike) -> np.ndarray:
     if not (np.isfinite(values).all() and (values >= 0).all()):
         raise DpflError("A label histogram needs finite counts of at least 0.")
     largest = values.max(axis=-1, keepdims=True)
-    scaled = values / np.where(largest > 0, largest, 1.0)  # the sum cannot overflow
-    scaled = np.where(largest > 0, scaled, 1.0)
-    shares: np.ndarray = scaled / scaled.sum(axis=-1, keepdims=True)
+    scaled_values = values / np.where(largest > 0, largest, 1.0)  # the sum cannot overflow
+    scaled_values = np.where(largest > 0, scaled_values, 1.0)
+    shares: np.ndarray = scaled_values / scaled_values.sum(axis=-1, keepdims=True)
     return shares
 
 
@@ -132,6 +132,6 @@ class LabelQuery(PrivateQuery):
     def matches_data(self, features: int, classes: int) -> bool:
         return bool(classes)
 
-    def admits(self, answer: np.ndarray, declared: int) -> bool:
+    def admits(self, answer: np.ndarray, declared_size: int) -> bool:
         in_range = bool(((answer >= 0) & (answer <= 1 + ROUNDING)).all())
         return in_range and bool(abs(answer.sum() - 1) < ROUNDING)

@@ -77,20 +77,23 @@ class MeanAnswer:
 
     @classmethod
     def from_clients(
-        cls, answers: Mapping[int, Tensor], declared: Sequence[int], stddev: float
+        cls, answers: Mapping[int, Tensor], declared_sizes: Sequence[int], stddev: float
     ) -> MeanAnswer:
         """Combines the clients' means: sum_i (n_i / n) a_i.
 
         Args:
             answers: The noisy mean of each client, by its number.
-            declared: The declared size n_i of every client.
+            declared_sizes: The declared size n_i of every client.
             stddev: The standard deviation of the noise on each client's sum.
 
         Returns:
             The mean over the units of all clients that answered.
         """
-        units = sum(declared[client] for client in answers)
+        units = sum(declared_sizes[client] for client in answers)
         mean = torch.stack(
-            [answer.double() * (declared[client] / units) for client, answer in answers.items()]
+            [
+                answer.double() * (declared_sizes[client] / units)
+                for client, answer in answers.items()
+            ]
         ).sum(0)
         return cls(mean, units, stddev * math.sqrt(len(answers)) / units)

@@ -268,17 +268,17 @@ class PrivateQuery(ABC):
         """
         return True
 
-    def admits(self, answer: np.ndarray, declared: int) -> bool:
+    def admits(self, answer: np.ndarray, declared_size: int) -> bool:
         """Says whether an honest client could have sent an answer.
 
         Args:
             answer: The answer of one client.
-            declared: The number of units that the client declared.
+            declared_size: The number of units that the client declared.
 
         Returns:
             Whether its length is right and its norm is at most S (100 + 2 z (sqrt(d) + 12) / n).
         """
         width = self.answer_width(answer.size)
-        noise = 2 * (self.noise_multiplier or 0.0) * (math.sqrt(width) + NOISE_TAIL) / declared
+        noise = 2 * (self.noise_multiplier or 0.0) * (math.sqrt(width) + NOISE_TAIL) / declared_size
         longest = self.sensitivity(width) * (UNDECLARED_FACTOR + noise)
         return answer.size == width and math.hypot(*answer.tolist()) <= longest
