@@ -39,7 +39,8 @@ def drawn() -> tuple[Tensor, Tensor]:
 def test_the_documented_sizes(model, parameters):
     module = model.build((64,), 80, seed=0)
     assert sum(p.numel() for p in module.parameters()) == parameters
-    assert f"{parameters:,} parameters for 80 tokens" in getattr(models, model.name).__doc__
+    text = " ".join(getattr(models, model.name).__doc__.split())
+    assert f"{parameters:,} parameters for 80 tokens" in text
 
 
 @pytest.mark.parametrize("model", SMALL, ids=lambda m: m.name)

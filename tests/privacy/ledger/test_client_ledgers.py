@@ -55,7 +55,7 @@ def test_unused_ledgers_ask_for_no_others(tmp_path: Path):
 def test_the_federation_s_and_the_clients_ledgers_do_not_mix(tmp_path: Path):
     spend(ledgers(tmp_path / "clients", "a"))
     spend(ledgers(tmp_path / "federation", FEDERATION))
-    with pytest.raises(DpflError, match="one client's"):
+    with pytest.raises(DpflError, match="is for one client"):
         ledgers(tmp_path / "clients", FEDERATION).check()
     with pytest.raises(DpflError, match="the federation's"):
         ledgers(tmp_path / "federation", "a").check()
