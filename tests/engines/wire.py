@@ -84,7 +84,7 @@ class Wire:
     def close(self) -> None: ...
 
 
-def order(round: int = 0, multiplier: float = 1.0) -> RoundRequest:
+def round_request(round: int = 0, multiplier: float = 1.0) -> RoundRequest:
     samples = Release(Poisson(0.1), Flat(1.0), Gaussian(multiplier))
     task = ClientTask(round, 0, 3, LocalTraining(SGD(0.1)), Release(), samples)
     return RoundRequest(

@@ -127,7 +127,7 @@ def work(task: ClientTask = TASK, model: np.ndarray | None = None, **words: Any)
     return ask(
         "work",
         **{
-            "order": task_messages.order_of(task),
+            "order": task_messages.task_name(task),
             "task": task_messages.task_to_words(task),
             "arrays": arrays,
             **words,

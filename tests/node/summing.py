@@ -90,28 +90,32 @@ class Together:
         together = self.proposal("a", **changes).together(run, raw(OWNER.public_key()))
         return SumGroup(together, self.keys, SHARED.survivors, SHARED.colluders)
 
-    def card(self, to: str, order: str = "set-up", run: str = RUN) -> bytes:
+    def card(self, to: str, task_name: str = "set-up", run: str = RUN) -> bytes:
         """Orders are numbered as they are first named."""
-        if order not in self._set_ups:
-            self._set_ups.append(order)
-        return ask("card", to=to, run=run, order=order, number=self._set_ups.index(order))
+        if task_name not in self._set_ups:
+            self._set_ups.append(task_name)
+        return ask("card", to=to, run=run, order=task_name, number=self._set_ups.index(task_name))
 
     def cards(
-        self, names: tuple[str, ...] = NAMES, run: str = RUN, order: str = "set-up"
+        self, names: tuple[str, ...] = NAMES, run: str = RUN, task_name: str = "set-up"
     ) -> list[dict[str, str]]:
-        return [self.nodes[name](self.card(name, order, run)).head["card"] for name in names]
+        return [self.nodes[name](self.card(name, task_name, run)).head["card"] for name in names]
 
     def set_up(
-        self, names: tuple[str, ...] = NAMES, run: str = RUN, order: str = "set-up", **changes: Any
+        self,
+        names: tuple[str, ...] = NAMES,
+        run: str = RUN,
+        task_name: str = "set-up",
+        **changes: Any,
     ) -> str:
-        cards = self.cards(names, run, order)
+        cards = self.cards(names, run, task_name)
         found = session(
             self.group(run, **changes).among(names),
             [secure_sum_messages.card_from_words(card) for card in cards],
         )
         for name in names:
             assert (
-                self.nodes[name](ask("meet", to=name, run=run, order=order, cards=cards)).head[
+                self.nodes[name](ask("meet", to=name, run=run, order=task_name, cards=cards)).head[
                     "session"
                 ]
                 == found
@@ -130,7 +134,7 @@ class Together:
             "work",
             to=name,
             run=run,
-            order=task_messages.order_of(asked, session),
+            order=task_messages.task_name(asked, session),
             task=words,
             arrays=arrays,
         )
@@ -168,14 +172,17 @@ class Together:
         return ask(
             "survivors",
             to=to,
-            order=task_messages.order_of(task(to, round), session),
+            order=task_messages.task_name(task(to, round), session),
             arrays=arrays,
             **words,
         )
 
     def votes(self, session: str, to: str, signatures: dict[str, str], round: int = 0) -> bytes:
         return ask(
-            "votes", to=to, order=task_messages.order_of(task(to, round), session), votes=signatures
+            "votes",
+            to=to,
+            order=task_messages.task_name(task(to, round), session),
+            votes=signatures,
         )
 
     def spending(self, name: str) -> dict[Any, int]:

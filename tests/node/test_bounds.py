@@ -148,7 +148,7 @@ def test_momentum_does_not_carry_the_model_further_along_a_correction(opened: Op
         words = task_messages.task_to_words(task)
         words["local"]["optimiser"] |= changes
         arrays = {"model": vector(), "correction": np.full(SIZE, 1.0, np.float32)}
-        return ask("work", order=task_messages.order_of(task), task=words, arrays=arrays)
+        return ask("work", order=task_messages.task_name(task), task=words, arrays=arrays)
 
     assert node.refused(asked(Momentum(0.4 * LARGEST, beta=0.9))) == "weights-too-large"
     for beta in (1.0, 1e9, -0.5):

@@ -253,7 +253,7 @@ def test_a_round_is_not_replayed(begun) -> None:
     assert node.refused(together.work(session, task("b", 1), vector(1))) == "order-changed"
     assert node.refused(together.work(session, task("b", 0))) == "sum-over"
     assert together.spending("b") == {EVENT: 1}
-    other = together.set_up(order="again")
+    other = together.set_up(task_name="again")
     assert node.refused(together.work(other, task("b", 0))) == "order-past"
     assert node.refused(together.survivors(session, "b", NAMES, {}, 1)) == "sum-over"
     assert together.spending("b") == {EVENT: 1}

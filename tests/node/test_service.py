@@ -228,7 +228,7 @@ def test_whatever_an_owner_signs_is_answered_and_what_leaves_is_paid_for(node: A
             "kind": "work",
             "run": RUN,
             "to": "b",
-            "order": task_messages.order_of(task),
+            "order": task_messages.task_name(task),
             "task": task_messages.task_to_words(task),
         }
         if number % 4 == 3:

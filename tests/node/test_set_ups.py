@@ -66,7 +66,7 @@ def test_a_set_up_of_before_does_not_end_the_session_that_came_after_it(begun) -
     together, session = begun
     node, answered, kept = together.nodes["b"], together.card("b"), together.card("b", "kept")
     meet = ask("meet", to="b", order="set-up", cards=together.cards(("a", "c", "d")))
-    later = together.set_up(order="later")
+    later = together.set_up(task_name="later")
     sent = {name: together.masked(later, name) for name in NAMES}
     for late in (answered, kept, ask("card", to="b", order="another", number=2)):
         assert node.refused(late) == "set-up-past"
@@ -106,7 +106,7 @@ def test_a_node_that_was_started_again_has_no_keys_until_the_next_set_up(begun) 
     assert node.refused(together.work(session, task("b", 1))) == "no-keys"
     assert node.refused(ask("meet", to="b", cards=[])) == "no-keys"
     assert together.spending("b") == {EVENT: 1}
-    again = together.set_up(order="again")
+    again = together.set_up(task_name="again")
     assert again != session
     assert node.refused(together.work(again, task("b"))) == "join-again"
     assert said(node(together.join("b"))) == "joined"

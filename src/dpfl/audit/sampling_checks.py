@@ -308,6 +308,6 @@ def _cohorts(sampling: Sampling, count: int, seed: int, entropy: str, rounds: in
 
 
 def _cohorts_of(coordinator: Coordinator) -> Iterator[list[int]]:
-    while (order := coordinator.next_order()) is not None:
-        yield [task.client for task in order.tasks]
-        coordinator.close_round(order.steps)
+    while (request := coordinator.next_request()) is not None:
+        yield [task.client for task in request.tasks]
+        coordinator.close_round(request.steps)

@@ -218,7 +218,7 @@ def _any_loss(vector: Tensor) -> float:
 
 
 def _rounds(coordinator: Coordinator, recorder: _Recorder, missing: int) -> Iterator[ObservedRound]:
-    while (request := coordinator.next_order()) is not None:
+    while (request := coordinator.next_request()) is not None:
         replies = recorder.run(request)[missing:]
         failures = [
             ClientReply(task.client, failed="lost on its way") for task in request.tasks[:missing]

@@ -71,7 +71,7 @@ class NodeChannel:
         self,
         to: str,
         kind: str,
-        order: str,
+        task_name: str,
         words: Mapping[str, object],
         arrays: Arrays | None = None,
     ) -> bytes:
@@ -80,14 +80,14 @@ class NodeChannel:
         Args:
             to: The node's name.
             kind: What is asked for.
-            order: The name of the task or step.
+            task_name: The name of the task or step.
             words: Further fields.
             arrays: The arrays.
 
         Returns:
             The signed message.
         """
-        routing = {"kind": kind, "run": self.run, "to": to, "order": order}
+        routing = {"kind": kind, "run": self.run, "to": to, "order": task_name}
         return messages.write({**routing, **words}, arrays or {}, self.key)
 
     def ask(

@@ -71,7 +71,7 @@ class SecureSumServer:
     _away: dict[str, tuple[int, int]] = field(default_factory=dict)
     """By name: the round in which a node is asked again, and how many rounds it waits."""
     _sum_id: SumId | None = None
-    _order: str = ""
+    _task_name: str = ""
     _inputs: dict[str, MaskedInput] = field(default_factory=dict)
     _refusals: dict[str, str] = field(default_factory=dict)
     """By name: why a node refused what it was asked last."""
@@ -116,9 +116,9 @@ class SecureSumServer:
     def _set_up(self, round: int, names: Collection[str]) -> None:
         """Collects new keys of all who are there, and shows all keys to all of them."""
         self._number = max(self._number + 1, time.time_ns() // 1000)
-        self.session, order = "", f"set-up/{self._number}"
+        self.session, task_name = "", f"set-up/{self._number}"
         number: Words = {"number": self._number}
-        answers = self._ask("card", order, {name: (number, {}) for name in names}, self.joining)
+        answers = self._ask("card", task_name, {name: (number, {}) for name in names}, self.joining)
         cards = [card for name, answer in answers.items() if (card := self._card(name, answer))]
         try:
             members = present(self.group, cards)
@@ -126,7 +126,9 @@ class SecureSumServer:
         except MemberRefusal:
             raise self._too_few(len(cards)) from None
         words = {"cards": [secure_sum_messages.card_to_words(card) for card in cards]}
-        answers = self._ask("meet", order, {card.name: (words, {}) for card in cards}, self.joining)
+        answers = self._ask(
+            "meet", task_name, {card.name: (words, {}) for card in cards}, self.joining
+        )
         self.here = frozenset(
             name for name, one in answers.items() if one.head.get("session") == session_digest
         )
@@ -156,12 +158,12 @@ class SecureSumServer:
     def _lose(self, name: str, round: int) -> None:
         self._away.setdefault(name, (round + 1, 1))
 
-    def begin(self, sum_id: SumId, order: str) -> None:
+    def begin(self, sum_id: SumId, task_name: str) -> None:
         """Begins a sum.
 
         Args:
             sum_id: The sum.
-            order: The name of its tasks.
+            task_name: The name of its tasks.
 
         Raises:
             DpflError: Several sums in a row could not be opened, though enough nodes were there.
@@ -173,7 +175,7 @@ class SecureSumServer:
                 "available. Look at the lost replies, remove the node that spoils the sums, or "
                 "continue with --resume."
             )
-        self._sum_id, self._order, self._inputs = sum_id, order, {}
+        self._sum_id, self._task_name, self._inputs = sum_id, task_name, {}
         self._barren += 1
 
     def take(self, name: str, answer: SignedMessage) -> np.ndarray:
@@ -244,12 +246,12 @@ class SecureSumServer:
             for name, one in masked_sum.survivor_lists().items()
         }
         enough = self._members.threshold
-        answers = self._ask("survivors", self._order, lists, self.deadline, enough)
+        answers = self._ask("survivors", self._task_name, lists, self.deadline, enough)
         if masked_sum.missing:
             self._collect_votes(masked_sum, answers)
             votes = secure_sum_messages.votes_to_words(masked_sum.votes())
             requests = dict.fromkeys(answers, (votes, dict[str, np.ndarray]()))
-            answers = self._ask("votes", self._order, requests, self.deadline, enough)
+            answers = self._ask("votes", self._task_name, requests, self.deadline, enough)
         return self._total(masked_sum, answers)
 
     def _collect_votes(self, masked_sum: MaskedSum, answers: Mapping[str, SignedMessage]) -> None:
@@ -274,14 +276,14 @@ class SecureSumServer:
     def _ask(
         self,
         kind: str,
-        order: str,
+        task_name: str,
         content: Mapping[str, tuple[Words, Arrays]],
         seconds: float,
         enough: int | None = None,
     ) -> dict[str, SignedMessage]:
         """Asks nodes, and returns the answers that are no refusals."""
         requests = {
-            name: self.channel.message(name, kind, order, words, arrays)
+            name: self.channel.message(name, kind, task_name, words, arrays)
             for name, (words, arrays) in content.items()
         }
         replies = self.channel.ask(requests, seconds, enough)

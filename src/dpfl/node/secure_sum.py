@@ -33,14 +33,14 @@ class SumSession:
     Attributes:
         member: This node as a member of the sums.
         sum_id: The sum under way, or the last one.
-        order: The name of the task that the sum is for.
+        task_name: The name of the task that the sum is for.
         sum_answers: Answers about this sum, by the digest of the request.
         set_up_answers: Answers before the first sum, by the digest of the request.
     """
 
     member: SumMember
     sum_id: SumId | None = None
-    order: str = ""
+    task_name: str = ""
     sum_answers: dict[str, bytes] = field(default_factory=dict)
     set_up_answers: dict[str, bytes] = field(default_factory=dict)
 
@@ -125,7 +125,7 @@ class SecureSumClient:
 
     def _exchange(self, request: Request, session: SumSession) -> tuple[Words, Arrays]:
         sum_id, member = session.sum_id, session.member
-        if sum_id is None or request.order != session.order:
+        if sum_id is None or request.task_name != session.task_name:
             raise ProtocolError(RefusalReason.SUM_OVER)
         if request.kind == "votes":
             votes = secure_sum_messages.votes_from_words(request.fields["votes"], sum_id)
@@ -170,12 +170,12 @@ class SecureSumClient:
             member.expect(sum_id)
         return sum_id
 
-    def mask(self, run: str, order: str, sum_id: SumId, numbers: np.ndarray) -> Arrays:
+    def mask(self, run: str, task_name: str, sum_id: SumId, numbers: np.ndarray) -> Arrays:
         """Masks the numbers of a sum, once.
 
         Args:
             run: The run.
-            order: The name of the task.
+            task_name: The name of the task.
             sum_id: The sum.
             numbers: The node's numbers, with its share of the noise.
 
@@ -188,7 +188,7 @@ class SecureSumClient:
         session = self._session(run)
         with refusing():
             masked = session.member.mask(sum_id, numbers)
-        session.sum_id, session.order, session.sum_answers = sum_id, order, {}
+        session.sum_id, session.task_name, session.sum_answers = sum_id, task_name, {}
         return secure_sum_messages.masked_arrays(masked)
 
     def _session(self, run: str) -> SumSession:

@@ -166,7 +166,7 @@ class Service:
         except ProtocolError as error:
             return self._refuse(request, error.reason)
         except Exception as error:
-            self._state.journal.failure(error, run=request.run, order=request.order)
+            self._state.journal.failure(error, run=request.run, order=request.task_name)
             from_ledger = isinstance(error, DpflError)
             reason = RefusalReason.LEDGER if from_ledger else RefusalReason.FAILED
             return self._refuse(request, reason)
@@ -182,7 +182,7 @@ class Service:
 
     def _refuse(self, request: Request, reason: RefusalReason) -> bytes:
         self.counts[f"refused {reason}"] += 1
-        routing = {"kind": request.kind, "run": request.run, "order": request.order}
+        routing = {"kind": request.kind, "run": request.run, "order": request.task_name}
         self._state.journal.write("refused", **routing, reason=str(reason))
         return self._state.requests.refusal(request, reason)
 
@@ -272,14 +272,14 @@ class Service:
         state, run = self._state, request.run
         proposal, _ = self._joined_run(request)
         if replay := state.sums.replay(run, request.digest):
-            state.journal.write("sent again", run=run, order=request.order)
+            state.journal.write("sent again", run=run, order=request.task_name)
             return replay
         state.checker.check_run(proposal)
         group = state.checker.group(run, request.owner, proposal)
         fields, arrays = state.sums.step(request, group)
         answer = state.requests.answer(request, fields, arrays)
         state.sums.keep(run, request.digest, answer)
-        state.journal.write(fields["kind"], run=run, order=request.order)
+        state.journal.write(fields["kind"], run=run, order=request.task_name)
         return answer
 
     def figures(self) -> dict[str, float]:

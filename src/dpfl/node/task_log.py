@@ -85,7 +85,7 @@ class TaskRecord:
 
     Attributes:
         run: Its run.
-        name: Its name within the run (`dpfl.protocol.task_messages.order_of`).
+        name: Its name within the run (`dpfl.protocol.task_messages.task_name`).
         letter: The digest of the message that brought it.
         round: Its round.
         event: The event of each release that it asks for; None where it asks for none.

@@ -3,7 +3,7 @@
     >>> words = task_to_words(task)      # plain JSON: {"part": "task", "round": 0, ...}
     >>> task_from_words(words) == task   # the same task on the other side, or a ProtocolError
     True
-    >>> order_of(task)                   # its name within the run
+    >>> task_name(task)                  # its name within the run
     '0/train'
 
 A round between server and node has four steps, and each of them is a function here:
@@ -50,11 +50,11 @@ __all__ = [
     "learning_from_words",
     "learning_to_words",
     "number",
-    "order_of",
     "reply_from_words",
     "reply_to_words",
     "shared_to_words",
     "task_from_words",
+    "task_name",
     "task_to_words",
     "text",
 ]
@@ -135,7 +135,7 @@ def learning_from_words(words: Any) -> tasks.Task:
     return from_words(words, LEARNING)  # type: ignore[no-any-return]
 
 
-def order_of(task: ClientTask, session: str = "") -> str:
+def task_name(task: ClientTask, session: str = "") -> str:
     """Names a task within its run.
 
     A round is trained once and a query is asked once per run, so two messages with the same name

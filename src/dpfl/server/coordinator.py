@@ -1,6 +1,6 @@
 """The server's side of a round.
 
-    request = coordinator.next_order()     # 1  sample a cohort and choose tau, inside every budget
+    request = coordinator.next_request()   # 1  sample a cohort and choose tau, inside every budget
     replies = engine.run(request)          # 2  clients debit their ledgers, train and release
     coordinator.aggregate(replies)         # 3  weigh, sum, add noise, take the server's step
     coordinator.close_round(request.steps) # 4  count what the round used
@@ -100,7 +100,7 @@ class Coordinator:
         self._tau = 0
         self._public: dict[int, Mapping[str, np.ndarray]] = {}
 
-    def next_order(self) -> RoundRequest | None:
+    def next_request(self) -> RoundRequest | None:
         """Samples a cohort and chooses tau, inside every budget (step 1 of a round).
 
         Returns:

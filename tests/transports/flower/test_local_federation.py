@@ -221,7 +221,7 @@ def _sums(liar: Liar, here: str) -> dict[str, MaskedInput]:
 
 
 def _opens(liar: Liar, here: str, sent: dict[str, MaskedInput]) -> None:
-    order = task_messages.order_of(liar.task("node-0", 1), here)
+    task_name = task_messages.task_name(liar.task("node-0", 1), here)
 
     def shown(to: str, *names: str) -> tuple[str, bytes]:
         envelopes = {
@@ -230,7 +230,7 @@ def _opens(liar: Liar, here: str, sent: dict[str, MaskedInput]) -> None:
         return liar.letter(
             to,
             "survivors",
-            order,
+            task_name,
             *secure_sum_messages.shown_to(SurvivorList(_at(liar, here), names, envelopes), 3),
         )
 
@@ -251,7 +251,7 @@ def _opens(liar: Liar, here: str, sent: dict[str, MaskedInput]) -> None:
         "votes": {name: liar.answers[NODES.index(name)].head["signature"] for name in NODES[1:]}
     }
     second = [shown("node-0", *NODES[:2]), shown("node-1", *NODES)]
-    asked = [liar.letter(name, "votes", order, votes) for name in NODES]
+    asked = [liar.letter(name, "votes", task_name, votes) for name in NODES]
     refusals = ["sum-over", "other-survivors", "sum-over", "too-few-votes", "too-few-votes"]
     assert liar.told(*second, *asked) == refusals
 

@@ -121,16 +121,16 @@ class Liar:
         )
 
     def letter(
-        self, name: str, kind: str, order: str, words: Mapping[str, Any], arrays: Any = None
+        self, name: str, kind: str, task_name: str, words: Mapping[str, Any], arrays: Any = None
     ) -> tuple[str, bytes]:
-        return name, self.mail.message(name, kind, order, words, arrays)
+        return name, self.mail.message(name, kind, task_name, words, arrays)
 
     def work(self, task: ClientTask, session: str, model: float = 0.0) -> tuple[str, bytes]:
         arrays = {"model": np.full(self.size, model, np.float32)}
         return self.letter(
             NODES[task.client],
             "work",
-            task_messages.order_of(task, session),
+            task_messages.task_name(task, session),
             {"task": task_messages.task_to_words(task)},
             arrays,
         )
