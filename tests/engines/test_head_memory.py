@@ -10,7 +10,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpfl.engines.head_memory import HeadMemory
-from dpfl.protocol.keys import raw
+from dpfl.protocol.keys import public_key_hex
 from dpfl.protocol.messages import SignedMessage
 from tests.node.loopback import PROPOSAL, Open, join
 from tests.node.test_ledger_history import public, remembered
@@ -79,7 +79,7 @@ def test_a_node_of_the_same_name_with_another_key_is_remembered_beside_it(
     memory.take("b", SignedMessage({"ledger_head": head}, {}))
     memory.save()
     answer = other(join(replace(PROPOSAL, client=0), to="a"))
-    stranger = raw(Ed25519PrivateKey.generate().public_key())
+    stranger = public_key_hex(Ed25519PrivateKey.generate().public_key())
     for _ in range(2):
         second = HeadMemory({"a": public(other), "b": stranger}, file)
         second.take("a", answer)

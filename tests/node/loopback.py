@@ -21,7 +21,7 @@ from dpfl.node.service import Service
 from dpfl.privacy import Flat, Ledger, Poisson, Release
 from dpfl.privacy.mechanisms.secure_noise import SecureGaussian
 from dpfl.protocol import messages, task_messages
-from dpfl.protocol.keys import load_private, new_key, raw
+from dpfl.protocol.keys import load_private, new_key, public_key_hex
 from dpfl.protocol.proposal import Proposal
 from dpfl.refusals import SENTENCES, RefusalReason
 from dpfl.tasks import MultiClass
@@ -55,7 +55,7 @@ PROPOSAL = Proposal(
 POLICY: dict[str, Any] = {
     "name": "b",
     "data": {"name": "own.npz", "classes": 10},
-    "owners": {"study": raw(OWNER.public_key())},
+    "owners": {"study": public_key_hex(OWNER.public_key())},
     "limits": {"epsilon": 30.0, "delta": 1e-5, "accountant": "rdp"},
     "allow": {
         "systems": ["custom"],

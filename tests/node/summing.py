@@ -16,7 +16,7 @@ from dpfl.node.service import Service
 from dpfl.privacy import Flat, Gaussian, Ledger, Poisson, Release
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.protocol import secure_sum_messages, task_messages
-from dpfl.protocol.keys import load_public, raw
+from dpfl.protocol.keys import load_public, public_key_hex
 from dpfl.protocol.messages import SignedMessage
 from dpfl.protocol.proposal import Proposal
 from dpfl.secagg import MaskedInput, SumGroup, SumId, SurvivorList, session
@@ -87,7 +87,7 @@ class Together:
             assert self.nodes[name](self.join(name, run, **changes)).head["kind"] == "joined"
 
     def group(self, run: str = RUN, **changes: Any) -> SumGroup:
-        together = self.proposal("a", **changes).together(run, raw(OWNER.public_key()))
+        together = self.proposal("a", **changes).together(run, public_key_hex(OWNER.public_key()))
         return SumGroup(together, self.keys, SHARED.survivors, SHARED.colluders)
 
     def card(self, to: str, task_name: str = "set-up", run: str = RUN) -> bytes:
@@ -111,7 +111,7 @@ class Together:
         cards = self.cards(names, run, task_name)
         found = session(
             self.group(run, **changes).among(names),
-            [secure_sum_messages.card_from_words(card) for card in cards],
+            [secure_sum_messages.advertisement_from_words(card) for card in cards],
         )
         for name in names:
             assert (
@@ -150,7 +150,9 @@ class Together:
         asked = task(name, round, **changes)
         answer = self.nodes[name](self.work(session, asked))
         assert answer.head["kind"] == "masked", answer.head
-        return secure_sum_messages.masked_from(answer.arrays, at(session, asked), name, members)
+        return secure_sum_messages.input_from_arrays(
+            answer.arrays, at(session, asked), name, members
+        )
 
     def survivors(
         self,
@@ -168,7 +170,7 @@ class Together:
             if name != to
         }
         shown = SurvivorList(at(session, task(to, round)), names, envelopes)
-        words, arrays = secure_sum_messages.shown_to(shown, len(NAMES))
+        words, arrays = secure_sum_messages.survivors_to_fields(shown, len(NAMES))
         return ask(
             "survivors",
             to=to,
@@ -195,7 +197,7 @@ class Together:
 
 
 def at(session: str, asked: ClientTask, model: np.ndarray | None = None) -> SumId:
-    return secure_sum_messages.at_of(asked, session, vector() if model is None else model)
+    return secure_sum_messages.sum_id_of(asked, session, vector() if model is None else model)
 
 
 def said(letter: SignedMessage) -> str:

@@ -25,7 +25,7 @@ from dpfl.node.task_log import TaskLog
 from dpfl.privacy import Ledger
 from dpfl.privacy.ledger.starts import anchor_rows
 from dpfl.protocol.head_words import head_from_words
-from dpfl.protocol.keys import load_private, raw, sign
+from dpfl.protocol.keys import load_private, public_key_hex, sign
 from dpfl.protocol.ledger_head import SignedHead, sign_head
 from dpfl.protocol.messages import SignedMessage
 from tests.node.loopback import EVENT, RUN, STEPS, Asked, Open, join, round_of, work
@@ -46,7 +46,7 @@ def backed_up(source: Path, target: Path) -> None:
 
 
 def public(node: Asked) -> str:
-    return raw(load_private(node.folder / "node.pem").public_key())
+    return public_key_hex(load_private(node.folder / "node.pem").public_key())
 
 
 def resumed(opened: Open, place: str, monkeypatch: pytest.MonkeyPatch) -> Asked:

@@ -19,7 +19,7 @@ from dpfl.cli.app import app
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger, Limit
 from dpfl.privacy.accounting.events import encode
-from dpfl.protocol.keys import load_private, raw, sign
+from dpfl.protocol.keys import load_private, public_key_hex, sign
 from dpfl.protocol.ledger_head import sign_head
 from tests.node.loopback import (
     EVENT,
@@ -189,7 +189,7 @@ def test_a_forged_head_is_a_bad_message_and_changes_nothing(opened: Open) -> Non
     for odd in (
         forged(head, **ahead),
         forged(head, stranger, **ahead),
-        forged(head, stranger, public_key=raw(stranger.public_key()), **ahead),
+        forged(head, stranger, public_key=public_key_hex(stranger.public_key()), **ahead),
         {**head, "signature": "00" * 64},
         {**head, "signature": 1},
         {"head": head["head"]},

@@ -21,7 +21,7 @@ from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
 from dpfl.privacy.mechanisms.integer_sum import IntegerSum
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.protocol import secure_sum_messages, task_messages
-from dpfl.protocol.keys import raw
+from dpfl.protocol.keys import public_key_hex
 from dpfl.refusals import RefusalReason
 from dpfl.secagg import MaskedSum, RefusalCause, RepeatSum
 from tests.node.loopback import RELEASE as ALONE
@@ -47,7 +47,7 @@ def test_a_sum_of_all_and_one_of_survivors(begun, spied) -> None:
     for name, shown in total.survivor_lists().items():
         answer = together.nodes[name](together.survivors(session, name, shown.survivors, sent))
         total.open(
-            secure_sum_messages.opened_from(
+            secure_sum_messages.shares_from_fields(
                 answer.head, answer.arrays, at(session, task(name)), name
             )
         )
@@ -66,14 +66,14 @@ def test_a_sum_of_all_and_one_of_survivors(begun, spied) -> None:
     for name in three:
         answer = together.nodes[name](together.votes(session, name, votes, 1))
         total.open(
-            secure_sum_messages.opened_from(
+            secure_sum_messages.shares_from_fields(
                 answer.head, answer.arrays, at(session, task(name, 1)), name
             )
         )
     assert (total.total() == np.sum(spied, axis=0, dtype=np.uint32)).all()
 
 
-OTHER = raw(Ed25519PrivateKey.generate().public_key())
+OTHER = public_key_hex(Ed25519PrivateKey.generate().public_key())
 PROPOSED: tuple[tuple[Callable[[Together], dict[str, Any]], dict[str, Any], str], ...] = (
     (lambda t: {}, {"secure": None}, "no-secure-sums"),
     (lambda t: {}, {"secure": {"least_survivors": 4}}, "too-few-survivors"),
@@ -290,7 +290,9 @@ def test_a_client_that_was_asked_for_something_else_hides_the_sum(begun, odd: st
     model = vector(5) if odd == "model" else vector()
     sent = {name: together.masked(session, name) for name in NAMES[:3]}
     answer = together.nodes["d"](together.work(session, asked, model))
-    sent["d"] = secure_sum_messages.masked_from(answer.arrays, at(session, task("a")), "d", NAMES)
+    sent["d"] = secure_sum_messages.input_from_arrays(
+        answer.arrays, at(session, task("a")), "d", NAMES
+    )
     total = MaskedSum(together.group(), at(session, task("a")), SIZE, 32)
     for masked in sent.values():
         total.take(masked)
@@ -299,7 +301,7 @@ def test_a_client_that_was_asked_for_something_else_hides_the_sum(begun, odd: st
         answer = together.nodes[name](together.survivors(session, name, NAMES, sent))
         assert "d" not in answer.head["owners"]
         total.open(
-            secure_sum_messages.opened_from(
+            secure_sum_messages.shares_from_fields(
                 answer.head, answer.arrays, at(session, task(name)), name
             )
         )

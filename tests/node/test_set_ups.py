@@ -7,7 +7,7 @@ from __future__ import annotations
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpfl.protocol import secure_sum_messages
-from dpfl.protocol.keys import raw
+from dpfl.protocol.keys import public_key_hex
 from dpfl.secagg import SumGroup, SumMember
 from tests.node.loopback import ROUNDS, ask
 from tests.node.summing import EVENT, NAMES, Together, said, task
@@ -29,9 +29,9 @@ def test_nobody_is_invented_and_nobodys_keys_are_another_ones(together: Together
     cards, node = together.cards(), together.nodes["b"]
     stranger = Ed25519PrivateKey.generate()
     group = together.group()
-    keys = {**group.identities, "d": raw(stranger.public_key())}
-    forged = secure_sum_messages.card_to_words(
-        SumMember(SumGroup(group.run, keys, 3, 1), "d", stranger).card
+    keys = {**group.identities, "d": public_key_hex(stranger.public_key())}
+    forged = secure_sum_messages.advertisement_to_words(
+        SumMember(SumGroup(group.run, keys, 3, 1), "d", stranger).advertisement
     )
     invented = {**forged, "name": "e"}
     for shown, reason in (

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from typer.testing import CliRunner
 
 from dpfl.cli.app import app
-from dpfl.protocol.keys import raw, sign
+from dpfl.protocol.keys import public_key_hex, sign
 from tests.node.loopback import PROPOSAL, Open, join, round_of, work
 from tests.node.test_rollback import set_back, worked
 
@@ -27,7 +27,7 @@ def test_what_can_lock_a_node_is_only_what_its_own_key_signed(opened: Open) -> N
         "rows": 999,
         "seal": "0" * 64,
         "starts": [[9, "0" * 16, 999]],
-        "public_key": raw(key.public_key()),
+        "public_key": public_key_hex(key.public_key()),
     }
     assert node(join(heads=[strange])).head["kind"] == "joined", "of another node: kept for it"
     assert node.refused(join(heads=[{"head": words, "signature": sign(words, key)}])) == "bad-words"

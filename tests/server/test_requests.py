@@ -41,7 +41,7 @@ def test_unclipped_updates_are_asked_for_without_clip_and_noise() -> None:
     (task,) = request.tasks
     assert (request.round, task.round, task.steps) == (7, 7, 3)
     assert task.clients.clip.bounds == "nothing"
-    assert not task.clients.private
+    assert not task.clients.has_noise
     assert torch.equal(request.vector, torch.ones(SIZE))
 
 

@@ -146,8 +146,10 @@ class CanarySite:
             and reply.numbers is not None
         ):
             rng = node.context.randomness.generator("the shares of others", task.round, task.client)
-            whole = task.summed_release.integer_sum(task.secure_sum.bound, task.secure_sum.clients)
-            total = beside(whole, task.summed_release.noise_shares, reply.numbers, rng)
+            integer_sum = task.summed_release.integer_sum(
+                task.secure_sum.bound, task.secure_sum.clients
+            )
+            total = beside(integer_sum, task.summed_release.noise_shares, reply.numbers, rng)
             return self._as_update(task, task.summed_release, total)
         assert reply.update is not None
         return reply.update.numpy().copy()  # its memory may be used again

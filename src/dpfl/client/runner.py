@@ -188,7 +188,9 @@ class ClientRunner:
         context = self.context
         if context.ledgers is None or task.client in context.public:
             return ""
-        return context.policy.refusal(task, lambda: self._debits.has_unbounded_release(task.client))
+        return context.disclosure_rules.refusal(
+            task, lambda: self._debits.has_unbounded_release(task.client)
+        )
 
     def _check_batches(self, task: ClientTask) -> None:
         """Refuses batches that are too large to be summed within the clip's margin.

@@ -100,8 +100,8 @@ class ClientTraining:
                 part = release.into_sum(torch.zeros(self.workspace.model.layout.size))
         # In float32 two sums could be rounded apart.
         weighted = part.double().numpy() * terms.weight
-        whole = release.integer_sum(terms.bound, terms.clients)
-        return whole.numbers(weighted, self.generator("share of the noise"))
+        integer_sum = release.integer_sum(terms.bound, terms.clients)
+        return integer_sum.numbers(weighted, self.generator("share of the noise"))
 
     @property
     def _added(self) -> Tensor | None:
@@ -144,7 +144,7 @@ class ClientTraining:
                 model.load(self.vector)
         release = task.update_release
         update, inside = self._clipped_update(release.clip)
-        if release.of_models:
+        if release.is_update:
             excess = rounding_sensitivity(task, self.vector, self._added)
             rng = self.generator("upload noise")
             # The server must not learn whether it was clipped.

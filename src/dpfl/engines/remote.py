@@ -149,7 +149,7 @@ class RemoteEngine:
             return {}
         first = request.tasks[0]
         sums.ready(request.round, [self._name(task) for task in request.tasks])
-        sum_id = secure_sum_messages.at_of(first, sums.session, request.vector.numpy())
+        sum_id = secure_sum_messages.sum_id_of(first, sums.session, request.vector.numpy())
         sums.begin(sum_id, self._task_name(first))
         return {
             task.client: ClientReply(task.client, failed=AWAY)

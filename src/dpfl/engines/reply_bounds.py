@@ -62,7 +62,7 @@ def _updates(
     """
     start = float(vector.double().norm()) if release.clip.bounds == "model" else 0.0
     noise = 0.0
-    if release.of_models:
+    if release.is_update:
         excess = rounding_sensitivity(task, vector, correction)
         noise = release.weight_covering(excess) * _noise(release, 2 * vector.numel())
     elif release.shared_by:

@@ -119,15 +119,23 @@ class SecureSumServer:
         self.session, task_name = "", f"set-up/{self._number}"
         number: Words = {"number": self._number}
         answers = self._ask("card", task_name, {name: (number, {}) for name in names}, self.joining)
-        cards = [card for name, answer in answers.items() if (card := self._card(name, answer))]
+        advertisements = [
+            advertisement
+            for name, answer in answers.items()
+            if (advertisement := self._advertisement(name, answer))
+        ]
         try:
-            members = present(self.group, cards)
-            session_digest = session(members, cards)
+            members = present(self.group, advertisements)
+            session_digest = session(members, advertisements)
         except MemberRefusal:
-            raise self._too_few(len(cards)) from None
-        words = {"cards": [secure_sum_messages.card_to_words(card) for card in cards]}
+            raise self._too_few(len(advertisements)) from None
+        key_words = [secure_sum_messages.advertisement_to_words(each) for each in advertisements]
+        words = {"cards": key_words}
         answers = self._ask(
-            "meet", task_name, {card.name: (words, {}) for card in cards}, self.joining
+            "meet",
+            task_name,
+            {advertisement.name: (words, {}) for advertisement in advertisements},
+            self.joining,
         )
         self.here = frozenset(
             name for name, one in answers.items() if one.head.get("session") == session_digest
@@ -138,14 +146,14 @@ class SecureSumServer:
             raise self._too_few(len(self.here))
         self.session, self._members = session_digest, members
 
-    def _card(self, name: str, answer: SignedMessage) -> KeyAdvertisement | None:
+    def _advertisement(self, name: str, answer: SignedMessage) -> KeyAdvertisement | None:
         """Reads a node's own keys, signed for this run."""
         try:
-            card = secure_sum_messages.card_from_words(answer.head.get("card"))
-            check(self.group, card)
+            advertisement = secure_sum_messages.advertisement_from_words(answer.head.get("card"))
+            check(self.group, advertisement)
         except (ProtocolError, MemberRefusal):
             return None
-        return card if card.name == name else None
+        return advertisement if advertisement.name == name else None
 
     def _too_few(self, count: int) -> DpflError:
         why = "".join(f" {name}: {sentence}" for name, sentence in self._refusals.items())
@@ -193,7 +201,7 @@ class SecureSumServer:
         """
         assert self._sum_id is not None
         assert self._members is not None
-        self._inputs[name] = secure_sum_messages.masked_from(
+        self._inputs[name] = secure_sum_messages.input_from_arrays(
             answer.arrays, self._sum_id, name, self._members.names
         )
         return self._inputs[name].numbers
@@ -242,7 +250,7 @@ class SecureSumServer:
             masked_sum.take(self._inputs[name])
         count = len(self._members.names)
         lists = {
-            name: secure_sum_messages.shown_to(one, count)
+            name: secure_sum_messages.survivors_to_fields(one, count)
             for name, one in masked_sum.survivor_lists().items()
         }
         enough = self._members.threshold
@@ -265,7 +273,7 @@ class SecureSumServer:
         assert self._sum_id is not None
         for name, answer in answers.items():
             with suppress(ProtocolError, MemberRefusal):
-                shares = secure_sum_messages.opened_from(
+                shares = secure_sum_messages.shares_from_fields(
                     answer.head, answer.arrays, self._sum_id, name
                 )
                 masked_sum.open(shares)

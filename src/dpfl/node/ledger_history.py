@@ -21,7 +21,7 @@ from dpfl.node.signed_heads import own_heads
 from dpfl.node.witness import NOTE, Witness
 from dpfl.privacy import Ledger
 from dpfl.protocol.head_words import heads_from_words
-from dpfl.protocol.keys import raw
+from dpfl.protocol.keys import public_key_hex
 from dpfl.protocol.known_heads import KnownHeads
 from dpfl.protocol.ledger_head import SignedHead, sign_head
 from dpfl.refusals import ProtocolError, RefusalReason
@@ -41,7 +41,7 @@ def begin_start(policy: NodePolicy, ledger: Ledger, key: Ed25519PrivateKey) -> W
     Raises:
         DpflError: The ledger lacks what the node signed, or the witness is gone.
     """
-    public_key = raw(key.public_key())
+    public_key = public_key_hex(key.public_key())
     refuse_missing(policy, ledger, own_heads(policy, public_key))
     witness = Witness(policy.witness, public_key) if policy.witness else None
     if witness and ledger.write_once(NOTE) and not witness.path.exists():

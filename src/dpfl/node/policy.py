@@ -46,7 +46,7 @@ from dpfl.node.policy_sections import (
 from dpfl.privacy import Keyed, Limit, Randomness, SystemEntropy
 from dpfl.privacy.ledger.limit import SubLimit
 from dpfl.privacy.units import protects_person
-from dpfl.protocol.keys import raw
+from dpfl.protocol.keys import public_key_hex
 
 SEED = "DPFL_TEST_KEYED_SEED"
 """The environment variable with the seed of `tell.entropy = "keyed"`. It is for tests: whoever
@@ -262,7 +262,7 @@ def _with_raw_keys(secure: SecureSumGroup) -> SecureSumGroup:
     members = {}
     for name, line in secure.members.items():
         try:
-            members[name] = raw(
+            members[name] = public_key_hex(
                 Ed25519PublicKey.from_public_bytes(bytes.fromhex(line.split(" ")[0]))
             )
         except ValueError:

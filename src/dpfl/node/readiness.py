@@ -26,7 +26,7 @@ from dpfl.privacy import Ledger, accountant
 from dpfl.privacy.ledger.client_ledgers import ledger_path
 from dpfl.privacy.ledger.ledger import LedgerAccount
 from dpfl.privacy.statement import figure
-from dpfl.protocol.keys import fingerprint, load_private, raw
+from dpfl.protocol.keys import fingerprint, load_private, public_key_hex
 
 PATIENCE = 3.0
 """Seconds to wait for a connection to the server."""
@@ -83,13 +83,15 @@ def _check(part: str, check: Callable[[], str]) -> ReadinessFinding:
 
 
 def _key(policy: NodePolicy) -> str:
-    return f"{policy.key.name}, {fingerprint(raw(load_private(policy.key).public_key()))}"
+    return (
+        f"{policy.key.name}, {fingerprint(public_key_hex(load_private(policy.key).public_key()))}"
+    )
 
 
 def _members(policy: NodePolicy) -> str:
     """Lists the fingerprints of the members' keys, to compare with what their owners say."""
     assert policy.secure is not None
-    refuse_other_key(policy, raw(load_private(policy.key).public_key()))
+    refuse_other_key(policy, public_key_hex(load_private(policy.key).public_key()))
     others = {name: key for name, key in policy.secure.members.items() if name != policy.name}
     return "sums with " + ", ".join(f"{name} ({fingerprint(key)})" for name, key in others.items())
 
@@ -165,7 +167,7 @@ def _ledger(policy: NodePolicy, data: Federation) -> str:
                 "that it counts."
             )
         refuse_missing(
-            policy, ledger, own_heads(policy, raw(load_private(policy.key).public_key()))
+            policy, ledger, own_heads(policy, public_key_hex(load_private(policy.key).public_key()))
         )
         epsilon = figure(accountant(limits.accountant).epsilon(ledger.spending(), limits.delta))
         return (

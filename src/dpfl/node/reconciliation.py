@@ -37,7 +37,7 @@ from dpfl.privacy.ledger.starts import (
     common_rows,
     reconciliation_row,
 )
-from dpfl.protocol.keys import raw
+from dpfl.protocol.keys import public_key_hex
 from dpfl.protocol.known_heads import KnownHeads
 from dpfl.protocol.ledger_head import HeadSet, LedgerHead, SignedHead, sign_head
 
@@ -80,7 +80,7 @@ def reconcile(
             kind of ledger.
     """
     path = ledger_path(policy.ledgers, policy.name)
-    heads = own_heads(policy, raw(key.public_key()), files)
+    heads = own_heads(policy, public_key_hex(key.public_key()), files)
     is_gone = not path.exists()
     if is_gone:
         _refuse_incomplete_log(policy, path, heads)
@@ -95,7 +95,7 @@ def reconcile(
             _add_all(ledger, lacking, policy.folder)
         added = subtract_events(ledger.spending(), before)
         if policy.witness and not policy.witness.exists():
-            Witness(policy.witness, raw(key.public_key())).begin(sign_head(ledger, key))
+            Witness(policy.witness, public_key_hex(key.public_key())).begin(sign_head(ledger, key))
     if is_gone:
         unfinished.replace(path)
     if must_count:

@@ -103,7 +103,7 @@ class SecureSumClient:
                 number = set_up_number(request.fields["number"])
                 return self._advertise(request.run, group, number), {}
             if request.kind == "meet":
-                return self._meet(request), {}
+                return self._receive_keys(request), {}
             return self._exchange(request, self._session(request.run))
 
     def _advertise(self, run: str, group: SumGroup, number: int) -> Words:
@@ -116,11 +116,14 @@ class SecureSumClient:
         self._sessions[run] = SumSession(member)
         for oldest in list(self._sessions)[:-MOST_SESSIONS]:
             del self._sessions[oldest]
-        return {"kind": "card", "card": secure_sum_messages.card_to_words(member.card)}
+        return {
+            "kind": "card",
+            "card": secure_sum_messages.advertisement_to_words(member.advertisement),
+        }
 
-    def _meet(self, request: Request) -> Words:
+    def _receive_keys(self, request: Request) -> Words:
         member = self._session(request.run).member
-        member.meet(secure_sum_messages.cards(request.fields["cards"]))
+        member.receive_keys(secure_sum_messages.advertisements(request.fields["cards"]))
         return {"kind": "met", "session": member.session}
 
     def _exchange(self, request: Request, session: SumSession) -> tuple[Words, Arrays]:
@@ -129,13 +132,13 @@ class SecureSumClient:
             raise ProtocolError(RefusalReason.SUM_OVER)
         if request.kind == "votes":
             votes = secure_sum_messages.votes_from_words(request.fields["votes"], sum_id)
-            return secure_sum_messages.opened_to(member.open(votes))
-        survivors = secure_sum_messages.shown_from(
+            return secure_sum_messages.shares_to_fields(member.open(votes))
+        survivors = secure_sum_messages.survivors_from_fields(
             request.fields["survivors"], request.arrays, sum_id, self._name, member.size
         )
         answer = member.agree(survivors)
         if isinstance(answer, UnmaskingShares):
-            return secure_sum_messages.opened_to(answer)
+            return secure_sum_messages.shares_to_fields(answer)
         return {"kind": "vote", "signature": answer.signature.hex()}, {}
 
     def session(self, run: str) -> str:
@@ -165,7 +168,7 @@ class SecureSumClient:
             ProtocolError: Nothing would be masked for it: there are no keys, or it is past.
         """
         member = self._session(run).member
-        sum_id = secure_sum_messages.at_of(task, member.session, model)
+        sum_id = secure_sum_messages.sum_id_of(task, member.session, model)
         with refusing():
             member.expect(sum_id)
         return sum_id
@@ -187,9 +190,9 @@ class SecureSumClient:
         """
         session = self._session(run)
         with refusing():
-            masked = session.member.mask(sum_id, numbers)
+            masked_input = session.member.mask(sum_id, numbers)
         session.sum_id, session.task_name, session.sum_answers = sum_id, task_name, {}
-        return secure_sum_messages.masked_arrays(masked)
+        return secure_sum_messages.input_to_arrays(masked_input)
 
     def _session(self, run: str) -> SumSession:
         if run not in self._sessions:

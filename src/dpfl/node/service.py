@@ -74,7 +74,7 @@ from dpfl.privacy.ledger.client_ledgers import ledger_path
 from dpfl.privacy.ledger.limit import SubLimit
 from dpfl.protocol import messages
 from dpfl.protocol.head_words import fitting
-from dpfl.protocol.keys import load_private, raw
+from dpfl.protocol.keys import load_private, public_key_hex
 from dpfl.protocol.proposal import Proposal, proposal_from_words
 from dpfl.refusals import ProtocolError, RefusalReason
 
@@ -320,7 +320,7 @@ class Service:
 
 def _open_state(policy: NodePolicy, key: Ed25519PrivateKey) -> NodeState:
     """Opens all that a node needs. A part that is not in order raises a DpflError."""
-    refuse_other_key(policy, raw(key.public_key()))
+    refuse_other_key(policy, public_key_hex(key.public_key()))
     policy.randomness  # noqa: B018  refused here, where it cannot be had
     data = load_node_data(policy)
     refuse_traces(policy)

@@ -24,7 +24,7 @@ from dpfl.privacy.ledger.plans import proven_events
 from dpfl.privacy.mechanisms.noise_shares import weakest_shares
 from dpfl.privacy.statement import figure
 from dpfl.protocol.head_words import check_in_statement
-from dpfl.protocol.keys import is_signed, raw, sign
+from dpfl.protocol.keys import is_signed, public_key_hex, sign
 from dpfl.protocol.ledger_head import LedgerHead, sign_head
 
 FORMAT = 1
@@ -81,7 +81,7 @@ def statement(ledger: Ledger, limit: Limit, run: str, key: Ed25519PrivateKey) ->
     words = {
         "format": FORMAT,
         "node": ledger.account.owner,
-        "public_key": raw(key.public_key()),
+        "public_key": public_key_hex(key.public_key()),
         "unit": ledger.unit,
         "neighbours": ledger.account.neighbours,
         "delta": limit.delta,

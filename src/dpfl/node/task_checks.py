@@ -156,12 +156,12 @@ def release_violations(
 
 def _sampling_rate(release: Release, size: int) -> float:
     """Finds the rate of a step. A release of an update draws no samples."""
-    return 0.0 if release.of_models else release.sampling.expected_size(size) / size
+    return 0.0 if release.is_update else release.sampling.expected_size(size) / size
 
 
 def _is_absorbed(release: Release, size: int) -> bool:
     """Says whether float32 would lose the noise beside the sum."""
-    units = 1 if release.of_models else release.sampling.expected_size(size)
+    units = 1 if release.is_update else release.sampling.expected_size(size)
     try:
         release.check_not_absorbed(units, release.clip.clip_norm)
         return False

@@ -25,7 +25,7 @@ from dpfl.privacy.ledger.chain import ChainTail
 from dpfl.privacy.ledger.plans import proven_events
 from dpfl.privacy.ledger.starts import ANCHOR_DIGITS, NodeStart, anchor_rows, spread_starts
 from dpfl.privacy.mechanisms.noise_shares import weakest_shares
-from dpfl.protocol.keys import raw, sign
+from dpfl.protocol.keys import public_key_hex, sign
 
 FORMAT = 2
 """The format with anchors; heads of format 1 have none."""
@@ -176,7 +176,7 @@ def sign_head(ledger: Ledger, key: Ed25519PrivateKey) -> SignedHead:
     account = ledger.account
     head = LedgerHead(
         account.owner,
-        raw(key.public_key()),
+        public_key_hex(key.public_key()),
         account.unit,
         account.neighbours,
         tail.links,

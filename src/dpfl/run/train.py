@@ -106,7 +106,7 @@ def train(
                 progress.start(run)
                 run_rounds(run)
                 if execution.nodes:
-                    execution.nodes.part(run.folder)
+                    execution.nodes.collect_statements(run.folder)
         finally:
             progress.stop()
         result = finish(run)

@@ -7,8 +7,8 @@
 
 For updates d_i with weights w_i, a round goes through these functions in this order:
 
-1. `select_usable` drops refusals, failures and updates with a `fault` (a wrong shape, a number that
-   is not finite), and keeps one line about each of them.
+1. `select_usable` drops refusals, failures and updates with a `reply_fault` (a wrong shape, or a
+   number that is not finite), and keeps one line about each of them.
 2. Where updates carry their own noise, `mean` gives sum_i w_i d_i / sum_i w_i over those who
    replied.
 3. Where the noise is on the sum, `weighted_sum` gives sum_i w_i d_i. `release_name` then names this
@@ -194,7 +194,7 @@ def select_usable(
     return good, complaints
 
 
-def fault(reply: ClientReply, size: int) -> str:
+def reply_fault(reply: ClientReply, size: int) -> str:
     """Says what is wrong with an update.
 
     Args:

@@ -207,7 +207,7 @@ class Composition:
         return events
 
     @property
-    def before(self) -> EventCounts:
+    def query_spending(self) -> EventCounts:
         """What is released once before the first round, and what a metric after the last round
         needs.
         """
@@ -242,7 +242,7 @@ class Composition:
             The number of releases.
         """
         return (
-            iterations + self.steps.extra * rounds
+            iterations + self.steps.paid_slopes * rounds
             if self.placement is NoisePlacement.EVERY_STEP
             else self.releases_in(rounds)
         )

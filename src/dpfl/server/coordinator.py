@@ -37,7 +37,7 @@ from dpfl.privacy import Budget, Randomness
 from dpfl.privacy.accounting.calibration import MAX_RELEASES
 from dpfl.privacy.queries.mean import MeanAnswer
 from dpfl.privacy.queries.query import PrivateQuery
-from dpfl.server.aggregate import fault, select_usable
+from dpfl.server.aggregate import reply_fault, select_usable
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.clock import RunClock
 from dpfl.server.debits import count_debits
@@ -50,7 +50,7 @@ from dpfl.server.public_clips import (
     rounds_of,
 )
 from dpfl.server.requests import RequestBuilder
-from dpfl.server.round_sum import Add, AnswerSum, plain
+from dpfl.server.round_sum import AddIntegers, AnswerSum, add_integers
 from dpfl.server.schedules import followed_release
 from dpfl.server.state import METRIC, FederationFacts, RunState, facts, keep_variances_positive
 from dpfl.server.steps.policy import RoundObservation, StepContext, choose_steps
@@ -61,7 +61,7 @@ class Coordinator:
     """Runs the server's side of every round.
 
     Args:
-        algorithm: The algorithm, fitted to model and rounds.
+        algorithm: The algorithm for its model and rounds.
         budget: When the run ends.
         federation: The federation as the server knows it.
         state: The run as it stands; changed in place.
@@ -84,7 +84,7 @@ class Coordinator:
         randomness: Randomness,
         probe: Callable[[RoundRequest], list[ClientReply]],
         validate: Callable[[Tensor], float],
-        add: Add = plain,
+        add: AddIntegers = add_integers,
     ) -> None:
         self.algorithm, self.budget = algorithm, budget
         self.federation, self.state = federation, state
@@ -197,7 +197,7 @@ class Coordinator:
 
     def _affordable_steps(self, account: int) -> int:
         """Returns how many releases an account has left for steps."""
-        return self.state.remaining[account] - self.algorithm.steps.extra
+        return self.state.remaining[account] - self.algorithm.steps.paid_slopes
 
     def _out_of_time(self) -> bool:
         self.stopped_by = self._clock.ends(self.budget, self.state)
@@ -368,9 +368,9 @@ class Coordinator:
             if reply.refused and self.algorithm.ledger_per_client:
                 self.state.remaining[reply.client] = 0
         layout = self.federation.layout
-        faulty = partial(fault, size=layout.size)
+        faulty = partial(reply_fault, size=layout.size)
         if self.algorithm.noise_shares:
-            faulty = partial(self._requests.round_sum.fault, layout=layout)
+            faulty = partial(self._requests.round_sum.numbers_fault, layout=layout)
         good, complaints = select_usable(replies, self.state.round + 1, faulty)
         self.lost_replies += complaints
         return good

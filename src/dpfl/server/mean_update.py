@@ -27,7 +27,7 @@ from dpfl.server.aggregate import (
 )
 from dpfl.server.debits import debit_round
 from dpfl.server.requests import RequestBuilder
-from dpfl.server.round_sum import Add, open_sum
+from dpfl.server.round_sum import AddIntegers, open_sum
 from dpfl.server.state import PAST_NOISE
 from dpfl.server.weights import round_divisor
 
@@ -46,7 +46,7 @@ class MeanUpdate:
         self,
         requests: RequestBuilder,
         randomness: Randomness,
-        add: Add,
+        add: AddIntegers,
         complaints: list[str],
     ) -> None:
         self._requests, self._randomness, self._add = requests, randomness, add

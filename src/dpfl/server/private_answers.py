@@ -15,7 +15,7 @@ from dpfl.client.task import ClientReply, RoundRequest
 from dpfl.privacy.queries.mean import MeanAnswer
 from dpfl.privacy.queries.query import PrivateQuery
 from dpfl.server.requests import RequestBuilder
-from dpfl.server.round_sum import Add, AnswerSum, open_sum
+from dpfl.server.round_sum import AddIntegers, AnswerSum, open_sum
 
 Ask = Callable[[RoundRequest], list[ClientReply]]
 """Sends a request to its clients, and returns their replies, as an engine does."""
@@ -31,7 +31,9 @@ class PrivateAnswers:
         complaints: Lines about replies that could not be used; more are added.
     """
 
-    def __init__(self, requests: RequestBuilder, ask: Ask, add: Add, complaints: list[str]) -> None:
+    def __init__(
+        self, requests: RequestBuilder, ask: Ask, add: AddIntegers, complaints: list[str]
+    ) -> None:
         self._requests, self._ask, self._add = requests, ask, add
         self._complaints = complaints
 
@@ -101,7 +103,7 @@ class PrivateAnswers:
         numbers = {
             reply.client: reply.numbers
             for reply in replies
-            if reply.numbers is not None and not sums.fault(reply)
+            if reply.numbers is not None and not sums.numbers_fault(reply)
         }
         return open_sum(
             numbers,

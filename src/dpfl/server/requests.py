@@ -178,7 +178,7 @@ class RequestBuilder:
             self.horizon,
             raw=algorithm.steps.asks_raw,
             update=self._update_release(client),
-            slope=algorithm.steps.extra > 0,
+            slope=algorithm.steps.paid_slopes > 0,
             raw_values=algorithm.steps.raw_values,
         )
 

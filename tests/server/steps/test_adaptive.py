@@ -152,7 +152,11 @@ def test_a_paid_slope_is_over_the_way_that_a_client_went() -> None:
         for share, update in zip(p, seen.updates.values(), strict=True)
     )
     assert float(memory["mu"]) == pytest.approx(wanted)
-    assert (AliSteps(mu="paid").extra, AliSteps(mu="paid").total(7), AliSteps().extra) == (
+    assert (
+        AliSteps(mu="paid").paid_slopes,
+        AliSteps(mu="paid").total(7),
+        AliSteps().paid_slopes,
+    ) == (
         1,
         707,
         0,

@@ -35,15 +35,15 @@ def _is_haar(release: Release) -> bool:
 
 OBJECTIONS: tuple[Objection, ...] = (
     (
-        lambda one: one.private and one.clip.bounds_nothing,
+        lambda one: one.has_noise and one.clip.bounds_nothing,
         "Noise without a clip protects nothing; choose a clip, for example a flat level of 1.0.",
     ),
     (
-        lambda one: one.private and one.clip.bounds_model and not one.of_models,
+        lambda one: one.has_noise and one.clip.bounds_model and not one.is_update,
         "Noise on clipped models has no proof here; clip the difference instead.",
     ),
     (
-        lambda one: one.private and one.clip.bounds_coefficients and not _is_haar(one),
+        lambda one: one.has_noise and one.clip.bounds_coefficients and not _is_haar(one),
         "A clip of Haar coefficients does not bound the vector itself; use Haar noise with it.",
     ),
     (
@@ -76,7 +76,7 @@ SUM_OBJECTIONS: tuple[Objection, ...] = (
             or one.shared_by
             or one.divide_by_drawn
             or one.divisor
-            or one.of_models
+            or one.is_update
         ),
         "A secure sum needs clipped gradients or updates with noise, and no divisor of its own; "
         "leave out shared_by, divisor and divide_by_drawn.",

@@ -241,8 +241,8 @@ class PrivateQuery(ABC):
             The integers that the client masks.
         """
         total = self.exact_sum(data)
-        whole = self.integer_sum(noise_shares, len(total), bound, clients)
-        return whole.numbers(total.numpy(), rng)
+        integer_sum = self.integer_sum(noise_shares, len(total), bound, clients)
+        return integer_sum.numbers(total.numpy(), rng)
 
     def matches_data(self, features: int, classes: int) -> bool:
         """Says whether a client's data has what the query asks for.

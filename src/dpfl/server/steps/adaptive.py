@@ -103,7 +103,7 @@ class AliSteps(StepPolicy):
         return self.mu in ("released", "paid")
 
     @property
-    def extra(self) -> int:
+    def paid_slopes(self) -> int:
         return int(self.mu == "paid")
 
     def next(self, context: StepContext) -> int:
@@ -164,7 +164,7 @@ class AliSteps(StepPolicy):
         return slope("mu", observation, memory)
 
     def total(self, rounds: int) -> int:
-        return (self.most + self.extra) * rounds
+        return (self.most + self.paid_slopes) * rounds
 
     def notes(self, memory: Mapping[str, Tensor]) -> Sequence[str]:
         return ()
@@ -193,7 +193,7 @@ class AlsSteps(StepPolicy):
     lam: float = 1.0
     most: int = MOST_ITERATIONS
     adaptive = True
-    extra = 0
+    paid_slopes = 0
 
     def __post_init__(self) -> None:
         check_most(self.most)

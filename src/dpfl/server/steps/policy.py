@@ -16,7 +16,7 @@ Policies differ in what they look at, because that decides what they cost:
 - A policy that is not `adaptive` knows tau before training. `total` says so, and `choose_steps`
   holds it to that, so tau tells nobody anything about the data.
 - An adaptive policy may follow released values. That is post-processing and costs nothing.
-- A policy with `extra` = 1 asks for one more release in each round, which clients pay for.
+- A policy with `paid_slopes` = 1 asks for one more release in each round, which clients pay for.
 - A policy that `asks_raw` values has no guarantee. It exists for comparison with published systems.
 
 `FixedSteps` is the usual policy. The adaptive policies of the papers are in `adaptive.py`.
@@ -139,7 +139,7 @@ class StepPolicy(Protocol):
         return False
 
     @property
-    def extra(self) -> int:
+    def paid_slopes(self) -> int:
         """How many releases a round has beside its steps: 1 for a noisy slope that is paid for,
         else 0.
         """
@@ -204,7 +204,7 @@ class FixedSteps(StepPolicy):
     tau: int
     adaptive = asks_raw = asks_public = False
     raw_values = ()
-    extra = 0
+    paid_slopes = 0
 
     def __post_init__(self) -> None:
         if not isinstance(self.tau, int) or not 1 <= self.tau <= MOST_STEPS:
