@@ -31,7 +31,7 @@ def test_a_server_forgets_a_head_once_its_node_includes_it(opened: Open, tmp_pat
     memory.take("b", answer)
     assert memory.is_doubtful("b"), "no anchor of a reconciled ledger shows what was lost"
     memory.accept("b", shown, answer)
-    assert [one.to_words() for one in memory.of("b")] == [answer.head["ledger_head"]]
+    assert [one.to_words() for one in memory.of("b")] == [answer.header["ledger_head"]]
 
 
 def test_what_was_accepted_does_not_come_back_from_the_file(opened: Open, tmp_path: Path) -> None:
@@ -44,7 +44,9 @@ def test_what_was_accepted_does_not_come_back_from_the_file(opened: Open, tmp_pa
     memory.take("b", answer)
     memory.accept("b", [head], answer)
     memory.save()
-    assert json.loads((tmp_path / "heads.json").read_text()) == {"b": [answer.head["ledger_head"]]}
+    assert json.loads((tmp_path / "heads.json").read_text()) == {
+        "b": [answer.header["ledger_head"]]
+    }
 
 
 def test_a_copy_that_starts_often_does_not_push_out_what_the_original_signed(

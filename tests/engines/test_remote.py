@@ -60,7 +60,7 @@ def test_too_few_end_the_run_with_what_to_do(make) -> None:
 
 def odd_update(update: np.ndarray, **beside: np.ndarray) -> Answer:
     def answer(name: str, asked: bytes, letter: messages.SignedMessage) -> bytes:
-        client = letter.head["task"]["client"]
+        client = letter.header["task"]["client"]
         words = {"kind": "reply", "reply": {"client": client, "inside": True}}
         return answered(name, asked, words, {"update": update, **beside})
 

@@ -156,16 +156,16 @@ class Asked:
             load_private(self.folder / "node.pem").public_key(),
             1 << 24,
         )
-        assert answer.head["answers"] == messages.digest(letter)
-        assert answer.head["from"] == self.service.policy.name
+        assert answer.header["answers"] == messages.digest(letter)
+        assert answer.header["from"] == self.service.policy.name
         return answer
 
     def refused(self, letter: bytes) -> str:
         answer = self(letter)
-        assert answer.head["kind"] == "refused", answer.head
-        assert answer.head["sentence"] == SENTENCES[RefusalReason(answer.head["reason"])]
+        assert answer.header["kind"] == "refused", answer.header
+        assert answer.header["sentence"] == SENTENCES[RefusalReason(answer.header["reason"])]
         assert not answer.arrays
-        return str(answer.head["reason"])
+        return str(answer.header["reason"])
 
     def rows(self) -> list[Any]:
         """All debits and plans of its ledger."""

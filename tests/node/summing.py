@@ -84,7 +84,7 @@ class Together:
 
     def joined(self, run: str = RUN, **changes: Any) -> None:
         for name in NAMES:
-            assert self.nodes[name](self.join(name, run, **changes)).head["kind"] == "joined"
+            assert self.nodes[name](self.join(name, run, **changes)).header["kind"] == "joined"
 
     def group(self, run: str = RUN, **changes: Any) -> SumGroup:
         together = self.proposal("a", **changes).together(run, public_key_hex(OWNER.public_key()))
@@ -99,7 +99,7 @@ class Together:
     def cards(
         self, names: tuple[str, ...] = NAMES, run: str = RUN, task_name: str = "set-up"
     ) -> list[dict[str, str]]:
-        return [self.nodes[name](self.card(name, task_name, run)).head["card"] for name in names]
+        return [self.nodes[name](self.card(name, task_name, run)).header["card"] for name in names]
 
     def set_up(
         self,
@@ -115,9 +115,9 @@ class Together:
         )
         for name in names:
             assert (
-                self.nodes[name](ask("meet", to=name, run=run, order=task_name, cards=cards)).head[
-                    "session"
-                ]
+                self.nodes[name](
+                    ask("meet", to=name, run=run, order=task_name, cards=cards)
+                ).header["session"]
                 == found
             )
         return found
@@ -149,7 +149,7 @@ class Together:
     ) -> MaskedInput:
         asked = task(name, round, **changes)
         answer = self.nodes[name](self.work(session, asked))
-        assert answer.head["kind"] == "masked", answer.head
+        assert answer.header["kind"] == "masked", answer.header
         return secure_sum_messages.input_from_arrays(
             answer.arrays, at(session, asked), name, members
         )
@@ -202,4 +202,4 @@ def at(session: str, asked: ClientTask, model: np.ndarray | None = None) -> SumI
 
 def said(letter: SignedMessage) -> str:
     """What an answer is, in a word."""
-    return str(letter.head.get("reason", letter.head["kind"]))
+    return str(letter.header.get("reason", letter.header["kind"]))

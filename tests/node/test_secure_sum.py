@@ -48,7 +48,7 @@ def test_a_sum_of_all_and_one_of_survivors(begun, spied) -> None:
         answer = together.nodes[name](together.survivors(session, name, shown.survivors, sent))
         total.open(
             secure_sum_messages.shares_from_fields(
-                answer.head, answer.arrays, at(session, task(name)), name
+                answer.header, answer.arrays, at(session, task(name)), name
             )
         )
     assert (total.total() == np.sum(spied, axis=0, dtype=np.uint32)).all()
@@ -58,7 +58,7 @@ def test_a_sum_of_all_and_one_of_survivors(begun, spied) -> None:
     votes = {}
     for name in three:
         answer = together.nodes[name](together.survivors(session, name, three, sent, 1))
-        votes[name] = answer.head["signature"]
+        votes[name] = answer.header["signature"]
     total = MaskedSum(together.group(), at(session, task("a", 1)), SIZE, 32)
     for masked in sent.values():
         total.take(masked)
@@ -67,7 +67,7 @@ def test_a_sum_of_all_and_one_of_survivors(begun, spied) -> None:
         answer = together.nodes[name](together.votes(session, name, votes, 1))
         total.open(
             secure_sum_messages.shares_from_fields(
-                answer.head, answer.arrays, at(session, task(name, 1)), name
+                answer.header, answer.arrays, at(session, task(name, 1)), name
             )
         )
     assert (total.total() == np.sum(spied, axis=0, dtype=np.uint32)).all()
@@ -200,11 +200,11 @@ def test_both_halves_of_one_client_are_not_to_be_had(begun) -> None:
         == "other-survivors"
     )
     assert (
-        together.nodes["c"].refused(together.votes(session, "c", {"c": vote.head["signature"]}))
+        together.nodes["c"].refused(together.votes(session, "c", {"c": vote.header["signature"]}))
         == "too-few-votes"
     )
     assert (
-        together.nodes["a"].refused(together.votes(session, "a", {"c": vote.head["signature"]}))
+        together.nodes["a"].refused(together.votes(session, "a", {"c": vote.header["signature"]}))
         == "sum-over"
     )
     assert together.nodes["d"].refused(together.votes(session, "d", {})) == "bad-survivors"
@@ -217,7 +217,7 @@ def test_different_survivors_for_different_clients_are_not_opened(begun) -> None
     sent = {name: together.masked(session, name) for name in NAMES}
     lists = {"a": ("a", "b", "c"), "b": ("a", "b", "d"), "c": ("a", "b", "c"), "d": ("b", "c", "d")}
     votes = {
-        n: together.nodes[n](together.survivors(session, n, lists[n], sent)).head["signature"]
+        n: together.nodes[n](together.survivors(session, n, lists[n], sent)).header["signature"]
         for n in NAMES
     }
     for name in NAMES:
@@ -265,7 +265,7 @@ def test_an_exchange_that_comes_again_is_answered_as_it_was(begun) -> None:
     three, node = ("a", "b", "c"), together.nodes["a"]
     letters = {name: together.survivors(session, name, three, sent) for name in three}
     votes = {
-        name: together.nodes[name](letter).head["signature"] for name, letter in letters.items()
+        name: together.nodes[name](letter).header["signature"] for name, letter in letters.items()
     }
     assert node.service.answer(letters["a"]) == node.service.answer(letters["a"])
     last = together.votes(session, "a", votes)
@@ -299,10 +299,10 @@ def test_a_client_that_was_asked_for_something_else_hides_the_sum(begun, odd: st
     total.survivor_lists()
     for name in NAMES[:3]:
         answer = together.nodes[name](together.survivors(session, name, NAMES, sent))
-        assert "d" not in answer.head["owners"]
+        assert "d" not in answer.header["owners"]
         total.open(
             secure_sum_messages.shares_from_fields(
-                answer.head, answer.arrays, at(session, task(name)), name
+                answer.header, answer.arrays, at(session, task(name)), name
             )
         )
     with pytest.raises(RepeatSum, match="A mask of d cannot be put together"):

@@ -46,7 +46,7 @@ def test_nobody_is_invented_and_nobodys_keys_are_another_ones(together: Together
         ("cards", "bad-words"),
     ):
         assert node.refused(ask("meet", to="b", cards=shown)) == reason
-    assert node(ask("meet", to="b", cards=cards)).head["kind"] == "met"
+    assert node(ask("meet", to="b", cards=cards)).header["kind"] == "met"
     assert node.refused(ask("meet", to="b", order="again", cards=cards)) == "bad-keys"
 
 

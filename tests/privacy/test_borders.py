@@ -169,7 +169,7 @@ class TestLevels:
 
 class TestSurveys:
     def test_values_out_of_bounds_or_missing_count_once_in_a_bin(self):
-        survey = ColumnQuery(1.0, numbers=1, binned=((0, 4),))
+        query = ColumnQuery(1.0, numbers=1, binned=((0, 4),))
         rows = torch.tensor(
             [
                 [-5.0],
@@ -184,7 +184,7 @@ class TestSurveys:
                 [-math.inf],
             ]
         )
-        found = survey.bounded(rows)
+        found = query.bounded(rows)
         assert found.argmax(1).tolist() == [0, 0, 0, 1, 2, 3, 3, 2, 3, 0]
         assert found.sum(1).tolist() == pytest.approx([1.0] * 10, abs=1e-4)
 

@@ -132,10 +132,10 @@ def test_every_survey_can_travel() -> None:
     assert (
         set(asked)
         == {format_of(kind).tag for kind in PrivateQuery.__subclasses__()}
-        == set(task_messages.SURVEYS)
+        == set(task_messages.QUERY_PARTS)
     )
-    for survey in asked.values():
-        task = replace(TASK, query=survey)
+    for query in asked.values():
+        task = replace(TASK, query=query)
         assert repr(
             task_messages.task_from_words(again(task_messages.task_to_words(task)))
         ) == repr(task)

@@ -135,12 +135,12 @@ def test_a_metric_is_of_the_sum_alone(train: Train):
 
 
 @pytest.mark.parametrize(
-    "survey",
+    "query",
     [MeanQuery(3.0), ColumnQuery(3.0, 4, (0, 2), ((1, 10),)), MetricQuery(3.0, 2, 10, 4.0, 0.0)],
 )
-def test_scales_and_metrics_are_counted_for_the_noise_that_they_have(survey):
-    width = 7 if isinstance(survey, MeanQuery) else survey.width
-    sums = AnswerSum(survey, NoiseShares(8, 1), width, (20,) * 10)
+def test_scales_and_metrics_are_counted_for_the_noise_that_they_have(query):
+    width = 7 if isinstance(query, MeanQuery) else query.width
+    sums = AnswerSum(query, NoiseShares(8, 1), width, (20,) * 10)
     rng = np.random.default_rng(0)
     means = [
         sums.mean(
@@ -152,7 +152,7 @@ def test_scales_and_metrics_are_counted_for_the_noise_that_they_have(survey):
     ]
     said = means[0]
     assert said.units == 180
-    assert said.noise == pytest.approx(3.0 * survey.sensitivity(width) * math.sqrt(9 / 7) / 180)
+    assert said.noise == pytest.approx(3.0 * query.sensitivity(width) * math.sqrt(9 / 7) / 180)
     assert np.std([one.mean.numpy() for one in means]) == pytest.approx(said.noise, rel=0.06)
 
 

@@ -61,7 +61,7 @@ class Leaky(Loopback):
         self.clock = Clock()
 
     def send(self, address: str, letter: bytes) -> str:
-        head = messages.read(letter, self.owner, 1 << 24).head
+        head = messages.read(letter, self.owner, 1 << 24).header
         ticket = super().send(address, letter)
         if self.drop(address, head):
             self.sent.pop()

@@ -59,7 +59,7 @@ class DisclosureRules:
         return next((reason for _, reason in self._broken(task)), None)
 
     def _broken(self, task: ClientTask) -> Iterator[tuple[str, RefusalReason]]:
-        rules = SURVEYS if task.query else TASKS
+        rules = QUERY_OBJECTIONS if task.query else TASKS
         return ((what, reason) for objects, what, reason in rules if objects(self, task))
 
 
@@ -87,7 +87,7 @@ def _divides_by_drawn(task: ClientTask) -> bool:
 ONLY_A_SHARE = "a share of the noise alone, where no secure sum hides it"
 Objection = tuple[Callable[[DisclosureRules, ClientTask], object], str, RefusalReason]
 
-SURVEYS: tuple[Objection, ...] = (
+QUERY_OBJECTIONS: tuple[Objection, ...] = (
     (
         lambda own, task: task.steps > 0,
         "a question that comes with steps",

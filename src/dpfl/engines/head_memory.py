@@ -82,7 +82,7 @@ class HeadMemory:
             answer: Its answer: the head of its own ledger, and heads of other nodes that it
                 remembers.
         """
-        own_head, other_heads = answer.head.get("ledger_head"), answer.head.get("heads")
+        own_head, other_heads = answer.header.get("ledger_head"), answer.header.get("heads")
         for words in [own_head, *(other_heads if isinstance(other_heads, list) else [])]:
             with suppress(ProtocolError):
                 self._add(head_from_words(words))
@@ -99,7 +99,7 @@ class HeadMemory:
             answer: Its answer, with the head of its ledger.
         """
         try:
-            last = head_from_words(answer.head.get("ledger_head")).head
+            last = head_from_words(answer.header.get("ledger_head")).head
         except ProtocolError:
             return  # of an earlier version, which compares nothing
         for one in [

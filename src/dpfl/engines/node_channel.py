@@ -162,7 +162,7 @@ class NodeChannel:
             return False
         for name in self.nodes if delivery.message is not None else ():
             answer = self._read(name, ping, delivery.message or b"")
-            if isinstance(answer, SignedMessage) and answer.head.get("kind") == "pong":
+            if isinstance(answer, SignedMessage) and answer.header.get("kind") == "pong":
                 self.addresses[name] = address
         return True
 
@@ -174,7 +174,7 @@ class NodeChannel:
             message = messages.read(answer, self.nodes[name], self.most)
         except ProtocolError as error:
             return InvalidReply(f"its answer cannot be used: {SENTENCES[error.reason]}")
-        head = message.head
+        head = message.header
         same_run = head.get("run") == self.run and head.get("from") == name
         if not same_run or head.get("answers") != messages.digest(request):
             return InvalidReply("its message answers another request")

@@ -201,7 +201,7 @@ class RemoteEngine:
         restarted_nodes = [
             name
             for name, answer in answers.items()
-            if isinstance(answer, SignedMessage) and answer.head.get("reason") == JOIN_AGAIN
+            if isinstance(answer, SignedMessage) and answer.header.get("reason") == JOIN_AGAIN
         ]
         if not restarted_nodes or self.join is None:
             return answers
@@ -245,12 +245,12 @@ class RemoteEngine:
             return ClientReply(task.client, failed=SILENT)
         if isinstance(answer, InvalidReply):
             return ClientReply(task.client, failed=answer.reason)
-        if answer.head.get("kind") == "refused":
+        if answer.header.get("kind") == "refused":
             return _refusal(task, answer)
         try:
             if task.noise_shares and self.sums:
                 return ClientReply(task.client, numbers=self.sums.take(self._name(task), answer))
-            reply = task_messages.reply_from_words(answer.head["reply"], answer.arrays, self.size)
+            reply = task_messages.reply_from_words(answer.header["reply"], answer.arrays, self.size)
         except (ProtocolError, KeyError):
             return ClientReply(task.client, failed=ANOTHER)
         if not _fits(task, reply):
@@ -279,7 +279,7 @@ def is_kind(answer: Answer, kind: str) -> bool:
     Returns:
         Whether it is.
     """
-    return isinstance(answer, SignedMessage) and answer.head.get("kind") == kind
+    return isinstance(answer, SignedMessage) and answer.header.get("kind") == kind
 
 
 def _not_joined(answers: Mapping[str, Answer]) -> dict[str, Answer]:
@@ -290,8 +290,8 @@ def _refusal(task: ClientTask, answer: SignedMessage) -> ClientReply:
     """Writes a refusal as a reply. A refusal of this task alone counts as a failure; any other is a
     refusal of the whole run.
     """
-    sentence = refusal_of(answer.head)
-    if str(answer.head.get("reason")) in PASSING:
+    sentence = refusal_of(answer.header)
+    if str(answer.header.get("reason")) in PASSING:
         return ClientReply(task.client, failed=sentence)
     return ClientReply(task.client, refused=sentence)
 

@@ -138,7 +138,7 @@ class SecureSumServer:
             self.joining,
         )
         self.here = frozenset(
-            name for name, one in answers.items() if one.head.get("session") == session_digest
+            name for name, one in answers.items() if one.header.get("session") == session_digest
         )
         for name in frozenset(names) - self.here:
             self._lose(name, round)
@@ -149,7 +149,7 @@ class SecureSumServer:
     def _advertisement(self, name: str, answer: SignedMessage) -> KeyAdvertisement | None:
         """Reads a node's own keys, signed for this run."""
         try:
-            advertisement = secure_sum_messages.advertisement_from_words(answer.head.get("card"))
+            advertisement = secure_sum_messages.advertisement_from_words(answer.header.get("card"))
             check(self.group, advertisement)
         except (ProtocolError, MemberRefusal):
             return None
@@ -226,7 +226,7 @@ class SecureSumServer:
                 self._lose(name, round)
             elif (
                 isinstance(answer, SignedMessage)
-                and answer.head.get("reason") == RefusalReason.NO_KEYS
+                and answer.header.get("reason") == RefusalReason.NO_KEYS
             ):
                 self.here -= {name}
 
@@ -266,7 +266,7 @@ class SecureSumServer:
         assert self._sum_id is not None
         for name, answer in answers.items():
             with suppress(ProtocolError, MemberRefusal):
-                signature = secure_sum_messages.signature(answer.head.get("signature"))
+                signature = secure_sum_messages.signature(answer.header.get("signature"))
                 masked_sum.vote(SurvivorVote(self._sum_id, name, signature))
 
     def _total(self, masked_sum: MaskedSum, answers: Mapping[str, SignedMessage]) -> np.ndarray:
@@ -274,7 +274,7 @@ class SecureSumServer:
         for name, answer in answers.items():
             with suppress(ProtocolError, MemberRefusal):
                 shares = secure_sum_messages.shares_from_fields(
-                    answer.head, answer.arrays, self._sum_id, name
+                    answer.header, answer.arrays, self._sum_id, name
                 )
                 masked_sum.open(shares)
         total = masked_sum.total()
@@ -297,8 +297,8 @@ class SecureSumServer:
         replies = self.channel.ask(requests, seconds, enough)
         answers = {name: one for name, one in replies.items() if isinstance(one, SignedMessage)}
         self._refusals = {
-            name: refusal_of(answer.head)
+            name: refusal_of(answer.header)
             for name, answer in answers.items()
-            if answer.head.get("kind") == "refused"
+            if answer.header.get("kind") == "refused"
         }
         return {name: answer for name, answer in answers.items() if name not in self._refusals}

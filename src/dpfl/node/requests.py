@@ -70,14 +70,14 @@ class RequestReader:
                 names, or for another node.
         """
         owner, message = self._verify(data)
-        routing = self._routing(message.head)
+        routing = self._routing(message.header)
         return Request(
             digest=messages.digest(data),
             kind=routing["kind"],
             run=routing["run"],
             task_name=routing["order"],
             owner=owner,
-            fields=message.head,
+            fields=message.header,
             arrays=message.arrays,
         )
 

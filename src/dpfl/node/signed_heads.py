@@ -71,7 +71,7 @@ def _stored_replies(policy: NodePolicy, public_key: str) -> Iterator[SignedHead]
     for path in (policy.folder / "replies").glob("*.letter"):
         try:
             data = path.read_bytes()
-            yield head_from_words(messages.read(data, key, len(data)).head.get("ledger_head"))
+            yield head_from_words(messages.read(data, key, len(data)).header.get("ledger_head"))
         except (OSError, ProtocolError):
             continue
 

@@ -36,8 +36,8 @@ from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.protocol.value_forms import number, refuse, text, truth, whole
 from dpfl.protocol.wire_parts import (
     LEARNING,
+    QUERY_PARTS,
     SHARED,
-    SURVEYS,
     TASKS,
     from_words,
     to_words,
@@ -45,7 +45,7 @@ from dpfl.protocol.wire_parts import (
 from dpfl.refusals import ProtocolError, RefusalReason
 
 __all__ = [
-    "SURVEYS",
+    "QUERY_PARTS",
     "ProtocolError",
     "learning_from_words",
     "learning_to_words",

@@ -176,7 +176,7 @@ NOISES = _by_tag(
         },
     ),
 )
-SURVEYS = _by_tag(
+QUERY_PARTS = _by_tag(
     (LabelQuery, {"noise_multiplier": optional(number), "trusted": truth, "secure": truth}),
     (MeanQuery, {"noise_multiplier": number, "secure": truth}),
     (
@@ -246,7 +246,7 @@ TASKS = _by_tag(
             "horizon": whole(),
             "raw": truth,
             "update": optional(part(UPLOADS)),
-            "query": optional(part(SURVEYS)),
+            "query": optional(part(QUERY_PARTS)),
             "slope": truth,
             "secure_sum": optional(part(SUMMED)),
         },
@@ -269,7 +269,7 @@ KNOWN: Parts = {
         SAMPLINGS,
         CLIPS,
         NOISES,
-        SURVEYS,
+        QUERY_PARTS,
         SHARED,
         SUMMED,
         RELEASES,

@@ -122,7 +122,7 @@ class JoinRequests:
         if not is_kind(answer, "joined") or not isinstance(answer, SignedMessage):
             return False
         with suppress(ProtocolError):
-            signatures = signatures | {head_from_words(answer.head.get("ledger_head")).signature}
+            signatures = signatures | {head_from_words(answer.header.get("ledger_head")).signature}
         return any(head.signature not in signatures for head in self.memory.of(name))
 
 
@@ -209,7 +209,9 @@ class JoinedNodes:
             name: message(name, "ask-statement", "end/statement", words[name]) for name in words
         }
         for name, answer in self.channel.ask(requests, self.terms.joining).items():
-            statement = answer.head.get("statement") if isinstance(answer, SignedMessage) else None
+            statement = (
+                answer.header.get("statement") if isinstance(answer, SignedMessage) else None
+            )
             if isinstance(statement, dict):
                 folder.write_json(f"{STATEMENTS}/{name}.json", statement)
 
@@ -342,9 +344,9 @@ def _size(answer: SignedMessage | InvalidReply | None) -> int | str:
         return SILENT
     if isinstance(answer, InvalidReply):
         return answer.reason
-    if answer.head.get("kind") == "refused":
-        return refusal_of(answer.head)
-    size = answer.head.get("size")
-    if answer.head.get("kind") == "joined" and type(size) is int and 0 < size < MOST_SIZE:
+    if answer.header.get("kind") == "refused":
+        return refusal_of(answer.header)
+    size = answer.header.get("size")
+    if answer.header.get("kind") == "joined" and type(size) is int and 0 < size < MOST_SIZE:
         return size
     return "its answer is not one to a proposal"

@@ -52,7 +52,7 @@ from dpfl.server.public_clips import (
 from dpfl.server.requests import RequestBuilder
 from dpfl.server.round_sum import AddIntegers, AnswerSum, add_integers
 from dpfl.server.schedules import followed_release
-from dpfl.server.state import METRIC, FederationFacts, RunState, facts, keep_variances_positive
+from dpfl.server.state import METRIC, FederationFacts, RunState, keep_variances_positive, step_facts
 from dpfl.server.steps.policy import RoundObservation, StepContext, choose_steps
 from dpfl.server.weights import compute_weights
 
@@ -93,7 +93,7 @@ class Coordinator:
         self._randomness, self._probe, self._validate, self._add = randomness, probe, validate, add
         self._requests = RequestBuilder(algorithm, budget, federation, state)
         self._mean_update = MeanUpdate(self._requests, randomness, add, self.lost_replies)
-        self._update_facts()
+        self._update_step_facts()
         self._clock = RunClock(state)
         self._cohort: tuple[int, ...] = ()
         self._paying: list[int] = []
@@ -257,7 +257,7 @@ class Coordinator:
             accounts = [self._affordable_steps(client) for client in range(len(state.remaining))]
             remaining = min((count for count in accounts if count > 0), default=MAX_RELEASES)
         context = StepContext(
-            self._facts,
+            self._step_facts,
             state.iterations + remaining,
             remaining,
             state.tau,
@@ -266,8 +266,8 @@ class Coordinator:
         )
         return min(choose_steps(self.algorithm.steps, context), remaining)
 
-    def _update_facts(self) -> None:
-        self._facts = facts(
+    def _update_step_facts(self) -> None:
+        self._step_facts = step_facts(
             self.algorithm, self.budget, self.federation, self.state, self._requests.weights
         )
 
@@ -295,7 +295,7 @@ class Coordinator:
             return
         weights = compute_weights(self.algorithm.weights, declared, answers)
         self.state.weights = self._requests.weights = weights
-        self._update_facts()
+        self._update_step_facts()
 
     def _find_centre_and_scales(self) -> None:
         """Asks for the mean of all samples, and for the scales of a table's columns, and writes
@@ -329,7 +329,7 @@ class Coordinator:
             state.samples, state.clients = of_public_samples(
                 state.samples, state.clients, replies, self.algorithm.placement
             )
-            self._update_facts()
+            self._update_step_facts()
         if state.round == 0 and (clip := state.clients.clip).follows_raw:
             norms = norms_without_privacy(
                 self._train_without_privacy,
@@ -358,7 +358,7 @@ class Coordinator:
             state.samples = release
         else:
             state.clients = release
-        self._update_facts()
+        self._update_step_facts()
 
     # From one round to the next
 
@@ -385,7 +385,7 @@ class Coordinator:
         raw, memory = reply_values(good), self.state.memory
         again = partial(self._ask_again, start, updates if raw else {})
         observation = RoundObservation(
-            self._facts, self.state.round, self._tau, start, updates, raw, self._public, again
+            self._step_facts, self.state.round, self._tau, start, updates, raw, self._public, again
         )
         if rule := self.algorithm.client_state:
             vectors = self._requests.client_vectors()

@@ -166,7 +166,7 @@ STEPS: tuple[Rule, ...] = (
     ),
 )
 
-SURVEYS: tuple[Rule, ...] = (
+QUERY_RULES: tuple[Rule, ...] = (
     (
         lambda a: (
             a.weights.query and a.weights.query.trusted != (a.placement is NoisePlacement.ROUND_SUM)
@@ -321,7 +321,7 @@ LEAKS: tuple[Rule, ...] = (
     ),
 )
 
-RULES = (*NOISE, *STEPS, *SURVEYS, *SCHEDULES, *LOCAL, *SUMS, *LEAKS)
+RULES = (*NOISE, *STEPS, *QUERY_RULES, *SCHEDULES, *LOCAL, *SUMS, *LEAKS)
 """Rules that hold for every algorithm."""
 
 PERSONS: tuple[Rule, ...] = (

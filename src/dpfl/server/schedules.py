@@ -315,10 +315,10 @@ class AdaptiveSchedule(Schedule):
     def learn(
         self, observation: RoundObservation, validate: Validate, memory: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
-        facts = observation.facts
-        clients = len(facts.batches)
+        step_facts = observation.step_facts
+        clients = len(step_facts.batches)
         start = memory.get(
-            "start", torch.tensor([facts.clip, facts.multiplier], dtype=torch.float64)
+            "start", torch.tensor([step_facts.clip, step_facts.multiplier], dtype=torch.float64)
         )
         losses = memory.get(
             "losses", torch.full((clients, self.patience + 1), math.nan, dtype=torch.float64)
@@ -329,7 +329,7 @@ class AdaptiveSchedule(Schedule):
             current = (
                 self._clip_and_noise(client, memory)
                 if "levels" in memory
-                else (facts.clip, facts.multiplier)
+                else (step_facts.clip, step_facts.multiplier)
             )
             levels[client] = _norm(observation, client, *current)
             loss = validate(observation.vector + observation.updates[client])
@@ -348,7 +348,11 @@ def _unknown(clients: int) -> Tensor:
 
 def _norm(observation: RoundObservation, client: int, level: float, multiplier: float) -> float:
     """Estimates the norm of a client's mean gradient without its noise."""
-    facts = observation.facts
-    noise = (multiplier * level / facts.divisors[client]) ** 2 * facts.energy / observation.steps
+    step_facts = observation.step_facts
+    noise = (
+        (multiplier * level / step_facts.divisors[client]) ** 2
+        * step_facts.energy
+        / observation.steps
+    )
     square = float(released_gradient(observation, client).square().sum())
     return math.sqrt(max(square - noise, 0.0))

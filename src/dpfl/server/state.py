@@ -102,7 +102,7 @@ class FederationFacts:
     held_out: Sequence[int] = ()
 
 
-def facts(
+def step_facts(
     algorithm: Algorithm,
     budget: Budget,
     federation: FederationFacts,

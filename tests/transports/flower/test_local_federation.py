@@ -178,7 +178,7 @@ def _sets_up(liar: Liar) -> str:
         liar.told(*(liar.letter(name, "card", "set-up", {"number": 1}) for name in NODES))
         == ["card"] * 3
     )
-    cards = [answer.head["card"] for answer in liar.answers]
+    cards = [answer.header["card"] for answer in liar.answers]
     forged, invented = (
         [*cards[:2], cards[2] | {"mask": cards[1]["mask"]}],
         [*cards, cards[2] | {"name": "node-3"}],
@@ -192,7 +192,7 @@ def _sets_up(liar: Liar) -> str:
         liar.told(*(liar.letter(name, "meet", "set-up", {"cards": cards}) for name in NODES))
         == ["met"] * 3
     )
-    return str(liar.answers[0].head["session"])
+    return str(liar.answers[0].header["session"])
 
 
 def _sums(liar: Liar, here: str) -> dict[str, MaskedInput]:
@@ -250,7 +250,7 @@ def _opens(liar: Liar, here: str, sent: dict[str, MaskedInput]) -> None:
     lists = shown("node-0", *NODES), shown("node-1", *NODES[:2]), shown("node-2", *NODES[1:])
     assert liar.told(*lists) == ["opened", "vote", "vote"]
     votes = {
-        "votes": {name: liar.answers[NODES.index(name)].head["signature"] for name in NODES[1:]}
+        "votes": {name: liar.answers[NODES.index(name)].header["signature"] for name in NODES[1:]}
     }
     second = [shown("node-0", *NODES[:2]), shown("node-1", *NODES)]
     asked = [liar.letter(name, "votes", task_name, votes) for name in NODES]

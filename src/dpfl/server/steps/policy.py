@@ -70,7 +70,7 @@ class StepContext:
     """The context in which a policy chooses tau.
 
     Attributes:
-        facts: What it knows of the run.
+        step_facts: What it knows of the run.
         iterations: How many steps R_c privacy allows in the whole run.
         remaining: How many of them are still to come.
         tau: The steps of the last round; 0 before the first.
@@ -78,7 +78,7 @@ class StepContext:
         round: How many rounds came before this one.
     """
 
-    facts: StepFacts
+    step_facts: StepFacts
     iterations: int
     remaining: int
     tau: int = 0
@@ -91,7 +91,7 @@ class RoundObservation:
     """A round as the server saw it.
 
     Attributes:
-        facts: What a policy knows of the run.
+        step_facts: What a policy knows of the run.
         round: How many rounds came before this one.
         steps: The local steps of the round.
         vector: The model that the server sent.
@@ -102,7 +102,7 @@ class RoundObservation:
             that asks for raw values may call it.
     """
 
-    facts: StepFacts
+    step_facts: StepFacts
     round: int
     steps: int
     vector: Tensor
