@@ -110,7 +110,7 @@ class TestOrders:
 
     def test_another_letter_for_an_order_is_refused(self, orders: TaskLog) -> None:
         orders.begin(order())
-        assert refused(orders.reply, order(letter="another")) == "order-changed"
+        assert refused(orders.reply, order(message_digest="another")) == "order-changed"
 
     def test_sixteen_replies_are_kept_and_an_order_whose_reply_was_dropped_is_not_done_again(
         self, orders: TaskLog

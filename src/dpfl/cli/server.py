@@ -109,7 +109,7 @@ def terms_of(experiment: Experiment) -> tuple[ServerTerms, dict[str, NodeKeys]]:
         )
     nodes = {name: carrier.NodeKeys.parse(name, line) for name, line in section.nodes.items()}
     owner = load_private(Path(section.folder) / carrier.OWNER)
-    keys = {name: node.letters for name, node in nodes.items()}
+    keys = {name: node.message_key for name, node in nodes.items()}
     heads = Path(section.folder) / carrier.HEADS
     return ServerTerms(
         owner, keys, engine.deadline, engine.joining, engine.least_replies, heads

@@ -65,7 +65,10 @@ class DisclosureRules:
 
 def _unbounded(task: ClientTask) -> bool:
     update = task.update
-    has_noise = any(one.placement is NoisePlacement.CLIENT_UPDATE for one in task.noisy_releases)
+    has_noise = any(
+        placed_release.placement is NoisePlacement.CLIENT_UPDATE
+        for placed_release in task.noisy_releases
+    )
     return bool(
         update and has_noise and exceeds_update_noise(update, task.local, task.samples, task.steps)
     )

@@ -196,7 +196,7 @@ class RemoteEngine:
         requests = {
             name: message for name, message in requests.items() if name not in history_answers
         }
-        answers = {name: one for name, one in history_answers.items() if one is not None}
+        answers = {name: answer for name, answer in history_answers.items() if answer is not None}
         answers |= self.channel.ask(requests, self.seconds)
         restarted_nodes = [
             name
@@ -207,7 +207,9 @@ class RemoteEngine:
             return answers
         rejections = _not_joined(self.join(restarted_nodes))
         again = {name: requests[name] for name in restarted_nodes if name not in rejections}
-        other_answers = {name: one for name, one in answers.items() if name not in restarted_nodes}
+        other_answers = {
+            name: answer for name, answer in answers.items() if name not in restarted_nodes
+        }
         return other_answers | rejections | self.channel.ask(again, self.seconds)
 
     def _compare_histories(self, names: Collection[str]) -> dict[str, Answer | None]:
@@ -233,9 +235,9 @@ class RemoteEngine:
         self, request: RoundRequest, task: ClientTask, answer: Answer | None
     ) -> ClientReply:
         """Reads the reply in an answer, if it is no larger than it can be."""
-        reply, declared = self._reply(task, answer), self.members[task.client].size
+        reply, declared_size = self._reply(task, answer), self.members[task.client].size
         correction = request.corrections.get(task.client)
-        if bound_violation(task, reply, request.vector, declared, correction):
+        if bound_violation(task, reply, request.vector, declared_size, correction):
             return ClientReply(task.client, failed=BEYOND)
         return reply
 

@@ -27,7 +27,11 @@ LONGEST = 1e12
 
 
 def bound_violation(
-    task: ClientTask, reply: ClientReply, vector: Tensor, declared: int, correction: Tensor | None
+    task: ClientTask,
+    reply: ClientReply,
+    vector: Tensor,
+    declared_size: int,
+    correction: Tensor | None,
 ) -> bool:
     """Decides whether a reply is longer than any honest node's.
 
@@ -35,21 +39,21 @@ def bound_violation(
         task: The task.
         reply: The reply.
         vector: The model that the task started from.
-        declared: The number of units that the node declared.
+        declared_size: The number of units that the node declared.
         correction: What was added to the node's gradients, if anything.
 
     Returns:
         Whether the reply is to be dropped.
     """
     if task.query and reply.raw is not None:
-        return not task.query.admits(reply.raw["answer"], declared)
+        return not task.query.admits(reply.raw["answer"], declared_size)
     if reply.update is None:
         return False
     release = task.placed.release_at(NoisePlacement.CLIENT_UPDATE, NoisePlacement.ROUND_SUM)
     bound = (
         _updates(task, release, vector, correction)
         if release
-        else _steps(task, vector.numel(), declared, correction)
+        else _steps(task, vector.numel(), declared_size, correction)
     )
     return not measure_norms(reply.update, release.clip if release else None) <= min(bound, LONGEST)
 
@@ -70,16 +74,16 @@ def _updates(
     return ROUNDED * (release.clip.clip_norm + start + noise)
 
 
-def _steps(task: ClientTask, size: int, declared: int, correction: Tensor | None) -> float:
+def _steps(task: ClientTask, size: int, declared_size: int, correction: Tensor | None) -> float:
     """Bounds plain SGD on means of clipped gradients. Other training has no bound."""
     local, samples = task.local, task.placed.release_at(NoisePlacement.EVERY_STEP)
     if samples is None or not local.optimiser.linear or local.prox or correction is not None:
         return math.inf
     if samples.clip.bounds not in ("norm", "layers"):
         return math.inf
-    most_units = UNDECLARED_FACTOR * samples.sampling.expected_size(declared)
+    most_units = UNDECLARED_FACTOR * samples.sampling.expected_size(declared_size)
     total = most_units * samples.clip.clip_norm + 2 * _noise(samples, size)
-    return task.steps * local.optimiser.rate * total / samples.divisor_for(declared)
+    return task.steps * local.optimiser.rate * total / samples.divisor_for(declared_size)
 
 
 def _noise(release: Release, size: int) -> float:

@@ -138,7 +138,9 @@ class SecureSumServer:
             self.joining,
         )
         self.here = frozenset(
-            name for name, one in answers.items() if one.header.get("session") == session_digest
+            name
+            for name, answer in answers.items()
+            if answer.header.get("session") == session_digest
         )
         for name in frozenset(names) - self.here:
             self._lose(name, round)
@@ -250,8 +252,8 @@ class SecureSumServer:
             masked_sum.take(self._inputs[name])
         count = len(self._members.names)
         lists = {
-            name: secure_sum_messages.survivors_to_fields(one, count)
-            for name, one in masked_sum.survivor_lists().items()
+            name: secure_sum_messages.survivors_to_fields(survivor_list, count)
+            for name, survivor_list in masked_sum.survivor_lists().items()
         }
         enough = self._members.threshold
         answers = self._ask("survivors", self._task_name, lists, self.deadline, enough)
@@ -295,7 +297,9 @@ class SecureSumServer:
             for name, (words, arrays) in content.items()
         }
         replies = self.channel.ask(requests, seconds, enough)
-        answers = {name: one for name, one in replies.items() if isinstance(one, SignedMessage)}
+        answers = {
+            name: answer for name, answer in replies.items() if isinstance(answer, SignedMessage)
+        }
         self._refusals = {
             name: refusal_of(answer.header)
             for name, answer in answers.items()

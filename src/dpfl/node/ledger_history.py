@@ -153,12 +153,17 @@ class LedgerHistory:
                 (`ROLLED_BACK`).
         """
         heads = heads_from_words(words)
-        own = [one for one in heads if one.head.node == self.policy.name]
-        if any(one.head.public_key != self.public_key for one in own):
+        own = [signed_head for signed_head in heads if signed_head.head.node == self.policy.name]
+        if any(signed_head.head.public_key != self.public_key for signed_head in own):
             raise ProtocolError(RefusalReason.BAD_WORDS)
         self.refuse_loss(ledger, own)
         self._known_heads.keep_others(
-            owner, [one for one in heads if one not in own and one.head.node in federation]
+            owner,
+            [
+                signed_head
+                for signed_head in heads
+                if signed_head not in own and signed_head.head.node in federation
+            ],
         )
 
     def others(self, federation: Collection[str], except_for: Collection[Any]) -> list[SignedHead]:
@@ -172,7 +177,7 @@ class LedgerHistory:
             The heads.
         """
         heads = self._known_heads.others(set(federation) - {self.policy.name})
-        return [one for one in heads if one.to_words() not in except_for]
+        return [signed_head for signed_head in heads if signed_head.to_words() not in except_for]
 
     def witness(self, head: SignedHead) -> None:
         """Appends a head to the witness, if the policy names one, before the reply leaves.

@@ -120,9 +120,9 @@ def _add_all(ledger: Ledger, lacking: Sequence[SignedHead], folder: Path) -> Non
     """Adds all that was signed, and then the releases that only the log and the task log have."""
     entries = read_log(folder)
     reported_counts = max_events(total_counts(entries), TaskLog.counts_in(folder))
-    ledger.start(max((one.head.boot for one in lacking), default=0))
-    for one in lacking:
-        _add_head(ledger, one.head)
+    ledger.start(max((signed_head.head.boot for signed_head in lacking), default=0))
+    for signed_head in lacking:
+        _add_head(ledger, signed_head.head)
     unsigned_releases = missing_releases(ledger, entries)
     if rest := max_events(
         subtract_events(reported_counts, ledger.spending()), total_counts(unsigned_releases)
@@ -139,8 +139,8 @@ def _add_all(ledger: Ledger, lacking: Sequence[SignedHead], folder: Path) -> Non
 
 
 def _last_of_each_start(lines: Sequence[LoggedRelease]) -> list[LoggedRelease]:
-    by_row = sorted(lines, key=lambda one: one.tail.links)
-    return list({one.start: one for one in by_row}.values())
+    by_row = sorted(lines, key=lambda signed_head: signed_head.tail.links)
+    return list({signed_head.start: signed_head for signed_head in by_row}.values())
 
 
 def _add_head(ledger: Ledger, head: LedgerHead) -> None:
@@ -165,9 +165,9 @@ def _shared_rows(ledger: Ledger, head: LedgerHead) -> int:
     """
     anchors = dict(head.anchors)
     common_anchors = [
-        one.links
-        for one in ledger.tails_at(list(anchors))
-        if one.seal[:ANCHOR_DIGITS] == anchors[one.links]
+        signed_head.links
+        for signed_head in ledger.tails_at(list(anchors))
+        if signed_head.seal[:ANCHOR_DIGITS] == anchors[signed_head.links]
     ]
     return max([common_rows(ledger.starts, head.starts), *common_anchors])
 

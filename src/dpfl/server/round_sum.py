@@ -43,8 +43,8 @@ def add_integers(round: int, numbers: Mapping[int, IntegerArray]) -> IntegerArra
     """
     first, *others = numbers.values()
     total = first.copy()
-    for one in others:
-        total += one
+    for client in others:
+        total += client
     return total
 
 

@@ -17,7 +17,7 @@ def test_the_line_of_a_node_has_both_of_its_keys(tmp_path: Path) -> None:
     own = public_key_hex(Ed25519PrivateKey.generate().public_key())
     carrier = node_key(tmp_path / "carrier.key")
     keys = NodeKeys.parse("north", f"{own} {carrier}\n")
-    assert (public_key_hex(keys.letters), keys.carrier) == (own, carrier)
+    assert (public_key_hex(keys.message_key), keys.carrier) == (own, carrier)
     with pytest.raises(DpflError, match="lacks the second key"):
         NodeKeys.parse("north", own)
     with pytest.raises(DpflError, match="is not the line"):
