@@ -242,10 +242,10 @@ def test_a_metric_is_of_those_that_are_kept_out_of_training() -> None:
         return answered(replace(site(x, y, persons), data=data), query)
 
     whole = ClientDatasets(x, y, (trained,), (DECLARED,), persons)
-    split = replace(whole, evaluation_rows=(evaluated,), evaluation_declared=(2,))
-    alone = replace(whole, rows=(evaluated,), declared=(2,))
+    split = replace(whole, evaluation_rows=(evaluated,), evaluation_sizes=(2,))
+    alone = replace(whole, rows=(evaluated,), declared_sizes=(2,))
     assert answer(split) == pytest.approx(answer(alone))
-    assert answer(split) != pytest.approx(answer(replace(whole, declared=(2,))))
+    assert answer(split) != pytest.approx(answer(replace(whole, declared_sizes=(2,))))
 
 
 def test_a_ledger_for_persons_needs_to_know_whose_rows_are_whose(tmp_path: Path) -> None:

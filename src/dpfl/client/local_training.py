@@ -58,7 +58,7 @@ def private_steps(
     """
     model = gradients.model
     step = local.optimiser.start()
-    divisor = release.divisor_for(data.declared)
+    divisor = release.divisor_for(data.declared_size)
     draws, noise = generator("batch"), generator("sample noise")
     for _ in range(steps):
         batch = release.sampling.draw(len(data), draws)

@@ -3,7 +3,7 @@
     >>> step = Release(Poisson(0.01), Flat(1.0), Gaussian(1.1))
     >>> everybody = Release(All(), NoClip())
     >>> task = ClientTask(0, 3, 5, LocalTraining(SGD(0.1)), everybody, samples=step)
-    >>> task.placement, task.cost(declared=60_000)[1]  # 5 steps, each of which is paid for
+    >>> task.placement, task.cost(declared_size=60_000)[1]  # 5 steps, each of which is paid for
     (<NoisePlacement.EVERY_STEP: 'step'>, 5)
 
 A `RoundRequest` holds one `ClientTask` per client of the cohort, and the model's vector once for
@@ -293,7 +293,7 @@ class ClientTask:
         """Whether it asks for a metric."""
         return self.query is not None and self.query.asks_metric
 
-    def cost(self, declared: int) -> tuple[Event, int] | None:
+    def cost(self, declared_size: int) -> tuple[Event, int] | None:
         """Computes what the client's own ledger pays for this task.
 
         A task that asks for raw values beside its release has no guarantee (the event of noise 0).
@@ -301,7 +301,7 @@ class ClientTask:
         such an event already.
 
         Args:
-            declared: How many units the client declared that it has.
+            declared_size: How many units the client declared that it has.
 
         Returns:
             The event and how often it is paid for; None where the client's ledger pays nothing.
@@ -316,7 +316,7 @@ class ClientTask:
         if placement is NoisePlacement.ROUND_SUM:
             return (release.event(self.secure_sum.clients), 1) if self.secure_sum else None
         in_steps = placement is NoisePlacement.EVERY_STEP
-        event = gaussian(0.0) if self.raw else release.event(declared if in_steps else 1)
+        event = gaussian(0.0) if self.raw else release.event(declared_size if in_steps else 1)
         return event, self.steps + self.slope if in_steps else 1
 
 

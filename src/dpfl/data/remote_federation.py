@@ -32,7 +32,7 @@ class RemoteFederation(Federation):
         declared: The size that each node declares, in units of the guarantee.
     """
 
-    declared: tuple[int, ...] = ()
+    declared_sizes: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, form: Dataset, test: Dataset | None, names: Sequence[str], declared: Sequence[int],
@@ -61,18 +61,26 @@ class RemoteFederation(Federation):
         y = label.expand(rows, *label.shape[1:]).clone()
         train = replace(form, x=form.x.new_zeros(rows, *form.shape), y=y)
         clients = tuple(torch.arange(rows).split(BLANKS))
-        return cls(train, test, clients, how=NODES, names=tuple(names), declared=tuple(declared),
-                   persons=torch.arange(rows) if unit == "person" else None)  # fmt: skip
+        persons = torch.arange(rows) if unit == "person" else None
+        return cls(
+            train,
+            test,
+            clients,
+            how=NODES,
+            names=tuple(names),
+            declared_sizes=tuple(declared),
+            persons=persons,
+        )
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        return self.declared
+        return self.declared_sizes
 
     def count_units(
         self, unit: str, parts: Sequence[torch.Tensor] | None = None
     ) -> tuple[int, ...]:
         """Returns the sizes that the nodes declared, in the unit that the run proposes."""
-        return self.declared if parts is None else tuple(map(len, parts))
+        return self.declared_sizes if parts is None else tuple(map(len, parts))
 
     def by_person(self, parts: Sequence[torch.Tensor]) -> tuple[str, ...]:
         return ()
@@ -90,5 +98,5 @@ class RemoteFederation(Federation):
     def sha256(self) -> str:
         schema = self.train.schema.to_json() if self.train.schema else ""
         test = self.test.sha256 if self.test else ""
-        form = encode((self.names, self.declared, self.shape, self.task, schema, test))
+        form = encode((self.names, self.declared_sizes, self.shape, self.task, schema, test))
         return hashlib.sha256(canonical(form)).hexdigest()

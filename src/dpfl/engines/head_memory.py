@@ -135,7 +135,7 @@ class HeadMemory:
         """Writes the file, together with what other runs of this server wrote there meanwhile."""
         if self.path is None or not self._has_changes:
             return
-        with self._locked():
+        with self._file_lock():
             self._read()
             nodes = {
                 name: [signed_head.to_words() for signed_head in heads]
@@ -191,7 +191,7 @@ class HeadMemory:
         return words
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _file_lock(self) -> Iterator[None]:
         assert self.path is not None
         try:
             file = self.path.with_name(f"{self.path.name}.lock").open("ab")

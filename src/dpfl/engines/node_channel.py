@@ -147,11 +147,11 @@ class NodeChannel:
 
     def _greet(self) -> None:
         """Asks whoever is at an address without a name for its name."""
-        now, named = time.monotonic(), set(self.addresses.values())
+        now, names = time.monotonic(), set(self.addresses.values())
         greeting_times = {address: when for address, _, when in self._greetings.values()}
         for address in self.transport.nodes():
             recent = now - greeting_times.get(address, -GREETING_INTERVAL) < GREETING_INTERVAL
-            if address not in named and not recent:
+            if address not in names and not recent:
                 ping = self.message(EVERYONE, "ping", address, {})
                 self._greetings[self.transport.send(address, ping)] = (address, ping, now)
 

@@ -41,17 +41,17 @@ class PoolEngine:
     """
 
     def __init__(self, context: ClientContext, size: int, workers: int) -> None:
-        self._sizes = context.data.declared
+        self._sizes = context.data.declared_sizes
         self._updates = torch.empty(0, size)
         vectors = 4 * size * (SLOTS * workers + 1)
-        self._shared = SharedFolder(SharedDatasets.bytes_of(context.data) + vectors)
-        vector = self._shared.put(torch.zeros(size))
+        self._shared_folder = SharedFolder(SharedDatasets.bytes_of(context.data) + vectors)
+        vector = self._shared_folder.put(torch.zeros(size))
         self._vector = vector.open()
-        data = SharedDatasets.put(self._shared, context.data)
+        data = SharedDatasets.put(self._shared_folder, context.data)
         bare = replace(context, data=data.data)
         self._workers = []
         for _ in range(workers):
-            slots = tuple(self._shared.put(torch.zeros(size)) for _ in range(SLOTS))
+            slots = tuple(self._shared_folder.put(torch.zeros(size)) for _ in range(SLOTS))
             self._workers.append(_Worker(_WorkerSetup(bare, data, vector, slots)))
 
     def run(self, request: RoundRequest) -> list[ClientReply]:
@@ -113,7 +113,7 @@ class PoolEngine:
             worker.disconnect()
         for worker in self._workers:
             worker.join()
-        self._shared.close()
+        self._shared_folder.close()
 
 
 def worker_context() -> Any:

@@ -20,7 +20,7 @@ from dpfl.privacy import Release
 from dpfl.privacy.mechanisms.vector_clipping import measure_norms
 from dpfl.privacy.queries.query import NOISE_TAIL, UNDECLARED_FACTOR
 
-ROUNDED = 1.001
+ROUNDING = 1.001
 """A clip is computed with float32 sums, which may be off by this factor."""
 LONGEST = 1e12
 """The bound where there is no other: no model is that long, and sums of such vectors are finite."""
@@ -71,7 +71,7 @@ def _updates(
         noise = release.weight_covering(excess) * _noise(release, 2 * vector.numel())
     elif release.shared_by:
         noise = _noise(release, 2 * vector.numel()) / math.sqrt(release.shared_by)
-    return ROUNDED * (release.clip.clip_norm + start + noise)
+    return ROUNDING * (release.clip.clip_norm + start + noise)
 
 
 def _steps(task: ClientTask, size: int, declared_size: int, correction: Tensor | None) -> float:

@@ -128,22 +128,26 @@ class NodePolicy:
         Returns:
             The declared number. Rounding is upwards, so that a node never declares none.
         """
-        return self.tell.size_rule.declared(units)
+        return self.tell.size_rule.declared_size(units)
 
-    def rows_in_memory(self, declared: int, rows_per_person: int | None) -> int:
+    def rows_in_memory(self, declared_size: int, rows_per_person: int | None) -> int:
         """Counts the rows by which the memory for features is judged.
 
         The count follows from what the server knows already, so that a refusal tells it nothing
         more.
 
         Args:
-            declared: The declared number of units.
+            declared_size: The declared number of units.
             rows_per_person: The most rows of one person that are trained on, if the policy says so.
 
         Returns:
             The number of rows.
         """
-        return declared * (rows_per_person or 1) if protects_person(self.limits.unit) else declared
+        return (
+            declared_size * (rows_per_person or 1)
+            if protects_person(self.limits.unit)
+            else declared_size
+        )
 
     @property
     def randomness(self) -> Randomness:

@@ -128,18 +128,18 @@ def _memory(policy: NodePolicy, data: Federation) -> str:
     if not any(_has_features(name, data.shape) for name in policy.allow.models):
         return "no model that the policy allows needs memory for fixed features"
     rows, most_bytes = len(data.train), policy.allow.most_memory
-    declared = policy.declared_size(data.count_units(policy.limits.unit)[0])
-    each = most_bytes // max(policy.rows_in_memory(declared, data.rows_per_person), 1)
-    needed = (
+    declared_size = policy.declared_size(data.count_units(policy.limits.unit)[0])
+    each = most_bytes // max(policy.rows_in_memory(declared_size, data.rows_per_person), 1)
+    need = (
         f"features may take {each} bytes per sample, {each * rows / 1e9:.2g} GB for {rows} samples"
     )
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if each * rows > memory:
         raise DpflError(
-            f"By the declared size {needed}, but this machine has {memory / 1e9:.2g} GB: lower "
+            f"By the declared size {need}, but this machine has {memory / 1e9:.2g} GB: lower "
             "allow.most_memory."
         )
-    return needed
+    return need
 
 
 def _has_features(name: str, shape: tuple[int, ...]) -> bool:
@@ -202,12 +202,16 @@ def _clock(policy: NodePolicy) -> str:
 
 
 def _disk(policy: NodePolicy) -> str:
-    free, needed = shutil.disk_usage(policy.folder).free, MOST_KEPT * policy.allow.most_bytes
+    free, bytes_needed = shutil.disk_usage(policy.folder).free, MOST_KEPT * policy.allow.most_bytes
     if free < policy.allow.most_bytes:
         raise DpflError(
             f"The disk has {free >> 20} MB left, less than one message may need: free some space."
         )
-    enough = "" if free >= needed else f"; kept replies of many runs may need {needed >> 20} MB"
+    enough = (
+        ""
+        if free >= bytes_needed
+        else f"; kept replies of many runs may need {bytes_needed >> 20} MB"
+    )
     return f"{free >> 20} MB free{enough}"
 
 

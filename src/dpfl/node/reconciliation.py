@@ -85,10 +85,10 @@ def reconcile(
     if is_gone:
         _refuse_incomplete_log(policy, path, heads)
     # A new ledger appears under its name with all that it counts, or not at all.
-    unfinished = path.with_name(f"{path.name}.unfinished") if is_gone else path
+    new_path = path.with_name(f"{path.name}.unfinished") if is_gone else path
     if is_gone:
-        remove_database(unfinished)
-    with closing(open_ledger_at(policy, data, unfinished)) as ledger:
+        remove_database(new_path)
+    with closing(open_ledger_at(policy, data, new_path)) as ledger:
         before, lacking = ledger.spending(), missing(ledger, heads)
         must_count = is_gone or bool(lacking) or is_behind(policy, ledger)
         if must_count:
@@ -97,7 +97,7 @@ def reconcile(
         if policy.witness and not policy.witness.exists():
             Witness(policy.witness, public_key_hex(key.public_key())).begin(sign_head(ledger, key))
     if is_gone:
-        unfinished.replace(path)
+        new_path.replace(path)
     if must_count:
         TaskLog.put_away(policy.folder)
     KnownHeads(policy.folder).forget_own()
@@ -148,11 +148,11 @@ def _add_head(ledger: Ledger, head: LedgerHead) -> None:
     if includes(ledger, head):
         return  # as a part of another head that was added
     _refuse_other_kind(ledger, head)
-    shared = ledger.spending_until(_shared_rows(ledger, head))
+    shared_events = ledger.spending_until(_shared_rows(ledger, head))
     rest: dict[tuple[Event, str], int] = {}
     for event, mark, count in sorted(head.releases, key=lambda kind: bool(kind[1])):
-        in_both = min(shared.get(event, 0), count)
-        shared = add(shared, event, -in_both)
+        in_both = min(shared_events.get(event, 0), count)
+        shared_events = add(shared_events, event, -in_both)
         if count > in_both:
             rest[event, mark] = count - in_both
     ledger.write_once(anchors_row(head.seal, dict(head.anchors)))

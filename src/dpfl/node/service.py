@@ -262,8 +262,8 @@ class Service:
         heads = request.fields.get("heads", [])
         with closing(state.open_ledger()) as ledger:
             state.history.take(heads, ledger, request.owner, proposal.federation)
-            signed = statement(ledger, state.policy.limit, request.run, state.key)
-        return state.requests.answer(request, {"kind": "statement", "statement": signed})
+            signed_statement = statement(ledger, state.policy.limit, request.run, state.key)
+        return state.requests.answer(request, {"kind": "statement", "statement": signed_statement})
 
     def _secure_sum(self, request: Request) -> bytes:
         """Takes a step of a secure sum other than the masked input. A repeated request gets the

@@ -76,7 +76,7 @@ def statement(ledger: Ledger, limit: Limit, run: str, key: Ed25519PrivateKey) ->
     spending, by = ledger.spending(), accountant(limit.accountant)
     used = by.epsilon(spending, limit.delta)
     ceiling = limit.epsilon if _was_always_limited(ledger, limit) else math.inf
-    planned = min(by.epsilon(proven_events(ledger), limit.delta), ceiling)
+    planned_epsilon = min(by.epsilon(proven_events(ledger), limit.delta), ceiling)
     tail = ledger.tail
     words = {
         "format": FORMAT,
@@ -87,7 +87,7 @@ def statement(ledger: Ledger, limit: Limit, run: str, key: Ed25519PrivateKey) ->
         "delta": limit.delta,
         "accountant": limit.accountant,
         "limit": limit.epsilon,
-        "proven": figure(max(used, planned)),
+        "proven": figure(max(used, planned_epsilon)),
         "spent": figure(used),
         "releases": _lines(spending),
         "adversary": _adversary(ledger),
@@ -169,11 +169,11 @@ def _check_by_head(words: Mapping[str, Any], head: LedgerHead, by: Accountant) -
     """Compares a statement with the head of the ledger in it. What was fixed beforehand must be
     proven, up to the owner's limit, and shares of noise protect against fewer adversaries.
     """
-    planned: EventCounts = {}
+    planned_events: EventCounts = {}
     for event, count in (*((event, count) for event, _, count in head.releases), *head.planned):
-        planned = add(planned, event, count)
+        planned_events = add(planned_events, event, count)
     if _number(words["proven"]) + LAST_DIGIT < min(
-        by.epsilon(planned, words["delta"]), float(words["limit"])
+        by.epsilon(planned_events, words["delta"]), float(words["limit"])
     ):
         raise DpflError(
             f"The statement of {words['node']!r} proves less than its runs fixed beforehand."

@@ -73,8 +73,8 @@ def _secure_sum_violations(task: ClientTask, proposal: Proposal) -> Violations:
     terms.
     """
     terms = task.secure_sum
-    expected = proposal.sums if terms or not task.query else None
-    yield task.noise_shares != expected, RefusalReason.UNMASKED
+    proposed_shares = proposal.sums if terms or not task.query else None
+    yield task.noise_shares != proposed_shares, RefusalReason.UNMASKED
     if terms is None:
         return
     yield terms.clients != len(proposal.federation), RefusalReason.BAD_WORDS
@@ -142,8 +142,8 @@ def release_violations(
     yield release.neighbours != policy.limits.neighbours, RefusalReason.OTHER_UNIT
     # In a secure sum a client draws by itself, and unseen, whether its update is in it.
     sampling = release.sampling
-    allowed = sampling.independent if is_update_sum else sampling.draws_samples
-    yield not allowed or release.whole_run, RefusalReason.UNCOVERED
+    is_allowed = sampling.independent if is_update_sum else sampling.draws_samples
+    yield not is_allowed or release.whole_run, RefusalReason.UNCOVERED
     has_secure_noise = release.secure or release.noise_shares
     yield policy.tell.secure and not has_secure_noise, RefusalReason.NOT_SECURE
     yield release.noise_multiplier < allow.least_noise_multiplier, RefusalReason.TOO_LITTLE_NOISE
@@ -187,8 +187,8 @@ def query_violations(policy: NodePolicy, data: Federation, task: ClientTask) -> 
     yield not query.matches_data(features, data.classes), RefusalReason.OTHER_SCHEMA
     if query.asks_metric:
         yield query.held_out_share, RefusalReason.OTHER_SCHEMA  # a node trains on all that it has
-        uncovered = not query.matches_metric(*numbers_and_cells(data.task))
-        yield uncovered, RefusalReason.UNCOVERED
+        is_uncovered = not query.matches_metric(*numbers_and_cells(data.task))
+        yield is_uncovered, RefusalReason.UNCOVERED
     if query.trusted or query.noise_multiplier is None:
         return
     yield policy.limits.neighbours != ADD_REMOVE, RefusalReason.OTHER_UNIT

@@ -107,8 +107,8 @@ class TaskLog:
         self._path, self._replies = folder / "orders.sqlite", folder / "replies"
         try:
             self._replies.mkdir(mode=0o700, exist_ok=True)
-            for unfinished in self._replies.glob("*.new"):
-                unfinished.unlink()
+            for new_path in self._replies.glob("*.new"):
+                new_path.unlink()
             self._connection = sqlite3.connect(
                 self._path, isolation_level=None, check_same_thread=False
             )
@@ -282,14 +282,14 @@ class TaskLog:
             reply: The signed reply.
         """
         path = self._file(task)
-        unfinished = path.with_suffix(".new")
+        new_path = path.with_suffix(".new")
         with os.fdopen(
-            os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"
+            os.open(new_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"
         ) as file:
             file.write(reply)
             file.flush()
             os.fsync(file.fileno())
-        unfinished.replace(path)
+        new_path.replace(path)
         folder = os.open(self._replies, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -345,19 +345,19 @@ class TaskLog:
     def _drop_oldest(self) -> None:
         """Keeps the latest replies only. A task whose reply is dropped is not executed again."""
         files = sorted(self._replies.glob("*.letter"), key=lambda path: path.stat().st_mtime_ns)
-        dropped = {path.name for path in files[:-MOST_KEPT]}
-        if not dropped:
+        file_names = {path.name for path in files[:-MOST_KEPT]}
+        if not file_names:
             return
         with self._transaction() as execute:
             for run, name, message_digest in execute(
                 "SELECT run, name, letter FROM orders"
             ).fetchall():
-                if self._file(TaskRecord(run, name, message_digest, 0)).name in dropped:
+                if self._file(TaskRecord(run, name, message_digest, 0)).name in file_names:
                     execute(
                         "UPDATE orders SET attempts = ? WHERE run = ? AND name = ?",
                         (MOST_ATTEMPTS, run, name),
                     )
-        for name in dropped:
+        for name in file_names:
             (self._replies / name).unlink(missing_ok=True)
 
     @contextmanager

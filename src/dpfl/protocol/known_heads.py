@@ -136,14 +136,14 @@ def write_whole(path: Path, value: Any) -> None:
     Raises:
         DpflError: The file cannot be written.
     """
-    unfinished = path.with_name(f"{path.name}.new")
+    new_path = path.with_name(f"{path.name}.new")
     try:
         with os.fdopen(
-            os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w"
+            os.open(new_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w"
         ) as file:
             json.dump(value, file)
             file.flush()
             os.fsync(file.fileno())
-        unfinished.replace(path)
+        new_path.replace(path)
     except OSError as error:
         raise DpflError(f"{path} cannot be written ({error.strerror}); fix its folder.") from error

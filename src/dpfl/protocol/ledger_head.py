@@ -38,7 +38,7 @@ MOST_HEADS = 32
 """Heads that a message shows."""
 MOST_BYTES = 1 << 18
 """Bytes of all heads of a message together."""
-KEPT = MOST_HEADS
+HEADS_TO_KEEP = MOST_HEADS
 """Heads of one node that others remember, none of which is known to include another."""
 MOST_OWN = 1 << 12
 """Heads of its own that a node looks at, none of which is known to include another."""
@@ -236,7 +236,7 @@ class HeadSet:
     """
 
     heads: list[SignedHead] = field(default_factory=list)
-    most: int = KEPT
+    most: int = HEADS_TO_KEEP
 
     def add(self, one: SignedHead) -> bool:
         """Adds a head, and removes those that it includes.

@@ -36,8 +36,8 @@ from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.protocol.value_forms import number, refuse, text, truth, whole
 from dpfl.protocol.wire_parts import (
     LEARNING,
+    NOISE_SHARE_PARTS,
     QUERY_PARTS,
-    SHARED,
     TASKS,
     from_words,
     to_words,
@@ -49,10 +49,10 @@ __all__ = [
     "ProtocolError",
     "learning_from_words",
     "learning_to_words",
+    "noise_shares_to_words",
     "number",
     "reply_from_words",
     "reply_to_words",
-    "shared_to_words",
     "task_from_words",
     "task_name",
     "task_to_words",
@@ -93,16 +93,16 @@ def task_from_words(words: Any) -> ClientTask:
     return from_words(words, TASKS)  # type: ignore[no-any-return]
 
 
-def shared_to_words(shared: NoiseShares) -> dict[str, Any]:
+def noise_shares_to_words(noise_shares: NoiseShares) -> dict[str, Any]:
     """Writes the terms on which nodes share the noise of a secure sum.
 
     Args:
-        shared: The terms.
+        noise_shares: The terms.
 
     Returns:
         The words.
     """
-    return to_words(shared, SHARED)
+    return to_words(noise_shares, NOISE_SHARE_PARTS)
 
 
 def learning_to_words(task: tasks.Task) -> dict[str, Any]:

@@ -126,7 +126,7 @@ class Accounts:
         """The algorithm as it is for each owner: noise on updates may follow a client's size."""
         if not self.algorithm.ledger_per_client:
             return [self.algorithm] * len(self.terms.owners)
-        sizes = self.terms.declared
+        sizes = self.terms.declared_sizes
         by_size = {size: self.algorithm.for_client_size(size) for size in set(sizes)}
         return [by_size[size] for size in sizes]
 

@@ -98,7 +98,7 @@ def build_proposal(spec: ProposalSpec) -> Propose:
         algorithm,
         budget,
         accountant_for(algorithm, nodes, spec.privacy.accountant),
-        federation.declared,
+        federation.declared_sizes,
         federation.names,
         over_nodes=True,
     )

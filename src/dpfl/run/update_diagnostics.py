@@ -143,18 +143,21 @@ def noise_norm(
     """
     if not request.tasks or algorithm.noise_shares or algorithm.controls:
         return None
-    task, size, declared = request.tasks[0], federated.layout.size, federated.declared
+    task, size, declared_sizes = request.tasks[0], federated.layout.size, federated.declared_sizes
     if release := task.placed.release_at(NoisePlacement.ROUND_SUM):
         if release.correlated:
             return None
-        divisor = round_divisor(release, algorithm.weights, declared)
+        divisor = round_divisor(release, algorithm.weights, declared_sizes)
         return release.stddev() * math.sqrt(release.energy(size)) / divisor
     weights = (
-        compute_weights(algorithm.weights, declared) if state.weights is None else state.weights
+        compute_weights(algorithm.weights, declared_sizes)
+        if state.weights is None
+        else state.weights
     )
     shares = {one.client: float(weights[one.client]) for one in request.tasks}
     each = [
-        _upload_norm(task, declared[client], federated.layout.trainable, size) for client in shares
+        _upload_norm(task, declared_sizes[client], federated.layout.trainable, size)
+        for client in shares
     ]
     if None in each or not (whole := sum(shares.values())):
         return None
@@ -163,7 +166,7 @@ def noise_norm(
     )
 
 
-def _upload_norm(task: ClientTask, declared: int, trainable: int, size: int) -> float | None:
+def _upload_norm(task: ClientTask, declared_sizes: int, trainable: int, size: int) -> float | None:
     """Computes the norm that noise alone gives the update of one client; None where settings do not
     tell it.
     """
@@ -175,5 +178,5 @@ def _upload_norm(task: ClientTask, declared: int, trainable: int, size: int) -> 
     )
     if samples is None or not optimiser.linear:
         return None
-    step = samples.mean_stddev(declared) * math.sqrt(samples.energy(trainable))
+    step = samples.mean_stddev(declared_sizes) * math.sqrt(samples.energy(trainable))
     return optimiser.rate * step * math.sqrt(task.steps)

@@ -73,7 +73,7 @@ def mask(seed: bytes, sum_id: SumId, size: int, bits: int) -> Whole:
         .encryptor()
         .update(bytes(size * bits // 8))
     )
-    return np.frombuffer(stream, _unsigned(bits))
+    return np.frombuffer(stream, _integer_type(bits))
 
 
 def add_pair(
@@ -111,7 +111,7 @@ def bits_of(numbers: Whole) -> int:
     return 8 * numbers.dtype.itemsize
 
 
-def _unsigned(bits: int) -> str:
+def _integer_type(bits: int) -> str:
     return {32: "<u4", 64: "<u8"}[bits]
 
 

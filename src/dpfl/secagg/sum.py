@@ -177,9 +177,9 @@ class MaskedSum:
         """Finds a seed, from its owner or from shares, and checks it by the digest that came with
         the owner's numbers.
         """
-        expected = self._inputs[owner].digests[other]
+        seed_digest = self._inputs[owner].digests[other]
         for seed in self._candidates(owner, other):
-            if seed is not None and digest(seed, self._at, owner, other) == expected:
+            if seed is not None and digest(seed, self._at, owner, other) == seed_digest:
                 return seed
         raise RepeatSum(
             f"A mask of {owner} cannot be put together: it, or some who hold its shares, did not "

@@ -172,8 +172,8 @@ class Coordinator:
         query, state, reason = self.algorithm.metric, self.state, self.stopped_by
         if query is None or METRIC in state.memory:
             return
-        declared = self.federation.held_out or self.federation.declared
-        answer = self._mean_answer(query, range(len(declared)), declared, query.width)
+        declared_sizes = self.federation.held_out or self.federation.declared_sizes
+        answer = self._mean_answer(query, range(len(declared_sizes)), declared_sizes, query.width)
         self.stopped_by = reason
         if answer:
             head = torch.tensor([answer.units, answer.noise]).double()
@@ -190,7 +190,9 @@ class Coordinator:
         the expected size.
         """
         if self.algorithm.trusts_server:
-            return round(self.state.clients.sampling.expected_size(len(self.federation.declared)))
+            return round(
+                self.state.clients.sampling.expected_size(len(self.federation.declared_sizes))
+            )
         return len(self._cohort)
 
     # Budgets
@@ -241,7 +243,10 @@ class Coordinator:
         """Draws the cohort. In a secure sum of clients it is everybody, and each draws for
         itself.
         """
-        population, rng = len(self.federation.declared), self._randomness.generator("cohort", round)
+        population, rng = (
+            len(self.federation.declared_sizes),
+            self._randomness.generator("cohort", round),
+        )
         cohort: Sequence[int] | np.ndarray = range(population)
         if not self.algorithm.noise_shares:
             cohort = self.state.clients.sampling.draw(population, rng, round)
@@ -277,23 +282,23 @@ class Coordinator:
         return "after the last round" if query.asks_metric else "before round 1"
 
     def _mean_answer(
-        self, query: PrivateQuery, clients: Sequence[int], declared: Sequence[int], width: int
+        self, query: PrivateQuery, clients: Sequence[int], declared_sizes: Sequence[int], width: int
     ) -> MeanAnswer | None:
         when, shares = self._when(query), self.algorithm.noise_shares
         if shares is None:
-            return self._answers.mean(query, clients, declared, width, when)
-        sums = AnswerSum(query, shares, width, declared)
+            return self._answers.mean(query, clients, declared_sizes, width, when)
+        sums = AnswerSum(query, shares, width, declared_sizes)
         return self._answers.summed_mean(sums, clients, self.state.round, when)
 
     def _find_weights(self) -> None:
         """Asks clients for what their weights depend on, by a release that they pay for."""
-        query, declared = self.algorithm.weights.query, self.federation.declared
+        query, declared_sizes = self.algorithm.weights.query, self.federation.declared_sizes
         if query is None or self.state.weights is not None:
             return
-        answers = self._answers.of_clients(query, range(len(declared)), self._when(query))
+        answers = self._answers.of_clients(query, range(len(declared_sizes)), self._when(query))
         if self.stopped_by:
             return
-        weights = compute_weights(self.algorithm.weights, declared, answers)
+        weights = compute_weights(self.algorithm.weights, declared_sizes, answers)
         self.state.weights = self._requests.weights = weights
         self._update_step_facts()
 
@@ -303,16 +308,16 @@ class Coordinator:
 
         A client that could not pay for a step afterwards is not asked.
         """
-        layout, declared = self.federation.layout, self.federation.declared
+        layout, declared_sizes = self.federation.layout, self.federation.declared_sizes
         for query, span in (
             (self.algorithm.centre, layout.centre),
             (self.algorithm.columns, layout.paid_scales),
         ):
             if query is None or span is None or self.state.round > 0 or self.stopped_by:
                 continue
-            able = [client for client in range(len(declared)) if self._can_pay(client)]
+            able = [client for client in range(len(declared_sizes)) if self._can_pay(client)]
             width = query.answer_width(span.stop - span.start)
-            if answer := self._mean_answer(query, able, declared, width):
+            if answer := self._mean_answer(query, able, declared_sizes, width):
                 self.state.vector = self.state.vector.clone()
                 self.state.vector[span] = query.estimate(answer)
 

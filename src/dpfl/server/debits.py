@@ -87,7 +87,7 @@ def debit_round(
     ledger.debit(
         federation.run,
         entry,
-        state.clients.event(len(federation.declared)),
+        state.clients.event(len(federation.declared_sizes)),
         1,
         federation.limit,
         horizon,

@@ -85,12 +85,12 @@ class MeanUpdate:
 
     @property
     def _expected_cohort(self) -> float:
-        return self._state.clients.sampling.expected_size(len(self._federation.declared))
+        return self._state.clients.sampling.expected_size(len(self._federation.declared_sizes))
 
     @property
     def _divisor(self) -> float:
         return round_divisor(
-            self._state.clients, self._algorithm.weights, self._federation.declared
+            self._state.clients, self._algorithm.weights, self._federation.declared_sizes
         )
 
     def _from_secure_sum(

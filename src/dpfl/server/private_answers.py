@@ -57,7 +57,7 @@ class PrivateAnswers:
         self,
         query: PrivateQuery,
         clients: Sequence[int],
-        declared: Sequence[int],
+        declared_sizes: Sequence[int],
         width: int,
         when: str,
     ) -> MeanAnswer | None:
@@ -66,7 +66,7 @@ class PrivateAnswers:
         Args:
             query: The query, answered by each client with a mean.
             clients: Who is asked.
-            declared: How many units each client of the run declared.
+            declared_sizes: How many units each client of the run declared.
             width: How many numbers an answer has.
             when: When, in words.
 
@@ -79,7 +79,7 @@ class PrivateAnswers:
         }
         if not answers:
             return None
-        return MeanAnswer.from_clients(answers, declared, query.stddev(width))
+        return MeanAnswer.from_clients(answers, declared_sizes, query.stddev(width))
 
     def summed_mean(
         self, sums: AnswerSum, clients: Sequence[int], round: int, when: str

@@ -147,14 +147,14 @@ class RoundSum:
 
     @classmethod
     def of_steps(
-        cls, release: Release, weights: Tensor, declared: Sequence[int], rate: float
+        cls, release: Release, weights: Tensor, declared_sizes: Sequence[int], rate: float
     ) -> RoundSum:
         """Describes the sum of one step of every client.
 
         Args:
             release: The release of samples in the step.
             weights: The weight of each client.
-            declared: How many units each client declared.
+            declared_sizes: How many units each client declared.
             rate: The learning rate.
 
         Returns:
@@ -162,12 +162,16 @@ class RoundSum:
         """
         factors = [
             float(weight) / release.divisor_for(size)
-            for weight, size in zip(weights, declared, strict=True)
+            for weight, size in zip(weights, declared_sizes, strict=True)
         ]
         largest = max(factors)
         scales = tuple(min(1.0, factor / largest) if largest else 0.0 for factor in factors)
         return cls(
-            release, scales, -rate * largest, release.clip.clip_norm * max(declared), steps=True
+            release,
+            scales,
+            -rate * largest,
+            release.clip.clip_norm * max(declared_sizes),
+            steps=True,
         )
 
     @classmethod
@@ -286,19 +290,19 @@ class AnswerSum:
         query: The query.
         shares: How many clients are in every sum, and how many of them may collude.
         width: How many numbers an answer has.
-        declared: How many samples each client declared.
+        declared_sizes: How many samples each client declared.
     """
 
     query: PrivateQuery
     shares: NoiseShares
     width: int
-    declared: Sequence[int]
+    declared_sizes: Sequence[int]
 
     @property
     def integer_sum(self) -> IntegerSum:
         """The grid and the integer type of the sum."""
-        bound = self.query.sensitivity(self.width) * max(self.declared)
-        return self.query.integer_sum(self.shares, self.width, bound, len(self.declared))
+        bound = self.query.sensitivity(self.width) * max(self.declared_sizes)
+        return self.query.integer_sum(self.shares, self.width, bound, len(self.declared_sizes))
 
     @property
     def terms(self) -> SecureSumTerms:
@@ -327,7 +331,7 @@ class AnswerSum:
         Returns:
             The mean. Its noise is made of the share of each of these clients.
         """
-        units = sum(self.declared[client] for client in numbers)
+        units = sum(self.declared_sizes[client] for client in numbers)
         mean = torch.from_numpy(self.integer_sum.total(add(round, numbers)) / units)
         return MeanAnswer(mean, units, self.integer_sum.share * math.sqrt(len(numbers)) / units)
 

@@ -137,12 +137,12 @@ def release_of_client(
     return _check_cost(schedule, schedule.for_client(release, client, memory), release)
 
 
-def _check_cost(schedule: Schedule, release: Release, expected: Release) -> Release:
+def _check_cost(schedule: Schedule, release: Release, expected_release: Release) -> Release:
     """Returns the release, and refuses it where its event is not that of the expected one."""
     same = (
-        release.sampling == expected.sampling
-        and release.divide_by_drawn == expected.divide_by_drawn
-        and release.noise_multiplier == expected.noise_multiplier
+        release.sampling == expected_release.sampling
+        and release.divide_by_drawn == expected_release.divide_by_drawn
+        and release.noise_multiplier == expected_release.noise_multiplier
     )
     if not same:
         raise DpflError(

@@ -246,11 +246,11 @@ def choose_steps(policy: StepPolicy, context: StepContext) -> int:
     tau = policy.next(context)
     if tau != int(tau) or tau < 1:
         raise DpflError(f"{type(policy).__name__} must give at least 1 step per round, not {tau}.")
-    planned = policy.total(context.round + 1) - policy.total(context.round)
-    if not policy.adaptive and tau != planned:
+    total_steps = policy.total(context.round + 1) - policy.total(context.round)
+    if not policy.adaptive and tau != total_steps:
         raise DpflError(
             f"{type(policy).__name__} gives {tau} steps, but said beforehand (total) it would be "
-            f"{planned}; "
+            f"{total_steps}; "
             "steps that follow from the run are adaptive."
         )
     return int(tau)
