@@ -56,7 +56,7 @@ def resumed(opened: Open, place: str, monkeypatch: pytest.MonkeyPatch) -> Asked:
     with monkeypatch.context() as patch:
         patch.setattr("dpfl.privacy.ledger.ledger.Ledger.start", lambda ledger, least=0: None)
         node = opened(place)
-    node.service._state.history.joined.add(RUN)
+    node.service._state.history.joined_runs.add(RUN)
     return node
 
 

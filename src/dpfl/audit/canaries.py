@@ -192,7 +192,7 @@ def silent(task: ClientTask) -> ClientTask:
         The task without noise.
     """
     samples, upload = task.samples, task.update
-    if noisy := task.placed.release_at(NoisePlacement.EVERY_STEP):
+    if noisy := task.placed_release.release_at(NoisePlacement.EVERY_STEP):
         everyone = replace(noisy, sampling=All())
         samples = (
             everyone.with_noise(LITTLE) if noisy.noise_shares else replace(everyone, noise=None)

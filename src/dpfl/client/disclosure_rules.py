@@ -78,12 +78,12 @@ def _slope_is_bounded(task: ClientTask) -> bool:
     """Says whether the noise of the steps covers a slope. A slope is a norm of sums of clipped
     gradients, so it is covered where the clip bounds norms.
     """
-    release = task.placed.release_at(NoisePlacement.EVERY_STEP)
+    release = task.placed_release.release_at(NoisePlacement.EVERY_STEP)
     return bool(release and not task.update and release.clip.bounds_vector)
 
 
 def _divides_by_drawn(task: ClientTask) -> bool:
-    release = task.placed.release_at(NoisePlacement.EVERY_STEP)
+    release = task.placed_release.release_at(NoisePlacement.EVERY_STEP)
     return release is not None and release.divide_by_drawn
 
 
@@ -135,12 +135,12 @@ TASKS: tuple[Objection, ...] = (
         RefusalReason.RAW_VALUES,
     ),
     (
-        lambda own, task: task.placed.trusts_server and not own.trusted,
+        lambda own, task: task.placed_release.trusts_server and not own.trusted,
         "a task that leaves the noise to a server that it does not trust",
         RefusalReason.NOT_TRUSTED,
     ),
     (
-        lambda own, task: not task.placed.has_noise and not own.bare,
+        lambda own, task: not task.placed_release.has_noise and not own.bare,
         "a task without noise",
         RefusalReason.WITHOUT_NOISE,
     ),

@@ -71,7 +71,7 @@ def private_steps(
         if watch:
             watch(batch)
         here = model.vector[: model.layout.trainable]
-        here += step(drift.added(noisy, here) if drift else noisy)
+        here += step(drift.add_to(noisy, here) if drift else noisy)
 
 
 def clipped_batch(

@@ -78,7 +78,7 @@ def _by_autograd(
     step, here = optimiser.start(), model.vector[: model.layout.trainable]
     for batch in batches:
         gradient, loss = plain_gradient(model, *data.take(batch), loss_of)
-        here += step(drift.added(gradient, here) if drift else gradient)
+        here += step(drift.add_to(gradient, here) if drift else gradient)
         yield loss
 
 

@@ -49,7 +49,7 @@ def bound_violation(
         return not task.query.admits(reply.raw["answer"], declared_size)
     if reply.update is None:
         return False
-    release = task.placed.release_at(NoisePlacement.CLIENT_UPDATE, NoisePlacement.ROUND_SUM)
+    release = task.placed_release.release_at(NoisePlacement.CLIENT_UPDATE, NoisePlacement.ROUND_SUM)
     bound = (
         _updates(task, release, vector, correction)
         if release
@@ -76,7 +76,7 @@ def _updates(
 
 def _steps(task: ClientTask, size: int, declared_size: int, correction: Tensor | None) -> float:
     """Bounds plain SGD on means of clipped gradients. Other training has no bound."""
-    local, samples = task.local, task.placed.release_at(NoisePlacement.EVERY_STEP)
+    local, samples = task.local, task.placed_release.release_at(NoisePlacement.EVERY_STEP)
     if samples is None or not local.optimiser.linear or local.prox or correction is not None:
         return math.inf
     if samples.clip.bounds not in ("norm", "layers"):

@@ -64,14 +64,14 @@ class LedgerHistory:
     Attributes:
         policy: The node's policy.
         public_key: The node's public key.
-        joined: Runs that were joined since the start. Their owners had a chance to show the heads
-            that they remember.
+        joined_runs: Runs that were joined since the start. Their owners had a chance to show the
+            heads that they remember.
     """
 
     policy: NodePolicy
     public_key: str
     _witness: Witness | None
-    joined: set[str] = field(default_factory=set)
+    joined_runs: set[str] = field(default_factory=set)
     _last: SignedHead | None = None
     """What this process signed last: the disk may be set back while it runs."""
 
@@ -131,7 +131,7 @@ class LedgerHistory:
             ProtocolError: The run has not joined since the start (`JOIN_AGAIN`), or the ledger or
                 the witness is not as this process left it (`ROLLED_BACK`).
         """
-        if run not in self.joined:
+        if run not in self.joined_runs:
             raise ProtocolError(RefusalReason.JOIN_AGAIN)
         self.refuse_loss(ledger)
         if self._witness:

@@ -49,13 +49,13 @@ class Reconciliation:
     Attributes:
         path: The ledger.
         before: What it counted before.
-        added: What was added.
+        added_events: What was added.
         heads: How many signed heads were missing.
     """
 
     path: Path
     before: EventCounts
-    added: EventCounts
+    added_events: EventCounts
     heads: int
 
 
@@ -93,7 +93,7 @@ def reconcile(
         must_count = is_gone or bool(lacking) or is_behind(policy, ledger)
         if must_count:
             _add_all(ledger, lacking, policy.folder)
-        added = subtract_events(ledger.spending(), before)
+        added_events = subtract_events(ledger.spending(), before)
         if policy.witness and not policy.witness.exists():
             Witness(policy.witness, public_key_hex(key.public_key())).begin(sign_head(ledger, key))
     if is_gone:
@@ -101,7 +101,7 @@ def reconcile(
     if must_count:
         TaskLog.put_away(policy.folder)
     KnownHeads(policy.folder).forget_own()
-    return Reconciliation(path, before, added, len(lacking))
+    return Reconciliation(path, before, added_events, len(lacking))
 
 
 def _refuse_incomplete_log(policy: NodePolicy, path: Path, heads: HeadSet) -> None:

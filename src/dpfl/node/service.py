@@ -211,7 +211,7 @@ class Service:
             raise ProtocolError(RefusalReason.OVER_BUDGET)
         if is_new:
             state.log.join(run, RunRecord(request.owner, proposal.to_words(), size))
-        state.history.joined.add(run)
+        state.history.joined_runs.add(run)
         about = {"run": run, "system": proposal.system, "model": proposal.model}
         state.journal.write("joined", **about, size=size, left=remaining)
         other_heads = state.history.others(proposal.federation, heads)

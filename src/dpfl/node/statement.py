@@ -74,7 +74,7 @@ def statement(ledger: Ledger, limit: Limit, run: str, key: Ed25519PrivateKey) ->
         The statement and its signature, as JSON has them.
     """
     spending, by = ledger.spending(), accountant(limit.accountant)
-    used = by.epsilon(spending, limit.delta)
+    used_epsilon = by.epsilon(spending, limit.delta)
     ceiling = limit.epsilon if _was_always_limited(ledger, limit) else math.inf
     planned_epsilon = min(by.epsilon(proven_events(ledger), limit.delta), ceiling)
     tail = ledger.tail
@@ -87,8 +87,8 @@ def statement(ledger: Ledger, limit: Limit, run: str, key: Ed25519PrivateKey) ->
         "delta": limit.delta,
         "accountant": limit.accountant,
         "limit": limit.epsilon,
-        "proven": figure(max(used, planned_epsilon)),
-        "spent": figure(used),
+        "proven": figure(max(used_epsilon, planned_epsilon)),
+        "spent": figure(used_epsilon),
         "releases": _lines(spending),
         "adversary": _adversary(ledger),
         "arithmetic": ARITHMETIC,
@@ -103,10 +103,10 @@ def statement(ledger: Ledger, limit: Limit, run: str, key: Ed25519PrivateKey) ->
 
 def _run_part(ledger: Ledger, limit: Limit, run: str) -> dict[str, Any]:
     spending = ledger.spending_within(SubLimit(limit, run=run))
-    used = figure(accountant(limit.accountant).epsilon(spending, limit.delta))
+    used_epsilon = figure(accountant(limit.accountant).epsilon(spending, limit.delta))
     return {
         "id": run,
-        "spent": used,
+        "spent": used_epsilon,
         "releases": _lines(spending),
         "adversary": _adversary(ledger, run),
     }
@@ -192,8 +192,8 @@ def _adversary(ledger: Ledger, run: str = "") -> str:
 
 
 def _against(marks: Iterable[str]) -> str:
-    shared = weakest_shares(marks)
-    return shared.adversary if shared else EVERYBODY
+    least_shares = weakest_shares(marks)
+    return least_shares.adversary if least_shares else EVERYBODY
 
 
 def _number(figure: Any) -> float:
@@ -203,8 +203,10 @@ def _number(figure: Any) -> float:
 def _was_always_limited(ledger: Ledger, limit: Limit) -> bool:
     """Says whether every debit was made under this limit or a lower one, at a delta no larger."""
     return all(
-        one is not None and one.epsilon <= limit.epsilon and one.delta <= limit.delta
-        for one in ledger.limits_since_first_debit()
+        limit_then is not None
+        and limit_then.epsilon <= limit.epsilon
+        and limit_then.delta <= limit.delta
+        for limit_then in ledger.limits_since_first_debit()
     )
 
 

@@ -89,10 +89,10 @@ def _protected_unit(policy: NodePolicy, task: ClientTask) -> str:
     """Finds the unit that the noise of this node's own release protects; empty where there is none.
     A "sample" is a person where the node trains by person.
     """
-    one = PERSON_UNIT if protects_person(policy.limits.unit) else SAMPLE_UNIT
+    magnitude = PERSON_UNIT if protects_person(policy.limits.unit) else SAMPLE_UNIT
     if task.query:
-        return "" if task.query.trusted else one
-    return task.placed.unit(one) if task.own_release else ""
+        return "" if task.query.trusted else magnitude
+    return task.placed_release.unit(magnitude) if task.own_release else ""
 
 
 def batch_violations(
@@ -217,7 +217,7 @@ def vector_violations(
     """
     largest = policy.allow.largest_weight
     magnitudes = {name: _magnitude(array) for name, array in vectors.items()}
-    too_large = any(not one <= largest for one in magnitudes.values())
+    too_large = any(not magnitude <= largest for magnitude in magnitudes.values())
     yield too_large, RefusalReason.WEIGHTS_TOO_LARGE
     if "correction" in magnitudes and not task.local.objective.needs_last:
         reach = _correction_reach(task, magnitudes["correction"])

@@ -218,8 +218,8 @@ class TaskExecution:
         if reply.failed or (sum_id is None) != (reply.numbers is None):
             raise ProtocolError(RefusalReason.DIVERGED if reply.diverged else RefusalReason.FAILED)
         if sum_id is not None and reply.numbers is not None:
-            masked = self._state.sums.mask(record.run, record.name, sum_id, reply.numbers)
-            return {"kind": "masked"}, masked
+            sum_arrays = self._state.sums.mask(record.run, record.name, sum_id, reply.numbers)
+            return {"kind": "masked"}, sum_arrays
         fields, arrays = task_messages.reply_to_words(reply)
         return {"kind": "reply", "reply": fields}, arrays
 

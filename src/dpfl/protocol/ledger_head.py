@@ -109,7 +109,7 @@ class LedgerHead:
             "starts": [[start.boot, start.name, start.end] for start in self.starts],
             "spent": [[encode(event), mark, count] for event, mark, count in self.releases],
             "planned": [[encode(event), count] for event, count in self.planned],
-        } | ({"anchors": [list(one) for one in self.anchors]} if self.anchors else {})
+        } | ({"anchors": [list(anchor) for anchor in self.anchors]} if self.anchors else {})
 
     def shows(self, other: LedgerHead) -> bool:
         """Decides whether this head alone shows that its chain went through another head.

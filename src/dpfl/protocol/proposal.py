@@ -231,7 +231,7 @@ def _options(value: Any) -> tuple[tuple[str, object], ...]:
 def _events(value: Any) -> PlannedEvents:
     if type(value) is not list or len(value) > MOST_KINDS:
         refuse()
-    return tuple(_event(one) for one in value)
+    return tuple(_event(words) for words in value)
 
 
 def _event(value: Any) -> tuple[Event, int]:

@@ -144,7 +144,7 @@ def noise_norm(
     if not request.tasks or algorithm.noise_shares or algorithm.controls:
         return None
     task, size, declared_sizes = request.tasks[0], federated.layout.size, federated.declared_sizes
-    if release := task.placed.release_at(NoisePlacement.ROUND_SUM):
+    if release := task.placed_release.release_at(NoisePlacement.ROUND_SUM):
         if release.correlated:
             return None
         divisor = round_divisor(release, algorithm.weights, declared_sizes)
@@ -170,10 +170,10 @@ def _upload_norm(task: ClientTask, declared_sizes: int, trainable: int, size: in
     """Computes the norm that noise alone gives the update of one client; None where settings do not
     tell it.
     """
-    if update := task.placed.release_at(NoisePlacement.CLIENT_UPDATE):
+    if update := task.placed_release.release_at(NoisePlacement.CLIENT_UPDATE):
         return update.stddev() * math.sqrt(update.energy(size))
     samples, optimiser = (
-        task.placed.release_at(NoisePlacement.EVERY_STEP),
+        task.placed_release.release_at(NoisePlacement.EVERY_STEP),
         task.local.optimiser,
     )
     if samples is None or not optimiser.linear:

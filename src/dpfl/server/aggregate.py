@@ -119,7 +119,7 @@ def correlated_sum(
 
 
 def noisy_inside_fraction(
-    replies: Sequence[ClientReply], release: Release, expected: float, rng: np.random.Generator
+    replies: Sequence[ClientReply], release: Release, expected_size: float, rng: np.random.Generator
 ) -> float:
     """Estimates the fraction of clients that were not clipped (Andrew et al. 2021).
 
@@ -129,14 +129,15 @@ def noisy_inside_fraction(
     Args:
         replies: The replies that count.
         release: The release of the clients, with the noise of the count.
-        expected: The expected size of the cohort.
+        expected_size: The expected size of the cohort.
         rng: Draws the noise of the count.
 
     Returns:
         The fraction. Noise can put it below 0 or above 1.
     """
     return (
-        release.add_noise_to_count(sum(reply.inside - 0.5 for reply in replies), rng) / expected
+        release.add_noise_to_count(sum(reply.inside - 0.5 for reply in replies), rng)
+        / expected_size
         + 0.5
     )
 

@@ -261,14 +261,8 @@ class Coordinator:
         if self.algorithm.placement is NoisePlacement.EVERY_STEP:
             accounts = [self._affordable_steps(client) for client in range(len(state.remaining))]
             remaining = min((count for count in accounts if count > 0), default=MAX_RELEASES)
-        context = StepContext(
-            self._step_facts,
-            state.iterations + remaining,
-            remaining,
-            state.tau,
-            state.memory,
-            state.round,
-        )
+        facts, allowed_steps = self._step_facts, state.iterations + remaining
+        context = StepContext(facts, allowed_steps, remaining, state.tau, state.memory, state.round)
         return min(choose_steps(self.algorithm.steps, context), remaining)
 
     def _update_step_facts(self) -> None:
@@ -351,7 +345,7 @@ class Coordinator:
     def _ask_unclipped(
         self, clients: Sequence[int], round: int, vector: Tensor
     ) -> list[ClientReply]:
-        return self._probe(self._requests.unclipped(clients, self._steps(), round, vector))
+        return self._probe(self._requests.unclipped_updates(clients, self._steps(), round, vector))
 
     def _follow_schedule(self) -> None:
         """Sets the release of this round, where it changes from round to round."""

@@ -147,7 +147,7 @@ class RequestBuilder:
         """
         return asking_norms(self.training(self.federation.public, 1))
 
-    def unclipped(
+    def unclipped_updates(
         self, clients: Sequence[int], steps: int, round: int, vector: Tensor
     ) -> RoundRequest:
         """Builds the request for updates as they are, neither clipped nor with noise on their sum.
