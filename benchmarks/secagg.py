@@ -30,7 +30,7 @@ def met(clients: int) -> tuple[SumGroup, dict[str, SumMember]]:
     of = SumGroup("benchmark", identities, threshold(clients, 0))
     members = {name: SumMember(of, name, key) for name, key in keys.items()}
     for member in members.values():
-        member.meet([other.card for other in members.values()])
+        member.receive_keys([other.advertisement for other in members.values()])
     return of, members
 
 

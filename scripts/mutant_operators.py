@@ -29,7 +29,10 @@ COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Is: ast.IsNot,
     ast.IsNot: ast.Is,
 }
-SIGNS: dict[type[ast.operator], type[ast.operator]] = {ast.Add: ast.Sub, ast.Sub: ast.Add}
+SIGNS: dict[type[ast.operator], type[ast.operator]] = {
+    ast.AddIntegers: ast.Sub,
+    ast.Sub: ast.AddIntegers,
+}
 FACTORS: dict[type[ast.operator], type[ast.operator]] = {
     ast.Mult: ast.Div,
     ast.Div: ast.Mult,

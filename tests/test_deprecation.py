@@ -31,6 +31,7 @@ from dpfl.privacy import (
     PerLayer,
     Poisson,
     PoissonSize,
+    PrivacyStatement,
     PublicMedian,
     Quantile,
     Release,
@@ -168,6 +169,7 @@ ATTRIBUTES: dict[type, dict[str, str]] = {
         "noised_number": "add_noise_to_number",
         "of_slopes": "for_slopes",
         "over": "for_rounds",
+        "private": "has_noise",
         "planned": "uncalibrated",
         "realised": "divide_by_drawn",
         "secured": "with_secure_noise",
@@ -180,6 +182,9 @@ ATTRIBUTES: dict[type, dict[str, str]] = {
     Poisson: SAMPLING,
     PoissonSize: SAMPLING,
     Algorithm: {
+        "before": "query_spending",
+        "policy": "disclosure_rules",
+        "questions": "queries",
         "fitted": "for_model",
         "of_size": "for_client_size",
         "one": "sample_unit",
@@ -218,6 +223,7 @@ ATTRIBUTES: dict[type, dict[str, str]] = {
     },
     Layout: {"paid": "paid_scales"},
     PrivateMetric: {"survey": "query"},
+    PrivacyStatement: {"questions": "queries"},
     Result: {"lost": "lost_replies"},
     AuditFinding: {"shown": "display_value"},
 }

@@ -122,7 +122,7 @@ def last_round(job: PreparedRun) -> tuple[Tensor, Tensor]:
             "budget.rounds to 2 or more."
         )
     last, updates = torch.empty(0), torch.empty(0)
-    while (request := coordinator.next_order()) is not None:
+    while (request := coordinator.next_request()) is not None:
         with one_thread():
             replies = job.ask(request)
             if coordinator.state.round == rounds - 1:

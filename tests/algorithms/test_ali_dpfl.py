@@ -146,11 +146,11 @@ class SlopeRecomputation(SilentProgress):
         self._job, self._replies = job, list[ClientReply]()
         run = job.ask
 
-        def watched(order: RoundRequest) -> Sequence[ClientReply]:
-            replies = run(order)
-            if order.steps:
+        def watched(request: RoundRequest) -> Sequence[ClientReply]:
+            replies = run(request)
+            if request.steps:
                 self._replies = [replace(reply, update=reply.update.clone()) for reply in replies]
-                self._sent_vector = order.vector.double().numpy()
+                self._sent_vector = request.vector.double().numpy()
             return replies
 
         object.__setattr__(job, "ask", watched)

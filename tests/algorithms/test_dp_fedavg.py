@@ -195,16 +195,16 @@ def coordinator(
 def test_the_published_clip_is_half_the_mean_norm_over_clients_and_rounds() -> None:
     norms, requests = iter((3.0, 1.0, 2.0, 6.0, 4.0, 2.0)), list[RoundRequest]()
 
-    def probe(order: RoundRequest) -> list[ClientReply]:
-        requests.append(order)
+    def probe(request: RoundRequest) -> list[ClientReply]:
+        requests.append(request)
         return [
             ClientReply(task.client, next(norms) * torch.ones(8) / math.sqrt(8))
-            for task in order.tasks
+            for task in request.tasks
         ]
 
     run = coordinator(dp_fedavg("published", noise_multiplier=1.0), probe)
-    order = run.next_order()
-    assert order.tasks[0].clients.clip.clip_norm == pytest.approx(0.5 * 18 / 6)
+    request = run.next_request()
+    assert request.tasks[0].clients.clip.clip_norm == pytest.approx(0.5 * 18 / 6)
     assert [one.round for one in requests] == [0, 1]
     assert all(one.tasks[0].clients.clip.clip_norm == math.inf for one in requests)
     # The second round of FedAvg starts where the first ended: the mean of updates of norm 3, 1 and

@@ -122,11 +122,11 @@ def test_the_public_clip_is_the_median_over_public_samples(variant: str) -> None
         engine.run,
         lambda v: 0.0,
     )
-    order = run.next_order()
+    request = run.next_request()
     engine.close()
     weights = Haar((8,)).weights("paper") if variant == "sound" else None
     expected = median_of(module, x[rows[2]], y[rows[2]], weights)
-    assert order.tasks[0].samples.clip.clip_norm == pytest.approx(expected, rel=1e-4)
+    assert request.tasks[0].samples.clip.clip_norm == pytest.approx(expected, rel=1e-4)
 
 
 def test_norms_are_asked_of_public_clients_alone() -> None:

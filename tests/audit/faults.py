@@ -295,7 +295,7 @@ def adapt_the_clip_before_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def draw_cohorts_from_a_known_seed(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = Coordinator.next_order
+    honest = Coordinator.next_request
 
     def known(self: Coordinator) -> Any:
         own, self._randomness = self._randomness, Keyed(0)
@@ -304,7 +304,7 @@ def draw_cohorts_from_a_known_seed(monkeypatch: pytest.MonkeyPatch) -> None:
         finally:
             self._randomness = own
 
-    monkeypatch.setattr(Coordinator, "next_order", known)
+    monkeypatch.setattr(Coordinator, "next_request", known)
 
 
 def prepare_a_system_run_with_a_known_seed(monkeypatch: pytest.MonkeyPatch) -> None:

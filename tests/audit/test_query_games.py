@@ -26,11 +26,11 @@ def test_a_noisy_mean_stays_below_its_proof_and_shows_when_noise_is_small() -> N
 
 
 @pytest.mark.parametrize(
-    "survey", [LabelQuery(10.0), MeanQuery(20.0), ColumnQuery(20.0, 3, (0, 2), ((1, 8),))]
+    "query", [LabelQuery(10.0), MeanQuery(20.0), ColumnQuery(20.0, 3, (0, 2), ((1, 8),))]
 )
-def test_an_answer_with_much_noise_is_measured_to_a_few_percent(survey: PrivateQuery) -> None:
-    proven = epsilon_of(1 / (survey.noise_multiplier or 1.0), 1e-5)
-    measured = one_answer(survey, 1e-5, 600, 0.95, Keyed(0))
+def test_an_answer_with_much_noise_is_measured_to_a_few_percent(query: PrivateQuery) -> None:
+    proven = epsilon_of(1 / (query.noise_multiplier or 1.0), 1e-5)
+    measured = one_answer(query, 1e-5, 600, 0.95, Keyed(0))
     assert 0.9 * proven < measured.epsilon <= proven
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from dpfl.certificate import verify
 from dpfl.config.experiment import parse
-from dpfl.protocol.keys import load_private, raw, sign
+from dpfl.protocol.keys import load_private, public_key_hex, sign
 from tests.loopback import federation
 
 BASE = {
@@ -29,7 +29,7 @@ NAMES = ("node-0", "node-1", "node-2")
 def serve(root: Path, said: dict[str, Any] = BASE, **changed: Any) -> None:
     """A run over three nodes, in `run`, with the nodes' folders in `nodes`."""
     post, terms = federation(root / "nodes", parse(said), **changed)
-    listed = {name: raw(key) for name, key in terms.nodes.items()}
+    listed = {name: public_key_hex(key) for name, key in terms.nodes.items()}
     parse(said | {"server": {"nodes": listed}}).serve(post, terms, root / "run")
     for service in post.services.values():
         service.close()

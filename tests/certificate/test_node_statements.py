@@ -18,7 +18,7 @@ from dpfl.node.statement import statement
 from dpfl.privacy import Ledger
 from dpfl.privacy.accounting.events import gaussian
 from dpfl.privacy.ledger.limit import Limit
-from dpfl.protocol.keys import load_private, raw, sign
+from dpfl.protocol.keys import load_private, public_key_hex, sign
 from tests.certificate.forgeries import edit_json, sign_again, write_certificate
 from tests.certificate.node_cases import BASE, NAMES, Case, serve
 from tests.loopback import federation
@@ -94,7 +94,7 @@ def test_a_strangers_statement_is_named(case):
 
 def test_a_stranger_under_a_nodes_name_is_named(case):
     new_key(case.root / "own.pem")
-    public = raw(load_private(case.root / "own.pem").public_key())
+    public = public_key_hex(load_private(case.root / "own.pem").public_key())
     forged = case.say(
         "node-1", lambda said: said.update({"public_key": public}), case.root / "own.pem"
     )
@@ -146,7 +146,7 @@ def test_a_statement_of_the_same_node_for_another_run_is_named(original, case, k
             tmp_path / "again" / "run" / "nodes" / f"{name}.json", case.root / "forged.json"
         )
         words = json.loads((case.root / "forged.json").read_text())["statement"]
-        words["public_key"] = raw(load_private(case.key(name)).public_key())
+        words["public_key"] = public_key_hex(load_private(case.key(name)).public_key())
         words.pop("ledger_head")
         signed = {"statement": words, "signature": sign(words, load_private(case.key(name)))}
         (case.root / f"{name}.json").write_text(json.dumps(signed))
@@ -208,7 +208,7 @@ def test_a_release_that_a_node_never_made_is_named(tmp_path, key):
     could have lost it as well.
     """
     post, terms = federation(tmp_path / "nodes", parse(BASE))
-    listed, send = {name: raw(one) for name, one in terms.nodes.items()}, post.send
+    listed, send = {name: public_key_hex(one) for name, one in terms.nodes.items()}, post.send
 
     def lose(address: str, letter: bytes) -> str:
         return send(

@@ -19,7 +19,7 @@ from dpfl.cli.node import app
 from dpfl.errors import DpflError
 from dpfl.node.policy import read
 from dpfl.node.statement import check as checked
-from dpfl.protocol.keys import load_public, raw
+from dpfl.protocol.keys import load_public, public_key_hex
 from tests.conftest import PATIENCE
 from tests.node.loopback import OWNER, Asked, join, new_node, work, write_policy
 
@@ -31,7 +31,7 @@ def run(*words: Any) -> Any:
 def test_a_folder_is_made_with_a_policy_to_be_edited_and_keys_and_its_line_is_printed(
     tmp_path: Path,
 ) -> None:
-    folder, owner = tmp_path / "boston", raw(OWNER.public_key())
+    folder, owner = tmp_path / "boston", public_key_hex(OWNER.public_key())
     done = run("init", folder, "--owner", owner, "--server", "fl.example.org:9092")
     assert done.exit_code == 0, done.output
     line = done.output.splitlines()[-1]
@@ -124,7 +124,7 @@ def test_a_statement_is_written_and_can_be_checked_with_the_node_s_key(tmp_path:
         with pytest.raises(DpflError, match="not signed by its key, or was changed"):
             checked({**given, "statement": {**given["statement"], path: value}}, key)
     with pytest.raises(DpflError, match="not signed"):
-        checked(given, raw(OWNER.public_key()))
+        checked(given, public_key_hex(OWNER.public_key()))
 
 
 @pytest.mark.parametrize("words", [["check", "nowhere"], ["statement", "nowhere"], ["init", "a b"]])

@@ -71,7 +71,7 @@ def site(
         ClientDatasets(x, y, clients, (30, 30)),
         Keyed(0),
         ledgers,
-        policy=agreed,
+        disclosure_rules=agreed,
     )
     return replace(plain, **options)
 

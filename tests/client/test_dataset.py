@@ -81,11 +81,11 @@ def worked(held: ClientContext, task: ClientTask) -> Tensor:
         node.close()
 
 
-def answered(held: ClientContext, survey: object) -> np.ndarray:
+def answered(held: ClientContext, query: object) -> np.ndarray:
     node = ClientRunner(held)
     try:
         raw = node.work(
-            ClientTask(0, 0, 0, LocalTraining(SGD(1.0)), Release(), query=survey), node.model.read()
+            ClientTask(0, 0, 0, LocalTraining(SGD(1.0)), Release(), query=query), node.model.read()
         ).raw  # type: ignore[arg-type]
         assert raw is not None
         return raw["answer"].astype(np.float64)
@@ -135,11 +135,11 @@ def test_a_person_moves_answers_as_far_as_a_sample_may(held, gone, scale, seed) 
     x, y, persons = rows([*held, gone], seed, scale)
     kept = persons < len(held)
     both = site(x, y, persons), site(x[kept], y[kept], persons[kept])
-    for survey, bound in (
+    for query, bound in (
         (MeanQuery(1e-9), INPUTS**0.5 / DECLARED),
         (ColumnQuery(1e-9, INPUTS, (0, 1), ((2, 4),)), 5**0.5 / DECLARED),
     ):
-        one, other = (answered(held, survey) for held in both)
+        one, other = (answered(held, query) for held in both)
         assert np.linalg.norm(one - other) <= bound * (1 + 1e-4)
 
 
@@ -235,17 +235,17 @@ def test_who_has_a_row_nine_times_counts_as_with_one() -> None:
 
 def test_a_metric_is_of_those_that_are_kept_out_of_training() -> None:
     x, y, persons = rows([3, 1, 5, 2])
-    survey, kept = MetricQuery(1e-9, 2, 0, 4.0, 0.5), persons >= 2
+    query, kept = MetricQuery(1e-9, 2, 0, 4.0, 0.5), persons >= 2
     trained, evaluated = torch.nonzero(~kept)[:, 0], torch.nonzero(kept)[:, 0]
 
     def answer(data: ClientDatasets) -> np.ndarray:
-        return answered(replace(site(x, y, persons), data=data), survey)
+        return answered(replace(site(x, y, persons), data=data), query)
 
     whole = ClientDatasets(x, y, (trained,), (DECLARED,), persons)
-    split = replace(whole, evaluation_rows=(evaluated,), evaluation_declared=(2,))
-    alone = replace(whole, rows=(evaluated,), declared=(2,))
+    split = replace(whole, evaluation_rows=(evaluated,), evaluation_sizes=(2,))
+    alone = replace(whole, rows=(evaluated,), declared_sizes=(2,))
     assert answer(split) == pytest.approx(answer(alone))
-    assert answer(split) != pytest.approx(answer(replace(whole, declared=(2,))))
+    assert answer(split) != pytest.approx(answer(replace(whole, declared_sizes=(2,))))
 
 
 def test_a_ledger_for_persons_needs_to_know_whose_rows_are_whose(tmp_path: Path) -> None:

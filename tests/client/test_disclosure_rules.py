@@ -70,7 +70,7 @@ ASKED = {
 @pytest.mark.parametrize("what", ASKED)
 def test_an_owner_refuses_what_it_did_not_agree_to(tmp_path: Path, what: str) -> None:
     task, words, agreed = ASKED[what]
-    reply = work(site(tmp_path, policy=DisclosureRules()), task)
+    reply = work(site(tmp_path, disclosure_rules=DisclosureRules()), task)
     assert reply.update is None
     assert reply.raw is None
     assert words in reply.refused
@@ -91,7 +91,7 @@ def test_an_owner_refuses_what_it_did_not_agree_to(tmp_path: Path, what: str) ->
     ],
 )
 def test_what_is_paid_for_needs_no_agreement(tmp_path: Path, task: ClientTask) -> None:
-    reply = work(site(tmp_path, policy=DisclosureRules()), task)
+    reply = work(site(tmp_path, disclosure_rules=DisclosureRules()), task)
     assert not reply.refused
     assert sum(spent(tmp_path).values()) == (1 if task.query or task.update else 2 + task.slope)
 
@@ -122,7 +122,7 @@ def test_what_no_agreement_makes_sound_is_refused_whatever_was_agreed(
     tmp_path: Path, what: str
 ) -> None:
     everything = DisclosureRules(trusted=True, bare=True, raw=True)
-    assert work(site(tmp_path, policy=everything), NEVER[what]).refused
+    assert work(site(tmp_path, disclosure_rules=everything), NEVER[what]).refused
     assert not list(tmp_path.iterdir())
 
 
@@ -133,16 +133,16 @@ def test_an_upload_for_a_sample_with_its_bound_is_made(tmp_path: Path) -> None:
         samples=replace(BATCHES, sampling=FixedSize(10)),
         update=replace(FOR_A_SAMPLE, sensitivity_bound=0.1),
     )
-    assert work(site(tmp_path, policy=DisclosureRules()), task).update is not None
+    assert work(site(tmp_path, disclosure_rules=DisclosureRules()), task).update is not None
 
 
 def test_clients_whose_data_is_public_have_nothing_to_refuse(tmp_path: Path) -> None:
-    reply = work(site(tmp_path, policy=DisclosureRules(), public=(1,)), PLAIN)
+    reply = work(site(tmp_path, disclosure_rules=DisclosureRules(), public=(1,)), PLAIN)
     assert reply.update is not None
 
 
 @pytest.mark.parametrize(
-    ("system", "policy"),
+    ("system", "disclosure_rules"),
     [
         (fedavg(), DisclosureRules(bare=True)),
         (dp_fedavg(noise_multiplier=1.0), DisclosureRules(trusted=True)),
@@ -154,6 +154,6 @@ def test_clients_whose_data_is_public_have_nothing_to_refuse(tmp_path: Path) -> 
     ],
 )
 def test_a_system_says_what_owners_must_agree_to(
-    system: Algorithm, policy: DisclosureRules
+    system: Algorithm, disclosure_rules: DisclosureRules
 ) -> None:
-    assert system.policy == policy
+    assert system.disclosure_rules == disclosure_rules

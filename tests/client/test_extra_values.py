@@ -42,9 +42,17 @@ START = torch.randn(INPUTS * CLASSES, generator=RANDOM)
 
 def site(ledgers: ClientLedgers | None = None, rows: int = COUNT) -> ClientContext:
     flat = from_module(nn.Linear(INPUTS, CLASSES, bias=False))
-    held, policy = (torch.arange(rows),), DisclosureRules(raw=True)
+    held, disclosure_rules = (torch.arange(rows),), DisclosureRules(raw=True)
     data = ClientDatasets(X, Y, held, (COUNT,))
-    return ClientContext("test", flat, MultiClass(CLASSES), data, Keyed(0), ledgers, policy=policy)
+    return ClientContext(
+        "test",
+        flat,
+        MultiClass(CLASSES),
+        data,
+        Keyed(0),
+        ledgers,
+        disclosure_rules=disclosure_rules,
+    )
 
 
 def replied(

@@ -46,7 +46,7 @@ def keyed(seed: int) -> Callable[[str], np.random.Generator]:
 def change(
     data: tuple[Tensor, Tensor],
     release: Release,
-    declared: int,
+    declared_size: int,
     steps: int,
     seed: int,
     rate: float = 1.0,
@@ -57,7 +57,7 @@ def change(
     before = model.read()
     x, y = data
     groups = release.clip.groups(model.layout.names)
-    holdings = ClientDataset(x, y, torch.arange(len(x)), declared)
+    holdings = ClientDataset(x, y, torch.arange(len(x)), declared_size)
     private_steps(
         ClippedGradients(model, groups),
         holdings,
@@ -74,7 +74,7 @@ def by_hand(
     rate: float,
     q: float,
     clip_and_noise: tuple[float, float],
-    declared: int,
+    declared_size: int,
     steps: int,
     seed: int,
     layers: bool,
@@ -100,7 +100,7 @@ def by_hand(
                 norm = math.sqrt(sum(float(g.double().square().sum()) for g in group))
                 total[member] += gradient * min(1.0, bound / norm)
         noise = gaussian_vector(len(before), z * clip, noises)
-        flat = (torch.cat([t.flatten() for t in total]) + noise) / (q * declared)
+        flat = (torch.cat([t.flatten() for t in total]) + noise) / (q * declared_size)
         position = 0
         with torch.no_grad():
             for parameter in module.parameters():
@@ -117,8 +117,10 @@ def test_private_steps_equal_dp_sgd_written_out_image_by_image(seed: int, layers
     data = images(40)
     clip = PerLayer(0.7) if layers else Flat(0.7)
     release = Release(Poisson(0.3), clip, Gaussian(0.8))
-    found = change(data, release, declared=50, steps=4, seed=seed, rate=0.5)
-    expected = by_hand(data, 0.5, 0.3, (0.7, 0.8), declared=50, steps=4, seed=seed, layers=layers)
+    found = change(data, release, declared_size=50, steps=4, seed=seed, rate=0.5)
+    expected = by_hand(
+        data, 0.5, 0.3, (0.7, 0.8), declared_size=50, steps=4, seed=seed, layers=layers
+    )
     assert float(expected.abs().max()) > 0.01
     assert torch.allclose(found, expected, rtol=0, atol=1e-5)
 
@@ -132,7 +134,11 @@ def seed_of_an_empty_batch(rate: float, count: int) -> int:
 def test_an_empty_batch_still_releases_noise_and_nothing_but_noise() -> None:
     seed = seed_of_an_empty_batch(0.1, 5)
     found = change(
-        images(5), Release(Poisson(0.1), Flat(2.0), Gaussian(1.5)), declared=5, steps=1, seed=seed
+        images(5),
+        Release(Poisson(0.1), Flat(2.0), Gaussian(1.5)),
+        declared_size=5,
+        steps=1,
+        seed=seed,
     )
     expected = -gaussian_vector(len(found), 1.5 * 2.0, keyed(seed)("sample noise")) / (0.1 * 5)
     assert float(found.std()) > 1
@@ -141,8 +147,8 @@ def test_an_empty_batch_still_releases_noise_and_nothing_but_noise() -> None:
 
 def test_the_divisor_is_the_declared_size_and_neither_the_batch_nor_the_images_held() -> None:
     release = Release(Poisson(0.3), Flat(0.7), Gaussian(0.8))
-    small = change(images(40), release, declared=40, steps=1, seed=3)
-    large = change(images(40), release, declared=160, steps=1, seed=3)
+    small = change(images(40), release, declared_size=40, steps=1, seed=3)
+    large = change(images(40), release, declared_size=160, steps=1, seed=3)
     assert torch.allclose(small, 4 * large, atol=1e-6)
 
 
@@ -153,9 +159,9 @@ def test_images_that_no_coin_chose_change_nothing_under_the_same_declared_size()
     x, y = images(40)
     seed = next(s for s in range(100) if keyed(s)("batch").random(40)[39] >= 0.3)
     release = Release(Poisson(0.3), Flat(0.7), Gaussian(0.8))
-    whole_vector = change((x, y), release, declared=40, steps=1, seed=seed)
+    whole_vector = change((x, y), release, declared_size=40, steps=1, seed=seed)
     assert torch.equal(
-        change((x[:39], y[:39]), release, declared=40, steps=1, seed=seed), whole_vector
+        change((x[:39], y[:39]), release, declared_size=40, steps=1, seed=seed), whole_vector
     )
 
 
@@ -183,8 +189,8 @@ def test_the_noise_of_one_step_has_the_stated_deviation_sigma_c_over_q_n() -> No
 
 def test_every_step_of_a_round_has_noise_of_its_own() -> None:
     release = Release(Poisson(1e-9), Flat(1.0), Gaussian(1.0))
-    one = change(images(5), release, declared=5, steps=1, seed=0, rate=1e-9, width=500)
-    two = change(images(5), release, declared=5, steps=2, seed=0, rate=1e-9, width=500)
+    one = change(images(5), release, declared_size=5, steps=1, seed=0, rate=1e-9, width=500)
+    two = change(images(5), release, declared_size=5, steps=2, seed=0, rate=1e-9, width=500)
     assert float((two - one).std()) == pytest.approx(float(one.std()), rel=0.1)
     assert abs(float(torch.corrcoef(torch.stack([one, two - one]))[0, 1])) < 0.1
 
@@ -201,8 +207,8 @@ def test_neighbouring_clients_differ_by_at_most_the_clip_in_the_sum(
     release = Release(Poisson(0.5), clip, Gaussian(1e-3))
     moved = []
     for seed in range(12):
-        whole_vector = change((x, y), release, declared=30, steps=1, seed=seed)
-        removed = change((x[:29], y[:29]), release, declared=30, steps=1, seed=seed)
+        whole_vector = change((x, y), release, declared_size=30, steps=1, seed=seed)
+        removed = change((x[:29], y[:29]), release, declared_size=30, steps=1, seed=seed)
         moved.append(float((whole_vector - removed).norm()) * 0.5 * 30)
     assert max(moved) <= clip.clip_norm * (1 + 1e-6)
     assert min(moved) < 1e-6, "some coin left the image out"

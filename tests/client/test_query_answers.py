@@ -76,11 +76,11 @@ def test_one_unit_moves_an_answer_by_its_bound_at_most(
         MeanQuery(1.0),
         ColumnQuery(1.0, FEATURES, (0, 1, 2), ((6, 10), (7, 3))),
     )
-    for survey in surveys:
+    for query in surveys:
         for by, numbers in ((None, rows), (persons, persons)):
             kept = rows[numbers != numbers[7]]
             sums = [
-                survey.exact_sum(
+                query.exact_sum(
                     ClientDataset(
                         x,
                         y,
@@ -93,4 +93,4 @@ def test_one_unit_moves_an_answer_by_its_bound_at_most(
                 )
                 for some in (rows, kept)
             ]
-            assert float((sums[0] - sums[1]).norm()) <= survey.sensitivity(FEATURES)
+            assert float((sums[0] - sums[1]).norm()) <= query.sensitivity(FEATURES)

@@ -186,5 +186,5 @@ def test_whether_a_batch_is_too_large_is_judged_by_the_declared_size(
         ):
             work(where, task)
         assert not list((tmp_path / str(units)).glob("*"))
-        fewer = with_rows(where, torch.arange(30), torch.arange(31, 60), declared=(29, 29))
+        fewer = with_rows(where, torch.arange(30), torch.arange(31, 60), declared_sizes=(29, 29))
         assert work(fewer, task).update is not None

@@ -10,7 +10,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpfl.engines.head_memory import HeadMemory
-from dpfl.protocol.keys import raw
+from dpfl.protocol.keys import public_key_hex
 from dpfl.protocol.messages import SignedMessage
 from tests.node.loopback import PROPOSAL, Open, join
 from tests.node.test_ledger_history import public, remembered
@@ -31,7 +31,7 @@ def test_a_server_forgets_a_head_once_its_node_includes_it(opened: Open, tmp_pat
     memory.take("b", answer)
     assert memory.is_doubtful("b"), "no anchor of a reconciled ledger shows what was lost"
     memory.accept("b", shown, answer)
-    assert [one.to_words() for one in memory.of("b")] == [answer.head["ledger_head"]]
+    assert [one.to_words() for one in memory.of("b")] == [answer.header["ledger_head"]]
 
 
 def test_what_was_accepted_does_not_come_back_from_the_file(opened: Open, tmp_path: Path) -> None:
@@ -44,7 +44,9 @@ def test_what_was_accepted_does_not_come_back_from_the_file(opened: Open, tmp_pa
     memory.take("b", answer)
     memory.accept("b", [head], answer)
     memory.save()
-    assert json.loads((tmp_path / "heads.json").read_text()) == {"b": [answer.head["ledger_head"]]}
+    assert json.loads((tmp_path / "heads.json").read_text()) == {
+        "b": [answer.header["ledger_head"]]
+    }
 
 
 def test_a_copy_that_starts_often_does_not_push_out_what_the_original_signed(
@@ -79,7 +81,7 @@ def test_a_node_of_the_same_name_with_another_key_is_remembered_beside_it(
     memory.take("b", SignedMessage({"ledger_head": head}, {}))
     memory.save()
     answer = other(join(replace(PROPOSAL, client=0), to="a"))
-    stranger = raw(Ed25519PrivateKey.generate().public_key())
+    stranger = public_key_hex(Ed25519PrivateKey.generate().public_key())
     for _ in range(2):
         second = HeadMemory({"a": public(other), "b": stranger}, file)
         second.take("a", answer)

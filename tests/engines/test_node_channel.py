@@ -7,7 +7,7 @@ import pytest
 from dpfl.engines.node_channel import refusal_of
 from dpfl.protocol import messages
 from dpfl.refusals import SENTENCES, RefusalReason
-from tests.engines.wire import Wire, good, order
+from tests.engines.wire import Wire, good, round_request
 
 
 def test_a_lost_letter_is_sent_again_as_it_was(make) -> None:
@@ -18,7 +18,7 @@ def test_a_lost_letter_is_sent_again_as_it_was(make) -> None:
         return good(name, asked, letter)
 
     wired = Wire({"a": remembering, "b": good, "c": good}, lost={"a": 2, "b": 1})
-    assert all(reply.update is not None for reply in make(wired).run(order()))
+    assert all(reply.update is not None for reply in make(wired).run(round_request()))
     assert [kind for name, kind in wired.seen if name == "a"] == ["ping", "work", "work", "work"]
     assert len(sent) == 1
 
@@ -33,8 +33,8 @@ def replayed(name: str, asked: bytes, letter: messages.SignedMessage) -> bytes:
 
 def test_an_answer_of_another_round_is_no_answer(make) -> None:
     remote = make(Wire({"a": replayed, "b": good, "c": good}))
-    assert remote.run(order())[0].update is not None
-    assert "another" in remote.run(order(round=1))[0].failed
+    assert remote.run(round_request())[0].update is not None
+    assert "another" in remote.run(round_request(round=1))[0].failed
 
 
 def test_a_node_that_comes_later_is_found(make) -> None:
@@ -48,7 +48,7 @@ def test_a_node_that_comes_later_is_found(make) -> None:
         return nodes()
 
     wired.nodes = later  # type: ignore[method-assign]
-    assert all(reply.update is not None for reply in remote.run(order()))
+    assert all(reply.update is not None for reply in remote.run(round_request()))
 
 
 def test_a_refusal_is_one_of_our_own_sentences() -> None:

@@ -16,7 +16,7 @@ from dpfl.errors import DpflError
 from dpfl.privacy import Ledger
 from dpfl.privacy.queries.histogram import LabelQuery
 from dpfl.protocol import messages
-from tests.engines.wire import KEYS, SIZE, Answer, Wire, answered, good, order
+from tests.engines.wire import KEYS, SIZE, Answer, Wire, answered, good, round_request
 
 
 def spent(remote: RemoteEngine) -> list[int]:
@@ -29,24 +29,24 @@ def spent(remote: RemoteEngine) -> list[int]:
 
 def test_all_answer_and_every_order_is_counted_before_it_goes_out(make) -> None:
     remote = make(Wire(dict.fromkeys(KEYS, good)))
-    replies = remote.run(order())
+    replies = remote.run(round_request())
     assert [reply.update[0].item() for reply in replies] == [1.0, 2.0, 3.0]
     assert spent(remote) == [3, 3, 3]
 
 
 def test_an_order_that_is_given_again_counts_once(make) -> None:
     remote = make(Wire(dict.fromkeys(KEYS, good)))
-    remote.run(order())
-    remote.run(order())
+    remote.run(round_request())
+    remote.run(round_request())
     assert spent(remote) == [3, 3, 3]
-    remote.run(order(round=1))
+    remote.run(round_request(round=1))
     assert spent(remote) == [6, 6, 6]
 
 
 def test_a_round_closes_at_the_deadline_with_those_who_answered(make) -> None:
     remote = make(Wire(dict.fromkeys(KEYS, good), silent={"b"}))
     began = remote.channel.transport.clock.now
-    replies = remote.run(order())
+    replies = remote.run(round_request())
     assert [bool(reply.failed) for reply in replies] == [False, True, False]
     assert "deadline" in replies[1].failed
     assert remote.channel.transport.clock.now == began + 60.0
@@ -55,12 +55,12 @@ def test_a_round_closes_at_the_deadline_with_those_who_answered(make) -> None:
 def test_too_few_end_the_run_with_what_to_do(make) -> None:
     remote = make(Wire(dict.fromkeys(KEYS, good), silent={"b", "c"}), least=2)
     with pytest.raises(DpflError, match=r"1 of 3 nodes answered round 1 .* --resume"):
-        remote.run(order())
+        remote.run(round_request())
 
 
 def odd_update(update: np.ndarray, **beside: np.ndarray) -> Answer:
     def answer(name: str, asked: bytes, letter: messages.SignedMessage) -> bytes:
-        client = letter.head["task"]["client"]
+        client = letter.header["task"]["client"]
         words = {"kind": "reply", "reply": {"client": client, "inside": True}}
         return answered(name, asked, words, {"update": update, **beside})
 
@@ -117,7 +117,7 @@ def of_another(name: str, asked: bytes, letter: messages.SignedMessage) -> bytes
     ],
 )
 def test_an_odd_answer_is_dropped_and_named_and_the_others_stand(make, answer: Answer) -> None:
-    replies = make(Wire({"a": answer, "b": good, "c": good})).run(order())
+    replies = make(Wire({"a": answer, "b": good, "c": good})).run(round_request())
     assert replies[0].failed
     assert replies[0].update is None
     assert [reply.update[0].item() for reply in replies[1:]] == [2.0, 3.0]
@@ -131,7 +131,7 @@ def test_a_refusal_is_told_by_our_own_words(make) -> None:
             {"kind": "refused", "reason": "over-budget", "sentence": "patient 7 has cancer"},
         )
 
-    refused = make(Wire({"a": refusing, "b": good, "c": good})).run(order())[0].refused
+    refused = make(Wire({"a": refusing, "b": good, "c": good})).run(round_request())[0].refused
     assert "budget" in refused
     assert "patient" not in refused
 
@@ -141,7 +141,7 @@ def test_a_refusal_without_a_reason_is_one_all_the_same(make, reason: object) ->
     def refusing(name: str, asked: bytes, letter: messages.SignedMessage) -> bytes:
         return answered(name, asked, {"kind": "refused", "reason": reason})
 
-    assert make(Wire({"a": refusing, "b": good, "c": good})).run(order())[0].refused
+    assert make(Wire({"a": refusing, "b": good, "c": good})).run(round_request())[0].refused
 
 
 ODD = [
@@ -165,7 +165,7 @@ def test_an_answer_to_a_survey_is_as_long_as_the_others_and_nothing_else(
         words = {"kind": "reply", "reply": {"client": 0, "inside": True}}
         return lambda name, asked, letter: answered(name, asked, words, arrays)
 
-    given = order()
+    given = round_request()
     asked = replace(
         given, tasks=tuple(replace(task, steps=0, query=LabelQuery(5.0)) for task in given.tasks)
     )

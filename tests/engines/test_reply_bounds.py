@@ -127,13 +127,13 @@ def test_coefficients_are_measured_as_their_clip_does() -> None:
 
 
 @pytest.mark.parametrize(
-    "survey",
+    "query",
     [MeanQuery(2.0), ColumnQuery(2.0, 3, (0, 1), ((2, 4),)), MetricQuery(2.0, 2, 6, 1.0, 0.0)],
 )
 def test_the_answer_to_a_question_is_a_noisy_mean(
-    survey: MeanQuery | ColumnQuery | MetricQuery,
+    query: MeanQuery | ColumnQuery | MetricQuery,
 ) -> None:
-    task, zeros = replace(STEPS, steps=0, query=survey), torch.zeros(SIZE)
+    task, zeros = replace(STEPS, steps=0, query=query), torch.zeros(SIZE)
 
     def odd(answer: np.ndarray) -> bool:
         return bound_violation(task, ClientReply(0, raw={"answer": answer}), zeros, DECLARED, None)
@@ -142,7 +142,7 @@ def test_the_answer_to_a_question_is_a_noisy_mean(
     assert not odd(-30 * np.ones(8))
     for value in (1e4, -1e30, 1e308):
         assert odd(np.full(8, value))
-    assert isinstance(survey, MeanQuery) or odd(np.ones(9))
+    assert isinstance(query, MeanQuery) or odd(np.ones(9))
 
 
 def test_shares_of_labels_are_shares() -> None:

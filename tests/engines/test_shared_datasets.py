@@ -43,7 +43,7 @@ def test_everything_comes_back_in_another_process_s_record(folder: SharedFolder)
         (2, 3),
         torch.arange(6) // 2,
         evaluation_rows=ROWS[::-1],
-        evaluation_declared=(3, 2),
+        evaluation_sizes=(3, 2),
     )
     record = pickle.dumps(SharedDatasets.put(folder, data))
     opened = pickle.loads(record).open()
@@ -53,7 +53,7 @@ def test_everything_comes_back_in_another_process_s_record(folder: SharedFolder)
     for name in ("rows", "evaluation_rows"):
         pairs = zip(getattr(opened, name), getattr(data, name), strict=True)
         assert all(torch.equal(one, other) for one, other in pairs)
-    assert opened.declared == (2, 3)
+    assert opened.declared_sizes == (2, 3)
 
 
 def test_the_record_holds_no_tensors(folder: SharedFolder) -> None:

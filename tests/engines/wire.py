@@ -26,9 +26,9 @@ def answered(
 ) -> bytes:
     letter = messages.read(asked, OWNER.public_key(), 1 << 20)
     head = {
-        "run": letter.head["run"],
+        "run": letter.header["run"],
         "from": name,
-        "order": letter.head["order"],
+        "order": letter.header["order"],
         "answers": messages.digest(asked),
     }
     return messages.write({**head, **words, **changed}, arrays or {}, KEYS[name])
@@ -36,7 +36,7 @@ def answered(
 
 def good(name: str, asked: bytes, letter: messages.SignedMessage) -> bytes:
     """A node's honest answer: an update of ones, times its place."""
-    task = task_messages.task_from_words(letter.head["task"])
+    task = task_messages.task_from_words(letter.header["task"])
     update = torch.full((SIZE,), float(task.client + 1))
     words, arrays = task_messages.reply_to_words(ClientReply(task.client, update))
     return answered(name, asked, {"kind": "reply", "reply": words}, arrays)
@@ -59,7 +59,7 @@ class Wire:
 
     def send(self, address: str, letter: bytes) -> str:
         name, ticket = address.removeprefix("at-"), str(len(self.seen))
-        head = messages.read(letter, OWNER.public_key(), 1 << 20).head
+        head = messages.read(letter, OWNER.public_key(), 1 << 20).header
         self.seen.append((name, head["kind"]))
         if name in self.silent:
             return ticket
@@ -84,7 +84,7 @@ class Wire:
     def close(self) -> None: ...
 
 
-def order(round: int = 0, multiplier: float = 1.0) -> RoundRequest:
+def round_request(round: int = 0, multiplier: float = 1.0) -> RoundRequest:
     samples = Release(Poisson(0.1), Flat(1.0), Gaussian(multiplier))
     task = ClientTask(round, 0, 3, LocalTraining(SGD(0.1)), Release(), samples)
     return RoundRequest(

@@ -36,7 +36,7 @@ def opened(tmp_path: Path) -> Iterator[Open]:
 def node(opened: Open) -> Asked:
     """A node that has joined."""
     asked = opened()
-    assert asked(join()).head["kind"] == "joined"
+    assert asked(join()).header["kind"] == "joined"
     return asked
 
 

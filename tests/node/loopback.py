@@ -21,7 +21,7 @@ from dpfl.node.service import Service
 from dpfl.privacy import Flat, Ledger, Poisson, Release
 from dpfl.privacy.mechanisms.secure_noise import SecureGaussian
 from dpfl.protocol import messages, task_messages
-from dpfl.protocol.keys import load_private, new_key, raw
+from dpfl.protocol.keys import load_private, new_key, public_key_hex
 from dpfl.protocol.proposal import Proposal
 from dpfl.refusals import SENTENCES, RefusalReason
 from dpfl.tasks import MultiClass
@@ -55,7 +55,7 @@ PROPOSAL = Proposal(
 POLICY: dict[str, Any] = {
     "name": "b",
     "data": {"name": "own.npz", "classes": 10},
-    "owners": {"study": raw(OWNER.public_key())},
+    "owners": {"study": public_key_hex(OWNER.public_key())},
     "limits": {"epsilon": 30.0, "delta": 1e-5, "accountant": "rdp"},
     "allow": {
         "systems": ["custom"],
@@ -127,7 +127,7 @@ def work(task: ClientTask = TASK, model: np.ndarray | None = None, **words: Any)
     return ask(
         "work",
         **{
-            "order": task_messages.order_of(task),
+            "order": task_messages.task_name(task),
             "task": task_messages.task_to_words(task),
             "arrays": arrays,
             **words,
@@ -156,16 +156,16 @@ class Asked:
             load_private(self.folder / "node.pem").public_key(),
             1 << 24,
         )
-        assert answer.head["answers"] == messages.digest(letter)
-        assert answer.head["from"] == self.service.policy.name
+        assert answer.header["answers"] == messages.digest(letter)
+        assert answer.header["from"] == self.service.policy.name
         return answer
 
     def refused(self, letter: bytes) -> str:
         answer = self(letter)
-        assert answer.head["kind"] == "refused", answer.head
-        assert answer.head["sentence"] == SENTENCES[RefusalReason(answer.head["reason"])]
+        assert answer.header["kind"] == "refused", answer.header
+        assert answer.header["sentence"] == SENTENCES[RefusalReason(answer.header["reason"])]
         assert not answer.arrays
-        return str(answer.head["reason"])
+        return str(answer.header["reason"])
 
     def rows(self) -> list[Any]:
         """All debits and plans of its ledger."""

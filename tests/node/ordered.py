@@ -30,9 +30,9 @@ def tasks_of(
     algorithm = with_planned_rate(algorithm, BUDGET, sizes, layout.trainable)
     algorithm = algorithm.with_secure_noise() if secure else algorithm
 
-    def answers(order: RoundRequest) -> list[ClientReply]:
-        given.extend(order.tasks)
-        return [_reply(task, federation) for task in order.tasks]
+    def answers(request: RoundRequest) -> list[ClientReply]:
+        given.extend(request.tasks)
+        return [_reply(task, federation) for task in request.tasks]
 
     public = range(len(sizes), len(sizes) + len(federation.public))
     accounts = {"none": 0, "round": 1}.get(algorithm.placement, len(sizes))
@@ -48,10 +48,10 @@ def tasks_of(
         algorithm, BUDGET, federated, state, Keyed(0), answers, lambda vector: 0.0
     )
     for _ in range(2):
-        order = coordinator.next_order()
-        assert order is not None
-        given.extend(order.tasks)
-        coordinator.close_round(order.steps)
+        request = coordinator.next_request()
+        assert request is not None
+        given.extend(request.tasks)
+        coordinator.close_round(request.steps)
     return given
 
 

@@ -16,7 +16,7 @@ from dpfl.node.service import Service
 from dpfl.privacy import Flat, Gaussian, Ledger, Poisson, Release
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.protocol import secure_sum_messages, task_messages
-from dpfl.protocol.keys import load_public, raw
+from dpfl.protocol.keys import load_public, public_key_hex
 from dpfl.protocol.messages import SignedMessage
 from dpfl.protocol.proposal import Proposal
 from dpfl.secagg import MaskedInput, SumGroup, SumId, SurvivorList, session
@@ -84,36 +84,40 @@ class Together:
 
     def joined(self, run: str = RUN, **changes: Any) -> None:
         for name in NAMES:
-            assert self.nodes[name](self.join(name, run, **changes)).head["kind"] == "joined"
+            assert self.nodes[name](self.join(name, run, **changes)).header["kind"] == "joined"
 
     def group(self, run: str = RUN, **changes: Any) -> SumGroup:
-        together = self.proposal("a", **changes).together(run, raw(OWNER.public_key()))
+        together = self.proposal("a", **changes).together(run, public_key_hex(OWNER.public_key()))
         return SumGroup(together, self.keys, SHARED.survivors, SHARED.colluders)
 
-    def card(self, to: str, order: str = "set-up", run: str = RUN) -> bytes:
+    def card(self, to: str, task_name: str = "set-up", run: str = RUN) -> bytes:
         """Orders are numbered as they are first named."""
-        if order not in self._set_ups:
-            self._set_ups.append(order)
-        return ask("card", to=to, run=run, order=order, number=self._set_ups.index(order))
+        if task_name not in self._set_ups:
+            self._set_ups.append(task_name)
+        return ask("card", to=to, run=run, order=task_name, number=self._set_ups.index(task_name))
 
     def cards(
-        self, names: tuple[str, ...] = NAMES, run: str = RUN, order: str = "set-up"
+        self, names: tuple[str, ...] = NAMES, run: str = RUN, task_name: str = "set-up"
     ) -> list[dict[str, str]]:
-        return [self.nodes[name](self.card(name, order, run)).head["card"] for name in names]
+        return [self.nodes[name](self.card(name, task_name, run)).header["card"] for name in names]
 
     def set_up(
-        self, names: tuple[str, ...] = NAMES, run: str = RUN, order: str = "set-up", **changes: Any
+        self,
+        names: tuple[str, ...] = NAMES,
+        run: str = RUN,
+        task_name: str = "set-up",
+        **changes: Any,
     ) -> str:
-        cards = self.cards(names, run, order)
+        cards = self.cards(names, run, task_name)
         found = session(
             self.group(run, **changes).among(names),
-            [secure_sum_messages.card_from_words(card) for card in cards],
+            [secure_sum_messages.advertisement_from_words(card) for card in cards],
         )
         for name in names:
             assert (
-                self.nodes[name](ask("meet", to=name, run=run, order=order, cards=cards)).head[
-                    "session"
-                ]
+                self.nodes[name](
+                    ask("meet", to=name, run=run, order=task_name, cards=cards)
+                ).header["session"]
                 == found
             )
         return found
@@ -130,7 +134,7 @@ class Together:
             "work",
             to=name,
             run=run,
-            order=task_messages.order_of(asked, session),
+            order=task_messages.task_name(asked, session),
             task=words,
             arrays=arrays,
         )
@@ -145,8 +149,10 @@ class Together:
     ) -> MaskedInput:
         asked = task(name, round, **changes)
         answer = self.nodes[name](self.work(session, asked))
-        assert answer.head["kind"] == "masked", answer.head
-        return secure_sum_messages.masked_from(answer.arrays, at(session, asked), name, members)
+        assert answer.header["kind"] == "masked", answer.header
+        return secure_sum_messages.input_from_arrays(
+            answer.arrays, at(session, asked), name, members
+        )
 
     def survivors(
         self,
@@ -164,18 +170,21 @@ class Together:
             if name != to
         }
         shown = SurvivorList(at(session, task(to, round)), names, envelopes)
-        words, arrays = secure_sum_messages.shown_to(shown, len(NAMES))
+        words, arrays = secure_sum_messages.survivors_to_fields(shown, len(NAMES))
         return ask(
             "survivors",
             to=to,
-            order=task_messages.order_of(task(to, round), session),
+            order=task_messages.task_name(task(to, round), session),
             arrays=arrays,
             **words,
         )
 
     def votes(self, session: str, to: str, signatures: dict[str, str], round: int = 0) -> bytes:
         return ask(
-            "votes", to=to, order=task_messages.order_of(task(to, round), session), votes=signatures
+            "votes",
+            to=to,
+            order=task_messages.task_name(task(to, round), session),
+            votes=signatures,
         )
 
     def spending(self, name: str) -> dict[Any, int]:
@@ -188,9 +197,9 @@ class Together:
 
 
 def at(session: str, asked: ClientTask, model: np.ndarray | None = None) -> SumId:
-    return secure_sum_messages.at_of(asked, session, vector() if model is None else model)
+    return secure_sum_messages.sum_id_of(asked, session, vector() if model is None else model)
 
 
 def said(letter: SignedMessage) -> str:
     """What an answer is, in a word."""
-    return str(letter.head.get("reason", letter.head["kind"]))
+    return str(letter.header.get("reason", letter.header["kind"]))

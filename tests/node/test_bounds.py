@@ -51,22 +51,22 @@ from tests.node.summing import task as summed
 LARGEST = AllowedRuns().largest_weight
 SLOPED = round_of(0, slope=True)
 METRIC = MetricQuery(6.0, 2, 0, 4.0, 0.0, secure=True)
-SURVEYS = (LabelQuery(5.0, secure=True), MeanQuery(4.0, secure=True), METRIC)
+QUERIES = (LabelQuery(5.0, secure=True), MeanQuery(4.0, secure=True), METRIC)
 UPLOAD = UpdateRelease(clip=Flat(1.0), noise=SecureGaussian(1.0), sensitivity_bound=2.0)
 KINDS: dict[str, ClientTask] = {
     "steps": TASK,
     "a slope": SLOPED,
     "an upload": round_of(0, samples=None, update=UPLOAD),
-    **{type(survey).__name__: replace(TASK, steps=0, query=survey) for survey in SURVEYS},
+    **{type(query).__name__: replace(TASK, steps=0, query=query) for query in QUERIES},
 }
-EVENTS = ((EVENT, ROUNDS * STEPS), *((survey.event, 1) for survey in SURVEYS), (UPLOAD.event(1), 1))
+EVENTS = ((EVENT, ROUNDS * STEPS), *((query.event, 1) for query in QUERIES), (UPLOAD.event(1), 1))
 
 
 @pytest.fixture
 def node(opened: Open) -> Asked:
     """One that joined a run with every kind of release."""
     found = opened(limits={"epsilon": 100.0})
-    assert found(join(replace(PROPOSAL, epsilon=90.0, events=EVENTS))).head["kind"] == "joined"
+    assert found(join(replace(PROPOSAL, epsilon=90.0, events=EVENTS))).header["kind"] == "joined"
     return found
 
 
@@ -91,7 +91,7 @@ def test_a_weight_beyond_the_policy_is_refused_before_anything_is_debited(
 @pytest.mark.parametrize("kind", ["steps", "a slope", "MetricQuery"])
 def test_a_weight_at_the_bound_is_worked_for(node: Asked, kind: str) -> None:
     answer = node(work(KINDS[kind], with_entry(SIZE - 1, LARGEST)))
-    assert answer.head["kind"] == "reply"
+    assert answer.header["kind"] == "reply"
     assert node.spending()
 
 
@@ -113,7 +113,7 @@ def test_the_owner_sets_the_bound(opened: Open) -> None:
     node = opened(allow={"largest_weight": 0.5})
     node(join())
     assert node.refused(work(TASK, with_entry(0, 0.51))) == "weights-too-large"
-    assert node(work(TASK, np.clip(vector(), -0.5, 0.5))).head["kind"] == "reply"
+    assert node(work(TASK, np.clip(vector(), -0.5, 0.5))).header["kind"] == "reply"
 
 
 def corrected(value: float, rate: float = 0.1) -> bytes:
@@ -133,7 +133,7 @@ def test_a_correction_cannot_carry_the_model_beyond_the_bound(opened: Open) -> N
     assert node.refused(corrected(1.0, rate=1e9)) == "weights-too-large"
     assert node.refused(corrected(-0.6, rate=LARGEST)) == "weights-too-large"
     assert not node.spending()
-    assert node(corrected(0.5, rate=0.1)).head["kind"] == "reply"
+    assert node(corrected(0.5, rate=0.1)).header["kind"] == "reply"
 
 
 def test_momentum_does_not_carry_the_model_further_along_a_correction(opened: Open) -> None:
@@ -148,7 +148,7 @@ def test_momentum_does_not_carry_the_model_further_along_a_correction(opened: Op
         words = task_messages.task_to_words(task)
         words["local"]["optimiser"] |= changes
         arrays = {"model": vector(), "correction": np.full(SIZE, 1.0, np.float32)}
-        return ask("work", order=task_messages.order_of(task), task=words, arrays=arrays)
+        return ask("work", order=task_messages.task_name(task), task=words, arrays=arrays)
 
     assert node.refused(asked(Momentum(0.4 * LARGEST, beta=0.9))) == "weights-too-large"
     for beta in (1.0, 1e9, -0.5):
@@ -156,7 +156,7 @@ def test_momentum_does_not_carry_the_model_further_along_a_correction(opened: Op
     for changes in ({"beta1": 2.0}, {"beta2": 1.0}, {"epsilon": 0.0}):
         assert node.refused(asked(Adam(0.1), **changes)) == "bad-words"
     assert not node.spending()
-    assert node(asked(Momentum(0.1, beta=0.9))).head["kind"] == "reply"
+    assert node(asked(Momentum(0.1, beta=0.9))).header["kind"] == "reply"
 
 
 def test_members_of_a_secure_sum_refuse_it_too(begun: tuple[Together, str]) -> None:
@@ -208,14 +208,14 @@ def test_a_scale_that_blows_samples_up_is_refused(opened: Open, tmp_path: Path) 
         "shape": held.shape,
         "schema": schema_digest(held),
     }
-    assert node(join(replace(PROPOSAL, **words))).head["kind"] == "joined"
+    assert node(join(replace(PROPOSAL, **words))).header["kind"] == "joined"
     honest = np.array([0.1, 0.0, -1.0, MIN_VARIANCE], np.float32)  # weight, bias, mean, variance
     for variance in (0.0, -1.0, 1e-38, 0.9 * MIN_VARIANCE):
         model = honest.copy()
         model[-1] = variance
         assert node.refused(work(TASK, model)) == "weights-too-large"
     assert node.spending() == {}
-    assert node(work(TASK, honest)).head["kind"] == "reply"
+    assert node(work(TASK, honest)).header["kind"] == "reply"
 
 
 @pytest.mark.parametrize("model", ["linear", "mlp", "scattering-linear"])
@@ -253,7 +253,7 @@ def test_features_that_take_more_memory_than_the_policy_allows_are_refused_by_th
 ) -> None:
     needed = 4 * FEATURES * 1000
     assert (
-        scattered(opened, "enough", needed, {"constant": 1000})(join(SCATTERED)).head["kind"]
+        scattered(opened, "enough", needed, {"constant": 1000})(join(SCATTERED)).header["kind"]
         == "joined"
     )
     node = scattered(opened, "little", needed - 1, {"constant": 1000})
@@ -269,7 +269,7 @@ def test_what_a_refusal_says_of_memory_is_what_the_size_says(opened: Open) -> No
     """With a size that is rounded to hundreds, 60 samples are refused and allowed as 100 are."""
     for most, answer in ((4 * FEATURES * 100 - 1, "refused"), (4 * FEATURES * 100, "joined")):
         node = scattered(opened, answer, most, {"rounded": 100})
-        assert node(join(SCATTERED)).head["kind"] == answer
+        assert node(join(SCATTERED)).header["kind"] == answer
 
 
 def test_a_policy_that_allows_less_memory_since_a_run_was_joined_holds(opened: Open) -> None:

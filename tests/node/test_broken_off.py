@@ -78,7 +78,7 @@ def test_a_node_that_is_killed_has_counted_every_release_and_sends_a_kept_reply_
     assert node.spending() == {EVENT: STEPS * PLACES[where]}
     assert not list((node.folder / "replies").glob("*.new"))
     assert again.service.answer(letter) == answer
-    assert again(work(round_of(1))).head["kind"] == "reply"
+    assert again(work(round_of(1))).header["kind"] == "reply"
     again.service.close()
 
 
@@ -95,7 +95,7 @@ def test_with_keyed_randomness_the_same_order_is_the_same_release(
     killed(policy, "debited", letter)
     again = Asked.open(policy)
     again(join())
-    assert again(letter).head["kind"] == "reply"
+    assert again(letter).header["kind"] == "reply"
     assert again.spending() == {EVENT: STEPS}
     again.service.close()
 
@@ -111,7 +111,7 @@ def test_an_order_that_breaks_off_every_time_is_given_up(tmp_path: Path) -> None
     again(join())
     assert again.refused(letter) == "too-many-attempts"
     assert again.spending() == {EVENT: 3 * STEPS}
-    assert again(work(round_of(1))).head["kind"] == "reply"
+    assert again(work(round_of(1))).header["kind"] == "reply"
     again.service.close()
 
 
@@ -196,7 +196,7 @@ def test_runs_whose_orders_are_lost_are_over(worked: Asked) -> None:
     node = Asked.open(worked.folder / "policy.toml")
     assert node.refused(work(round_of(3))) == "not-joined"
     assert node.refused(join()) == "wrong-run"
-    assert node(join(run="another")).head["kind"] == "joined"
+    assert node(join(run="another")).header["kind"] == "joined"
     node.service.close()
 
 

@@ -31,9 +31,10 @@ def test_a_model_of_the_owner_s_own_has_the_owner_s_options(opened: Open) -> Non
         "model-not-allowed",
     )
     assert (
-        node(join(replace(PROPOSAL, model=path, options=(("hidden", 3),)))).head["kind"] == "joined"
+        node(join(replace(PROPOSAL, model=path, options=(("hidden", 3),)))).header["kind"]
+        == "joined"
     )
-    assert node(work(model=np.zeros(785 * 3 + 40, np.float32))).head["kind"] == "reply"
+    assert node(work(model=np.zeros(785 * 3 + 40, np.float32))).header["kind"] == "reply"
 
 
 def test_a_node_whose_unit_is_a_person_trains_by_person_and_counts_persons(opened: Open) -> None:
@@ -53,9 +54,9 @@ def test_a_node_whose_unit_is_a_person_trains_by_person_and_counts_persons(opene
         schema=schema_digest(held),
     )
     unmoved(node, join(replace(proposal, unit="sample")), "other-unit")
-    joined = node(join(proposal)).head
+    joined = node(join(proposal)).header
     assert joined["size"] == held.count_units("person")[0] < len(held.train)
     assert joined["schema"] == proposal.schema
     size = node.service._tasks._runner_of(RUN, proposal, joined["size"]).model.layout.size
-    assert node(work(model=np.zeros(size, np.float32))).head["kind"] == "reply"
+    assert node(work(model=np.zeros(size, np.float32))).header["kind"] == "reply"
     assert node.spending() == {EVENT: STEPS}

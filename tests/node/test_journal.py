@@ -27,4 +27,4 @@ def test_a_node_that_cannot_open_a_new_log_answers_and_goes_on(
     (node.folder / "node.log.2").mkdir()
     for _ in range(3):
         assert node.refused(b"") == "not-a-letter"
-    assert node(work()).head["kind"] == "reply"
+    assert node(work()).header["kind"] == "reply"

@@ -25,7 +25,7 @@ from dpfl.node.task_log import TaskLog
 from dpfl.privacy import Ledger
 from dpfl.privacy.ledger.starts import anchor_rows
 from dpfl.protocol.head_words import head_from_words
-from dpfl.protocol.keys import load_private, raw, sign
+from dpfl.protocol.keys import load_private, public_key_hex, sign
 from dpfl.protocol.ledger_head import SignedHead, sign_head
 from dpfl.protocol.messages import SignedMessage
 from tests.node.loopback import EVENT, RUN, STEPS, Asked, Open, join, round_of, work
@@ -46,7 +46,7 @@ def backed_up(source: Path, target: Path) -> None:
 
 
 def public(node: Asked) -> str:
-    return raw(load_private(node.folder / "node.pem").public_key())
+    return public_key_hex(load_private(node.folder / "node.pem").public_key())
 
 
 def resumed(opened: Open, place: str, monkeypatch: pytest.MonkeyPatch) -> Asked:
@@ -56,7 +56,7 @@ def resumed(opened: Open, place: str, monkeypatch: pytest.MonkeyPatch) -> Asked:
     with monkeypatch.context() as patch:
         patch.setattr("dpfl.privacy.ledger.ledger.Ledger.start", lambda ledger, least=0: None)
         node = opened(place)
-    node.service._state.history.joined.add(RUN)
+    node.service._state.history.joined_runs.add(RUN)
     return node
 
 
@@ -128,7 +128,7 @@ def test_two_chains_of_one_start_are_both_remembered_and_both_counted(
     shutil.copytree(node.folder, tmp_path / "machine")
     last = worked(node, 1, 2)
     machine = resumed(opened, "machine", monkeypatch)
-    other = machine(work(round_of(3))).head["ledger_head"]
+    other = machine(work(round_of(3))).header["ledger_head"]
     assert other["head"]["starts"][0][:2] == last["head"]["starts"][0][:2], "one start"
     memory = remembered(node, first, last, other)
     assert [one.to_words() for one in memory.of("b")] == [last, other]
@@ -152,7 +152,7 @@ def test_a_third_chain_of_one_start_is_no_part_of_the_second(
         shutil.copytree(node.folder, tmp_path / name)
     heads = [worked(node, 1, 2, 3)]
     second = resumed(opened, "second", monkeypatch)
-    heads += [second(work(round_of(number))).head["ledger_head"] for number in (1, 2)][-1:]
+    heads += [second(work(round_of(number))).header["ledger_head"] for number in (1, 2)][-1:]
     third = tmp_path / "third"
     (tmp_path / "signed.json").write_text(json.dumps(heads))
     reconciled(third, tmp_path / "signed.json")
@@ -249,7 +249,7 @@ def test_a_head_without_anchors_is_read_as_it_was_signed(opened: Open) -> None:
     assert words.to_words()["format"] == 1
     assert head_from_words(old.to_words()) == old
     worked(node, 1)
-    assert node(join(heads=[old.to_words()])).head["kind"] == "joined"
+    assert node(join(heads=[old.to_words()])).header["kind"] == "joined"
 
 
 # What a server does with them
@@ -308,8 +308,8 @@ def test_a_node_works_again_once_its_own_ledger_is_back(opened: Open, tmp_path: 
     node.service.close()
     copied(tmp_path / "right", node.folder, "ledger", "orders.sqlite", "replies", "node.log")
     node = opened()
-    assert node(join(heads=[last])).head["kind"] == "joined"
-    assert node(work(round_of(2))).head["kind"] == "reply"
+    assert node(join(heads=[last])).header["kind"] == "joined"
+    assert node(work(round_of(2))).header["kind"] == "reply"
 
 
 def test_an_owner_who_changed_the_neighbours_is_told_what_can_be_done(
@@ -339,9 +339,9 @@ def test_a_node_that_was_set_back_and_worked_for_another_server_counts_both_when
     """
     node, lost = set_back(opened, tmp_path)
     node = opened()
-    assert node(join(run="another")).head["kind"] == "joined"
+    assert node(join(run="another")).header["kind"] == "joined"
     for number in range(4):
-        later = node(work(round_of(number), run="another")).head["ledger_head"]
+        later = node(work(round_of(number), run="another")).header["ledger_head"]
     assert later["head"]["rows"] > lost["head"]["rows"]
     before = node.rows()
     assert node.refused(join(heads=[lost])) == "rolled-back"
@@ -355,4 +355,4 @@ def test_a_node_that_was_set_back_and_worked_for_another_server_counts_both_when
         "one round of both, two that were lost, four for the second server"
     )
     node = opened()
-    assert node(join(run="third", heads=[lost, later])).head["kind"] == "joined"
+    assert node(join(run="third", heads=[lost, later])).header["kind"] == "joined"

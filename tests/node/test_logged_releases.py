@@ -32,7 +32,7 @@ def test_a_log_that_tells_of_more_than_the_ledger_is_enough_to_refuse(
     assert "4 releases added" in reconciled(node.folder)
     assert node.spending() == {EVENT: 3 * STEPS}
     assert "nothing is missing" in reconciled(node.folder)
-    assert opened()(join(run="another")).head["kind"] == "joined"
+    assert opened()(join(run="another")).header["kind"] == "joined"
 
 
 def test_of_a_log_that_lost_its_beginning_the_rest_is_counted(opened: Open, tmp_path: Path) -> None:
@@ -58,8 +58,8 @@ def test_a_log_of_a_reconciled_node_is_compared_by_its_last_line(
     (tmp_path / "signed.json").write_text(json.dumps(head))
     reconciled(node.folder, tmp_path / "signed.json")
     node = opened()
-    assert node(join(run="another")).head["kind"] == "joined"
-    assert node(work(run="another")).head["kind"] == "reply"
+    assert node(join(run="another")).header["kind"] == "joined"
+    assert node(work(run="another")).header["kind"] == "reply"
     node.service.close()
     opened().service.close()
     assert node.spending() == {EVENT: 4 * STEPS}

@@ -82,9 +82,9 @@ def test_a_metric_does_not_say_one_number_of_each_sample_ten_thousand_times(
 
 
 def test_a_metric_counts_each_sample_with_as_many_numbers_as_its_noise_is_for() -> None:
-    for survey in (MetricQuery(1.0, 0, 5, 1.0, 0.0), MetricQuery(1.0, 1, 1, 1.0, 0.0)):
+    for query in (MetricQuery(1.0, 0, 5, 1.0, 0.0), MetricQuery(1.0, 1, 1, 1.0, 0.0)):
         with pytest.raises(DpflError, match="counts with 1 numbers"):
-            survey.answer(RowSubject(torch.ones(3, 1), 3), np.random.default_rng(0))
+            query.answer(RowSubject(torch.ones(3, 1), 3), np.random.default_rng(0))
 
 
 def test_a_slope_of_haar_coefficients_is_refused(opened: Open) -> None:
@@ -92,13 +92,13 @@ def test_a_slope_of_haar_coefficients_is_refused(opened: Open) -> None:
     haar = Release(Poisson(0.2), HaarClip(1.0, ends=(SIZE,)), HaarNoise(5.0, ends=(SIZE,)))
     node = opened(tell={"secure": False})
     assert (
-        node(join(replace(PROPOSAL, noise="floating-point", events=((haar.event(60), 9),)))).head[
+        node(join(replace(PROPOSAL, noise="floating-point", events=((haar.event(60), 9),)))).header[
             "kind"
         ]
         == "joined"
     )
     assert node.refused(work(round_of(0, samples=haar, slope=True))) == "uncovered"
-    assert node(work(round_of(0, samples=haar))).head["kind"] == "reply"
+    assert node(work(round_of(0, samples=haar))).header["kind"] == "reply"
 
 
 def test_a_size_that_was_declared_under_another_policy_is_not_taken_for_exact(opened: Open) -> None:
@@ -142,7 +142,7 @@ def test_a_vocabulary_that_the_server_chose_does_not_say_whether_a_sample_is_bey
     node = opened(allow={"models": ["gru"]})
     options = (("width", 2), ("vocabulary", 200))
     proposed = replace(PROPOSAL, model="gru", options=options, shape=(5,))
-    assert node(join(proposed)).head["kind"] == "joined"
+    assert node(join(proposed)).header["kind"] == "joined"
     size = FlatModel(models.gru(**dict(options)).build((5,), 10, 0)).layout.size
     for number in range(ROUNDS):
-        assert node(work(round_of(number), np.zeros(size, np.float32))).head["kind"] == "reply"
+        assert node(work(round_of(number), np.zeros(size, np.float32))).header["kind"] == "reply"

@@ -99,8 +99,8 @@ def test_columns_that_samples_do_not_have_are_not_asked_for(tmp_path: Path) -> N
         ((0,), (), 785, "other-schema"),
         ((), (), 784, "other-schema"),
     ):
-        survey = ColumnQuery(5.0, numbers, places, binned, secure=True)
-        assert refusal(own, replace(TASK, steps=0, samples=None, query=survey)) == reason, (
+        query = ColumnQuery(5.0, numbers, places, binned, secure=True)
+        assert refusal(own, replace(TASK, steps=0, samples=None, query=query)) == reason, (
             places,
             binned,
             numbers,
@@ -114,8 +114,8 @@ def test_surveys_have_noise_enough_and_are_for_adding_one(tmp_path: Path) -> Non
         (0.79, True, "too-little-noise"),
         (5.0, False, "not-secure"),
     ):
-        survey = ColumnQuery(noise, 784, (0,), secure=secure)
-        assert refusal(own, replace(TASK, steps=0, samples=None, query=survey)) == reason
+        query = ColumnQuery(noise, 784, (0,), secure=secure)
+        assert refusal(own, replace(TASK, steps=0, samples=None, query=query)) == reason
     replacing = guard(tmp_path / "other", limits={"neighbours": REPLACE})
-    survey = ColumnQuery(5.0, 784, (0,), secure=True)
-    assert refusal(replacing, replace(TASK, steps=0, samples=None, query=survey)) == "other-unit"
+    query = ColumnQuery(5.0, 784, (0,), secure=True)
+    assert refusal(replacing, replace(TASK, steps=0, samples=None, query=query)) == "other-unit"

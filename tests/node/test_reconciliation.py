@@ -41,10 +41,10 @@ def test_what_was_signed_is_counted_and_the_node_works_again(opened: Open, tmp_p
     assert "nothing is missing" in reconciled(node.folder)
     node = opened()
     assert node.refused(join(heads=[head])) == "wrong-run", "a run that was under way is over"
-    assert node(join(run="another", heads=[head])).head["kind"] == "joined"
-    assert node(work(run="another")).head["kind"] == "reply"
+    assert node(join(run="another", heads=[head])).header["kind"] == "joined"
+    assert node(work(run="another")).header["kind"] == "reply"
     assert node.spending() == {EVENT: 4 * STEPS}
-    signed = node(ask("ask-statement", run="another")).head["statement"]
+    signed = node(ask("ask-statement", run="another")).header["statement"]
     assert sum(check(signed, signed["statement"]["public_key"])["releases"].values()) == 4 * STEPS
 
 
@@ -76,7 +76,9 @@ def test_an_earlier_head_of_what_was_reconciled_is_included(opened: Open, tmp_pa
     reconciled(node.folder, tmp_path / "signed.json")
     assert node.spending() == {EVENT: 4 * STEPS}
     node = opened()
-    assert node(join(run="another", heads=[first, second, third, fourth])).head["kind"] == "joined"
+    assert (
+        node(join(run="another", heads=[first, second, third, fourth])).header["kind"] == "joined"
+    )
 
 
 def test_a_lost_ledger_is_made_again_from_replies_or_from_the_log(
@@ -94,8 +96,8 @@ def test_a_lost_ledger_is_made_again_from_replies_or_from_the_log(
         assert "4 releases added" in reconciled(node.folder)
         assert node.spending() == {EVENT: 2 * STEPS}
         node = opened(name)
-        assert node(join()).head["kind"] == "joined"
-        assert node(work()).head["kind"] == "reply", "of a run that the ledger does not know"
+        assert node(join()).header["kind"] == "joined"
+        assert node(work()).header["kind"] == "reply", "of a run that the ledger does not know"
         assert node.spending() == {EVENT: 3 * STEPS}
 
 

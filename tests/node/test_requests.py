@@ -20,9 +20,9 @@ OTHER = Ed25519PrivateKey.from_private_bytes(bytes(32))
 
 
 def test_an_owner_cannot_order_in_the_run_of_another(opened: Open) -> None:
-    from dpfl.protocol.keys import raw
+    from dpfl.protocol.keys import public_key_hex
 
-    node = opened(owners={"other": raw(OTHER.public_key())})
+    node = opened(owners={"other": public_key_hex(OTHER.public_key())})
     node(join())
     for letter in (work(key=OTHER), join(key=OTHER), ask("ask-statement", key=OTHER)):
         unmoved(node, letter, "wrong-run")

@@ -19,7 +19,7 @@ from dpfl.cli.app import app
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger, Limit
 from dpfl.privacy.accounting.events import encode
-from dpfl.protocol.keys import load_private, raw, sign
+from dpfl.protocol.keys import load_private, public_key_hex, sign
 from dpfl.protocol.ledger_head import sign_head
 from tests.node.loopback import (
     EVENT,
@@ -37,10 +37,10 @@ from tests.node.loopback import (
 
 def worked(node: Asked, *rounds: int) -> dict[str, Any]:
     """Rounds of the run, one after another; the head that the last reply was signed with."""
-    assert node(join()).head["kind"] == "joined"
+    assert node(join()).header["kind"] == "joined"
     head: dict[str, Any] = {}
     for number in rounds:
-        answer = node(work(round_of(number))).head
+        answer = node(work(round_of(number))).header
         assert answer["kind"] == "reply"
         head = answer["ledger_head"]
     return head
@@ -122,11 +122,11 @@ def test_a_clone_and_its_original_do_not_each_count_their_own(opened: Open, tmp_
     node, clone = opened(), opened("clone")
     second = worked(node, 1)
     before = clone.rows()
-    assert clone(join(heads=[first])).head["kind"] == "joined", "what both had before"
+    assert clone(join(heads=[first])).header["kind"] == "joined", "what both had before"
     assert clone.refused(join(heads=[first, second])) == "rolled-back"
     assert clone.refused(work(round_of(1))) == "rolled-back"
     assert clone.rows() == before
-    assert node(join(heads=[first, second])).head["kind"] == "joined"
+    assert node(join(heads=[first, second])).header["kind"] == "joined"
 
 
 def test_two_starts_of_one_copy_are_told_apart_before_either_spends(
@@ -137,7 +137,7 @@ def test_two_starts_of_one_copy_are_told_apart_before_either_spends(
     node.service.close()
     shutil.copytree(node.folder, tmp_path / "clone")
     node, clone = opened(), opened("clone")
-    heads = [one(join()).head["ledger_head"] for one in (node, clone)]
+    heads = [one(join()).header["ledger_head"] for one in (node, clone)]
     assert heads[0]["head"]["starts"][0][0] == heads[1]["head"]["starts"][0][0] == 2, (
         "the same number of starts"
     )
@@ -189,7 +189,7 @@ def test_a_forged_head_is_a_bad_message_and_changes_nothing(opened: Open) -> Non
     for odd in (
         forged(head, **ahead),
         forged(head, stranger, **ahead),
-        forged(head, stranger, public_key=raw(stranger.public_key()), **ahead),
+        forged(head, stranger, public_key=public_key_hex(stranger.public_key()), **ahead),
         {**head, "signature": "00" * 64},
         {**head, "signature": 1},
         {"head": head["head"]},
@@ -210,38 +210,38 @@ def test_a_forged_head_is_a_bad_message_and_changes_nothing(opened: Open) -> Non
         assert node.refused(join(heads=odd)) == "bad-words"
     assert node.rows() == before
     assert sorted(path.name for path in node.folder.iterdir()) == files
-    assert node(join()).head["kind"] == "joined"
-    assert node(work(round_of(1))).head["kind"] == "reply", "nothing that was made up stops it"
+    assert node(join()).header["kind"] == "joined"
+    assert node(work(round_of(1))).header["kind"] == "reply", "nothing that was made up stops it"
 
 
 def test_an_older_head_is_no_reason_to_refuse(opened: Open) -> None:
     node = opened()
     first = worked(node, 0)
     worked(node, 1)
-    assert node(join(heads=[first])).head["kind"] == "joined"
+    assert node(join(heads=[first])).header["kind"] == "joined"
     node.service.close()
     node = opened()
-    assert node(join(heads=[first])).head["kind"] == "joined"
-    assert node(work(round_of(2))).head["kind"] == "reply"
+    assert node(join(heads=[first])).header["kind"] == "joined"
+    assert node(work(round_of(2))).header["kind"] == "reply"
 
 
 def test_only_an_owner_of_the_policy_shows_heads(opened: Open, tmp_path: Path) -> None:
     _, head = set_back(opened, tmp_path)
     node = opened()
     assert node.refused(join(heads=[head], key=Ed25519PrivateKey.generate())) == "bad-signature"
-    assert node(join()).head["kind"] == "joined", "what nobody shows, a node alone cannot know"
+    assert node(join()).header["kind"] == "joined", "what nobody shows, a node alone cannot know"
 
 
 def test_heads_of_other_nodes_are_kept_and_passed_on(opened: Open, tmp_path: Path) -> None:
     """By name, for runs with these nodes: what one server forgets, another learns from a node."""
     other = opened("a", name="a")
-    head = other(join(replace(PROPOSAL, client=0), to="a")).head["ledger_head"]
+    head = other(join(replace(PROPOSAL, client=0), to="a")).header["ledger_head"]
     node = opened()
-    assert node(join(heads=[head])).head["heads"] == [], "whoever brought it has it"
+    assert node(join(heads=[head])).header["heads"] == [], "whoever brought it has it"
     node.service.close()
     node = opened()
-    assert node(join()).head["heads"] == [head]
-    assert node(join(replace(PROPOSAL, federation=("c", "b")), run="another")).head["heads"] == []
+    assert node(join()).header["heads"] == [head]
+    assert node(join(replace(PROPOSAL, federation=("c", "b")), run="another")).header["heads"] == []
     assert (
         other.refused(join(replace(PROPOSAL, client=0), to="a", heads=[forged(head, rows=99)]))
         == "bad-words"
@@ -271,6 +271,6 @@ def test_a_ledger_from_before_there_were_starts_opens_counts_and_is_signed(opene
         old = sign_head(ledger, load_private(folder / "node.pem"))
         assert (old.head.boot, old.head.start) == (0, "")
     node = opened("old")
-    head = node(join(run="another", heads=[old.to_words()])).head["ledger_head"]["head"]
+    head = node(join(run="another", heads=[old.to_words()])).header["ledger_head"]["head"]
     assert head["spent"] == [[encode(EVENT), "", 3]]
     assert head["starts"][0][0] == 1

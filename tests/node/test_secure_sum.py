@@ -21,7 +21,7 @@ from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
 from dpfl.privacy.mechanisms.integer_sum import IntegerSum
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.protocol import secure_sum_messages, task_messages
-from dpfl.protocol.keys import raw
+from dpfl.protocol.keys import public_key_hex
 from dpfl.refusals import RefusalReason
 from dpfl.secagg import MaskedSum, RefusalCause, RepeatSum
 from tests.node.loopback import RELEASE as ALONE
@@ -47,8 +47,8 @@ def test_a_sum_of_all_and_one_of_survivors(begun, spied) -> None:
     for name, shown in total.survivor_lists().items():
         answer = together.nodes[name](together.survivors(session, name, shown.survivors, sent))
         total.open(
-            secure_sum_messages.opened_from(
-                answer.head, answer.arrays, at(session, task(name)), name
+            secure_sum_messages.shares_from_fields(
+                answer.header, answer.arrays, at(session, task(name)), name
             )
         )
     assert (total.total() == np.sum(spied, axis=0, dtype=np.uint32)).all()
@@ -58,7 +58,7 @@ def test_a_sum_of_all_and_one_of_survivors(begun, spied) -> None:
     votes = {}
     for name in three:
         answer = together.nodes[name](together.survivors(session, name, three, sent, 1))
-        votes[name] = answer.head["signature"]
+        votes[name] = answer.header["signature"]
     total = MaskedSum(together.group(), at(session, task("a", 1)), SIZE, 32)
     for masked in sent.values():
         total.take(masked)
@@ -66,14 +66,14 @@ def test_a_sum_of_all_and_one_of_survivors(begun, spied) -> None:
     for name in three:
         answer = together.nodes[name](together.votes(session, name, votes, 1))
         total.open(
-            secure_sum_messages.opened_from(
-                answer.head, answer.arrays, at(session, task(name, 1)), name
+            secure_sum_messages.shares_from_fields(
+                answer.header, answer.arrays, at(session, task(name, 1)), name
             )
         )
     assert (total.total() == np.sum(spied, axis=0, dtype=np.uint32)).all()
 
 
-OTHER = raw(Ed25519PrivateKey.generate().public_key())
+OTHER = public_key_hex(Ed25519PrivateKey.generate().public_key())
 PROPOSED: tuple[tuple[Callable[[Together], dict[str, Any]], dict[str, Any], str], ...] = (
     (lambda t: {}, {"secure": None}, "no-secure-sums"),
     (lambda t: {}, {"secure": {"least_survivors": 4}}, "too-few-survivors"),
@@ -200,11 +200,11 @@ def test_both_halves_of_one_client_are_not_to_be_had(begun) -> None:
         == "other-survivors"
     )
     assert (
-        together.nodes["c"].refused(together.votes(session, "c", {"c": vote.head["signature"]}))
+        together.nodes["c"].refused(together.votes(session, "c", {"c": vote.header["signature"]}))
         == "too-few-votes"
     )
     assert (
-        together.nodes["a"].refused(together.votes(session, "a", {"c": vote.head["signature"]}))
+        together.nodes["a"].refused(together.votes(session, "a", {"c": vote.header["signature"]}))
         == "sum-over"
     )
     assert together.nodes["d"].refused(together.votes(session, "d", {})) == "bad-survivors"
@@ -217,7 +217,7 @@ def test_different_survivors_for_different_clients_are_not_opened(begun) -> None
     sent = {name: together.masked(session, name) for name in NAMES}
     lists = {"a": ("a", "b", "c"), "b": ("a", "b", "d"), "c": ("a", "b", "c"), "d": ("b", "c", "d")}
     votes = {
-        n: together.nodes[n](together.survivors(session, n, lists[n], sent)).head["signature"]
+        n: together.nodes[n](together.survivors(session, n, lists[n], sent)).header["signature"]
         for n in NAMES
     }
     for name in NAMES:
@@ -253,7 +253,7 @@ def test_a_round_is_not_replayed(begun) -> None:
     assert node.refused(together.work(session, task("b", 1), vector(1))) == "order-changed"
     assert node.refused(together.work(session, task("b", 0))) == "sum-over"
     assert together.spending("b") == {EVENT: 1}
-    other = together.set_up(order="again")
+    other = together.set_up(task_name="again")
     assert node.refused(together.work(other, task("b", 0))) == "order-past"
     assert node.refused(together.survivors(session, "b", NAMES, {}, 1)) == "sum-over"
     assert together.spending("b") == {EVENT: 1}
@@ -265,7 +265,7 @@ def test_an_exchange_that_comes_again_is_answered_as_it_was(begun) -> None:
     three, node = ("a", "b", "c"), together.nodes["a"]
     letters = {name: together.survivors(session, name, three, sent) for name in three}
     votes = {
-        name: together.nodes[name](letter).head["signature"] for name, letter in letters.items()
+        name: together.nodes[name](letter).header["signature"] for name, letter in letters.items()
     }
     assert node.service.answer(letters["a"]) == node.service.answer(letters["a"])
     last = together.votes(session, "a", votes)
@@ -290,17 +290,19 @@ def test_a_client_that_was_asked_for_something_else_hides_the_sum(begun, odd: st
     model = vector(5) if odd == "model" else vector()
     sent = {name: together.masked(session, name) for name in NAMES[:3]}
     answer = together.nodes["d"](together.work(session, asked, model))
-    sent["d"] = secure_sum_messages.masked_from(answer.arrays, at(session, task("a")), "d", NAMES)
+    sent["d"] = secure_sum_messages.input_from_arrays(
+        answer.arrays, at(session, task("a")), "d", NAMES
+    )
     total = MaskedSum(together.group(), at(session, task("a")), SIZE, 32)
     for masked in sent.values():
         total.take(masked)
     total.survivor_lists()
     for name in NAMES[:3]:
         answer = together.nodes[name](together.survivors(session, name, NAMES, sent))
-        assert "d" not in answer.head["owners"]
+        assert "d" not in answer.header["owners"]
         total.open(
-            secure_sum_messages.opened_from(
-                answer.head, answer.arrays, at(session, task(name)), name
+            secure_sum_messages.shares_from_fields(
+                answer.header, answer.arrays, at(session, task(name)), name
             )
         )
     with pytest.raises(RepeatSum, match="A mask of d cannot be put together"):

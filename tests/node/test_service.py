@@ -50,17 +50,17 @@ def unmoved(node: Asked, letter: bytes, reason: str) -> None:
 
 
 def test_a_node_joins_works_and_says_what_it_spent(node: Asked) -> None:
-    joined = node(join()).head
+    joined = node(join()).header
     assert (joined["size"], joined["left"], joined["schema"]) == (SAMPLES, ROUNDS * STEPS, "")
     for number in range(ROUNDS):
         answer = node(work(round_of(number)))
-        assert answer.head["kind"] == "reply"
-        reply = task_messages.reply_from_words(answer.head["reply"], answer.arrays, SIZE)
+        assert answer.header["kind"] == "reply"
+        reply = task_messages.reply_from_words(answer.header["reply"], answer.arrays, SIZE)
         assert reply.client == 1
         assert reply.update is not None
         assert float(reply.update.norm()) > 0
     assert node.spending() == {EVENT: ROUNDS * STEPS}
-    signed = node(ask("ask-statement")).head["statement"]
+    signed = node(ask("ask-statement")).header["statement"]
     said = check(signed, signed["statement"]["public_key"])
     assert said["run"]["releases"] == said["releases"]
     assert list(said["releases"].values()) == [ROUNDS * STEPS]
@@ -90,7 +90,7 @@ def test_figures_say_what_was_spent_of_what_is_allowed_and_what_was_refused(node
 
 def test_a_greeting_may_be_to_everyone_and_is_answered_by_name(opened: Open) -> None:
     node = opened()
-    assert node(ask("ping", to="*")).head["kind"] == "pong"
+    assert node(ask("ping", to="*")).header["kind"] == "pong"
     assert node.refused(ask("ping", to="c")) == "wrong-node"
     assert node.refused(join(to="*")) == "wrong-node"
 
@@ -102,32 +102,32 @@ def test_the_size_is_said_as_the_policy_says_it(opened: Open) -> None:
         ("e", "exact", SAMPLES),
     ):
         node = opened(name, tell={"size": size})
-        assert node(join()).head["size"] == declared
-        assert node(work()).head["kind"] == "reply"
+        assert node(join()).header["size"] == declared
+        assert node(work()).header["kind"] == "reply"
     node.service.close()
     again = opened("e", tell={"size": {"constant": 7}})
-    assert again(join()).head["size"] == SAMPLES, "once in a run"
+    assert again(join()).header["size"] == SAMPLES, "once in a run"
 
 
 def test_surveys_and_metrics_that_were_planned_are_answered_once(opened: Open) -> None:
-    node, survey, metric = (
+    node, query, metric = (
         opened(),
         LabelQuery(5.0, secure=True),
         MetricQuery(6.0, 2, 0, 4.0, 0.0, secure=True),
     )
-    events = ((survey.event, 1), (EVENT, STEPS * ROUNDS), (metric.event, 1))
-    assert node(join(replace(PROPOSAL, events=events))).head["left"] == 2 + STEPS * ROUNDS
-    counts = node(work(replace(TASK, steps=0, query=survey)))
+    events = ((query.event, 1), (EVENT, STEPS * ROUNDS), (metric.event, 1))
+    assert node(join(replace(PROPOSAL, events=events))).header["left"] == 2 + STEPS * ROUNDS
+    counts = node(work(replace(TASK, steps=0, query=query)))
     assert counts.arrays["raw_answer"].shape == (10,)
     unmoved(
         node,
-        work(replace(TASK, steps=0, query=replace(survey, noise_multiplier=6.0))),
+        work(replace(TASK, steps=0, query=replace(query, noise_multiplier=6.0))),
         "order-changed",
     )
     node(work())
     measured = node(work(round_of(ROUNDS, steps=0, query=metric)))
     assert measured.arrays["raw_answer"].shape == (2,)
-    assert node.spending() == {survey.event: 1, EVENT: STEPS, metric.event: 1}
+    assert node.spending() == {query.event: 1, EVENT: STEPS, metric.event: 1}
 
 
 # What a lying server may ask
@@ -137,14 +137,14 @@ def test_one_release_more_than_is_left_is_refused(opened: Open) -> None:
     """Of what is left, whatever the run planned: the node says it when it joins."""
     node = opened(limits={"epsilon": 8.0})
     longer = replace(PROPOSAL, rounds=10, events=((EVENT, 1000),))
-    left = node(join(longer)).head["left"]
+    left = node(join(longer)).header["left"]
     assert 4 < left < 36
     for number in range(left // 4):
-        assert node(work(round_of(number, steps=4))).head["kind"] == "reply"
+        assert node(work(round_of(number, steps=4))).header["kind"] == "reply"
     rest = left % 4
     unmoved(node, work(round_of(left // 4, steps=rest + 1)), "over-budget")
     if rest:
-        assert node(work(round_of(left // 4, steps=rest))).head["kind"] == "reply"
+        assert node(work(round_of(left // 4, steps=rest))).header["kind"] == "reply"
     assert node.spending() == {EVENT: left}
     unmoved(node, work(round_of(9, steps=1)), "over-budget")
     unmoved(node, join(replace(longer, delta=2e-5), run="another"), "over-budget")
@@ -153,12 +153,12 @@ def test_one_release_more_than_is_left_is_refused(opened: Open) -> None:
 @pytest.mark.parametrize("limit", ["epsilon_a_run", "epsilon_a_year"])
 def test_a_run_and_a_year_have_limits_of_their_own(opened: Open, limit: str) -> None:
     node = opened(limits={limit: 6.0}, allow={"most_steps": 100})
-    left = node(join(replace(PROPOSAL, events=((EVENT, 1000),)))).head["left"]
-    assert node(work(round_of(0, steps=left))).head["kind"] == "reply"
+    left = node(join(replace(PROPOSAL, events=((EVENT, 1000),)))).header["left"]
+    assert node(work(round_of(0, steps=left))).header["kind"] == "reply"
     unmoved(node, work(round_of(1, steps=1)), "over-budget")
     other = join(replace(PROPOSAL, events=((EVENT, 1000),)), run="another")
     if limit == "epsilon_a_run":
-        assert node(other).head["left"] > 0
+        assert node(other).header["left"] > 0
     else:
         unmoved(node, other, "over-budget")
 
@@ -166,16 +166,16 @@ def test_a_run_and_a_year_have_limits_of_their_own(opened: Open, limit: str) -> 
 def test_a_run_s_own_epsilon_is_a_limit_too(opened: Open) -> None:
     """However much the policy would allow."""
     node, own = opened(), accountant("rdp").epsilon({EVENT: 2 * STEPS}, 1e-5)
-    assert node(join(replace(PROPOSAL, epsilon=own * 1.001))).head["left"] == 2 * STEPS
+    assert node(join(replace(PROPOSAL, epsilon=own * 1.001))).header["left"] == 2 * STEPS
     for number in range(2):
-        assert node(work(round_of(number))).head["kind"] == "reply"
+        assert node(work(round_of(number))).header["kind"] == "reply"
     unmoved(node, work(round_of(2)), "over-budget")
 
 
 def test_a_run_that_changes_what_it_said_or_whose_it_is_is_refused(
     node: Asked, opened: Open
 ) -> None:
-    assert node(join()).head["kind"] == "joined", "again, as it was"
+    assert node(join()).header["kind"] == "joined", "again, as it was"
     unmoved(node, join(replace(PROPOSAL, rounds=4)), "wrong-run")
     unmoved(node, work(run="another"), "not-joined")
     unmoved(node, ask("ask-statement", run="another"), "not-joined")
@@ -228,7 +228,7 @@ def test_whatever_an_owner_signs_is_answered_and_what_leaves_is_paid_for(node: A
             "kind": "work",
             "run": RUN,
             "to": "b",
-            "order": task_messages.order_of(task),
+            "order": task_messages.task_name(task),
             "task": task_messages.task_to_words(task),
         }
         if number % 4 == 3:
@@ -246,8 +246,8 @@ def test_whatever_an_owner_signs_is_answered_and_what_leaves_is_paid_for(node: A
         except (messages.ProtocolError, TypeError):
             continue
         answer = node(letter)
-        released += answer.head["kind"] == "reply"
-        reasons.add(answer.head.get("reason", answer.head["kind"]))
+        released += answer.header["kind"] == "reply"
+        reasons.add(answer.header.get("reason", answer.header["kind"]))
     assert sum(node.spending().values()) >= released > 0
     assert set(node.spending()) == {EVENT}
     assert not reasons & {"failed", "ledger"}, "all of it was seen at the border"
@@ -268,11 +268,11 @@ def test_runs_that_are_joined_and_never_worked_for_and_replies_of_many_runs_fill
         node(letter)
     assert len(list((node.folder / "replies").iterdir())) == 2
     unmoved(node, letters_of["one"], "too-many-attempts")
-    assert node(letters_of["three"]).head["kind"] == "reply"
+    assert node(letters_of["three"]).header["kind"] == "reply"
     for number in range(9):
         node(join(run=f"waiting{number}"))
     assert node.refused(work(run="waiting0")) == "not-joined"
-    assert node(letters_of["three"]).head["kind"] == "reply"
+    assert node(letters_of["three"]).header["kind"] == "reply"
 
 
 def test_a_second_process_is_kept_out(node: Asked) -> None:

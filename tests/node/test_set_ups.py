@@ -7,7 +7,7 @@ from __future__ import annotations
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpfl.protocol import secure_sum_messages
-from dpfl.protocol.keys import raw
+from dpfl.protocol.keys import public_key_hex
 from dpfl.secagg import SumGroup, SumMember
 from tests.node.loopback import ROUNDS, ask
 from tests.node.summing import EVENT, NAMES, Together, said, task
@@ -29,9 +29,9 @@ def test_nobody_is_invented_and_nobodys_keys_are_another_ones(together: Together
     cards, node = together.cards(), together.nodes["b"]
     stranger = Ed25519PrivateKey.generate()
     group = together.group()
-    keys = {**group.identities, "d": raw(stranger.public_key())}
-    forged = secure_sum_messages.card_to_words(
-        SumMember(SumGroup(group.run, keys, 3, 1), "d", stranger).card
+    keys = {**group.identities, "d": public_key_hex(stranger.public_key())}
+    forged = secure_sum_messages.advertisement_to_words(
+        SumMember(SumGroup(group.run, keys, 3, 1), "d", stranger).advertisement
     )
     invented = {**forged, "name": "e"}
     for shown, reason in (
@@ -46,7 +46,7 @@ def test_nobody_is_invented_and_nobodys_keys_are_another_ones(together: Together
         ("cards", "bad-words"),
     ):
         assert node.refused(ask("meet", to="b", cards=shown)) == reason
-    assert node(ask("meet", to="b", cards=cards)).head["kind"] == "met"
+    assert node(ask("meet", to="b", cards=cards)).header["kind"] == "met"
     assert node.refused(ask("meet", to="b", order="again", cards=cards)) == "bad-keys"
 
 
@@ -66,7 +66,7 @@ def test_a_set_up_of_before_does_not_end_the_session_that_came_after_it(begun) -
     together, session = begun
     node, answered, kept = together.nodes["b"], together.card("b"), together.card("b", "kept")
     meet = ask("meet", to="b", order="set-up", cards=together.cards(("a", "c", "d")))
-    later = together.set_up(order="later")
+    later = together.set_up(task_name="later")
     sent = {name: together.masked(later, name) for name in NAMES}
     for late in (answered, kept, ask("card", to="b", order="another", number=2)):
         assert node.refused(late) == "set-up-past"
@@ -106,7 +106,7 @@ def test_a_node_that_was_started_again_has_no_keys_until_the_next_set_up(begun) 
     assert node.refused(together.work(session, task("b", 1))) == "no-keys"
     assert node.refused(ask("meet", to="b", cards=[])) == "no-keys"
     assert together.spending("b") == {EVENT: 1}
-    again = together.set_up(order="again")
+    again = together.set_up(task_name="again")
     assert again != session
     assert node.refused(together.work(again, task("b"))) == "join-again"
     assert said(node(together.join("b"))) == "joined"

@@ -51,7 +51,7 @@ def test_a_statement_whose_head_says_something_else_is_refused(opened: Open) -> 
     node = opened()
     worked(node, 0)
     key = load_private(node.folder / "node.pem")
-    words = node(ask("ask-statement")).head["statement"]["statement"]
+    words = node(ask("ask-statement")).header["statement"]["statement"]
     for changes in ({"rows": 1}, {"spent": []}, {"node": "c"}):
         changed = words | {"ledger_head": forged(words["ledger_head"], key, **changes)}
         with pytest.raises(DpflError, match="head in the statement"):

@@ -9,7 +9,7 @@ import pytest
 
 from dpfl.errors import DpflError
 from dpfl.privacy.ledger.chain import ChainTail
-from dpfl.protocol.keys import raw
+from dpfl.protocol.keys import public_key_hex
 from tests.node.loopback import Asked, new_node
 
 
@@ -17,7 +17,11 @@ def test_the_parts_of_a_node_have_its_policy_its_key_and_its_ledger(tmp_path: Pa
     node = Asked.open(new_node(tmp_path / "b"))
     state = node.service._state
     assert state.checker.policy is state.history.policy is node.service.policy
-    assert state.checker.public_key == state.history.public_key == raw(state.key.public_key())
+    assert (
+        state.checker.public_key
+        == state.history.public_key
+        == public_key_hex(state.key.public_key())
+    )
     with closing(state.open_ledger()) as ledger:
         assert ledger.account.owner == "b"
         assert ledger.contains(state.log.ledger_tail)

@@ -15,7 +15,7 @@ from dpfl.errors import DpflError
 from dpfl.node.statement import check, statement
 from dpfl.privacy import Ledger, Limit, accountant
 from dpfl.privacy.accounting.events import gaussian
-from dpfl.protocol.keys import raw, sign
+from dpfl.protocol.keys import public_key_hex, sign
 from tests.privacy.workers import EVENT, open_ledger
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
@@ -115,7 +115,10 @@ def signed_again(path: Path, **changes: Any) -> dict[str, Any]:
 
 def test_a_statement_checks_with_its_key_and_with_no_other(tmp_path: Path):
     given = signed_again(tmp_path)
-    public, other = raw(KEY.public_key()), raw(Ed25519PrivateKey.generate().public_key())
+    public, other = (
+        public_key_hex(KEY.public_key()),
+        public_key_hex(Ed25519PrivateKey.generate().public_key()),
+    )
     assert check(given, public) == given["statement"]
     with pytest.raises(DpflError, match="not signed by its key"):
         check(given, other)
@@ -145,9 +148,9 @@ def test_figures_that_do_not_follow_from_the_releases_are_refused_though_signed(
     tmp_path: Path, changes: dict[str, Any], sentence: str
 ):
     with pytest.raises(DpflError, match=sentence):
-        check(signed_again(tmp_path, **changes), raw(KEY.public_key()))
+        check(signed_again(tmp_path, **changes), public_key_hex(KEY.public_key()))
 
 
 def test_an_unbounded_figure_is_above_every_number(tmp_path: Path):
     given = signed_again(tmp_path, proven="unbounded")
-    assert check(given, raw(KEY.public_key()))["proven"] == "unbounded"
+    assert check(given, public_key_hex(KEY.public_key()))["proven"] == "unbounded"

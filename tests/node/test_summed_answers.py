@@ -49,10 +49,10 @@ def test_an_answer_in_a_secure_sum_is_paid_for_before_it_leaves(together: Togeth
         assert [release.split("/")[1] for _, release, *_ in ledger.debits()] == [SHARED.mark]
     assert node.service.answer(letter) == first
     assert together.spending("b") == {MEAN.event: 1}
-    again = together.set_up(order="again", events=events)
+    again = together.set_up(task_name="again", events=events)
     assert said(node(together.work(again, asked_mean("b")))) == "masked"
     assert together.spending("b") == {MEAN.event: 2}
-    third = together.set_up(order="third", events=events)
+    third = together.set_up(task_name="third", events=events)
     assert node.refused(together.work(third, asked_mean("b"))) == "not-planned"
     one, other = (
         MEAN.integer_sum(SHARED, 784, MEAN_SUM.bound, len(NAMES)).total(own) for own in spied

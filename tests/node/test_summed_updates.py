@@ -29,7 +29,9 @@ ASKED = replace(PLAIN, clients=RELEASE, secure_sum=SecureSumTerms(1.0, 1.0, CLIE
 
 def sent(folder: Path, *tasks: ClientTask, entropy: int = 0) -> list[np.ndarray]:
     """The numbers that a client sends for each task, as the vector that they stand for."""
-    node = ClientRunner(site(folder, policy=DisclosureRules(sums=True), randomness=Keyed(entropy)))
+    node = ClientRunner(
+        site(folder, disclosure_rules=DisclosureRules(sums=True), randomness=Keyed(entropy))
+    )
     whole = RELEASE.integer_sum(1.0, CLIENTS)
     try:
         replies = [node.work(task, start()) for task in tasks]

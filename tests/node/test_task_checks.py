@@ -175,10 +175,10 @@ def test_nobody_learns_how_many_samples_there_are_by_batches_that_cannot_be_draw
     unmoved(node, work(task), reason)
     fits = replace(task, samples=Release(FixedSize(6), Flat(1.0)))
     if size == "exact":
-        assert node(work(fits)).head["kind"] == "reply"
+        assert node(work(fits)).header["kind"] == "reply"
     else:
         unmoved(node, work(fits), reason)
 
 
 def test_another_optimiser_costs_the_same_and_is_done(node: Asked) -> None:
-    assert node(work(replace(TASK, local=LocalTraining(Adam(0.1))))).head["kind"] == "reply"
+    assert node(work(replace(TASK, local=LocalTraining(Adam(0.1))))).header["kind"] == "reply"

@@ -68,7 +68,7 @@ def test_replies_have_the_same_size_whatever_came_out(node: Asked) -> None:
         answer = node.service.answer(work(round_of(number), vector(number)))
         head = messages.read(
             answer, load_private(node.folder / "node.pem").public_key(), 1 << 24
-        ).head["ledger_head"]
+        ).header["ledger_head"]
         lengths.add(len(answer) - len(canonical(head)))
     assert len(lengths) == 1
 
@@ -147,7 +147,7 @@ def test_a_run_that_failed_too_often_is_over(node: Asked, monkeypatch: pytest.Mo
     monkeypatch.undo()
     unmoved(node, work(round_of(3)), "failed")
     node(join(run="another"))
-    assert node(work(run="another")).head["kind"] == "reply"
+    assert node(work(run="another")).header["kind"] == "reply"
 
 
 def test_what_is_not_finite_is_not_sent(node: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +158,7 @@ def test_what_is_not_finite_is_not_sent(node: Asked, monkeypatch: pytest.MonkeyP
     assert node.refused(work()) == "diverged"
     huge = np.full(SIZE, 3e38, np.float32)
     monkeypatch.undo()
-    assert node(work(round_of(1), huge)).head["kind"] in ("reply", "refused")
+    assert node(work(round_of(1), huge)).header["kind"] in ("reply", "refused")
 
 
 def test_a_disk_that_is_full_is_said_before_anything_is_debited(

@@ -110,7 +110,7 @@ class TestOrders:
 
     def test_another_letter_for_an_order_is_refused(self, orders: TaskLog) -> None:
         orders.begin(order())
-        assert refused(orders.reply, order(letter="another")) == "order-changed"
+        assert refused(orders.reply, order(message_digest="another")) == "order-changed"
 
     def test_sixteen_replies_are_kept_and_an_order_whose_reply_was_dropped_is_not_done_again(
         self, orders: TaskLog
@@ -154,14 +154,14 @@ class TestRuns:
     def test_a_run_whose_orders_are_lost_is_over(self, tmp_path: Path) -> None:
         policy = new_node(tmp_path / "b")
         first = Asked.open(policy)
-        assert first(join()).head["kind"] == "joined"
-        assert first(work()).head["kind"] == "reply"
-        assert first(join()).head["kind"] == "joined", "a run that is known is joined again"
+        assert first(join()).header["kind"] == "joined"
+        assert first(work()).header["kind"] == "reply"
+        assert first(join()).header["kind"] == "joined", "a run that is known is joined again"
         first.service.close()
         first.service._state.log._path.unlink()
         again = Asked.open(policy)
         assert again.refused(join()) == "wrong-run"
-        assert again(join(run="fedcba9876543210")).head["kind"] == "joined"
+        assert again(join(run="fedcba9876543210")).header["kind"] == "joined"
         again.service.close()
 
     def test_two_runs_in_turn_are_each_worked_for_by_their_own_words(self, node: Asked) -> None:
@@ -170,7 +170,7 @@ class TestRuns:
         node(join(run=other))
         for number in range(2):
             for run in (RUN, other):
-                assert node(work(round_of(number), run=run)).head["kind"] == "reply"
+                assert node(work(round_of(number), run=run)).header["kind"] == "reply"
         runs = [run for run, *_ in node.rows()[0]]
         assert runs == [RUN, other, RUN, other]
 

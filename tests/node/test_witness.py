@@ -38,7 +38,7 @@ def test_a_witness_shows_what_was_lost_without_any_server(opened: Open, tmp_path
         opened(witness=str(witness))
     reconciled(node.folder)
     assert node.spending() == {EVENT: 3 * STEPS}
-    assert opened(witness=str(witness))(join(run="another")).head["kind"] == "joined"
+    assert opened(witness=str(witness))(join(run="another")).header["kind"] == "joined"
 
 
 def test_a_witness_that_is_gone_or_that_another_wrote_to_ends_the_work(
@@ -64,7 +64,7 @@ def test_a_witness_that_is_gone_or_that_another_wrote_to_ends_the_work(
     with pytest.raises(DpflError, match=r"witness .* is gone"):
         opened(witness=str(witness))
     reconciled(node.folder)
-    assert opened(witness=str(witness))(join()).head["kind"] == "joined"
+    assert opened(witness=str(witness))(join()).header["kind"] == "joined"
 
 
 def test_a_line_that_was_broken_off_is_no_evidence_and_other_words_are(

@@ -169,7 +169,7 @@ class TestLevels:
 
 class TestSurveys:
     def test_values_out_of_bounds_or_missing_count_once_in_a_bin(self):
-        survey = ColumnQuery(1.0, numbers=1, binned=((0, 4),))
+        query = ColumnQuery(1.0, numbers=1, binned=((0, 4),))
         rows = torch.tensor(
             [
                 [-5.0],
@@ -184,7 +184,7 @@ class TestSurveys:
                 [-math.inf],
             ]
         )
-        found = survey.bounded(rows)
+        found = query.bounded(rows)
         assert found.argmax(1).tolist() == [0, 0, 0, 1, 2, 3, 3, 2, 3, 0]
         assert found.sum(1).tolist() == pytest.approx([1.0] * 10, abs=1e-4)
 
@@ -243,10 +243,12 @@ class TestHaar:
         [HaarNoise(1.0), HaarNoise(1.0, portion=0.5), HaarNoise(1.0, weights="orthonormal")],
     )
     def test_the_energy_is_that_of_the_noise(self, noise):
-        fitted = noise.for_model((16,))
+        for_model = noise.for_model((16,))
         rng = np.random.default_rng(3)
-        drawn = torch.stack([fitted.vector(16, 2.0, rng) for _ in range(300)])
-        assert float(drawn.square().sum(1).mean()) / 4 == pytest.approx(fitted.energy(16), rel=0.25)
+        drawn = torch.stack([for_model.vector(16, 2.0, rng) for _ in range(300)])
+        assert float(drawn.square().sum(1).mean()) / 4 == pytest.approx(
+            for_model.energy(16), rel=0.25
+        )
 
     def test_what_goes_into_a_secure_sum_is_what_the_clip_bounds(self):
         """|W H| of a clipped vector is the clip norm; and the way back is the vector."""

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from dpfl.privacy.accounting.events import encode, gaussian
 from dpfl.privacy.ledger.starts import NodeStart
 from dpfl.protocol.head_words import fitting, head_from_words, heads_from_words
-from dpfl.protocol.keys import canonical, raw, sign
+from dpfl.protocol.keys import canonical, public_key_hex, sign
 from dpfl.protocol.ledger_head import (
     MOST_BYTES,
     MOST_HEADS,
@@ -27,7 +27,7 @@ KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 LINE = encode(gaussian(1.0))
 HEAD = LedgerHead(
     "b",
-    raw(KEY.public_key()),
+    public_key_hex(KEY.public_key()),
     "sample",
     "add/remove one",
     9,

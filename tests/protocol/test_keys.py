@@ -19,7 +19,7 @@ from dpfl.protocol.keys import (
     load_private,
     load_public,
     new_key,
-    raw,
+    public_key_hex,
     sign,
 )
 
@@ -58,7 +58,9 @@ def test_a_new_key_is_read_by_its_user_alone_and_never_overwritten(tmp_path):
     path = tmp_path / "folder" / "key.pem"
     told = new_key(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert raw(load_private(path).public_key()) == load_public(tmp_path / "folder" / "key.pem.pub")
+    assert public_key_hex(load_private(path).public_key()) == load_public(
+        tmp_path / "folder" / "key.pem.pub"
+    )
     assert fingerprint(load_public(tmp_path / "folder" / "key.pem.pub")) == told
     before = path.read_bytes()
     with pytest.raises(DpflError, match="never overwritten"):
@@ -94,7 +96,10 @@ def test_a_signature_fits_its_value_and_key_and_nothing_else(tmp_path):
     for name in ("a", "b"):
         new_key(tmp_path / name)
         keys.append(load_private(tmp_path / name))
-    signature, publics = sign({"epsilon": 2}, keys[0]), [raw(key.public_key()) for key in keys]
+    signature, publics = (
+        sign({"epsilon": 2}, keys[0]),
+        [public_key_hex(key.public_key()) for key in keys],
+    )
     assert is_signed({"epsilon": 2}, signature, publics[0])
     assert not is_signed({"epsilon": 3}, signature, publics[0])
     assert not is_signed({"epsilon": 2}, signature, publics[1])

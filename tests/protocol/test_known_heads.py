@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from typer.testing import CliRunner
 
 from dpfl.cli.app import app
-from dpfl.protocol.keys import raw, sign
+from dpfl.protocol.keys import public_key_hex, sign
 from tests.node.loopback import PROPOSAL, Open, join, round_of, work
 from tests.node.test_rollback import set_back, worked
 
@@ -21,24 +21,24 @@ def test_what_can_lock_a_node_is_only_what_its_own_key_signed(opened: Open) -> N
     """
     node, other = opened(), opened("a", name="a")
     head = worked(node, 0)
-    strange = other(join(replace(PROPOSAL, client=0), to="a")).head["ledger_head"]
+    strange = other(join(replace(PROPOSAL, client=0), to="a")).header["ledger_head"]
     key = Ed25519PrivateKey.generate()
     words = head["head"] | {
         "rows": 999,
         "seal": "0" * 64,
         "starts": [[9, "0" * 16, 999]],
-        "public_key": raw(key.public_key()),
+        "public_key": public_key_hex(key.public_key()),
     }
-    assert node(join(heads=[strange])).head["kind"] == "joined", "of another node: kept for it"
+    assert node(join(heads=[strange])).header["kind"] == "joined", "of another node: kept for it"
     assert node.refused(join(heads=[{"head": words, "signature": sign(words, key)}])) == "bad-words"
     renamed = strange["head"] | {"node": "b"}
     assert (
         node.refused(join(heads=[{"head": renamed, "signature": strange["signature"]}]))
         == "bad-words"
     )
-    assert node(work(round_of(1))).head["kind"] == "reply"
+    assert node(work(round_of(1))).header["kind"] == "reply"
     node.service.close()
-    assert opened()(join(heads=[head])).head["kind"] == "joined"
+    assert opened()(join(heads=[head])).header["kind"] == "joined"
 
 
 def test_an_owner_sees_why_a_locked_node_does_not_work(opened: Open, tmp_path: Path) -> None:

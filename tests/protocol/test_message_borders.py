@@ -65,10 +65,10 @@ def test_an_array_has_8_dimensions_at_most():
 
 def test_a_letter_is_as_long_as_is_allowed_and_its_head_a_mebibyte():
     letter = messages.write({"x": "y"}, arrays(3), KEY)
-    assert reread(letter, len(letter)).head == {"x": "y"}
+    assert reread(letter, len(letter)).header == {"x": "y"}
     assert refused(letter, len(letter) - 1) == "too-large"
     room = (1 << 20) - len(messages._canonical({"arrays": [], "x": ""}))
-    assert len(reread(messages.write({"x": "y" * room}, {}, KEY)).head["x"]) == room
+    assert len(reread(messages.write({"x": "y" * room}, {}, KEY)).header["x"]) == room
     with pytest.raises(ProtocolError):
         messages.write({"x": "y" * (room + 1)}, {}, KEY)
 

@@ -66,7 +66,7 @@ def test_what_was_written_is_read_again(
     head: dict[str, Any], arrays: dict[str, np.ndarray]
 ) -> None:
     found = read(messages.write(head, arrays, KEY))
-    assert found.head == head
+    assert found.header == head
     assert found.arrays.keys() == arrays.keys()
     for name, array in arrays.items():
         assert found.arrays[name].dtype == array.dtype
@@ -109,7 +109,7 @@ def test_a_letter_of_another_key_is_refused_before_anything_of_it_is_read() -> N
 
 def test_a_letter_larger_than_agreed_is_refused() -> None:
     assert refused(LETTER, most=len(LETTER) - 1) == RefusalReason.TOO_LARGE
-    assert read(LETTER, most=len(LETTER)).head["n"] == 3
+    assert read(LETTER, most=len(LETTER)).header["n"] == 3
 
 
 def entry(**changed: Any) -> dict[str, Any]:

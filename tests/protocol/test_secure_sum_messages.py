@@ -16,12 +16,12 @@ MEMBERS = met(OF)
 
 def test_keys_come_out_as_they_went_in() -> None:
     for member in MEMBERS.values():
-        words = secure_sum_messages.card_to_words(member.card)
-        assert secure_sum_messages.card_from_words(words) == member.card
+        words = secure_sum_messages.advertisement_to_words(member.advertisement)
+        assert secure_sum_messages.advertisement_from_words(words) == member.advertisement
         with pytest.raises(ProtocolError):
-            secure_sum_messages.card_from_words(words | {"mask": words["mask"][:-2]})
+            secure_sum_messages.advertisement_from_words(words | {"mask": words["mask"][:-2]})
         with pytest.raises(ProtocolError):
-            secure_sum_messages.card_from_words({**words, "more": ""})
+            secure_sum_messages.advertisement_from_words({**words, "more": ""})
 
 
 def test_a_sum_over_messages_is_the_sum() -> None:
@@ -29,8 +29,8 @@ def test_a_sum_over_messages_is_the_sum() -> None:
     total = begun(OF, MEMBERS, values, here, silent=OF.names[3:])
     answers = {}
     for name, one in total.survivor_lists().items():
-        words, arrays = secure_sum_messages.shown_to(one, len(OF.names))
-        survivors = secure_sum_messages.shown_from(
+        words, arrays = secure_sum_messages.survivors_to_fields(one, len(OF.names))
+        survivors = secure_sum_messages.survivors_from_fields(
             words["survivors"], arrays, here, name, len(OF.names)
         )
         assert survivors == one
@@ -42,8 +42,8 @@ def test_a_sum_over_messages_is_the_sum() -> None:
     assert votes == total.votes()
     for name in answers:
         shares = MEMBERS[name].open(votes)
-        head, arrays = secure_sum_messages.opened_to(shares)
-        again = secure_sum_messages.opened_from(head, arrays, here, name)
+        head, arrays = secure_sum_messages.shares_to_fields(shares)
+        again = secure_sum_messages.shares_from_fields(head, arrays, here, name)
         assert isinstance(again, UnmaskingShares)
         assert again == shares
         total.open(again)
@@ -53,6 +53,6 @@ def test_a_sum_over_messages_is_the_sum() -> None:
 def test_arrays_of_another_form_are_refused() -> None:
     for arrays in ({}, {"envelopes": np.zeros((1, 1), np.uint8)}):
         with pytest.raises(ProtocolError):
-            secure_sum_messages.shown_from(
+            secure_sum_messages.survivors_from_fields(
                 list(OF.names), arrays, at(MEMBERS), OF.names[0], len(OF.names)
             )

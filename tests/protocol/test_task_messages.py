@@ -100,7 +100,7 @@ def test_every_task_of_every_sound_system_comes_out_as_it_went_in(
             tasks_of(algorithm, crowd, MODEL, secure)
         return
     given = tasks_of(algorithm, crowd, MODEL, secure)
-    assert {"0/train", "1/train"} <= {task_messages.order_of(task) for task in given}
+    assert {"0/train", "1/train"} <= {task_messages.task_name(task) for task in given}
     for task in given:
         found = task_messages.task_from_words(again(task_messages.task_to_words(task)))
         assert found == task
@@ -110,13 +110,13 @@ def test_every_task_of_every_sound_system_comes_out_as_it_went_in(
 
 
 def test_surveys_are_among_them(crowd: Federation) -> None:
-    asked = {task_messages.order_of(task) for task in tasks_of(from_name("hw-dpfl"), crowd, MODEL)}
+    asked = {task_messages.task_name(task) for task in tasks_of(from_name("hw-dpfl"), crowd, MODEL)}
     assert "0/query.histogram" in asked
     centred = dpfl.data.tensors(torch.zeros(8, 3, 8, 8), torch.zeros(8), classes=2).split(
         clients=2, how=dpfl.data.IID(), seed=0
     )
     asked = {
-        task_messages.order_of(task)
+        task_messages.task_name(task)
         for task in tasks_of(from_name("auto"), centred, dpfl.models.scattering_linear())
     }
     assert "0/query.mean" in asked
@@ -132,10 +132,10 @@ def test_every_survey_can_travel() -> None:
     assert (
         set(asked)
         == {format_of(kind).tag for kind in PrivateQuery.__subclasses__()}
-        == set(task_messages.SURVEYS)
+        == set(task_messages.QUERY_PARTS)
     )
-    for survey in asked.values():
-        task = replace(TASK, query=survey)
+    for query in asked.values():
+        task = replace(TASK, query=query)
         assert repr(
             task_messages.task_from_words(again(task_messages.task_to_words(task)))
         ) == repr(task)

@@ -135,7 +135,7 @@ own by then.
 
 
 def test_every_field_of_a_part_travels_and_what_does_not_is_refused() -> None:
-    for name, (kind, forms) in wire_parts.KNOWN.items():
+    for name, (kind, forms) in wire_parts.ALL_PARTS.items():
         assert {field.name for field in fields(kind) if field.init} - set(forms) == STAYS.get(
             name, set()
         ), name

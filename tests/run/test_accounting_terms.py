@@ -62,8 +62,10 @@ def test_a_certificate_counts_by_the_terms_of_the_record() -> None:
     }
     recorded = AccountingTerms.recorded({"resolved": resolved}, SOUND)
     assert recorded.limit == terms(SOUND).limit
-    assert recorded.declared == (300, 300), "a record without sizes: of equal ones, or an old one"
+    assert recorded.declared_sizes == (300, 300), (
+        "a record without sizes: of equal ones, or an old one"
+    )
     listed = AccountingTerms.recorded({"resolved": resolved | {"declared": [300, 200]}}, SOUND)
-    assert listed.declared == terms(SOUND).declared
+    assert listed.declared_sizes == terms(SOUND).declared_sizes
     with pytest.raises(dpfl.DpflError, match="holds no budget"):
         AccountingTerms.recorded({"resolved": resolved | {"budget": describe(SOUND)}}, SOUND)

@@ -17,7 +17,7 @@ from dpfl.errors import DpflError
 from dpfl.models import FlatModel, cnn
 from dpfl.run.checks import check_run
 from dpfl.run.dry_run import dry_run
-from dpfl.run.fitted_model import fit_model
+from dpfl.run.model_for_data import model_for_data
 
 SOUND = fedavg_dp(sampling_rate=0.1, noise_multiplier=1.0)
 Train = Callable[..., dpfl.Result]
@@ -115,7 +115,7 @@ def test_a_model_that_no_machine_holds_is_refused(
 
 
 def test_weights_and_randomness_are_as_before_and_it_is_quick(federation: Federation) -> None:
-    model = fit_model(cnn(), federation, seed=0)
+    model = model_for_data(cnn(), federation, seed=0)
     vector, state = model.flat.read(), torch.get_rng_state()
     start = time.process_time()
     dry_run(model, SOUND)

@@ -38,7 +38,7 @@ class ByOutput:
     adaptive = True
     asks_raw = asks_public = False
     raw_values = ()
-    extra = 0
+    paid_slopes = 0
 
     def next(self, now: StepContext) -> int:
         return 4 if now.memory.get("sign", torch.zeros(1)).item() > 0 else 1

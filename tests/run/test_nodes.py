@@ -16,7 +16,7 @@ from dpfl.config.experiment import parse
 from dpfl.errors import DpflError
 from dpfl.node.service import Service
 from dpfl.protocol import keys
-from dpfl.protocol.keys import new_key, raw
+from dpfl.protocol.keys import new_key, public_key_hex
 from tests.loopback import federation
 from tests.run.loopback_runs import BASE, spent
 from tests.run.test_tables import content, write
@@ -29,7 +29,7 @@ def test_the_same_events_and_the_same_model_as_in_one_program(tmp_path, monkeypa
     post, terms = federation(
         tmp_path / "nodes", experiment, tell={"entropy": "keyed", "secure": False}
     )
-    listed = {name: raw(key) for name, key in terms.nodes.items()}
+    listed = {name: public_key_hex(key) for name, key in terms.nodes.items()}
     remote = parse(BASE | {"server": {"nodes": listed}}).serve(post, terms, tmp_path / "remote")
     assert remote.rounds == local.rounds == 3
     there = spent(tmp_path / "nodes", post.services)

@@ -128,19 +128,19 @@ def test_a_person_counts_once_however_many_rows_they_have() -> None:
     """With 1, 3 or 50 rows at the upper bound, one person more moves the sum by the bound, and no
     more.
     """
-    survey = ColumnQuery(1e-9, 2, (0,), ((1, 4),))
+    query = ColumnQuery(1e-9, 2, (0,), ((1, 4),))
     for rows in (1, 3, 50):
         x, y = torch.cat([torch.zeros(20, 2), torch.ones(rows, 2)]), torch.zeros(20 + rows)
         persons = torch.cat([torch.arange(20) // 2, torch.full((rows,), 99)])
         with_, without = (
-            survey.answer(
+            query.answer(
                 ClientDataset(x, y, held, 1, UnitGroups.of(held, persons), 2),
                 np.random.default_rng(0),
             )
             for held in (torch.arange(20 + rows), torch.arange(20))
         )
-        assert np.linalg.norm(with_ - without) == pytest.approx(survey.bound, rel=1e-4)
-        assert np.linalg.norm(with_ - without) <= survey.bound * (1 + 1e-6)
+        assert np.linalg.norm(with_ - without) == pytest.approx(query.bound, rel=1e-4)
+        assert np.linalg.norm(with_ - without) <= query.bound * (1 + 1e-6)
 
 
 def test_a_share_of_epsilon_is_turned_into_noise(tmp_path: Path) -> None:

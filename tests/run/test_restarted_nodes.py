@@ -130,13 +130,13 @@ def test_a_node_whose_machine_is_set_back_while_it_runs_is_told_after_one_reply(
 
     def snapshot() -> None:
         shutil.copytree(nodes / "node-1", tmp_path / "copy")
-        joined.update(post.services["node-1"]._state.history.joined)
+        joined.update(post.services["node-1"]._state.history.joined_runs)
 
     def revert() -> None:
         with monkeypatch.context() as patch:
             patch.setattr("dpfl.privacy.ledger.ledger.Ledger.start", lambda ledger, least=0: None)
             restarted(post, nodes, "node-1", tmp_path / "copy")
-        post.services["node-1"]._state.history.joined.update(joined)
+        post.services["node-1"]._state.history.joined_runs.update(joined)
 
     at_round(post, 1, snapshot)
     at_round(post, 3, revert)

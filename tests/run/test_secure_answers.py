@@ -31,7 +31,7 @@ from dpfl.privacy.queries.columns import ColumnQuery
 from dpfl.privacy.queries.histogram import LabelQuery
 from dpfl.privacy.queries.mean import MeanQuery
 from dpfl.privacy.queries.metric import MetricQuery
-from dpfl.server.round_sum import AnswerSum, RoundSum, plain
+from dpfl.server.round_sum import AnswerSum, RoundSum, add_integers
 from tests.conftest import ledger_of, small_source
 from tests.run.test_secure_sums import events, losing
 
@@ -121,7 +121,10 @@ def test_a_metric_is_of_the_sum_alone(train: Train):
     options = {"metric": dpfl.PrivateMetric(noise=6.0, held_out=0.0), "rounds": 1, "masks": True}
     result = train(bare, fedavg_dp(tau=1, noise_multiplier=1.0), aggregation="secure", **options)
     alone = train(
-        bare, fedavg_dp(tau=1, noise_multiplier=1.0), out="plain", **{**options, "masks": False}
+        bare,
+        fedavg_dp(tau=1, noise_multiplier=1.0),
+        out="plain",
+        **{**options, "masks": False},
     )
     wide, narrow = (
         (high - low) for low, high in (alone.intervals["accuracy"], result.intervals["accuracy"])
@@ -132,22 +135,24 @@ def test_a_metric_is_of_the_sum_alone(train: Train):
 
 
 @pytest.mark.parametrize(
-    "survey",
+    "query",
     [MeanQuery(3.0), ColumnQuery(3.0, 4, (0, 2), ((1, 10),)), MetricQuery(3.0, 2, 10, 4.0, 0.0)],
 )
-def test_scales_and_metrics_are_counted_for_the_noise_that_they_have(survey):
-    width = 7 if isinstance(survey, MeanQuery) else survey.width
-    sums = AnswerSum(survey, NoiseShares(8, 1), width, (20,) * 10)
+def test_scales_and_metrics_are_counted_for_the_noise_that_they_have(query):
+    width = 7 if isinstance(query, MeanQuery) else query.width
+    sums = AnswerSum(query, NoiseShares(8, 1), width, (20,) * 10)
     rng = np.random.default_rng(0)
     means = [
         sums.mean(
-            {client: sums.whole.numbers(np.zeros(width), rng) for client in range(9)}, plain, 0
+            {client: sums.integer_sum.numbers(np.zeros(width), rng) for client in range(9)},
+            add_integers,
+            0,
         )
         for _ in range(300)
     ]
     said = means[0]
     assert said.units == 180
-    assert said.noise == pytest.approx(3.0 * survey.sensitivity(width) * math.sqrt(9 / 7) / 180)
+    assert said.noise == pytest.approx(3.0 * query.sensitivity(width) * math.sqrt(9 / 7) / 180)
     assert np.std([one.mean.numpy() for one in means]) == pytest.approx(said.noise, rel=0.06)
 
 
@@ -219,11 +224,11 @@ def test_the_count_in_the_sum_is_that_of_the_clients_and_has_its_noise():
     found = []
     for _ in range(400):
         sent = {
-            client: sums.whole.numbers(QUANTILE.into_sum(torch.zeros(1), inside).numpy(), rng)
+            client: sums.integer_sum.numbers(QUANTILE.into_sum(torch.zeros(1), inside).numpy(), rng)
             for client, inside in enumerate(drawn)
         }
         assert sums.message_size(layout) == 2
-        found.append(sums.update(sent, plain, 0, layout)[1])
+        found.append(sums.update(sent, add_integers, 0, layout)[1])
     assert np.mean(found) == pytest.approx(1.0, abs=0.2)  # 4 of 6 are inside: 4/2 - 2/2
     assert np.std(found) == pytest.approx(0.8 * math.sqrt(8 / 7), rel=0.15)
 

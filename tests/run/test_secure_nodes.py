@@ -22,7 +22,7 @@ from dpfl.errors import DpflError
 from dpfl.node.service import Service
 from dpfl.privacy.mechanisms.integer_sum import IntegerSum
 from dpfl.protocol import messages, secure_sum_messages
-from dpfl.protocol.keys import new_key, raw
+from dpfl.protocol.keys import new_key, public_key_hex
 from dpfl.protocol.transport import Delivery
 from dpfl.run.nodes import ServerTerms
 from dpfl.secagg import MaskedInput
@@ -61,7 +61,7 @@ class Leaky(Loopback):
         self.clock = Clock()
 
     def send(self, address: str, letter: bytes) -> str:
-        head = messages.read(letter, self.owner, 1 << 24).head
+        head = messages.read(letter, self.owner, 1 << 24).header
         ticket = super().send(address, letter)
         if self.drop(address, head):
             self.sent.pop()
@@ -151,7 +151,8 @@ def test_the_same_sums_events_and_model_as_in_a_simulation(
     simulated = len(summed)
     _, post, terms = made(tmp_path, said, tell={"entropy": "keyed"}, **changed)
     listed = parse(
-        said | {"server": {"nodes": {name: raw(key) for name, key in terms.nodes.items()}}}
+        said
+        | {"server": {"nodes": {name: public_key_hex(key) for name, key in terms.nodes.items()}}}
     )
     remote = listed.serve(post, terms, tmp_path / "run")
     assert remote.rounds == local.rounds == 3
@@ -361,7 +362,7 @@ def test_a_node_that_spoils_every_sum_does_not_spend_everybodys_budget(
     rounds nobody pays more.
     """
     experiment, post, terms = made(tmp_path, BASE | {"budget": BASE["budget"] | {"rounds": 9}})
-    arrays = secure_sum_messages.masked_arrays
+    arrays = secure_sum_messages.input_to_arrays
 
     def spoiled(masked: MaskedInput) -> dict[str, np.ndarray]:
         found = arrays(masked)
@@ -369,7 +370,7 @@ def test_a_node_that_spoils_every_sum_does_not_spend_everybodys_budget(
             {"digests": found["digests"][::-1].copy()} if masked.sender == "node-2" else {}
         )
 
-    monkeypatch.setattr(secure_sum_messages, "masked_arrays", spoiled)
+    monkeypatch.setattr(secure_sum_messages, "input_to_arrays", spoiled)
     with pytest.raises(DpflError, match="3 sums in a row could not be opened"):
         experiment.serve(post, terms, tmp_path / "run")
     assert [sum(events.values()) for events in spent(tmp_path / "nodes", NODES)] == [3] * 4

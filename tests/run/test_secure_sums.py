@@ -203,12 +203,12 @@ def test_clients_train_as_often_as_is_counted(train: Train, ten: Federation, mon
     update = RoundSum.update
 
     def seen(self: RoundSum, sent: dict[int, np.ndarray], *more: Any) -> Any:
-        lengths = [np.linalg.norm(self.whole.total(sent[client])) for client in range(10)]
+        lengths = [np.linalg.norm(self.integer_sum.total(sent[client])) for client in range(10)]
         drawn.append(
             sum(
                 2**n
                 for n, length in enumerate(lengths)
-                if length > 5 * self.whole.share * len(sent[0]) ** 0.5
+                if length > 5 * self.integer_sum.share * len(sent[0]) ** 0.5
             )
         )
         return update(self, sent, *more)

@@ -29,7 +29,7 @@ def group(clients: int, survivors: int, colluders: int = 0, run: str = "run") ->
 def met(of: SumGroup) -> dict[str, SumMember]:
     members = {name: SumMember(of, name, identity(name)) for name in of.names}
     for member in members.values():
-        member.meet([other.card for other in members.values()])
+        member.receive_keys([other.advertisement for other in members.values()])
     return members
 
 

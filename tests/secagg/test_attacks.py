@@ -33,7 +33,7 @@ def _members() -> dict[str, SumMember]:
 def _shown(sum, here: SumId, survivors: tuple[str, ...], to: str) -> SurvivorList:
     """What a server that has all masked numbers may choose to say."""
     return SurvivorList(
-        here, survivors, {name: sum._masked[name].envelopes[to] for name in survivors if name != to}
+        here, survivors, {name: sum._inputs[name].envelopes[to] for name in survivors if name != to}
     )
 
 
@@ -51,7 +51,7 @@ def _learnt(
     if len(shares) + known < OF.threshold:
         return False
     seed = combine(dict(list(shares.items())[: OF.threshold]))
-    assert known or digest(seed, here, owner, other) == sum._masked[owner].digests[other]
+    assert known or digest(seed, here, owner, other) == sum._inputs[owner].digests[other]
     return True
 
 
@@ -124,7 +124,7 @@ def test_who_shows_no_keys_is_left_out_of_a_session_and_of_its_sums():
     of = group(5, 4, run="away")
     members = {name: SumMember(of, name, identity(name)) for name in of.names[:4]}
     for member in members.values():
-        member.meet([other.card for other in members.values()])
+        member.receive_keys([other.advertisement for other in members.values()])
     values, there = numbers(of), of.among(members)
     assert (summed(there, members, values, at(members)) == plain(values, there.names)).all()
     begun(there, members, values, at(members, 1))
@@ -145,7 +145,7 @@ def test_members_who_were_asked_for_other_things_are_at_other_sums(members):
     values = numbers(OF)
     sum = begun(OF, {name: members[name] for name in OF.names}, values, one, silent=[odd])
     apart = members[odd].mask(other, values[odd])
-    sum.take(replace(apart, at=one))
+    sum.take(replace(apart, sum_id=one))
     answers = [
         members[name].agree(shown) for name, shown in sum.survivor_lists().items() if name != odd
     ]

@@ -44,8 +44,8 @@ def test_numbers_that_cannot_be_masked_are_refused_by_the_member(wrong):
 
 
 def test_a_session_is_of_each_member_once():
-    cards = [SumMember(OF, name, identity(name)).card for name in OF.names]
-    again = SumMember(OF, OF.names[0], identity(OF.names[0])).card
+    cards = [SumMember(OF, name, identity(name)).advertisement for name in OF.names]
+    again = SumMember(OF, OF.names[0], identity(OF.names[0])).advertisement
     for shown in ([*cards, again], cards[1:], [*cards, cards[1]], []):
         with pytest.raises(MemberRefusal, match="each once"):
             session(OF, shown)
@@ -69,7 +69,7 @@ def test_the_server_takes_whole_answers_of_members_to_this_sum_and_no_others():
     sum = MaskedSum(OF, here, 6)
     sent = {name: members[name].mask(here, values[name]) for name in OF.names}
     wrong = {
-        "another sum": replace(sent[first], at=replace(here, round=2)),
+        "another sum": replace(sent[first], sum_id=replace(here, round=2)),
         "another's name": replace(sent[first], sender="somebody"),
         "too few": replace(sent[first], numbers=sent[first].numbers[:5]),
         "too many": replace(sent[first], numbers=np.zeros(7, np.uint32)),
@@ -86,7 +86,7 @@ def test_the_server_takes_whole_answers_of_members_to_this_sum_and_no_others():
     sum.take(
         replace(sent[third], numbers=np.zeros(6, np.uint32))
     )  # a second answer does not replace the first
-    assert np.array_equal(sum._masked[third].numbers, sent[third].numbers)
+    assert np.array_equal(sum._inputs[third].numbers, sent[third].numbers)
     assert sum.survivor_lists().keys() == set(OF.names[:4])
     with pytest.raises(MemberRefusal, match="came after the survivors were shown"):
         sum.take(sent[OF.names[4]])
@@ -97,7 +97,7 @@ def test_the_server_counts_what_members_of_this_sum_open_each_once():
     sum = begun(OF, members, numbers(OF), at(members))
     answers = [members[name].agree(shown) for name, shown in sum.survivor_lists().items()]
     for wrong in (
-        replace(answers[0], at=SumId("another", 0)),
+        replace(answers[0], sum_id=SumId("another", 0)),
         replace(answers[0], sender="somebody"),
     ):
         with pytest.raises(MemberRefusal, match="another sum, or"):

@@ -19,14 +19,16 @@ from tests.secagg.summing import group, identity
 def test_a_server_that_invents_swaps_or_forges_members_is_refused_at_set_up():
     of = group(5, 4, run="set-up")
     members = {name: SumMember(of, name, identity(name)) for name in of.names}
-    cards = [member.card for member in members.values()]
+    cards = [member.advertisement for member in members.values()]
     mine, *others = cards
     stranger = Ed25519PrivateKey.generate()
     key = stranger.public_key().public_bytes_raw().hex()
     invented = SumMember(
         SumGroup("set-up", {**of.identities, "invented": key}, 5), "invented", stranger
-    ).card
-    other_run = SumMember(group(5, 4, run="older"), others[0].name, identity(others[0].name)).card
+    ).advertisement
+    other_run = SumMember(
+        group(5, 4, run="older"), others[0].name, identity(others[0].name)
+    ).advertisement
     forged = replace(others[0], mask=others[1].mask)
     for shown, sentence in (
         (cards[:3], "3 members showed keys, of 4 needed"),
@@ -38,18 +40,20 @@ def test_a_server_that_invents_swaps_or_forges_members_is_refused_at_set_up():
         (others, "do not hold this member's own"),
     ):
         with pytest.raises(MemberRefusal, match=sentence):
-            members[mine.name].meet(shown)
-    members[mine.name].meet(cards)
+            members[mine.name].receive_keys(shown)
+    members[mine.name].receive_keys(cards)
     with pytest.raises(MemberRefusal, match="agreed once"):
-        members[mine.name].meet(cards)
+        members[mine.name].receive_keys(cards)
     with pytest.raises(MemberRefusal, match="not a member"):
         SumMember(of, mine.name, stranger)
 
 
 def test_members_who_were_shown_other_keys_or_rules_share_no_session():
     of, laxer = group(5, 4, run="views"), group(5, 3, run="views")
-    cards = [SumMember(of, name, identity(name)).card for name in of.names]
-    again = SumMember(of, of.names[4], identity(of.names[4])).card  # the same member, started again
+    cards = [SumMember(of, name, identity(name)).advertisement for name in of.names]
+    again = SumMember(
+        of, of.names[4], identity(of.names[4])
+    ).advertisement  # the same member, started again
     assert len({session(of, cards), session(laxer, cards), session(of, [*cards[:4], again])}) == 3
 
 
@@ -62,6 +66,6 @@ def test_a_key_of_low_order_is_refused():
     signed = identity(of.names[2]).sign(
         words("card", of.run, of.names[2], nothing.hex(), nothing.hex())
     )
-    low = replace(members[2].card, mask=nothing, envelope=nothing, signature=signed)
+    low = replace(members[2].advertisement, mask=nothing, envelope=nothing, signature=signed)
     with pytest.raises(MemberRefusal, match="nothing can be agreed"):
-        members[0].meet([members[0].card, members[1].card, low])
+        members[0].receive_keys([members[0].advertisement, members[1].advertisement, low])

@@ -28,7 +28,7 @@ def the_noise_is_what_is_stated() -> bool:
     """
     release = Release(clip=Flat(1.0), noise=Gaussian(1.0), noise_shares=NoiseShares(8, 1))
     asked = RoundSum.of_updates(release, 10)
-    whole, nothing = asked.whole, np.zeros(20_000, np.float32)
+    whole, nothing = asked.integer_sum, np.zeros(20_000, np.float32)
     sent = {
         client: whole.numbers(nothing, np.random.default_rng([7, client])) for client in range(1, 8)
     }
@@ -74,7 +74,7 @@ def too_few_are_refused_by_every_member() -> bool:
     sum = begun(OF, members, numbers(OF, 4), at(members), silent=OF.names[:1])
     shown = sum.survivor_lists()
     few = {
-        name: member.SurvivorList(one.at, one.survivors[:3], one.envelopes)
+        name: member.SurvivorList(one.sum_id, one.survivors[:3], one.envelopes)
         for name, one in shown.items()
     }
     try:
@@ -115,7 +115,7 @@ def count_colluders_as_honest(patch: pytest.MonkeyPatch) -> None:
 
 def count_the_missing_as_there(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        RoundSum, "whole", property(lambda self: IntegerSum(1 / np.sqrt(10), self.bound, 10))
+        RoundSum, "integer_sum", property(lambda self: IntegerSum(1 / np.sqrt(10), self.bound, 10))
     )
 
 

@@ -74,7 +74,9 @@ def test_a_member_s_mask_is_no_function_of_its_messages_and_of_the_others_secret
 
 
 def test_keys_of_a_member_are_its_own_for_each_session_and_each_use():
-    cards = [SumMember(OF, name, identity(name)).card for name in OF.names for _ in range(3)]
+    cards = [
+        SumMember(OF, name, identity(name)).advertisement for name in OF.names for _ in range(3)
+    ]
     keys = [key for card in cards for key in (card.mask, card.envelope)]
     assert len(set(keys)) == len(keys) == 30
 
@@ -115,7 +117,12 @@ def test_the_envelopes_of_a_real_member_open_its_seeds_for_the_threshold_and_for
     assert seeds.keys() == set(OF.names)
     held = {
         OF.number[name]: unseal(
-            members[name]._letters[owner], here, owner, name, sent.envelopes[name], len(OF.names)
+            members[name]._envelope_secrets[owner],
+            here,
+            owner,
+            name,
+            sent.envelopes[name],
+            len(OF.names),
         )
         for name in OF.names[1:]
     }
@@ -133,12 +140,12 @@ def test_a_session_binds_the_run_every_rule_every_member_and_every_key():
     common.
     """
     members = {name: SumMember(OF, name, identity(name)) for name in OF.names}
-    cards = [member.card for member in members.values()]
+    cards = [member.advertisement for member in members.values()]
     of = SumGroup("secrets", OF.identities, 5, 1)
     first = of.names[0]
-    again = SumMember(of, first, identity(first)).card
+    again = SumMember(of, first, identity(first)).advertisement
     other_run = group(5, 5, 1, run="another")
-    same_keys = [SumMember(other_run, name, identity(name)).card for name in of.names]
+    same_keys = [SumMember(other_run, name, identity(name)).advertisement for name in of.names]
     views = {
         "as it is": session(of, cards),
         "another t": session(replace(of, colluders=0), cards),
@@ -160,9 +167,12 @@ def test_members_who_were_told_another_t_do_not_sum_together():
     members = {name: SumMember(of, name, identity(name)) for name in of.names}
     odd = of.names[2]
     lax = SumMember(replace(of, colluders=0), odd, identity(odd))
-    cards = [*(member.card for name, member in members.items() if name != odd), lax.card]
+    cards = [
+        *(member.advertisement for name, member in members.items() if name != odd),
+        lax.advertisement,
+    ]
     for name, member in members.items():
         if name != odd:
-            member.meet(cards)
-    lax.meet(cards)
+            member.receive_keys(cards)
+    lax.receive_keys(cards)
     assert lax.session != members[of.names[0]].session

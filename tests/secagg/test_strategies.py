@@ -108,7 +108,10 @@ class Play:
         )
 
     def _holds(self, colluder: str, owner: str) -> bool:
-        key, envelope = self.members[colluder]._letters[owner], self.sent[owner].envelopes[colluder]
+        key, envelope = (
+            self.members[colluder]._envelope_secrets[owner],
+            self.sent[owner].envelopes[colluder],
+        )
         return (
             unseal(key, self.at[owner], owner, colluder, envelope, len(self.of.names)) is not None
         )

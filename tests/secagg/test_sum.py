@@ -102,7 +102,7 @@ def test_the_mask_of_one_honest_pair_hides_the_rest(runs):
         assert isinstance(answer, UnmaskingShares)
         sum.open(answer)
     one, other, *colluders = of.names
-    known = {name: sum._masked[name].numbers - mask_of(sum, name) for name in (one, other)}
+    known = {name: sum._inputs[name].numbers - mask_of(sum, name) for name in (one, other)}
     for name in (one, other):
         for colluder in colluders:
             add_known(known[name], members[colluder], here, name, colluder)
@@ -188,7 +188,7 @@ def test_what_the_protocol_sends_is_counted():
     of = group(10, 8)
     members = met(of)
     begun_sum = begun(of, members, numbers(of, 26), at(members))
-    sent, shown = begun_sum._masked[of.names[0]], begun_sum.survivor_lists()[of.names[0]]
+    sent, shown = begun_sum._inputs[of.names[0]], begun_sum.survivor_lists()[of.names[0]]
     opened = members[of.names[0]].agree(shown)
     parts = (
         *sent.envelopes.values(),

@@ -28,7 +28,7 @@ def flat() -> FlatModel:
 SIZE = flat().layout.size
 
 
-def nobody(order: RoundRequest) -> list[ClientReply]:
+def nobody(request: RoundRequest) -> list[ClientReply]:
     raise AssertionError("nobody asked for a public clip")
 
 

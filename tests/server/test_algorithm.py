@@ -29,10 +29,13 @@ def test_a_person_takes_the_place_of_a_sample_in_steps_and_nowhere_else() -> Non
 
 
 def test_what_owners_must_agree_to_follows_from_where_the_noise_is() -> None:
-    steps, sums = fedavg_dp(noise_multiplier=1.0).policy, dp_fedavg(noise_multiplier=1.0).policy
+    steps, sums = (
+        fedavg_dp(noise_multiplier=1.0).disclosure_rules,
+        dp_fedavg(noise_multiplier=1.0).disclosure_rules,
+    )
     assert (steps.trusted, sums.trusted) == (False, True)
-    assert (steps.bare, fedavg().policy.bare) == (False, True)
-    shared = dp_fedavg(noise_multiplier=1.0).with_secure_sums(NoiseShares(3)).policy
+    assert (steps.bare, fedavg().disclosure_rules.bare) == (False, True)
+    shared = dp_fedavg(noise_multiplier=1.0).with_secure_sums(NoiseShares(3)).disclosure_rules
     assert (shared.trusted, shared.sums) == (False, True)
 
 
@@ -71,10 +74,10 @@ def test_only_what_depends_on_the_rounds_asks_for_them() -> None:
 
 
 def test_a_model_without_a_centre_or_scales_is_asked_for_none() -> None:
-    fitted = fedavg_dp(noise_multiplier=1.0).for_model(flat().layout)
-    assert fitted.centre is None
-    assert fitted.columns is None
-    assert fitted.questions == ()
+    algorithm = fedavg_dp(noise_multiplier=1.0).for_model(flat().layout)
+    assert algorithm.centre is None
+    assert algorithm.columns is None
+    assert algorithm.queries == ()
 
 
 def test_a_clients_declared_size_changes_only_noise_that_depends_on_it() -> None:

@@ -24,12 +24,12 @@ def test_seconds_end_a_run_before_a_round_that_would_pass_them(
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
     run = coordinator(fedavg(), budget=Budget(seconds=seconds))
     for length in lengths:
-        order = run.next_order()
-        if order is None:
+        request = run.next_request()
+        if request is None:
             break
         clock[0] += length
         run.aggregate(good(0, 1))
-        run.close_round(order.steps)
+        run.close_round(request.steps)
     assert (run.state.round, run.stopped_by) == (rounds, "seconds")
     assert run.state.seconds == sum(lengths[:rounds])
 
@@ -39,9 +39,10 @@ def test_a_resumed_run_expects_rounds_as_long_as_they_were_on_average(
 ) -> None:
     monkeypatch.setattr("time.monotonic", lambda: 0.0)
     assert (
-        coordinator(fedavg(), budget=Budget(seconds=11.0), round=4, seconds=8.0).next_order()
+        coordinator(fedavg(), budget=Budget(seconds=11.0), round=4, seconds=8.0).next_request()
         is not None
     )
     assert (
-        coordinator(fedavg(), budget=Budget(seconds=9.0), round=4, seconds=8.0).next_order() is None
+        coordinator(fedavg(), budget=Budget(seconds=9.0), round=4, seconds=8.0).next_request()
+        is None
     )

@@ -57,7 +57,7 @@ def test_a_schedule_is_counted_round_by_round() -> None:
 
 def test_releases_of_one_kind_are_one_event() -> None:
     assert STEPS.spending(7, 1000) == {STEPS.event(1000): 7}
-    assert STEPS.before == {}
+    assert STEPS.query_spending == {}
 
 
 def test_the_server_keeps_controls_or_last_models_where_an_algorithm_needs_them() -> None:

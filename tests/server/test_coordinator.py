@@ -66,21 +66,21 @@ def test_at_client_level_a_dropped_update_changes_neither_divisor_nor_noise(
 def test_a_refusal_costs_one_reply_and_not_the_round_and_that_client_is_not_asked_again() -> None:
     """Fault: a whole round lost because one client failed."""
     run = coordinator(fedavg_dp(noise_multiplier=1.0))
-    run.next_order()
+    run.next_request()
     run.aggregate([*good(0), ClientReply(1, refused="no room"), *good(2, 3)])
     run.close_round(1)
     assert run.lost_replies == ["round 1, client 1: no room"]
-    order = run.next_order()
-    assert [task.client for task in order.tasks] == [0, 2, 3]
+    request = run.next_request()
+    assert [task.client for task in request.tasks] == [0, 2, 3]
 
 
 def test_a_failure_costs_one_reply_and_the_client_is_asked_again() -> None:
     run = coordinator(fedavg_dp(noise_multiplier=1.0))
-    run.next_order()
+    run.next_request()
     run.aggregate([*good(0, 1, 2), ClientReply(3, failed="its worker process died")])
     run.close_round(1)
     assert "client 3: its worker process died" in run.lost_replies[0]
-    assert len(run.next_order().tasks) == CLIENTS
+    assert len(run.next_request().tasks) == CLIENTS
 
 
 def test_a_round_in_which_everyone_failed_ends_the_run_with_the_reason() -> None:
@@ -100,9 +100,9 @@ def test_a_client_that_diverged_ends_the_run_and_is_named() -> None:
 def drawn(run: Coordinator, rounds: int) -> list[tuple[int, ...]]:
     seen = []
     for _ in range(rounds):
-        order = run.next_order()
-        assert order is not None
-        seen.append(tuple(task.client for task in order.tasks))
+        request = run.next_request()
+        assert request is not None
+        seen.append(tuple(task.client for task in request.tasks))
         run.state.round += 1
     return seen
 
@@ -130,19 +130,19 @@ def test_a_cohort_depends_on_the_round_and_the_seed_alone(tmp_path: Path) -> Non
 
 def test_tau_is_capped_at_the_least_that_anyone_has_left() -> None:
     run = coordinator(fedavg_dp(tau=3, noise_multiplier=1.0), remaining=[5, 2, 0, 7])
-    order = run.next_order()
-    assert order.steps == 2
-    assert [task.client for task in order.tasks] == [0, 1, 3]
-    assert {task.steps for task in order.tasks} == {2}
+    request = run.next_request()
+    assert request.steps == 2
+    assert [task.client for task in request.tasks] == [0, 1, 3]
+    assert {task.steps for task in request.tasks} == {2}
     run.aggregate(good(0, 1, 3))
-    run.close_round(order.steps)
+    run.close_round(request.steps)
     assert run.state.remaining == [3, 0, 0, 5]
-    assert run.next_order().steps == 3
+    assert run.next_request().steps == 3
 
 
 def test_the_end_of_every_account_ends_the_run_by_epsilon() -> None:
     run = coordinator(fedavg_dp(tau=3, noise_multiplier=1.0), remaining=[0, 0, 0, 0])
-    assert run.next_order() is None
+    assert run.next_request() is None
     assert run.stopped_by == "epsilon"
 
 
@@ -150,10 +150,10 @@ def test_bytes_count_the_model_down_and_the_update_up_and_are_never_exceeded() -
     one = 2 * 4 * SIZE * CLIENTS
     run = coordinator(fedavg(), budget=Budget(bytes=2 * one + one // 2))
     orders = []
-    while (order := run.next_order()) is not None:
-        orders.append(order)
+    while (request := run.next_request()) is not None:
+        orders.append(request)
         run.aggregate([])
-        run.close_round(order.steps)
+        run.close_round(request.steps)
     assert len(orders) == 2
     assert run.state.bytes == 2 * one
     assert run.stopped_by == "bytes"

@@ -16,7 +16,7 @@ def test_every_round_is_one_debit_of_the_federation_whoever_was_drawn(tmp_path: 
     algorithm = dp_fedavg(cohort=2, noise_multiplier=1.0)
     run = coordinator(algorithm, tmp_path)
     for replies in ([], good(0), good(0, 1, 2), []):
-        run.next_order()
+        run.next_request()
         run.aggregate(replies)
         run.close_round(1)
     event = algorithm.clients.event(CLIENTS)

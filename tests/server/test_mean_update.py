@@ -44,15 +44,15 @@ def test_fault_the_clip_level_moves_between_clipping_and_noising(tmp_path: Path)
         cohort=2, noise_multiplier=1.0, clipping="quantile", clip=0.5, count_noise=1.0
     )
     run = coordinator(algorithm, tmp_path)
-    order = run.next_order()
-    assert {task.clients.clip.clip_norm for task in order.tasks} <= {0.5}
+    request = run.next_request()
+    assert {task.clients.clip.clip_norm for task in request.tasks} <= {0.5}
     key = Keyed(
         0, scope=release_name(algorithm.clients, run.state.vector, torch.zeros(SIZE).double(), 0)
     )
     run.aggregate(
         [ClientReply(client, torch.zeros(SIZE), inside=False) for client in range(CLIENTS)]
     )
-    run.close_round(order.steps)
+    run.close_round(request.steps)
     drawn = gaussian_vector(SIZE, 1.0, key.generator("server noise", 0))
     multiplier = (1.0**-2 - (2 * 1.0) ** -2) ** -0.5
     trainable = slice(0, flat().layout.trainable)
@@ -64,12 +64,12 @@ def test_fault_the_clip_level_moves_between_clipping_and_noising(tmp_path: Path)
     level = 0.5 * math.exp(-0.2 * (fraction - 0.5))
     assert level != 0.5
     assert run.state.clients.clip.clip_norm == pytest.approx(level)
-    following = run.next_order()
+    following = run.next_request()
     for _ in range(50):
         if following.tasks:
             break
         run.state.round += 1
-        following = run.next_order()
+        following = run.next_request()
     assert {task.clients.clip.clip_norm for task in following.tasks} == {
         run.state.clients.clip.clip_norm
     }

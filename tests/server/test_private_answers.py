@@ -11,7 +11,7 @@ from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.privacy.queries.mean import MeanQuery
 from dpfl.server.private_answers import PrivateAnswers
 from dpfl.server.requests import RequestBuilder
-from dpfl.server.round_sum import AnswerSum, plain
+from dpfl.server.round_sum import AnswerSum, add_integers
 from tests.server.rounds import coordinator
 
 QUERY, DECLARED = MeanQuery(2.0), [10, 20, 30, 40]
@@ -29,7 +29,7 @@ def answers(
             asked.append(request)
         return [answer(task.client) for task in request.tasks]
 
-    return PrivateAnswers(requests, ask, plain, complaints), complaints
+    return PrivateAnswers(requests, ask, add_integers, complaints), complaints
 
 
 def mean_of(client: int) -> ClientReply:
@@ -72,7 +72,7 @@ def test_numbers_of_another_kind_are_left_out_of_a_secure_sum() -> None:
     sums, rng = AnswerSum(QUERY, NoiseShares(3), 2, DECLARED), np.random.default_rng(0)
 
     def numbers(client: int) -> ClientReply:
-        own = sums.whole.numbers(np.zeros(2), rng)
+        own = sums.integer_sum.numbers(np.zeros(2), rng)
         return ClientReply(client, numbers=own if client else own[:1])
 
     private, complaints = answers(numbers)

@@ -26,11 +26,11 @@ def test_a_public_median_is_the_median_norm_of_the_public_clients_and_is_not_deb
 ) -> None:
     asked: list[RoundRequest] = []
 
-    def probe(order: RoundRequest) -> list[ClientReply]:
-        asked.append(order)
+    def probe(request: RoundRequest) -> list[ClientReply]:
+        asked.append(request)
         return [
             ClientReply(task.client, unit(norm))
-            for task, norm in zip(order.tasks, (3.0, 1.0, 2.0), strict=True)
+            for task, norm in zip(request.tasks, (3.0, 1.0, 2.0), strict=True)
         ]
 
     def unit(norm: float) -> Tensor:
@@ -39,8 +39,8 @@ def test_a_public_median_is_the_median_norm_of_the_public_clients_and_is_not_deb
     run = coordinator(dp_fedavg(noise_multiplier=1.0, clipping="public-median"), tmp_path)
     run.federation = run._requests.federation = replace(run.federation, public=(4, 5, 6))
     run._probe = probe
-    order = run.next_order()
-    assert order.tasks[0].clients.clip.clip_norm == pytest.approx(2.0)
+    request = run.next_request()
+    assert request.tasks[0].clients.clip.clip_norm == pytest.approx(2.0)
     assert [task.client for task in asked[0].tasks] == [4, 5, 6]
     assert asked[0].tasks[0].clients.clip.clip_norm == math.inf
     assert run.federation.ledger.spending() == {}

@@ -59,5 +59,5 @@ def test_the_gradient_to_compare_with_is_renewed_after_a_while() -> None:
 
 def test_noise_is_divided_by_what_clients_divide_by_and_not_by_the_batch() -> None:
     (one,) = quadratic(1, 1, 0.0)
-    constant = replace(one, facts=replace(FACTS, divisors=(15.0,) * 3))
+    constant = replace(one, step_facts=replace(FACTS, divisors=(15.0,) * 3))
     assert noise_energy(constant, 0) == pytest.approx(16 * noise_energy(one, 0))

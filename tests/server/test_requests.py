@@ -37,11 +37,13 @@ def test_public_clients_train_without_noise_and_say_raw_values() -> None:
 
 
 def test_unclipped_updates_are_asked_for_without_clip_and_noise() -> None:
-    request = builder(dp_fedavg(noise_multiplier=1.0)).unclipped((1,), 3, 7, torch.ones(SIZE))
+    request = builder(dp_fedavg(noise_multiplier=1.0)).unclipped_updates(
+        (1,), 3, 7, torch.ones(SIZE)
+    )
     (task,) = request.tasks
     assert (request.round, task.round, task.steps) == (7, 7, 3)
     assert task.clients.clip.bounds == "nothing"
-    assert not task.clients.private
+    assert not task.clients.has_noise
     assert torch.equal(request.vector, torch.ones(SIZE))
 
 

@@ -8,7 +8,7 @@ import pytest
 from dpfl.privacy import Flat, Gaussian, Poisson, Release
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.secagg import RepeatSum
-from dpfl.server.round_sum import RoundSum, SimulatedMaskedSum, open_sum, plain
+from dpfl.server.round_sum import RoundSum, SimulatedMaskedSum, add_integers, open_sum
 
 SHARED = NoiseShares(4, 1)
 """A sum of four clients or more, one of whom may collude."""
@@ -31,7 +31,9 @@ def test_fewer_than_the_least_number_of_clients_are_not_summed(clients):
 @pytest.mark.parametrize("clients", [4, 5])
 def test_enough_clients_are_summed(clients):
     lost: list[str] = []
-    total = open_sum(numbers(clients), SHARED, lambda: plain(0, numbers(clients)), "round 7", lost)
+    total = open_sum(
+        numbers(clients), SHARED, lambda: add_integers(0, numbers(clients)), "round 7", lost
+    )
     assert total is not None
     assert total.tolist() == [clients * (clients + 1) // 2] * 3
     assert not lost

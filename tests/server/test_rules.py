@@ -183,7 +183,7 @@ class LyingUpload(UpdateRelease):
 
 @dataclass(frozen=True)
 class Extra(FixedSteps):
-    extra = 3
+    paid_slopes = 3
 
 
 SAMPLES = fedavg_dp(noise_multiplier=1.0)
@@ -252,7 +252,7 @@ TOGETHER: dict[str, tuple[Callable[[], Algorithm], str]] = {
     ),
     "a policy that counts three slopes": (
         lambda: replace(SAMPLES, steps=Extra(2)),
-        "set extra to 0 or 1",
+        "set paid_slopes to 0 or 1",
     ),
     "a mean for one more, batches for one replaced": (
         lambda: replace(

@@ -241,8 +241,8 @@ LIES = {
 def test_fault_a_schedule_whose_round_is_not_counted_as_it_said_beforehand(lie: str) -> None:
     schedule = type("Lies", (Lying,), {"made": LIES[lie]})(rounds=100)
     with pytest.raises(DpflError, match="as it said beforehand"):
-        coordinator(replace(fedavg_dp(noise_multiplier=1.0), schedule=schedule)).next_order()
+        coordinator(replace(fedavg_dp(noise_multiplier=1.0), schedule=schedule)).next_request()
     honest = coordinator(
         replace(fedavg_dp(noise_multiplier=1.0), schedule=DecaySchedule(rounds=100))
     )
-    assert honest.next_order() is not None
+    assert honest.next_request() is not None

@@ -6,7 +6,7 @@ import torch
 
 from dpfl.algorithms import ali_dpfl, dp_fedavg, fedavg, fedavg_dp
 from dpfl.client.task import ClientReply
-from dpfl.server.state import RunState, facts
+from dpfl.server.state import RunState, step_facts
 from tests.server.rounds import CLIENTS, SIZE, coordinator, flat
 
 
@@ -30,10 +30,10 @@ def test_every_account_starts_without_debits_and_the_average_is_the_model() -> N
 
 def test_a_policy_knows_expected_batches_and_the_noise_over_the_clip() -> None:
     run = coordinator(fedavg_dp(noise_multiplier=1.5, sampling_rate=0.1, clip=2.0))
-    known = facts(run.algorithm, run.budget, run.federation, run.state, torch.ones(CLIENTS))
+    known = step_facts(run.algorithm, run.budget, run.federation, run.state, torch.ones(CLIENTS))
     assert list(known.batches) == list(known.divisors) == [1.0, 2.0, 3.0, 4.0]
     by_constant = coordinator(ali_dpfl(variant="published", reading="code", sampling_rate=0.1))
-    known_too = facts(
+    known_too = step_facts(
         by_constant.algorithm, run.budget, run.federation, by_constant.state, torch.ones(CLIENTS)
     )
     assert list(known_too.batches) == [1.0, 2.0, 3.0, 4.0], "as in the bound on tau"
@@ -41,5 +41,7 @@ def test_a_policy_knows_expected_batches_and_the_noise_over_the_clip() -> None:
     assert (known.rounds, known.clip, known.multiplier) == (100, 2.0, 1.5)
     assert known.parameters == flat().layout.trainable == known.energy
     plain = coordinator(fedavg())
-    bare = facts(plain.algorithm, plain.budget, plain.federation, plain.state, torch.ones(CLIENTS))
+    bare = step_facts(
+        plain.algorithm, plain.budget, plain.federation, plain.state, torch.ones(CLIENTS)
+    )
     assert (bare.clip, bare.multiplier, list(bare.batches), bare.energy) == (0.0, 0.0, [], 0.0)

@@ -39,7 +39,7 @@ TASKS = (
 SCORES = st.floats(width=32) | st.sampled_from([0.0, math.inf, -math.inf, math.nan, 1e30])
 
 
-def survey(task, multiplier: float = 1e-9) -> MetricQuery:
+def metric_query(task, multiplier: float = 1e-9) -> MetricQuery:
     return MetricQuery(multiplier, *numbers_and_cells(task), most=4.0, held_out=0.0)
 
 
@@ -53,7 +53,7 @@ def test_no_sample_moves_the_sum_by_more_than_the_bound(task, data):
     scores = torch.tensor(
         data.draw(st.lists(SCORES, min_size=math.prod(shape), max_size=math.prod(shape)))
     ).view(shape)
-    one, asked = count_outcomes(task, scores, y, 4.0), survey(task)
+    one, asked = count_outcomes(task, scores, y, 4.0), metric_query(task)
     with_it, without = (
         asked.answer(RowSubject(terms, 1), np.random.default_rng(0)) for terms in (one, one[:0])
     )
@@ -72,7 +72,7 @@ def drawn(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def measured(scores: torch.Tensor, y: torch.Tensor, multiplier: float, seed: int):
-    asked, half, rng = survey(Binary(), multiplier), len(y) // 2, np.random.default_rng(seed)
+    asked, half, rng = metric_query(Binary(), multiplier), len(y) // 2, np.random.default_rng(seed)
     parts = {0: slice(0, half), 1: slice(half, None)}
     sizes = [half, len(y) - half]
     answers = {
@@ -120,7 +120,7 @@ def test_noise_that_hides_all_leaves_everything_open():
 
 
 def test_the_noise_has_the_deviation_that_is_paid_for():
-    asked = survey(Binary(), 7.0)
+    asked = metric_query(Binary(), 7.0)
     nobody = RowSubject(torch.zeros(0, asked.width), 100)
     noise = np.stack([asked.answer(nobody, np.random.default_rng(seed)) for seed in range(200)])
     assert noise.std() == pytest.approx(7.0 * math.sqrt(3) / 100, rel=0.04)

@@ -19,7 +19,7 @@ from dpfl.certificate import Certificate, certify, new_key
 from dpfl.certificate.printed_page import page as printed
 from dpfl.config.experiment import parse
 from dpfl.node.service import Service
-from dpfl.protocol.keys import raw
+from dpfl.protocol.keys import public_key_hex
 from dpfl.run.folder import RunFolder
 from tests.conftest import MODEL, PATIENCE, small_federation
 from tests.loopback import federation
@@ -95,7 +95,7 @@ def federated(out: Path, nodes: Path) -> None:
     post.services.pop("node-2").close()
     policy.write_text(policy.read_text().replace("epsilon = 8.0", "epsilon = 0.01"))
     post.services["node-2"] = Service.open(policy)
-    listed = {name: raw(key) for name, key in terms.nodes.items()}
+    listed = {name: public_key_hex(key) for name, key in terms.nodes.items()}
     parse(FEDERATED | {"server": {"nodes": listed}}).serve(post, terms, out)
     for service in post.services.values():
         service.close()

@@ -146,8 +146,10 @@ class CanarySite:
             and reply.numbers is not None
         ):
             rng = node.context.randomness.generator("the shares of others", task.round, task.client)
-            whole = task.summed_release.integer_sum(task.secure_sum.bound, task.secure_sum.clients)
-            total = beside(whole, task.summed_release.noise_shares, reply.numbers, rng)
+            integer_sum = task.summed_release.integer_sum(
+                task.secure_sum.bound, task.secure_sum.clients
+            )
+            total = beside(integer_sum, task.summed_release.noise_shares, reply.numbers, rng)
             return self._as_update(task, task.summed_release, total)
         assert reply.update is not None
         return reply.update.numpy().copy()  # its memory may be used again
@@ -190,7 +192,7 @@ def silent(task: ClientTask) -> ClientTask:
         The task without noise.
     """
     samples, upload = task.samples, task.update
-    if noisy := task.placed.release_at(NoisePlacement.EVERY_STEP):
+    if noisy := task.placed_release.release_at(NoisePlacement.EVERY_STEP):
         everyone = replace(noisy, sampling=All())
         samples = (
             everyone.with_noise(LITTLE) if noisy.noise_shares else replace(everyone, noise=None)

@@ -39,25 +39,27 @@ def canary_clients(
         The estimate.
     """
     rng = randomness.generator("canary clients")
-    fitted = release.for_model((DIMENSION,))
+    for_model = release.for_model((DIMENSION,))
     rows = torch.from_numpy(rng.standard_normal((population, DIMENSION))).float()
     updates = [
-        clip_vector(1e3 * fitted.clip.clip_norm * row, fitted.clip, ("weight",), (0, DIMENSION))[0]
+        clip_vector(
+            1e3 * for_model.clip.clip_norm * row, for_model.clip, ("weight",), (0, DIMENSION)
+        )[0]
         for row in rows
     ]
     total = torch.zeros(DIMENSION)
     for number in range(rounds):
         replies = [
             ClientReply(int(client), updates[client])
-            for client in fitted.sampling.draw(population, rng)
+            for client in for_model.sampling.draw(population, rng)
         ]
         noise = randomness.generator("canary clients noise", number)
         exact = weighted_sum(replies, torch.ones(population), DIMENSION)
-        if fitted.noise_shares:
-            total += _in_a_sum(fitted, fitted.noise_shares, exact, population, noise)
+        if for_model.noise_shares:
+            total += _in_a_sum(for_model, for_model.noise_shares, exact, population, noise)
             continue
-        summed = _with_shares(fitted, exact, len(replies), noise)
-        total += noisy_sum(summed, len(replies), fitted, noise)
+        summed = _with_shares(for_model, exact, len(replies), noise)
+        total += noisy_sum(summed, len(replies), for_model, noise)
     cosines = torch.nn.functional.cosine_similarity(rows, total[None]).numpy().astype(np.float64)
     mu = max(0.0, float(cosines.mean()) * DIMENSION**0.5)
     how = f"estimate: cosines of {population} canary clients over {rounds} rounds"
@@ -73,8 +75,8 @@ def _in_a_sum(
 ) -> torch.Tensor:
     """Adds the noise shares of the fewest honest survivors."""
     numbers = release.outward(total).numpy()
-    whole = release.integer_sum(release.clip.clip_norm * population, clients_for(shared))
-    return release.inward(torch.from_numpy(server_view(whole, shared, numbers, rng))).float()
+    integer_sum = release.integer_sum(release.clip.clip_norm * population, clients_for(shared))
+    return release.inward(torch.from_numpy(server_view(integer_sum, shared, numbers, rng))).float()
 
 
 def _with_shares(

@@ -96,7 +96,7 @@ def _query(subject: AuditSubject) -> AuditFinding | str:
 def _slope(subject: AuditSubject) -> AuditFinding | str:
     """Measures the slope that clients pay for."""
     samples = subject.algorithm.samples
-    if not subject.algorithm.steps.extra or samples is None:
+    if not subject.algorithm.steps.paid_slopes or samples is None:
         return NotApplicable("clients are asked for no slope")
     trials = min(subject.settings.trials // 10, SLOPES)
     measured = one_slope(
@@ -182,7 +182,7 @@ def _leaks(subject: AuditSubject) -> AuditFinding | str:
     claimed = subject.claimed(1)
     before = replace(
         subject.algorithm, metric=None
-    ).before  # which is queries for after the last round, and not here
+    ).query_spending  # which is queries for after the last round, and not here
     proven = subject.epsilon(add_all(subject.small.spending(1, subject.population), before))
     measured = math.inf if violations else 0.0
     detail = (

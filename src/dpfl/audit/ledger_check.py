@@ -133,8 +133,8 @@ def _released(
         return {"federation.sqlite": _of_rounds(algorithm, rounds, len(test_bed.clients))}
     accounts: dict[str, dict[Event, int]] = {}
     for observed in rounds:
-        for order, replies in zip(observed.requests, observed.replies, strict=True):
-            for task, reply in zip(order.tasks, replies, strict=True):
+        for request, replies in zip(observed.requests, observed.replies, strict=True):
+            for task, reply in zip(request.tasks, replies, strict=True):
                 if reply.update is None and reply.raw is None and reply.numbers is None:
                     continue
                 if reply.client < len(test_bed.clients):

@@ -39,7 +39,7 @@ class MaskedExchange:
         self.group = SumGroup("audit", identities, shared.survivors, shared.colluders)
         self.members = {name: SumMember(self.group, name, key) for name, key in keys.items()}
         for member in self.members.values():
-            member.meet([other.card for other in self.members.values()])
+            member.receive_keys([other.advertisement for other in self.members.values()])
 
     def begun(
         self, round: int, absent: int, numbers: np.ndarray

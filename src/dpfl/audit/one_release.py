@@ -55,13 +55,13 @@ class ReleaseGame:
     population: int = 1
 
     def __post_init__(self) -> None:
-        if self.release.noise is None:
+        if not self.release.has_noise:
             raise DpflError("A release without noise needs no game: it hides nothing.")
 
     @property
     def replaced(self) -> bool:
         """Whether neighbours have another unit in the canary's place, not none."""
-        return self.release.of_models or self.release.sampling.constant_size
+        return self.release.is_update or self.release.sampling.constant_size
 
     @property
     def counts_units(self) -> bool:
@@ -201,8 +201,8 @@ def _summed(
 ) -> np.ndarray:
     """Simulates each trial as the server sees it in a secure sum."""
     bound = RoundSum.of_updates(release, shared.survivors).bound
-    whole = release.integer_sum(bound, clients_for(shared))
-    return server_view(whole, shared, totals.ravel(), rng).reshape(totals.shape)
+    integer_sum = release.integer_sum(bound, clients_for(shared))
+    return server_view(integer_sum, shared, totals.ravel(), rng).reshape(totals.shape)
 
 
 def _at_once(release: Release) -> bool:

@@ -108,11 +108,11 @@ class QueryGame:
         assert task.noise_shares is not None
         assert task.query is not None
         size = self.test_bed.declared_sizes[task.client]
-        whole = AnswerSum(
+        integer_sum = AnswerSum(
             task.query, task.noise_shares, len(numbers), (size,) * clients_for(task.noise_shares)
-        ).whole
+        ).integer_sum
         rng = node.context.randomness.generator("the shares of others", task.round, task.client)
-        return beside(whole, task.noise_shares, numbers, rng) / size
+        return beside(integer_sum, task.noise_shares, numbers, rng) / size
 
 
 def one_answer(

@@ -170,7 +170,7 @@ def _coins(algorithm: Algorithm, randomness: Randomness, rounds: int) -> np.ndar
     task = ClientTask(
         0, 0, 1, LocalTraining(SGD(1.0)), release, secure_sum=SecureSumTerms(1.0, 1.0, count)
     )
-    whole, vector, node = (
+    integer_sum, vector, node = (
         release.integer_sum(1.0, count),
         test_bed.flat().read(),
         ClientRunner(test_bed.context(randomness)),
@@ -185,7 +185,7 @@ def _coins(algorithm: Algorithm, randomness: Randomness, rounds: int) -> np.ndar
         node.close()
     return np.array(
         [
-            [float(np.linalg.norm(whole.total(one)) > 0.5) for one in row if one is not None]
+            [float(np.linalg.norm(integer_sum.total(one)) > 0.5) for one in row if one is not None]
             for row in numbers
         ]
     )
@@ -308,6 +308,6 @@ def _cohorts(sampling: Sampling, count: int, seed: int, entropy: str, rounds: in
 
 
 def _cohorts_of(coordinator: Coordinator) -> Iterator[list[int]]:
-    while (order := coordinator.next_order()) is not None:
-        yield [task.client for task in order.tasks]
-        coordinator.close_round(order.steps)
+    while (request := coordinator.next_request()) is not None:
+        yield [task.client for task in request.tasks]
+        coordinator.close_round(request.steps)

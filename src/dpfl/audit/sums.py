@@ -46,12 +46,12 @@ def clients_for(shared: NoiseShares | None, least: int = 1) -> int:
 
 
 def server_view(
-    whole: IntegerSum, shared: NoiseShares, vector: np.ndarray, rng: np.random.Generator
+    integer_sum: IntegerSum, shared: NoiseShares, vector: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
     """Adds one client's vector to the noise of the other honest clients.
 
     Args:
-        whole: The sum of integers.
+        integer_sum: The sum of integers.
         shared: Who shares the noise.
         vector: The client's vector.
         rng: Source of the noise.
@@ -59,16 +59,16 @@ def server_view(
     Returns:
         The sum as the server sees it.
     """
-    return beside(whole, shared, whole.numbers(vector, rng), rng)
+    return beside(integer_sum, shared, integer_sum.numbers(vector, rng), rng)
 
 
 def beside(
-    whole: IntegerSum, shared: NoiseShares, numbers: np.ndarray, rng: np.random.Generator
+    integer_sum: IntegerSum, shared: NoiseShares, numbers: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
     """Adds what one client sent to the noise of the other honest clients.
 
     Args:
-        whole: The sum of integers.
+        integer_sum: The sum of integers.
         shared: Who shares the noise.
         numbers: What the client sent.
         rng: Source of the noise.
@@ -78,17 +78,17 @@ def beside(
     """
     total = numbers.copy()
     for _ in range(honest(shared) - 1):
-        total += whole.numbers(np.zeros(len(numbers)), rng)
-    return whole.total(total)
+        total += integer_sum.numbers(np.zeros(len(numbers)), rng)
+    return integer_sum.total(total)
 
 
 def honest_sum(
-    whole: IntegerSum, shared: NoiseShares, arrived: Mapping[int, np.ndarray]
+    integer_sum: IntegerSum, shared: NoiseShares, arrived: Mapping[int, np.ndarray]
 ) -> np.ndarray:
     """Adds what arrived, without the last ones, which belong to the server and which it subtracts.
 
     Args:
-        whole: The sum of integers.
+        integer_sum: The sum of integers.
         shared: Who shares the noise.
         arrived: What each client sent.
 
@@ -96,7 +96,7 @@ def honest_sum(
         The sum of the honest clients.
     """
     numbers = list(arrived.values())[: len(arrived) - shared.colluders]
-    return whole.total(np.sum(numbers, axis=0, dtype=whole.kind))
+    return integer_sum.total(np.sum(numbers, axis=0, dtype=integer_sum.kind))
 
 
 def room(bound: float, shared: NoiseShares) -> SecureSumTerms:

@@ -185,7 +185,7 @@ def play(
             client_ledgers = _ledgers(algorithm, client_names(clients), folder)
         public = range(clients, clients + len(test_bed.public))
         context = test_bed.context(randomness, client_ledgers)
-        context = replace(context, policy=algorithm.policy, public=public)
+        context = replace(context, disclosure_rules=algorithm.disclosure_rules, public=public)
         recorder = _Recorder(stack.enter_context(closing(local_engine(context, layout.size))))
         facts = FederationFacts("audit", test_bed.declared_sizes, layout, public, federation_ledger)
         coordinator = Coordinator(
@@ -218,7 +218,7 @@ def _any_loss(vector: Tensor) -> float:
 
 
 def _rounds(coordinator: Coordinator, recorder: _Recorder, missing: int) -> Iterator[ObservedRound]:
-    while (request := coordinator.next_order()) is not None:
+    while (request := coordinator.next_request()) is not None:
         replies = recorder.run(request)[missing:]
         failures = [
             ClientReply(task.client, failed="lost on its way") for task in request.tasks[:missing]

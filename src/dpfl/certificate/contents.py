@@ -31,7 +31,7 @@ from dpfl.privacy.accounting.events import REPLACE, decode, describe, encode, ne
 from dpfl.privacy.figures import epsilon_text
 from dpfl.privacy.ledger.plans import proven_events
 from dpfl.privacy.statement_view import PrivacyVerdict, verdict
-from dpfl.protocol.keys import fingerprint, load_private, raw, sign
+from dpfl.protocol.keys import fingerprint, load_private, public_key_hex, sign
 from dpfl.run.accounts import Accounts
 from dpfl.run.digests import code_sha256
 from dpfl.run.folder import RunFolder
@@ -67,7 +67,7 @@ def certify(run: Path, key: Path | None = None) -> dict[str, Any]:
         DpflError: The run is not finished, its files contradict each other, or there is no key.
     """
     folder, private = RunFolder.open(run), load_private(key)
-    public = raw(private.public_key())
+    public = public_key_hex(private.public_key())
     finished = read_finished_run(folder)
     make_salt(folder)
     if folder.weights_sha256() != finished.numbers["model_sha256"]:

@@ -29,7 +29,7 @@ from dpfl.errors import DpflError
 from dpfl.import_path import is_path
 from dpfl.planning.planner import with_planned_noise
 from dpfl.privacy import Budget
-from dpfl.run.algorithm_stages import fit_algorithm, with_unit, with_unit_and_queries
+from dpfl.run.algorithm_stages import algorithm_for_run, with_unit, with_unit_and_queries
 from dpfl.run.folder import RunFolder
 from dpfl.views.audit_view import AuditReportView, AuditRow
 from dpfl.views.figures.inversion_figure import draw_into
@@ -186,13 +186,13 @@ def _experiment(experiment: Experiment, variant: str | None) -> AuditTarget:
     budget, privacy, clients = experiment.budget, experiment.privacy.options(), experiment.clients()
     requested = _requested(system, experiment)
     aggregation = experiment.privacy.aggregation_options()
-    fitted = fit_algorithm(requested, None, budget.rounds, clients, aggregation)
+    algorithm = algorithm_for_run(requested, None, budget.rounds, clients, aggregation)
     if budget.epsilon and budget.rounds:
         whole = Budget(**budget.model_dump())
-        fitted = with_planned_noise(fitted, whole, clients, privacy.accountant)
-    if privacy.noise_for(fitted.unit) == "secure":  # only noise of a known size has a secure form
-        fitted = ready(fitted, budget.rounds or 4).with_secure_noise()
-    return AuditTarget(fitted, budget.delta, experiment)
+        algorithm = with_planned_noise(algorithm, whole, clients, privacy.accountant)
+    if privacy.noise_for(algorithm.unit) == "secure":  # for noise of a known size
+        algorithm = ready(algorithm, budget.rounds or 4).with_secure_noise()
+    return AuditTarget(algorithm, budget.delta, experiment)
 
 
 def _requested(system: Algorithm, experiment: Experiment) -> Algorithm:

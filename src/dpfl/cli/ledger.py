@@ -178,7 +178,7 @@ def reconcile(
         result = add_missing(node_policy, key, load_node_data(node_policy), signed or ())
     with closing(Ledger.read(result.path)) as ledger:
         spending = accountant(limits.accountant).epsilon(ledger.spending(), limits.delta)
-    additions = sum(result.added.values())
+    additions = sum(result.added_events.values())
     what = "nothing is missing"
     if additions or result.heads:
         what = f"{additions} releases added from {result.heads} signed heads that were missing"

@@ -188,12 +188,14 @@ def statement(
     from dpfl.node.statement import statement as sign_statement
     from dpfl.privacy import Ledger
     from dpfl.privacy.ledger.client_ledgers import ledger_path
-    from dpfl.protocol.keys import load_private, raw
+    from dpfl.protocol.keys import load_private, public_key_hex
 
     node_policy = read(policy)
     key = load_private(node_policy.key)
     with closing(Ledger.read(ledger_path(node_policy.ledgers, node_policy.name))) as ledger:
-        refuse_missing(node_policy, ledger, own_heads(node_policy, raw(key.public_key())))
+        refuse_missing(
+            node_policy, ledger, own_heads(node_policy, public_key_hex(key.public_key()))
+        )
         envelope = sign_statement(ledger, node_policy.limit, run, key)
     out.write_text(json.dumps(envelope, indent=2))
     terms = envelope["statement"]

@@ -109,7 +109,7 @@ def terms_of(experiment: Experiment) -> tuple[ServerTerms, dict[str, NodeKeys]]:
         )
     nodes = {name: carrier.NodeKeys.parse(name, line) for name, line in section.nodes.items()}
     owner = load_private(Path(section.folder) / carrier.OWNER)
-    keys = {name: node.letters for name, node in nodes.items()}
+    keys = {name: node.message_key for name, node in nodes.items()}
     heads = Path(section.folder) / carrier.HEADS
     return ServerTerms(
         owner, keys, engine.deadline, engine.joining, engine.least_replies, heads
@@ -152,8 +152,8 @@ def serve(
         carrier = carry_messages(
             Path(section.folder), section.address, nodes, MOST_ANSWER, terms.deadline
         )
-        with watched, carrier as post, nodes_of_ours, raise_on_terminate():
-            result = experiment.serve(post, terms, folder, resume, progress)
+        with watched, carrier as transport, nodes_of_ours, raise_on_terminate():
+            result = experiment.serve(transport, terms, folder, resume, progress)
     except KeyboardInterrupt:
         begun = RunFolder(folder).begun()
         advice = " before anything was requested from a node."

@@ -45,7 +45,7 @@ def up(
     Every process has its own folder, keys and policy. All of them end with the run.
     """
     from dpfl.transports.flower.local_federation import (
-        ALLOWED,
+        EPSILON_MULTIPLE,
         leaving,
         refuse_ended,
         run_federation,
@@ -60,7 +60,10 @@ def up(
         raise DpflError("Every node enforces a limit on epsilon: give budget.epsilon.")
     node_sections = experiment.node_sections(nodes)
     proposal = experiment.proposal(tuple(node_sections))(0)
-    limits = {"epsilon": ALLOWED * experiment.budget.epsilon, "delta": experiment.budget.delta}
+    limits = {
+        "epsilon": EPSILON_MULTIPLE * experiment.budget.epsilon,
+        "delta": experiment.budget.delta,
+    }
     own = {"unit": proposal.unit, "neighbours": proposal.neighbours} if proposal.events else {}
     allow = {"systems": [experiment.algorithm.name], "models": [experiment.model.name]}
     tell = {

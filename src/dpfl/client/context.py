@@ -41,7 +41,7 @@ class ClientContext:
     randomness: Randomness
     ledgers: ClientLedgers | None = None
     fingerprint: str | None = ""
-    policy: DisclosureRules = field(default_factory=DisclosureRules)
+    disclosure_rules: DisclosureRules = field(default_factory=DisclosureRules)
     public: Sequence[int] = ()
     arithmetic: str = "exact"
     timed: bool = False

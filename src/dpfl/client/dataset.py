@@ -40,7 +40,7 @@ class ClientDataset:
         x: Samples of the larger data set, which may lie in shared memory.
         y: Their labels.
         rows: The client's rows.
-        declared: How many units the client declared; public, and not always the true number.
+        declared_size: How many units the client declared; public, and not always the true number.
         persons: The rows grouped by person, where a unit is a person.
         classes: The number of classes, for queries about labels.
         outcomes: What a metric counts samples with under the model that is asked about: samples,
@@ -50,7 +50,7 @@ class ClientDataset:
     x: Tensor
     y: Tensor
     rows: Tensor
-    declared: int
+    declared_size: int
     persons: UnitGroups | None = None
     classes: int = 0
     outcomes: Callable[[Tensor, Tensor, float], Tensor] | None = None
@@ -165,21 +165,21 @@ class ClientDatasets:
         x: Samples of all clients.
         y: Their labels.
         rows: For each client the rows that it trains on.
-        declared: For each client how many units it declared that it trains on.
+        declared_sizes: For each client how many units it declared that it trains on.
         unit_ids: For each row of `x` the number of its person, where a unit is a person.
         rows_per_person: How many rows of each person count, the first ones; None for all.
         evaluation_rows: For each client the rows that it keeps out of training, to measure on.
-        evaluation_declared: For each client how many units it declared that these are.
+        evaluation_sizes: For each client how many units it declared that these are.
     """
 
     x: Tensor
     y: Tensor
     rows: Sequence[Tensor]
-    declared: Sequence[int]
+    declared_sizes: Sequence[int]
     unit_ids: Tensor | None = None
     rows_per_person: int | None = None
     evaluation_rows: Sequence[Tensor] = ()
-    evaluation_declared: Sequence[int] = ()
+    evaluation_sizes: Sequence[int] = ()
     _persons: dict[tuple[str, int], UnitGroups] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -222,7 +222,7 @@ class ClientDatasets:
         Returns:
             The client's data.
         """
-        return self._dataset("training", client, self.rows[client], self.declared[client])
+        return self._dataset("training", client, self.rows[client], self.declared_sizes[client])
 
     def evaluation(self, client: int) -> ClientDataset:
         """Finds the data that a client measures a model on.
@@ -235,14 +235,14 @@ class ClientDatasets:
         """
         if not self.evaluation_rows:
             return self.training(client)
-        rows, declared = self.evaluation_rows[client], self.evaluation_declared[client]
-        return self._dataset("evaluation", client, rows, declared)
+        rows, declared_size = self.evaluation_rows[client], self.evaluation_sizes[client]
+        return self._dataset("evaluation", client, rows, declared_size)
 
-    def _dataset(self, part: str, client: int, rows: Tensor, declared: int) -> ClientDataset:
+    def _dataset(self, part: str, client: int, rows: Tensor, declared_size: int) -> ClientDataset:
         persons = None
         if self.unit_ids is not None:
             if (part, client) not in self._persons:
                 groups = UnitGroups.of(rows, self.unit_ids, self.rows_per_person)
                 self._persons[part, client] = groups
             persons = self._persons[part, client]
-        return ClientDataset(self.x, self.y, rows, declared, persons)
+        return ClientDataset(self.x, self.y, rows, declared_size, persons)

@@ -125,9 +125,9 @@ class ClientDebits:
             The name, with a number where it was used before.
         """
         ledger, repetition = self.ledger(task.client), 0
-        while ledger.has_release(self._entry(task, _repeated(name, repetition))):
+        while ledger.has_release(self._entry(task, _repetition_name(name, repetition))):
             repetition += 1
-        return _repeated(name, repetition)
+        return _repetition_name(name, repetition)
 
     def _entry(self, task: ClientTask, name: str) -> str:
         """Writes the ledger's name for a release. For a share of the noise it also has the terms of
@@ -142,5 +142,5 @@ class ClientDebits:
             ledger.close()
 
 
-def _repeated(name: str, repetition: int) -> str:
+def _repetition_name(name: str, repetition: int) -> str:
     return f"{name}/{repetition}" if repetition else name

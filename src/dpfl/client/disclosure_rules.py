@@ -59,13 +59,16 @@ class DisclosureRules:
         return next((reason for _, reason in self._broken(task)), None)
 
     def _broken(self, task: ClientTask) -> Iterator[tuple[str, RefusalReason]]:
-        rules = SURVEYS if task.query else TASKS
+        rules = QUERY_OBJECTIONS if task.query else TASKS
         return ((what, reason) for objects, what, reason in rules if objects(self, task))
 
 
 def _unbounded(task: ClientTask) -> bool:
     update = task.update
-    has_noise = any(one.placement is NoisePlacement.CLIENT_UPDATE for one in task.noisy_releases)
+    has_noise = any(
+        placed_release.placement is NoisePlacement.CLIENT_UPDATE
+        for placed_release in task.noisy_releases
+    )
     return bool(
         update and has_noise and exceeds_update_noise(update, task.local, task.samples, task.steps)
     )
@@ -75,19 +78,19 @@ def _slope_is_bounded(task: ClientTask) -> bool:
     """Says whether the noise of the steps covers a slope. A slope is a norm of sums of clipped
     gradients, so it is covered where the clip bounds norms.
     """
-    release = task.placed.release_at(NoisePlacement.EVERY_STEP)
+    release = task.placed_release.release_at(NoisePlacement.EVERY_STEP)
     return bool(release and not task.update and release.clip.bounds_vector)
 
 
 def _divides_by_drawn(task: ClientTask) -> bool:
-    release = task.placed.release_at(NoisePlacement.EVERY_STEP)
+    release = task.placed_release.release_at(NoisePlacement.EVERY_STEP)
     return release is not None and release.divide_by_drawn
 
 
 ONLY_A_SHARE = "a share of the noise alone, where no secure sum hides it"
 Objection = tuple[Callable[[DisclosureRules, ClientTask], object], str, RefusalReason]
 
-SURVEYS: tuple[Objection, ...] = (
+QUERY_OBJECTIONS: tuple[Objection, ...] = (
     (
         lambda own, task: task.steps > 0,
         "a question that comes with steps",
@@ -132,12 +135,12 @@ TASKS: tuple[Objection, ...] = (
         RefusalReason.RAW_VALUES,
     ),
     (
-        lambda own, task: task.placed.trusts_server and not own.trusted,
+        lambda own, task: task.placed_release.trusts_server and not own.trusted,
         "a task that leaves the noise to a server that it does not trust",
         RefusalReason.NOT_TRUSTED,
     ),
     (
-        lambda own, task: not task.placed.has_noise and not own.bare,
+        lambda own, task: not task.placed_release.has_noise and not own.bare,
         "a task without noise",
         RefusalReason.WITHOUT_NOISE,
     ),

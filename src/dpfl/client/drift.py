@@ -28,7 +28,7 @@ class Drift:
     def __bool__(self) -> bool:
         return bool(self.prox) or self.correction is not None
 
-    def added(self, gradient: Tensor, here: Tensor) -> Tensor:
+    def add_to(self, gradient: Tensor, here: Tensor) -> Tensor:
         """Adds the drift to a gradient.
 
         Args:

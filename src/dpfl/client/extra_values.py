@@ -63,12 +63,12 @@ def noisy_slope(
     data = workspace.context.data.training(task.client)
     positions = release.sampling.draw(len(data), generator("slope batch"))
     batch = data.units(torch.from_numpy(positions))
-    gradients, trained = workspace.gradients(release), model.read()
+    gradients, trained_model = workspace.gradients(release), model.read()
     with drawing_from(generator("slope module")):
         after = clipped_sum(gradients, release.clip, *batch).clone()
         model.load(vector)
         before = clipped_sum(gradients, release.clip, *batch)
-    model.load(trained)
+    model.load(trained_model)
     slope = float((after - before).norm())
     return release.add_noise_to_number(slope, generator("slope noise"), largest_weight=2.0)
 
@@ -90,14 +90,14 @@ def model_differences(
     """
     assert task.samples is not None
     model, data = workspace.model, workspace.context.data.training(task.client).as_rows
-    trained = model.read()
+    trained_model = model.read()
     positions = task.samples.sampling.draw(len(data), generator("raw batch"))
     batch = data.take(torch.from_numpy(positions if len(positions) else np.arange(len(data))))
     model.load(own)
     after, loss_after = plain_gradient(model, *batch)
     model.load(vector)
     before, loss_before = plain_gradient(model, *batch)
-    model.load(trained)
+    model.load(trained_model)
     return {
         "losses": np.array(loss_after - loss_before),
         "gradients": np.array(float((after - before).norm())),

@@ -58,7 +58,7 @@ def private_steps(
     """
     model = gradients.model
     step = local.optimiser.start()
-    divisor = release.divisor_for(data.declared)
+    divisor = release.divisor_for(data.declared_size)
     draws, noise = generator("batch"), generator("sample noise")
     for _ in range(steps):
         batch = release.sampling.draw(len(data), draws)
@@ -71,7 +71,7 @@ def private_steps(
         if watch:
             watch(batch)
         here = model.vector[: model.layout.trainable]
-        here += step(drift.added(noisy, here) if drift else noisy)
+        here += step(drift.add_to(noisy, here) if drift else noisy)
 
 
 def clipped_batch(

@@ -95,7 +95,7 @@ class PlacedRelease:
         return tuple(
             cls(placement, release, protects_client)
             for placement, release, protects_client in candidates
-            if release is not None and release.private
+            if release and release.has_noise
         )
 
     @property

@@ -78,7 +78,7 @@ def _by_autograd(
     step, here = optimiser.start(), model.vector[: model.layout.trainable]
     for batch in batches:
         gradient, loss = plain_gradient(model, *data.take(batch), loss_of)
-        here += step(drift.added(gradient, here) if drift else gradient)
+        here += step(drift.add_to(gradient, here) if drift else gradient)
         yield loss
 
 
@@ -157,10 +157,18 @@ def _move(layer: Layer, x: Tensor, g: Tensor, factor: float) -> None:
             module.bias.add_(g.sum(0), alpha=factor)
         return
     assert isinstance(module, nn.Conv2d)
-    needed = (False, "weight" in layer.entries, "bias" in layer.entries)
-    sizes = (module.stride, module.padding, module.dilation, False, (0, 0), module.groups, needed)
+    needs_gradient = (False, "weight" in layer.entries, "bias" in layer.entries)
+    sizes = (
+        module.stride,
+        module.padding,
+        module.dilation,
+        False,
+        (0, 0),
+        module.groups,
+        needs_gradient,
+    )
     _, weight, bias = aten.convolution_backward(g, x, module.weight, [module.out_channels], *sizes)
-    if needed[1]:
+    if needs_gradient[1]:
         module.weight.add_(weight, alpha=factor)
-    if needed[2] and module.bias is not None:
+    if needs_gradient[2] and module.bias is not None:
         module.bias.add_(bias, alpha=factor)

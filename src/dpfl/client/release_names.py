@@ -45,8 +45,8 @@ class ReleaseNames:
             self._context.fingerprint,
             self._data_digest(task),
         )
-        added = [] if correction is None else [correction.contiguous().numpy().data]
-        return digest_of(value, *added)
+        correction_bytes = [] if correction is None else [correction.contiguous().numpy().data]
+        return digest_of(value, *correction_bytes)
 
     def model_digest(self, vector: Tensor) -> str:
         """Computes a digest of a model's bits.

@@ -66,7 +66,7 @@ class ClientRunner:
             context = replace(context, fingerprint=self._workspace.model.fingerprint)
         self.context = context
         self._names = ReleaseNames(context)
-        self._logged: set[str] = set()
+        self._reported_causes: set[str] = set()
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ledger")
 
     @property
@@ -138,8 +138,8 @@ class ClientRunner:
         if refusal := self._refusal(task):
             return ClientReply(task.client, refused=refusal)
         self._check_batches(task)
-        declared = self.context.data.declared[task.client]
-        cost = task.cost(declared) if self.context.ledgers else None
+        declared_size = self.context.data.declared_sizes[task.client]
+        cost = task.cost(declared_size) if self.context.ledgers else None
         randomness = self.context.randomness
         if cost is None:
             if task.update_release.shared_by:
@@ -178,8 +178,8 @@ class ClientRunner:
     def _log_failure(self, task: ClientTask, error: Exception) -> None:
         """Logs each cause once, whichever client has it."""
         cause = f"{type(error).__name__}: {error}"
-        if cause not in self._logged:
-            self._logged.add(cause)
+        if cause not in self._reported_causes:
+            self._reported_causes.add(cause)
             _log.warning("Client %d failed in round %d: %s", task.client, task.round + 1, cause)
             _log.debug("Where it failed:", exc_info=error)
 
@@ -188,7 +188,9 @@ class ClientRunner:
         context = self.context
         if context.ledgers is None or task.client in context.public:
             return ""
-        return context.policy.refusal(task, lambda: self._debits.has_unbounded_release(task.client))
+        return context.disclosure_rules.refusal(
+            task, lambda: self._debits.has_unbounded_release(task.client)
+        )
 
     def _check_batches(self, task: ClientTask) -> None:
         """Refuses batches that are too large to be summed within the clip's margin.
@@ -199,7 +201,7 @@ class ClientRunner:
         if task.samples is None:
             return
         data = self.context.data
-        most = largest_draw(task.samples.sampling, data.declared[task.client])
+        most = largest_draw(task.samples.sampling, data.declared_sizes[task.client])
         if most <= most_units(1 / COVER, MANY_ADDITIONS):
             return
         limit = self._workspace.gradients(task.samples).largest_batch(

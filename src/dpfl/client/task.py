@@ -3,7 +3,7 @@
     >>> step = Release(Poisson(0.01), Flat(1.0), Gaussian(1.1))
     >>> everybody = Release(All(), NoClip())
     >>> task = ClientTask(0, 3, 5, LocalTraining(SGD(0.1)), everybody, samples=step)
-    >>> task.placement, task.cost(declared=60_000)[1]  # 5 steps, each of which is paid for
+    >>> task.placement, task.cost(declared_size=60_000)[1]  # 5 steps, each of which is paid for
     (<NoisePlacement.EVERY_STEP: 'step'>, 5)
 
 A `RoundRequest` holds one `ClientTask` per client of the cohort, and the model's vector once for
@@ -132,7 +132,7 @@ norm: 8 times 2^-24.
 """
 
 
-def rounding_sensitivity(task: ClientTask, model: Tensor, added: Tensor | None) -> float:
+def rounding_sensitivity(task: ClientTask, model: Tensor, correction: Tensor | None) -> float:
     """Bounds how much farther apart float32 can bring two updates that one sample moves.
 
     A step is rounded to the digits of the model. The server chooses the model, so its norm may be
@@ -143,7 +143,7 @@ def rounding_sensitivity(task: ClientTask, model: Tensor, added: Tensor | None) 
     Args:
         task: The task.
         model: The model that was sent.
-        added: What is added to every gradient, if anything.
+        correction: What is added to every gradient, if anything.
 
     Returns:
         The distance to add to the sensitivity.
@@ -154,7 +154,7 @@ def rounding_sensitivity(task: ClientTask, model: Tensor, added: Tensor | None) 
     if upload is None or samples is None or upload.covers(upload.diameter):
         return 0.0
     step = task.local.optimiser.rate * (
-        samples.clip.clip_norm + (0.0 if added is None else float(added.double().norm()))
+        samples.clip.clip_norm + (0.0 if correction is None else float(correction.double().norm()))
     )
     return ROUNDING * task.steps * (float(model.double().norm()) + task.steps * step)
 
@@ -228,7 +228,7 @@ class ClientTask:
     raw_values: tuple[str, ...] = field(default=(), repr=False)
 
     @cached_property
-    def placed(self) -> PlacedRelease:
+    def placed_release(self) -> PlacedRelease:
         """The one release of the client's training that has noise, and where its noise is added."""
         return PlacedRelease.of(self.samples, self.update, self.clients)
 
@@ -247,7 +247,7 @@ class ClientTask:
     @property
     def placement(self) -> NoisePlacement:
         """Where the noise of the training is added."""
-        return self.placed.placement
+        return self.placed_release.placement
 
     def generator(self, randomness: Randomness) -> Generator:
         """Makes the random generators of this task.
@@ -265,21 +265,25 @@ class ClientTask:
         """The release that the client's own ledger pays for; None for a query, or where the
         federation pays.
         """
-        return self.placed.release if self.placed.client_pays and not self.query else None
+        return (
+            self.placed_release.release
+            if self.placed_release.client_pays and not self.query
+            else None
+        )
 
     @property
     def summed_release(self) -> Release | None:
         """The client's own release where it has a share of the noise only, and goes into a secure
         sum.
         """
-        return self.own_release if self.placed.noise_shares else None
+        return self.own_release if self.placed_release.noise_shares else None
 
     @property
     def noise_shares(self) -> NoiseShares | None:
         """How clients share the noise of the reply, where the server sees sums only: the noise of a
         step, of an update, or of an answer.
         """
-        return self.placed.noise_shares if self.secure_sum or not self.query else None
+        return self.placed_release.noise_shares if self.secure_sum or not self.query else None
 
     @property
     def only_raw_values(self) -> bool:
@@ -293,7 +297,7 @@ class ClientTask:
         """Whether it asks for a metric."""
         return self.query is not None and self.query.asks_metric
 
-    def cost(self, declared: int) -> tuple[Event, int] | None:
+    def cost(self, declared_size: int) -> tuple[Event, int] | None:
         """Computes what the client's own ledger pays for this task.
 
         A task that asks for raw values beside its release has no guarantee (the event of noise 0).
@@ -301,7 +305,7 @@ class ClientTask:
         such an event already.
 
         Args:
-            declared: How many units the client declared that it has.
+            declared_size: How many units the client declared that it has.
 
         Returns:
             The event and how often it is paid for; None where the client's ledger pays nothing.
@@ -316,7 +320,7 @@ class ClientTask:
         if placement is NoisePlacement.ROUND_SUM:
             return (release.event(self.secure_sum.clients), 1) if self.secure_sum else None
         in_steps = placement is NoisePlacement.EVERY_STEP
-        event = gaussian(0.0) if self.raw else release.event(declared if in_steps else 1)
+        event = gaussian(0.0) if self.raw else release.event(declared_size if in_steps else 1)
         return event, self.steps + self.slope if in_steps else 1
 
 

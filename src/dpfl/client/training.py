@@ -99,19 +99,19 @@ class ClientTraining:
                     self.update()
                 part = release.into_sum(torch.zeros(self.workspace.model.layout.size))
         # In float32 two sums could be rounded apart.
-        weighted = part.double().numpy() * terms.weight
-        whole = release.integer_sum(terms.bound, terms.clients)
-        return whole.numbers(weighted, self.generator("share of the noise"))
+        weighted_numbers = part.double().numpy() * terms.weight
+        integer_sum = release.integer_sum(terms.bound, terms.clients)
+        return integer_sum.numbers(weighted_numbers, self.generator("share of the noise"))
 
     @property
-    def _added(self) -> Tensor | None:
+    def _correction(self) -> Tensor | None:
         """Finds what is added to every gradient."""
         return None if self.task.local.objective.needs_last else self.correction
 
     def _take_steps(self) -> None:
         task, model = self.task, self.workspace.model
         data = self.workspace.context.data.training(task.client)
-        drift = Drift(self.vector[: model.layout.trainable], task.local.prox, self._added)
+        drift = Drift(self.vector[: model.layout.trainable], task.local.prox, self._correction)
         if task.samples:
             private_steps(
                 self.workspace.gradients(task.samples),
@@ -144,8 +144,8 @@ class ClientTraining:
                 model.load(self.vector)
         release = task.update_release
         update, inside = self._clipped_update(release.clip)
-        if release.of_models:
-            excess = rounding_sensitivity(task, self.vector, self._added)
+        if release.is_update:
+            excess = rounding_sensitivity(task, self.vector, self._correction)
             rng = self.generator("upload noise")
             # The server must not learn whether it was clipped.
             weight = release.weight_covering(excess)
@@ -160,8 +160,8 @@ class ClientTraining:
         model, room = self.workspace.model, self.workspace.update
         names, ends = model.layout.names, (*model.layout.offsets, model.layout.size)
         if clip.bounds_model:
-            clipped, inside = clip_vector(model.vector, clip, names, ends, out=room)
-            return clipped.sub_(self.vector), inside
+            clipped_update, inside = clip_vector(model.vector, clip, names, ends, out=room)
+            return clipped_update.sub_(self.vector), inside
         update = torch.sub(model.vector, self.vector, out=room)
         if clip.bounds_nothing:
             return update, True

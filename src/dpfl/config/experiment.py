@@ -216,7 +216,7 @@ class Experiment(StrictSection):
 
     def serve(
         self,
-        post: Transport,
+        transport: Transport,
         terms: ServerTerms,
         out: Path | None = None,
         resume: bool = False,
@@ -227,7 +227,7 @@ class Experiment(StrictSection):
         Of the data set in this file, only the form of a sample and the public test set are used.
 
         Args:
-            post: What carries messages to the nodes.
+            transport: What carries messages to the nodes.
             terms: The keys of the server and of the nodes, and how long to wait for answers.
             out: The folder of the run; by default a new one under `runs/`.
             resume: Continue the run in `out`.
@@ -238,17 +238,17 @@ class Experiment(StrictSection):
         """
         from dpfl.data.remote_federation import RemoteFederation
         from dpfl.run.folder import RunFolder, new_path
-        from dpfl.run.nodes import gather, gather_again
+        from dpfl.run.nodes import join_nodes, rejoin_nodes
         from dpfl.run.train import train
 
         out, source = out or new_path(self.algorithm.name), self.data.source()
         proposal = self.proposal(tuple(terms.nodes), terms.public)
         if resume:
-            gathering = gather_again(post, terms, RunFolder.open(out), proposal)
+            joined_nodes = rejoin_nodes(transport, terms, RunFolder.open(out), proposal)
         else:
-            gathering = gather(post, secrets.token_hex(16), terms, proposal)
+            joined_nodes = join_nodes(transport, secrets.token_hex(16), terms, proposal)
         joined, sizes = zip(
-            *((member.name, member.size) for member in gathering.members), strict=True
+            *((member.name, member.size) for member in joined_nodes.members), strict=True
         )
         federation = RemoteFederation.of(
             source.train, source.test, joined, sizes, self.privacy.unit
@@ -258,7 +258,7 @@ class Experiment(StrictSection):
         privacy = replace(self.privacy.options(self._entropy), ledger=None, arithmetic="exact")
         return train(
             models.from_name(self.model.name, **self.model.options()),
-            replace(federation, notes=gathering.notes, test_persons=source.test_persons),
+            replace(federation, notes=joined_nodes.notes, test_persons=source.test_persons),
             algorithms.from_name(self.algorithm.name, **self.algorithm.options()),
             Budget(**self.budget.model_dump()),
             privacy=privacy,
@@ -270,7 +270,7 @@ class Experiment(StrictSection):
                 resume=resume,
                 progress=progress,
                 callbacks=loggers.from_words(self.log),
-                nodes=gathering,
+                nodes=joined_nodes,
                 experiment=content,
             ),
         )

@@ -29,10 +29,10 @@ class RemoteFederation(Federation):
     that needs the form of a sample works as with a local federation.
 
     Attributes:
-        declared: The size that each node declares, in units of the guarantee.
+        declared_sizes: The size that each node declares, in units of the guarantee.
     """
 
-    declared: tuple[int, ...] = ()
+    declared_sizes: tuple[int, ...] = ()
 
     @classmethod
     def of(
@@ -73,19 +73,19 @@ class RemoteFederation(Federation):
             clients,
             how=NODES,
             names=tuple(names),
-            declared=tuple(declared_sizes),
+            declared_sizes=tuple(declared_sizes),
             persons=torch.arange(rows) if unit == "person" else None,
         )
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        return self.declared
+        return self.declared_sizes
 
     def count_units(
         self, unit: str, parts: Sequence[torch.Tensor] | None = None
     ) -> tuple[int, ...]:
         """Returns the sizes that the nodes declared, in the unit that the run proposes."""
-        return self.declared if parts is None else tuple(map(len, parts))
+        return self.declared_sizes if parts is None else tuple(map(len, parts))
 
     def by_person(self, parts: Sequence[torch.Tensor]) -> tuple[str, ...]:
         return ()
@@ -103,5 +103,5 @@ class RemoteFederation(Federation):
     def sha256(self) -> str:
         schema = self.train.schema.to_json() if self.train.schema else ""
         test = self.test.sha256 if self.test else ""
-        form = encode((self.names, self.declared, self.shape, self.task, schema, test))
+        form = encode((self.names, self.declared_sizes, self.shape, self.task, schema, test))
         return hashlib.sha256(canonical(form)).hexdigest()

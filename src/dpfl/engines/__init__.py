@@ -34,11 +34,11 @@ __all__ = ["Engine", "PoolEngine", "SerialEngine", "local_engine", "one_thread"]
 class Engine(Protocol):
     """The interface of every engine."""
 
-    def run(self, order: RoundRequest) -> list[ClientReply]:
+    def run(self, request: RoundRequest) -> list[ClientReply]:
         """Executes one round.
 
         Args:
-            order: The tasks of the round and the model that they start from.
+            request: The tasks of the round and the model that they start from.
 
         Returns:
             One reply per task, in the order of the tasks. The updates in them are valid until the

@@ -39,9 +39,9 @@ class HeadMemory:
     keys: Mapping[str, str]
     path: Path | None = None
     _heads: dict[str, HeadSet] = field(default_factory=dict)
-    _accepted: set[str] = field(default_factory=set)
+    _accepted_signatures: set[str] = field(default_factory=set)
     """Signatures of heads that their node was shown and has included in a later one."""
-    _changed: bool = False
+    _has_changes: bool = False
 
     def __post_init__(self) -> None:
         self._read()
@@ -82,7 +82,7 @@ class HeadMemory:
             answer: Its answer: the head of its own ledger, and heads of other nodes that it
                 remembers.
         """
-        own_head, other_heads = answer.head.get("ledger_head"), answer.head.get("heads")
+        own_head, other_heads = answer.header.get("ledger_head"), answer.header.get("heads")
         for words in [own_head, *(other_heads if isinstance(other_heads, list) else [])]:
             with suppress(ProtocolError):
                 self._add(head_from_words(words))
@@ -99,17 +99,17 @@ class HeadMemory:
             answer: Its answer, with the head of its ledger.
         """
         try:
-            last = head_from_words(answer.head.get("ledger_head")).head
+            last = head_from_words(answer.header.get("ledger_head")).head
         except ProtocolError:
             return  # of an earlier version, which compares nothing
-        for one in [
-            one
-            for one in self.of(name)
-            if one.to_words() in shown_heads and one.head.tail != last.tail
+        for signed_head in [
+            signed_head
+            for signed_head in self.of(name)
+            if signed_head.to_words() in shown_heads and signed_head.head.tail != last.tail
         ]:
-            self._heads[name].remove(one)
-            self._accepted.add(one.signature)
-            self._changed = True
+            self._heads[name].remove(signed_head)
+            self._accepted_signatures.add(signed_head.signature)
+            self._has_changes = True
 
     def is_doubtful(self, name: str) -> bool:
         """Decides whether a node has to compare its heads with its ledger.
@@ -122,20 +122,25 @@ class HeadMemory:
         """
         return len(self.of(name)) > 1
 
-    def _add(self, one: SignedHead) -> None:
+    def _add(self, signed_head: SignedHead) -> None:
         if (
-            self.keys.get(one.head.node) == one.head.public_key
-            and one.signature not in self._accepted
+            self.keys.get(signed_head.head.node) == signed_head.head.public_key
+            and signed_head.signature not in self._accepted_signatures
         ):
-            self._changed |= self._heads.setdefault(one.head.node, HeadSet()).add(one)
+            self._has_changes |= self._heads.setdefault(signed_head.head.node, HeadSet()).add(
+                signed_head
+            )
 
     def save(self) -> None:
         """Writes the file, together with what other runs of this server wrote there meanwhile."""
-        if self.path is None or not self._changed:
+        if self.path is None or not self._has_changes:
             return
-        with self._locked():
+        with self._file_lock():
             self._read()
-            nodes = {name: [one.to_words() for one in heads] for name, heads in self._heads.items()}
+            nodes = {
+                name: [signed_head.to_words() for signed_head in heads]
+                for name, heads in self._heads.items()
+            }
             strangers = self._strangers()
             write_whole(
                 self.path,
@@ -144,7 +149,7 @@ class HeadMemory:
                     for name in {**strangers, **nodes}
                 },
             )
-        self._changed = False
+        self._has_changes = False
 
     def _read(self) -> None:
         for name, heads in self._file().items():
@@ -186,7 +191,7 @@ class HeadMemory:
         return words
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _file_lock(self) -> Iterator[None]:
         assert self.path is not None
         try:
             file = self.path.with_name(f"{self.path.name}.lock").open("ab")

@@ -71,7 +71,7 @@ class NodeChannel:
         self,
         to: str,
         kind: str,
-        order: str,
+        task_name: str,
         words: Mapping[str, object],
         arrays: Arrays | None = None,
     ) -> bytes:
@@ -80,14 +80,14 @@ class NodeChannel:
         Args:
             to: The node's name.
             kind: What is asked for.
-            order: The name of the task or step.
+            task_name: The name of the task or step.
             words: Further fields.
             arrays: The arrays.
 
         Returns:
             The signed message.
         """
-        routing = {"kind": kind, "run": self.run, "to": to, "order": order}
+        routing = {"kind": kind, "run": self.run, "to": to, "order": task_name}
         return messages.write({**routing, **words}, arrays or {}, self.key)
 
     def ask(
@@ -147,11 +147,11 @@ class NodeChannel:
 
     def _greet(self) -> None:
         """Asks whoever is at an address without a name for its name."""
-        now, named = time.monotonic(), set(self.addresses.values())
+        now, names = time.monotonic(), set(self.addresses.values())
         greeting_times = {address: when for address, _, when in self._greetings.values()}
         for address in self.transport.nodes():
             recent = now - greeting_times.get(address, -GREETING_INTERVAL) < GREETING_INTERVAL
-            if address not in named and not recent:
+            if address not in names and not recent:
                 ping = self.message(EVERYONE, "ping", address, {})
                 self._greetings[self.transport.send(address, ping)] = (address, ping, now)
 
@@ -162,7 +162,7 @@ class NodeChannel:
             return False
         for name in self.nodes if delivery.message is not None else ():
             answer = self._read(name, ping, delivery.message or b"")
-            if isinstance(answer, SignedMessage) and answer.head.get("kind") == "pong":
+            if isinstance(answer, SignedMessage) and answer.header.get("kind") == "pong":
                 self.addresses[name] = address
         return True
 
@@ -174,7 +174,7 @@ class NodeChannel:
             message = messages.read(answer, self.nodes[name], self.most)
         except ProtocolError as error:
             return InvalidReply(f"its answer cannot be used: {SENTENCES[error.reason]}")
-        head = message.head
+        head = message.header
         same_run = head.get("run") == self.run and head.get("from") == name
         if not same_run or head.get("answers") != messages.digest(request):
             return InvalidReply("its message answers another request")

@@ -41,52 +41,54 @@ class PoolEngine:
     """
 
     def __init__(self, context: ClientContext, size: int, workers: int) -> None:
-        self._sizes = context.data.declared
+        self._sizes = context.data.declared_sizes
         self._updates = torch.empty(0, size)
         vectors = 4 * size * (SLOTS * workers + 1)
-        self._shared = SharedFolder(SharedDatasets.bytes_of(context.data) + vectors)
-        vector = self._shared.put(torch.zeros(size))
+        self._shared_folder = SharedFolder(SharedDatasets.bytes_of(context.data) + vectors)
+        vector = self._shared_folder.put(torch.zeros(size))
         self._vector = vector.open()
-        data = SharedDatasets.put(self._shared, context.data)
+        data = SharedDatasets.put(self._shared_folder, context.data)
         bare = replace(context, data=data.data)
         self._workers = []
         for _ in range(workers):
-            slots = tuple(self._shared.put(torch.zeros(size)) for _ in range(SLOTS))
+            slots = tuple(self._shared_folder.put(torch.zeros(size)) for _ in range(SLOTS))
             self._workers.append(_Worker(_WorkerSetup(bare, data, vector, slots)))
 
-    def run(self, order: RoundRequest) -> list[ClientReply]:
+    def run(self, request: RoundRequest) -> list[ClientReply]:
         """Executes one round.
 
         Args:
-            order: The tasks of the round and the model that they start from.
+            request: The tasks of the round and the model that they start from.
 
         Returns:
             One reply per task, in the order of the tasks. Their updates are valid until the next
             call.
         """
-        self._vector.copy_(order.vector)
-        self._updates = room_for(self._updates, len(order.tasks))
-        rows = dict(zip((task.client for task in order.tasks), self._updates, strict=False))
-        queue = deque(sorted(order.tasks, key=lambda task: -self._sizes[task.client] * task.steps))
+        self._vector.copy_(request.vector)
+        self._updates = room_for(self._updates, len(request.tasks))
+        rows = dict(zip((task.client for task in request.tasks), self._updates, strict=False))
+        queue = deque(
+            sorted(request.tasks, key=lambda task: -self._sizes[task.client] * task.steps)
+        )
         # A second task in hand saves a worker the wait for the next one. With few tasks it could
         # leave another worker idle.
         depth = 2 if len(queue) >= TASKS_PER_WORKER * len(self._workers) else 1
         replies: dict[int, ClientReply] = {}
-        while len(replies) < len(order.tasks):
-            self._hand_out(queue, depth, order)
+        while len(replies) < len(request.tasks):
+            self._hand_out(queue, depth, request)
             busy = {worker.connection: worker for worker in self._workers if worker.tasks}
             for connection in wait(list(busy)):
                 reply = self._receive(busy[connection], rows, queue)  # type: ignore[index]
                 replies[reply.client] = reply
-        return [replies[task.client] for task in order.tasks]
+        return [replies[task.client] for task in request.tasks]
 
-    def _hand_out(self, queue: deque[ClientTask], depth: int, order: RoundRequest) -> None:
+    def _hand_out(self, queue: deque[ClientTask], depth: int, request: RoundRequest) -> None:
         """Gives every worker up to `depth` tasks."""
         for level in range(depth):
             for worker in self._workers:
                 if queue and len(worker.tasks) <= level:
                     with suppress(OSError):
-                        worker.send(queue[0], order)
+                        worker.send(queue[0], request)
                         queue.popleft()
 
     def _receive(
@@ -111,7 +113,7 @@ class PoolEngine:
             worker.disconnect()
         for worker in self._workers:
             worker.join()
-        self._shared.close()
+        self._shared_folder.close()
 
 
 def worker_context() -> Any:
@@ -179,9 +181,9 @@ class _Worker:
         self._next_slot = cycle(self._slots)
         self.tasks: deque[ClientTask] = deque()
 
-    def send(self, task: ClientTask, order: RoundRequest) -> None:
+    def send(self, task: ClientTask, request: RoundRequest) -> None:
         """Sends a task. A worker that died while it was idle is started again first."""
-        correction = order.corrections.get(task.client)
+        correction = request.corrections.get(task.client)
         message = task, None if correction is None else correction.numpy()
         try:
             self.connection.send(message)

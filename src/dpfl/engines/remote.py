@@ -92,11 +92,11 @@ class RemoteEngine:
     sums: SecureSumServer | None = None
     join: Join | None = None
 
-    def run(self, order: RoundRequest) -> list[ClientReply]:
+    def run(self, request: RoundRequest) -> list[ClientReply]:
         """Executes one round; see the module's documentation for its steps.
 
         Args:
-            order: The tasks of the round and the model that they start from.
+            request: The tasks of the round and the model that they start from.
 
         Returns:
             One reply per task, in the order of the tasks.
@@ -104,22 +104,22 @@ class RemoteEngine:
         Raises:
             DpflError: Too few nodes answered, or have keys for a secure sum.
         """
-        replies = self._agree_on_keys(order)
-        for task in order.tasks:
+        replies = self._agree_on_keys(request)
+        for task in request.tasks:
             if task.client not in replies and (refusal := self._debit(task)):
                 replies[task.client] = refusal
-        tasks = [task for task in order.tasks if task.client not in replies]
-        answers = self._ask({self._name(task): self._message(order, task) for task in tasks})
+        tasks = [task for task in request.tasks if task.client not in replies]
+        answers = self._ask({self._name(task): self._message(request, task) for task in tasks})
         replies |= _of_one_length(
             {
-                task.client: self._check_reply(order, task, answers.get(self._name(task)))
+                task.client: self._check_reply(request, task, answers.get(self._name(task)))
                 for task in tasks
             }
         )
-        if sums := self._sums_of(order):
-            sums.close(order.round, answers, [self._name(task) for task in tasks])
-        self._refuse_too_few(order, tasks, answers)
-        return [replies[task.client] for task in order.tasks]
+        if sums := self._sums_of(request):
+            sums.close(request.round, answers, [self._name(task) for task in tasks])
+        self._refuse_too_few(request, tasks, answers)
+        return [replies[task.client] for task in request.tasks]
 
     def add(self, round: int, numbers: Mapping[int, np.ndarray]) -> np.ndarray:
         """Adds up what clients sent in the last round of secure sums.
@@ -143,22 +143,22 @@ class RemoteEngine:
 
     # Keys
 
-    def _agree_on_keys(self, order: RoundRequest) -> dict[int, ClientReply]:
+    def _agree_on_keys(self, request: RoundRequest) -> dict[int, ClientReply]:
         """Begins a secure sum. Nodes without keys are not asked for their part of it."""
-        if (sums := self._sums_of(order)) is None:
+        if (sums := self._sums_of(request)) is None:
             return {}
-        first = order.tasks[0]
-        sums.ready(order.round, [self._name(task) for task in order.tasks])
-        sum_id = secure_sum_messages.at_of(first, sums.session, order.vector.numpy())
-        sums.begin(sum_id, self._order(first))
+        first = request.tasks[0]
+        sums.ready(request.round, [self._name(task) for task in request.tasks])
+        sum_id = secure_sum_messages.sum_id_of(first, sums.session, request.vector.numpy())
+        sums.begin(sum_id, self._task_name(first))
         return {
             task.client: ClientReply(task.client, failed=AWAY)
-            for task in order.tasks
+            for task in request.tasks
             if self._name(task) not in sums.here
         }
 
-    def _sums_of(self, order: RoundRequest) -> SecureSumServer | None:
-        return self.sums if order.tasks and order.tasks[0].noise_shares else None
+    def _sums_of(self, request: RoundRequest) -> SecureSumServer | None:
+        return self.sums if request.tasks and request.tasks[0].noise_shares else None
 
     # Counting and sending
 
@@ -168,7 +168,7 @@ class RemoteEngine:
         if self.ledgers is None or cost is None:
             return None
         event, count = cost
-        name = f"{self.run_id}/{self._order(task)}"
+        name = f"{self.run_id}/{self._task_name(task)}"
         with closing(self.ledgers.open(task.client)) as ledger:
             try:
                 ledger.debit(self.run_id, name, event, count, self.ledgers.limit, task.horizon)
@@ -176,16 +176,16 @@ class RemoteEngine:
                 return ClientReply(task.client, refused=str(refusal))
         return None
 
-    def _message(self, order: RoundRequest, task: ClientTask) -> bytes:
+    def _message(self, request: RoundRequest, task: ClientTask) -> bytes:
         member = self.members[task.client]
         words = {"task": task_messages.task_to_words(replace(task, client=member.place))}
-        arrays: dict[str, np.ndarray] = {"model": order.vector.numpy()}
-        if (correction := order.corrections.get(task.client)) is not None:
+        arrays: dict[str, np.ndarray] = {"model": request.vector.numpy()}
+        if (correction := request.corrections.get(task.client)) is not None:
             arrays["correction"] = correction.numpy()
-        return self.channel.message(member.name, "work", self._order(task), words, arrays)
+        return self.channel.message(member.name, "work", self._task_name(task), words, arrays)
 
-    def _order(self, task: ClientTask) -> str:
-        return task_messages.order_of(task, self.sums.session if self.sums else "")
+    def _task_name(self, task: ClientTask) -> str:
+        return task_messages.task_name(task, self.sums.session if self.sums else "")
 
     def _name(self, task: ClientTask) -> str:
         return self.members[task.client].name
@@ -196,18 +196,20 @@ class RemoteEngine:
         requests = {
             name: message for name, message in requests.items() if name not in history_answers
         }
-        answers = {name: one for name, one in history_answers.items() if one is not None}
+        answers = {name: answer for name, answer in history_answers.items() if answer is not None}
         answers |= self.channel.ask(requests, self.seconds)
         restarted_nodes = [
             name
             for name, answer in answers.items()
-            if isinstance(answer, SignedMessage) and answer.head.get("reason") == JOIN_AGAIN
+            if isinstance(answer, SignedMessage) and answer.header.get("reason") == JOIN_AGAIN
         ]
         if not restarted_nodes or self.join is None:
             return answers
         rejections = _not_joined(self.join(restarted_nodes))
         again = {name: requests[name] for name in restarted_nodes if name not in rejections}
-        other_answers = {name: one for name, one in answers.items() if name not in restarted_nodes}
+        other_answers = {
+            name: answer for name, answer in answers.items() if name not in restarted_nodes
+        }
         return other_answers | rejections | self.channel.ask(again, self.seconds)
 
     def _compare_histories(self, names: Collection[str]) -> dict[str, Answer | None]:
@@ -230,12 +232,12 @@ class RemoteEngine:
     # Checking
 
     def _check_reply(
-        self, order: RoundRequest, task: ClientTask, answer: Answer | None
+        self, request: RoundRequest, task: ClientTask, answer: Answer | None
     ) -> ClientReply:
         """Reads the reply in an answer, if it is no larger than it can be."""
-        reply, declared = self._reply(task, answer), self.members[task.client].size
-        correction = order.corrections.get(task.client)
-        if bound_violation(task, reply, order.vector, declared, correction):
+        reply, declared_size = self._reply(task, answer), self.members[task.client].size
+        correction = request.corrections.get(task.client)
+        if bound_violation(task, reply, request.vector, declared_size, correction):
             return ClientReply(task.client, failed=BEYOND)
         return reply
 
@@ -245,12 +247,12 @@ class RemoteEngine:
             return ClientReply(task.client, failed=SILENT)
         if isinstance(answer, InvalidReply):
             return ClientReply(task.client, failed=answer.reason)
-        if answer.head.get("kind") == "refused":
+        if answer.header.get("kind") == "refused":
             return _refusal(task, answer)
         try:
             if task.noise_shares and self.sums:
                 return ClientReply(task.client, numbers=self.sums.take(self._name(task), answer))
-            reply = task_messages.reply_from_words(answer.head["reply"], answer.arrays, self.size)
+            reply = task_messages.reply_from_words(answer.header["reply"], answer.arrays, self.size)
         except (ProtocolError, KeyError):
             return ClientReply(task.client, failed=ANOTHER)
         if not _fits(task, reply):
@@ -258,12 +260,12 @@ class RemoteEngine:
         return replace(reply, client=task.client)
 
     def _refuse_too_few(
-        self, order: RoundRequest, tasks: Sequence[ClientTask], answers: Mapping[str, Answer]
+        self, request: RoundRequest, tasks: Sequence[ClientTask], answers: Mapping[str, Answer]
     ) -> None:
         usable = sum(isinstance(answers.get(self._name(task)), SignedMessage) for task in tasks)
         if usable < min(self.least, len(tasks)):
             raise DpflError(
-                f"{usable} of {len(tasks)} nodes answered round {order.round + 1} within "
+                f"{usable} of {len(tasks)} nodes answered round {request.round + 1} within "
                 f"{self.seconds:g} seconds, where "
                 f"{self.least} are needed: continue with --resume when they are back."
             )
@@ -279,7 +281,7 @@ def is_kind(answer: Answer, kind: str) -> bool:
     Returns:
         Whether it is.
     """
-    return isinstance(answer, SignedMessage) and answer.head.get("kind") == kind
+    return isinstance(answer, SignedMessage) and answer.header.get("kind") == kind
 
 
 def _not_joined(answers: Mapping[str, Answer]) -> dict[str, Answer]:
@@ -290,8 +292,8 @@ def _refusal(task: ClientTask, answer: SignedMessage) -> ClientReply:
     """Writes a refusal as a reply. A refusal of this task alone counts as a failure; any other is a
     refusal of the whole run.
     """
-    sentence = refusal_of(answer.head)
-    if str(answer.head.get("reason")) in PASSING:
+    sentence = refusal_of(answer.header)
+    if str(answer.header.get("reason")) in PASSING:
         return ClientReply(task.client, failed=sentence)
     return ClientReply(task.client, refused=sentence)
 

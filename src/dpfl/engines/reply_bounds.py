@@ -20,14 +20,18 @@ from dpfl.privacy import Release
 from dpfl.privacy.mechanisms.vector_clipping import measure_norms
 from dpfl.privacy.queries.query import NOISE_TAIL, UNDECLARED_FACTOR
 
-ROUNDED = 1.001
+ROUNDING = 1.001
 """A clip is computed with float32 sums, which may be off by this factor."""
 LONGEST = 1e12
 """The bound where there is no other: no model is that long, and sums of such vectors are finite."""
 
 
 def bound_violation(
-    task: ClientTask, reply: ClientReply, vector: Tensor, declared: int, correction: Tensor | None
+    task: ClientTask,
+    reply: ClientReply,
+    vector: Tensor,
+    declared_size: int,
+    correction: Tensor | None,
 ) -> bool:
     """Decides whether a reply is longer than any honest node's.
 
@@ -35,21 +39,21 @@ def bound_violation(
         task: The task.
         reply: The reply.
         vector: The model that the task started from.
-        declared: The number of units that the node declared.
+        declared_size: The number of units that the node declared.
         correction: What was added to the node's gradients, if anything.
 
     Returns:
         Whether the reply is to be dropped.
     """
     if task.query and reply.raw is not None:
-        return not task.query.admits(reply.raw["answer"], declared)
+        return not task.query.admits(reply.raw["answer"], declared_size)
     if reply.update is None:
         return False
-    release = task.placed.release_at(NoisePlacement.CLIENT_UPDATE, NoisePlacement.ROUND_SUM)
+    release = task.placed_release.release_at(NoisePlacement.CLIENT_UPDATE, NoisePlacement.ROUND_SUM)
     bound = (
         _updates(task, release, vector, correction)
         if release
-        else _steps(task, vector.numel(), declared, correction)
+        else _steps(task, vector.numel(), declared_size, correction)
     )
     return not measure_norms(reply.update, release.clip if release else None) <= min(bound, LONGEST)
 
@@ -62,24 +66,24 @@ def _updates(
     """
     start = float(vector.double().norm()) if release.clip.bounds == "model" else 0.0
     noise = 0.0
-    if release.of_models:
+    if release.is_update:
         excess = rounding_sensitivity(task, vector, correction)
         noise = release.weight_covering(excess) * _noise(release, 2 * vector.numel())
     elif release.shared_by:
         noise = _noise(release, 2 * vector.numel()) / math.sqrt(release.shared_by)
-    return ROUNDED * (release.clip.clip_norm + start + noise)
+    return ROUNDING * (release.clip.clip_norm + start + noise)
 
 
-def _steps(task: ClientTask, size: int, declared: int, correction: Tensor | None) -> float:
+def _steps(task: ClientTask, size: int, declared_size: int, correction: Tensor | None) -> float:
     """Bounds plain SGD on means of clipped gradients. Other training has no bound."""
-    local, samples = task.local, task.placed.release_at(NoisePlacement.EVERY_STEP)
+    local, samples = task.local, task.placed_release.release_at(NoisePlacement.EVERY_STEP)
     if samples is None or not local.optimiser.linear or local.prox or correction is not None:
         return math.inf
     if samples.clip.bounds not in ("norm", "layers"):
         return math.inf
-    most_units = UNDECLARED_FACTOR * samples.sampling.expected_size(declared)
+    most_units = UNDECLARED_FACTOR * samples.sampling.expected_size(declared_size)
     total = most_units * samples.clip.clip_norm + 2 * _noise(samples, size)
-    return task.steps * local.optimiser.rate * total / samples.divisor_for(declared)
+    return task.steps * local.optimiser.rate * total / samples.divisor_for(declared_size)
 
 
 def _noise(release: Release, size: int) -> float:

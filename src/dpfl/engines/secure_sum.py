@@ -71,7 +71,7 @@ class SecureSumServer:
     _away: dict[str, tuple[int, int]] = field(default_factory=dict)
     """By name: the round in which a node is asked again, and how many rounds it waits."""
     _sum_id: SumId | None = None
-    _order: str = ""
+    _task_name: str = ""
     _inputs: dict[str, MaskedInput] = field(default_factory=dict)
     _refusals: dict[str, str] = field(default_factory=dict)
     """By name: why a node refused what it was asked last."""
@@ -116,19 +116,31 @@ class SecureSumServer:
     def _set_up(self, round: int, names: Collection[str]) -> None:
         """Collects new keys of all who are there, and shows all keys to all of them."""
         self._number = max(self._number + 1, time.time_ns() // 1000)
-        self.session, order = "", f"set-up/{self._number}"
+        self.session, task_name = "", f"set-up/{self._number}"
         number: Words = {"number": self._number}
-        answers = self._ask("card", order, {name: (number, {}) for name in names}, self.joining)
-        cards = [card for name, answer in answers.items() if (card := self._card(name, answer))]
+        answers = self._ask("card", task_name, {name: (number, {}) for name in names}, self.joining)
+        advertisements = [
+            advertisement
+            for name, answer in answers.items()
+            if (advertisement := self._advertisement(name, answer))
+        ]
         try:
-            members = present(self.group, cards)
-            session_digest = session(members, cards)
+            members = present(self.group, advertisements)
+            session_digest = session(members, advertisements)
         except MemberRefusal:
-            raise self._too_few(len(cards)) from None
-        words = {"cards": [secure_sum_messages.card_to_words(card) for card in cards]}
-        answers = self._ask("meet", order, {card.name: (words, {}) for card in cards}, self.joining)
+            raise self._too_few(len(advertisements)) from None
+        key_words = [secure_sum_messages.advertisement_to_words(each) for each in advertisements]
+        words = {"cards": key_words}
+        answers = self._ask(
+            "meet",
+            task_name,
+            {advertisement.name: (words, {}) for advertisement in advertisements},
+            self.joining,
+        )
         self.here = frozenset(
-            name for name, one in answers.items() if one.head.get("session") == session_digest
+            name
+            for name, answer in answers.items()
+            if answer.header.get("session") == session_digest
         )
         for name in frozenset(names) - self.here:
             self._lose(name, round)
@@ -136,14 +148,14 @@ class SecureSumServer:
             raise self._too_few(len(self.here))
         self.session, self._members = session_digest, members
 
-    def _card(self, name: str, answer: SignedMessage) -> KeyAdvertisement | None:
+    def _advertisement(self, name: str, answer: SignedMessage) -> KeyAdvertisement | None:
         """Reads a node's own keys, signed for this run."""
         try:
-            card = secure_sum_messages.card_from_words(answer.head.get("card"))
-            check(self.group, card)
+            advertisement = secure_sum_messages.advertisement_from_words(answer.header.get("card"))
+            check(self.group, advertisement)
         except (ProtocolError, MemberRefusal):
             return None
-        return card if card.name == name else None
+        return advertisement if advertisement.name == name else None
 
     def _too_few(self, count: int) -> DpflError:
         why = "".join(f" {name}: {sentence}" for name, sentence in self._refusals.items())
@@ -156,12 +168,12 @@ class SecureSumServer:
     def _lose(self, name: str, round: int) -> None:
         self._away.setdefault(name, (round + 1, 1))
 
-    def begin(self, sum_id: SumId, order: str) -> None:
+    def begin(self, sum_id: SumId, task_name: str) -> None:
         """Begins a sum.
 
         Args:
             sum_id: The sum.
-            order: The name of its tasks.
+            task_name: The name of its tasks.
 
         Raises:
             DpflError: Several sums in a row could not be opened, though enough nodes were there.
@@ -173,7 +185,7 @@ class SecureSumServer:
                 "available. Look at the lost replies, remove the node that spoils the sums, or "
                 "continue with --resume."
             )
-        self._sum_id, self._order, self._inputs = sum_id, order, {}
+        self._sum_id, self._task_name, self._inputs = sum_id, task_name, {}
         self._barren += 1
 
     def take(self, name: str, answer: SignedMessage) -> np.ndarray:
@@ -191,7 +203,7 @@ class SecureSumServer:
         """
         assert self._sum_id is not None
         assert self._members is not None
-        self._inputs[name] = secure_sum_messages.masked_from(
+        self._inputs[name] = secure_sum_messages.input_from_arrays(
             answer.arrays, self._sum_id, name, self._members.names
         )
         return self._inputs[name].numbers
@@ -216,7 +228,7 @@ class SecureSumServer:
                 self._lose(name, round)
             elif (
                 isinstance(answer, SignedMessage)
-                and answer.head.get("reason") == RefusalReason.NO_KEYS
+                and answer.header.get("reason") == RefusalReason.NO_KEYS
             ):
                 self.here -= {name}
 
@@ -240,31 +252,31 @@ class SecureSumServer:
             masked_sum.take(self._inputs[name])
         count = len(self._members.names)
         lists = {
-            name: secure_sum_messages.shown_to(one, count)
-            for name, one in masked_sum.survivor_lists().items()
+            name: secure_sum_messages.survivors_to_fields(survivor_list, count)
+            for name, survivor_list in masked_sum.survivor_lists().items()
         }
         enough = self._members.threshold
-        answers = self._ask("survivors", self._order, lists, self.deadline, enough)
+        answers = self._ask("survivors", self._task_name, lists, self.deadline, enough)
         if masked_sum.missing:
             self._collect_votes(masked_sum, answers)
             votes = secure_sum_messages.votes_to_words(masked_sum.votes())
             requests = dict.fromkeys(answers, (votes, dict[str, np.ndarray]()))
-            answers = self._ask("votes", self._order, requests, self.deadline, enough)
+            answers = self._ask("votes", self._task_name, requests, self.deadline, enough)
         return self._total(masked_sum, answers)
 
     def _collect_votes(self, masked_sum: MaskedSum, answers: Mapping[str, SignedMessage]) -> None:
         assert self._sum_id is not None
         for name, answer in answers.items():
             with suppress(ProtocolError, MemberRefusal):
-                signature = secure_sum_messages.signature(answer.head.get("signature"))
+                signature = secure_sum_messages.signature(answer.header.get("signature"))
                 masked_sum.vote(SurvivorVote(self._sum_id, name, signature))
 
     def _total(self, masked_sum: MaskedSum, answers: Mapping[str, SignedMessage]) -> np.ndarray:
         assert self._sum_id is not None
         for name, answer in answers.items():
             with suppress(ProtocolError, MemberRefusal):
-                shares = secure_sum_messages.opened_from(
-                    answer.head, answer.arrays, self._sum_id, name
+                shares = secure_sum_messages.shares_from_fields(
+                    answer.header, answer.arrays, self._sum_id, name
                 )
                 masked_sum.open(shares)
         total = masked_sum.total()
@@ -274,21 +286,23 @@ class SecureSumServer:
     def _ask(
         self,
         kind: str,
-        order: str,
+        task_name: str,
         content: Mapping[str, tuple[Words, Arrays]],
         seconds: float,
         enough: int | None = None,
     ) -> dict[str, SignedMessage]:
         """Asks nodes, and returns the answers that are no refusals."""
         requests = {
-            name: self.channel.message(name, kind, order, words, arrays)
+            name: self.channel.message(name, kind, task_name, words, arrays)
             for name, (words, arrays) in content.items()
         }
         replies = self.channel.ask(requests, seconds, enough)
-        answers = {name: one for name, one in replies.items() if isinstance(one, SignedMessage)}
+        answers = {
+            name: answer for name, answer in replies.items() if isinstance(answer, SignedMessage)
+        }
         self._refusals = {
-            name: refusal_of(answer.head)
+            name: refusal_of(answer.header)
             for name, answer in answers.items()
-            if answer.head.get("kind") == "refused"
+            if answer.header.get("kind") == "refused"
         }
         return {name: answer for name, answer in answers.items() if name not in self._refusals}

@@ -39,25 +39,25 @@ class SerialEngine:
         self._runner = ClientRunner(context)
         self._updates = torch.empty(0, self._runner.model.layout.size)
 
-    def run(self, order: RoundRequest) -> list[ClientReply]:
+    def run(self, request: RoundRequest) -> list[ClientReply]:
         """Executes one round.
 
         Args:
-            order: The tasks of the round and the model that they start from.
+            request: The tasks of the round and the model that they start from.
 
         Returns:
             One reply per task, in the order of the tasks. Their updates are valid until the next
             call.
         """
-        self._updates = room_for(self._updates, len(order.tasks))
+        self._updates = room_for(self._updates, len(request.tasks))
         with one_thread():
             return [
-                self._reply(order, task, row)
-                for task, row in zip(order.tasks, self._updates, strict=False)
+                self._reply(request, task, row)
+                for task, row in zip(request.tasks, self._updates, strict=False)
             ]
 
-    def _reply(self, order: RoundRequest, task: ClientTask, row: Tensor) -> ClientReply:
-        reply = self._runner.reply(task, order.vector, order.corrections.get(task.client))
+    def _reply(self, request: RoundRequest, task: ClientTask, row: Tensor) -> ClientReply:
+        reply = self._runner.reply(task, request.vector, request.corrections.get(task.client))
         return reply if reply.update is None else replace(reply, update=row.copy_(reply.update))
 
     def close(self) -> None:

@@ -55,13 +55,13 @@ class SharedDatasets:
         Returns:
             Where the tensors are.
         """
-        listed = _is_listed(data)
+        is_list = _is_listed(data)
         bare = replace(
             data,
             x=torch.empty(0),
             y=torch.empty(0),
             unit_ids=None,
-            rows=() if listed else data.rows,
+            rows=() if is_list else data.rows,
             evaluation_rows=(),
         )
         return cls(
@@ -69,7 +69,7 @@ class SharedDatasets:
             folder.put(data.x),
             folder.put(data.y),
             None if data.unit_ids is None else folder.put(data.unit_ids),
-            PackedRows.put(folder, data.rows) if listed else None,
+            PackedRows.put(folder, data.rows) if is_list else None,
             PackedRows.put(folder, data.evaluation_rows) if data.evaluation_rows else None,
         )
 

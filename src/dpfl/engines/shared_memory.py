@@ -63,11 +63,11 @@ class SharedFolder:
         """
         self._count += 1
         path = Path(self._folder.name) / str(self._count)
-        mapped = MappedTensor(str(path), tuple(tensor.shape), tensor.dtype)
+        tensor_map = MappedTensor(str(path), tuple(tensor.shape), tensor.dtype)
         with path.open("wb") as file:
             file.truncate(tensor.numel() * tensor.element_size())
-        mapped.open().copy_(tensor)
-        return mapped
+        tensor_map.open().copy_(tensor)
+        return tensor_map
 
     def close(self) -> None:
         """Deletes the folder."""

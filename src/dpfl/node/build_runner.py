@@ -137,7 +137,7 @@ def build_runner(
         policy.randomness,
         ledgers,
         fingerprint=None,
-        policy=policy.disclosure_rules,
+        disclosure_rules=policy.disclosure_rules,
         timed=True,
     )
     return ClientRunner(context)

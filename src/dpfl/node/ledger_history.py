@@ -21,7 +21,7 @@ from dpfl.node.signed_heads import own_heads
 from dpfl.node.witness import NOTE, Witness
 from dpfl.privacy import Ledger
 from dpfl.protocol.head_words import heads_from_words
-from dpfl.protocol.keys import raw
+from dpfl.protocol.keys import public_key_hex
 from dpfl.protocol.known_heads import KnownHeads
 from dpfl.protocol.ledger_head import SignedHead, sign_head
 from dpfl.refusals import ProtocolError, RefusalReason
@@ -41,7 +41,7 @@ def begin_start(policy: NodePolicy, ledger: Ledger, key: Ed25519PrivateKey) -> W
     Raises:
         DpflError: The ledger lacks what the node signed, or the witness is gone.
     """
-    public_key = raw(key.public_key())
+    public_key = public_key_hex(key.public_key())
     refuse_missing(policy, ledger, own_heads(policy, public_key))
     witness = Witness(policy.witness, public_key) if policy.witness else None
     if witness and ledger.write_once(NOTE) and not witness.path.exists():
@@ -64,14 +64,14 @@ class LedgerHistory:
     Attributes:
         policy: The node's policy.
         public_key: The node's public key.
-        joined: Runs that were joined since the start. Their owners had a chance to show the heads
-            that they remember.
+        joined_runs: Runs that were joined since the start. Their owners had a chance to show the
+            heads that they remember.
     """
 
     policy: NodePolicy
     public_key: str
     _witness: Witness | None
-    joined: set[str] = field(default_factory=set)
+    joined_runs: set[str] = field(default_factory=set)
     _last: SignedHead | None = None
     """What this process signed last: the disk may be set back while it runs."""
 
@@ -131,7 +131,7 @@ class LedgerHistory:
             ProtocolError: The run has not joined since the start (`JOIN_AGAIN`), or the ledger or
                 the witness is not as this process left it (`ROLLED_BACK`).
         """
-        if run not in self.joined:
+        if run not in self.joined_runs:
             raise ProtocolError(RefusalReason.JOIN_AGAIN)
         self.refuse_loss(ledger)
         if self._witness:
@@ -153,12 +153,17 @@ class LedgerHistory:
                 (`ROLLED_BACK`).
         """
         heads = heads_from_words(words)
-        own = [one for one in heads if one.head.node == self.policy.name]
-        if any(one.head.public_key != self.public_key for one in own):
+        own = [signed_head for signed_head in heads if signed_head.head.node == self.policy.name]
+        if any(signed_head.head.public_key != self.public_key for signed_head in own):
             raise ProtocolError(RefusalReason.BAD_WORDS)
         self.refuse_loss(ledger, own)
         self._known_heads.keep_others(
-            owner, [one for one in heads if one not in own and one.head.node in federation]
+            owner,
+            [
+                signed_head
+                for signed_head in heads
+                if signed_head not in own and signed_head.head.node in federation
+            ],
         )
 
     def others(self, federation: Collection[str], except_for: Collection[Any]) -> list[SignedHead]:
@@ -172,7 +177,7 @@ class LedgerHistory:
             The heads.
         """
         heads = self._known_heads.others(set(federation) - {self.policy.name})
-        return [one for one in heads if one.to_words() not in except_for]
+        return [signed_head for signed_head in heads if signed_head.to_words() not in except_for]
 
     def witness(self, head: SignedHead) -> None:
         """Appends a head to the witness, if the policy names one, before the reply leaves.

@@ -63,25 +63,29 @@ def _parse(line: str) -> LoggedRelease:
     return LoggedRelease(decode(words["release"]), int(words["count"]), tail, str(start))
 
 
-def missing_releases(ledger: Ledger, logged: Iterable[LoggedRelease]) -> list[LoggedRelease]:
+def missing_releases(
+    ledger: Ledger, logged_releases: Iterable[LoggedRelease]
+) -> list[LoggedRelease]:
     """Finds lines whose releases the ledger does not include.
 
     Args:
         ledger: The node's ledger.
-        logged: Lines of the log.
+        logged_releases: Lines of the log.
 
     Returns:
         The lines whose rows the ledger's chain never had.
     """
-    logged = [one for one in logged if one.tail.links]
-    rows = sorted({one.tail.links for one in logged})
+    logged_releases = [release for release in logged_releases if release.tail.links]
+    rows = sorted({release.tail.links for release in logged_releases})
     chain = {
         tail
         for first in range(0, len(rows), AT_ONCE)
         for tail in ledger.tails_at(rows[first : first + AT_ONCE])
     }
     return [
-        one for one in logged if one.tail not in chain and not ledger.includes(one.tail, one.start)
+        release
+        for release in logged_releases
+        if release.tail not in chain and not ledger.includes(release.tail, release.start)
     ]
 
 
@@ -95,7 +99,9 @@ def unlogged_loss(ledger: Ledger, folder: Path) -> list[LoggedRelease]:
     Returns:
         That line, if the ledger does not include it; otherwise nothing.
     """
-    return missing_releases(ledger, [one for one in read_log(folder) if one.tail.links][-1:])
+    return missing_releases(
+        ledger, [release for release in read_log(folder) if release.tail.links][-1:]
+    )
 
 
 def total_counts(lines: Iterable[LoggedRelease]) -> EventCounts:
@@ -108,6 +114,6 @@ def total_counts(lines: Iterable[LoggedRelease]) -> EventCounts:
         The number of releases of each event.
     """
     total: EventCounts = {}
-    for one in lines:
-        total = add(total, one.event, one.count)
+    for release in lines:
+        total = add(total, release.event, release.count)
     return total

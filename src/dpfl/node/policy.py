@@ -46,7 +46,7 @@ from dpfl.node.policy_sections import (
 from dpfl.privacy import Keyed, Limit, Randomness, SystemEntropy
 from dpfl.privacy.ledger.limit import SubLimit
 from dpfl.privacy.units import protects_person
-from dpfl.protocol.keys import raw
+from dpfl.protocol.keys import public_key_hex
 
 SEED = "DPFL_TEST_KEYED_SEED"
 """The environment variable with the seed of `tell.entropy = "keyed"`. It is for tests: whoever
@@ -128,22 +128,26 @@ class NodePolicy:
         Returns:
             The declared number. Rounding is upwards, so that a node never declares none.
         """
-        return self.tell.size_rule.declared(units)
+        return self.tell.size_rule.declared_size(units)
 
-    def rows_in_memory(self, declared: int, rows_per_person: int | None) -> int:
+    def rows_in_memory(self, declared_size: int, rows_per_person: int | None) -> int:
         """Counts the rows by which the memory for features is judged.
 
         The count follows from what the server knows already, so that a refusal tells it nothing
         more.
 
         Args:
-            declared: The declared number of units.
+            declared_size: The declared number of units.
             rows_per_person: The most rows of one person that are trained on, if the policy says so.
 
         Returns:
             The number of rows.
         """
-        return declared * (rows_per_person or 1) if protects_person(self.limits.unit) else declared
+        return (
+            declared_size * (rows_per_person or 1)
+            if protects_person(self.limits.unit)
+            else declared_size
+        )
 
     @property
     def randomness(self) -> Randomness:
@@ -262,7 +266,7 @@ def _with_raw_keys(secure: SecureSumGroup) -> SecureSumGroup:
     members = {}
     for name, line in secure.members.items():
         try:
-            members[name] = raw(
+            members[name] = public_key_hex(
                 Ed25519PublicKey.from_public_bytes(bytes.fromhex(line.split(" ")[0]))
             )
         except ValueError:

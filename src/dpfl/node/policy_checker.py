@@ -86,11 +86,11 @@ class PolicyChecker:
             ProtocolError: The model is refused.
         """
         try:
-            proposed = ProposedModel.of(proposal, self.data)
-            refuse_first(model_violations(self.policy, proposed, size))
+            proposed_model = ProposedModel.of(proposal, self.data)
+            refuse_first(model_violations(self.policy, proposed_model, size))
         except UNUSABLE_MODEL:
             raise ProtocolError(RefusalReason.MODEL_NOT_ALLOWED) from None
-        return proposed.model
+        return proposed_model.model
 
     def check_task(self, task: ClientTask, proposal: Proposal, layout: Layout, size: int) -> None:
         """Refuses a task that the policy or the run does not allow.

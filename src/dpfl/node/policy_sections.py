@@ -104,7 +104,7 @@ class ExactSize(_Section):
 
     exact: ClassVar[bool] = True
 
-    def declared(self, units: int) -> int:
+    def declared_size(self, units: int) -> int:
         """Computes what the node declares to servers.
 
         Args:
@@ -131,7 +131,7 @@ class RoundedSize(_Section):
     """N."""
     exact: ClassVar[bool] = False
 
-    def declared(self, units: int) -> int:
+    def declared_size(self, units: int) -> int:
         """Computes what the node declares to servers.
 
         Args:
@@ -158,7 +158,7 @@ class ConstantSize(_Section):
     """N."""
     exact: ClassVar[bool] = False
 
-    def declared(self, units: int) -> int:
+    def declared_size(self, units: int) -> int:
         """Computes what the node declares to servers.
 
         Args:

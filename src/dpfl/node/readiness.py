@@ -26,7 +26,7 @@ from dpfl.privacy import Ledger, accountant
 from dpfl.privacy.ledger.client_ledgers import ledger_path
 from dpfl.privacy.ledger.ledger import LedgerAccount
 from dpfl.privacy.statement import figure
-from dpfl.protocol.keys import fingerprint, load_private, raw
+from dpfl.protocol.keys import fingerprint, load_private, public_key_hex
 
 PATIENCE = 3.0
 """Seconds to wait for a connection to the server."""
@@ -83,13 +83,15 @@ def _check(part: str, check: Callable[[], str]) -> ReadinessFinding:
 
 
 def _key(policy: NodePolicy) -> str:
-    return f"{policy.key.name}, {fingerprint(raw(load_private(policy.key).public_key()))}"
+    return (
+        f"{policy.key.name}, {fingerprint(public_key_hex(load_private(policy.key).public_key()))}"
+    )
 
 
 def _members(policy: NodePolicy) -> str:
     """Lists the fingerprints of the members' keys, to compare with what their owners say."""
     assert policy.secure is not None
-    refuse_other_key(policy, raw(load_private(policy.key).public_key()))
+    refuse_other_key(policy, public_key_hex(load_private(policy.key).public_key()))
     others = {name: key for name, key in policy.secure.members.items() if name != policy.name}
     return "sums with " + ", ".join(f"{name} ({fingerprint(key)})" for name, key in others.items())
 
@@ -126,18 +128,18 @@ def _memory(policy: NodePolicy, data: Federation) -> str:
     if not any(_has_features(name, data.shape) for name in policy.allow.models):
         return "no model that the policy allows needs memory for fixed features"
     rows, most_bytes = len(data.train), policy.allow.most_memory
-    declared = policy.declared_size(data.count_units(policy.limits.unit)[0])
-    each = most_bytes // max(policy.rows_in_memory(declared, data.rows_per_person), 1)
-    needed = (
+    declared_size = policy.declared_size(data.count_units(policy.limits.unit)[0])
+    each = most_bytes // max(policy.rows_in_memory(declared_size, data.rows_per_person), 1)
+    need = (
         f"features may take {each} bytes per sample, {each * rows / 1e9:.2g} GB for {rows} samples"
     )
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if each * rows > memory:
         raise DpflError(
-            f"By the declared size {needed}, but this machine has {memory / 1e9:.2g} GB: lower "
+            f"By the declared size {need}, but this machine has {memory / 1e9:.2g} GB: lower "
             "allow.most_memory."
         )
-    return needed
+    return need
 
 
 def _has_features(name: str, shape: tuple[int, ...]) -> bool:
@@ -165,7 +167,7 @@ def _ledger(policy: NodePolicy, data: Federation) -> str:
                 "that it counts."
             )
         refuse_missing(
-            policy, ledger, own_heads(policy, raw(load_private(policy.key).public_key()))
+            policy, ledger, own_heads(policy, public_key_hex(load_private(policy.key).public_key()))
         )
         epsilon = figure(accountant(limits.accountant).epsilon(ledger.spending(), limits.delta))
         return (
@@ -200,12 +202,16 @@ def _clock(policy: NodePolicy) -> str:
 
 
 def _disk(policy: NodePolicy) -> str:
-    free, needed = shutil.disk_usage(policy.folder).free, MOST_KEPT * policy.allow.most_bytes
+    free, bytes_needed = shutil.disk_usage(policy.folder).free, MOST_KEPT * policy.allow.most_bytes
     if free < policy.allow.most_bytes:
         raise DpflError(
             f"The disk has {free >> 20} MB left, less than one message may need: free some space."
         )
-    enough = "" if free >= needed else f"; kept replies of many runs may need {needed >> 20} MB"
+    enough = (
+        ""
+        if free >= bytes_needed
+        else f"; kept replies of many runs may need {bytes_needed >> 20} MB"
+    )
     return f"{free >> 20} MB free{enough}"
 
 

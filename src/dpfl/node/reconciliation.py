@@ -37,7 +37,7 @@ from dpfl.privacy.ledger.starts import (
     common_rows,
     reconciliation_row,
 )
-from dpfl.protocol.keys import raw
+from dpfl.protocol.keys import public_key_hex
 from dpfl.protocol.known_heads import KnownHeads
 from dpfl.protocol.ledger_head import HeadSet, LedgerHead, SignedHead, sign_head
 
@@ -49,13 +49,13 @@ class Reconciliation:
     Attributes:
         path: The ledger.
         before: What it counted before.
-        added: What was added.
+        added_events: What was added.
         heads: How many signed heads were missing.
     """
 
     path: Path
     before: EventCounts
-    added: EventCounts
+    added_events: EventCounts
     heads: int
 
 
@@ -80,28 +80,28 @@ def reconcile(
             kind of ledger.
     """
     path = ledger_path(policy.ledgers, policy.name)
-    heads = own_heads(policy, raw(key.public_key()), files)
+    heads = own_heads(policy, public_key_hex(key.public_key()), files)
     is_gone = not path.exists()
     if is_gone:
         _refuse_incomplete_log(policy, path, heads)
     # A new ledger appears under its name with all that it counts, or not at all.
-    unfinished = path.with_name(f"{path.name}.unfinished") if is_gone else path
+    new_path = path.with_name(f"{path.name}.unfinished") if is_gone else path
     if is_gone:
-        remove_database(unfinished)
-    with closing(open_ledger_at(policy, data, unfinished)) as ledger:
+        remove_database(new_path)
+    with closing(open_ledger_at(policy, data, new_path)) as ledger:
         before, lacking = ledger.spending(), missing(ledger, heads)
         must_count = is_gone or bool(lacking) or is_behind(policy, ledger)
         if must_count:
             _add_all(ledger, lacking, policy.folder)
-        added = subtract_events(ledger.spending(), before)
+        added_events = subtract_events(ledger.spending(), before)
         if policy.witness and not policy.witness.exists():
-            Witness(policy.witness, raw(key.public_key())).begin(sign_head(ledger, key))
+            Witness(policy.witness, public_key_hex(key.public_key())).begin(sign_head(ledger, key))
     if is_gone:
-        unfinished.replace(path)
+        new_path.replace(path)
     if must_count:
         TaskLog.put_away(policy.folder)
     KnownHeads(policy.folder).forget_own()
-    return Reconciliation(path, before, added, len(lacking))
+    return Reconciliation(path, before, added_events, len(lacking))
 
 
 def _refuse_incomplete_log(policy: NodePolicy, path: Path, heads: HeadSet) -> None:
@@ -120,9 +120,9 @@ def _add_all(ledger: Ledger, lacking: Sequence[SignedHead], folder: Path) -> Non
     """Adds all that was signed, and then the releases that only the log and the task log have."""
     entries = read_log(folder)
     reported_counts = max_events(total_counts(entries), TaskLog.counts_in(folder))
-    ledger.start(max((one.head.boot for one in lacking), default=0))
-    for one in lacking:
-        _add_head(ledger, one.head)
+    ledger.start(max((signed_head.head.boot for signed_head in lacking), default=0))
+    for signed_head in lacking:
+        _add_head(ledger, signed_head.head)
     unsigned_releases = missing_releases(ledger, entries)
     if rest := max_events(
         subtract_events(reported_counts, ledger.spending()), total_counts(unsigned_releases)
@@ -139,8 +139,8 @@ def _add_all(ledger: Ledger, lacking: Sequence[SignedHead], folder: Path) -> Non
 
 
 def _last_of_each_start(lines: Sequence[LoggedRelease]) -> list[LoggedRelease]:
-    by_row = sorted(lines, key=lambda one: one.tail.links)
-    return list({one.start: one for one in by_row}.values())
+    by_row = sorted(lines, key=lambda signed_head: signed_head.tail.links)
+    return list({signed_head.start: signed_head for signed_head in by_row}.values())
 
 
 def _add_head(ledger: Ledger, head: LedgerHead) -> None:
@@ -148,11 +148,11 @@ def _add_head(ledger: Ledger, head: LedgerHead) -> None:
     if includes(ledger, head):
         return  # as a part of another head that was added
     _refuse_other_kind(ledger, head)
-    shared = ledger.spending_until(_shared_rows(ledger, head))
+    shared_events = ledger.spending_until(_shared_rows(ledger, head))
     rest: dict[tuple[Event, str], int] = {}
     for event, mark, count in sorted(head.releases, key=lambda kind: bool(kind[1])):
-        in_both = min(shared.get(event, 0), count)
-        shared = add(shared, event, -in_both)
+        in_both = min(shared_events.get(event, 0), count)
+        shared_events = add(shared_events, event, -in_both)
         if count > in_both:
             rest[event, mark] = count - in_both
     ledger.write_once(anchors_row(head.seal, dict(head.anchors)))
@@ -165,9 +165,9 @@ def _shared_rows(ledger: Ledger, head: LedgerHead) -> int:
     """
     anchors = dict(head.anchors)
     common_anchors = [
-        one.links
-        for one in ledger.tails_at(list(anchors))
-        if one.seal[:ANCHOR_DIGITS] == anchors[one.links]
+        signed_head.links
+        for signed_head in ledger.tails_at(list(anchors))
+        if signed_head.seal[:ANCHOR_DIGITS] == anchors[signed_head.links]
     ]
     return max([common_rows(ledger.starts, head.starts), *common_anchors])
 

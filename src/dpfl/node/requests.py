@@ -35,7 +35,7 @@ class Request:
         digest: The digest of the message's bytes. The answer repeats it.
         kind: What is asked for, such as "join" or "work".
         run: The run.
-        order: The name of the task or step within the run.
+        task_name: The name of the task or step within the run.
         owner: The public key of the run's owner, who signed the message.
         fields: All fields of the message.
         arrays: The arrays of the message.
@@ -44,7 +44,7 @@ class Request:
     digest: str
     kind: str = ""
     run: str = ""
-    order: str = ""
+    task_name: str = ""
     owner: str = ""
     fields: Mapping[str, Any] = field(default_factory=dict)
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
@@ -70,14 +70,14 @@ class RequestReader:
                 names, or for another node.
         """
         owner, message = self._verify(data)
-        routing = self._routing(message.head)
+        routing = self._routing(message.header)
         return Request(
             digest=messages.digest(data),
             kind=routing["kind"],
             run=routing["run"],
-            order=routing["order"],
+            task_name=routing["order"],
             owner=owner,
-            fields=message.head,
+            fields=message.header,
             arrays=message.arrays,
         )
 
@@ -123,7 +123,7 @@ class RequestReader:
         """
         routing = {
             "run": request.run,
-            "order": request.order,
+            "order": request.task_name,
             "from": self._policy.name,
             "answers": request.digest,
         }

@@ -41,7 +41,7 @@ def missing(ledger: Ledger, heads: Iterable[SignedHead]) -> list[SignedHead]:
     Returns:
         Those that the ledger lacks.
     """
-    return [one for one in heads if not includes(ledger, one.head)]
+    return [signed_head for signed_head in heads if not includes(ledger, signed_head.head)]
 
 
 def is_behind(policy: NodePolicy, ledger: Ledger) -> bool:

@@ -82,8 +82,8 @@ def _release_violations(policy: NodePolicy, proposal: Proposal) -> Violations:
     limits, events = policy.limits, [event for event, _ in proposal.events]
     other_kind = proposal.unit != limits.unit or proposal.neighbours != limits.neighbours
     yield other_kind, RefusalReason.OTHER_UNIT
-    uncounted = any(not _counts_for(event, limits.neighbours) for event in events)
-    yield uncounted, RefusalReason.OTHER_UNIT
+    has_uncounted = any(not _counts_for(event, limits.neighbours) for event in events)
+    yield has_uncounted, RefusalReason.OTHER_UNIT
     floating_point = policy.tell.secure and proposal.noise not in ("secure", "shared")
     yield floating_point, RefusalReason.NOT_SECURE
     least = policy.allow.least_noise_multiplier
@@ -97,7 +97,7 @@ def _noiseless_violations(policy: NodePolicy, proposal: Proposal) -> Violations:
     yield not (policy.tell.trusted or policy.tell.bare), RefusalReason.NOT_TRUSTED
 
 
-def model_violations(policy: NodePolicy, proposed: ProposedModel, size: int) -> Violations:
+def model_violations(policy: NodePolicy, proposed_model: ProposedModel, size: int) -> Violations:
     """Checks what a model takes, in the order in which more of it is built.
 
     Features that are too large for the memory are refused before they are computed, and a model of
@@ -105,7 +105,7 @@ def model_violations(policy: NodePolicy, proposed: ProposedModel, size: int) -> 
 
     Args:
         policy: The node's policy.
-        proposed: The model of the run.
+        proposed_model: The model of the run.
         size: The number of units that the node declared; the memory is judged by it.
 
     Yields:
@@ -113,14 +113,14 @@ def model_violations(policy: NodePolicy, proposed: ProposedModel, size: int) -> 
         model that does not fit into a message, with all else that the message holds.
     """
     allow = policy.allow
-    if proposed.has_features:
-        rows = policy.rows_in_memory(size, proposed.data.rows_per_person)
-        feature_bytes = BYTES_PER_NUMBER * rows * proposed.numbers_per_row
+    if proposed_model.has_features:
+        rows = policy.rows_in_memory(size, proposed_model.data.rows_per_person)
+        feature_bytes = BYTES_PER_NUMBER * rows * proposed_model.numbers_per_row
         yield feature_bytes > allow.most_memory, RefusalReason.TOO_MUCH_MEMORY
-    if proposed.from_catalogue:
-        parameter_bytes = BYTES_PER_NUMBER * proposed.count_parameters()
+    if proposed_model.from_catalogue:
+        parameter_bytes = BYTES_PER_NUMBER * proposed_model.count_parameters()
         yield parameter_bytes > allow.most_bytes, RefusalReason.TOO_LARGE
-    message_bytes = BYTES_PER_NUMBER * proposed.vector_size() + OTHER_BYTES
+    message_bytes = BYTES_PER_NUMBER * proposed_model.vector_size() + OTHER_BYTES
     yield message_bytes > allow.most_bytes, RefusalReason.TOO_LARGE
 
 
@@ -143,8 +143,8 @@ def secure_sum_violations(policy: NodePolicy, public_key: str, proposal: Proposa
     yield secure is None, RefusalReason.NO_SUMS
     assert secure is not None
     keys = {**secure.members, policy.name: public_key}
-    repeated = len(set(federation)) < len(federation)
-    yield repeated or not proposal.events, RefusalReason.BAD_WORDS
+    has_repetition = len(set(federation)) < len(federation)
+    yield has_repetition or not proposal.events, RefusalReason.BAD_WORDS
     expected_keys = tuple(keys.get(name) for name in federation)
     yield proposal.keys != expected_keys, RefusalReason.UNKNOWN_MEMBER
     yield terms.survivors < secure.least_survivors, RefusalReason.TOO_FEW_SURVIVORS

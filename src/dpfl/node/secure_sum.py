@@ -33,14 +33,14 @@ class SumSession:
     Attributes:
         member: This node as a member of the sums.
         sum_id: The sum under way, or the last one.
-        order: The name of the task that the sum is for.
+        task_name: The name of the task that the sum is for.
         sum_answers: Answers about this sum, by the digest of the request.
         set_up_answers: Answers before the first sum, by the digest of the request.
     """
 
     member: SumMember
     sum_id: SumId | None = None
-    order: str = ""
+    task_name: str = ""
     sum_answers: dict[str, bytes] = field(default_factory=dict)
     set_up_answers: dict[str, bytes] = field(default_factory=dict)
 
@@ -103,7 +103,7 @@ class SecureSumClient:
                 number = set_up_number(request.fields["number"])
                 return self._advertise(request.run, group, number), {}
             if request.kind == "meet":
-                return self._meet(request), {}
+                return self._receive_keys(request), {}
             return self._exchange(request, self._session(request.run))
 
     def _advertise(self, run: str, group: SumGroup, number: int) -> Words:
@@ -116,26 +116,29 @@ class SecureSumClient:
         self._sessions[run] = SumSession(member)
         for oldest in list(self._sessions)[:-MOST_SESSIONS]:
             del self._sessions[oldest]
-        return {"kind": "card", "card": secure_sum_messages.card_to_words(member.card)}
+        return {
+            "kind": "card",
+            "card": secure_sum_messages.advertisement_to_words(member.advertisement),
+        }
 
-    def _meet(self, request: Request) -> Words:
+    def _receive_keys(self, request: Request) -> Words:
         member = self._session(request.run).member
-        member.meet(secure_sum_messages.cards(request.fields["cards"]))
+        member.receive_keys(secure_sum_messages.advertisements(request.fields["cards"]))
         return {"kind": "met", "session": member.session}
 
     def _exchange(self, request: Request, session: SumSession) -> tuple[Words, Arrays]:
         sum_id, member = session.sum_id, session.member
-        if sum_id is None or request.order != session.order:
+        if sum_id is None or request.task_name != session.task_name:
             raise ProtocolError(RefusalReason.SUM_OVER)
         if request.kind == "votes":
             votes = secure_sum_messages.votes_from_words(request.fields["votes"], sum_id)
-            return secure_sum_messages.opened_to(member.open(votes))
-        survivors = secure_sum_messages.shown_from(
+            return secure_sum_messages.shares_to_fields(member.open(votes))
+        survivors = secure_sum_messages.survivors_from_fields(
             request.fields["survivors"], request.arrays, sum_id, self._name, member.size
         )
         answer = member.agree(survivors)
         if isinstance(answer, UnmaskingShares):
-            return secure_sum_messages.opened_to(answer)
+            return secure_sum_messages.shares_to_fields(answer)
         return {"kind": "vote", "signature": answer.signature.hex()}, {}
 
     def session(self, run: str) -> str:
@@ -165,17 +168,17 @@ class SecureSumClient:
             ProtocolError: Nothing would be masked for it: there are no keys, or it is past.
         """
         member = self._session(run).member
-        sum_id = secure_sum_messages.at_of(task, member.session, model)
+        sum_id = secure_sum_messages.sum_id_of(task, member.session, model)
         with refusing():
             member.expect(sum_id)
         return sum_id
 
-    def mask(self, run: str, order: str, sum_id: SumId, numbers: np.ndarray) -> Arrays:
+    def mask(self, run: str, task_name: str, sum_id: SumId, numbers: np.ndarray) -> Arrays:
         """Masks the numbers of a sum, once.
 
         Args:
             run: The run.
-            order: The name of the task.
+            task_name: The name of the task.
             sum_id: The sum.
             numbers: The node's numbers, with its share of the noise.
 
@@ -187,9 +190,9 @@ class SecureSumClient:
         """
         session = self._session(run)
         with refusing():
-            masked = session.member.mask(sum_id, numbers)
-        session.sum_id, session.order, session.sum_answers = sum_id, order, {}
-        return secure_sum_messages.masked_arrays(masked)
+            masked_input = session.member.mask(sum_id, numbers)
+        session.sum_id, session.task_name, session.sum_answers = sum_id, task_name, {}
+        return secure_sum_messages.input_to_arrays(masked_input)
 
     def _session(self, run: str) -> SumSession:
         if run not in self._sessions:

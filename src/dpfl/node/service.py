@@ -74,7 +74,7 @@ from dpfl.privacy.ledger.client_ledgers import ledger_path
 from dpfl.privacy.ledger.limit import SubLimit
 from dpfl.protocol import messages
 from dpfl.protocol.head_words import fitting
-from dpfl.protocol.keys import load_private, raw
+from dpfl.protocol.keys import load_private, public_key_hex
 from dpfl.protocol.proposal import Proposal, proposal_from_words
 from dpfl.refusals import ProtocolError, RefusalReason
 
@@ -166,7 +166,7 @@ class Service:
         except ProtocolError as error:
             return self._refuse(request, error.reason)
         except Exception as error:
-            self._state.journal.failure(error, run=request.run, order=request.order)
+            self._state.journal.failure(error, run=request.run, order=request.task_name)
             from_ledger = isinstance(error, DpflError)
             reason = RefusalReason.LEDGER if from_ledger else RefusalReason.FAILED
             return self._refuse(request, reason)
@@ -182,7 +182,7 @@ class Service:
 
     def _refuse(self, request: Request, reason: RefusalReason) -> bytes:
         self.counts[f"refused {reason}"] += 1
-        routing = {"kind": request.kind, "run": request.run, "order": request.order}
+        routing = {"kind": request.kind, "run": request.run, "order": request.task_name}
         self._state.journal.write("refused", **routing, reason=str(reason))
         return self._state.requests.refusal(request, reason)
 
@@ -211,7 +211,7 @@ class Service:
             raise ProtocolError(RefusalReason.OVER_BUDGET)
         if is_new:
             state.log.join(run, RunRecord(request.owner, proposal.to_words(), size))
-        state.history.joined.add(run)
+        state.history.joined_runs.add(run)
         about = {"run": run, "system": proposal.system, "model": proposal.model}
         state.journal.write("joined", **about, size=size, left=remaining)
         other_heads = state.history.others(proposal.federation, heads)
@@ -262,8 +262,8 @@ class Service:
         heads = request.fields.get("heads", [])
         with closing(state.open_ledger()) as ledger:
             state.history.take(heads, ledger, request.owner, proposal.federation)
-            signed = statement(ledger, state.policy.limit, request.run, state.key)
-        return state.requests.answer(request, {"kind": "statement", "statement": signed})
+            signed_statement = statement(ledger, state.policy.limit, request.run, state.key)
+        return state.requests.answer(request, {"kind": "statement", "statement": signed_statement})
 
     def _secure_sum(self, request: Request) -> bytes:
         """Takes a step of a secure sum other than the masked input. A repeated request gets the
@@ -272,14 +272,14 @@ class Service:
         state, run = self._state, request.run
         proposal, _ = self._joined_run(request)
         if replay := state.sums.replay(run, request.digest):
-            state.journal.write("sent again", run=run, order=request.order)
+            state.journal.write("sent again", run=run, order=request.task_name)
             return replay
         state.checker.check_run(proposal)
         group = state.checker.group(run, request.owner, proposal)
         fields, arrays = state.sums.step(request, group)
         answer = state.requests.answer(request, fields, arrays)
         state.sums.keep(run, request.digest, answer)
-        state.journal.write(fields["kind"], run=run, order=request.order)
+        state.journal.write(fields["kind"], run=run, order=request.task_name)
         return answer
 
     def figures(self) -> dict[str, float]:
@@ -320,7 +320,7 @@ class Service:
 
 def _open_state(policy: NodePolicy, key: Ed25519PrivateKey) -> NodeState:
     """Opens all that a node needs. A part that is not in order raises a DpflError."""
-    refuse_other_key(policy, raw(key.public_key()))
+    refuse_other_key(policy, public_key_hex(key.public_key()))
     policy.randomness  # noqa: B018  refused here, where it cannot be had
     data = load_node_data(policy)
     refuse_traces(policy)

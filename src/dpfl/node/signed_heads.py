@@ -44,9 +44,9 @@ def own_heads(policy: NodePolicy, public_key: str, files: Sequence[Path] = ()) -
         DpflError: A file cannot be read, or the witness holds something else.
     """
     heads = HeadSet(most=MOST_OWN)
-    for one in _all_heads(policy, public_key, files):
-        if (one.head.node, one.head.public_key) == (policy.name, public_key):
-            heads.add(one)
+    for signed_head in _all_heads(policy, public_key, files):
+        if (signed_head.head.node, signed_head.head.public_key) == (policy.name, public_key):
+            heads.add(signed_head)
     return heads
 
 
@@ -71,7 +71,7 @@ def _stored_replies(policy: NodePolicy, public_key: str) -> Iterator[SignedHead]
     for path in (policy.folder / "replies").glob("*.letter"):
         try:
             data = path.read_bytes()
-            yield head_from_words(messages.read(data, key, len(data)).head.get("ledger_head"))
+            yield head_from_words(messages.read(data, key, len(data)).header.get("ledger_head"))
         except (OSError, ProtocolError):
             continue
 
@@ -84,8 +84,8 @@ def _in_json(value: Any, public_key: str, depth: int = 0) -> Iterator[SignedHead
                 yield head_from_words(value)
             except ProtocolError:
                 return
-        elif one := _of_statement(value, public_key):
-            yield one
+        elif signed_head := _of_statement(value, public_key):
+            yield signed_head
     if isinstance(value, dict | list) and depth < DEEPEST:
         for part in value.values() if isinstance(value, dict) else value:
             yield from _in_json(part, public_key, depth + 1)

@@ -18,7 +18,7 @@ from dpfl.node.secure_sum import SecureSumClient
 from dpfl.node.task_log import TaskLog
 from dpfl.node.witness import Witness
 from dpfl.privacy import Ledger
-from dpfl.protocol.keys import raw
+from dpfl.protocol.keys import public_key_hex
 
 
 @dataclass
@@ -52,7 +52,7 @@ class NodeState:
     sums: SecureSumClient = field(init=False)
 
     def __post_init__(self) -> None:
-        public_key = raw(self.key.public_key())
+        public_key = public_key_hex(self.key.public_key())
         self.requests = RequestReader(self.policy, self.key)
         self.checker = PolicyChecker(self.policy, self.data, public_key)
         self.history = LedgerHistory(self.policy, public_key, self.witness)

@@ -24,7 +24,7 @@ from dpfl.privacy.ledger.plans import proven_events
 from dpfl.privacy.mechanisms.noise_shares import weakest_shares
 from dpfl.privacy.statement import figure
 from dpfl.protocol.head_words import check_in_statement
-from dpfl.protocol.keys import is_signed, raw, sign
+from dpfl.protocol.keys import is_signed, public_key_hex, sign
 from dpfl.protocol.ledger_head import LedgerHead, sign_head
 
 FORMAT = 1
@@ -74,21 +74,21 @@ def statement(ledger: Ledger, limit: Limit, run: str, key: Ed25519PrivateKey) ->
         The statement and its signature, as JSON has them.
     """
     spending, by = ledger.spending(), accountant(limit.accountant)
-    used = by.epsilon(spending, limit.delta)
+    used_epsilon = by.epsilon(spending, limit.delta)
     ceiling = limit.epsilon if _was_always_limited(ledger, limit) else math.inf
-    planned = min(by.epsilon(proven_events(ledger), limit.delta), ceiling)
+    planned_epsilon = min(by.epsilon(proven_events(ledger), limit.delta), ceiling)
     tail = ledger.tail
     words = {
         "format": FORMAT,
         "node": ledger.account.owner,
-        "public_key": raw(key.public_key()),
+        "public_key": public_key_hex(key.public_key()),
         "unit": ledger.unit,
         "neighbours": ledger.account.neighbours,
         "delta": limit.delta,
         "accountant": limit.accountant,
         "limit": limit.epsilon,
-        "proven": figure(max(used, planned)),
-        "spent": figure(used),
+        "proven": figure(max(used_epsilon, planned_epsilon)),
+        "spent": figure(used_epsilon),
         "releases": _lines(spending),
         "adversary": _adversary(ledger),
         "arithmetic": ARITHMETIC,
@@ -103,10 +103,10 @@ def statement(ledger: Ledger, limit: Limit, run: str, key: Ed25519PrivateKey) ->
 
 def _run_part(ledger: Ledger, limit: Limit, run: str) -> dict[str, Any]:
     spending = ledger.spending_within(SubLimit(limit, run=run))
-    used = figure(accountant(limit.accountant).epsilon(spending, limit.delta))
+    used_epsilon = figure(accountant(limit.accountant).epsilon(spending, limit.delta))
     return {
         "id": run,
-        "spent": used,
+        "spent": used_epsilon,
         "releases": _lines(spending),
         "adversary": _adversary(ledger, run),
     }
@@ -169,11 +169,11 @@ def _check_by_head(words: Mapping[str, Any], head: LedgerHead, by: Accountant) -
     """Compares a statement with the head of the ledger in it. What was fixed beforehand must be
     proven, up to the owner's limit, and shares of noise protect against fewer adversaries.
     """
-    planned: EventCounts = {}
+    planned_events: EventCounts = {}
     for event, count in (*((event, count) for event, _, count in head.releases), *head.planned):
-        planned = add(planned, event, count)
+        planned_events = add(planned_events, event, count)
     if _number(words["proven"]) + LAST_DIGIT < min(
-        by.epsilon(planned, words["delta"]), float(words["limit"])
+        by.epsilon(planned_events, words["delta"]), float(words["limit"])
     ):
         raise DpflError(
             f"The statement of {words['node']!r} proves less than its runs fixed beforehand."
@@ -192,8 +192,8 @@ def _adversary(ledger: Ledger, run: str = "") -> str:
 
 
 def _against(marks: Iterable[str]) -> str:
-    shared = weakest_shares(marks)
-    return shared.adversary if shared else EVERYBODY
+    least_shares = weakest_shares(marks)
+    return least_shares.adversary if least_shares else EVERYBODY
 
 
 def _number(figure: Any) -> float:
@@ -203,8 +203,10 @@ def _number(figure: Any) -> float:
 def _was_always_limited(ledger: Ledger, limit: Limit) -> bool:
     """Says whether every debit was made under this limit or a lower one, at a delta no larger."""
     return all(
-        one is not None and one.epsilon <= limit.epsilon and one.delta <= limit.delta
-        for one in ledger.limits_since_first_debit()
+        limit_then is not None
+        and limit_then.epsilon <= limit.epsilon
+        and limit_then.delta <= limit.delta
+        for limit_then in ledger.limits_since_first_debit()
     )
 
 

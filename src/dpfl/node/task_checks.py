@@ -73,8 +73,8 @@ def _secure_sum_violations(task: ClientTask, proposal: Proposal) -> Violations:
     terms.
     """
     terms = task.secure_sum
-    expected = proposal.sums if terms or not task.query else None
-    yield task.noise_shares != expected, RefusalReason.UNMASKED
+    proposed_shares = proposal.sums if terms or not task.query else None
+    yield task.noise_shares != proposed_shares, RefusalReason.UNMASKED
     if terms is None:
         return
     yield terms.clients != len(proposal.federation), RefusalReason.BAD_WORDS
@@ -89,10 +89,10 @@ def _protected_unit(policy: NodePolicy, task: ClientTask) -> str:
     """Finds the unit that the noise of this node's own release protects; empty where there is none.
     A "sample" is a person where the node trains by person.
     """
-    one = PERSON_UNIT if protects_person(policy.limits.unit) else SAMPLE_UNIT
+    magnitude = PERSON_UNIT if protects_person(policy.limits.unit) else SAMPLE_UNIT
     if task.query:
-        return "" if task.query.trusted else one
-    return task.placed.unit(one) if task.own_release else ""
+        return "" if task.query.trusted else magnitude
+    return task.placed_release.unit(magnitude) if task.own_release else ""
 
 
 def batch_violations(
@@ -142,8 +142,8 @@ def release_violations(
     yield release.neighbours != policy.limits.neighbours, RefusalReason.OTHER_UNIT
     # In a secure sum a client draws by itself, and unseen, whether its update is in it.
     sampling = release.sampling
-    allowed = sampling.independent if is_update_sum else sampling.draws_samples
-    yield not allowed or release.whole_run, RefusalReason.UNCOVERED
+    is_allowed = sampling.independent if is_update_sum else sampling.draws_samples
+    yield not is_allowed or release.whole_run, RefusalReason.UNCOVERED
     has_secure_noise = release.secure or release.noise_shares
     yield policy.tell.secure and not has_secure_noise, RefusalReason.NOT_SECURE
     yield release.noise_multiplier < allow.least_noise_multiplier, RefusalReason.TOO_LITTLE_NOISE
@@ -156,12 +156,12 @@ def release_violations(
 
 def _sampling_rate(release: Release, size: int) -> float:
     """Finds the rate of a step. A release of an update draws no samples."""
-    return 0.0 if release.of_models else release.sampling.expected_size(size) / size
+    return 0.0 if release.is_update else release.sampling.expected_size(size) / size
 
 
 def _is_absorbed(release: Release, size: int) -> bool:
     """Says whether float32 would lose the noise beside the sum."""
-    units = 1 if release.of_models else release.sampling.expected_size(size)
+    units = 1 if release.is_update else release.sampling.expected_size(size)
     try:
         release.check_not_absorbed(units, release.clip.clip_norm)
         return False
@@ -187,8 +187,8 @@ def query_violations(policy: NodePolicy, data: Federation, task: ClientTask) -> 
     yield not query.matches_data(features, data.classes), RefusalReason.OTHER_SCHEMA
     if query.asks_metric:
         yield query.held_out_share, RefusalReason.OTHER_SCHEMA  # a node trains on all that it has
-        uncovered = not query.matches_metric(*numbers_and_cells(data.task))
-        yield uncovered, RefusalReason.UNCOVERED
+        is_uncovered = not query.matches_metric(*numbers_and_cells(data.task))
+        yield is_uncovered, RefusalReason.UNCOVERED
     if query.trusted or query.noise_multiplier is None:
         return
     yield policy.limits.neighbours != ADD_REMOVE, RefusalReason.OTHER_UNIT
@@ -217,7 +217,7 @@ def vector_violations(
     """
     largest = policy.allow.largest_weight
     magnitudes = {name: _magnitude(array) for name, array in vectors.items()}
-    too_large = any(not one <= largest for one in magnitudes.values())
+    too_large = any(not magnitude <= largest for magnitude in magnitudes.values())
     yield too_large, RefusalReason.WEIGHTS_TOO_LARGE
     if "correction" in magnitudes and not task.local.objective.needs_last:
         reach = _correction_reach(task, magnitudes["correction"])

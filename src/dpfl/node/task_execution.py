@@ -82,7 +82,7 @@ class TaskExecution:
         """
         start = time.monotonic()
         task = task_messages.task_from_words(request.fields["task"])
-        record = TaskRecord(request.run, request.order, request.digest, task.round)
+        record = TaskRecord(request.run, request.task_name, request.digest, task.round)
         if replay := self._state.log.reply(record):
             self._state.journal.write("sent again", run=record.run, order=record.name)
             return replay
@@ -100,7 +100,7 @@ class TaskExecution:
         written.
         """
         state, arrays = self._state, request.arrays
-        if record.name != task_messages.order_of(task, state.sums.session(record.run)):
+        if record.name != task_messages.task_name(task, state.sums.session(record.run)):
             raise ProtocolError(
                 RefusalReason.NO_KEYS if task.noise_shares else RefusalReason.BAD_WORDS
             )
@@ -218,8 +218,8 @@ class TaskExecution:
         if reply.failed or (sum_id is None) != (reply.numbers is None):
             raise ProtocolError(RefusalReason.DIVERGED if reply.diverged else RefusalReason.FAILED)
         if sum_id is not None and reply.numbers is not None:
-            masked = self._state.sums.mask(record.run, record.name, sum_id, reply.numbers)
-            return {"kind": "masked"}, masked
+            sum_arrays = self._state.sums.mask(record.run, record.name, sum_id, reply.numbers)
+            return {"kind": "masked"}, sum_arrays
         fields, arrays = task_messages.reply_to_words(reply)
         return {"kind": "reply", "reply": fields}, arrays
 

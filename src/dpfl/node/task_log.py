@@ -23,7 +23,7 @@ computes the same release as the first, and the ledger counts it once.
 The log also stores how far the ledger had come (`seen`). A ledger that does not include that row
 was set back, and the node does not start on it.
 
-Files: `orders.sqlite` (written with `synchronous = FULL`) and `replies/*.letter` (written beside
+Files: `orders.sqlite` (written with `synchronous = FULL`) and `replies/*.message_digest` (written beside
 their place, synchronised, and renamed).
 """  # noqa: E501
 
@@ -85,8 +85,8 @@ class TaskRecord:
 
     Attributes:
         run: Its run.
-        name: Its name within the run (`dpfl.protocol.task_messages.order_of`).
-        letter: The digest of the message that brought it.
+        name: Its name within the run (`dpfl.protocol.task_messages.task_name`).
+        message_digest: The digest of the message that brought it.
         round: Its round.
         event: The event of each release that it asks for; None where it asks for none.
         count: How many such releases.
@@ -94,7 +94,7 @@ class TaskRecord:
 
     run: str
     name: str
-    letter: str
+    message_digest: str
     round: int
     event: Event | None = None
     count: int = 0
@@ -107,8 +107,8 @@ class TaskLog:
         self._path, self._replies = folder / "orders.sqlite", folder / "replies"
         try:
             self._replies.mkdir(mode=0o700, exist_ok=True)
-            for unfinished in self._replies.glob("*.new"):
-                unfinished.unlink()
+            for new_path in self._replies.glob("*.new"):
+                new_path.unlink()
             self._connection = sqlite3.connect(
                 self._path, isolation_level=None, check_same_thread=False
             )
@@ -226,7 +226,7 @@ class TaskLog:
             ProtocolError: The task came before with another message (`ORDER_CHANGED`).
         """
         row = self._find(task)
-        if row and row[0] != task.letter:
+        if row and row[0] != task.message_digest:
             raise ProtocolError(RefusalReason.ORDER_CHANGED)
         path = self._file(task)
         return path.read_bytes() if row and path.exists() else None
@@ -268,7 +268,7 @@ class TaskLog:
             execute(
                 "INSERT INTO orders VALUES (?, ?, ?, ?, 1, ?, ?) ON CONFLICT DO UPDATE SET "
                 "attempts = attempts + 1",
-                (task.run, task.name, task.letter, task.round, line, task.count),
+                (task.run, task.name, task.message_digest, task.round, line, task.count),
             )
             execute("UPDATE runs SET round = ? WHERE run = ?", (task.round, task.run))
         if task.round > latest:
@@ -282,14 +282,14 @@ class TaskLog:
             reply: The signed reply.
         """
         path = self._file(task)
-        unfinished = path.with_suffix(".new")
+        new_path = path.with_suffix(".new")
         with os.fdopen(
-            os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"
+            os.open(new_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"
         ) as file:
             file.write(reply)
             file.flush()
             os.fsync(file.fileno())
-        unfinished.replace(path)
+        new_path.replace(path)
         folder = os.open(self._replies, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -334,28 +334,30 @@ class TaskLog:
         return self._connection.execute(query, (task.run, task.name)).fetchone()  # type: ignore[no-any-return]
 
     def _file(self, task: TaskRecord) -> Path:
-        name = sha256(f"{task.run} {task.name} {task.letter}".encode()).hexdigest()[:32]
+        name = sha256(f"{task.run} {task.name} {task.message_digest}".encode()).hexdigest()[:32]
         return self._replies / f"{name}.letter"
 
     def _forget_replies(self, run: str, round: int) -> None:
         query = "SELECT name, letter FROM orders WHERE run = ? AND round < ?"
-        for name, letter in self._connection.execute(query, (run, round)).fetchall():
-            self._file(TaskRecord(run, name, letter, 0)).unlink(missing_ok=True)
+        for name, message_digest in self._connection.execute(query, (run, round)).fetchall():
+            self._file(TaskRecord(run, name, message_digest, 0)).unlink(missing_ok=True)
 
     def _drop_oldest(self) -> None:
         """Keeps the latest replies only. A task whose reply is dropped is not executed again."""
         files = sorted(self._replies.glob("*.letter"), key=lambda path: path.stat().st_mtime_ns)
-        dropped = {path.name for path in files[:-MOST_KEPT]}
-        if not dropped:
+        file_names = {path.name for path in files[:-MOST_KEPT]}
+        if not file_names:
             return
         with self._transaction() as execute:
-            for run, name, letter in execute("SELECT run, name, letter FROM orders").fetchall():
-                if self._file(TaskRecord(run, name, letter, 0)).name in dropped:
+            for run, name, message_digest in execute(
+                "SELECT run, name, letter FROM orders"
+            ).fetchall():
+                if self._file(TaskRecord(run, name, message_digest, 0)).name in file_names:
                     execute(
                         "UPDATE orders SET attempts = ? WHERE run = ? AND name = ?",
                         (MOST_ATTEMPTS, run, name),
                     )
-        for name in dropped:
+        for name in file_names:
             (self._replies / name).unlink(missing_ok=True)
 
     @contextmanager

@@ -51,13 +51,13 @@ class Witness:
             raise self._unusable(error.strerror or "unknown") from error
         for number, line in enumerate([*lines, *([last] if last else [])]):
             try:
-                one = head_from_words(json.loads(line))
+                signed_head = head_from_words(json.loads(line))
             except (ValueError, RecursionError, ProtocolError) as error:
                 if line is last:
                     continue
                 raise self._unusable(f"line {number + 1} is not a head") from error
-            if one.head.public_key == self._public_key:
-                heads.add(one)
+            if signed_head.head.public_key == self._public_key:
+                heads.add(signed_head)
         return heads
 
     def begin(self, first: SignedHead) -> None:
@@ -86,17 +86,17 @@ class Witness:
         if size != self._size:
             raise ProtocolError(RefusalReason.ROLLED_BACK)
 
-    def append(self, one: SignedHead) -> None:
+    def append(self, signed_head: SignedHead) -> None:
         """Appends a head. It is on disk when this returns.
 
         Args:
-            one: The head.
+            signed_head: The head.
 
         Raises:
             ProtocolError: Somebody else wrote to the file since (`ROLLED_BACK`).
             DpflError: The file cannot be written.
         """
-        line = canonical(one.to_words()) + b"\n"
+        line = canonical(signed_head.to_words()) + b"\n"
         try:
             with self.path.open("ab") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)

@@ -93,7 +93,7 @@ class PrivateMetric:
         )
 
 
-def with_questions(
+def with_queries(
     algorithm: Algorithm,
     federation: Federation,
     metric: PrivateMetric | None,

@@ -163,7 +163,11 @@ def with_planned_noise(
         accounting = accountant(algorithm.claim.accountant)
     else:
         accounting = accountant_of(release, population, by)
-    queries = accounting.epsilon(algorithm.before, budget.delta) if algorithm.before else 0.0
+    queries = (
+        accounting.epsilon(algorithm.query_spending, budget.delta)
+        if algorithm.query_spending
+        else 0.0
+    )
     if queries >= budget.epsilon:
         raise DpflError(
             f"The private queries alone cost epsilon {queries:.4g}, but budget.epsilon is "
@@ -173,7 +177,7 @@ def with_planned_noise(
     def plan(z: float) -> EventCounts:
         noisy = algorithm.with_noise(z)
         events = noisy.stated_spending if published else noisy.spending
-        return add_all(add_all(prior or {}, algorithm.before), events(count, population))
+        return add_all(add_all(prior or {}, algorithm.query_spending), events(count, population))
 
     return algorithm.with_noise(noise_for(plan, budget.epsilon, budget.delta, accounting))
 

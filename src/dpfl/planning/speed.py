@@ -88,7 +88,7 @@ class ClientWork:
 
         def time_of(batch: int) -> float:
             y, rows = torch.arange(FEW) % self.classes, torch.arange(batch) % FEW
-            data = ClientDataset(self._x, y, rows, declared=batch)
+            data = ClientDataset(self._x, y, rows, declared_size=batch)
             start = time.perf_counter()
             private_steps(gradients, data, 1, local, release, lambda purpose: rng)
             return time.perf_counter() - start

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import Field, asdict, dataclass, field, fields
 from typing import Any
 
+from dpfl.deprecation import renamed
 from dpfl.notebook_repr import NotebookView
 from dpfl.privacy.figures import figure as figure
 from dpfl.privacy.figures import from_figure
@@ -39,6 +40,7 @@ def written_key(field: Field[Any]) -> str:
     return str(field.metadata.get("key", field.name))
 
 
+@renamed(questions="queries")
 @dataclass(frozen=True)
 class PrivacyStatement(NotebookView, shown_by="statement_page"):
     """The guarantee of a run: for whom, against whom, and how much of it is proven."""
@@ -80,7 +82,7 @@ class PrivacyStatement(NotebookView, shown_by="statement_page"):
     """
     most: Mapping[str, int] = field(default_factory=dict)
     """The largest number of releases of each kind that `proven` covers."""
-    questions: tuple[str, ...] = field(default=(), metadata={"key": "asked"})
+    queries: tuple[str, ...] = field(default=(), metadata={"key": "asked"})
     """Questions to the clients besides their updates. Each answer is a release of its own."""
 
     def to_dict(self) -> dict[str, object]:

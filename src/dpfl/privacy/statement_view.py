@@ -253,7 +253,7 @@ def _rows(statement: PrivacyStatement) -> list[tuple[str, str]]:
         rows.append(("noise", NOISE[statement.noise]))
     for event in {**statement.releases, **statement.most}:
         rows.append(("releases", f"{_count(statement, event)} x {event}"))
-    rows += [("asked", question) for question in statement.questions]
+    rows += [("asked", question) for question in statement.queries]
     rows += [("not accounted for", release) for release in statement.unaccounted]
     rows += [("assumes", assumption) for assumption in statement.assumptions]
     return rows

@@ -128,7 +128,7 @@ def heads_from_words(value: Any) -> tuple[SignedHead, ...]:
     """
     if type(value) is not list or len(value) > MOST_HEADS:
         refuse()
-    return tuple(head_from_words(one) for one in value)
+    return tuple(head_from_words(item) for item in value)
 
 
 def fitting(heads: Iterable[SignedHead]) -> list[dict[str, Any]]:

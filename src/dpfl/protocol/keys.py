@@ -71,7 +71,7 @@ def new_key(path: Path) -> str:
         raise DpflError(
             f"The key {path} cannot be written ({error.strerror}); choose another folder."
         ) from error
-    return fingerprint(raw(key.public_key()))
+    return fingerprint(public_key_hex(key.public_key()))
 
 
 def public_file(path: Path) -> Path:
@@ -144,10 +144,10 @@ def load_public(path: Path) -> str:
         ) from error
     if not isinstance(key, Ed25519PublicKey):
         raise DpflError(f"The public key {path} is not an Ed25519 key.")
-    return raw(key)
+    return public_key_hex(key)
 
 
-def raw(key: Ed25519PublicKey) -> str:
+def public_key_hex(key: Ed25519PublicKey) -> str:
     """Writes a public key.
 
     Args:

@@ -42,9 +42,11 @@ class KnownHeads:
                 if self._path.exists()
                 else {"own": [], "others": {}}
             )
-            self.own = [head_from_words(one) for one in words["own"]]
+            self.own = [head_from_words(signed_head) for signed_head in words["own"]]
             for owner, heads in words["others"].items():
-                self._others[owner] = {name: head_from_words(one) for name, one in heads.items()}
+                self._others[owner] = {
+                    name: head_from_words(signed_head) for name, signed_head in heads.items()
+                }
         except (
             OSError,
             ValueError,
@@ -67,8 +69,8 @@ class KnownHeads:
             heads: Heads that this node signed.
         """
         own = HeadSet(most=MOST_OWN)
-        for one in (*self.own, *heads):
-            own.add(one)
+        for signed_head in (*self.own, *heads):
+            own.add(signed_head)
         self.own = list(own)
         self._save()
 
@@ -87,10 +89,10 @@ class KnownHeads:
         """
         by_node = self._others.setdefault(owner, {})
         before = dict(by_node)
-        for one in heads:
-            if len(canonical(one.to_words())) <= LARGEST:
-                by_node.pop(one.head.node, None)
-                by_node[one.head.node] = one
+        for signed_head in heads:
+            if len(canonical(signed_head.to_words())) <= LARGEST:
+                by_node.pop(signed_head.head.node, None)
+                by_node[signed_head.head.node] = signed_head
         for name in list(by_node)[:-MOST_OTHERS]:
             del by_node[name]
         if by_node != before:
@@ -106,19 +108,22 @@ class KnownHeads:
             The heads.
         """
         by_signature = {
-            one.signature: one
+            signed_head.signature: signed_head
             for heads in self._others.values()
-            for name, one in heads.items()
+            for name, signed_head in heads.items()
             if name in names
         }
         return list(by_signature.values())
 
     def _save(self) -> None:
         others = {
-            owner: {name: one.to_words() for name, one in heads.items()}
+            owner: {name: signed_head.to_words() for name, signed_head in heads.items()}
             for owner, heads in self._others.items()
         }
-        write_whole(self._path, {"own": [one.to_words() for one in self.own], "others": others})
+        write_whole(
+            self._path,
+            {"own": [signed_head.to_words() for signed_head in self.own], "others": others},
+        )
 
 
 def write_whole(path: Path, value: Any) -> None:
@@ -131,14 +136,14 @@ def write_whole(path: Path, value: Any) -> None:
     Raises:
         DpflError: The file cannot be written.
     """
-    unfinished = path.with_name(f"{path.name}.new")
+    new_path = path.with_name(f"{path.name}.new")
     try:
         with os.fdopen(
-            os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w"
+            os.open(new_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w"
         ) as file:
             json.dump(value, file)
             file.flush()
             os.fsync(file.fileno())
-        unfinished.replace(path)
+        new_path.replace(path)
     except OSError as error:
         raise DpflError(f"{path} cannot be written ({error.strerror}); fix its folder.") from error

@@ -25,7 +25,7 @@ from dpfl.privacy.ledger.chain import ChainTail
 from dpfl.privacy.ledger.plans import proven_events
 from dpfl.privacy.ledger.starts import ANCHOR_DIGITS, NodeStart, anchor_rows, spread_starts
 from dpfl.privacy.mechanisms.noise_shares import weakest_shares
-from dpfl.protocol.keys import raw, sign
+from dpfl.protocol.keys import public_key_hex, sign
 
 FORMAT = 2
 """The format with anchors; heads of format 1 have none."""
@@ -38,7 +38,7 @@ MOST_HEADS = 32
 """Heads that a message shows."""
 MOST_BYTES = 1 << 18
 """Bytes of all heads of a message together."""
-KEPT = MOST_HEADS
+HEADS_TO_KEEP = MOST_HEADS
 """Heads of one node that others remember, none of which is known to include another."""
 MOST_OWN = 1 << 12
 """Heads of its own that a node looks at, none of which is known to include another."""
@@ -109,7 +109,7 @@ class LedgerHead:
             "starts": [[start.boot, start.name, start.end] for start in self.starts],
             "spent": [[encode(event), mark, count] for event, mark, count in self.releases],
             "planned": [[encode(event), count] for event, count in self.planned],
-        } | ({"anchors": [list(one) for one in self.anchors]} if self.anchors else {})
+        } | ({"anchors": [list(anchor) for anchor in self.anchors]} if self.anchors else {})
 
     def shows(self, other: LedgerHead) -> bool:
         """Decides whether this head alone shows that its chain went through another head.
@@ -176,7 +176,7 @@ def sign_head(ledger: Ledger, key: Ed25519PrivateKey) -> SignedHead:
     account = ledger.account
     head = LedgerHead(
         account.owner,
-        raw(key.public_key()),
+        public_key_hex(key.public_key()),
         account.unit,
         account.neighbours,
         tail.links,
@@ -236,7 +236,7 @@ class HeadSet:
     """
 
     heads: list[SignedHead] = field(default_factory=list)
-    most: int = KEPT
+    most: int = HEADS_TO_KEEP
 
     def add(self, one: SignedHead) -> bool:
         """Adds a head, and removes those that it includes.

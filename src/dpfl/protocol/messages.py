@@ -66,11 +66,11 @@ class SignedMessage:
     """A message whose signature was checked.
 
     Attributes:
-        head: The fields of the header, without its list of arrays.
+        header: The fields of the header, without its list of arrays.
         arrays: The arrays by name.
     """
 
-    head: Mapping[str, Any]
+    header: Mapping[str, Any]
     arrays: Mapping[str, np.ndarray]
 
 
@@ -87,12 +87,12 @@ def digest(message: bytes) -> str:
 
 
 def write(
-    head: Mapping[str, Any], arrays: Mapping[str, np.ndarray], key: Ed25519PrivateKey
+    fields: Mapping[str, Any], arrays: Mapping[str, np.ndarray], key: Ed25519PrivateKey
 ) -> bytes:
     """Writes and signs a message.
 
     Args:
-        head: The fields of the header; `arrays` is not one of them.
+        fields: The fields of the header; `arrays` is not one of them.
         arrays: The arrays by name.
         key: The sender's key.
 
@@ -110,8 +110,8 @@ def write(
         entries.append({**_describe(name, array), "offset": offset})
         parts.append(array.astype(TYPES[array.dtype.name], copy=False).tobytes())
         offset += array.nbytes
-    header = _canonical({**head, "arrays": entries})
-    if "arrays" in head or len(header) > MOST_HEAD:
+    header = _canonical({**fields, "arrays": entries})
+    if "arrays" in fields or len(header) > MOST_HEAD:
         raise ProtocolError(RefusalReason.BAD_HEAD)
     body = b"".join([MAGIC, len(header).to_bytes(LENGTH, "little"), header, *parts])
     return body + key.sign(body)
@@ -157,13 +157,13 @@ def read(data: bytes, key: Ed25519PublicKey, most: int) -> SignedMessage:
     length = int.from_bytes(data[len(MAGIC) : start], "little")
     if length > MOST_HEAD or start + length > len(body):
         raise ProtocolError(RefusalReason.BAD_HEAD)
-    head = _header(bytes(body[start : start + length]))
-    return SignedMessage(head, _arrays(head.pop("arrays", None), body[start + length :]))
+    header = _header(bytes(body[start : start + length]))
+    return SignedMessage(header, _arrays(header.pop("arrays", None), body[start + length :]))
 
 
-def _canonical(head: Mapping[str, Any]) -> bytes:
+def _canonical(header: Mapping[str, Any]) -> bytes:
     try:
-        return canonical(head)
+        return canonical(header)
     except (TypeError, ValueError, RecursionError):
         raise ProtocolError(RefusalReason.BAD_HEAD) from None
 
@@ -173,12 +173,12 @@ def _header(text: bytes) -> dict[str, Any]:
     that are not finite, spaces.
     """
     try:
-        head = json.loads(text)
+        header = json.loads(text)
     except (ValueError, RecursionError):
         raise ProtocolError(RefusalReason.BAD_HEAD) from None
-    if not isinstance(head, dict) or _canonical(head) != text:
+    if not isinstance(header, dict) or _canonical(header) != text:
         raise ProtocolError(RefusalReason.BAD_HEAD)
-    return head
+    return header
 
 
 def _arrays(entries: Any, body: memoryview) -> dict[str, np.ndarray]:

@@ -26,7 +26,11 @@ from dpfl.privacy.accounting.events import (
     subtract_events,
 )
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
-from dpfl.protocol.task_messages import learning_from_words, learning_to_words, shared_to_words
+from dpfl.protocol.task_messages import (
+    learning_from_words,
+    learning_to_words,
+    noise_shares_to_words,
+)
 from dpfl.protocol.value_forms import (
     Form,
     event,
@@ -38,7 +42,7 @@ from dpfl.protocol.value_forms import (
     text,
     whole,
 )
-from dpfl.protocol.wire_parts import SHARED, part
+from dpfl.protocol.wire_parts import NOISE_SHARE_PARTS, part
 
 MOST_OPTIONS = 16
 MOST_NODES = 10_000
@@ -114,7 +118,7 @@ class Proposal:
             "options": dict(self.options),
             "learning": learning_to_words(self.learning),
         }
-        words["sums"] = self.sums and shared_to_words(self.sums)
+        words["sums"] = self.sums and noise_shares_to_words(self.sums)
         words["events"] = [[encode(kind), count] for kind, count in self.events]
         if proposal_from_words(words) != self:
             refuse()
@@ -227,7 +231,7 @@ def _options(value: Any) -> tuple[tuple[str, object], ...]:
 def _events(value: Any) -> PlannedEvents:
     if type(value) is not list or len(value) > MOST_KINDS:
         refuse()
-    return tuple(_event(one) for one in value)
+    return tuple(_event(words) for words in value)
 
 
 def _event(value: Any) -> tuple[Event, int]:
@@ -262,6 +266,6 @@ FORMS: Mapping[str, Form] = {
     "noise": one_of("secure", "floating-point", "shared", "none"),
     "federation": list_of(text),
     "events": _events,
-    "sums": optional(part(SHARED)),
+    "sums": optional(part(NOISE_SHARE_PARTS)),
     "keys": list_of(text),
 }

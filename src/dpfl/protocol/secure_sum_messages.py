@@ -50,7 +50,7 @@ names = list_of(text, MOST_MEMBERS)
 """The form of a list of members."""
 
 
-def at_of(task: ClientTask, session: str, model: np.ndarray) -> SumId:
+def sum_id_of(task: ClientTask, session: str, model: np.ndarray) -> SumId:
     """Names the sum that a task is for.
 
     The name covers all that the task says to every member alike, the model too. Members who were
@@ -102,7 +102,7 @@ def _parts(array: np.ndarray | None, count: int, length: int) -> list[bytes]:
     return [row.tobytes() for row in array]
 
 
-CARD: Mapping[str, Form] = {
+ADVERTISEMENT: Mapping[str, Form] = {
     "name": text,
     "mask": _bytes(KEY),
     "envelope": _bytes(KEY),
@@ -110,24 +110,24 @@ CARD: Mapping[str, Form] = {
 }
 
 
-def card_to_words(card: KeyAdvertisement) -> Words:
+def advertisement_to_words(advertisement: KeyAdvertisement) -> Words:
     """Writes the keys that a member advertises.
 
     Args:
-        card: The keys, signed by the member.
+        advertisement: The keys, signed by the member.
 
     Returns:
         The words.
     """
     return {
-        "name": card.name,
-        "mask": card.mask.hex(),
-        "envelope": card.envelope.hex(),
-        "signature": card.signature.hex(),
+        "name": advertisement.name,
+        "mask": advertisement.mask.hex(),
+        "envelope": advertisement.envelope.hex(),
+        "signature": advertisement.signature.hex(),
     }
 
 
-def card_from_words(words: Any) -> KeyAdvertisement:
+def advertisement_from_words(words: Any) -> KeyAdvertisement:
     """Reads the keys that a member advertises. Their signature is checked by `dpfl.secagg`.
 
     Args:
@@ -139,35 +139,35 @@ def card_from_words(words: Any) -> KeyAdvertisement:
     Raises:
         ProtocolError: The words are no such keys.
     """
-    if type(words) is not dict or words.keys() != CARD.keys():
+    if type(words) is not dict or words.keys() != ADVERTISEMENT.keys():
         refuse()
-    return KeyAdvertisement(**{name: form(words[name]) for name, form in CARD.items()})
+    return KeyAdvertisement(**{name: form(words[name]) for name, form in ADVERTISEMENT.items()})
 
 
-cards = list_of(card_from_words, MOST_MEMBERS)
+advertisements = list_of(advertisement_from_words, MOST_MEMBERS)
 """The form of a list of advertised keys."""
 
 
-def masked_arrays(masked: MaskedInput) -> Arrays:
+def input_to_arrays(masked_input: MaskedInput) -> Arrays:
     """Writes exchange 1, from a member.
 
     Args:
-        masked: The masked numbers, the sealed shares and the digests.
+        masked_input: The masked numbers, the sealed shares and the digests.
 
     Returns:
         The arrays.
     """
-    members = len(masked.digests)
-    envelopes = [masked.envelopes[name] for name in sorted(masked.envelopes)]
-    digests = [masked.digests[name] for name in sorted(masked.digests)]
+    members = len(masked_input.digests)
+    envelopes = [masked_input.envelopes[name] for name in sorted(masked_input.envelopes)]
+    digests = [masked_input.digests[name] for name in sorted(masked_input.digests)]
     return {
-        "numbers": masked.numbers,
+        "numbers": masked_input.numbers,
         "envelopes": _rows(envelopes, envelope_bytes(members)),
         "digests": _rows(digests, DIGEST),
     }
 
 
-def masked_from(
+def input_from_arrays(
     arrays: Mapping[str, np.ndarray], sum_id: SumId, sender: str, members: Sequence[str]
 ) -> MaskedInput:
     """Reads exchange 1, at the server.
@@ -198,7 +198,7 @@ def masked_from(
     )
 
 
-def shown_to(survivors: SurvivorList, members: int) -> tuple[Words, Arrays]:
+def survivors_to_fields(survivors: SurvivorList, members: int) -> tuple[Words, Arrays]:
     """Writes exchange 2, to a member.
 
     Args:
@@ -213,7 +213,7 @@ def shown_to(survivors: SurvivorList, members: int) -> tuple[Words, Arrays]:
     return {"survivors": list(survivors.survivors)}, arrays
 
 
-def shown_from(
+def survivors_from_fields(
     words: Any, arrays: Mapping[str, np.ndarray], sum_id: SumId, name: str, members: int
 ) -> SurvivorList:
     """Reads exchange 2, at a member.
@@ -252,7 +252,7 @@ def votes_to_words(votes: SurvivorVotes) -> Words:
     Returns:
         The words.
     """
-    return {"votes": {name: signed.hex() for name, signed in votes.signatures.items()}}
+    return {"votes": {name: signature.hex() for name, signature in votes.signatures.items()}}
 
 
 def votes_from_words(words: Any, sum_id: SumId) -> SurvivorVotes:
@@ -274,7 +274,7 @@ def votes_from_words(words: Any, sum_id: SumId) -> SurvivorVotes:
     return SurvivorVotes(sum_id, signatures)
 
 
-def opened_to(shares: UnmaskingShares) -> tuple[Words, Arrays]:
+def shares_to_fields(shares: UnmaskingShares) -> tuple[Words, Arrays]:
     """Writes the last answer of a member.
 
     It has the member's own seeds with the missing, and shares: of each owner whose envelope the
@@ -295,7 +295,7 @@ def opened_to(shares: UnmaskingShares) -> tuple[Words, Arrays]:
     return {"kind": "opened", "owners": owners, "missing": missing}, arrays
 
 
-def opened_from(
+def shares_from_fields(
     head: Mapping[str, Any], arrays: Mapping[str, np.ndarray], sum_id: SumId, sender: str
 ) -> UnmaskingShares:
     """Reads the last answer of a member, at the server.

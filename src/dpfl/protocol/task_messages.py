@@ -3,7 +3,7 @@
     >>> words = task_to_words(task)      # plain JSON: {"part": "task", "round": 0, ...}
     >>> task_from_words(words) == task   # the same task on the other side, or a ProtocolError
     True
-    >>> order_of(task)                   # its name within the run
+    >>> task_name(task)                  # its name within the run
     '0/train'
 
 A round between server and node has four steps, and each of them is a function here:
@@ -36,8 +36,8 @@ from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.protocol.value_forms import number, refuse, text, truth, whole
 from dpfl.protocol.wire_parts import (
     LEARNING,
-    SHARED,
-    SURVEYS,
+    NOISE_SHARE_PARTS,
+    QUERY_PARTS,
     TASKS,
     from_words,
     to_words,
@@ -45,16 +45,16 @@ from dpfl.protocol.wire_parts import (
 from dpfl.refusals import ProtocolError, RefusalReason
 
 __all__ = [
-    "SURVEYS",
+    "QUERY_PARTS",
     "ProtocolError",
     "learning_from_words",
     "learning_to_words",
+    "noise_shares_to_words",
     "number",
-    "order_of",
     "reply_from_words",
     "reply_to_words",
-    "shared_to_words",
     "task_from_words",
+    "task_name",
     "task_to_words",
     "text",
 ]
@@ -93,16 +93,16 @@ def task_from_words(words: Any) -> ClientTask:
     return from_words(words, TASKS)  # type: ignore[no-any-return]
 
 
-def shared_to_words(shared: NoiseShares) -> dict[str, Any]:
+def noise_shares_to_words(noise_shares: NoiseShares) -> dict[str, Any]:
     """Writes the terms on which nodes share the noise of a secure sum.
 
     Args:
-        shared: The terms.
+        noise_shares: The terms.
 
     Returns:
         The words.
     """
-    return to_words(shared, SHARED)
+    return to_words(noise_shares, NOISE_SHARE_PARTS)
 
 
 def learning_to_words(task: tasks.Task) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def learning_from_words(words: Any) -> tasks.Task:
     return from_words(words, LEARNING)  # type: ignore[no-any-return]
 
 
-def order_of(task: ClientTask, session: str = "") -> str:
+def task_name(task: ClientTask, session: str = "") -> str:
     """Names a task within its run.
 
     A round is trained once and a query is asked once per run, so two messages with the same name

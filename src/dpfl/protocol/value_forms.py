@@ -169,7 +169,7 @@ def list_of(form: Form, most: int = MOST_LISTED) -> Form:
     def entries(value: Any) -> tuple[Any, ...]:
         if type(value) is not list or len(value) > most:
             refuse()
-        return tuple(form(one) for one in value)
+        return tuple(form(item) for item in value)
 
     return entries
 

@@ -176,7 +176,7 @@ NOISES = _by_tag(
         },
     ),
 )
-SURVEYS = _by_tag(
+QUERY_PARTS = _by_tag(
     (LabelQuery, {"noise_multiplier": optional(number), "trusted": truth, "secure": truth}),
     (MeanQuery, {"noise_multiplier": number, "secure": truth}),
     (
@@ -201,10 +201,10 @@ SURVEYS = _by_tag(
         },
     ),
 )
-SHARED = _by_tag(
+NOISE_SHARE_PARTS = _by_tag(
     (NoiseShares, {"survivors": whole(1, MOST_MEMBERS), "colluders": whole(0, MOST_MEMBERS)})
 )
-SUMMED = _by_tag(
+SECURE_SUM_PARTS = _by_tag(
     (SecureSumTerms, {"weight": number, "bound": number, "clients": whole(1, MOST_MEMBERS)})
 )
 RELEASE: Mapping[str, Form] = {
@@ -213,7 +213,7 @@ RELEASE: Mapping[str, Form] = {
     "noise": optional(part(NOISES)),
     "shared_by": optional(whole(2)),
     "divide_by_drawn": truth,
-    "noise_shares": optional(part(SHARED)),
+    "noise_shares": optional(part(NOISE_SHARE_PARTS)),
 }
 RELEASES = _by_tag((Release, RELEASE))
 UPLOADS = _by_tag(
@@ -246,9 +246,9 @@ TASKS = _by_tag(
             "horizon": whole(),
             "raw": truth,
             "update": optional(part(UPLOADS)),
-            "query": optional(part(SURVEYS)),
+            "query": optional(part(QUERY_PARTS)),
             "slope": truth,
-            "secure_sum": optional(part(SUMMED)),
+            "secure_sum": optional(part(SECURE_SUM_PARTS)),
         },
     ),
 )
@@ -261,7 +261,7 @@ LEARNING = _by_tag(
     (tasks.Counts, {"mean": number}),
     (tasks.NextToken, {"vocabulary": whole(1)}),
 )
-KNOWN: Parts = {
+ALL_PARTS: Parts = {
     name: kind
     for group in (
         OPTIMISERS,
@@ -269,9 +269,9 @@ KNOWN: Parts = {
         SAMPLINGS,
         CLIPS,
         NOISES,
-        SURVEYS,
-        SHARED,
-        SUMMED,
+        QUERY_PARTS,
+        NOISE_SHARE_PARTS,
+        SECURE_SUM_PARTS,
         RELEASES,
         UPLOADS,
         LOCALS,

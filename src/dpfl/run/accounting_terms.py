@@ -44,7 +44,7 @@ class AccountingTerms:
         algorithm: The algorithm as it runs, with planned noise.
         budget: The budget of the run.
         accountant: The name of the accountant, or "none" without noise.
-        declared: The size that each client declares, in units of the guarantee.
+        declared_sizes: The size that each client declares, in units of the guarantee.
         names: The names of the clients; () for the default names.
         data: A digest of the data that each ledger pays for; () where the data is elsewhere.
         row_notes: What the statement says of persons behind the rows.
@@ -56,7 +56,7 @@ class AccountingTerms:
     algorithm: Algorithm
     budget: Budget
     accountant: str
-    declared: Sequence[int]
+    declared_sizes: Sequence[int]
     names: Sequence[str] = ()
     data: Sequence[str] = ()
     row_notes: Sequence[str] = ()
@@ -103,7 +103,7 @@ class AccountingTerms:
         They are public constants, which the server knows before training. Only accounts of single
         clients count by them.
         """
-        sizes = list(self.declared)
+        sizes = list(self.declared_sizes)
         return sizes if self.algorithm.ledger_per_client and len(set(sizes)) > 1 else None
 
     @property
@@ -119,7 +119,9 @@ class AccountingTerms:
     @property
     def population(self) -> int:
         """The number of clients that a release samples from; 0 where it samples inside a client."""
-        return len(self.declared) if self.algorithm.placement is NoisePlacement.ROUND_SUM else 0
+        return (
+            len(self.declared_sizes) if self.algorithm.placement is NoisePlacement.ROUND_SUM else 0
+        )
 
     @property
     def horizon(self) -> int:
@@ -138,7 +140,7 @@ class AccountingTerms:
     @property
     def owners(self) -> Sequence[str]:
         """The names of the ledgers that pay."""
-        return ledger_owners(self.algorithm, self.names or client_names(len(self.declared)))
+        return ledger_owners(self.algorithm, self.names or client_names(len(self.declared_sizes)))
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -153,9 +155,9 @@ class AccountingTerms:
         if not algorithm.has_noise:
             return ()
         if algorithm.protects_client:
-            units, meaning = len(self.declared), "clients"
+            units, meaning = len(self.declared_sizes), "clients"
         else:
-            units, meaning = max(self.declared), f"the largest client's {algorithm.unit}s"
+            units, meaning = max(self.declared_sizes), f"the largest client's {algorithm.unit}s"
         if delta < 1 / units:
             return ()
         return (

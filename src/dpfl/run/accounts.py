@@ -126,7 +126,7 @@ class Accounts:
         """The algorithm as it is for each owner: noise on updates may follow a client's size."""
         if not self.algorithm.ledger_per_client:
             return [self.algorithm] * len(self.terms.owners)
-        sizes = self.terms.declared
+        sizes = self.terms.declared_sizes
         by_size = {size: self.algorithm.for_client_size(size) for size in set(sizes)}
         return [by_size[size] for size in sizes]
 
@@ -158,9 +158,11 @@ class Accounts:
         if not self.algorithm.sound:
             return MAX_RELEASES
         if self.algorithm.schedule:
-            queries = self.algorithm.before
+            queries = self.algorithm.query_spending
             return self._scheduled_remaining(ledger, add_all(others, queries), horizon)
-        return ledger.remaining(self.event, self.limit, horizon, self.run, self.algorithm.before)
+        return ledger.remaining(
+            self.event, self.limit, horizon, self.run, self.algorithm.query_spending
+        )
 
     def _scheduled_remaining(self, ledger: Ledger, others: EventCounts, horizon: int) -> int:
         """Finds the longest beginning of the schedule that every limit leaves room for."""
@@ -219,7 +221,7 @@ class Accounts:
         Returns:
             A meter whose figure is never below the true epsilon.
         """
-        end, queries = min(max(remaining), horizon or MAX_RELEASES), self.algorithm.before
+        end, queries = min(max(remaining), horizon or MAX_RELEASES), self.algorithm.query_spending
         releases = self._spending(checkpoint_releases) if checkpoint_releases else {}
         in_checkpoint = add_all(queries, releases) if checkpoint_releases else {}
         starts = set()
@@ -253,7 +255,7 @@ class Accounts:
         return self._for_each_ledger(lambda ledger: self._plan_in(ledger, next(counts)))
 
     def _plan_in(self, ledger: Ledger, remaining: int) -> int:
-        queries = self.algorithm.before
+        queries = self.algorithm.query_spending
         for event, most in add_all(queries, self._spending(remaining)).items():
             if most and event not in ledger.plans().get(self.run, {}):
                 ledger.plan(self.run, event, most)
@@ -301,7 +303,7 @@ class Accounts:
         for path, count, (everything, others) in zip(
             self.paths(), debits, self._debits(), strict=True
         ):
-            own = subtract_events(everything, add_all(others, self.algorithm.before))
+            own = subtract_events(everything, add_all(others, self.algorithm.query_spending))
             if sum(own.values()) < count:
                 raise DpflError(
                     f"The ledger {path} has lost debits of this run; bring back the one it had, or "

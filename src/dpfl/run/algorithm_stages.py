@@ -4,7 +4,7 @@
 the same ones with less knowledge: the proposal has no sizes, the audit no model.
 
 1. `with_unit_and_queries`: whom the noise protects, and what clients are asked once.
-2. `fit_algorithm`: for the model's layout, the rounds, and secure sums.
+2. `algorithm_for_run`: for the model's layout, the rounds, and secure sums.
 3. `with_planned_noise` and `with_planned_rate` (`planning/planner.py`).
 4. `with_noise_kind`: floating-point or secure noise.
 """
@@ -15,7 +15,7 @@ from dpfl.algorithms import Algorithm
 from dpfl.data import Federation
 from dpfl.models import Layout
 from dpfl.planning.accountant_choice import accountant_of
-from dpfl.planning.paid_queries import PrivateMetric, with_questions
+from dpfl.planning.paid_queries import PrivateMetric, with_queries
 from dpfl.privacy import Budget
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.run.options import Aggregation, Privacy
@@ -62,7 +62,7 @@ def with_unit_and_queries(
     Raises:
         DpflError: The unit does not suit the algorithm, or a query the data.
     """
-    return with_questions(
+    return with_queries(
         with_unit(algorithm, privacy.unit),
         federation,
         metric,
@@ -72,7 +72,7 @@ def with_unit_and_queries(
     )
 
 
-def fit_algorithm(
+def algorithm_for_run(
     algorithm: Algorithm,
     layout: Layout | None,
     rounds: int | None,

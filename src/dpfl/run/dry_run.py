@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from dpfl.models import FlatModel
-    from dpfl.run.fitted_model import FittedModel
+    from dpfl.run.model_for_data import ModelForData
     from dpfl.server.algorithm import Algorithm
 
 DRY_RUN = "dry run"
@@ -36,11 +36,11 @@ them.
 """
 
 
-def dry_run(model: FittedModel, algorithm: Algorithm, arithmetic: str = "exact") -> str:
+def dry_run(model: ModelForData, algorithm: Algorithm, arithmetic: str = "exact") -> str:
     """Makes forward and backward pass, clip, noise and step on zeros with every declared label.
 
     Args:
-        model: The model as it was fitted to the federation. Its weights stay as they are.
+        model: The model for the data of the federation. Its weights stay as they are.
         algorithm: The algorithm as it would run.
         arithmetic: "exact" or "fast", as in `dpfl.Privacy`.
 
@@ -86,7 +86,7 @@ def _check_scores(model: FlatModel, x: Tensor, y: Tensor, task: tasks.Task) -> N
 
 
 def _reply(
-    model: FittedModel, algorithm: Algorithm, x: Tensor, y: Tensor, arithmetic: str
+    model: ModelForData, algorithm: Algorithm, x: Tensor, y: Tensor, arithmetic: str
 ) -> tuple[ClientReply, str]:
     """Computes the reply of a client without a ledger, from the model's own weights."""
     everyone = torch.arange(len(y))
@@ -103,7 +103,7 @@ def _reply(
         replace(algorithm.samples, sampling=All(), noise_shares=None) if algorithm.samples else None
     )
     clients = replace(algorithm.clients, noise_shares=None)
-    raw, slope = algorithm.steps.asks_raw, algorithm.steps.extra > 0
+    raw, slope = algorithm.steps.asks_raw, algorithm.steps.paid_slopes > 0
     task = ClientTask(
         0,
         0,

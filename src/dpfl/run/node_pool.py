@@ -32,7 +32,7 @@ class NodePool(Protocol):
             The engine.
         """
 
-    def part(self, folder: RunFolder) -> None:
+    def collect_statements(self, folder: RunFolder) -> None:
         """Asks each node at the end, while it is still there, for its own signed statement.
 
         Args:

@@ -20,7 +20,7 @@ from dpfl.engines.secure_sum import SecureSumServer
 from dpfl.errors import DpflError
 from dpfl.privacy.ledger.client_ledgers import ClientLedgers
 from dpfl.protocol.head_words import head_from_words
-from dpfl.protocol.keys import raw
+from dpfl.protocol.keys import public_key_hex
 from dpfl.protocol.messages import SignedMessage
 from dpfl.protocol.transport import Transport
 from dpfl.refusals import ProtocolError
@@ -61,7 +61,7 @@ class ServerTerms:
     @property
     def public(self) -> list[str]:
         """The nodes' keys as text, in the order of `nodes`."""
-        return [raw(key) for key in self.nodes.values()]
+        return [public_key_hex(key) for key in self.nodes.values()]
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class JoinRequests:
         if not is_kind(answer, "joined") or not isinstance(answer, SignedMessage):
             return False
         with suppress(ProtocolError):
-            signatures = signatures | {head_from_words(answer.head.get("ledger_head")).signature}
+            signatures = signatures | {head_from_words(answer.header.get("ledger_head")).signature}
         return any(head.signature not in signatures for head in self.memory.of(name))
 
 
@@ -191,7 +191,7 @@ class JoinedNodes:
             self.joining,
         )
 
-    def part(self, folder: RunFolder) -> None:
+    def collect_statements(self, folder: RunFolder) -> None:
         """Asks each node for its signed statement, and stores it as it came.
 
         Whoever has a node's public key can check its statement without this server.
@@ -209,16 +209,20 @@ class JoinedNodes:
             name: message(name, "ask-statement", "end/statement", words[name]) for name in words
         }
         for name, answer in self.channel.ask(requests, self.terms.joining).items():
-            statement = answer.head.get("statement") if isinstance(answer, SignedMessage) else None
+            statement = (
+                answer.header.get("statement") if isinstance(answer, SignedMessage) else None
+            )
             if isinstance(statement, dict):
                 folder.write_json(f"{STATEMENTS}/{name}.json", statement)
 
 
-def gather(post: Transport, nonce: str, terms: ServerTerms, proposal: Propose) -> JoinedNodes:
+def join_nodes(
+    transport: Transport, nonce: str, terms: ServerTerms, proposal: Propose
+) -> JoinedNodes:
     """Asks all nodes of a server to join a new run.
 
     Args:
-        post: Carries the messages.
+        transport: Carries the messages.
         nonce: The random name that the nodes will know the run by.
         terms: The terms of the server.
         proposal: Makes the proposal for the node at a place in the list.
@@ -230,7 +234,7 @@ def gather(post: Transport, nonce: str, terms: ServerTerms, proposal: Propose) -
         DpflError: Too few nodes joined; or not all of them, where nodes sum together.
     """
     names = list(terms.nodes)
-    channel, joining = _joining(post, nonce, terms, proposal, terms.heads)
+    channel, joining = _joining(transport, nonce, terms, proposal, terms.heads)
     answers = joining(names)
     sizes = {name: _size(answers.get(name)) for name in names}
     members = tuple(
@@ -256,10 +260,10 @@ def gather(post: Transport, nonce: str, terms: ServerTerms, proposal: Propose) -
 
 
 def _joining(
-    post: Transport, nonce: str, terms: ServerTerms, proposal: Propose, heads: Path | None
+    transport: Transport, nonce: str, terms: ServerTerms, proposal: Propose, heads: Path | None
 ) -> tuple[NodeChannel, JoinRequests]:  # fmt: skip
     memory = HeadMemory(dict(zip(terms.nodes, terms.public, strict=True)), heads)
-    channel = NodeChannel(post, nonce, terms.key, terms.nodes, MOST_ANSWER, memory)
+    channel = NodeChannel(transport, nonce, terms.key, terms.nodes, MOST_ANSWER, memory)
     return channel, JoinRequests(channel, memory, proposal, terms.joining)
 
 
@@ -279,22 +283,22 @@ def group_of(nonce: str, terms: ServerTerms, proposal: Propose) -> SumGroup | No
         return None
     identities = dict(zip(terms.nodes, terms.public, strict=True))
     return SumGroup(
-        first.together(nonce, raw(terms.key.public_key())),
+        first.together(nonce, public_key_hex(terms.key.public_key())),
         identities,
         first.sums.survivors,
         first.sums.colluders,
     )
 
 
-def gather_again(
-    post: Transport, terms: ServerTerms, folder: RunFolder, proposal: Propose
+def rejoin_nodes(
+    transport: Transport, terms: ServerTerms, folder: RunFolder, proposal: Propose
 ) -> JoinedNodes:
     """Finds the nodes of a run that is resumed: those that joined it when it began.
 
     A node that is away may come back in any round. Nodes that sum together agree on new keys.
 
     Args:
-        post: Carries the messages.
+        transport: Carries the messages.
         terms: The terms of the server.
         folder: The run's folder, which says who joined.
         proposal: Makes the proposal for the node at a place in the list.
@@ -312,7 +316,8 @@ def gather_again(
         )
     try:
         members = tuple(
-            RemoteNode(name, int(one["place"]), int(one["size"])) for name, one in joined.items()
+            RemoteNode(name, int(record["place"]), int(record["size"]))
+            for name, record in joined.items()
         )
     except (KeyError, TypeError, ValueError):
         members = ()
@@ -328,7 +333,7 @@ def gather_again(
         )
     away = {name: ABSENT for name in terms.nodes if name not in joined}
     heads = terms.heads or folder.file(HEADS)
-    channel, joining = _joining(post, nonce, terms, proposal, heads)
+    channel, joining = _joining(transport, nonce, terms, proposal, heads)
     group = group_of(nonce, terms, proposal)
     return JoinedNodes(channel, terms, members, away, group, joining)
 
@@ -339,9 +344,9 @@ def _size(answer: SignedMessage | InvalidReply | None) -> int | str:
         return SILENT
     if isinstance(answer, InvalidReply):
         return answer.reason
-    if answer.head.get("kind") == "refused":
-        return refusal_of(answer.head)
-    size = answer.head.get("size")
-    if answer.head.get("kind") == "joined" and type(size) is int and 0 < size < MOST_SIZE:
+    if answer.header.get("kind") == "refused":
+        return refusal_of(answer.header)
+    size = answer.header.get("size")
+    if answer.header.get("kind") == "joined" and type(size) is int and 0 < size < MOST_SIZE:
         return size
     return "its answer is not one to a proposal"

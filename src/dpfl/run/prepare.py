@@ -32,7 +32,7 @@ from dpfl.run.recorder import Recorder, SilentProgress
 from dpfl.run.resolve import ResolvedRun, RunSpec, resolve
 from dpfl.run.update_diagnostics import UpdateDiagnostics
 from dpfl.server.coordinator import Coordinator
-from dpfl.server.round_sum import Add, SimulatedMaskedSum, plain
+from dpfl.server.round_sum import AddIntegers, SimulatedMaskedSum, add_integers
 from dpfl.server.state import FederationFacts, RunState
 
 
@@ -91,7 +91,7 @@ class PreparedRun:
     @property
     def data(self) -> Federation:
         """The federation in the form that the model takes."""
-        return self.resolved.fitted.federation
+        return self.resolved.model.federation
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -132,7 +132,7 @@ def prepare(spec: RunSpec, resources: ExitStack | None = None) -> PreparedRun:
     meter = _meter(accounts, fresh, state, randomness)
     recorder = _recorder(resolved, folder, state, meter)
     public = _public_clients(resolved)
-    diagnostics = UpdateDiagnostics(engine.run, state, resolved.fitted.federation.names, public)
+    diagnostics = UpdateDiagnostics(engine.run, state, resolved.model.federation.names, public)
     coordinator = Coordinator(
         resolved.algorithm,
         spec.budget,
@@ -210,7 +210,7 @@ def _first_state(accounts: Accounts, resolved: ResolvedRun) -> RunState:
             f"The ledgers in {accounts.folder} have no budget left for this run; nothing was "
             "released."
         )
-    vector, algorithm = resolved.fitted.flat.read(), resolved.algorithm
+    vector, algorithm = resolved.model.flat.read(), resolved.algorithm
     return RunState(
         vector, torch.zeros_like(vector), algorithm.samples, algorithm.clients, remaining
     )
@@ -238,9 +238,9 @@ def _write_start(folder: RunFolder, fresh: RunState, record: Mapping[str, Any], 
 
 def _engine(
     resolved: ResolvedRun, accounts: Accounts, folder: RunFolder, randomness: Randomness
-) -> tuple[Engine, Add]:
+) -> tuple[Engine, AddIntegers]:
     """Builds the engine, and the function that adds up the sum of a round."""
-    spec, algorithm, size = resolved.spec, resolved.algorithm, resolved.fitted.flat.layout.size
+    spec, algorithm, size = resolved.spec, resolved.algorithm, resolved.model.flat.layout.size
     ledgers = accounts.ledgers if algorithm.ledger_per_client else None
     if spec.execution.nodes:
         remote = spec.execution.nodes.engine(accounts.run, ledgers, folder, size)
@@ -251,30 +251,30 @@ def _engine(
         return engine, SimulatedMaskedSum(
             accounts.run, accounts.terms.owners, algorithm.noise_shares
         )
-    return engine, plain
+    return engine, add_integers
 
 
 def _client_context(
     resolved: ResolvedRun, accounts: Accounts, randomness: Randomness
 ) -> ClientContext:
     spec, algorithm = resolved.spec, resolved.algorithm
-    federation = resolved.fitted.federation
+    federation = resolved.model.federation
     return ClientContext(
         accounts.run,
-        resolved.fitted.description,
+        resolved.model.description,
         federation.task,
         ClientDatasets.of(federation, resolved.split, algorithm.unit),
         randomness,
         accounts.ledgers if algorithm.ledger_per_client else None,
-        resolved.fitted.flat.fingerprint,
-        policy=algorithm.policy,
+        resolved.model.flat.fingerprint,
+        disclosure_rules=algorithm.disclosure_rules,
         public=_public_clients(resolved),
         arithmetic=spec.privacy.arithmetic,
     )
 
 
 def _public_clients(resolved: ResolvedRun) -> range:
-    federation = resolved.fitted.federation
+    federation = resolved.model.federation
     clients = len(federation.clients)
     return range(clients, clients + len(federation.public))
 
@@ -283,7 +283,7 @@ def _federation_facts(accounts: Accounts, resolved: ResolvedRun) -> FederationFa
     return FederationFacts(
         accounts.run,
         resolved.sizes,
-        resolved.fitted.flat.layout,
+        resolved.model.flat.layout,
         _public_clients(resolved),
         accounts.ledgers.open(0) if resolved.algorithm.trusts_server else None,
         accounts.limit,
@@ -294,13 +294,13 @@ def _federation_facts(accounts: Accounts, resolved: ResolvedRun) -> FederationFa
 def _recorder(
     resolved: ResolvedRun, folder: RunFolder, state: RunState, meter: Meter | None
 ) -> Recorder:
-    spec, federation = resolved.spec, resolved.fitted.federation
+    spec, federation = resolved.spec, resolved.model.federation
     metrics = folder.metrics()
     metrics.forget_after(state.round)
     return Recorder(
         folder,
         metrics,
-        resolved.fitted.flat,
+        resolved.model.flat,
         federation.test,
         meter,
         spec.evaluation.interval(spec.budget.rounds),

@@ -29,13 +29,13 @@ from dpfl.protocol.proposal import MOST_KINDS, PlannedEvents, Proposal, in_order
 from dpfl.run.accounting_terms import AccountingTerms
 from dpfl.run.algorithm_stages import (
     accountant_for,
-    fit_algorithm,
+    algorithm_for_run,
     with_noise_kind,
     with_unit_and_queries,
 )
 from dpfl.run.checks import check_without_sizes
 from dpfl.run.dry_run import dry_run
-from dpfl.run.fitted_model import FittedModel, fit_model
+from dpfl.run.model_for_data import ModelForData, model_for_data
 from dpfl.run.options import Aggregation, Privacy
 
 Propose = Callable[[int], Proposal]
@@ -89,16 +89,16 @@ def build_proposal(spec: ProposalSpec) -> Propose:
         )
     nodes, unit, budget = len(spec.names), spec.privacy.unit, spec.budget
     federation = RemoteFederation.of(spec.form, spec.test, spec.names, (1,) * nodes, unit)
-    fitted = fit_model(spec.model, federation, seed=0)
-    algorithm = _algorithm(spec, federation, fitted)
+    model = model_for_data(spec.model, federation, seed=0)
+    algorithm = _algorithm(spec, federation, model)
     _refuse_unknown_sizes(algorithm)
     _refuse_shares_of_noise(algorithm)
-    _check(algorithm, fitted, spec)
+    _check(algorithm, model, spec)
     terms = AccountingTerms(
         algorithm,
         budget,
         accountant_for(algorithm, nodes, spec.privacy.accountant),
-        federation.declared,
+        federation.declared_sizes,
         federation.names,
         over_nodes=True,
     )
@@ -125,18 +125,18 @@ def build_proposal(spec: ProposalSpec) -> Propose:
     )
 
 
-def _algorithm(spec: ProposalSpec, federation: RemoteFederation, model: FittedModel) -> Algorithm:
+def _algorithm(spec: ProposalSpec, federation: RemoteFederation, model: ModelForData) -> Algorithm:
     """Builds the algorithm by the stages of `resolve` that need no sizes."""
     nodes, layout = len(spec.names), model.flat.layout
     requested = with_unit_and_queries(
         spec.algorithm, federation, spec.budget, spec.privacy, spec.metric, over_nodes=True
     )
-    fitted = fit_algorithm(requested, layout, spec.budget.rounds, nodes, spec.aggregation)
-    planned = with_planned_noise(fitted, spec.budget, nodes, spec.privacy.accountant)
+    for_run = algorithm_for_run(requested, layout, spec.budget.rounds, nodes, spec.aggregation)
+    planned = with_planned_noise(for_run, spec.budget, nodes, spec.privacy.accountant)
     return with_noise_kind(planned, spec.privacy)
 
 
-def _check(algorithm: Algorithm, model: FittedModel, spec: ProposalSpec) -> None:
+def _check(algorithm: Algorithm, model: ModelForData, spec: ProposalSpec) -> None:
     """Refuses what would fail in the first round, before any node writes that it joined.
 
     A rate that follows from the sizes is planned for the smallest. What sizes alone decide is
@@ -164,7 +164,7 @@ def _events(terms: AccountingTerms) -> PlannedEvents:
     def spending(count: int) -> EventCounts:
         return algorithm.spending(count, terms.population)
 
-    events = in_order(algorithm.before, spending, terms.horizon or MAX_RELEASES, per_round)
+    events = in_order(algorithm.query_spending, spending, terms.horizon or MAX_RELEASES, per_round)
     if len(events) > MOST_KINDS:
         raise DpflError(
             f"A node plans {MOST_KINDS} kinds of releases for a run at most, and this has "

@@ -17,8 +17,8 @@ record of the run that goes on. So the same spec gives the same result, and a re
 The stages depend on each other in this order:
 
 1. The unit and the one-time queries decide which releases there are.
-2. Model and data are fitted to each other, which gives the layout, and the algorithm is fitted to
-   layout, rounds and secure sums.
+2. The model is built for the data, which gives the layout, and the algorithm is adapted to layout,
+   rounds and secure sums.
 3. The ledgers are read. A resumed run takes what its record says instead: other runs may have
    spent since, but its own noise must be what it was.
 4. The noise is planned (`planning/planner.py`): the least z with
@@ -54,15 +54,15 @@ from dpfl.run.accounting_terms import AccountingTerms
 from dpfl.run.algorithm_record import describe, describe_options
 from dpfl.run.algorithm_stages import (
     accountant_for,
-    fit_algorithm,
+    algorithm_for_run,
     with_noise_kind,
     with_unit_and_queries,
 )
 from dpfl.run.checks import check_run, row_unit_notes
 from dpfl.run.digests import code_sha256, vector_sha256
 from dpfl.run.dry_run import dry_run
-from dpfl.run.fitted_model import FittedModel, fit_model
 from dpfl.run.folder import RunFolder
+from dpfl.run.model_for_data import ModelForData, model_for_data
 from dpfl.run.options import (
     FAST_IS_FOR_SIMULATIONS,
     Aggregation,
@@ -125,7 +125,7 @@ class ResolvedRun:
         spec: What was asked for.
         requested: The algorithm with its unit and its queries, before model, noise and rate.
         terms: What the accounts count by. It holds the algorithm as it runs.
-        fitted: The model and the data in the form that it takes.
+        model: The model and the data in the form that it takes.
         split: What the clients train on, and what they hold out for a noisy metric.
         prior: What the ledgers held before this run.
     """
@@ -133,13 +133,13 @@ class ResolvedRun:
     spec: RunSpec
     requested: Algorithm
     terms: AccountingTerms
-    fitted: FittedModel
+    model: ModelForData
     split: HeldOutSplit
     prior: PriorSpending
 
     @property
     def algorithm(self) -> Algorithm:
-        """The algorithm as it runs: fitted, with planned noise and rate."""
+        """The algorithm as it runs: for its model, with planned noise and rate."""
         return self.terms.algorithm
 
     @property
@@ -151,7 +151,7 @@ class ResolvedRun:
     def notes(self) -> tuple[str, ...]:
         """What a person should know before the first round, warnings last."""
         measured: tuple[str, ...] = ()
-        if not self.fitted.federation.test:
+        if not self.model.federation.test:
             instead = (
                 "accuracy is not measured"
                 if self.spec.evaluation.metric is None
@@ -168,7 +168,7 @@ class ResolvedRun:
             The content of `experiment.toml`: the requested settings, the resolved settings, and
             hashes of data, code and model.
         """
-        spec, flat = self.spec, self.fitted.flat
+        spec, flat = self.spec, self.model.flat
         return {
             "format": FORMAT,
             "experiment": dict(spec.execution.experiment or {}),
@@ -194,8 +194,8 @@ class ResolvedRun:
             "entropy": spec.privacy.entropy,
             "noise": spec.privacy.noise_for(self.algorithm.unit),
             "accountant": terms.accountant,
-            "model": self.fitted.description.name,
-            "model_options": describe_options(self.fitted.description.options),
+            "model": self.model.description.name,
+            "model_options": describe_options(self.model.description.options),
             "ledger": str(Path(ledger).resolve()) if ledger else None,
             "budget": encode(spec.budget),
             "algorithm": describe(self.algorithm),
@@ -234,20 +234,20 @@ def resolve(spec: RunSpec) -> ResolvedRun:
         spec.over_nodes,
     )
     row_notes = row_unit_notes(requested.unit, spec.federation)
-    fitted = fit_model(spec.model, spec.federation, spec.execution.seed)
+    model = model_for_data(spec.model, spec.federation, spec.execution.seed)
     metric = spec.evaluation.metric
-    split = split_held_out(fitted.federation, metric.held_out if metric else 0.0, requested.unit)
-    layout = fitted.flat.layout
-    fitted_algorithm = fit_algorithm(
+    split = split_held_out(model.federation, metric.held_out if metric else 0.0, requested.unit)
+    layout = model.flat.layout
+    for_run = algorithm_for_run(
         requested, layout, spec.budget.rounds, spec.clients, spec.aggregation
     )
-    _refuse_ledger_without_noise(spec, fitted_algorithm)
-    prior = _prior_spending(spec, fitted_algorithm)
-    algorithm = _planned(spec, fitted_algorithm, fitted, split, prior)
-    check_run(algorithm, fitted.federation, spec.budget, fitted.flat)
-    arithmetic = dry_run(fitted, algorithm, spec.privacy.arithmetic)
+    _refuse_ledger_without_noise(spec, for_run)
+    prior = _prior_spending(spec, for_run)
+    algorithm = _planned(spec, for_run, model, split, prior)
+    check_run(algorithm, model.federation, spec.budget, model.flat)
+    arithmetic = dry_run(model, algorithm, spec.privacy.arithmetic)
     if spec.execution.workers > 1:
-        refuse_unreachable("model", fitted.description)
+        refuse_unreachable("model", model.description)
     terms = AccountingTerms(
         algorithm,
         spec.budget,
@@ -259,7 +259,7 @@ def resolve(spec: RunSpec) -> ResolvedRun:
         arithmetic,
         spec.over_nodes,
     )
-    return ResolvedRun(spec, requested, terms, fitted, split, prior)
+    return ResolvedRun(spec, requested, terms, model, split, prior)
 
 
 def _refuse_ledger_without_noise(spec: RunSpec, algorithm: Algorithm) -> None:
@@ -285,7 +285,7 @@ def _prior_spending(spec: RunSpec, algorithm: Algorithm) -> PriorSpending:
 def _planned(
     spec: RunSpec,
     algorithm: Algorithm,
-    fitted: FittedModel,
+    model: ModelForData,
     split: HeldOutSplit,
     prior: PriorSpending,
 ) -> Algorithm:
@@ -293,12 +293,12 @@ def _planned(
     with_noise = with_planned_noise(
         algorithm, spec.budget, spec.clients, spec.privacy.accountant, prior.events
     )
-    data = fitted.federation
+    data = model.federation
     with_rate = with_planned_rate(
         with_noise,
         spec.budget,
         split.sizes,
-        fitted.flat.layout.trainable,
+        model.flat.layout.trainable,
         rows_of(data.train.features, data.task),
     )
     return with_noise_kind(with_rate, spec.privacy)

@@ -82,7 +82,7 @@ def privacy_statement(
         used=max(used),
         most=_largest_counts([total.possible for total in totals]),
         noise=algorithm.noise,
-        questions=algorithm.questions,
+        queries=algorithm.queries,
         warnings=(*terms.warnings, *_no_limit(accounts)),
     )
 
@@ -124,7 +124,7 @@ def _stated(accounts: Accounts, algorithm: Algorithm, released: EventCounts) -> 
     """Lists the releases as the paper counts them. What the paper leaves out costs nothing
     there.
     """
-    in_rounds = subtract_events(released, accounts.algorithm.before)
+    in_rounds = subtract_events(released, accounts.algorithm.query_spending)
     if accounts.algorithm.schedule is not None:
         return in_rounds
     population = accounts.terms.population

@@ -6,7 +6,7 @@ A run has four stages:
 2. `prepare` opens folder, accounts, engine and coordinator (`run/prepare.py`).
 3. `run_rounds` makes one round after the other:
 
-       while (request := coordinator.next_order()) is not None:  # cohort and steps in every budget
+       while (request := coordinator.next_request()) is not None:  # cohort and steps, in budget
            replies = run.ask(request)             # clients debit their ledgers, train, release
            coordinator.aggregate(replies)         # weigh, sum, add the server's noise, step
            coordinator.close_round(request.steps) # count
@@ -106,7 +106,7 @@ def train(
                 progress.start(run)
                 run_rounds(run)
                 if execution.nodes:
-                    execution.nodes.part(run.folder)
+                    execution.nodes.collect_statements(run.folder)
         finally:
             progress.stop()
         result = finish(run)
@@ -124,7 +124,7 @@ def run_rounds(run: PreparedRun) -> None:
     """
     coordinator, recorder = run.coordinator, run.recorder
     recorder.catch_up(coordinator)
-    while (request := coordinator.next_order()) is not None:
+    while (request := coordinator.next_request()) is not None:
         # A second thread would take its time from the workers, and wait for them in a loop.
         with one_thread():
             replies = run.ask(request)

@@ -40,27 +40,27 @@ class UpdateDiagnostics:
         self._ask, self._last, self._names, self._public = ask, state.velocity, names, public
         self._rows: list[UpdateRow] = []
 
-    def ask(self, order: RoundRequest) -> list[ClientReply]:
+    def ask(self, request: RoundRequest) -> list[ClientReply]:
         """Sends a request of a run, and measures the updates of public clients.
 
         Args:
-            order: The request.
+            request: The request.
 
         Returns:
             The replies, as the engine gave them.
         """
-        replies = self._ask(order)
-        self._look([reply for reply in replies if reply.client in self._public], order)
+        replies = self._ask(request)
+        self._look([reply for reply in replies if reply.client in self._public], request)
         return replies
 
     def of_round(
-        self, coordinator: Coordinator, order: RoundRequest, replies: Sequence[ClientReply]
+        self, coordinator: Coordinator, request: RoundRequest, replies: Sequence[ClientReply]
     ) -> list[UpdateRow]:
         """Measures a round after the server's step.
 
         Args:
             coordinator: The server's side of the round.
-            order: The request of the round.
+            request: The request of the round.
             replies: The replies of the clients.
 
         Returns:
@@ -68,25 +68,25 @@ class UpdateDiagnostics:
         """
         algorithm, state = coordinator.algorithm, coordinator.state
         if not algorithm.has_noise:
-            self._look(replies, order)
+            self._look(replies, request)
         momentum = algorithm.server.momentum
         update = state.velocity.sub(self._last, alpha=momentum) if momentum else state.velocity
-        noise = noise_norm(algorithm, coordinator.federation, state, order)
+        noise = noise_norm(algorithm, coordinator.federation, state, request)
         turn = angle(state.velocity, self._last)
         step = UpdateRow(state.round, "", length(update), turn, noise)
         rows, self._rows, self._last = [step, *self._rows], [], state.velocity
         return rows
 
-    def _look(self, replies: Sequence[ClientReply], order: RoundRequest) -> None:
+    def _look(self, replies: Sequence[ClientReply], request: RoundRequest) -> None:
         room = MOST_CLIENTS - len(self._rows)
         for reply in [reply for reply in replies if reply.update is not None][:room]:
             assert reply.update is not None
             whose = self._whose(reply.client)
-            clip = order.tasks[0].clients.clip.clip_norm
+            clip = request.tasks[0].clients.clip.clip_norm
             norm, turn = length(reply.update), angle(reply.update, self._last)
             self._rows.append(
                 UpdateRow(
-                    order.round + 1, whose, norm, turn, clip=clip if math.isfinite(clip) else None
+                    request.round + 1, whose, norm, turn, clip=clip if math.isfinite(clip) else None
                 )
             )
 
@@ -127,7 +127,7 @@ def angle(update: Tensor, last: Tensor) -> float | None:
 
 
 def noise_norm(
-    algorithm: Algorithm, federated: FederationFacts, state: RunState, order: RoundRequest
+    algorithm: Algorithm, federated: FederationFacts, state: RunState, request: RoundRequest
 ) -> float | None:
     """Computes the root of E |noise|^2 in the mean update of a round, from settings alone.
 
@@ -135,26 +135,29 @@ def noise_norm(
         algorithm: The algorithm as it runs.
         federated: The model's layout and the declared sizes.
         state: The state of the server, for weights that were paid for.
-        order: The request of the round, for its releases and its steps.
+        request: The request of the round, for its releases and its steps.
 
     Returns:
         An L2 norm. None without noise, with noise that is shared or taken back later, and where
         the update is not the sum of linear steps.
     """
-    if not order.tasks or algorithm.noise_shares or algorithm.controls:
+    if not request.tasks or algorithm.noise_shares or algorithm.controls:
         return None
-    task, size, declared = order.tasks[0], federated.layout.size, federated.declared
-    if release := task.placed.release_at(NoisePlacement.ROUND_SUM):
+    task, size, declared_sizes = request.tasks[0], federated.layout.size, federated.declared_sizes
+    if release := task.placed_release.release_at(NoisePlacement.ROUND_SUM):
         if release.correlated:
             return None
-        divisor = round_divisor(release, algorithm.weights, declared)
+        divisor = round_divisor(release, algorithm.weights, declared_sizes)
         return release.stddev() * math.sqrt(release.energy(size)) / divisor
     weights = (
-        compute_weights(algorithm.weights, declared) if state.weights is None else state.weights
+        compute_weights(algorithm.weights, declared_sizes)
+        if state.weights is None
+        else state.weights
     )
-    shares = {one.client: float(weights[one.client]) for one in order.tasks}
+    shares = {one.client: float(weights[one.client]) for one in request.tasks}
     each = [
-        _upload_norm(task, declared[client], federated.layout.trainable, size) for client in shares
+        _upload_norm(task, declared_sizes[client], federated.layout.trainable, size)
+        for client in shares
     ]
     if None in each or not (whole := sum(shares.values())):
         return None
@@ -163,17 +166,17 @@ def noise_norm(
     )
 
 
-def _upload_norm(task: ClientTask, declared: int, trainable: int, size: int) -> float | None:
+def _upload_norm(task: ClientTask, declared_sizes: int, trainable: int, size: int) -> float | None:
     """Computes the norm that noise alone gives the update of one client; None where settings do not
     tell it.
     """
-    if update := task.placed.release_at(NoisePlacement.CLIENT_UPDATE):
+    if update := task.placed_release.release_at(NoisePlacement.CLIENT_UPDATE):
         return update.stddev() * math.sqrt(update.energy(size))
     samples, optimiser = (
-        task.placed.release_at(NoisePlacement.EVERY_STEP),
+        task.placed_release.release_at(NoisePlacement.EVERY_STEP),
         task.local.optimiser,
     )
     if samples is None or not optimiser.linear:
         return None
-    step = samples.mean_stddev(declared) * math.sqrt(samples.energy(trainable))
+    step = samples.mean_stddev(declared_sizes) * math.sqrt(samples.energy(trainable))
     return optimiser.rate * step * math.sqrt(task.steps)

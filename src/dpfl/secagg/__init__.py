@@ -16,7 +16,7 @@ survivors are never revealed. The steps, with the paper's names:
 
 | step | member | server |
 |---|---|---|
-| set-up (AdvertiseKeys) | `SumMember.card`, `meet` | `present`, `check`, `session` |
+| set-up (AdvertiseKeys) | `SumMember.advertisement, receive_keys` | `present`, `check`, `session` |
 | exchange 1 (ShareKeys and MaskedInputCollection) | `expect`, `mask` | `MaskedSum.take` |
 | exchange 2 (the survivors, U3) | `agree` | `survivor_lists`, and `vote` or `open` |
 | exchange 3 (ConsistencyCheck, Unmasking), if somebody is missing | `open` | `votes`, `open` |

@@ -51,12 +51,12 @@ def check_sizes(members: int, survivors: int, colluders: int) -> None:
             f"privacy.survivors is {survivors}, but there are {members} clients; set it to "
             f"{members} at most."
         )
-    if survivors < (needed := threshold(members, colluders)):
+    if survivors < (least_members := threshold(members, colluders)):
         raise DpflError(
             f"With {members} clients, {colluders} of whom may collude with the server, {survivors} "
             "survivors could be shown as "
-            f"two different sets; set privacy.survivors to at least {needed}, or privacy.colluders "
-            "lower."
+            f"two different sets; set privacy.survivors to at least {least_members}, or "
+            "privacy.colluders lower."
         )
 
 

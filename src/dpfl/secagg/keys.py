@@ -17,7 +17,7 @@ from dpfl.secagg.group import FEWEST, SumGroup
 from dpfl.secagg.messages import KeyAdvertisement, MemberRefusal, RefusalCause, words
 
 
-def card(
+def advertise_keys(
     group: SumGroup,
     name: str,
     identity: Ed25519PrivateKey,
@@ -37,10 +37,10 @@ def card(
         The public keys with the signature.
     """
     keys = (mask.public_key().public_bytes_raw(), envelope.public_key().public_bytes_raw())
-    return KeyAdvertisement(name, *keys, identity.sign(_signed(group, name, *keys)))
+    return KeyAdvertisement(name, *keys, identity.sign(_key_content(group, name, *keys)))
 
 
-def _signed(group: SumGroup, name: str, mask: bytes, envelope: bytes) -> bytes:
+def _key_content(group: SumGroup, name: str, mask: bytes, envelope: bytes) -> bytes:
     return words("card", group.run, name, mask.hex(), envelope.hex())
 
 
@@ -55,7 +55,7 @@ def check(group: SumGroup, advertisement: KeyAdvertisement) -> None:
         MemberRefusal: The signature is wrong, or nothing can be agreed with the keys.
     """
     name = advertisement.name
-    content = _signed(group, name, advertisement.mask, advertisement.envelope)
+    content = _key_content(group, name, advertisement.mask, advertisement.envelope)
     if not verify_advertisement(group.identities.get(name, ""), advertisement.signature, content):
         raise MemberRefusal(
             f"The keys of {name} are not signed by it for this run; start again, or ask {name}.",
@@ -65,12 +65,12 @@ def check(group: SumGroup, advertisement: KeyAdvertisement) -> None:
         agree(X25519PrivateKey.generate(), name, key)
 
 
-def present(group: SumGroup, cards: Sequence[KeyAdvertisement]) -> SumGroup:
+def present(group: SumGroup, advertisements: Sequence[KeyAdvertisement]) -> SumGroup:
     """Restricts a group to the members who advertised keys.
 
     Args:
         group: All members of the run.
-        cards: The keys as they came.
+        advertisements: The keys as they came.
 
     Returns:
         The members who are there.
@@ -78,7 +78,7 @@ def present(group: SumGroup, cards: Sequence[KeyAdvertisement]) -> SumGroup:
     Raises:
         MemberRefusal: Somebody else's keys are among them, or they are too few.
     """
-    names = [card.name for card in cards]
+    names = [advertisement.name for advertisement in advertisements]
     if len(set(names)) < len(names) or not set(names) <= set(group.names):
         raise MemberRefusal(
             "The keys that were shown are not those of the members, each once; start the run "
@@ -93,7 +93,7 @@ def present(group: SumGroup, cards: Sequence[KeyAdvertisement]) -> SumGroup:
     return group.among(names)
 
 
-def session(group: SumGroup, cards: Sequence[KeyAdvertisement]) -> str:
+def session(group: SumGroup, advertisements: Sequence[KeyAdvertisement]) -> str:
     """Computes the digest of a run, its rules and all keys, after checking all keys.
 
     Every mask and signature is derived with it. Members who were shown different keys or rules
@@ -101,7 +101,7 @@ def session(group: SumGroup, cards: Sequence[KeyAdvertisement]) -> str:
 
     Args:
         group: The members who are there.
-        cards: Their keys.
+        advertisements: Their keys.
 
     Returns:
         The digest.
@@ -109,15 +109,18 @@ def session(group: SumGroup, cards: Sequence[KeyAdvertisement]) -> str:
     Raises:
         MemberRefusal: The keys are not those of the members, each once and signed.
     """
-    if sorted(card.name for card in cards) != list(group.names):
+    if sorted(each.name for each in advertisements) != list(group.names):
         raise MemberRefusal(
             "The keys that were shown are not those of the members, each once; start the run "
             "again.",
             RefusalCause.KEYS,
         )
-    for one in cards:
-        check(group, one)
-    keys_of = {one.name: [one.mask.hex(), one.envelope.hex()] for one in cards}
+    for advertisement in advertisements:
+        check(group, advertisement)
+    keys_of = {
+        advertisement.name: [advertisement.mask.hex(), advertisement.envelope.hex()]
+        for advertisement in advertisements
+    }
     keys = [word for name in group.names for word in (name, group.identities[name], *keys_of[name])]
     return hashlib.sha256(
         words("session", group.run, group.survivors, group.colluders, *keys)

@@ -37,58 +37,60 @@ def derive(secret: bytes, info: bytes, length: int) -> bytes:
     return HKDF(SHA256(), length, salt=None, info=info).derive(secret)
 
 
-def pair_seed(agreed: bytes, at: SumId, one: str, other: str) -> bytes:
+def pair_seed(secret: bytes, sum_id: SumId, one: str, other: str) -> bytes:
     """Derives s_uv, the seed of a pair for one sum.
 
     It is the same for both members, and another for every sum: what is opened of one round says
     nothing about any other.
 
     Args:
-        agreed: The secret of the pair.
-        at: The sum.
+        secret: The secret of the pair.
+        sum_id: The sum.
         one: One member.
         other: The other member.
 
     Returns:
         The seed.
     """
-    return derive(agreed, at.words("pair", *sorted((one, other))), SEED)
+    return derive(secret, sum_id.words("pair", *sorted((one, other))), SEED)
 
 
-def mask(seed: bytes, at: SumId, size: int, bits: int) -> Whole:
+def mask(seed: bytes, sum_id: SumId, size: int, bits: int) -> Whole:
     """Expands a seed to a mask: PRG(seed).
 
     Args:
         seed: The seed.
-        at: The sum.
+        sum_id: The sum.
         size: How many numbers.
         bits: 32 or 64.
 
     Returns:
         Uniform integers.
     """
-    key = derive(seed, at.words("mask", str(bits)), 32)
+    key = derive(seed, sum_id.words("mask", str(bits)), 32)
     stream = (
         Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None)
         .encryptor()
         .update(bytes(size * bits // 8))
     )
-    return np.frombuffer(stream, _unsigned(bits))
+    return np.frombuffer(stream, _integer_type(bits))
 
 
-def add_pair(numbers: Whole, seed: bytes, at: SumId, one: str, other: str, times: int = 1) -> None:
+def add_pair(
+    numbers: Whole, seed: bytes, sum_id: SumId, one: str, other: str, times: int = 1
+) -> None:
     """Adds the mask of a pair in place, with the sign of one of them; in the sum of both it
     cancels.
 
     Args:
         numbers: Changed in place.
         seed: The seed of the pair.
-        at: The sum.
+        sum_id: The sum.
         one: The member whose sign is taken.
         other: The other member.
         times: 1 to add the mask; -1 to remove it.
     """
-    pair = mask(seed, at, len(numbers), bits_of(numbers))
+    pair = mask(seed, sum_id, len(numbers), bits_of(numbers))
     numbers += pair if (one < other) == (times > 0) else -pair
 
 
@@ -109,22 +111,22 @@ def bits_of(numbers: Whole) -> int:
     return 8 * numbers.dtype.itemsize
 
 
-def _unsigned(bits: int) -> str:
+def _integer_type(bits: int) -> str:
     return {32: "<u4", 64: "<u8"}[bits]
 
 
-def digest(seed: bytes, at: SumId, owner: str, other: str) -> bytes:
+def digest(seed: bytes, sum_id: SumId, owner: str, other: str) -> bytes:
     """Computes the digest by which a seed that was put together from shares is checked.
 
     It reveals nothing of 128 random bits.
 
     Args:
         seed: The seed.
-        at: The sum.
+        sum_id: The sum.
         owner: The member who used the seed.
         other: The other member of the pair; the owner itself for its own mask.
 
     Returns:
         The digest.
     """
-    return hashlib.sha256(at.words("seed", owner, other) + seed).digest()
+    return hashlib.sha256(sum_id.words("seed", owner, other) + seed).digest()

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from dpfl.secagg.group import SumGroup
-from dpfl.secagg.keys import agree, card, present, session, verify_advertisement
+from dpfl.secagg.keys import advertise_keys, agree, present, session, verify_advertisement
 from dpfl.secagg.masks import SEED, Whole, add_pair, bits_of, digest, mask, pair_seed
 from dpfl.secagg.messages import (
     KeyAdvertisement,
@@ -32,7 +32,7 @@ from dpfl.secagg.shares import seal, split, unseal
 class _Open:
     """The sum under way."""
 
-    at: SumId
+    sum_id: SumId
     seeds: dict[str, bytes]
     """This member's seeds, by the other member of the pair; its own mask's under its own name."""
     shares: dict[str, list[bytes]] = field(default_factory=dict)
@@ -44,9 +44,9 @@ class _Open:
 class SumMember:
     """A member.
 
-    The steps are `card` and `meet` once, then `mask`, `agree` and, if somebody is missing, `open`
-    for each sum. Anything that is asked in another order is refused. Keys and seeds are in memory
-    only: a member that is started again is missing until the next set-up.
+    The steps are `advertisement` and `receive_keys` once, then `mask`, `agree` and, if somebody is
+    missing, `open` for each sum. Anything that is asked in another order is refused. Keys and seeds
+    are in memory only: a member that is started again is missing until the next set-up.
     """
 
     def __init__(self, group: SumGroup, name: str, identity: Ed25519PrivateKey) -> None:
@@ -58,16 +58,16 @@ class SumMember:
             )
         self._group, self.name, self._identity = group, name, identity
         self._mask, self._envelope = X25519PrivateKey.generate(), X25519PrivateKey.generate()
-        self.card = card(group, name, identity, self._mask, self._envelope)
+        self.advertisement = advertise_keys(group, name, identity, self._mask, self._envelope)
         self.session = ""
         self._last = (-1, -1)
         self._sum: _Open | None = None
 
-    def meet(self, cards: Sequence[KeyAdvertisement]) -> None:
+    def receive_keys(self, advertisements: Sequence[KeyAdvertisement]) -> None:
         """Checks the keys of all members, and agrees on a secret with each of them (set-up).
 
         Args:
-            cards: Their keys, this member's own among them.
+            advertisements: Their keys, this member's own among them.
 
         Raises:
             MemberRefusal: The keys are not those of members whose identities this member's owner
@@ -78,16 +78,16 @@ class SumMember:
                 "The keys of a session are agreed once; set up another with others.",
                 RefusalCause.KEYS,
             )
-        if self.card not in cards:
+        if self.advertisement not in advertisements:
             raise MemberRefusal(
                 "The keys that were shown do not hold this member's own; start the run again.",
                 RefusalCause.KEYS,
             )
-        group = present(self._group, cards)
-        digest_of_session = session(group, cards)
-        others = [other for other in cards if other.name != self.name]
+        group = present(self._group, advertisements)
+        digest_of_session = session(group, advertisements)
+        others = [other for other in advertisements if other.name != self.name]
         self._pairs = {other.name: agree(self._mask, other.name, other.mask) for other in others}
-        self._letters = {
+        self._envelope_secrets = {
             other.name: agree(self._envelope, other.name, other.envelope) for other in others
         }
         self._group, self.session = group, digest_of_session
@@ -97,34 +97,34 @@ class SumMember:
         """How many members sum together."""
         return len(self._group.names)
 
-    def expect(self, at: SumId) -> None:
+    def expect(self, sum_id: SumId) -> None:
         """Refuses a sum for which nothing would be masked, before anything is computed or paid.
 
         Args:
-            at: The sum.
+            sum_id: The sum.
 
         Raises:
             MemberRefusal: The sum is of another session, or is not later than the last one.
         """
-        if not self.session or at.session != self.session:
+        if not self.session or sum_id.session != self.session:
             raise MemberRefusal(
                 "This sum is of another run, or of members with other keys; nothing is masked for "
                 "it.",
                 RefusalCause.NO_KEYS,
             )
-        if at.place <= self._last:
+        if sum_id.place <= self._last:
             raise MemberRefusal(
-                f"Round {at.round}, attempt {at.attempt} is not later than the last; no mask is "
-                "made twice."
+                f"Round {sum_id.round}, attempt {sum_id.attempt} is not later than the last; no "
+                "mask is made twice."
             )
 
-    def mask(self, at: SumId, numbers: Whole) -> MaskedInput:
+    def mask(self, sum_id: SumId, numbers: Whole) -> MaskedInput:
         """Masks the numbers, and seals shares of every seed for the other members (exchange 1).
 
             y_u = x_u + PRG(b_u) + sum_(v > u) PRG(s_uv) - sum_(v < u) PRG(s_uv)
 
         Args:
-            at: The sum.
+            sum_id: The sum.
             numbers: x_u, unsigned integers of 32 or 64 bits.
 
         Returns:
@@ -134,17 +134,17 @@ class SumMember:
             MemberRefusal: The sum is of another session, or is not later than the last one.
         """
         bits = bits_of(numbers)
-        self.expect(at)
-        self._last, others = at.place, [name for name in self._group.names if name != self.name]
-        seeds = {other: pair_seed(self._pairs[other], at, self.name, other) for other in others}
+        self.expect(sum_id)
+        self._last, others = sum_id.place, [name for name in self._group.names if name != self.name]
+        seeds = {other: pair_seed(self._pairs[other], sum_id, self.name, other) for other in others}
         seeds[self.name] = secrets.token_bytes(SEED)
-        masked = numbers + mask(seeds[self.name], at, len(numbers), bits)
+        masked_numbers = numbers + mask(seeds[self.name], sum_id, len(numbers), bits)
         for other in others:
-            add_pair(masked, seeds[other], at, self.name, other)
-        self._sum = _Open(at, seeds)
+            add_pair(masked_numbers, seeds[other], sum_id, self.name, other)
+        self._sum = _Open(sum_id, seeds)
         envelopes = self._envelopes(self._sum)
-        digests = {other: digest(seed, at, self.name, other) for other, seed in seeds.items()}
-        return MaskedInput(at, self.name, masked, envelopes, digests)
+        digests = {other: digest(seed, sum_id, self.name, other) for other, seed in seeds.items()}
+        return MaskedInput(sum_id, self.name, masked_numbers, envelopes, digests)
 
     def _envelopes(self, open: _Open) -> dict[str, bytes]:
         """Seals for each other member a share of every seed of this one, in the order of names."""
@@ -153,7 +153,7 @@ class SumMember:
         bundles = dict(zip(names, map(list, zip(*split_up, strict=True)), strict=True))
         open.shares[self.name] = bundles.pop(self.name)
         return {
-            name: seal(self._letters[name], open.at, self.name, name, bundle)
+            name: seal(self._envelope_secrets[name], open.sum_id, self.name, name, bundle)
             for name, bundle in bundles.items()
         }
 
@@ -173,7 +173,7 @@ class SumMember:
             MemberRefusal: Another list was shown before, or the list is too short, has strangers on
                 it, or does not have this member on it.
         """
-        open, names = self._under_way(survivor_list.at), survivor_list.survivors
+        open, names = self._under_way(survivor_list.sum_id), survivor_list.survivors
         if open.survivors:
             raise MemberRefusal(
                 "The survivors of this sum were shown before; there is one list of them.",
@@ -198,14 +198,19 @@ class SumMember:
         for name in set(names) - {self.name}:
             envelope = survivor_list.envelopes.get(name, b"")
             shares = unseal(
-                self._letters[name], open.at, name, self.name, envelope, len(self._group.names)
+                self._envelope_secrets[name],
+                open.sum_id,
+                name,
+                self.name,
+                envelope,
+                len(self._group.names),
             )
             if shares is not None:  # an envelope that does not open leaves nothing to reveal
                 open.shares[name] = shares
         if open.survivors == self._group.names:
-            return self._opened(open)
+            return self._reveal_shares(open)
         return SurvivorVote(
-            open.at, self.name, self._identity.sign(ballot(open.at, open.survivors))
+            open.sum_id, self.name, self._identity.sign(ballot(open.sum_id, open.survivors))
         )
 
     def open(self, votes: SurvivorVotes) -> UnmaskingShares:
@@ -220,10 +225,10 @@ class SumMember:
         Raises:
             MemberRefusal: Fewer than h members support the list.
         """
-        open = self._under_way(votes.at)
+        open = self._under_way(votes.sum_id)
         if not open.survivors:
             raise MemberRefusal("No survivors were shown for this sum yet.", RefusalCause.SURVIVORS)
-        content, identities = ballot(open.at, open.survivors), self._group.identities
+        content, identities = ballot(open.sum_id, open.survivors), self._group.identities
         others = [name for name in open.survivors if name != self.name]
         agreeing = 1 + sum(
             verify_advertisement(identities[name], votes.signatures.get(name, b""), content)
@@ -235,17 +240,17 @@ class SumMember:
                 "nothing is opened.",
                 RefusalCause.VOTES,
             )
-        return self._opened(open)
+        return self._reveal_shares(open)
 
-    def _under_way(self, at: SumId) -> _Open:
-        if self._sum is None or self._sum.at != at:
+    def _under_way(self, sum_id: SumId) -> _Open:
+        if self._sum is None or self._sum.sum_id != sum_id:
             raise MemberRefusal(
                 "This sum is not under way here: it is of another run or round, or was opened "
                 "before."
             )
         return self._sum
 
-    def _opened(self, open: _Open) -> UnmaskingShares:
+    def _reveal_shares(self, open: _Open) -> UnmaskingShares:
         """Reveals, of each survivor, shares of its own seed and of its seeds with the missing;
         never the own seed of a missing member, and never the seed of two survivors.
         """
@@ -259,18 +264,18 @@ class SumMember:
             for other in (owner, *missing)
         }
         return UnmaskingShares(
-            open.at, self.name, {name: open.seeds[name] for name in missing}, shares
+            open.sum_id, self.name, {name: open.seeds[name] for name in missing}, shares
         )
 
 
-def ballot(at: SumId, survivors: Sequence[str]) -> bytes:
+def ballot(sum_id: SumId, survivors: Sequence[str]) -> bytes:
     """Writes what a vote signs.
 
     Args:
-        at: The sum.
+        sum_id: The sum.
         survivors: The survivors in alphabetical order.
 
     Returns:
         The bytes.
     """
-    return at.words("survivors", *survivors)
+    return sum_id.words("survivors", *survivors)

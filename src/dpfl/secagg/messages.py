@@ -114,7 +114,7 @@ class MaskedInput:
     """Exchange 1, member to server (MaskedInputCollection).
 
     Attributes:
-        at: The sum.
+        sum_id: The sum.
         sender: The member.
         numbers: y_u, the masked numbers.
         envelopes: For each other member, sealed shares of every seed of the sender.
@@ -122,7 +122,7 @@ class MaskedInput:
             stands for its own mask.
     """
 
-    at: SumId
+    sum_id: SumId
     sender: str
     numbers: np.ndarray
     envelopes: Mapping[str, bytes]
@@ -134,12 +134,12 @@ class SurvivorList:
     """Exchange 2, server to a survivor.
 
     Attributes:
-        at: The sum.
+        sum_id: The sum.
         survivors: The members whose numbers arrived (U3 in the paper).
         envelopes: What each of them sealed for this survivor.
     """
 
-    at: SumId
+    sum_id: SumId
     survivors: tuple[str, ...]
     envelopes: Mapping[str, bytes]
 
@@ -149,12 +149,12 @@ class SurvivorVote:
     """Exchange 2, back, if somebody is missing: the one list that this member supports, signed.
 
     Attributes:
-        at: The sum.
+        sum_id: The sum.
         sender: The member.
         signature: Its signature of the list.
     """
 
-    at: SumId
+    sum_id: SumId
     sender: str
     signature: bytes
 
@@ -164,11 +164,11 @@ class SurvivorVotes:
     """Exchange 3, server to a survivor (ConsistencyCheck).
 
     Attributes:
-        at: The sum.
+        sum_id: The sum.
         signatures: The signature of each member who voted.
     """
 
-    at: SumId
+    sum_id: SumId
     signatures: Mapping[str, bytes]
 
 
@@ -177,14 +177,14 @@ class UnmaskingShares:
     """The last answer of a member (Unmasking).
 
     Attributes:
-        at: The sum.
+        sum_id: The sum.
         sender: The member.
         seeds: Its own seeds with each missing member.
         shares: Its shares of other members' seeds, by owner and by the other member of the pair;
             the owner again for the owner's own mask.
     """
 
-    at: SumId
+    sum_id: SumId
     sender: str
     seeds: Mapping[str, bytes]
     shares: Mapping[tuple[str, str], bytes]

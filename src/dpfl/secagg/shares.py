@@ -71,14 +71,16 @@ def _at_zero(members: Sequence[int]) -> tuple[int, ...]:
     return tuple(weights)
 
 
-def seal(agreed: bytes, at: SumId, sender: str, receiver: str, shares: Sequence[bytes]) -> bytes:
+def seal(
+    secret: bytes, sum_id: SumId, sender: str, receiver: str, shares: Sequence[bytes]
+) -> bytes:
     """Seals shares for another member.
 
     The key is for this envelope alone (one per sender, receiver and sum), so the nonce is fixed.
 
     Args:
-        agreed: The secret of the pair.
-        at: The sum.
+        secret: The secret of the pair.
+        sum_id: The sum.
         sender: The sender.
         receiver: The receiver.
         shares: A share of every seed of the sender.
@@ -86,17 +88,17 @@ def seal(agreed: bytes, at: SumId, sender: str, receiver: str, shares: Sequence[
     Returns:
         The envelope.
     """
-    return _cipher(agreed, at, sender, receiver).encrypt(bytes(12), b"".join(shares), None)
+    return _cipher(secret, sum_id, sender, receiver).encrypt(bytes(12), b"".join(shares), None)
 
 
 def unseal(
-    agreed: bytes, at: SumId, sender: str, receiver: str, envelope: bytes, count: int
+    secret: bytes, sum_id: SumId, sender: str, receiver: str, envelope: bytes, count: int
 ) -> list[bytes] | None:
     """Opens an envelope.
 
     Args:
-        agreed: The secret of the pair.
-        at: The sum.
+        secret: The secret of the pair.
+        sum_id: The sum.
         sender: The sender.
         receiver: The receiver.
         envelope: The envelope.
@@ -106,7 +108,7 @@ def unseal(
         The shares; None if this sender did not seal it for this receiver and this sum.
     """
     try:
-        text = _cipher(agreed, at, sender, receiver).decrypt(bytes(12), envelope, None)
+        text = _cipher(secret, sum_id, sender, receiver).decrypt(bytes(12), envelope, None)
     except (InvalidTag, ValueError):
         return None
     return (
@@ -116,8 +118,8 @@ def unseal(
     )
 
 
-def _cipher(agreed: bytes, at: SumId, sender: str, receiver: str) -> AESGCM:
-    return AESGCM(derive(agreed, at.words("envelope", sender, receiver), 32))
+def _cipher(secret: bytes, sum_id: SumId, sender: str, receiver: str) -> AESGCM:
+    return AESGCM(derive(secret, sum_id.words("envelope", sender, receiver), 32))
 
 
 def added_bytes(members: int) -> int:

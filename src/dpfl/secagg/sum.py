@@ -36,9 +36,9 @@ class MaskedSum:
     for each survivor and `votes`, then `open` for each survivor, and `total`.
     """
 
-    def __init__(self, group: SumGroup, at: SumId, size: int, bits: int = 32) -> None:
-        self._group, self._at, self._size, self._bits = group, at, size, bits
-        self._masked: dict[str, MaskedInput] = {}
+    def __init__(self, group: SumGroup, sum_id: SumId, size: int, bits: int = 32) -> None:
+        self._group, self._at, self._size, self._bits = group, sum_id, size, bits
+        self._inputs: dict[str, MaskedInput] = {}
         self._votes: dict[str, bytes] = {}
         self._shares: dict[str, UnmaskingShares] = {}
         self.survivors: tuple[str, ...] = ()
@@ -48,33 +48,36 @@ class MaskedSum:
         """The members who are not among the survivors."""
         return tuple(name for name in self._group.names if name not in self.survivors)
 
-    def take(self, masked: MaskedInput) -> None:
+    def take(self, masked_input: MaskedInput) -> None:
         """Accepts the masked numbers of a member (exchange 1).
 
         Args:
-            masked: What the member sent.
+            masked_input: What the member sent.
 
         Raises:
             MemberRefusal: It cannot be used; the member counts as missing.
         """
-        self._expect(masked.at, masked.sender)
+        self._expect(masked_input.sum_id, masked_input.sender)
         if self.survivors:
             raise MemberRefusal(
-                f"The numbers of {masked.sender} came after the survivors were shown, and are not "
-                "used."
+                f"The numbers of {masked_input.sender} came after the survivors were shown, "
+                "and are not used."
             )
         names = set(self._group.names)
-        if len(masked.numbers) != self._size or bits_of(masked.numbers) != self._bits:
+        if len(masked_input.numbers) != self._size or bits_of(masked_input.numbers) != self._bits:
             raise MemberRefusal(
-                f"The numbers of {masked.sender} are not {self._size} of {self._bits} bits, and "
-                "are not used."
+                f"The numbers of {masked_input.sender} are not {self._size} of {self._bits} bits, "
+                "and are not used."
             )
-        if set(masked.envelopes) != names - {masked.sender} or set(masked.digests) != names:
+        if (
+            set(masked_input.envelopes) != names - {masked_input.sender}
+            or set(masked_input.digests) != names
+        ):
             raise MemberRefusal(
-                f"{masked.sender} did not send an envelope to every other member, so its numbers "
-                "are not used."
+                f"{masked_input.sender} did not send an envelope to every other member, so its "
+                "numbers are not used."
             )
-        self._masked.setdefault(masked.sender, masked)
+        self._inputs.setdefault(masked_input.sender, masked_input)
 
     def survivor_lists(self) -> dict[str, SurvivorList]:
         """Fixes the survivors (exchange 2).
@@ -85,19 +88,19 @@ class MaskedSum:
         Raises:
             RepeatSum: The survivors are too few.
         """
-        if len(self._masked) < self._group.survivors:
+        if len(self._inputs) < self._group.survivors:
             raise RepeatSum(
-                f"Only {len(self._masked)} clients sent their numbers, of {self._group.survivors} "
+                f"Only {len(self._inputs)} clients sent their numbers, of {self._group.survivors} "
                 "needed: not opened."
             )
-        self.survivors = tuple(sorted(self._masked))
+        self.survivors = tuple(sorted(self._inputs))
         return {
             name: SurvivorList(self._at, self.survivors, self._for(name)) for name in self.survivors
         }
 
     def _for(self, receiver: str) -> dict[str, bytes]:
         return {
-            name: self._masked[name].envelopes[receiver]
+            name: self._inputs[name].envelopes[receiver]
             for name in self.survivors
             if name != receiver
         }
@@ -111,7 +114,7 @@ class MaskedSum:
         Raises:
             MemberRefusal: It is no signature of this list by this survivor.
         """
-        self._expect(vote.at, vote.sender)
+        self._expect(vote.sum_id, vote.sender)
         if vote.sender not in self.survivors or not verify_advertisement(
             self._group.identities[vote.sender], vote.signature, ballot(self._at, self.survivors)
         ):
@@ -145,7 +148,7 @@ class MaskedSum:
         Raises:
             MemberRefusal: It is of another sum, or of a stranger.
         """
-        self._expect(shares.at, shares.sender)
+        self._expect(shares.sum_id, shares.sender)
         self._shares.setdefault(shares.sender, shares)
 
     def total(self) -> Whole:
@@ -164,7 +167,7 @@ class MaskedSum:
             )
         total = np.zeros(self._size, f"<u{self._bits // 8}")
         for name in self.survivors:
-            total += self._masked[name].numbers
+            total += self._inputs[name].numbers
             total -= mask(self._seed(name, name), self._at, self._size, self._bits)
             for other in self.missing:
                 add_pair(total, self._seed(name, other), self._at, name, other, times=-1)
@@ -174,9 +177,9 @@ class MaskedSum:
         """Finds a seed, from its owner or from shares, and checks it by the digest that came with
         the owner's numbers.
         """
-        expected = self._masked[owner].digests[other]
+        seed_digest = self._inputs[owner].digests[other]
         for seed in self._candidates(owner, other):
-            if seed is not None and digest(seed, self._at, owner, other) == expected:
+            if seed is not None and digest(seed, self._at, owner, other) == seed_digest:
                 return seed
         raise RepeatSum(
             f"A mask of {owner} cannot be put together: it, or some who hold its shares, did not "
@@ -199,6 +202,6 @@ class MaskedSum:
             chosen_numbers = [number for number in shares if number not in omission][:least]
             yield combine({number: shares[number] for number in chosen_numbers})
 
-    def _expect(self, at: SumId, sender: str) -> None:
-        if at != self._at or sender not in self._group.identities:
+    def _expect(self, sum_id: SumId, sender: str) -> None:
+        if sum_id != self._at or sender not in self._group.identities:
             raise MemberRefusal(f"This answer is of another sum, or {sender!r} is no member of it.")

@@ -7,8 +7,8 @@
 
 For updates d_i with weights w_i, a round goes through these functions in this order:
 
-1. `select_usable` drops refusals, failures and updates with a `fault` (a wrong shape, a number that
-   is not finite), and keeps one line about each of them.
+1. `select_usable` drops refusals, failures and updates with a `reply_fault` (a wrong shape, or a
+   number that is not finite), and keeps one line about each of them.
 2. Where updates carry their own noise, `mean` gives sum_i w_i d_i / sum_i w_i over those who
    replied.
 3. Where the noise is on the sum, `weighted_sum` gives sum_i w_i d_i. `release_name` then names this
@@ -119,7 +119,7 @@ def correlated_sum(
 
 
 def noisy_inside_fraction(
-    replies: Sequence[ClientReply], release: Release, expected: float, rng: np.random.Generator
+    replies: Sequence[ClientReply], release: Release, expected_size: float, rng: np.random.Generator
 ) -> float:
     """Estimates the fraction of clients that were not clipped (Andrew et al. 2021).
 
@@ -129,14 +129,15 @@ def noisy_inside_fraction(
     Args:
         replies: The replies that count.
         release: The release of the clients, with the noise of the count.
-        expected: The expected size of the cohort.
+        expected_size: The expected size of the cohort.
         rng: Draws the noise of the count.
 
     Returns:
         The fraction. Noise can put it below 0 or above 1.
     """
     return (
-        release.add_noise_to_count(sum(reply.inside - 0.5 for reply in replies), rng) / expected
+        release.add_noise_to_count(sum(reply.inside - 0.5 for reply in replies), rng)
+        / expected_size
         + 0.5
     )
 
@@ -194,7 +195,7 @@ def select_usable(
     return good, complaints
 
 
-def fault(reply: ClientReply, size: int) -> str:
+def reply_fault(reply: ClientReply, size: int) -> str:
     """Says what is wrong with an update.
 
     Args:

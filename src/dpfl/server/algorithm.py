@@ -17,7 +17,7 @@ DP-FedAvg (McMahan et al. 2018) reads like its pseudo-code:
     )
 
 Nothing in the loop knows the name of a system. What cannot be together is refused in one place
-(`server/rules.py`). The `with_...` and `for_...` methods return a fitted copy.
+(`server/rules.py`). The `with_...` and `for_...` methods return a changed copy.
 """
 
 from __future__ import annotations
@@ -52,6 +52,9 @@ _FIELDS = {
     own_accounts="ledger_per_client",
     protecting="for_unit",
     fitted="for_model",
+    policy="disclosure_rules",
+    before="query_spending",
+    questions="queries",
     over="for_rounds",
     of_size="for_client_size",
     summed="with_secure_sums",
@@ -100,7 +103,7 @@ class Algorithm(Composition):
         return replace(self, sample_unit=unit)
 
     @property
-    def policy(self) -> DisclosureRules:
+    def disclosure_rules(self) -> DisclosureRules:
         """What the owners of the data must agree to: a trusted server, updates without noise, raw
         values, or sums only.
         """
@@ -237,17 +240,17 @@ class Algorithm(Composition):
         return replace(self, schedule=schedule, clients=self.clients.for_rounds(rounds, population))
 
     @property
-    def questions(self) -> tuple[str, ...]:
+    def queries(self) -> tuple[str, ...]:
         """What clients are asked beside their updates, in words."""
-        questions = []
+        queries = []
         if self.columns:
-            questions.append(
+            queries.append(
                 f"the scales of {len(self.columns.places) + len(self.columns.binned)} columns, "
                 "before the first round"
             )
         if self.metric:
-            questions.append(
+            queries.append(
                 "how good the model is, after the last round: the metric is noisy, and its noise "
                 "is counted here"
             )
-        return tuple(questions)
+        return tuple(queries)

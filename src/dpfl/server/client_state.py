@@ -65,7 +65,7 @@ class ControlVariates(ClientState):
 
     def after_round(self, vectors: Tensor, observation: RoundObservation) -> Tensor:
         return updated_controls(
-            vectors, observation.updates, observation.steps, observation.facts.rate
+            vectors, observation.updates, observation.steps, observation.step_facts.rate
         )
 
 

@@ -17,7 +17,7 @@ class RunClock:
 
     def __init__(self, state: RunState) -> None:
         self._start = time.monotonic() - state.seconds
-        self._longest, self._made = 0.0, state.round
+        self._longest, self._first_round = 0.0, state.round
 
     def ends(self, budget: Budget, state: RunState) -> str:
         """Decides whether the next round would exceed the budget of rounds or of seconds.
@@ -41,7 +41,7 @@ class RunClock:
         """Estimates how long the next round takes: as long as the longest round of this process, or
         the average of all if that is longer; 0 before the first.
         """
-        if state.round > self._made:
+        if state.round > self._first_round:
             self._longest = max(self._longest, now - state.seconds)
-        self._made = state.round
+        self._first_round = state.round
         return max(self._longest, now / state.round if state.round else 0.0)

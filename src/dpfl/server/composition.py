@@ -69,34 +69,34 @@ class Composition:
     sample_unit: str = "sample"
 
     @cached_property
-    def placed(self) -> PlacedRelease:
+    def placed_release(self) -> PlacedRelease:
         """The one release that has noise, and where its noise is added."""
         return PlacedRelease.of(self.samples, self.updates, self.clients)
 
     @property
     def placement(self) -> NoisePlacement:
         """Where the noise is added."""
-        return self.placed.placement
+        return self.placed_release.placement
 
     @property
     def release(self) -> Release | None:
         """The release that has the noise; None where there is no noise."""
-        return self.placed.release
+        return self.placed_release.release
 
     @property
     def unit(self) -> str:
         """Whom the noise protects: one "sample", one "person", one "client", or "none"."""
-        return self.placed.unit(self.sample_unit)
+        return self.placed_release.unit(self.sample_unit)
 
     @property
     def has_noise(self) -> bool:
         """Whether there is noise, and so anybody who is protected."""
-        return self.placed.has_noise
+        return self.placed_release.has_noise
 
     @property
     def protects_client(self) -> bool:
         """Whether the noise is for all that a client has, and not for one unit inside it."""
-        return self.placed.protects_client
+        return self.placed_release.protects_client
 
     @property
     def sound(self) -> bool:
@@ -108,17 +108,17 @@ class Composition:
     @property
     def noise_shares(self) -> NoiseShares | None:
         """How clients share the noise, where the server sees sums only."""
-        return self.placed.noise_shares
+        return self.placed_release.noise_shares
 
     @property
     def ledger_per_client(self) -> bool:
         """Whether every client pays from a ledger of its own; else the federation has one."""
-        return self.placed.client_pays
+        return self.placed_release.client_pays
 
     @property
     def trusts_server(self) -> bool:
         """Whether the server sees single updates and adds the noise to their sum itself."""
-        return self.placed.trusts_server
+        return self.placed_release.trusts_server
 
     @property
     def client_state(self) -> ClientState | None:
@@ -207,7 +207,7 @@ class Composition:
         return events
 
     @property
-    def before(self) -> EventCounts:
+    def query_spending(self) -> EventCounts:
         """What is released once before the first round, and what a metric after the last round
         needs.
         """
@@ -242,7 +242,7 @@ class Composition:
             The number of releases.
         """
         return (
-            iterations + self.steps.extra * rounds
+            iterations + self.steps.paid_slopes * rounds
             if self.placement is NoisePlacement.EVERY_STEP
             else self.releases_in(rounds)
         )

@@ -1,6 +1,6 @@
 """The server's side of a round.
 
-    request = coordinator.next_order()     # 1  sample a cohort and choose tau, inside every budget
+    request = coordinator.next_request()   # 1  sample a cohort and choose tau, inside every budget
     replies = engine.run(request)          # 2  clients debit their ledgers, train and release
     coordinator.aggregate(replies)         # 3  weigh, sum, add noise, take the server's step
     coordinator.close_round(request.steps) # 4  count what the round used
@@ -37,7 +37,7 @@ from dpfl.privacy import Budget, Randomness
 from dpfl.privacy.accounting.calibration import MAX_RELEASES
 from dpfl.privacy.queries.mean import MeanAnswer
 from dpfl.privacy.queries.query import PrivateQuery
-from dpfl.server.aggregate import fault, select_usable
+from dpfl.server.aggregate import reply_fault, select_usable
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.clock import RunClock
 from dpfl.server.debits import count_debits
@@ -50,9 +50,9 @@ from dpfl.server.public_clips import (
     rounds_of,
 )
 from dpfl.server.requests import RequestBuilder
-from dpfl.server.round_sum import Add, AnswerSum, plain
+from dpfl.server.round_sum import AddIntegers, AnswerSum, add_integers
 from dpfl.server.schedules import followed_release
-from dpfl.server.state import METRIC, FederationFacts, RunState, facts, keep_variances_positive
+from dpfl.server.state import METRIC, FederationFacts, RunState, keep_variances_positive, step_facts
 from dpfl.server.steps.policy import RoundObservation, StepContext, choose_steps
 from dpfl.server.weights import compute_weights
 
@@ -61,7 +61,7 @@ class Coordinator:
     """Runs the server's side of every round.
 
     Args:
-        algorithm: The algorithm, fitted to model and rounds.
+        algorithm: The algorithm for its model and rounds.
         budget: When the run ends.
         federation: The federation as the server knows it.
         state: The run as it stands; changed in place.
@@ -84,7 +84,7 @@ class Coordinator:
         randomness: Randomness,
         probe: Callable[[RoundRequest], list[ClientReply]],
         validate: Callable[[Tensor], float],
-        add: Add = plain,
+        add: AddIntegers = add_integers,
     ) -> None:
         self.algorithm, self.budget = algorithm, budget
         self.federation, self.state = federation, state
@@ -93,14 +93,14 @@ class Coordinator:
         self._randomness, self._probe, self._validate, self._add = randomness, probe, validate, add
         self._requests = RequestBuilder(algorithm, budget, federation, state)
         self._mean_update = MeanUpdate(self._requests, randomness, add, self.lost_replies)
-        self._update_facts()
+        self._update_step_facts()
         self._clock = RunClock(state)
         self._cohort: tuple[int, ...] = ()
         self._paying: list[int] = []
         self._tau = 0
         self._public: dict[int, Mapping[str, np.ndarray]] = {}
 
-    def next_order(self) -> RoundRequest | None:
+    def next_request(self) -> RoundRequest | None:
         """Samples a cohort and chooses tau, inside every budget (step 1 of a round).
 
         Returns:
@@ -172,8 +172,8 @@ class Coordinator:
         query, state, reason = self.algorithm.metric, self.state, self.stopped_by
         if query is None or METRIC in state.memory:
             return
-        declared = self.federation.held_out or self.federation.declared
-        answer = self._mean_answer(query, range(len(declared)), declared, query.width)
+        declared_sizes = self.federation.held_out or self.federation.declared_sizes
+        answer = self._mean_answer(query, range(len(declared_sizes)), declared_sizes, query.width)
         self.stopped_by = reason
         if answer:
             head = torch.tensor([answer.units, answer.noise]).double()
@@ -190,14 +190,16 @@ class Coordinator:
         the expected size.
         """
         if self.algorithm.trusts_server:
-            return round(self.state.clients.sampling.expected_size(len(self.federation.declared)))
+            return round(
+                self.state.clients.sampling.expected_size(len(self.federation.declared_sizes))
+            )
         return len(self._cohort)
 
     # Budgets
 
     def _affordable_steps(self, account: int) -> int:
         """Returns how many releases an account has left for steps."""
-        return self.state.remaining[account] - self.algorithm.steps.extra
+        return self.state.remaining[account] - self.algorithm.steps.paid_slopes
 
     def _out_of_time(self) -> bool:
         self.stopped_by = self._clock.ends(self.budget, self.state)
@@ -241,7 +243,10 @@ class Coordinator:
         """Draws the cohort. In a secure sum of clients it is everybody, and each draws for
         itself.
         """
-        population, rng = len(self.federation.declared), self._randomness.generator("cohort", round)
+        population, rng = (
+            len(self.federation.declared_sizes),
+            self._randomness.generator("cohort", round),
+        )
         cohort: Sequence[int] | np.ndarray = range(population)
         if not self.algorithm.noise_shares:
             cohort = self.state.clients.sampling.draw(population, rng, round)
@@ -256,18 +261,12 @@ class Coordinator:
         if self.algorithm.placement is NoisePlacement.EVERY_STEP:
             accounts = [self._affordable_steps(client) for client in range(len(state.remaining))]
             remaining = min((count for count in accounts if count > 0), default=MAX_RELEASES)
-        context = StepContext(
-            self._facts,
-            state.iterations + remaining,
-            remaining,
-            state.tau,
-            state.memory,
-            state.round,
-        )
+        facts, allowed_steps = self._step_facts, state.iterations + remaining
+        context = StepContext(facts, allowed_steps, remaining, state.tau, state.memory, state.round)
         return min(choose_steps(self.algorithm.steps, context), remaining)
 
-    def _update_facts(self) -> None:
-        self._facts = facts(
+    def _update_step_facts(self) -> None:
+        self._step_facts = step_facts(
             self.algorithm, self.budget, self.federation, self.state, self._requests.weights
         )
 
@@ -277,25 +276,25 @@ class Coordinator:
         return "after the last round" if query.asks_metric else "before round 1"
 
     def _mean_answer(
-        self, query: PrivateQuery, clients: Sequence[int], declared: Sequence[int], width: int
+        self, query: PrivateQuery, clients: Sequence[int], declared_sizes: Sequence[int], width: int
     ) -> MeanAnswer | None:
         when, shares = self._when(query), self.algorithm.noise_shares
         if shares is None:
-            return self._answers.mean(query, clients, declared, width, when)
-        sums = AnswerSum(query, shares, width, declared)
+            return self._answers.mean(query, clients, declared_sizes, width, when)
+        sums = AnswerSum(query, shares, width, declared_sizes)
         return self._answers.summed_mean(sums, clients, self.state.round, when)
 
     def _find_weights(self) -> None:
         """Asks clients for what their weights depend on, by a release that they pay for."""
-        query, declared = self.algorithm.weights.query, self.federation.declared
+        query, declared_sizes = self.algorithm.weights.query, self.federation.declared_sizes
         if query is None or self.state.weights is not None:
             return
-        answers = self._answers.of_clients(query, range(len(declared)), self._when(query))
+        answers = self._answers.of_clients(query, range(len(declared_sizes)), self._when(query))
         if self.stopped_by:
             return
-        weights = compute_weights(self.algorithm.weights, declared, answers)
+        weights = compute_weights(self.algorithm.weights, declared_sizes, answers)
         self.state.weights = self._requests.weights = weights
-        self._update_facts()
+        self._update_step_facts()
 
     def _find_centre_and_scales(self) -> None:
         """Asks for the mean of all samples, and for the scales of a table's columns, and writes
@@ -303,16 +302,16 @@ class Coordinator:
 
         A client that could not pay for a step afterwards is not asked.
         """
-        layout, declared = self.federation.layout, self.federation.declared
+        layout, declared_sizes = self.federation.layout, self.federation.declared_sizes
         for query, span in (
             (self.algorithm.centre, layout.centre),
             (self.algorithm.columns, layout.paid_scales),
         ):
             if query is None or span is None or self.state.round > 0 or self.stopped_by:
                 continue
-            able = [client for client in range(len(declared)) if self._can_pay(client)]
+            able = [client for client in range(len(declared_sizes)) if self._can_pay(client)]
             width = query.answer_width(span.stop - span.start)
-            if answer := self._mean_answer(query, able, declared, width):
+            if answer := self._mean_answer(query, able, declared_sizes, width):
                 self.state.vector = self.state.vector.clone()
                 self.state.vector[span] = query.estimate(answer)
 
@@ -329,7 +328,7 @@ class Coordinator:
             state.samples, state.clients = of_public_samples(
                 state.samples, state.clients, replies, self.algorithm.placement
             )
-            self._update_facts()
+            self._update_step_facts()
         if state.round == 0 and (clip := state.clients.clip).follows_raw:
             norms = norms_without_privacy(
                 self._train_without_privacy,
@@ -346,7 +345,7 @@ class Coordinator:
     def _ask_unclipped(
         self, clients: Sequence[int], round: int, vector: Tensor
     ) -> list[ClientReply]:
-        return self._probe(self._requests.unclipped(clients, self._steps(), round, vector))
+        return self._probe(self._requests.unclipped_updates(clients, self._steps(), round, vector))
 
     def _follow_schedule(self) -> None:
         """Sets the release of this round, where it changes from round to round."""
@@ -358,7 +357,7 @@ class Coordinator:
             state.samples = release
         else:
             state.clients = release
-        self._update_facts()
+        self._update_step_facts()
 
     # From one round to the next
 
@@ -368,9 +367,9 @@ class Coordinator:
             if reply.refused and self.algorithm.ledger_per_client:
                 self.state.remaining[reply.client] = 0
         layout = self.federation.layout
-        faulty = partial(fault, size=layout.size)
+        faulty = partial(reply_fault, size=layout.size)
         if self.algorithm.noise_shares:
-            faulty = partial(self._requests.round_sum.fault, layout=layout)
+            faulty = partial(self._requests.round_sum.numbers_fault, layout=layout)
         good, complaints = select_usable(replies, self.state.round + 1, faulty)
         self.lost_replies += complaints
         return good
@@ -385,7 +384,7 @@ class Coordinator:
         raw, memory = reply_values(good), self.state.memory
         again = partial(self._ask_again, start, updates if raw else {})
         observation = RoundObservation(
-            self._facts, self.state.round, self._tau, start, updates, raw, self._public, again
+            self._step_facts, self.state.round, self._tau, start, updates, raw, self._public, again
         )
         if rule := self.algorithm.client_state:
             vectors = self._requests.client_vectors()

@@ -36,7 +36,7 @@ def count_debits(
     """
     if algorithm.ledger_per_client:
         in_steps = algorithm.placement is NoisePlacement.EVERY_STEP
-        releases = steps + algorithm.steps.extra if in_steps else 1
+        releases = steps + algorithm.steps.paid_slopes if in_steps else 1
         for client in cohort:
             state.remaining[client] = max(0, state.remaining[client] - releases)
         for client in payers:
@@ -87,7 +87,7 @@ def debit_round(
     ledger.debit(
         federation.run,
         entry,
-        state.clients.event(len(federation.declared)),
+        state.clients.event(len(federation.declared_sizes)),
         1,
         federation.limit,
         horizon,

@@ -27,7 +27,7 @@ from dpfl.server.aggregate import (
 )
 from dpfl.server.debits import debit_round
 from dpfl.server.requests import RequestBuilder
-from dpfl.server.round_sum import Add, open_sum
+from dpfl.server.round_sum import AddIntegers, open_sum
 from dpfl.server.state import PAST_NOISE
 from dpfl.server.weights import round_divisor
 
@@ -46,7 +46,7 @@ class MeanUpdate:
         self,
         requests: RequestBuilder,
         randomness: Randomness,
-        add: Add,
+        add: AddIntegers,
         complaints: list[str],
     ) -> None:
         self._requests, self._randomness, self._add = requests, randomness, add
@@ -85,12 +85,12 @@ class MeanUpdate:
 
     @property
     def _expected_cohort(self) -> float:
-        return self._state.clients.sampling.expected_size(len(self._federation.declared))
+        return self._state.clients.sampling.expected_size(len(self._federation.declared_sizes))
 
     @property
     def _divisor(self) -> float:
         return round_divisor(
-            self._state.clients, self._algorithm.weights, self._federation.declared
+            self._state.clients, self._algorithm.weights, self._federation.declared_sizes
         )
 
     def _from_secure_sum(

@@ -15,7 +15,7 @@ from dpfl.client.task import ClientReply, RoundRequest
 from dpfl.privacy.queries.mean import MeanAnswer
 from dpfl.privacy.queries.query import PrivateQuery
 from dpfl.server.requests import RequestBuilder
-from dpfl.server.round_sum import Add, AnswerSum, open_sum
+from dpfl.server.round_sum import AddIntegers, AnswerSum, open_sum
 
 Ask = Callable[[RoundRequest], list[ClientReply]]
 """Sends a request to its clients, and returns their replies, as an engine does."""
@@ -31,7 +31,9 @@ class PrivateAnswers:
         complaints: Lines about replies that could not be used; more are added.
     """
 
-    def __init__(self, requests: RequestBuilder, ask: Ask, add: Add, complaints: list[str]) -> None:
+    def __init__(
+        self, requests: RequestBuilder, ask: Ask, add: AddIntegers, complaints: list[str]
+    ) -> None:
         self._requests, self._ask, self._add = requests, ask, add
         self._complaints = complaints
 
@@ -55,7 +57,7 @@ class PrivateAnswers:
         self,
         query: PrivateQuery,
         clients: Sequence[int],
-        declared: Sequence[int],
+        declared_sizes: Sequence[int],
         width: int,
         when: str,
     ) -> MeanAnswer | None:
@@ -64,7 +66,7 @@ class PrivateAnswers:
         Args:
             query: The query, answered by each client with a mean.
             clients: Who is asked.
-            declared: How many units each client of the run declared.
+            declared_sizes: How many units each client of the run declared.
             width: How many numbers an answer has.
             when: When, in words.
 
@@ -77,7 +79,7 @@ class PrivateAnswers:
         }
         if not answers:
             return None
-        return MeanAnswer.from_clients(answers, declared, query.stddev(width))
+        return MeanAnswer.from_clients(answers, declared_sizes, query.stddev(width))
 
     def summed_mean(
         self, sums: AnswerSum, clients: Sequence[int], round: int, when: str
@@ -101,7 +103,7 @@ class PrivateAnswers:
         numbers = {
             reply.client: reply.numbers
             for reply in replies
-            if reply.numbers is not None and not sums.fault(reply)
+            if reply.numbers is not None and not sums.numbers_fault(reply)
         }
         return open_sum(
             numbers,

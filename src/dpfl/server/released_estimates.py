@@ -32,8 +32,10 @@ def released_gradient(observation: RoundObservation, client: int) -> Tensor:
     Returns:
         The mean over the steps of the round, for the entries that steps train.
     """
-    facts = observation.facts
-    return observation.updates[client][: facts.parameters] / (-facts.rate * observation.steps)
+    step_facts = observation.step_facts
+    return observation.updates[client][: step_facts.parameters] / (
+        -step_facts.rate * observation.steps
+    )
 
 
 def noise_energy(observation: RoundObservation, client: int) -> float:
@@ -47,9 +49,9 @@ def noise_energy(observation: RoundObservation, client: int) -> float:
         (sigma C / D)^2 E / tau, with D the divisor of a noisy sum, and E the energy of one noise
         vector of unit deviation.
     """
-    facts = observation.facts
-    deviation = facts.multiplier * facts.clip / facts.divisors[client]
-    return deviation**2 * facts.energy / observation.steps
+    step_facts = observation.step_facts
+    deviation = step_facts.multiplier * step_facts.clip / step_facts.divisors[client]
+    return deviation**2 * step_facts.energy / observation.steps
 
 
 def mean_gradient(observation: RoundObservation) -> tuple[Tensor, float]:
@@ -62,7 +64,7 @@ def mean_gradient(observation: RoundObservation) -> tuple[Tensor, float]:
         The mean sum_i p_i g_i, and the energy of the noise in it, sum_i p_i^2 noise_i.
     """
     clients = list(observation.updates)
-    p = shares([observation.facts.weights[client] for client in clients])
+    p = shares([observation.step_facts.weights[client] for client in clients])
     mean = sum(
         (
             share * released_gradient(observation, client)
@@ -92,7 +94,7 @@ def slope(
         round on.
     """
     gradient, noise = mean_gradient(observation)
-    model = observation.vector[: observation.facts.parameters]
+    model = observation.vector[: observation.step_facts.parameters]
     reference = {key: memory[key] for key in ("gradient", "model", "noise") if key in memory}
     if "model" not in memory or observation.round % LAG == 0:
         reference = {
@@ -106,6 +108,6 @@ def slope(
     distance = float((model - memory["model"]).norm())
     energy = noise + float(memory["noise"])
     estimate = released_slope(
-        [difference], [distance], [1.0], [energy], observation.facts.parameters
+        [difference], [distance], [1.0], [energy], observation.step_facts.parameters
     )
     return reference | {name: torch.tensor(estimate, dtype=torch.float64)}

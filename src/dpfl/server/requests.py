@@ -43,7 +43,7 @@ class RequestBuilder:
         self.algorithm, self._budget = algorithm, budget
         self.federation, self.state = federation, state
         self.weights = (
-            compute_weights(algorithm.weights, federation.declared)
+            compute_weights(algorithm.weights, federation.declared_sizes)
             if state.weights is None
             else state.weights
         )
@@ -51,19 +51,19 @@ class RequestBuilder:
     @property
     def round_sum(self) -> RoundSum:
         """What clients add to a secure sum of this round."""
-        state, declared = self.state, self.federation.declared
+        state, declared_sizes = self.state, self.federation.declared_sizes
         if self.algorithm.placement is NoisePlacement.ROUND_SUM or state.samples is None:
-            return RoundSum.of_updates(state.clients, len(declared))
+            return RoundSum.of_updates(state.clients, len(declared_sizes))
         rate = self.algorithm.local.optimiser.rate
-        return RoundSum.of_steps(state.samples, self.weights, declared, rate)
+        return RoundSum.of_steps(state.samples, self.weights, declared_sizes, rate)
 
     @property
     def horizon(self) -> int:
         """How many releases of the present kind are still to come; 0 where that is not known."""
         if self._budget.rounds is None or self.algorithm.schedule:
             return 0
-        planned = self.algorithm.releases_in(self._budget.rounds)
-        return max(planned - self.releases, 0)
+        releases = self.algorithm.releases_in(self._budget.rounds)
+        return max(releases - self.releases, 0)
 
     @property
     def releases(self) -> int:
@@ -147,7 +147,7 @@ class RequestBuilder:
         """
         return asking_norms(self.training(self.federation.public, 1))
 
-    def unclipped(
+    def unclipped_updates(
         self, clients: Sequence[int], steps: int, round: int, vector: Tensor
     ) -> RoundRequest:
         """Builds the request for updates as they are, neither clipped nor with noise on their sum.
@@ -178,16 +178,16 @@ class RequestBuilder:
             self.horizon,
             raw=algorithm.steps.asks_raw,
             update=self._update_release(client),
-            slope=algorithm.steps.extra > 0,
+            slope=algorithm.steps.paid_slopes > 0,
             raw_values=algorithm.steps.raw_values,
         )
 
     def _update_release(self, client: int) -> UpdateRelease | None:
         """Returns the update release with noise for the client's declared size."""
-        declared = self.federation.declared
-        if client >= len(declared):
+        declared_sizes = self.federation.declared_sizes
+        if client >= len(declared_sizes):
             return self.algorithm.updates
-        return self.algorithm.for_client_size(declared[client]).updates
+        return self.algorithm.for_client_size(declared_sizes[client]).updates
 
     def _request(
         self, steps: int, tasks: tuple[ClientTask, ...], corrections: Mapping[int, Tensor]
@@ -209,6 +209,6 @@ class RequestBuilder:
         rule, state = self.algorithm.client_state, self.state
         assert rule is not None
         if state.client_vectors is None:
-            clients, layout = len(self.federation.declared), self.federation.layout
+            clients, layout = len(self.federation.declared_sizes), self.federation.layout
             state.client_vectors = rule.initial(clients, layout)
         return state.client_vectors

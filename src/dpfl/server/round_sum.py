@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 T = TypeVar("T")
-Add = Callable[[int, Mapping[int, IntegerArray]], IntegerArray]
+AddIntegers = Callable[[int, Mapping[int, IntegerArray]], IntegerArray]
 """Adds up the numbers of the clients that answered in a round: plainly, or by the protocol."""
 
 
-def plain(round: int, numbers: Mapping[int, IntegerArray]) -> IntegerArray:
+def add_integers(round: int, numbers: Mapping[int, IntegerArray]) -> IntegerArray:
     """Adds up whole numbers as they are, where a simulation needs no masks.
 
     Args:
@@ -43,8 +43,8 @@ def plain(round: int, numbers: Mapping[int, IntegerArray]) -> IntegerArray:
     """
     first, *others = numbers.values()
     total = first.copy()
-    for one in others:
-        total += one
+    for client in others:
+        total += client
     return total
 
 
@@ -64,9 +64,9 @@ class SimulatedMaskedSum:
         self._names = names
         self._group = SumGroup(run, identities, shares.survivors, shares.colluders)
         self._members = {name: SumMember(self._group, name, key) for name, key in keys.items()}
-        cards = [member.card for member in self._members.values()]
+        advertisements = [member.advertisement for member in self._members.values()]
         for member in self._members.values():
-            member.meet(cards)
+            member.receive_keys(advertisements)
         self._session = next(iter(self._members.values())).session
         self._attempts: dict[int, int] = {}
 
@@ -147,14 +147,14 @@ class RoundSum:
 
     @classmethod
     def of_steps(
-        cls, release: Release, weights: Tensor, declared: Sequence[int], rate: float
+        cls, release: Release, weights: Tensor, declared_sizes: Sequence[int], rate: float
     ) -> RoundSum:
         """Describes the sum of one step of every client.
 
         Args:
             release: The release of samples in the step.
             weights: The weight of each client.
-            declared: How many units each client declared.
+            declared_sizes: How many units each client declared.
             rate: The learning rate.
 
         Returns:
@@ -162,12 +162,16 @@ class RoundSum:
         """
         factors = [
             float(weight) / release.divisor_for(size)
-            for weight, size in zip(weights, declared, strict=True)
+            for weight, size in zip(weights, declared_sizes, strict=True)
         ]
         largest = max(factors)
         scales = tuple(min(1.0, factor / largest) if largest else 0.0 for factor in factors)
         return cls(
-            release, scales, -rate * largest, release.clip.clip_norm * max(declared), steps=True
+            release,
+            scales,
+            -rate * largest,
+            release.clip.clip_norm * max(declared_sizes),
+            steps=True,
         )
 
     @classmethod
@@ -189,7 +193,7 @@ class RoundSum:
         )
 
     @property
-    def whole(self) -> IntegerSum:
+    def integer_sum(self) -> IntegerSum:
         """The grid and the integer type of the sum."""
         return self.release.integer_sum(self.bound, len(self.scales))
 
@@ -238,11 +242,11 @@ class RoundSum:
         """
         return (
             4 * layout.size
-            + self.whole.bits // 8 * self.message_size(layout)
+            + self.integer_sum.bits // 8 * self.message_size(layout)
             + added_bytes(len(self.scales))
         )
 
-    def fault(self, reply: ClientReply, layout: Layout) -> str:
+    def numbers_fault(self, reply: ClientReply, layout: Layout) -> str:
         """Says what is wrong with the numbers of a reply.
 
         Args:
@@ -252,10 +256,10 @@ class RoundSum:
         Returns:
             A sentence; empty where nothing is wrong.
         """
-        return fault(reply, self.message_size(layout), self.whole)
+        return numbers_fault(reply, self.message_size(layout), self.integer_sum)
 
     def update(
-        self, numbers: Mapping[int, IntegerArray], add: Add, round: int, layout: Layout
+        self, numbers: Mapping[int, IntegerArray], add: AddIntegers, round: int, layout: Layout
     ) -> tuple[Tensor, float | None]:
         """Computes the weighted sum of the updates from the sum of what clients sent.
 
@@ -270,7 +274,7 @@ class RoundSum:
             follows it, else None.
         """
         update = torch.zeros(layout.size)
-        total = torch.from_numpy(self.whole.total(add(round, numbers)))
+        total = torch.from_numpy(self.integer_sum.total(add(round, numbers)))
         unit, count = self.release.count_unit, None
         if unit is not None:
             total, count = total[:-1], float(total[-1]) / unit
@@ -286,26 +290,26 @@ class AnswerSum:
         query: The query.
         shares: How many clients are in every sum, and how many of them may collude.
         width: How many numbers an answer has.
-        declared: How many samples each client declared.
+        declared_sizes: How many samples each client declared.
     """
 
     query: PrivateQuery
     shares: NoiseShares
     width: int
-    declared: Sequence[int]
+    declared_sizes: Sequence[int]
 
     @property
-    def whole(self) -> IntegerSum:
+    def integer_sum(self) -> IntegerSum:
         """The grid and the integer type of the sum."""
-        bound = self.query.sensitivity(self.width) * max(self.declared)
-        return self.query.integer_sum(self.shares, self.width, bound, len(self.declared))
+        bound = self.query.sensitivity(self.width) * max(self.declared_sizes)
+        return self.query.integer_sum(self.shares, self.width, bound, len(self.declared_sizes))
 
     @property
     def terms(self) -> SecureSumTerms:
         """The public terms of a client's part, the same for all."""
-        return SecureSumTerms(1.0, self.whole.bound, self.whole.clients)
+        return SecureSumTerms(1.0, self.integer_sum.bound, self.integer_sum.clients)
 
-    def fault(self, reply: ClientReply) -> str:
+    def numbers_fault(self, reply: ClientReply) -> str:
         """Says what is wrong with the numbers of a reply.
 
         Args:
@@ -314,9 +318,9 @@ class AnswerSum:
         Returns:
             A sentence; empty where nothing is wrong.
         """
-        return fault(reply, self.width, self.whole)
+        return numbers_fault(reply, self.width, self.integer_sum)
 
-    def mean(self, numbers: Mapping[int, IntegerArray], add: Add, round: int) -> MeanAnswer:
+    def mean(self, numbers: Mapping[int, IntegerArray], add: AddIntegers, round: int) -> MeanAnswer:
         """Computes the mean over the samples of all clients whose numbers arrived.
 
         Args:
@@ -327,24 +331,24 @@ class AnswerSum:
         Returns:
             The mean. Its noise is made of the share of each of these clients.
         """
-        units = sum(self.declared[client] for client in numbers)
-        mean = torch.from_numpy(self.whole.total(add(round, numbers)) / units)
-        return MeanAnswer(mean, units, self.whole.share * math.sqrt(len(numbers)) / units)
+        units = sum(self.declared_sizes[client] for client in numbers)
+        mean = torch.from_numpy(self.integer_sum.total(add(round, numbers)) / units)
+        return MeanAnswer(mean, units, self.integer_sum.share * math.sqrt(len(numbers)) / units)
 
 
-def fault(reply: ClientReply, size: int, whole: IntegerSum) -> str:
+def numbers_fault(reply: ClientReply, size: int, integer_sum: IntegerSum) -> str:
     """Says what is wrong with the numbers that a client sent to a secure sum.
 
     Args:
         reply: The reply.
         size: How many numbers it should have.
-        whole: The sum, whose integer type the numbers must have.
+        integer_sum: The sum, whose integer type the numbers must have.
 
     Returns:
         A sentence; empty where nothing is wrong.
     """
     numbers = reply.numbers
-    if numbers is None or numbers.shape != (size,) or numbers.dtype != np.dtype(whole.kind):
+    if numbers is None or numbers.shape != (size,) or numbers.dtype != np.dtype(integer_sum.kind):
         return (
             "its numbers are not as many, or not of the kind, that were asked for, and were dropped"
         )

@@ -102,7 +102,7 @@ NOISE: tuple[Rule, ...] = (
         "update's clip norm.",
     ),
     (
-        lambda a: a.clients.private and not a.clients.sampling.allows_self_knowledge,
+        lambda a: a.clients.has_noise and not a.clients.sampling.allows_self_knowledge,
         "A client knows whether it was drawn, and a sampling of samples does not account for that; "
         "draw clients with FixedCohort.",
     ),
@@ -147,11 +147,11 @@ STEPS: tuple[Rule, ...] = (
         "optimiser = 'sgd'.",
     ),
     (
-        lambda a: a.steps.extra not in (0, 1),
-        "A step policy can pay for at most one slope per round; set extra to 0 or 1.",
+        lambda a: a.steps.paid_slopes not in (0, 1),
+        "A step policy can pay for at most one slope per round; set paid_slopes to 0 or 1.",
     ),
     (
-        lambda a: a.steps.extra and not (a.samples and a.samples.clip.bounds_vector),
+        lambda a: a.steps.paid_slopes and not (a.samples and a.samples.clip.bounds_vector),
         "A slope that is paid for has a proof for flat and per-layer clips; use one of them.",
     ),
     (
@@ -166,7 +166,7 @@ STEPS: tuple[Rule, ...] = (
     ),
 )
 
-SURVEYS: tuple[Rule, ...] = (
+QUERY_RULES: tuple[Rule, ...] = (
     (
         lambda a: (
             a.weights.query and a.weights.query.trusted != (a.placement is NoisePlacement.ROUND_SUM)
@@ -321,7 +321,7 @@ LEAKS: tuple[Rule, ...] = (
     ),
 )
 
-RULES = (*NOISE, *STEPS, *SURVEYS, *SCHEDULES, *LOCAL, *SUMS, *LEAKS)
+RULES = (*NOISE, *STEPS, *QUERY_RULES, *SCHEDULES, *LOCAL, *SUMS, *LEAKS)
 """Rules that hold for every algorithm."""
 
 PERSONS: tuple[Rule, ...] = (

@@ -137,12 +137,12 @@ def release_of_client(
     return _check_cost(schedule, schedule.for_client(release, client, memory), release)
 
 
-def _check_cost(schedule: Schedule, release: Release, expected: Release) -> Release:
+def _check_cost(schedule: Schedule, release: Release, expected_release: Release) -> Release:
     """Returns the release, and refuses it where its event is not that of the expected one."""
     same = (
-        release.sampling == expected.sampling
-        and release.divide_by_drawn == expected.divide_by_drawn
-        and release.noise_multiplier == expected.noise_multiplier
+        release.sampling == expected_release.sampling
+        and release.divide_by_drawn == expected_release.divide_by_drawn
+        and release.noise_multiplier == expected_release.noise_multiplier
     )
     if not same:
         raise DpflError(
@@ -315,10 +315,10 @@ class AdaptiveSchedule(Schedule):
     def learn(
         self, observation: RoundObservation, validate: Validate, memory: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
-        facts = observation.facts
-        clients = len(facts.batches)
+        step_facts = observation.step_facts
+        clients = len(step_facts.batches)
         start = memory.get(
-            "start", torch.tensor([facts.clip, facts.multiplier], dtype=torch.float64)
+            "start", torch.tensor([step_facts.clip, step_facts.multiplier], dtype=torch.float64)
         )
         losses = memory.get(
             "losses", torch.full((clients, self.patience + 1), math.nan, dtype=torch.float64)
@@ -329,7 +329,7 @@ class AdaptiveSchedule(Schedule):
             current = (
                 self._clip_and_noise(client, memory)
                 if "levels" in memory
-                else (facts.clip, facts.multiplier)
+                else (step_facts.clip, step_facts.multiplier)
             )
             levels[client] = _norm(observation, client, *current)
             loss = validate(observation.vector + observation.updates[client])
@@ -348,7 +348,11 @@ def _unknown(clients: int) -> Tensor:
 
 def _norm(observation: RoundObservation, client: int, level: float, multiplier: float) -> float:
     """Estimates the norm of a client's mean gradient without its noise."""
-    facts = observation.facts
-    noise = (multiplier * level / facts.divisors[client]) ** 2 * facts.energy / observation.steps
+    step_facts = observation.step_facts
+    noise = (
+        (multiplier * level / step_facts.divisors[client]) ** 2
+        * step_facts.energy
+        / observation.steps
+    )
     square = float(released_gradient(observation, client).square().sum())
     return math.sqrt(max(square - noise, 0.0))

@@ -94,7 +94,7 @@ class FederationFacts:
     """
 
     run: str
-    declared: Sequence[int]
+    declared_sizes: Sequence[int]
     layout: Layout
     public: Sequence[int] = ()
     ledger: Ledger | None = None
@@ -102,7 +102,7 @@ class FederationFacts:
     held_out: Sequence[int] = ()
 
 
-def facts(
+def step_facts(
     algorithm: Algorithm,
     budget: Budget,
     federation: FederationFacts,
@@ -122,9 +122,9 @@ def facts(
         The facts. Without a release of samples, clip, noise and batches are 0 or empty.
     """
     samples = state.samples
-    declared = federation.declared if samples else ()
-    batches = [samples.sampling.expected_size(size) for size in declared] if samples else []
-    divisors = [samples.divisor_for(size) for size in declared] if samples else []
+    declared_sizes = federation.declared_sizes if samples else ()
+    batches = [samples.sampling.expected_size(size) for size in declared_sizes] if samples else []
+    divisors = [samples.divisor_for(size) for size in declared_sizes] if samples else []
     clip = samples.clip.clip_norm if samples else 0.0
     multiplier = samples.stddev() / clip if samples else 0.0
     rate, parameters = algorithm.local.optimiser.rate, federation.layout.trainable

@@ -45,23 +45,23 @@ class Weights(Protocol):
     def query(self) -> LabelQuery | None:
         """What clients are asked before the first round."""
 
-    def of(self, declared: Sequence[int], answers: Answers | None = None) -> Tensor:
+    def of(self, declared_sizes: Sequence[int], answers: Answers | None = None) -> Tensor:
         """Computes the weights.
 
         Args:
-            declared: How many samples each client declared.
+            declared_sizes: How many samples each client declared.
             answers: What clients answered to the query; None where there is none.
 
         Returns:
             One weight from 0 to 1 per client of the federation.
         """
 
-    def usual(self, declared: Sequence[int]) -> float:
+    def usual(self, declared_sizes: Sequence[int]) -> float:
         """Computes the mean weight as far as it is public. It is part of the divisor of a private
         sum, whatever the weights are.
 
         Args:
-            declared: How many samples each client declared.
+            declared_sizes: How many samples each client declared.
 
         Returns:
             A number above 0 and at most 1.
@@ -69,7 +69,7 @@ class Weights(Protocol):
 
 
 def compute_weights(
-    weights: Weights, declared: Sequence[int], answers: Answers | None = None
+    weights: Weights, declared_sizes: Sequence[int], answers: Answers | None = None
 ) -> Tensor:
     """Computes the weights of a run, and refuses weights that the noise would not cover.
 
@@ -77,7 +77,7 @@ def compute_weights(
 
     Args:
         weights: How much each client counts.
-        declared: How many samples each client declared.
+        declared_sizes: How many samples each client declared.
         answers: What clients answered to the query; None where there is none.
 
     Returns:
@@ -87,13 +87,13 @@ def compute_weights(
         DpflError: A weight lies outside 0 to 1, there is not one weight per client, or the usual
             weight is not above 0 and at most 1.
     """
-    each = weights.of(declared, answers)
-    if tuple(each.shape) != (len(declared),) or not bool(((each >= 0) & (each <= 1)).all()):
+    each = weights.of(declared_sizes, answers)
+    if tuple(each.shape) != (len(declared_sizes),) or not bool(((each >= 0) & (each <= 1)).all()):
         raise DpflError(
             f"{type(weights).__name__} must give every client a weight from 0 to 1: divide by the "
             "largest."
         )
-    if not 0 < weights.usual(declared) <= 1:
+    if not 0 < weights.usual(declared_sizes) <= 1:
         raise DpflError(
             f"The usual weight of {type(weights).__name__} must lie above 0 and at most at 1: it "
             "is divided by."
@@ -101,18 +101,18 @@ def compute_weights(
     return each
 
 
-def round_divisor(release: Release, weights: Weights, declared: Sequence[int]) -> float:
+def round_divisor(release: Release, weights: Weights, declared_sizes: Sequence[int]) -> float:
     """Computes what the noisy sum of a round is divided by, which is fixed before the draw.
 
     Args:
         release: The release of the round.
         weights: How much each client counts.
-        declared: How many samples each client declared.
+        declared_sizes: How many samples each client declared.
 
     Returns:
         The expected cohort times the usual weight.
     """
-    return release.divisor_for(len(declared)) * weights.usual(declared)
+    return release.divisor_for(len(declared_sizes)) * weights.usual(declared_sizes)
 
 
 @part("weights.uniform")
@@ -126,10 +126,10 @@ class UniformWeights(Weights):
     def with_secure_noise(self) -> UniformWeights:
         return self
 
-    def of(self, declared: Sequence[int], answers: Answers | None = None) -> Tensor:
-        return torch.ones(len(declared))
+    def of(self, declared_sizes: Sequence[int], answers: Answers | None = None) -> Tensor:
+        return torch.ones(len(declared_sizes))
 
-    def usual(self, declared: Sequence[int]) -> float:
+    def usual(self, declared_sizes: Sequence[int]) -> float:
         return 1.0
 
 
@@ -144,11 +144,11 @@ class SizeWeights(Weights):
     def with_secure_noise(self) -> SizeWeights:
         return self
 
-    def of(self, declared: Sequence[int], answers: Answers | None = None) -> Tensor:
-        return torch.tensor(declared, dtype=torch.ones(0).dtype) / max(declared)
+    def of(self, declared_sizes: Sequence[int], answers: Answers | None = None) -> Tensor:
+        return torch.tensor(declared_sizes, dtype=torch.ones(0).dtype) / max(declared_sizes)
 
-    def usual(self, declared: Sequence[int]) -> float:
-        return float(self.of(declared).mean())
+    def usual(self, declared_sizes: Sequence[int]) -> float:
+        return float(self.of(declared_sizes).mean())
 
 
 @part("weights.hellinger")
@@ -178,11 +178,11 @@ class HellingerWeights:
         """
         return replace(self, query=self.query.with_secure_noise())
 
-    def of(self, declared: Sequence[int], answers: Answers | None = None) -> Tensor:
+    def of(self, declared_sizes: Sequence[int], answers: Answers | None = None) -> Tensor:
         """Computes the weights from label histograms.
 
         Args:
-            declared: How many samples each client declared.
+            declared_sizes: How many samples each client declared.
             answers: The histogram of each client that answered.
 
         Returns:
@@ -190,19 +190,19 @@ class HellingerWeights:
             answered.
         """
         if not answers:
-            return torch.ones(len(declared))
-        weights = torch.zeros(len(declared))
+            return torch.ones(len(declared_sizes))
+        weights = torch.zeros(len(declared_sizes))
         scores = hellinger_scores if self.query.trusted else hellinger_weights
         weights[list(answers)] = torch.from_numpy(
             scores(np.stack(list(answers.values())), self.kind)
         ).float()
         return weights
 
-    def usual(self, declared: Sequence[int]) -> float:
+    def usual(self, declared_sizes: Sequence[int]) -> float:
         """Returns 1: the labels that the mean weight depends on are not public.
 
         Args:
-            declared: How many samples each client declared.
+            declared_sizes: How many samples each client declared.
 
         Returns:
             1.

@@ -222,8 +222,8 @@ def test_the_farthest_sum_of_all_clients_fits(monkeypatch, share, bound, clients
 
 
 def test_a_sum_of_answers_has_the_grid_and_room_of_its_own_noise():
-    shared, survey = NoiseShares(8, 1), MeanQuery(4.0)
-    whole = survey.integer_sum(shared, 784, 28.0 * 6000, 10)
+    shared, query = NoiseShares(8, 1), MeanQuery(4.0)
+    whole = query.integer_sum(shared, 784, 28.0 * 6000, 10)
     assert whole.share == pytest.approx(4.0 * 28.0 / math.sqrt(7))
     assert whole.largest < 2 ** (whole.bits - 1)
 

@@ -235,7 +235,7 @@ def test_shared_noise_with_quantile_clipping_is_refused():
 def test_a_release_without_noise_says_that_it_protects_nothing():
     for clip in (NoClip(), Flat(1.0), ModelClip(1.0)):
         release = Release(Poisson(0.1), clip)
-        assert not release.private
+        assert not release.has_noise
         assert release.event(100) == dp.NonPrivateDpEvent()
         assert release.stddev() == 0
         assert release.noise_multiplier == 0
@@ -243,7 +243,7 @@ def test_a_release_without_noise_says_that_it_protects_nothing():
 
 def test_planned_noise_cannot_be_used_before_it_is_planned():
     release = Release(Poisson(0.1), Flat(1.0), Uncalibrated())
-    assert release.private
+    assert release.has_noise
     for use in (
         lambda: release.noise_multiplier,
         lambda: release.stddev(),

@@ -13,7 +13,7 @@ import torch
 from dpfl.models import Layout
 from dpfl.privacy import Gaussian, Poisson, Quantile, Release
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
-from dpfl.server.round_sum import RoundSum, plain
+from dpfl.server.round_sum import RoundSum, add_integers
 
 CASES = [(1.0, 4.0, 1.0), (0.5, 0.6, 2.0), (2.0, 1.01, 0.3), (1.0, 100.0, 5.0)]
 """Noise multiplier, noise of the count, level of the clip."""
@@ -57,7 +57,7 @@ def test_the_shares_that_a_server_cannot_know_have_the_noise_for_it(z, count_noi
     release = made(z, count_noise, level)
     asked = RoundSum.of_updates(release, 10)
     moved = np.linalg.norm(release.into_sum(longest(level), True).double().numpy())
-    assert math.sqrt(7) * asked.whole.share / moved >= z * (1 - 1e-6)
+    assert math.sqrt(7) * asked.integer_sum.share / moved >= z * (1 - 1e-6)
     assert abs(float(release.into_sum(longest(level), True)[-1])) <= asked.bound, (
         "the bound of a number holds for the count too"
     )
@@ -77,9 +77,9 @@ def test_a_server_reads_the_count_that_clients_sent():
     for trial in range(400):
         rows = [release.into_sum(longest(1.0), client < 5).double().numpy() for client in range(8)]
         sent = {
-            client: asked.whole.numbers(row, np.random.default_rng([trial, client]))
+            client: asked.integer_sum.numbers(row, np.random.default_rng([trial, client]))
             for client, row in enumerate(rows)
         }
-        found.append(asked.update(sent, plain, 0, layout)[1])
+        found.append(asked.update(sent, add_integers, 0, layout)[1])
     assert np.mean(found) == pytest.approx(1.0, abs=5 * 0.6 / math.sqrt(400))
     assert np.std(found) == pytest.approx(0.6, rel=0.15)

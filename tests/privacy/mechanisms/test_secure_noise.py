@@ -197,13 +197,13 @@ def test_a_histogram_and_a_mean_are_on_grids_with_the_deviation_that_is_paid_for
     counts = np.full(5000, 1000.0)
     noisy = private_histogram(counts, 2.0, rng(4), secure=True) * 5000 * 1000
     assert_deviation(noisy / noisy.mean() * 1000 - 1000, 2.0)
-    survey = MeanQuery(3.0).with_secure_noise()
+    query = MeanQuery(3.0).with_secure_noise()
     sums = torch.from_numpy(
-        survey.answer(RowSubject(torch.full((10, 4096), 0.3), 1), rng(5))
+        query.answer(RowSubject(torch.full((10, 4096), 0.3), 1), rng(5))
     ).double()
     assert on_grid(sums, grid_step(3.0 * 64))
     assert_deviation(sums.numpy() - sums.numpy().mean(), 3.0 * 64 + 3.0 * grid_step(3.0 * 64) * 64)
-    assert survey.event == MeanQuery(3.0).event
+    assert query.event == MeanQuery(3.0).event
 
 
 def test_it_costs_what_plain_noise_costs():

@@ -14,7 +14,7 @@ class RowSubject:
     """Rows of one client in blocks of 7, each with label 0, and the terms of a metric."""
 
     rows: torch.Tensor
-    declared: int
+    declared_size: int
 
     @property
     def counts(self) -> np.ndarray:

@@ -27,8 +27,8 @@ from tests.privacy.queries.subject import RowSubject
 SURVEY = ColumnQuery(1e-9, 4, (0, 2), ((1, 5),))
 
 
-def answer(rows: torch.Tensor, survey: ColumnQuery, seed: int = 0, size: int = 50) -> np.ndarray:
-    return survey.answer(RowSubject(rows, size), np.random.default_rng(seed))
+def answer(rows: torch.Tensor, query: ColumnQuery, seed: int = 0, size: int = 50) -> np.ndarray:
+    return query.answer(RowSubject(rows, size), np.random.default_rng(seed))
 
 
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True, width=32)
@@ -57,22 +57,22 @@ def test_some_row_moves_the_sum_by_all_of_the_bound():
 
 @pytest.mark.parametrize("secure", [False, True])
 def test_the_noise_has_the_deviation_that_is_paid_for(secure):
-    survey = replace(SURVEY, noise_multiplier=3.0, secure=secure)
+    query = replace(SURVEY, noise_multiplier=3.0, secure=secure)
     noise = np.stack(
-        [answer(torch.full((1, 3), math.nan), survey, seed, size=50) for seed in range(400)]
+        [answer(torch.full((1, 3), math.nan), query, seed, size=50) for seed in range(400)]
     )
-    assert noise.std() == pytest.approx(3.0 * survey.bound / 50, rel=0.03)
-    assert survey.event == gaussian(3.0)
+    assert noise.std() == pytest.approx(3.0 * query.bound / 50, rel=0.03)
+    assert query.event == gaussian(3.0)
 
 
 def test_the_answers_of_clients_give_the_scales_of_all_their_rows():
     rng = torch.Generator().manual_seed(0)
     rows = torch.rand(4000, 3, generator=rng) ** 3 * 2 - 1
-    survey = replace(SURVEY, binned=((1, 40),))
-    answers = {0: answer(rows[:1000], survey, size=1000), 2: answer(rows[1000:], survey, size=3000)}
+    query = replace(SURVEY, binned=((1, 40),))
+    answers = {0: answer(rows[:1000], query, size=1000), 2: answer(rows[1000:], query, size=3000)}
     said = {client: torch.from_numpy(answer) for client, answer in answers.items()}
-    found = survey.estimate(
-        MeanAnswer.from_clients(said, (1000, 7, 3000), survey.noise_multiplier * survey.bound)
+    found = query.estimate(
+        MeanAnswer.from_clients(said, (1000, 7, 3000), query.noise_multiplier * query.bound)
     )
     found = found.view(2, 4).T.tolist()
     assert found[3] == [0.0, 1.0]

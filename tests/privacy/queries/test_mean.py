@@ -19,8 +19,8 @@ from tests.privacy.queries.subject import RowSubject
 FEATURES = 9
 
 
-def answer(rows: torch.Tensor, survey: MeanQuery, seed: int = 0, size: int = 50) -> np.ndarray:
-    return survey.answer(RowSubject(rows, size), np.random.default_rng(seed))
+def answer(rows: torch.Tensor, query: MeanQuery, seed: int = 0, size: int = 50) -> np.ndarray:
+    return query.answer(RowSubject(rows, size), np.random.default_rng(seed))
 
 
 @given(st.integers(1, 40), st.floats(1e-3, 1e30), st.integers(0, 10))
@@ -71,14 +71,14 @@ def test_normalised_samples_are_not_scaled_and_the_declared_size_divides():
 
 
 def test_the_noise_has_the_deviation_that_is_paid_for():
-    survey = MeanQuery(20.0)
-    noise = np.stack([answer(torch.zeros(1, 100), survey, seed, size=50) for seed in range(200)])
+    query = MeanQuery(20.0)
+    noise = np.stack([answer(torch.zeros(1, 100), query, seed, size=50) for seed in range(200)])
     assert noise.std() == pytest.approx(20.0 * math.sqrt(100) / 50, rel=0.02)
-    assert survey.event == gaussian(20.0)
+    assert query.event == gaussian(20.0)
 
 
 def test_noise_is_taken_out_of_the_mean_and_pure_noise_is_taken_out_whole():
-    survey, sizes = MeanQuery(2.0), (400, 600)
+    query, sizes = MeanQuery(2.0), (400, 600)
     rng = torch.Generator().manual_seed(0)
     deviation = 2.0 * math.sqrt(2500) / torch.tensor(sizes)  # of each client's answer
     truth = 0.3 * torch.randn(2500, generator=rng)
@@ -87,11 +87,11 @@ def test_noise_is_taken_out_of_the_mean_and_pure_noise_is_taken_out_whole():
             i: mean + d * torch.randn(2500, generator=rng) for i, d in enumerate(deviation.tolist())
         }
         plain = sum(answers[i] * (sizes[i] / 1000) for i in (0, 1))
-        found = survey.estimate(MeanAnswer.from_clients(answers, sizes, 2.0 * math.sqrt(2500)))
+        found = query.estimate(MeanAnswer.from_clients(answers, sizes, 2.0 * math.sqrt(2500)))
         assert (found - mean).norm() < (plain - mean).norm()
         assert found.norm() <= far * plain.norm()
     alone = MeanAnswer.from_clients({0: 1e-3 * truth}, sizes, 2.0 * math.sqrt(2500))
-    assert survey.estimate(alone).abs().sum() == 0
+    assert query.estimate(alone).abs().sum() == 0
 
 
 @pytest.mark.parametrize("multiplier", [0.0, -1.0, math.inf, math.nan])

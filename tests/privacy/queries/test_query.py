@@ -41,9 +41,9 @@ def test_an_answer_costs_one_gaussian_event_and_its_secure_form_costs_the_same(
 def test_an_honest_answer_is_admitted_and_a_long_one_is_not(query: PrivateQuery) -> None:
     subject = RowSubject(ROWS, len(ROWS))
     answer = query.answer(subject, np.random.default_rng(0))
-    assert query.admits(answer, subject.declared)
-    assert not query.admits(answer * 1e4, subject.declared)
-    assert not query.admits(answer * math.nan, subject.declared)
+    assert query.admits(answer, subject.declared_size)
+    assert not query.admits(answer * 1e4, subject.declared_size)
+    assert not query.admits(answer * math.nan, subject.declared_size)
 
 
 @each_query

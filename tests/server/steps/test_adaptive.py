@@ -29,7 +29,7 @@ def test_the_same_released_values_give_the_same_tau_whatever_the_data_said() -> 
     rounds = quadratic(0, 12, 0.3)
     raw = {client: {"gradients": np.array(99.0), "distance": np.array(0.1)} for client in range(3)}
     whispered = [
-        RoundObservation(one.facts, one.round, one.steps, one.vector, one.updates, raw)
+        RoundObservation(one.step_facts, one.round, one.steps, one.vector, one.updates, raw)
         for one in rounds
     ]
     for policy in (AliSteps(), AlsSteps()):
@@ -144,15 +144,22 @@ def test_public_values_count_alike_and_raw_ones_by_weight() -> None:
 
 def test_a_paid_slope_is_over_the_way_that_a_client_went() -> None:
     seen = quadratic(0, 1, 0.3)[0]
-    raw = {client: {"slope": np.array(seen.facts.batches[client] * 2.0)} for client in seen.updates}
+    raw = {
+        client: {"slope": np.array(seen.step_facts.batches[client] * 2.0)}
+        for client in seen.updates
+    }
     memory = AliSteps(mu="paid").learn(replace(seen, raw=raw), {})
-    p = shares([seen.facts.weights[client] for client in seen.updates])
+    p = shares([seen.step_facts.weights[client] for client in seen.updates])
     wanted = sum(
         share * 2.0 / float(update.norm())
         for share, update in zip(p, seen.updates.values(), strict=True)
     )
     assert float(memory["mu"]) == pytest.approx(wanted)
-    assert (AliSteps(mu="paid").extra, AliSteps(mu="paid").total(7), AliSteps().extra) == (
+    assert (
+        AliSteps(mu="paid").paid_slopes,
+        AliSteps(mu="paid").total(7),
+        AliSteps().paid_slopes,
+    ) == (
         1,
         707,
         0,

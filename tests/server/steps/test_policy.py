@@ -28,7 +28,7 @@ def test_a_round_without_steps_is_refused(tau: int) -> None:
 def test_a_policy_that_gives_no_step_is_refused_before_anyone_is_asked(tau: Any) -> None:
     policy = type("Idle", (FixedSteps,), {"next": lambda self, context: tau})(2)
     with pytest.raises(DpflError, match="at least 1 step per round"):
-        coordinator(replace(fedavg_dp(noise_multiplier=1.0), steps=policy)).next_order()
+        coordinator(replace(fedavg_dp(noise_multiplier=1.0), steps=policy)).next_request()
 
 
 @pytest.mark.parametrize("first", [1, 3])
@@ -36,4 +36,4 @@ def test_steps_that_are_not_what_they_said_beforehand_are_refused(first: int) ->
     """Else T could follow what was released, and the epsilon of T would be stated as proven."""
     policy = type("Sneaky", (FixedSteps,), {"next": lambda self, context: first})(2)
     with pytest.raises(DpflError, match="said beforehand"):
-        coordinator(replace(fedavg_dp(noise_multiplier=1.0), steps=policy)).next_order()
+        coordinator(replace(fedavg_dp(noise_multiplier=1.0), steps=policy)).next_request()

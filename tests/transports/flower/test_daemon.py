@@ -91,17 +91,17 @@ def node(federation: Federation, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 def test_a_node_answers_shows_and_ends(node: Started) -> None:
-    assert node(ask("ping")).head["kind"] == "pong"
-    assert node(join()).head["kind"] == "joined"
+    assert node(ask("ping")).header["kind"] == "pong"
+    assert node(join()).header["kind"] == "joined"
     shutil.copytree(
         node.folder,
         node.folder.parent / "backup",
         ignore=shutil.ignore_patterns("supernode", "*.lock"),
     )
-    done = node(work()).head
+    done = node(work()).header
     assert done["kind"] == "reply"
     node.heads.append(done["ledger_head"])
-    assert node(ask("ping", to="somebody else")).head["kind"] == "refused"
+    assert node(ask("ping", to="somebody else")).header["kind"] == "refused"
     assert httpx.get(f"http://127.0.0.1:{node.port}/health", timeout=PATIENCE).json()["healthy"]
     found = node.metrics()
     assert found["dpfl_letters_total"] == 4
@@ -138,8 +138,8 @@ def test_a_node_whose_folder_was_set_back_is_told_and_stays_away_until_it_is_rec
         shutil.rmtree(path)
     shutil.copytree(node.folder.parent / "backup", node.folder, dirs_exist_ok=True)
     node.start()
-    assert node(join(heads=node.heads)).head["reason"] == "rolled-back"
-    assert node(work(round_of(1))).head["reason"] == "rolled-back"
+    assert node(join(heads=node.heads)).header["reason"] == "rolled-back"
+    assert node(work(round_of(1))).header["reason"] == "rolled-back"
     node.end()
     refused = subprocess.run(
         node.command, capture_output=True, text=True, timeout=PATIENCE, check=False

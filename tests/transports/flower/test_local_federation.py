@@ -24,9 +24,9 @@ from dpfl.privacy import Ledger
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.privacy.mechanisms.secure_noise import SecureGaussian
 from dpfl.protocol import secure_sum_messages, task_messages
-from dpfl.protocol.keys import raw
+from dpfl.protocol.keys import public_key_hex
 from dpfl.protocol.proposal import Proposal
-from dpfl.run.nodes import gather
+from dpfl.run.nodes import join_nodes
 from dpfl.secagg import MaskedInput, SumId, SurvivorList
 from tests.conftest import PATIENCE
 from tests.transports.flower.whole import BASE, NODES, SECURE, Liar, Spoiled, Whole
@@ -126,7 +126,7 @@ def test_a_lying_server_is_told_why_and_learns_nothing(whole: Whole) -> None:
         spent(whole.folder / "nodes"),
         parse(SECURE).proposal(NODES, whole.terms.public),
     )
-    liar = Liar(gather(whole.post(), "0123456789abcdef", whole.terms, propose).channel)
+    liar = Liar(join_nodes(whole.post(), "0123456789abcdef", whole.terms, propose).channel)
     _proposes(liar, propose(0), whole.terms.public)
     here = _sets_up(liar)
     sent = _sums(liar, here)
@@ -152,7 +152,7 @@ def test_a_lying_server_is_told_why_and_learns_nothing(whole: Whole) -> None:
 
 
 def _proposes(liar: Liar, proposal: Proposal, keys: list[str]) -> None:
-    stranger = raw(Ed25519PrivateKey.generate().public_key())
+    stranger = public_key_hex(Ed25519PrivateKey.generate().public_key())
     proposed = {
         "invented": replace(proposal, federation=(*NODES, "node-3"), keys=(*keys, stranger)),
         "swapped": replace(proposal, keys=tuple(reversed(keys))),
@@ -178,7 +178,7 @@ def _sets_up(liar: Liar) -> str:
         liar.told(*(liar.letter(name, "card", "set-up", {"number": 1}) for name in NODES))
         == ["card"] * 3
     )
-    cards = [answer.head["card"] for answer in liar.answers]
+    cards = [answer.header["card"] for answer in liar.answers]
     forged, invented = (
         [*cards[:2], cards[2] | {"mask": cards[1]["mask"]}],
         [*cards, cards[2] | {"name": "node-3"}],
@@ -192,7 +192,7 @@ def _sets_up(liar: Liar) -> str:
         liar.told(*(liar.letter(name, "meet", "set-up", {"cards": cards}) for name in NODES))
         == ["met"] * 3
     )
-    return str(liar.answers[0].head["session"])
+    return str(liar.answers[0].header["session"])
 
 
 def _sums(liar: Liar, here: str) -> dict[str, MaskedInput]:
@@ -215,13 +215,13 @@ def _sums(liar: Liar, here: str) -> dict[str, MaskedInput]:
         (one["numbers"] == other["numbers"]).all() for one, other in zip(first, again, strict=False)
     )
     return {
-        name: secure_sum_messages.masked_from(one, _at(liar, here), name, NODES)
+        name: secure_sum_messages.input_from_arrays(one, _at(liar, here), name, NODES)
         for name, one in zip(NODES, first, strict=True)
     }
 
 
 def _opens(liar: Liar, here: str, sent: dict[str, MaskedInput]) -> None:
-    order = task_messages.order_of(liar.task("node-0", 1), here)
+    task_name = task_messages.task_name(liar.task("node-0", 1), here)
 
     def shown(to: str, *names: str) -> tuple[str, bytes]:
         envelopes = {
@@ -230,8 +230,10 @@ def _opens(liar: Liar, here: str, sent: dict[str, MaskedInput]) -> None:
         return liar.letter(
             to,
             "survivors",
-            order,
-            *secure_sum_messages.shown_to(SurvivorList(_at(liar, here), names, envelopes), 3),
+            task_name,
+            *secure_sum_messages.survivors_to_fields(
+                SurvivorList(_at(liar, here), names, envelopes), 3
+            ),
         )
 
     few, strange = (
@@ -248,13 +250,15 @@ def _opens(liar: Liar, here: str, sent: dict[str, MaskedInput]) -> None:
     lists = shown("node-0", *NODES), shown("node-1", *NODES[:2]), shown("node-2", *NODES[1:])
     assert liar.told(*lists) == ["opened", "vote", "vote"]
     votes = {
-        "votes": {name: liar.answers[NODES.index(name)].head["signature"] for name in NODES[1:]}
+        "votes": {name: liar.answers[NODES.index(name)].header["signature"] for name in NODES[1:]}
     }
     second = [shown("node-0", *NODES[:2]), shown("node-1", *NODES)]
-    asked = [liar.letter(name, "votes", order, votes) for name in NODES]
+    asked = [liar.letter(name, "votes", task_name, votes) for name in NODES]
     refusals = ["sum-over", "other-survivors", "sum-over", "too-few-votes", "too-few-votes"]
     assert liar.told(*second, *asked) == refusals
 
 
 def _at(liar: Liar, here: str) -> SumId:
-    return secure_sum_messages.at_of(liar.task("node-0", 1), here, np.zeros(liar.size, np.float32))
+    return secure_sum_messages.sum_id_of(
+        liar.task("node-0", 1), here, np.zeros(liar.size, np.float32)
+    )

@@ -8,16 +8,16 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpfl.errors import DpflError
-from dpfl.protocol.keys import raw
+from dpfl.protocol.keys import public_key_hex
 from dpfl.transports.flower.server import NodeKeys, carry_messages, new_server
 from dpfl.transports.flower.tls_keys import node_key
 
 
 def test_the_line_of_a_node_has_both_of_its_keys(tmp_path: Path) -> None:
-    own = raw(Ed25519PrivateKey.generate().public_key())
+    own = public_key_hex(Ed25519PrivateKey.generate().public_key())
     carrier = node_key(tmp_path / "carrier.key")
     keys = NodeKeys.parse("north", f"{own} {carrier}\n")
-    assert (raw(keys.letters), keys.carrier) == (own, carrier)
+    assert (public_key_hex(keys.message_key), keys.carrier) == (own, carrier)
     with pytest.raises(DpflError, match="lacks the second key"):
         NodeKeys.parse("north", own)
     with pytest.raises(DpflError, match="is not the line"):

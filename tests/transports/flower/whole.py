@@ -87,7 +87,7 @@ class Spoiled:
         self.nodes, self.close = post.nodes, post.close
 
     def send(self, address: str, letter: bytes) -> str:
-        head = messages.read(letter, self._key, MOST_ANSWER).head
+        head = messages.read(letter, self._key, MOST_ANSWER).header
         if (head["to"], head["kind"], head["order"].split("/")[0]) not in self._spoiled:
             return self._post.send(address, letter)
         self._back.append(Delivery(address, head["to"], b"spoiled"))
@@ -121,16 +121,16 @@ class Liar:
         )
 
     def letter(
-        self, name: str, kind: str, order: str, words: Mapping[str, Any], arrays: Any = None
+        self, name: str, kind: str, task_name: str, words: Mapping[str, Any], arrays: Any = None
     ) -> tuple[str, bytes]:
-        return name, self.mail.message(name, kind, order, words, arrays)
+        return name, self.mail.message(name, kind, task_name, words, arrays)
 
     def work(self, task: ClientTask, session: str, model: float = 0.0) -> tuple[str, bytes]:
         arrays = {"model": np.full(self.size, model, np.float32)}
         return self.letter(
             NODES[task.client],
             "work",
-            task_messages.order_of(task, session),
+            task_messages.task_name(task, session),
             {"task": task_messages.task_to_words(task)},
             arrays,
         )
@@ -150,4 +150,4 @@ class Liar:
                     delivery.message, self.mail.nodes[asked[number][0]], MOST_ANSWER
                 )
         self.answers = [answers[number] for number in range(len(asked))]
-        return [str(answer.head.get("reason", answer.head["kind"])) for answer in self.answers]
+        return [str(answer.header.get("reason", answer.header["kind"])) for answer in self.answers]

@@ -68,6 +68,7 @@ steps itself, the slope would be that of the clip.
     noised_count="add_noise_to_count",
     carrying="add_precomputed_noise",
     whole_sum="integer_sum",
+    private="has_noise",
 )
 @part("release", optional=("divisor",))
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ class Release(ReleaseSums):
     divide_by_drawn: bool = False
     noise_shares: NoiseShares | None = None
     divisor: float | None = None
-    of_models = False
+    is_update = False
     event_is_proven = True
     """Whether `event` is proven for the noise that the class adds. A derived class is not, because
     it may count other noise than it adds, unless it says so itself."""
@@ -119,7 +120,7 @@ class Release(ReleaseSums):
         return None
 
     @property
-    def private(self) -> bool:
+    def has_noise(self) -> bool:
         """Whether the release has noise."""
         return self.noise is not None
 
@@ -294,7 +295,7 @@ class Release(ReleaseSums):
             The event. It has no guarantee if nothing covers the release: no noise, a divisor that
             was drawn, or a clip that private data decided.
         """
-        is_covered = self.private and not self.divide_by_drawn and not self.clip.follows_raw
+        is_covered = self.has_noise and not self.divide_by_drawn and not self.clip.follows_raw
         return (
             self.sampling.event(self.noise_multiplier, population) if is_covered else gaussian(0.0)
         )

@@ -35,16 +35,16 @@ def _is_haar(release: Release) -> bool:
 
 OBJECTIONS: tuple[Objection, ...] = (
     (
-        lambda release: release.private and release.clip.bounds_nothing,
+        lambda release: release.has_noise and release.clip.bounds_nothing,
         "Noise without a clip protects nothing; choose a clip, for example a flat level of 1.0.",
     ),
     (
-        lambda release: release.private and release.clip.bounds_model and not release.of_models,
+        lambda release: release.has_noise and release.clip.bounds_model and not release.is_update,
         "Noise on clipped models has no proof here; clip the difference instead.",
     ),
     (
         lambda release: (
-            release.private and release.clip.bounds_coefficients and not _is_haar(release)
+            release.has_noise and release.clip.bounds_coefficients and not _is_haar(release)
         ),
         "A clip of Haar coefficients does not bound the vector itself; use Haar noise with it.",
     ),
@@ -78,7 +78,7 @@ SUM_OBJECTIONS: tuple[Objection, ...] = (
             or release.shared_by
             or release.divide_by_drawn
             or release.divisor
-            or release.of_models
+            or release.is_update
         ),
         "A secure sum needs clipped gradients or updates with noise, and no divisor of its own; "
         "leave out shared_by, divisor and divide_by_drawn.",

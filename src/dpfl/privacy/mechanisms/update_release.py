@@ -60,7 +60,7 @@ class UpdateRelease(Release):
     sensitivity_bound: float = math.inf
     protects: str = "sample"
     by_samples: SizeDependentNoise | None = None
-    of_models = event_is_proven = True
+    is_update = event_is_proven = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -63,7 +63,7 @@ class QuerySubject(Protocol):
         """The number of features of a sample."""
 
     @property
-    def declared(self) -> int:
+    def declared_size(self) -> int:
         """The number of units that the client declared before training."""
 
     def vectors(self, of: Callable[[Tensor, Tensor], Tensor]) -> Iterable[Tensor]:
@@ -195,7 +195,7 @@ class PrivateQuery(ABC):
         Returns:
             The answer in float32. The client debits `event` before it leaves.
         """
-        return (self._add_noise(self.exact_sum(data), rng) / data.declared).float().numpy()
+        return (self._add_noise(self.exact_sum(data), rng) / data.declared_size).float().numpy()
 
     def _add_noise(self, total: Tensor, rng: np.random.Generator) -> Tensor:
         stddev = self.stddev(total.numel())
@@ -241,8 +241,8 @@ class PrivateQuery(ABC):
             The integers that the client masks.
         """
         total = self.exact_sum(data)
-        whole = self.integer_sum(noise_shares, len(total), bound, clients)
-        return whole.numbers(total.numpy(), rng)
+        integer_sum = self.integer_sum(noise_shares, len(total), bound, clients)
+        return integer_sum.numbers(total.numpy(), rng)
 
     def matches_data(self, features: int, classes: int) -> bool:
         """Says whether a client's data has what the query asks for.

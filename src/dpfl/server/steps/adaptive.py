@@ -35,11 +35,11 @@ Values = Mapping[int, Mapping[str, np.ndarray]]
 """What each client sent beside its update, by name."""
 
 
-def rounds_of(facts: StepFacts) -> int:
+def rounds_of(step_facts: StepFacts) -> int:
     """Returns the rounds of a run.
 
     Args:
-        facts: What is known of the run.
+        step_facts: What is known of the run.
 
     Returns:
         The rounds that its budget allows.
@@ -47,11 +47,11 @@ def rounds_of(facts: StepFacts) -> int:
     Raises:
         DpflError: The budget does not limit the rounds.
     """
-    if facts.rounds is None:
+    if step_facts.rounds is None:
         raise DpflError(
             "An adaptive number of steps needs budget.rounds: it weighs rounds against privacy."
         )
-    return facts.rounds
+    return step_facts.rounds
 
 
 @part("steps.ali", most_tau="most")
@@ -103,11 +103,11 @@ class AliSteps(StepPolicy):
         return self.mu in ("released", "paid")
 
     @property
-    def extra(self) -> int:
+    def paid_slopes(self) -> int:
         return int(self.mu == "paid")
 
     def next(self, context: StepContext) -> int:
-        facts, rounds = context.facts, rounds_of(context.facts)
+        step_facts, rounds = context.step_facts, rounds_of(context.step_facts)
         mu = context.memory.get("mu") if isinstance(self.mu, str) else self.mu
         gamma = context.memory.get("gamma") if isinstance(self.gamma, str) else self.gamma
         least = (
@@ -118,16 +118,20 @@ class AliSteps(StepPolicy):
         if mu is None or gamma is None:
             return least
         T = float(ali_bounds.total_iterations(max(context.tau, 1), rounds, context.iterations))
-        B = max(1, int(min(facts.batches))) if self.formula == "code" else min(facts.batches)
+        B = (
+            max(1, int(min(step_facts.batches)))
+            if self.formula == "code"
+            else min(step_facts.batches)
+        )
         inputs = AliInputs(
             float(mu),
-            facts.clip,
+            step_facts.clip,
             float(gamma),
-            facts.multiplier,
-            facts.parameters,
+            step_facts.multiplier,
+            step_facts.parameters,
             B,
             T,
-            facts.rate,
+            step_facts.rate,
         )
         tau = ali_bounds.next_tau(
             inputs, rounds, context.iterations, context.remaining, self.formula
@@ -164,7 +168,7 @@ class AliSteps(StepPolicy):
         return slope("mu", observation, memory)
 
     def total(self, rounds: int) -> int:
-        return (self.most + self.extra) * rounds
+        return (self.most + self.paid_slopes) * rounds
 
     def notes(self, memory: Mapping[str, Tensor]) -> Sequence[str]:
         return ()
@@ -193,7 +197,7 @@ class AlsSteps(StepPolicy):
     lam: float = 1.0
     most: int = MOST_ITERATIONS
     adaptive = True
-    extra = 0
+    paid_slopes = 0
 
     def __post_init__(self) -> None:
         check_most(self.most)
@@ -214,10 +218,10 @@ class AlsSteps(StepPolicy):
         return self.estimates == "public"
 
     def next(self, context: StepContext) -> int:
-        rounds, estimates = rounds_of(context.facts), context.memory.get("estimates")
+        rounds, estimates = rounds_of(context.step_facts), context.memory.get("estimates")
         if estimates is None or rounds >= context.iterations:
             return 1
-        inputs = _als_inputs(context.facts, estimates)
+        inputs = _als_inputs(context.step_facts, estimates)
         best = als_bounds.best_tau(
             inputs,
             max(context.tau, 1),
@@ -242,7 +246,7 @@ class AlsSteps(StepPolicy):
         )
         if "estimates" not in following:
             return following
-        theorem = self._theorem(_als_inputs(observation.facts, following["estimates"]))
+        theorem = self._theorem(_als_inputs(observation.step_facts, following["estimates"]))
         defined_rounds, undefined_rounds = memory.get(BOUNDS, torch.zeros(2)).tolist()
         counts = torch.tensor(
             [defined_rounds + (theorem.phi > 0), undefined_rounds + (theorem.phi <= 0)],
@@ -285,19 +289,19 @@ class AlsSteps(StepPolicy):
     def _from_released(
         self, observation: RoundObservation, memory: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
-        facts, clients = observation.facts, list(observation.updates)
+        step_facts, clients = observation.step_facts, list(observation.updates)
         following = slope("beta", observation, memory)
         if "beta" not in following:
             return following
         gradients = torch.stack([released_gradient(observation, client) for client in clients])
-        p = shares([facts.weights[client] for client in clients])
+        p = shares([step_facts.weights[client] for client in clients])
         noises = np.array([noise_energy(observation, client) for client in clients])
         norms = gradients.norm(dim=1).numpy()
         apart = (gradients - mean_gradient(observation)[0]).norm(dim=1).numpy()
         # beta comes from the slope: ones stand for the differences and distances that give it.
         ones = np.ones(len(clients))
         sound = als_bounds.released_estimates(
-            norms, ones, ones, apart, p, noises, facts.parameters, facts.clip
+            norms, ones, ones, apart, p, noises, step_facts.parameters, step_facts.clip
         )
         beta = float(following["beta"])
         estimates = torch.tensor([sound.rho, beta, sound.xi], dtype=torch.float64)
@@ -307,17 +311,17 @@ class AlsSteps(StepPolicy):
         return self.most * rounds
 
 
-def _als_inputs(facts: StepFacts, estimates: Tensor) -> AlsInputs:
+def _als_inputs(step_facts: StepFacts, estimates: Tensor) -> AlsInputs:
     rho, beta, xi = estimates.tolist()
     return AlsInputs(
         rho,
         beta,
         xi,
-        facts.rate,
-        facts.multiplier,
-        facts.clip,
-        facts.parameters,
-        min(facts.batches),
+        step_facts.rate,
+        step_facts.multiplier,
+        step_facts.clip,
+        step_facts.parameters,
+        min(step_facts.batches),
     )
 
 
@@ -332,7 +336,7 @@ def _weights(observation: RoundObservation, exact: Values) -> list[float]:
     """
     if exact is observation.public:
         return [1.0] * len(exact)
-    return [observation.facts.weights[client] for client in exact]
+    return [observation.step_facts.weights[client] for client in exact]
 
 
 def _paid_slope(observation: RoundObservation) -> float:
@@ -342,9 +346,11 @@ def _paid_slope(observation: RoundObservation) -> float:
     The gradients are clipped at ten times the level of steps, so that few are. The result is about
     as large as the raw slope.
     """
-    facts, clients = observation.facts, list(observation.raw)
-    p = shares([facts.weights[client] for client in clients])
-    rises = [float(observation.raw[client]["slope"]) / facts.batches[client] for client in clients]
+    step_facts, clients = observation.step_facts, list(observation.raw)
+    p = shares([step_facts.weights[client] for client in clients])
+    rises = [
+        float(observation.raw[client]["slope"]) / step_facts.batches[client] for client in clients
+    ]
     runs = [float(observation.updates[client].norm()) for client in clients]
     return max(
         0.0, float(sum(share * rise / run for share, rise, run in zip(p, rises, runs, strict=True)))
@@ -356,7 +362,7 @@ def _step_slope(observation: RoundObservation) -> float:
     |x_i - the new aggregate|.
     """
     clients = list(observation.raw)
-    p = shares([observation.facts.weights[client] for client in clients])
+    p = shares([observation.step_facts.weights[client] for client in clients])
     middle = sum(
         share * observation.updates[client]
         for share, client in zip(p.tolist(), clients, strict=True)

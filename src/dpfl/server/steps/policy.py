@@ -16,7 +16,7 @@ Policies differ in what they look at, because that decides what they cost:
 - A policy that is not `adaptive` knows tau before training. `total` says so, and `choose_steps`
   holds it to that, so tau tells nobody anything about the data.
 - An adaptive policy may follow released values. That is post-processing and costs nothing.
-- A policy with `extra` = 1 asks for one more release in each round, which clients pay for.
+- A policy with `paid_slopes` = 1 asks for one more release in each round, which clients pay for.
 - A policy that `asks_raw` values has no guarantee. It exists for comparison with published systems.
 
 `FixedSteps` is the usual policy. The adaptive policies of the papers are in `adaptive.py`.
@@ -70,7 +70,7 @@ class StepContext:
     """The context in which a policy chooses tau.
 
     Attributes:
-        facts: What it knows of the run.
+        step_facts: What it knows of the run.
         iterations: How many steps R_c privacy allows in the whole run.
         remaining: How many of them are still to come.
         tau: The steps of the last round; 0 before the first.
@@ -78,7 +78,7 @@ class StepContext:
         round: How many rounds came before this one.
     """
 
-    facts: StepFacts
+    step_facts: StepFacts
     iterations: int
     remaining: int
     tau: int = 0
@@ -91,7 +91,7 @@ class RoundObservation:
     """A round as the server saw it.
 
     Attributes:
-        facts: What a policy knows of the run.
+        step_facts: What a policy knows of the run.
         round: How many rounds came before this one.
         steps: The local steps of the round.
         vector: The model that the server sent.
@@ -102,7 +102,7 @@ class RoundObservation:
             that asks for raw values may call it.
     """
 
-    facts: StepFacts
+    step_facts: StepFacts
     round: int
     steps: int
     vector: Tensor
@@ -139,7 +139,7 @@ class StepPolicy(Protocol):
         return False
 
     @property
-    def extra(self) -> int:
+    def paid_slopes(self) -> int:
         """How many releases a round has beside its steps: 1 for a noisy slope that is paid for,
         else 0.
         """
@@ -204,7 +204,7 @@ class FixedSteps(StepPolicy):
     tau: int
     adaptive = asks_raw = asks_public = False
     raw_values = ()
-    extra = 0
+    paid_slopes = 0
 
     def __post_init__(self) -> None:
         if not isinstance(self.tau, int) or not 1 <= self.tau <= MOST_STEPS:
@@ -246,11 +246,11 @@ def choose_steps(policy: StepPolicy, context: StepContext) -> int:
     tau = policy.next(context)
     if tau != int(tau) or tau < 1:
         raise DpflError(f"{type(policy).__name__} must give at least 1 step per round, not {tau}.")
-    planned = policy.total(context.round + 1) - policy.total(context.round)
-    if not policy.adaptive and tau != planned:
+    total_steps = policy.total(context.round + 1) - policy.total(context.round)
+    if not policy.adaptive and tau != total_steps:
         raise DpflError(
             f"{type(policy).__name__} gives {tau} steps, but said beforehand (total) it would be "
-            f"{planned}; "
+            f"{total_steps}; "
             "steps that follow from the run are adaptive."
         )
     return int(tau)

@@ -137,7 +137,7 @@ class Traffic:
             Messages, releases, refusals, bytes, seconds, and epsilon.
         """
         counts = dict(self._service.counts)
-        refused = {
+        refusals = {
             f'reason="{name.removeprefix("refused ")}"': n
             for name, n in counts.items()
             if name.startswith("refused ")
@@ -156,7 +156,7 @@ class Traffic:
                 "Releases paid for since the start.",
                 counts.get("releases", 0),
             ),
-            MetricSample("dpfl_refusals_total", "counter", "Messages refused.", refused),
+            MetricSample("dpfl_refusals_total", "counter", "Messages refused.", refusals),
             MetricSample("dpfl_bytes_total", "counter", "Bytes of messages.", dict(self._bytes)),
             alone(
                 "dpfl_answering_seconds_total", "counter", "Time spent on answers.", self._seconds

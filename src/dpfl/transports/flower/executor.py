@@ -25,9 +25,9 @@ from flwr.supercore.constant import TaskType
 from dpfl.transports.flower import flower_messages
 from dpfl.transports.flower.flower_messages import TaskToken, UnreadableMessage
 
-REFUSED = "This node answers only messages of dpfl."
+REFUSAL = "This node answers only messages of dpfl."
 TOO_LARGE = "The message is too large for this node, or is not a message of dpfl."
-FAILED = "The node could not answer."
+FAILURE = "The node could not answer."
 KINDS = (TaskType.CLIENT_APP, TaskType.AGENT_APP)
 HEARTBEAT_SECONDS = 15.0
 
@@ -84,7 +84,7 @@ class Executor:
         tree = response.message_object_trees[0]
         node, run = message.metadata.dst_node_id, message.metadata.run_id
         message.metadata.__dict__["_message_id"] = tree.object_id
-        answer, reason = None, REFUSED
+        answer, reason = None, REFUSAL
         if message.metadata.message_type == flower_messages.KIND:
             answer, reason = self._reply(tree, node, run)
         else:
@@ -103,7 +103,7 @@ class Executor:
         try:
             return self._answer(content), ""
         except Exception:
-            return None, FAILED
+            return None, FAILURE
 
     @contextmanager
     def _alive(self) -> Iterator[None]:

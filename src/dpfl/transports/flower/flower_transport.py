@@ -80,7 +80,7 @@ class FlowerTransport:
         self._under_way: dict[str, tuple[str, str, float]] = {}
         """By Flower's message id: request id, address, and when it was sent."""
         self._deliveries: list[Delivery] = []
-        self._checked = time.monotonic()
+        self._last_check = time.monotonic()
         self._closed = threading.Event()
         try:
             self._open()
@@ -201,9 +201,9 @@ class FlowerTransport:
         """Counts messages as lost that a node had received when it was started again. Flower says
         so only if it is asked in between.
         """
-        if not self._under_way or time.monotonic() < self._checked + CHECK_SECONDS:
+        if not self._under_way or time.monotonic() < self._last_check + CHECK_SECONDS:
             return
-        self._checked = time.monotonic()
+        self._last_check = time.monotonic()
         answer = self._call(lambda: self._client.GetNodes(GetNodesRequest()))
         since = (
             {str(node.node_id): _seconds(node.last_activated_at) for node in answer.nodes}

@@ -58,20 +58,20 @@ def serve(
 
 def _serve(node: FlowerProcess, executor: Executor, stop: threading.Event, say: Say) -> float:
     """Serves until `stop`, and returns when the last message was answered."""
-    pause, nap, started, last = FIRST_PAUSE, FIRST_NAP, time.monotonic(), -LINGER_SECONDS
+    pause, nap, start_time, last = FIRST_PAUSE, FIRST_NAP, time.monotonic(), -LINGER_SECONDS
     node.launch()
     say("started", "")
     while not stop.is_set():
         if not node.alive():
             pause = (
                 FIRST_PAUSE
-                if time.monotonic() - started > SETTLED_SECONDS
+                if time.monotonic() - start_time > SETTLED_SECONDS
                 else min(LAST_PAUSE, 2 * pause)
             )
             say("ended", node.words())
             if stop.wait(pause):
                 break
-            started = time.monotonic()
+            start_time = time.monotonic()
             node.launch()
             say("started", "")
         try:

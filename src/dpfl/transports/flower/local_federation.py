@@ -23,7 +23,7 @@ from dpfl.transports.flower.tls_keys import node_key
 
 LEAVING_SECONDS = 60.0
 """How long a node may take to answer the message at hand and to end its SuperNode."""
-ALLOWED = 3
+EPSILON_MULTIPLE = 3
 """A node's epsilon in all, in multiples of the run's: room for two more runs."""
 
 

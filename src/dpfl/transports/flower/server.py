@@ -32,11 +32,11 @@ class NodeKeys:
     """The two public keys of a node.
 
     Attributes:
-        letters: The key that signs its messages.
+        message_key: The key that signs its messages.
         carrier: The key by which Flower lets it in, as OpenSSH writes it.
     """
 
-    letters: Ed25519PublicKey
+    message_key: Ed25519PublicKey
     carrier: str
 
     @classmethod
@@ -55,7 +55,7 @@ class NodeKeys:
         """
         own, _, carrier = line.strip().partition(" ")
         try:
-            letters = Ed25519PublicKey.from_public_bytes(bytes.fromhex(own))
+            message_key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(own))
         except ValueError:
             raise DpflError(
                 f"server.nodes.{name} is not the line that `dpfl node init` printed: copy it whole."
@@ -65,7 +65,7 @@ class NodeKeys:
                 f"server.nodes.{name} lacks the second key of what `dpfl node init` printed: copy "
                 "it whole."
             )
-        return cls(letters, carrier)
+        return cls(message_key, carrier)
 
 
 def new_server(folder: Path, hosts: tuple[str, ...]) -> tuple[ServerKeys, str]:

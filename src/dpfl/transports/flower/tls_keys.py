@@ -82,13 +82,13 @@ def server_keys(folder: Path, hosts: Sequence[str] = ("localhost", "127.0.0.1"))
         issuer = _name("dpfl federation")
         root = _certificate(issuer, issuer, authority, authority, ()).public_bytes(Encoding.PEM)
         private = ec.generate_private_key(ec.SECP256R1())
-        signed = _certificate(_name("dpfl server"), issuer, private, authority, hosts).public_bytes(
-            Encoding.PEM
-        )
+        certificate = _certificate(
+            _name("dpfl server"), issuer, private, authority, hosts
+        ).public_bytes(Encoding.PEM)
         _write(folder / "ca.key", _pem(authority), 0o600)
         _write(keys.authority, root, 0o644)
         _write(keys.key, _pem(private), 0o600)
-        _write(keys.certificate, signed, 0o644)
+        _write(keys.certificate, certificate, 0o644)
     secret(keys.secret)
     return keys
 
@@ -180,8 +180,8 @@ def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 def _write(path: Path, content: bytes, mode: int) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as opened:
-            opened.write(content)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            file.write(content)
     except OSError as error:
         raise DpflError(
             f"The key {path} cannot be written ({error.strerror}); choose another folder."

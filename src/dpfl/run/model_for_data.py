@@ -1,4 +1,4 @@
-"""A model fitted to a federation: description, data in the form that it takes, first weights."""
+"""A model for the data of a federation: its description, the data as it takes it, first weights."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dpfl.run.features import with_features
 
 
 @dataclass(frozen=True)
-class FittedModel:
+class ModelForData:
     """A model and a federation that fit together, for a run and for a server's proposal.
 
     Attributes:
@@ -26,7 +26,7 @@ class FittedModel:
     flat: FlatModel
 
 
-def fit_model(model: Buildable, federation: Federation, seed: int) -> FittedModel:
+def model_for_data(model: Buildable, federation: Federation, seed: int) -> ModelForData:
     """Builds a model for the data of a federation.
 
     Args:
@@ -43,4 +43,4 @@ def fit_model(model: Buildable, federation: Federation, seed: int) -> FittedMode
     description = on_columns(model, federation.train.features)
     features = with_features(description, federation)
     module = built(description, features.shape, features.task.outputs, seed)
-    return FittedModel(description, features, FlatModel(module, features.task))
+    return ModelForData(description, features, FlatModel(module, features.task))
