@@ -27,7 +27,12 @@ def _run(*command: str | Path, folder: Path) -> str:
     process = subprocess.run(
         [str(word) for word in command],
         cwd=folder,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(folder), "LANG": "C.UTF-8"},
+        env={
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(folder),
+            "LANG": "C.UTF-8",
+            "OMP_NUM_THREADS": "1",
+        },
         capture_output=True,
         text=True,
         timeout=PATIENCE,

@@ -8,6 +8,7 @@ import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ import torch
 from dpfl.client.context import ClientContext
 from dpfl.client.dataset import ClientDatasets
 from dpfl.client.task import ClientReply
-from dpfl.engines import PoolEngine, SerialEngine, local_engine
+from dpfl.engines import PoolEngine, SerialEngine, local_engine, pool
 from dpfl.errors import DpflError
 from dpfl.models import from_module
 from dpfl.privacy import Keyed
@@ -132,6 +133,26 @@ def test_fault_a_round_lost_because_one_worker_was_killed_at_work(
     )
     again = workers.run(request(0, 1, 2, 3, round=41))
     assert not any(reply.failed for reply in again)
+
+
+def test_a_worker_computes_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process: workers of tests inherit one thread, whatever they do."""
+    seen: list[int] = []
+
+    def recv() -> None:
+        seen.append(torch.get_num_threads())
+        raise EOFError
+
+    setup, connection = MagicMock(slots=()), MagicMock(recv=recv)
+    monkeypatch.setattr(pool, "ClientRunner", MagicMock())
+    monkeypatch.setattr(pool, "replace", MagicMock())
+    monkeypatch.setattr(pool, "signal", MagicMock())
+    torch.set_num_threads(2)
+    try:
+        pool._serve(setup, connection)
+    finally:
+        torch.set_num_threads(1)
+    assert seen == [1]
 
 
 def parent(process: int | None) -> int:

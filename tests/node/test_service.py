@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 
 from dpfl.errors import DpflError
 from dpfl.node.service import Service
@@ -86,6 +87,15 @@ def test_figures_say_what_was_spent_of_what_is_allowed_and_what_was_refused(node
     )
     assert seen["seconds"] > 0
     assert seen["bytes"] > 4 * SIZE
+
+
+def test_a_node_computes_on_one_thread(opened: Open) -> None:
+    torch.set_num_threads(2)
+    try:
+        opened()
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(1)
 
 
 def test_a_greeting_may_be_to_everyone_and_is_answered_by_name(opened: Open) -> None:

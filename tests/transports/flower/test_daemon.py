@@ -15,12 +15,14 @@ from pathlib import Path
 
 import httpx
 import pytest
+from typer.testing import CliRunner
 
+from dpfl.cli.app import app
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger
 from dpfl.protocol import messages
 from dpfl.protocol.keys import load_private
-from dpfl.transports.flower.daemon import run
+from dpfl.transports.flower import daemon
 from dpfl.transports.flower.parent import parent_variable
 from dpfl.transports.flower.processes import free_port, register
 from dpfl.transports.flower.tls_keys import node_key
@@ -129,7 +131,7 @@ def test_a_node_answers_shows_and_ends(node: Started) -> None:
 
 
 def test_a_node_whose_folder_was_set_back_is_told_and_stays_away_until_it_is_reconciled(
-    node: Started,
+    node: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Over real processes: the release of the test before is not in the folder, and is in a head
     that the node signed.
@@ -141,15 +143,11 @@ def test_a_node_whose_folder_was_set_back_is_told_and_stays_away_until_it_is_rec
     assert node(join(heads=node.heads)).header["reason"] == "rolled-back"
     assert node(work(round_of(1))).header["reason"] == "rolled-back"
     node.end()
-    refused = subprocess.run(
-        node.command, capture_output=True, text=True, timeout=PATIENCE, check=False
-    )
-    assert refused.returncode == 2
-    assert "dpfl ledger reconcile" in refused.stderr
-    command = [sys.executable, "-m", "dpfl.cli", "ledger", "reconcile", str(node.policy)]
-    said = subprocess.run(
-        command, capture_output=True, text=True, timeout=PATIENCE, check=True
-    ).stdout
+    with monkeypatch.context() as patch:
+        patch.setattr(daemon, "serve", lambda *_: pytest.fail("it answers letters"))
+        with pytest.raises(DpflError, match="dpfl ledger reconcile"):
+            daemon.run(node.policy)
+    said = CliRunner().invoke(app, ["ledger", "reconcile", str(node.policy)]).stdout
     assert "2 releases added from 1 signed heads" in said
     with closing(Ledger.read(node.folder / "ledger" / "b.sqlite")) as ledger:
         assert ledger.spending() == {EVENT: 2}
@@ -158,7 +156,7 @@ def test_a_node_whose_folder_was_set_back_is_told_and_stays_away_until_it_is_rec
 def test_what_is_missing_is_a_sentence(tmp_path: Path) -> None:
     policy = new_node(tmp_path / "b")
     with pytest.raises(DpflError, match=r"There is no key .*carrier.key"):
-        run(policy)
+        daemon.run(policy)
     node_key(policy.parent / "carrier.key")
     with pytest.raises(DpflError, match=r"ca.crt cannot be read"):
-        run(policy)
+        daemon.run(policy)
