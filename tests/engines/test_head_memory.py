@@ -85,7 +85,7 @@ def test_a_node_of_the_same_name_with_another_key_is_remembered_beside_it(
     for _ in range(2):
         second = HeadMemory({"a": public(other), "b": stranger}, file)
         second.take("a", answer)
-        second._changed = True
+        second._has_changes = True
         second.save()
     assert second.of("b") == []
     assert [one.to_words() for one in HeadMemory({"b": public(node)}, file).of("b")] == [head]

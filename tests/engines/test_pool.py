@@ -197,7 +197,7 @@ def test_fewer_workers_than_one_are_refused(tmp_path: Path, count: int) -> None:
 
 def test_shared_memory_goes_with_its_engine(tmp_path: Path) -> None:
     engine = PoolEngine(context(tmp_path), model_size(), workers=1)
-    folder = Path(engine._shared._folder.name)
+    folder = Path(engine._shared_folder._folder.name)
     assert list(folder.iterdir())
     engine.close()
     assert not folder.exists()

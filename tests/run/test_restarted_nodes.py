@@ -270,5 +270,5 @@ def test_a_server_remembers_what_the_listed_key_signed_and_nothing_else(tmp_path
         "stranger": 1,
     }
     (tmp_path / "heads.json").write_text("[]")
-    with pytest.raises(DpflError, match="does not hold heads"):
+    with pytest.raises(DpflError, match="does not contain ledger heads"):
         HeadMemory(public, tmp_path / "heads.json")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dpfl.transports.flower.executor import REFUSED
+from dpfl.transports.flower.executor import REFUSAL
 from dpfl.transports.flower.processes import QUIET
 from tests.conftest import PATIENCE, wait_until
 from tests.transports.flower.conftest import NODES, Federation
@@ -128,7 +128,7 @@ def test_a_foreign_app_is_not_run_at_a_node(federation: Federation, tmp_path: Pa
         operator.wait(PATIENCE)
     replies, letters = json.loads(answers)
     assert len(replies) == 3 * len(NODES)
-    assert replies.count(REFUSED) == 2 * len(NODES)
+    assert replies.count(REFUSAL) == 2 * len(NODES)
     assert "content" not in replies
     assert not trace.exists()
     assert len(letters) == len(NODES)

@@ -63,7 +63,7 @@ class Whole:
             register(self.link.address, self.keys.authority, node.carrier, name)
         owner, known = (
             load_private(folder / "server" / "owner.pem"),
-            {name: one.letters for name, one in nodes.items()},
+            {name: one.message_key for name, one in nodes.items()},
         )
         self.terms = ServerTerms(owner, known, deadline=PATIENCE, joining=PATIENCE)
 
