@@ -247,12 +247,10 @@ class Experiment(StrictSection):
             gathering = gather_again(post, terms, RunFolder.open(out), proposal)
         else:
             gathering = gather(post, secrets.token_hex(16), terms, proposal)
-        joined, sizes = zip(
+        names, sizes = zip(
             *((member.name, member.size) for member in gathering.members), strict=True
         )
-        federation = RemoteFederation.of(
-            source.train, source.test, joined, sizes, self.privacy.unit
-        )
+        federation = RemoteFederation.of(source.train, source.test, names, sizes, self.privacy.unit)
         content = self.model_dump(exclude_none=True)
         content["privacy"] |= {"entropy": self._entropy}
         privacy = replace(self.privacy.options(self._entropy), ledger=None, arithmetic="exact")

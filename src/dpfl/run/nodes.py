@@ -305,14 +305,18 @@ def gather_again(
     Raises:
         DpflError: The folder does not say who joined, or the server has no key of one of them.
     """
-    nonce, joined = folder.experiment().get("run", {}).get("nonce"), folder.json(MEMBERS) or {}
+    nonce, member_records = (
+        folder.experiment().get("run", {}).get("nonce"),
+        folder.json(MEMBERS) or {},
+    )
     if not isinstance(nonce, str) or not re.fullmatch("[0-9a-f]{32}", nonce):
         raise DpflError(
             f"The record in {folder.path} lacks the run's id at the nodes: start a new run."
         )
     try:
         members = tuple(
-            RemoteNode(name, int(one["place"]), int(one["size"])) for name, one in joined.items()
+            RemoteNode(name, int(record["place"]), int(record["size"]))
+            for name, record in member_records.items()
         )
     except (KeyError, TypeError, ValueError):
         members = ()
@@ -326,7 +330,7 @@ def gather_again(
             f"The experiment has no key of the node {unknown[0]}, which joined the run: list it "
             "again."
         )
-    away = {name: ABSENT for name in terms.nodes if name not in joined}
+    away = {name: ABSENT for name in terms.nodes if name not in member_records}
     heads = terms.heads or folder.file(HEADS)
     channel, joining = _joining(post, nonce, terms, proposal, heads)
     group = group_of(nonce, terms, proposal)
