@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpfl.algorithms import ali_dpfl, fedavg_dp, ldp_fl
-from dpfl.audit.canaries import DECLARED, WITH, WITHOUT, many_canaries, one_canary, silent
+from dpfl.audit.canaries import DECLARED_SIZE, WITH, WITHOUT, many_canaries, one_canary, silent
 from dpfl.privacy import FixedSize, Poisson
 from dpfl.server.algorithm import Algorithm
 
@@ -42,7 +42,7 @@ def test_a_canary_moves_the_sum_by_the_clip_norm() -> None:
     release = site.algorithm.samples
     assert release is not None
     rate = site.algorithm.local.optimiser.rate
-    expected = rate * release.clip.clip_norm / DECLARED  # where every step draws every sample
+    expected = rate * release.clip.clip_norm / DECLARED_SIZE  # where every step draws every sample
     assert float(np.linalg.norm(site.signal())) == pytest.approx(expected, rel=1e-3)
 
 

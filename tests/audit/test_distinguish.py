@@ -9,7 +9,7 @@ from dpfl.audit.distinguish import (
     detector,
     distinguish_gaussian,
     guess,
-    whitened,
+    whiten,
 )
 from dpfl.privacy import Keyed
 
@@ -25,7 +25,7 @@ def mechanism(within: bool, trials: int, rng: np.random.Generator) -> np.ndarray
 
 def test_a_detector_looks_where_there_is_little_noise() -> None:
     outs = noise(20_000, np.random.default_rng(0))
-    direction, separation = whitened(outs, np.array([0.1, 0.1]))
+    direction, separation = whiten(outs, np.array([0.1, 0.1]))
     assert direction[1] / direction[0] == pytest.approx(100, rel=0.2)
     assert separation == pytest.approx((0.01 + 1) ** 0.5, rel=0.02)
     scores = detector(outs, np.array([0.1, 0.1]))(outs)
@@ -35,7 +35,7 @@ def test_a_detector_looks_where_there_is_little_noise() -> None:
 
 def test_a_number_without_noise_separates_the_worlds() -> None:
     outs = np.stack([np.random.default_rng(0).standard_normal(500), np.zeros(500)], axis=1)
-    assert whitened(outs, np.array([0.0, 1.0]))[1] > 1e3
+    assert whiten(outs, np.array([0.0, 1.0]))[1] > 1e3
 
 
 def test_wrong_guesses_are_counted_on_both_sides() -> None:

@@ -19,9 +19,9 @@ def test_the_masks_of_a_sound_sum_show_nothing() -> None:
 def test_members_add_up_what_is_left(absent: int) -> None:
     meeting = MaskedExchange(SHARED)
     numbers = np.arange(64, dtype=np.uint32)
-    sum, inputs = meeting.begun(0, absent, numbers)
+    sum, inputs = meeting.begin(0, absent, numbers)
     assert len(inputs) == len(meeting.members) - absent
     assert all((masked.numbers == numbers).sum() <= BY_CHANCE for masked in inputs)
-    total, opened = meeting.ended(sum)
+    total, opened = meeting.end(sum)
     assert (total == numbers * np.uint32(len(inputs))).all()
     assert all(seed is not None for seed in meeting.own_seeds(opened))

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dpfl.audit.noise_check import noises, stated
+from dpfl.audit.noise_check import noises, stated_deviation
 from dpfl.privacy import All, Flat, Gaussian, Quantile, Release
 from tests.audit.systems import CONSTANT_DIVISOR, system
 
@@ -23,7 +23,9 @@ def test_noise_over_a_constant_divisor_is_as_much_as_stated() -> None:
 
 
 def test_the_stated_deviation_is_the_multiplier_times_the_clip_norm() -> None:
-    assert stated(Release(All(), Flat(0.5), Gaussian(3.0))) == 1.5
+    assert stated_deviation(Release(All(), Flat(0.5), Gaussian(3.0))) == 1.5
     counted = Release(All(), Quantile(2.0, count_noise=1.0), Gaussian(1.0))
-    assert stated(counted) == pytest.approx(2.0 / math.sqrt(1 - 0.25)), "1/z^2 - 1/(2 s)^2"
-    assert np.isfinite(stated(counted))
+    assert stated_deviation(counted) == pytest.approx(2.0 / math.sqrt(1 - 0.25)), (
+        "1/z^2 - 1/(2 s)^2"
+    )
+    assert np.isfinite(stated_deviation(counted))

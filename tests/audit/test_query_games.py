@@ -46,7 +46,7 @@ def test_a_metric_moves_as_far_as_its_noise_is_for(
     one colludes.
     """
     measured = one_answer(
-        MetricQuery(10.0, numbers, cells, 4.0, 0.0), 1e-5, 100, 0.95, Keyed(0), shared=shared
+        MetricQuery(10.0, numbers, cells, 4.0, 0.0), 1e-5, 100, 0.95, Keyed(0), noise_shares=shared
     )
     assert measured.mu is not None
     assert 0.75 < 10.0 * measured.mu <= 1

@@ -39,8 +39,8 @@ def test_a_system_samples_from_twice_the_units_that_it_draws() -> None:
 
 def test_a_bound_is_judged_by_the_epsilon_of_as_many_releases() -> None:
     subject = AuditSubject(dp_fedavg(noise_multiplier=1.0))
-    assert subject.proven(1) == pytest.approx(4.377, abs=0.001)
-    assert subject.proven(2) > subject.proven(1)
+    assert subject.proven_epsilon(1) == pytest.approx(4.377, abs=0.001)
+    assert subject.proven_epsilon(2) > subject.proven_epsilon(1)
     measured = MeasuredEpsilon(5.0, 0.95, 100, "a test")
-    assert subject.bounded("one release", "one release", 1, measured).verdict == "broken"
-    assert subject.bounded("one release", "two releases", 2, measured).verdict == "consistent"
+    assert subject.judge("one release", "one release", 1, measured).verdict == "broken"
+    assert subject.judge("one release", "two releases", 2, measured).verdict == "consistent"

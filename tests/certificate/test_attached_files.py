@@ -11,7 +11,7 @@ import pytest
 
 from dpfl.certificate import certify, verify
 from dpfl.certificate.attached_files import check_pages
-from dpfl.certificate.earlier_words import REWORDED
+from dpfl.certificate.earlier_words import REWORDINGS
 from dpfl.certificate.printed_page import page
 from dpfl.certificate.sections import ReleaseSection
 from dpfl.privacy.accounting.events import encode, gaussian
@@ -107,7 +107,7 @@ def test_a_page_in_the_words_of_an_earlier_version_still_verifies(tmp_path: Path
     )
     present = earlier = page(body, "00")
     reworded = 0
-    for before, now in REWORDED:
+    for before, now in REWORDINGS:
         reworded += now in present
         earlier = earlier.replace(now, before)
     assert reworded >= 12

@@ -3,7 +3,7 @@
 import pytest
 
 from dpfl.certificate.earlier_words import (
-    REWORDED,
+    REWORDINGS,
     audit_box_in_present_words,
     in_present_words,
     noise_row_in_present_words,
@@ -14,13 +14,13 @@ from dpfl.run.outcome_view import ENDINGS
 
 
 def test_every_earlier_sentence_has_a_present_one() -> None:
-    for earlier, present in REWORDED:
+    for earlier, present in REWORDINGS:
         assert in_present_words(f"a {earlier} b") == f"a {present} b"
         assert in_present_words(present) == present
 
 
 def test_the_present_sentences_are_those_that_are_written() -> None:
-    present = [words for _, words in REWORDED]
+    present = [words for _, words in REWORDINGS]
     assert unit_in_words("person") in present
     assert set(NOISE.values()) <= set(present)
     assert any(words.endswith(USED) for words in present)

@@ -13,8 +13,8 @@ from dpfl.certificate.nodes import (
     ExpectedNodes,
     NodeStatementFile,
     OrderedReleases,
-    _checked,
-    _listed,
+    _check_statement,
+    _listed_releases,
     _releases,
     _together,
     verify_nodes,
@@ -48,8 +48,8 @@ def given(
 def expected(
     *names: str, nodes: int | None = None, releases: int = 2, exact: bool = True
 ) -> ExpectedNodes:
-    ordered = {name: OrderedReleases({LINE: releases}, exact) for name in names}
-    return ExpectedNodes(list(names), len(names) if nodes is None else nodes, {}, ordered)
+    orders = {name: OrderedReleases({LINE: releases}, exact) for name in names}
+    return ExpectedNodes(list(names), len(names) if nodes is None else nodes, {}, orders)
 
 
 class TestTogether:
@@ -84,8 +84,8 @@ class TestTogether:
 
 
 class TestReleases:
-    def faults(self, one: NodeStatementFile, ordered: OrderedReleases) -> list[str]:
-        return list(_releases(one, ordered))
+    def faults(self, statement_file: NodeStatementFile, order: OrderedReleases) -> list[str]:
+        return list(_releases(statement_file, order))
 
     def test_as_many_as_were_ordered(self) -> None:
         assert self.faults(given(made=1, everything=1), OrderedReleases({LINE: 1})) == []
@@ -112,17 +112,17 @@ class TestReleases:
             ]
 
     def test_what_an_account_lists_is_exact_where_no_other_run_is_counted_with_it(self) -> None:
-        assert _listed(account(), exact=True).exact
-        assert not _listed(account(), exact=False).exact
-        assert not _listed(account(other_runs=1), exact=True).exact
+        assert _listed_releases(account(), exact=True).exact
+        assert not _listed_releases(account(), exact=False).exact
+        assert not _listed_releases(account(other_runs=1), exact=True).exact
 
 
 def test_a_node_that_made_fewer_is_said_to_be_unchecked_where_nobody_can_tell() -> None:
-    exact = _checked(given(), certificate(), expected("a"))
-    rough = _checked(given(), certificate(), expected("a", releases=3, exact=False))
+    exact = _check_statement(given(), certificate(), expected("a"))
+    rough = _check_statement(given(), certificate(), expected("a", releases=3, exact=False))
     assert (exact.findings, exact.unchecked) == ((), ())
     assert (rough.findings, len(rough.unchecked)) == ((), 1)
-    assert "had no node a" in _checked(given(), certificate(), expected("b")).findings[0]
+    assert "had no node a" in _check_statement(given(), certificate(), expected("b")).findings[0]
     assert "2 releases for this run" in exact.outcome
     assert "0 releases for this run" in given(made=None).text
 

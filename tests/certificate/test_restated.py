@@ -11,7 +11,7 @@ import pytest
 
 import dpfl
 from dpfl.certificate import certify, verify
-from dpfl.certificate.restated import COUNTED, FIGURES, RestatedStatement
+from dpfl.certificate.restated import COUNTS, FIGURES, RestatedStatement
 from dpfl.errors import DpflError
 from dpfl.privacy.accounting.events import gaussian
 from tests.certificate.forgeries import edit_json, write_certificate
@@ -25,7 +25,7 @@ class TestRestated:
         restated.__dict__["_low"] = {word: low}
         return restated._fits(word, said, truth)
 
-    @pytest.mark.parametrize("word", sorted(COUNTED))
+    @pytest.mark.parametrize("word", sorted(COUNTS))
     def test_counts_lie_between_those_of_the_run_and_those_of_now(self, word: str) -> None:
         truth, low = {"a": 5, "b": 3}, {"a": 2, "b": 1}
         for said in (truth, low, {"a": 3, "b": 2}):

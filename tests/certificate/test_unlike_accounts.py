@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dpfl.certificate.contents import (
-    _measured,
+    _headline_metric,
     certify,
     guarantee_section,
     headline,
@@ -70,7 +70,7 @@ def test_neighbours_follow_how_units_are_drawn():
 def test_what_a_run_measured_is_said_where_its_file_says_it(
     result: dict[str, Any], said: str | None
 ):
-    found = _measured(result)
+    found = _headline_metric(result)
     assert found is None if said is None else (found or "").endswith(said)
 
 

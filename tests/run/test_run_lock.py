@@ -16,7 +16,7 @@ from tests.conftest import Clock
 def test_a_run_says_which_process_is_at_it(tmp_path):
     folder = RunFolder.create(tmp_path / "run")
     assert folder.process() is None
-    with folder.locked():
+    with folder.lock():
         assert folder.process() == os.getpid()
     assert folder.process() is None
 
@@ -44,7 +44,7 @@ def test_a_run_waits_for_those_who_ask_whether_it_is_under_way(tmp_path, monkeyp
         fcntl.flock(asking, fcntl.LOCK_SH)
         clock = Until(20.0, lambda: fcntl.flock(asking, fcntl.LOCK_UN))
         monkeypatch.setattr("dpfl.run.run_lock.time", clock)
-        with folder.locked():
+        with folder.lock():
             assert folder.process() == os.getpid()
         assert clock.now >= clock.at
 
@@ -56,14 +56,14 @@ def test_a_run_does_not_wait_for_ever_for_one_who_asks_nor_at_all_for_one_who_ru
     began = clock.now
     monkeypatch.setattr("dpfl.run.run_lock.time", clock)
     with (
-        folder.locked(),
+        folder.lock(),
         pytest.raises(DpflError, match="Another process works on the run"),
-        folder.locked(),
+        folder.lock(),
     ):
         pytest.fail("two are at one run")
     assert clock.now == began
     with folder.file("run.lock").open("rb") as asking:
         fcntl.flock(asking, fcntl.LOCK_SH)
-        with pytest.raises(DpflError, match="Another process works on the run"), folder.locked():
+        with pytest.raises(DpflError, match="Another process works on the run"), folder.lock():
             pytest.fail("somebody holds the lock")
     assert began + 20 < clock.now < began + 60

@@ -144,7 +144,7 @@ def test_a_page_that_nobody_sees_keeps_no_connection(page, site: Site) -> None:
         " { value: hidden, configurable: true });"
         " document.dispatchEvent(new Event('visibilitychange')); }"
     )
-    with folder.locked():
+    with folder.lock():
         opened(page, "/run?name=watched")
         expect(page.locator(".badge").first).to_have_text("running")
         with page.expect_event("requestfailed", lambda request: "/api/events" in request.url):

@@ -260,11 +260,11 @@ def one_run_epsilon(
     )
 
 
-def _largest(refuted: Callable[[float], bool], most: float) -> float:
-    if not refuted(0.0):
+def _largest(is_refuted: Callable[[float], bool], most: float) -> float:
+    if not is_refuted(0.0):
         return 0.0
     low, high = 0.0, most
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if refuted(middle) else (low, middle)
+        low, high = (middle, high) if is_refuted(middle) else (low, middle)
     return low

@@ -18,7 +18,7 @@ from dpfl.client.task import ClientTask
 from dpfl.engines import one_thread
 from dpfl.privacy import All, Keyed, Randomness, Release
 
-DECLARED = 16_000
+DECLARED_SIZE = 16_000
 """A declared size so large that steps hardly move the model, so that a canary's gradient does not
 change. A node sums no larger batches of persons, or where products cancel (`most_units`).
 """
@@ -156,15 +156,15 @@ class CanarySite:
 
     def _as_update(self, task: ClientTask, release: Release, total: np.ndarray) -> np.ndarray:
         """Computes the update of one client whose step had this sum."""
-        moved, size = (
+        vector, size = (
             release.inward(torch.from_numpy(total)).numpy(),
             self.test_bed.declared_sizes[task.client],
         )
         update = np.zeros(len(self.vector))
-        update[: len(moved)] = -task.local.optimiser.rate * moved / release.divisor_for(size)
+        update[: len(vector)] = -task.local.optimiser.rate * vector / release.divisor_for(size)
         return update
 
-    def played(self, node: ClientRunner, client: int, first: int, rounds: int) -> np.ndarray:
+    def play_rounds(self, node: ClientRunner, client: int, first: int, rounds: int) -> np.ndarray:
         """Runs some rounds of one client.
 
         Args:
@@ -225,7 +225,7 @@ def one_canary(algorithm: Algorithm) -> CanarySite:
         rows = [torch.tensor([0, 1]), torch.tensor([2, 3])]
     elif algorithm.placement is NoisePlacement.EVERY_STEP and not _replaces(algorithm):
         rows[WITHOUT] = rest
-    return CanarySite.on(TestBed(linear(INPUTS), x, y, 2, rows, (DECLARED,) * 2), algorithm)
+    return CanarySite.on(TestBed(linear(INPUTS), x, y, 2, rows, (DECLARED_SIZE,) * 2), algorithm)
 
 
 def many_canaries(algorithm: Algorithm, count: int, inside: np.ndarray) -> CanarySite:
@@ -241,7 +241,7 @@ def many_canaries(algorithm: Algorithm, count: int, inside: np.ndarray) -> Canar
     """
     x, y = 20.0 * _level(algorithm) * torch.eye(count), torch.zeros(count, dtype=torch.int64)
     rows = (torch.from_numpy(np.flatnonzero(inside)), torch.arange(count))
-    return CanarySite.on(TestBed(linear(count), x, y, 2, rows, (DECLARED,) * 2), algorithm)
+    return CanarySite.on(TestBed(linear(count), x, y, 2, rows, (DECLARED_SIZE,) * 2), algorithm)
 
 
 def _level(algorithm: Algorithm) -> float:

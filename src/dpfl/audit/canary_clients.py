@@ -39,11 +39,14 @@ def canary_clients(
         The estimate.
     """
     rng = randomness.generator("canary clients")
-    for_model = release.for_model((DIMENSION,))
+    model_release = release.for_model((DIMENSION,))
     rows = torch.from_numpy(rng.standard_normal((population, DIMENSION))).float()
     updates = [
         clip_vector(
-            1e3 * for_model.clip.clip_norm * row, for_model.clip, ("weight",), (0, DIMENSION)
+            1e3 * model_release.clip.clip_norm * row,
+            model_release.clip,
+            ("weight",),
+            (0, DIMENSION),
         )[0]
         for row in rows
     ]
@@ -51,15 +54,15 @@ def canary_clients(
     for number in range(rounds):
         replies = [
             ClientReply(int(client), updates[client])
-            for client in for_model.sampling.draw(population, rng)
+            for client in model_release.sampling.draw(population, rng)
         ]
         noise = randomness.generator("canary clients noise", number)
         exact = weighted_sum(replies, torch.ones(population), DIMENSION)
-        if for_model.noise_shares:
-            total += _in_a_sum(for_model, for_model.noise_shares, exact, population, noise)
+        if model_release.noise_shares:
+            total += _in_a_sum(model_release, model_release.noise_shares, exact, population, noise)
             continue
-        summed = _with_shares(for_model, exact, len(replies), noise)
-        total += noisy_sum(summed, len(replies), for_model, noise)
+        total_with_shares = _with_shares(model_release, exact, len(replies), noise)
+        total += noisy_sum(total_with_shares, len(replies), model_release, noise)
     cosines = torch.nn.functional.cosine_similarity(rows, total[None]).numpy().astype(np.float64)
     mu = max(0.0, float(cosines.mean()) * DIMENSION**0.5)
     how = f"estimate: cosines of {population} canary clients over {rounds} rounds"
@@ -68,15 +71,15 @@ def canary_clients(
 
 def _in_a_sum(
     release: Release,
-    shared: NoiseShares,
+    noise_shares: NoiseShares,
     total: torch.Tensor,
     population: int,
     rng: np.random.Generator,
 ) -> torch.Tensor:
     """Adds the noise shares of the fewest honest survivors."""
     numbers = release.outward(total).numpy()
-    integer_sum = release.integer_sum(release.clip.clip_norm * population, clients_for(shared))
-    return release.inward(torch.from_numpy(server_view(integer_sum, shared, numbers, rng))).float()
+    whole = release.integer_sum(release.clip.clip_norm * population, clients_for(noise_shares))
+    return release.inward(torch.from_numpy(server_view(whole, noise_shares, numbers, rng))).float()
 
 
 def _with_shares(

@@ -37,42 +37,42 @@ class Detector:
     direction: np.ndarray
     middle: float
 
-    def __call__(self, released: np.ndarray) -> np.ndarray:
-        return released @ self.direction - self.middle
+    def __call__(self, releases: np.ndarray) -> np.ndarray:
+        return releases @ self.direction - self.middle
 
 
-def detector(outs: np.ndarray, moved: np.ndarray, centre: np.ndarray | None = None) -> Detector:
+def detector(outs: np.ndarray, movement: np.ndarray, centre: np.ndarray | None = None) -> Detector:
     """Builds a detector from draws without the canary.
 
     Args:
         outs: Draws without the canary.
-        moved: How far the canary moves them.
+        movement: How far the canary moves them.
         centre: Mean without the canary; by default that of the draws.
 
     Returns:
         The detector. Its scores have standard deviation 1, and 0 is the middle.
     """
-    direction, separation = whitened(outs, moved)
+    direction, separation = whiten(outs, movement)
     direction = direction / separation if separation else direction
     start = outs.mean(0) if centre is None else centre
     return Detector(direction, float(start @ direction + separation / 2))
 
 
-def whitened(outs: np.ndarray, moved: np.ndarray) -> tuple[np.ndarray, float]:
+def whiten(outs: np.ndarray, movement: np.ndarray) -> tuple[np.ndarray, float]:
     """Computes the best direction and the separation of the worlds.
 
     Args:
         outs: Draws without the canary, with noise of covariance S.
-        moved: How far the canary moves them.
+        movement: How far the canary moves them.
 
     Returns:
-        S^-1 moved, and sqrt(moved S^-1 moved), which is mu if S is exact.
+        S^-1 movement, and sqrt(movement S^-1 movement), which is mu if S is exact.
     """
     covariance = np.atleast_2d(np.cov(outs, rowvar=False))
     # A direction without any noise must stay one that can be divided by.
     ridge = 1e-9 * np.trace(covariance) / len(covariance) + 1e-30
-    direction = np.linalg.solve(covariance + ridge * np.eye(len(covariance)), moved)
-    return direction, math.sqrt(max(float(moved @ direction), 0.0))
+    direction = np.linalg.solve(covariance + ridge * np.eye(len(covariance)), movement)
+    return direction, math.sqrt(max(float(movement @ direction), 0.0))
 
 
 def distinguish(

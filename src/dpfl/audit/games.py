@@ -52,7 +52,7 @@ class NotApplicable(str):
 def _one_release(subject: AuditSubject) -> AuditFinding:
     """Measures one release with and without the worst canary."""
     release = subject.release
-    measured = one_release(
+    measurement = one_release(
         release,
         subject.settings.delta,
         subject.settings.trials,
@@ -61,7 +61,7 @@ def _one_release(subject: AuditSubject) -> AuditFinding:
         subject.population,
     )
     scope = f"{subject.settings.rounds} rounds" if release.whole_run else "one release"
-    return subject.bounded("one release", scope, 1, measured)
+    return subject.judge("one release", scope, 1, measurement)
 
 
 def _query(subject: AuditSubject) -> AuditFinding | str:
@@ -80,7 +80,7 @@ def _query(subject: AuditSubject) -> AuditFinding | str:
     findings = []
     for query in queries:
         persons = protects_person(algorithm.unit)
-        measured = one_answer(
+        measurement = one_answer(
             query,
             subject.settings.delta,
             subject.settings.trials // 10,
@@ -89,7 +89,9 @@ def _query(subject: AuditSubject) -> AuditFinding | str:
             persons,
             algorithm.noise_shares,
         )
-        findings.append(_paid("query", "one answer", subject.epsilon({query.event: 1}), measured))
+        findings.append(
+            _judge_bound("query", "one answer", subject.epsilon({query.event: 1}), measurement)
+        )
     return max(findings, key=lambda finding: (finding.measured or 0.0) / (finding.proven or 1.0))
 
 
@@ -99,19 +101,28 @@ def _slope(subject: AuditSubject) -> AuditFinding | str:
     if not subject.algorithm.steps.paid_slopes or samples is None:
         return NotApplicable("clients are asked for no slope")
     trials = min(subject.settings.trials // 10, SLOPES)
-    measured = one_slope(
+    measurement = one_slope(
         subject.algorithm, subject.settings.delta, trials, subject.confidence, subject.randomness
     )
-    return _paid(
-        "slope", "one slope", subject.epsilon({samples.event(subject.population): 1}), measured
+    return _judge_bound(
+        "slope", "one slope", subject.epsilon({samples.event(subject.population): 1}), measurement
     )
 
 
-def _paid(game: str, scope: str, proven: float, measured: MeasuredEpsilon) -> AuditFinding:
+def _judge_bound(
+    game: str, scope: str, proven: float, measurement: MeasuredEpsilon
+) -> AuditFinding:
     """Judges a bound where no paper claims anything."""
-    word = verdict(measured.epsilon, None, proven)
+    word = verdict(measurement.epsilon, None, proven)
     return AuditFinding(
-        game, scope, None, proven, measured.epsilon, measured.confidence, word, measured.how
+        game,
+        scope,
+        None,
+        proven,
+        measurement.epsilon,
+        measurement.confidence,
+        word,
+        measurement.how,
     )
 
 
@@ -123,11 +134,11 @@ def _batches(subject: AuditSubject) -> AuditFinding | str:
         and algorithm.samples
         and algorithm.samples.sampling.by_chance
     ):
-        return _checked("batches", "a run", batches(algorithm, subject.settings.seed))
+        return _finding("batches", "a run", batches(algorithm, subject.settings.seed))
     sampling, seed = algorithm.clients.sampling, subject.settings.seed
     if algorithm.placement is NoisePlacement.ROUND_SUM and sampling.by_chance:
         check = coins(algorithm, seed) if algorithm.noise_shares else cohorts(sampling, seed)
-        return _checked("batches", "a run", check)
+        return _finding("batches", "a run", check)
     return NotApplicable("the system does not sample: every unit takes part each time, or in turns")
 
 
@@ -135,7 +146,7 @@ def _masks(subject: AuditSubject) -> AuditFinding | str:
     """Tests the masks of secure sums."""
     sums = subject.algorithm.noise_shares
     return (
-        _checked("masks", "a run", masks(sums))
+        _finding("masks", "a run", masks(sums))
         if sums
         else NotApplicable("the server sees every client by itself")
     )
@@ -143,7 +154,7 @@ def _masks(subject: AuditSubject) -> AuditFinding | str:
 
 def _sensitivity(subject: AuditSubject) -> AuditFinding:
     """Tests how far one unit moves a release."""
-    return _checked(
+    return _finding(
         "sensitivity", "one release", check_sensitivity(subject.algorithm, subject.settings.seed)
     )
 
@@ -155,17 +166,17 @@ def _amplification(subject: AuditSubject) -> AuditFinding | str:
             "a client's update is computed from its own data alone, so no other unit is in its "
             "batches"
         )
-    return _checked(
+    return _finding(
         "amplification", "one release", play_amplified(subject.algorithm, subject.settings.seed)
     )
 
 
 def _noise(subject: AuditSubject) -> AuditFinding:
     """Tests the noise that leaves: how much there is, and whether any of it is used twice."""
-    return _checked("noise", "a run", noises(subject.algorithm, subject.settings.seed))
+    return _finding("noise", "a run", noises(subject.algorithm, subject.settings.seed))
 
 
-def _checked(game: str, scope: str, check: RandomnessCheck) -> AuditFinding:
+def _finding(game: str, scope: str, check: RandomnessCheck) -> AuditFinding:
     detail = "; ".join(check.faults) or check.summary
     return AuditFinding(
         game, scope, None, None, None, None, BROKEN if check.faults else CONSISTENT, detail
@@ -179,24 +190,31 @@ def _leaks(subject: AuditSubject) -> AuditFinding | str:
         return (
             "the noise of this system is not added by its release, so neighbours cannot be coupled"
         )
-    claimed = subject.claimed(1)
+    claimed_epsilon = subject.claimed_epsilon(1)
     before = replace(
         subject.algorithm, metric=None
-    ).query_spending  # which is queries for after the last round, and not here
-    proven = subject.epsilon(add_all(subject.small.spending(1, subject.population), before))
-    measured = math.inf if violations else 0.0
+    ).before  # which is queries for after the last round, and not here
+    proven_epsilon = subject.epsilon(add_all(subject.small.spending(1, subject.population), before))
+    measured_epsilon = math.inf if violations else 0.0
     detail = (
         "; ".join(str(leak) for leak in violations)
         or "neighbours with the same noisy values show the same of everything else"
     )
     return AuditFinding(
-        "leaks", "a run", claimed, proven, measured, 1.0, verdict(measured, claimed, proven), detail
+        "leaks",
+        "a run",
+        claimed_epsilon,
+        proven_epsilon,
+        measured_epsilon,
+        1.0,
+        verdict(measured_epsilon, claimed_epsilon, proven_epsilon),
+        detail,
     )
 
 
 def _ledgers(subject: AuditSubject) -> AuditFinding:
     """Compares what was released with what was debited."""
-    return _checked(
+    return _finding(
         "ledgers", "a run", check_ledgers(subject.algorithm, seed=subject.settings.seed)
     )
 
@@ -207,7 +225,7 @@ def _whole_run(subject: AuditSubject) -> AuditFinding | str:
         return NotApplicable("clients are protected, not samples")
     if subject.algorithm.schedule:
         return CHANGES
-    measured = many_runs(
+    measurement = many_runs(
         subject.algorithm,
         subject.settings.rounds,
         subject.settings.delta,
@@ -215,11 +233,11 @@ def _whole_run(subject: AuditSubject) -> AuditFinding | str:
         subject.confidence,
         subject.randomness,
     )
-    return subject.bounded(
+    return subject.judge(
         "whole run",
         f"{subject.settings.rounds} rounds",
         subject.settings.rounds * subject.steps,
-        measured,
+        measurement,
     )
 
 
@@ -236,7 +254,7 @@ def _one_run(subject: AuditSubject) -> AuditFinding | str:
         return "it needs noise in every step, and samples that are drawn independently"
     if subject.algorithm.schedule:
         return CHANGES
-    measured = one_run(
+    measurement = one_run(
         subject.algorithm,
         subject.settings.rounds,
         subject.settings.delta,
@@ -244,11 +262,11 @@ def _one_run(subject: AuditSubject) -> AuditFinding | str:
         subject.confidence,
         subject.randomness,
     )
-    return subject.bounded(
+    return subject.judge(
         "one run",
         f"{subject.settings.rounds} rounds",
         subject.settings.rounds * subject.steps,
-        measured,
+        measurement,
     )
 
 
@@ -259,20 +277,27 @@ def _canary_clients(subject: AuditSubject) -> AuditFinding | str:
     if subject.algorithm.schedule or subject.algorithm.clients.whole_run:
         return CHANGES
     population = max(100, subject.population)
-    measured = canary_clients(
+    measurement = canary_clients(
         subject.algorithm.clients,
         subject.settings.rounds,
         subject.settings.delta,
         subject.randomness,
         population,
     )
-    claimed, proven = (
-        subject.claimed(subject.settings.rounds),
-        subject.proven(subject.settings.rounds),
+    claimed_epsilon, proven_epsilon = (
+        subject.claimed_epsilon(subject.settings.rounds),
+        subject.proven_epsilon(subject.settings.rounds),
     )
     scope = f"{subject.settings.rounds} rounds"
     return AuditFinding(
-        "canary clients", scope, claimed, proven, measured.epsilon, None, ESTIMATE, measured.how
+        "canary clients",
+        scope,
+        claimed_epsilon,
+        proven_epsilon,
+        measurement.epsilon,
+        None,
+        ESTIMATE,
+        measurement.how,
     )
 
 

@@ -23,7 +23,13 @@ from dpfl.audit.test_bed import ObservedRound, TestBed, linear, play
 from dpfl.client.task import ClientReply
 from dpfl.privacy import All, Keyed, Release
 
-COUPLED = ("sample noise", "upload noise", "client noise", "server noise", "share of the noise")
+NOISE_PURPOSES = (
+    "sample noise",
+    "upload noise",
+    "client noise",
+    "server noise",
+    "share of the noise",
+)
 """Purposes for which the noise of the releases is drawn. All other purposes have keys of their own.
 """
 
@@ -35,7 +41,7 @@ RELEASES = ("samples", "clients")
 
 SAMPLES = 10
 FAR = 30.0
-HIDDEN = ("seconds", "remaining")  # the clock, and what was public before
+HIDDEN_PARTS = ("seconds", "remaining")  # the clock, and what was public before
 
 Kind = TypeVar("Kind", bound=Release)
 
@@ -65,11 +71,11 @@ class Probe:
     """Randomness with one key for the noise of releases and another for all else.
 
     Attributes:
-        released: Key of the releases' noise.
+        release_key: Key of the releases' noise.
         rest: Key of all other draws.
     """
 
-    released: int
+    release_key: int
     rest: int
     repeatable = True
 
@@ -95,7 +101,7 @@ class Probe:
         Returns:
             The generator.
         """
-        return Keyed(self.released if purpose in COUPLED else self.rest).generator(
+        return Keyed(self.release_key if purpose in NOISE_PURPOSES else self.rest).generator(
             purpose, round, client
         )
 
@@ -120,13 +126,13 @@ class Coupling:
         """
         parent, coupling = type(release), self
 
-        def noised(self: Release, total: Tensor, *rest: Any, **options: Any) -> Tensor:
-            if not self.has_noise:
+        def add_noise(self: Release, total: Tensor, *rest: Any, **options: Any) -> Tensor:
+            if not self.private:
                 return parent.add_noise(self, total, *rest, **options)
             coupling.releases += 1
             return parent.add_noise(self, torch.zeros_like(total), *rest, **options)
 
-        def carrying(self: Release, total: Tensor, noise: Tensor) -> Tensor:
+        def add_precomputed_noise(self: Release, total: Tensor, noise: Tensor) -> Tensor:
             return parent.add_precomputed_noise(self, torch.zeros_like(total), noise)
 
         def into_sum(self: Release, vector: Tensor, *rest: Any) -> Tensor:
@@ -137,8 +143,8 @@ class Coupling:
             parent.__name__,
             (parent,),
             {
-                "add_noise": noised,
-                "add_precomputed_noise": carrying,
+                "add_noise": add_noise,
+                "add_precomputed_noise": add_precomputed_noise,
                 "into_sum": into_sum,
                 "event_is_proven": parent.event_is_proven,  # its law is the parent's, moved
             },
@@ -215,7 +221,9 @@ def neighbours(algorithm: Algorithm, seed: int = 0) -> tuple[TestBed, TestBed]:
     first = (rows[0], rows[1]) if whole else (rows[0], rows[0][1:])
     others = [rows[2 + number % 2] for number in range(clients_for(algorithm.noise_shares, 3) - 1)]
     sizes = (SAMPLES,) * (1 + len(others))
-    test_beds = [TestBed(linear(16, 3), x, y, 3, (one, *others), sizes, public) for one in first]
+    test_beds = [
+        TestBed(linear(16, 3), x, y, 3, (own_rows, *others), sizes, public) for own_rows in first
+    ]
     return test_beds[0], test_beds[1]
 
 
@@ -231,10 +239,10 @@ def leaks(algorithm: Algorithm, rounds: int = 4, seed: int = 0) -> list[Leak] | 
         The leaks; None if the coupling met no release, so that nothing can be said.
     """
     coupling = Coupling()
-    coupled = with_releases(with_everyone(algorithm), coupling.of)
+    coupled_algorithm = with_releases(with_everyone(algorithm), coupling.of)
     one, other = neighbours(algorithm, seed)
     first, again, second = (
-        _views(algorithm, play(coupled, test_bed, probe, rounds))
+        _views(algorithm, play(coupled_algorithm, test_bed, probe, rounds))
         for test_bed, probe in (
             (one, Probe(seed, seed)),
             (one, Probe(seed, seed + 1)),
@@ -265,22 +273,26 @@ def _views(algorithm: Algorithm, rounds: list[ObservedRound]) -> dict[tuple[int,
     settings.
     """
     views: dict[tuple[int, str], Any] = {}
-    for number, observed in enumerate(rounds, start=1):
+    for number, observed_round in enumerate(rounds, start=1):
         if not algorithm.trusts_server:
-            for replies in observed.replies:
+            for replies in observed_round.replies:
                 values = [(name, value) for reply in replies for name, value in _reply(reply)]
                 views |= {
                     (number, f"{name}, again" if (number, name) in views else name): value
                     for name, value in values
                 }
-        for part in fields(observed.state):
+        for part in fields(observed_round.state):
             visible = (
-                part.name in SHOWN_TO_ALL if algorithm.trusts_server else part.name not in HIDDEN
+                part.name in SHOWN_TO_ALL
+                if algorithm.trusts_server
+                else part.name not in HIDDEN_PARTS
             )
             if visible:
                 views |= {
                     (number, name): value
-                    for name, value in _state_values(part.name, getattr(observed.state, part.name))
+                    for name, value in _state_values(
+                        part.name, getattr(observed_round.state, part.name)
+                    )
                 }
     return views
 

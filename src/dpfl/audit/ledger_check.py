@@ -43,18 +43,20 @@ def check_ledgers(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
         one, other = (replace(test_bed, model=scattering_linear()) for test_bed in (one, other))
     with tempfile.TemporaryDirectory(prefix="dpfl-audit-") as name:
         folder = Path(name)
-        expected = _released(
+        release_counts = _release_counts(
             algorithm, one, play(algorithm, one, Keyed(seed), ROUNDS, folder / "real")
         )
         unpaid = [
             text
-            for account, events in expected.items()
+            for account, events in release_counts.items()
             for text in _unpaid(folder / "real" / account, events)
         ]
-        coupled = with_releases(algorithm, Coupling().of)
+        coupled_algorithm = with_releases(algorithm, Coupling().of)
         first, second = (
             _noises(
-                algorithm, test_bed, play(coupled, test_bed, Keyed(seed), ROUNDS, folder / world)
+                algorithm,
+                test_bed,
+                play(coupled_algorithm, test_bed, Keyed(seed), ROUNDS, folder / world),
             )
             for world, test_bed in (("one", one), ("other", other))
         )
@@ -64,21 +66,21 @@ def check_ledgers(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
         ):  # of which nothing is shown before its checkpoint, and then it is not made again
             anew += _again(algorithm, one, SystemEntropy(), folder / "system")
     noises = [*first.values(), *(noise for (_, client), noise in second.items() if client == 0)]
-    shared = sum(_same_noise(a, b) for a, b in combinations(noises, 2))
-    reused = (
+    repeats = sum(_same_noise(a, b) for a, b in combinations(noises, 2))
+    repeat_faults = (
         [
-            f"{shared} pairs of {len(noises)} releases share their noise: their difference shows "
+            f"{repeats} pairs of {len(noises)} releases share their noise: their difference shows "
             "the data"
         ]
-        if shared
+        if repeats
         else []
     )
-    count = sum(sum(events.values()) for events in expected.values())
+    count = sum(sum(events.values()) for events in release_counts.values())
     summary = (
         f"each of {count} releases has its own debit and its own noise; after a crash, each is the "
         "same value or is paid for again"
     )
-    return RandomnessCheck(summary, (*unpaid, *reused, *anew), count)
+    return RandomnessCheck(summary, (*unpaid, *repeat_faults, *anew), count)
 
 
 def _again(
@@ -88,7 +90,7 @@ def _again(
     release, which must be paid for again.
     """
     first, second = (play(algorithm, test_bed, randomness, 1, folder) for _ in range(2))
-    expected = _released(algorithm, test_bed, first)
+    release_counts = _release_counts(algorithm, test_bed, first)
     same = _same_values(_released_values(algorithm, first), _released_values(algorithm, second))
     if algorithm.noise_shares and same:
         return [
@@ -96,14 +98,14 @@ def _again(
             "clients show one of them"
         ]
     if not same:
-        expected = {
+        release_counts = {
             account: {event: 2 * count for event, count in events.items()}
-            for account, events in expected.items()
+            for account, events in release_counts.items()
         }
     source = "with noise of the seed" if randomness.repeatable else "with noise of the system"
     return [
         f"made again after a crash {source}: {text}"
-        for account, events in expected.items()
+        for account, events in release_counts.items()
         for text in _unpaid(folder / account, events)
     ]
 
@@ -113,8 +115,13 @@ def _released_values(algorithm: Algorithm, rounds: list[ObservedRound]) -> list[
     sums.
     """
     if algorithm.trusts_server:
-        return [observed.state.vector.numpy() for observed in rounds]
-    replies = [reply for observed in rounds for answers in observed.replies for reply in answers]
+        return [observed_round.state.vector.numpy() for observed_round in rounds]
+    replies = [
+        reply
+        for observed_round in rounds
+        for answers in observed_round.replies
+        for reply in answers
+    ]
     if algorithm.noise_shares:
         return [reply.numbers for reply in replies if reply.numbers is not None]
     answers = [value for reply in replies for value in (reply.raw or {}).values()]
@@ -125,16 +132,16 @@ def _same_values(first: list[np.ndarray], second: list[np.ndarray]) -> bool:
     return len(first) == len(second) and all(map(np.array_equal, first, second))
 
 
-def _released(
+def _release_counts(
     algorithm: Algorithm, test_bed: TestBed, rounds: list[ObservedRound]
 ) -> dict[str, dict[Event, int]]:
     """Counts by account how often each event was released."""
     if algorithm.trusts_server:
         return {"federation.sqlite": _of_rounds(algorithm, rounds, len(test_bed.clients))}
     accounts: dict[str, dict[Event, int]] = {}
-    for observed in rounds:
-        for request, replies in zip(observed.requests, observed.replies, strict=True):
-            for task, reply in zip(request.tasks, replies, strict=True):
+    for observed_round in rounds:
+        for order, replies in zip(observed_round.requests, observed_round.replies, strict=True):
+            for task, reply in zip(order.tasks, replies, strict=True):
                 if reply.update is None and reply.raw is None and reply.numbers is None:
                     continue
                 if reply.client < len(test_bed.clients):
@@ -158,15 +165,15 @@ def _of_task(task: ClientTask, size: int) -> tuple[Event, int]:
 
 def _of_rounds(algorithm: Algorithm, rounds: list[ObservedRound], clients: int) -> dict[Event, int]:
     counts: dict[Event, int] = {}
-    for observed in rounds:
-        event = observed.request.tasks[0].clients.event(clients)
+    for observed_round in rounds:
+        event = observed_round.request.tasks[0].clients.event(clients)
         counts[event] = 1 if algorithm.clients.whole_run else counts.get(event, 0) + 1
     return counts
 
 
-def _unpaid(path: Path, released: dict[Event, int]) -> list[str]:
+def _unpaid(path: Path, release_counts: dict[Event, int]) -> list[str]:
     if not path.exists():
-        return [f"{path.stem} has no ledger, but released {sum(released.values())} times"]
+        return [f"{path.stem} has no ledger, but released {sum(release_counts.values())} times"]
     ledger = Ledger.read(path)
     try:
         events = ledger.spending()
@@ -174,7 +181,7 @@ def _unpaid(path: Path, released: dict[Event, int]) -> list[str]:
         ledger.close()
     return [
         f"{path.stem} debited {events.get(event, 0)} of {count} releases ({describe(event)})"
-        for event, count in released.items()
+        for event, count in release_counts.items()
         if events.get(event, 0) < count
     ]
 
@@ -190,19 +197,19 @@ def _noises(
             (number, reply.client): torch.from_numpy(
                 reply.numbers.view(reply.numbers.dtype.str.replace("u", "i"))
             ).double()
-            for number, observed in enumerate(rounds)
-            for reply in observed.replies[-1]
+            for number, observed_round in enumerate(rounds)
+            for reply in observed_round.replies[-1]
             if reply.numbers is not None
         }
     if algorithm.placement is not NoisePlacement.ROUND_SUM:
         return {
             (number, reply.client): reply.update
-            for number, observed in enumerate(rounds)
-            for replies in observed.replies
+            for number, observed_round in enumerate(rounds)
+            for replies in observed_round.replies
             for reply in replies
             if reply.update is not None
         }
-    vectors = [test_bed.flat().read(), *(observed.state.vector for observed in rounds)]
+    vectors = [test_bed.flat().read(), *(observed_round.state.vector for observed_round in rounds)]
     return {(number, 0): vectors[number + 1] - vectors[number] for number in range(len(rounds))}
 
 

@@ -30,18 +30,18 @@ number occurs once in 10^4 audits, four never.
 class MaskedExchange:
     """Members that have met, in one process."""
 
-    def __init__(self, shared: NoiseShares) -> None:
+    def __init__(self, noise_shares: NoiseShares) -> None:
         keys = {
             f"member-{number:03d}": Ed25519PrivateKey.generate()
-            for number in range(clients_for(shared, 3))
+            for number in range(clients_for(noise_shares, 3))
         }
         identities = {name: key.public_key().public_bytes_raw().hex() for name, key in keys.items()}
-        self.group = SumGroup("audit", identities, shared.survivors, shared.colluders)
+        self.group = SumGroup("audit", identities, noise_shares.survivors, noise_shares.colluders)
         self.members = {name: SumMember(self.group, name, key) for name, key in keys.items()}
         for member in self.members.values():
             member.receive_keys([other.advertisement for other in self.members.values()])
 
-    def begun(
+    def begin(
         self, round: int, absent: int, numbers: np.ndarray
     ) -> tuple[MaskedSum, list[MaskedInput]]:
         """Runs exchange 1 without the last members.
@@ -60,11 +60,11 @@ class MaskedExchange:
             member.mask(at, numbers)
             for member in list(self.members.values())[: len(self.members) - absent]
         ]
-        for masked in inputs:
-            sum.take(masked)
+        for masked_input in inputs:
+            sum.take(masked_input)
         return sum, inputs
 
-    def ended(self, sum: MaskedSum) -> tuple[np.ndarray, list[UnmaskingShares]]:
+    def end(self, sum: MaskedSum) -> tuple[np.ndarray, list[UnmaskingShares]]:
         """Ends a sum.
 
         Args:
@@ -73,24 +73,24 @@ class MaskedExchange:
         Returns:
             The total, and the shares that members revealed for it.
         """
-        opened: list[UnmaskingShares] = []
+        answers: list[UnmaskingShares] = []
         for name, survivors in sum.survivor_lists().items():
             answer = self.members[name].agree(survivors)
             if isinstance(answer, UnmaskingShares):
-                opened.append(answer)
+                answers.append(answer)
             else:
                 sum.vote(answer)
         if sum.missing:
-            opened = [self.members[name].open(sum.votes()) for name in sum.survivors]
-        for answer in opened:
+            answers = [self.members[name].open(sum.votes()) for name in sum.survivors]
+        for answer in answers:
             sum.open(answer)
-        return sum.total(), opened
+        return sum.total(), answers
 
-    def own_seeds(self, opened: list[UnmaskingShares], fewer: int = 0) -> list[bytes | None]:
+    def own_seeds(self, answers: list[UnmaskingShares], fewer: int = 0) -> list[bytes | None]:
         """Reconstructs the seeds of the survivors' own masks.
 
         Args:
-            opened: Shares that members revealed.
+            answers: Shares that members revealed.
             fewer: Number of shares below the threshold to use.
 
         Returns:
@@ -98,40 +98,40 @@ class MaskedExchange:
         """
         number, count = self.group.number, self.group.threshold - fewer
         shares_of = [
-            {number[one.sender]: one.shares[owner.sender, owner.sender] for one in opened}
-            for owner in opened
+            {number[answer.sender]: answer.shares[owner.sender, owner.sender] for answer in answers}
+            for owner in answers
         ]
         return [combine(dict(list(shares.items())[:count])) for shares in shares_of]
 
 
-def masks(shared: NoiseShares) -> RandomnessCheck:
+def masks(noise_shares: NoiseShares) -> RandomnessCheck:
     """Tests the masks of a secure sum.
 
     Args:
-        shared: Who shares the noise.
+        noise_shares: Who shares the noise.
 
     Returns:
         The check.
     """
-    meeting = MaskedExchange(shared)
-    missing = min(1, len(meeting.members) - shared.survivors)
-    played = [meeting.begun(round, missing, np.zeros(SIZE, np.uint32)) for round in (0,)]
-    ends = [meeting.ended(played[0][0])]
-    played.append(meeting.begun(1, missing, np.zeros(SIZE, np.uint32)))
-    ends.append(meeting.ended(played[1][0]))
+    meeting = MaskedExchange(noise_shares)
+    missing = min(1, len(meeting.members) - noise_shares.survivors)
+    exchanges = [meeting.begin(round, missing, np.zeros(SIZE, np.uint32)) for round in (0,)]
+    ends = [meeting.end(exchanges[0][0])]
+    exchanges.append(meeting.begin(1, missing, np.zeros(SIZE, np.uint32)))
+    ends.append(meeting.end(exchanges[1][0]))
     faults = [
-        *_uniform(*(inputs for _, inputs in played)),
-        *_opened(ends),
+        *_uniform(*(inputs for _, inputs in exchanges)),
+        *_opening_faults(ends),
         *_own(meeting, ends),
         *_exact(meeting, missing),
     ]
-    faults += _below(shared)
+    faults += _below(noise_shares)
     summary = (
-        f"2 rounds of {len(played[0][1])} members, {SIZE} numbers each: masked at every place, "
+        f"2 rounds of {len(exchanges[0][1])} members, {SIZE} numbers each: masked at every place, "
         "by masks of no other round; "
     )
     return RandomnessCheck(
-        f"{summary}the sum of those who are left, and none of fewer than {shared.survivors}",
+        f"{summary}the sum of those who are left, and none of fewer than {noise_shares.survivors}",
         tuple(faults),
     )
 
@@ -143,7 +143,7 @@ def _uniform(first: list[MaskedInput], second: list[MaskedInput]) -> Iterator[st
     for what, numbers in (
         (
             "numbers are sent as they are",
-            np.stack([masked.numbers for masked in (*first, *second)]),
+            np.stack([masked_input.numbers for masked_input in (*first, *second)]),
         ),
         (
             "masks come again in the next round",
@@ -159,11 +159,11 @@ def _uniform(first: list[MaskedInput], second: list[MaskedInput]) -> Iterator[st
             yield f"masked numbers are not uniform ({score:+.0f} deviations)"
 
 
-def _opened(ends: list[tuple[np.ndarray, list[UnmaskingShares]]]) -> Iterator[str]:
+def _opening_faults(ends: list[tuple[np.ndarray, list[UnmaskingShares]]]) -> Iterator[str]:
     if any(total.any() for total, _ in ends):
         yield "the sum still contains masks of missing members"
     first, second = (
-        {seed for answer in opened for seed in answer.seeds.values()} for _, opened in ends
+        {seed for answer in answers for seed in answer.seeds.values()} for _, answers in ends
     )
     if first & second:
         yield "a seed that one round opened is a seed of the next"
@@ -175,30 +175,32 @@ def _own(
     """Checks the seeds of own masks: a new one for each member and round, which one share fewer
     than the threshold does not reveal.
     """
-    seeds = [seed for _, opened in ends for seed in meeting.own_seeds(opened)]
+    seeds = [seed for _, answers in ends for seed in meeting.own_seeds(answers)]
     if len(set(seeds)) < len(seeds):
         yield f"{len(seeds)} masks of members of their own have {len(set(seeds))} seeds"
-    if any(seed in meeting.own_seeds(opened, fewer=1) for _, opened in ends for seed in seeds):
+    if any(seed in meeting.own_seeds(answers, fewer=1) for _, answers in ends for seed in seeds):
         yield f"fewer shares than the threshold of {meeting.group.threshold} open a mask"
 
 
 def _exact(meeting: MaskedExchange, missing: int) -> Iterator[str]:
     numbers = np.arange(SIZE, dtype=np.uint32) * np.uint32(2**20 + 7)
-    sum, inputs = meeting.begun(2, missing, numbers)
-    if (meeting.ended(sum)[0] != numbers * np.uint32(len(inputs))).any():
+    sum, inputs = meeting.begin(2, missing, numbers)
+    if (meeting.end(sum)[0] != numbers * np.uint32(len(inputs))).any():
         yield f"the sum of {len(inputs)} members is another than the sum of their numbers"
 
 
-def _below(shared: NoiseShares) -> Iterator[str]:
+def _below(noise_shares: NoiseShares) -> Iterator[str]:
     """Plays a server that shows each member fewer survivors than are needed."""
-    meeting = MaskedExchange(shared)
-    sum, _ = meeting.begun(0, 0, np.zeros(4, np.uint32))
-    for name, listed in sum.survivor_lists().items():
-        others = (other for other in listed.survivors if other != name)
-        few = (name, *others)[: shared.survivors - 1]
+    meeting = MaskedExchange(noise_shares)
+    sum, _ = meeting.begin(0, 0, np.zeros(4, np.uint32))
+    for name, survivor_list in sum.survivor_lists().items():
+        others = (other for other in survivor_list.survivors if other != name)
+        few = (name, *others)[: noise_shares.survivors - 1]
         try:
-            meeting.members[name].agree(replace(listed, survivors=few))
+            meeting.members[name].agree(replace(survivor_list, survivors=few))
         except MemberRefusal:
             continue
-        yield f"a member stands for {len(few)} survivors, of {shared.survivors} that are needed"
+        yield (
+            f"a member stands for {len(few)} survivors, of {noise_shares.survivors} that are needed"
+        )
         return

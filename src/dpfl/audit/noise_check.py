@@ -70,12 +70,12 @@ def noises(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
     Returns:
         The check.
     """
-    reduced = plain(algorithm)
+    reduced_algorithm = plain(algorithm)
     samples: list[NoiseSample] = []
-    if reduced.placement is not NoisePlacement.ROUND_SUM:
+    if reduced_algorithm.placement is not NoisePlacement.ROUND_SUM:
         of = _of_clients
     else:
-        of = _of_sums if reduced.noise_shares else _of_rounds
+        of = _of_sums if reduced_algorithm.noise_shares else _of_rounds
     sources = (
         ("seed", Keyed(seed), ROUNDS),
         ("next seed", Keyed(seed + 1), 1),
@@ -83,8 +83,8 @@ def noises(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
     )
     for name, randomness, rounds in sources:
         samples += [
-            NoiseSample(f"{name}, {where}", numbers, reduced.steps.total(1))
-            for where, numbers in of(reduced, randomness, rounds)
+            NoiseSample(f"{name}, {where}", numbers, reduced_algorithm.steps.total(1))
+            for where, numbers in of(reduced_algorithm, randomness, rounds)
         ]
     faults = [text for noise in samples for text in _amount(noise)][:3]
     faults += [
@@ -118,18 +118,21 @@ def plain(algorithm: Algorithm) -> Algorithm:
     Returns:
         The reduced system.
     """
-    reduced = with_everyone(algorithm)
+    reduced_algorithm = with_everyone(algorithm)
     query = algorithm.weights.query
     return replace(
-        reduced,
+        reduced_algorithm,
         local=LocalTraining(SGD(1.0)),
         steps=FixedSteps(
             STEPS
-            if reduced.placement is NoisePlacement.EVERY_STEP and not reduced.noise_shares
+            if reduced_algorithm.placement is NoisePlacement.EVERY_STEP
+            and not reduced_algorithm.noise_shares
             else 1
         ),
-        samples=replace(reduced.samples, divide_by_drawn=False) if reduced.samples else None,
-        clients=_with_given_clip(reduced.clients),
+        samples=replace(reduced_algorithm.samples, divide_by_drawn=False)
+        if reduced_algorithm.samples
+        else None,
+        clients=_with_given_clip(reduced_algorithm.clients),
         weights=UniformWeights() if query and not query.trusted else algorithm.weights,
         server=ServerUpdate(),
         controls=False,
@@ -154,21 +157,24 @@ def _of_clients(
     if algorithm.schedule and algorithm.samples:
         algorithm = replace(algorithm, samples=algorithm.schedule.now(algorithm.samples, 0, {}))
     clients = CanarySite.on(_blank(2), algorithm)
-    reduced, node = clients.algorithm, clients.node(randomness)
+    reduced_algorithm, node = clients.algorithm, clients.node(randomness)
     try:
         for round in range(rounds):
             for client in range(2):
-                (update,) = torch.from_numpy(clients.played(node, client, round, 1))
-                if reduced.placement is NoisePlacement.CLIENT_UPDATE:
-                    assert reduced.updates is not None
-                    yield f"round {round + 1}, client {client}", _standard(update, reduced.updates)
-                else:
-                    assert reduced.samples is not None
-                    size = clients.test_bed.declared_sizes[client]
-                    each = reduced.samples.divisor_for(size) / math.sqrt(clients.steps)
+                (update,) = torch.from_numpy(clients.play_rounds(node, client, round, 1))
+                if reduced_algorithm.placement is NoisePlacement.CLIENT_UPDATE:
+                    assert reduced_algorithm.updates is not None
                     yield (
                         f"round {round + 1}, client {client}",
-                        _standard(update * each, reduced.samples),
+                        _standard(update, reduced_algorithm.updates),
+                    )
+                else:
+                    assert reduced_algorithm.samples is not None
+                    size = clients.test_bed.declared_sizes[client]
+                    each = reduced_algorithm.samples.divisor_for(size) / math.sqrt(clients.steps)
+                    yield (
+                        f"round {round + 1}, client {client}",
+                        _standard(update * each, reduced_algorithm.samples),
                     )
     finally:
         node.close()
@@ -183,11 +189,11 @@ def _of_rounds(
     before, past = test_bed.flat().read(), list[Tensor]()
     missing = 0 if algorithm.clients.whole_run else clients // 2
     rounds_played = play(algorithm, test_bed, randomness, rounds, missing=missing)
-    for number, observed in enumerate(rounds_played):
-        release = observed.request.tasks[0].clients
+    for number, observed_round in enumerate(rounds_played):
+        release = observed_round.request.tasks[0].clients
         divisor = round_divisor(release, algorithm.weights, test_bed.declared_sizes)
-        noise = (observed.state.vector - before) * divisor
-        before = observed.state.vector
+        noise = (observed_round.state.vector - before) * divisor
+        before = observed_round.state.vector
         past = [noise, *past]
         yield f"round {number + 1}", _standard(noise, release, past[1:])
 
@@ -198,25 +204,25 @@ def _of_sums(
     """Yields the noise of sums over the fewest survivors, without what the server's own clients
     sent.
     """
-    shared = algorithm.noise_shares
-    assert shared is not None
-    count = clients_for(shared)
-    missing = count - shared.survivors
+    noise_shares = algorithm.noise_shares
+    assert noise_shares is not None
+    count = clients_for(noise_shares)
+    missing = count - noise_shares.survivors
     rounds_played = play(algorithm, _blank(count), randomness, rounds, missing=missing)
-    for number, observed in enumerate(rounds_played):
-        release = observed.request.tasks[0].clients
-        integer_sum = RoundSum.of_updates(release, count).integer_sum
+    for number, observed_round in enumerate(rounds_played):
+        release = observed_round.request.tasks[0].clients
+        whole = RoundSum.of_updates(release, count).whole
         numbers_of = {
             reply.client: reply.numbers
-            for reply in observed.replies[-1][missing:]
+            for reply in observed_round.replies[-1][missing:]
             if reply.numbers is not None
         }
-        total = torch.from_numpy(honest_sum(integer_sum, shared, numbers_of))
+        total = torch.from_numpy(honest_sum(whole, noise_shares, numbers_of))
         noise = total if release.count_unit is None else total[:-1]
         yield f"round {number + 1}", _standard(release.inward(noise), release)
 
 
-def stated(release: Release) -> float:
+def stated_deviation(release: Release) -> float:
     """Computes the standard deviation that the accountant is told.
 
     Args:
@@ -231,7 +237,7 @@ def stated(release: Release) -> float:
 
 def _standard(noise: Tensor, release: Release, past: list[Tensor] | None = None) -> np.ndarray:
     """Divides noise by its stated deviation and undoes its correlation."""
-    deviation, kind = stated(release), release.correlated
+    deviation, kind = stated_deviation(release), release.correlated
     if kind is not None:
         earlier_rounds = zip(kind.root.coefficients[1:], past or [], strict=False)
         noise = noise + sum(

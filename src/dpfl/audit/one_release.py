@@ -17,7 +17,7 @@ from dpfl.audit.distinguish import (
     detector,
     distinguish,
     distinguish_gaussian,
-    whitened,
+    whiten,
 )
 from dpfl.audit.sums import clients_for, server_view
 from dpfl.client.task import ClientReply
@@ -33,7 +33,7 @@ NAMES = ("first.weight", "second.weight")
 ENDS = (8, 16)
 """Two layers of eight numbers: enough for every clip and every noise to show what it does."""
 
-SEARCHED, OVERFITTED = "the direction of least noise", 1.2
+LEAST_NOISE, OVERFITTING = "the direction of least noise", 1.2
 """The name of a direction that is searched for, and how much better than others it must be. On the
 draws of the search it looks better than it is.
 """
@@ -96,9 +96,9 @@ class ReleaseGame:
             A function that draws releases.
         """
         vector, inside = self.canary(direction)
-        return partial(_released, self, vector, inside, certain)
+        return partial(_draw_releases, self, vector, inside, certain)
 
-    def moved(self, direction: Tensor) -> np.ndarray:
+    def movement(self, direction: Tensor) -> np.ndarray:
         """Computes how far the canary moves the release once it is drawn.
 
         Args:
@@ -140,7 +140,7 @@ def population_for(release: Release) -> int:
     return 1 if size is None else 2 * size
 
 
-def _released(
+def _draw_releases(
     game: ReleaseGame,
     vector: Tensor,
     inside: bool,
@@ -150,35 +150,35 @@ def _released(
     rng: np.random.Generator,
 ) -> np.ndarray:
     if game.release.correlated:
-        return _banded(game, game.release.correlated, vector * float(within), trials, rng)
+        return _draw_banded(game, game.release.correlated, vector * float(within), trials, rng)
     sampling = game.release.sampling
     takes_part = np.array(
         [certain or 0 in sampling.draw(game.population, rng) for _ in range(trials)]
     )
     signs = takes_part * (1.0 if within else -1.0 if game.replaced else 0.0)
     if game.release.noise_shares:
-        return _summed(
+        return _draw_sums(
             game.release,
             game.release.noise_shares,
             np.outer(signs, game.release.into_sum(vector, inside)),
             rng,
         )
     totals = torch.from_numpy(signs).float()[:, None] * vector
-    sums = _noised(game.release, totals, rng)
+    sums = _add_noise(game.release, totals, rng)
     if not game.counts_units:
         return sums.numpy()
     counts = [_count(game.release, sign, inside, rng) for sign in signs]
     return np.column_stack([sums.numpy(), counts])
 
 
-def _banded(
+def _draw_banded(
     game: ReleaseGame, noise: BandedNoise, vector: Tensor, trials: int, rng: np.random.Generator
 ) -> np.ndarray:
     """Simulates all rounds of a run with noise that later rounds take back, with one row per
     trial.
     """
     if not _at_once(game.release) and trials > 1:
-        return np.concatenate([_banded(game, noise, vector, 1, rng) for _ in range(trials)])
+        return np.concatenate([_draw_banded(game, noise, vector, 1, rng) for _ in range(trials)])
     past, releases = torch.empty(0, trials * len(vector)), []
     for turn in game.turns():
         noisy, past = correlated_sum(
@@ -196,13 +196,13 @@ def _count(release: Release, sign: float, inside: bool, rng: np.random.Generator
     return noisy_inside_fraction(replies, release, 1.0, rng)
 
 
-def _summed(
-    release: Release, shared: NoiseShares, totals: np.ndarray, rng: np.random.Generator
+def _draw_sums(
+    release: Release, noise_shares: NoiseShares, totals: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
     """Simulates each trial as the server sees it in a secure sum."""
-    bound = RoundSum.of_updates(release, shared.survivors).bound
-    integer_sum = release.integer_sum(bound, clients_for(shared))
-    return server_view(integer_sum, shared, totals.ravel(), rng).reshape(totals.shape)
+    bound = RoundSum.of_updates(release, noise_shares.survivors).bound
+    whole = release.integer_sum(bound, clients_for(noise_shares))
+    return server_view(whole, noise_shares, totals.ravel(), rng).reshape(totals.shape)
 
 
 def _at_once(release: Release) -> bool:
@@ -211,7 +211,7 @@ def _at_once(release: Release) -> bool:
     return release.noise_shares is not None or release.noise.by_coordinate
 
 
-def _noised(release: Release, totals: Tensor, rng: np.random.Generator) -> Tensor:
+def _add_noise(release: Release, totals: Tensor, rng: np.random.Generator) -> Tensor:
     """Adds noise to each row. Independent noise can be added to all rows as one long vector."""
     shares = release.shared_by or 1
     if _at_once(release):
@@ -259,15 +259,17 @@ def worst(game: ReleaseGame, randomness: Randomness, trials: int) -> tuple[str, 
     outs = game.mechanism(torch.ones(ENDS[-1]), certain=True)(
         False, max(300, int(PILOT * trials)), rng
     )
-    canaries = directions() | {SEARCHED: _least_noise(outs[:, : ENDS[-1]])}
-    apart = {name: whitened(outs, game.moved(direction))[1] for name, direction in canaries.items()}
-    apart[SEARCHED] /= OVERFITTED
+    canaries = directions() | {LEAST_NOISE: _least_noise(outs[:, : ENDS[-1]])}
+    apart = {
+        name: whiten(outs, game.movement(direction))[1] for name, direction in canaries.items()
+    }
+    apart[LEAST_NOISE] /= OVERFITTING
     name = max(apart, key=lambda name: apart[name])
-    moved = game.moved(canaries[name])
+    movement = game.movement(canaries[name])
     return (
         name,
         canaries[name],
-        detector(outs, moved, -moved / 2 if game.replaced else np.zeros_like(moved)),
+        detector(outs, movement, -movement / 2 if game.replaced else np.zeros_like(movement)),
     )
 
 
@@ -310,13 +312,13 @@ def one_release(
     bounds = [free]
     if game.release.noise is not None and game.release.noise.gaussian:
         certain = game.mechanism(direction, certain=True)
-        sampled = partial(_sampled_epsilon, game, delta=delta)
+        sampled_epsilon = partial(_sampled_epsilon, game, delta=delta)
         bounds.append(
             distinguish_gaussian(
-                certain, score, delta, trials, each, randomness, sampled, "one release"
+                certain, score, delta, trials, each, randomness, sampled_epsilon, "one release"
             )
         )
-    best = max(bounds, key=lambda measured: measured.epsilon)
+    best = max(bounds, key=lambda bound: bound.epsilon)
     return MeasuredEpsilon(
         best.epsilon, confidence, 2 * trials, f"{best.how}; canary: {name}", bounds[-1].mu
     )
@@ -325,6 +327,6 @@ def one_release(
 def _sampled_epsilon(game: ReleaseGame, mu: float, delta: float) -> float:
     """Computes epsilon for this sampling, where a canary that is drawn moves the noise by mu."""
     sampling = game.release.sampling
-    expected = sampling.expected_size(game.population)
-    rate = expected / game.population if sampling.by_chance else 1.0
+    expected_size = sampling.expected_size(game.population)
+    rate = expected_size / game.population if sampling.by_chance else 1.0
     return SampledGaussian(mu, rate, sampling.constant_size).epsilon(delta)

@@ -97,11 +97,11 @@ class QueryGame:
     def _answer(self, node: ClientRunner, task: ClientTask) -> float:
         reply = node.work(task, self.vector)
         if reply.numbers is not None:
-            return self.read({"answer": self._summed(node, task, reply.numbers)})
+            return self.read({"answer": self._mean_of_sum(node, task, reply.numbers)})
         assert reply.raw is not None
         return self.read(dict(reply.raw))
 
-    def _summed(self, node: ClientRunner, task: ClientTask, numbers: np.ndarray) -> np.ndarray:
+    def _mean_of_sum(self, node: ClientRunner, task: ClientTask, numbers: np.ndarray) -> np.ndarray:
         """Computes the mean that a sum over clients gives where the other clients add nothing but
         their noise.
         """
@@ -122,7 +122,7 @@ def one_answer(
     confidence: float,
     randomness: Randomness,
     persons: bool = False,
-    shared: NoiseShares | None = None,
+    noise_shares: NoiseShares | None = None,
 ) -> MeasuredEpsilon:
     """Measures one answer to a query.
 
@@ -135,14 +135,14 @@ def one_answer(
         confidence: Confidence of the bound.
         randomness: Source of the noise.
         persons: Whether persons are protected, not samples.
-        shared: Who shares the noise of a secure sum; None if the answer is seen by itself.
+        noise_shares: Who shares the noise of a secure sum; None if the answer is seen by itself.
 
     Returns:
         The bound.
     """
     game = _game_of(query)
-    if shared and query.summable:
-        game = _in_a_sum(game, query, shared)
+    if noise_shares and query.summable:
+        game = _in_a_sum(game, query, noise_shares)
     game = replace(game, test_bed=replace(game.test_bed, persons=persons))
     silent = replace(game, task=replace(game.task, query=query.with_noise(1e-12)))
     each = 1 - (1 - confidence) / 2
@@ -161,7 +161,7 @@ def one_answer(
         )[:, None]
 
     free = distinguish(mechanism, delta, min(trials, GUESSES), each, randomness, name="answer")
-    return replace(max(normal, free, key=lambda measured: measured.epsilon), confidence=confidence)
+    return replace(max(normal, free, key=lambda bound: bound.epsilon), confidence=confidence)
 
 
 def one_slope(
@@ -219,11 +219,13 @@ def _game_of(query: PrivateQuery) -> QueryGame:
     return _GAMES[tag_of(query)](query)
 
 
-def _in_a_sum(game: QueryGame, query: PrivateQuery, shared: NoiseShares) -> QueryGame:
+def _in_a_sum(game: QueryGame, query: PrivateQuery, noise_shares: NoiseShares) -> QueryGame:
     width = query.answer_width(game.test_bed.x[0].numel())
     bound = query.sensitivity(width) * game.test_bed.declared_sizes[0]
-    release = Release(All(), Flat(1.0), Gaussian(1.0), noise_shares=shared)
-    return replace(game, task=replace(game.task, samples=release, secure_sum=room(bound, shared)))
+    release = Release(All(), Flat(1.0), Gaussian(1.0), noise_shares=noise_shares)
+    return replace(
+        game, task=replace(game.task, samples=release, secure_sum=room(bound, noise_shares))
+    )
 
 
 def _columns(query: ColumnQuery) -> QueryGame:

@@ -79,20 +79,24 @@ class AuditFinding:
         return "unbounded"
 
 
-def verdict(measured: float, claimed: float | None, proven: float) -> str:
+def verdict(measured_epsilon: float, claimed_epsilon: float | None, proven_epsilon: float) -> str:
     """Judges a lower bound.
 
     Args:
-        measured: Lower bound on epsilon.
-        claimed: Claimed epsilon; None if nothing is claimed.
-        proven: Proven epsilon.
+        measured_epsilon: Lower bound on epsilon.
+        claimed_epsilon: Claimed epsilon; None if nothing is claimed.
+        proven_epsilon: Proven epsilon.
 
     Returns:
         BROKEN above what is proven, REFUTED above what is claimed, else CONSISTENT.
     """
-    if measured > proven:
+    if measured_epsilon > proven_epsilon:
         return BROKEN
-    return REFUTED if claimed is not None and measured > claimed else CONSISTENT
+    return (
+        REFUTED
+        if claimed_epsilon is not None and measured_epsilon > claimed_epsilon
+        else CONSISTENT
+    )
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ from dpfl.run.resolve import RunSpec
 from dpfl.server.coordinator import Coordinator
 from dpfl.server.steps.policy import FixedSteps
 
-DRAWN = 12
+DRAWS = 12
 """Samples of a batch: enough to show whether sizes are by chance."""
 
 SINGLE, SEVERAL, STEPS, ROUNDS = 200, 60, 8, 200
@@ -95,7 +95,7 @@ def batches(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
         if np.array_equal(counts[0][:20], counts[2])
         else []
     )
-    return _judged(
+    return _judge(
         f"{SINGLE} batches, and {SEVERAL} rounds of {each}, of {count} samples", scores, faults
     )
 
@@ -113,18 +113,22 @@ def cohorts(sampling: Sampling, seed: int = 0) -> RandomnessCheck:
         The check.
     """
     count = _population(sampling)
-    keyed, other = (_cohorts(sampling, count, seed, "keyed", ROUNDS) for seed in (seed, seed + 1))
+    seed_cohorts, other = (
+        _cohorts(sampling, count, seed, "keyed", ROUNDS) for seed in (seed, seed + 1)
+    )
     fresh, anew = (_cohorts(sampling, count, seed, "system", 20) for _ in range(2))
     rate = sampling.expected_size(count) / count
-    faults = ["cohorts are the same whatever the seed"] if np.array_equal(keyed, other) else []
+    faults = (
+        ["cohorts are the same whatever the seed"] if np.array_equal(seed_cohorts, other) else []
+    )
     if np.array_equal(fresh, anew):
         faults.append(
             "cohorts from the system's entropy are the same every time: whoever knows them gains "
             "all that sampling gave"
         )
-    return _judged(
+    return _judge(
         f"{ROUNDS} cohorts of {count} clients",
-        fairness(keyed, rate, sampling.constant_size),
+        fairness(seed_cohorts, rate, sampling.constant_size),
         faults,
     )
 
@@ -141,20 +145,20 @@ def coins(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
     Returns:
         The check.
     """
-    keyed = _coins(algorithm, Keyed(seed), COINS)
+    seed_coins = _coins(algorithm, Keyed(seed), COINS)
     other, fresh, anew = (
         _coins(algorithm, source, 20)
         for source in (Keyed(seed + 1), SystemEntropy(), SystemEntropy())
     )
-    same = np.array_equal(keyed[:20], other)
+    same = np.array_equal(seed_coins[:20], other)
     faults = ["clients draw the same whatever the seed"] if same else []
     if np.array_equal(fresh, anew):
         faults.append("clients draw the same from the system's entropy every time")
-    count = keyed.shape[1]
+    count = seed_coins.shape[1]
     rate = algorithm.clients.sampling.expected_size(count) / count
-    return _judged(
+    return _judge(
         f"{COINS} rounds of {count} clients that draw themselves",
-        fairness(keyed, rate, False),
+        fairness(seed_coins, rate, False),
         faults,
     )
 
@@ -162,8 +166,8 @@ def coins(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
 def _coins(algorithm: Algorithm, randomness: Randomness, rounds: int) -> np.ndarray:
     """Plays rounds at real clients, and writes who trained in each of them as 0 and 1."""
     sampling = algorithm.clients.sampling
-    expected = 0 if sampling.constant_size else sampling.nominal_size or 0
-    count = max(FEW, 4 * expected)
+    expected_clients = 0 if sampling.constant_size else sampling.nominal_size or 0
+    count = max(FEW, 4 * expected_clients)
     rows = torch.zeros(1, dtype=torch.int64)
     test_bed = TestBed(linear(2), torch.full((1, 2), 100.0), rows, 2, (rows,) * count, (1,) * count)
     release = replace(algorithm.clients.for_model((4,)), clip=Flat(1.0), noise=Gaussian(LITTLE))
@@ -185,7 +189,11 @@ def _coins(algorithm: Algorithm, randomness: Randomness, rounds: int) -> np.ndar
         node.close()
     return np.array(
         [
-            [float(np.linalg.norm(integer_sum.total(one)) > 0.5) for one in row if one is not None]
+            [
+                float(np.linalg.norm(whole.total(upload)) > 0.5)
+                for upload in row
+                if upload is not None
+            ]
             for row in numbers
         ]
     )
@@ -203,35 +211,39 @@ def fairness(table: np.ndarray, rate: float, fixed: bool) -> dict[str, float]:
         Scores in standard deviations: sizes, units, and units that come twice running.
     """
     draws, units = table.shape
-    one = rate * (1 - rate)
+    variance = rate * (1 - rate)
     sizes, often, twice = table.sum(1), table.sum(0), float((table[1:] * table[:-1]).sum())
     correction = units / max(units - 1, 1) if fixed else 1.0
     overlap = units * (draws - 1) * rate**2
     spread = units * ((draws - 1) * rate**2 * (1 - rate**2) + 2 * (draws - 2) * (rate**3 - rate**4))
     scores = {
         "how often a unit comes": squares_score(
-            float(np.square(often - draws * rate).sum()) / (draws * one * correction), units
+            float(np.square(often - draws * rate).sum()) / (draws * variance * correction), units
         ),
         "who comes twice running": count_score(twice, overlap, spread),
     }
     if fixed:
         return scores | {"sizes": count_score(float(np.abs(sizes - units * rate).sum()), 0.0, 0.0)}
     return scores | {
-        "how many come": count_score(float(sizes.sum()), draws * units * rate, draws * units * one),
-        "sizes": squares_score(float(np.square(sizes - units * rate).sum()) / (units * one), draws),
+        "how many come": count_score(
+            float(sizes.sum()), draws * units * rate, draws * units * variance
+        ),
+        "sizes": squares_score(
+            float(np.square(sizes - units * rate).sum()) / (units * variance), draws
+        ),
     }
 
 
 def _within(counts: np.ndarray, rate: float, steps: int) -> float:
     """Compares the variance of draws per sample with that of independent coins."""
-    one = steps * rate * (1 - rate)
-    fourth = 2 + (1 - 6 * rate * (1 - rate)) / one
+    variance = steps * rate * (1 - rate)
+    fourth = 2 + (1 - 6 * rate * (1 - rate)) / variance
     return count_score(
-        float(np.square(counts - steps * rate).sum()) / one, counts.size, counts.size * fourth
+        float(np.square(counts - steps * rate).sum()) / variance, counts.size, counts.size * fourth
     )
 
 
-def _judged(subject: str, scores: dict[str, float], faults: list[str]) -> RandomnessCheck:
+def _judge(subject: str, scores: dict[str, float], faults: list[str]) -> RandomnessCheck:
     far = [
         f"{what}: {score:+.1f} deviations from independent draws"
         for what, score in scores.items()
@@ -250,7 +262,7 @@ def _population(sampling: Sampling) -> int:
     """
     if sampling.nominal_size is not None:
         return max(60, 5 * sampling.nominal_size)
-    return min(max(60, math.ceil(DRAWN / sampling.expected_size(1))), 2000)
+    return min(max(60, math.ceil(DRAWS / sampling.expected_size(1))), 2000)
 
 
 def _update(
@@ -273,9 +285,9 @@ def _update(
     return update * samples.divisor_for(clients.test_bed.declared_sizes[WITHOUT])
 
 
-def _whole(measured: np.ndarray) -> np.ndarray:
-    counts = np.rint(measured)
-    if np.abs(measured - counts).max() > 0.2:
+def _whole(readings: np.ndarray) -> np.ndarray:
+    counts = np.rint(readings)
+    if np.abs(readings - counts).max() > 0.2:
         raise DpflError("The batches of this system cannot be read off its updates.")
     return counts
 

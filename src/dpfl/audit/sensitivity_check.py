@@ -47,7 +47,7 @@ def check_sensitivity(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
         )
     else:
         share, how = (
-            _searched(algorithm, torch.Generator().manual_seed(seed)),
+            _search_share(algorithm, torch.Generator().manual_seed(seed)),
             f"the worst known, and {TRIES} changes of it",
         )
     sentence = (
@@ -56,25 +56,25 @@ def check_sensitivity(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
     return RandomnessCheck(sentence, (sentence,) if share > ROUNDING else ())
 
 
-def _searched(algorithm: Algorithm, rng: torch.Generator) -> float:
+def _search_share(algorithm: Algorithm, rng: torch.Generator) -> float:
     """Searches for the largest share of the sensitivity that one sample of a client, or all that it
     has, can move. Steps are tried one by one, updates as they are trained.
     """
-    reduced = (
+    reduced_algorithm = (
         replace(plain(algorithm), steps=FixedSteps(1))
         if algorithm.placement is NoisePlacement.EVERY_STEP
         else algorithm
     )
-    worst = one_canary(replace(reduced, schedule=None))
+    worst = one_canary(replace(reduced_algorithm, schedule=None))
     share = apart(worst)
     for _ in range(TRIES):
         x, change = worst.test_bed.x, FAR ** float(torch.rand(1, generator=rng))
-        tried = replace(
+        trial = replace(
             worst,
             test_bed=replace(worst.test_bed, x=x + change * torch.randn(x.shape, generator=rng)),
         )
-        if (further := apart(tried)) > share:
-            share, worst = further, tried
+        if (further := apart(trial)) > share:
+            share, worst = further, trial
     return share
 
 
@@ -87,17 +87,17 @@ def apart(clients: CanarySite) -> float:
     Returns:
         The distance in the measure of the clip, over the sensitivity.
     """
-    reduced, release = clients.algorithm, clients.algorithm.release
+    reduced_algorithm, release = clients.algorithm, clients.algorithm.release
     assert release is not None
     difference = torch.from_numpy(clients.signal())
-    if reduced.placement is NoisePlacement.CLIENT_UPDATE:
-        return _measured(difference, release) / release.sensitivity()
+    if reduced_algorithm.placement is NoisePlacement.CLIENT_UPDATE:
+        return _measure(difference, release) / release.sensitivity()
     each = release.divisor_for(clients.test_bed.declared_sizes[0])
-    replaced = 2 if release.sampling.constant_size else 1
-    return _measured(difference * each, release) / (replaced * release.sensitivity())
+    factor = 2 if release.sampling.constant_size else 1
+    return _measure(difference * each, release) / (factor * release.sensitivity())
 
 
-def _measured(difference: Tensor, release: Release) -> float:
+def _measure(difference: Tensor, release: Release) -> float:
     """Measures a difference in the clip's norm."""
     clip = release.clip
     return float(clip.norms(difference[None]) if clip.own_measure else difference.double().norm())
@@ -105,16 +105,16 @@ def _measured(difference: Tensor, release: Release) -> float:
 
 def _of_rounds(algorithm: Algorithm, count: int) -> Iterator[float]:
     """Measures how far replacing one client moves the round's sum."""
-    reduced = replace(plain(algorithm), schedule=None).with_noise(LITTLE)
+    reduced_algorithm = replace(plain(algorithm), schedule=None).with_noise(LITTLE)
     for client in range(count):
         sums = []
         for far in (client, None):
-            test_bed = _clients(far, count, reduced.asks_public_clips)
-            (observed,) = play(reduced, test_bed, Keyed(0), 1)
-            release = observed.request.tasks[0].clients
-            divisor = round_divisor(release, reduced.weights, test_bed.declared_sizes)
-            sums.append((observed.state.vector - test_bed.flat().read()) * divisor)
-        yield _measured(sums[0] - sums[1], release) / release.sensitivity()
+            test_bed = _clients(far, count, reduced_algorithm.asks_public_clips)
+            (observed_round,) = play(reduced_algorithm, test_bed, Keyed(0), 1)
+            release = observed_round.request.tasks[0].clients
+            divisor = round_divisor(release, reduced_algorithm.weights, test_bed.declared_sizes)
+            sums.append((observed_round.state.vector - test_bed.flat().read()) * divisor)
+        yield _measure(sums[0] - sums[1], release) / release.sensitivity()
 
 
 def _clients(far: int | None, count: int, public: bool) -> TestBed:

@@ -115,7 +115,7 @@ class AuditSubject:
         assert release is not None
         return schedule.now(release, 0, {}) if schedule else release
 
-    def claimed(self, releases: int) -> float | None:
+    def claimed_epsilon(self, releases: int) -> float | None:
         """Computes what the system claims.
 
         Args:
@@ -127,7 +127,7 @@ class AuditSubject:
         events = self.small.stated_spending(releases, self.population)
         return self.small.claim.epsilon(events, self.settings.delta)
 
-    def proven(self, releases: int) -> float:
+    def proven_epsilon(self, releases: int) -> float:
         """Computes what is proven.
 
         Args:
@@ -152,8 +152,8 @@ class AuditSubject:
         name = "rdp" if little else default_accountant(next(iter(events)))
         return accountant(name).epsilon(events, self.settings.delta)
 
-    def bounded(
-        self, game: str, scope: str, releases: int, measured: MeasuredEpsilon
+    def judge(
+        self, game: str, scope: str, releases: int, measurement: MeasuredEpsilon
     ) -> AuditFinding:
         """Judges a lower bound against what is claimed and what is proven.
 
@@ -161,13 +161,23 @@ class AuditSubject:
             game: Name of the game.
             scope: What was released: one release, or some rounds.
             releases: Number of releases in it.
-            measured: The lower bound.
+            measurement: The lower bound.
 
         Returns:
             The finding.
         """
-        claimed, proven = self.claimed(releases), self.proven(releases)
-        word = verdict(measured.epsilon, claimed, proven)
+        claimed_epsilon, proven_epsilon = (
+            self.claimed_epsilon(releases),
+            self.proven_epsilon(releases),
+        )
+        word = verdict(measurement.epsilon, claimed_epsilon, proven_epsilon)
         return AuditFinding(
-            game, scope, claimed, proven, measured.epsilon, measured.confidence, word, measured.how
+            game,
+            scope,
+            claimed_epsilon,
+            proven_epsilon,
+            measurement.epsilon,
+            measurement.confidence,
+            word,
+            measurement.how,
         )

@@ -16,60 +16,60 @@ SPARE = 2
 """Clients beyond the survivors, who may be lost."""
 
 
-def honest(shared: NoiseShares) -> int:
+def honest(noise_shares: NoiseShares) -> int:
     """Counts the survivors that do not collude, independently of the code under audit.
 
     Args:
-        shared: Who shares the noise.
+        noise_shares: Who shares the noise.
 
     Returns:
         Their number.
     """
-    return shared.survivors - shared.colluders
+    return noise_shares.survivors - noise_shares.colluders
 
 
-def clients_for(shared: NoiseShares | None, least: int = 1) -> int:
+def clients_for(noise_shares: NoiseShares | None, least: int = 1) -> int:
     """Chooses the number of clients of a test bed.
 
     Args:
-        shared: Who shares the noise of a secure sum; None without one.
+        noise_shares: Who shares the noise of a secure sum; None without one.
         least: Least number of clients.
 
     Returns:
         As many as the sum needs, some of which may be lost; never so many that two different
         lists of survivors could both be valid.
     """
-    if shared is None:
+    if noise_shares is None:
         return least
-    most = max(shared.survivors, 2 * shared.survivors - shared.colluders - 1)
-    return max(least, min(shared.survivors + SPARE, most, 100))
+    most = max(noise_shares.survivors, 2 * noise_shares.survivors - noise_shares.colluders - 1)
+    return max(least, min(noise_shares.survivors + SPARE, most, 100))
 
 
 def server_view(
-    integer_sum: IntegerSum, shared: NoiseShares, vector: np.ndarray, rng: np.random.Generator
+    whole: IntegerSum, noise_shares: NoiseShares, vector: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
     """Adds one client's vector to the noise of the other honest clients.
 
     Args:
-        integer_sum: The sum of integers.
-        shared: Who shares the noise.
+        whole: The sum of integers.
+        noise_shares: Who shares the noise.
         vector: The client's vector.
         rng: Source of the noise.
 
     Returns:
         The sum as the server sees it.
     """
-    return beside(integer_sum, shared, integer_sum.numbers(vector, rng), rng)
+    return beside(whole, noise_shares, whole.numbers(vector, rng), rng)
 
 
 def beside(
-    integer_sum: IntegerSum, shared: NoiseShares, numbers: np.ndarray, rng: np.random.Generator
+    whole: IntegerSum, noise_shares: NoiseShares, numbers: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
     """Adds what one client sent to the noise of the other honest clients.
 
     Args:
-        integer_sum: The sum of integers.
-        shared: Who shares the noise.
+        whole: The sum of integers.
+        noise_shares: Who shares the noise.
         numbers: What the client sent.
         rng: Source of the noise.
 
@@ -77,36 +77,36 @@ def beside(
         The sum as the server sees it.
     """
     total = numbers.copy()
-    for _ in range(honest(shared) - 1):
-        total += integer_sum.numbers(np.zeros(len(numbers)), rng)
-    return integer_sum.total(total)
+    for _ in range(honest(noise_shares) - 1):
+        total += whole.numbers(np.zeros(len(numbers)), rng)
+    return whole.total(total)
 
 
 def honest_sum(
-    integer_sum: IntegerSum, shared: NoiseShares, arrived: Mapping[int, np.ndarray]
+    whole: IntegerSum, noise_shares: NoiseShares, uploads: Mapping[int, np.ndarray]
 ) -> np.ndarray:
     """Adds what arrived, without the last ones, which belong to the server and which it subtracts.
 
     Args:
-        integer_sum: The sum of integers.
-        shared: Who shares the noise.
-        arrived: What each client sent.
+        whole: The sum of integers.
+        noise_shares: Who shares the noise.
+        uploads: What each client sent.
 
     Returns:
         The sum of the honest clients.
     """
-    numbers = list(arrived.values())[: len(arrived) - shared.colluders]
-    return integer_sum.total(np.sum(numbers, axis=0, dtype=integer_sum.kind))
+    numbers = list(uploads.values())[: len(uploads) - noise_shares.colluders]
+    return whole.total(np.sum(numbers, axis=0, dtype=whole.kind))
 
 
-def room(bound: float, shared: NoiseShares) -> SecureSumTerms:
+def room(bound: float, noise_shares: NoiseShares) -> SecureSumTerms:
     """Builds the terms of a secure sum for a test bed.
 
     Args:
         bound: Largest absolute value of a number.
-        shared: Who shares the noise.
+        noise_shares: Who shares the noise.
 
     Returns:
         The terms.
     """
-    return SecureSumTerms(1.0, bound, clients_for(shared))
+    return SecureSumTerms(1.0, bound, clients_for(noise_shares))

@@ -61,25 +61,30 @@ def many_runs(
     node = clients.node(randomness)
     try:
         pilot = randomness.generator("whole run pilot")
-        outs = clients.played(node, WITHOUT, _place(pilot), PILOT)
-        moved = clients.signal()
-        detection = detector(outs, moved, outs.mean(0))
-        mu = float(moved @ detection.direction)
+        outs = clients.play_rounds(node, WITHOUT, _place(pilot), PILOT)
+        movement = clients.signal()
+        detection = detector(outs, movement, outs.mean(0))
+        mu = float(movement @ detection.direction)
 
         def mechanism(within: bool, trials: int, rng: np.random.Generator) -> np.ndarray:
             client = WITH if within else WITHOUT
             return np.stack(
-                [clients.played(node, client, _place(rng), rounds).ravel() for _ in range(trials)]
+                [
+                    clients.play_rounds(node, client, _place(rng), rounds).ravel()
+                    for _ in range(trials)
+                ]
             )
 
         score = _total(detection, mu, clients, rounds)
-        measured = distinguish(mechanism, delta, trials, confidence, randomness, score, "whole run")
+        measurement = distinguish(
+            mechanism, delta, trials, confidence, randomness, score, "whole run"
+        )
     finally:
         node.close()
     return MeasuredEpsilon(
-        measured.epsilon,
+        measurement.epsilon,
         confidence,
-        measured.trials,
+        measurement.trials,
         f"Clopper-Pearson over runs of {rounds} rounds",
     )
 
@@ -94,8 +99,8 @@ def _total(
 ) -> Callable[[np.ndarray], np.ndarray]:
     rate = clients.rate if clients.steps == 1 else 1.0  # the sum of several draws: by its size
 
-    def score(released: np.ndarray) -> np.ndarray:
-        each = released.reshape(len(released), rounds, -1)
+    def score(releases: np.ndarray) -> np.ndarray:
+        each = releases.reshape(len(releases), rounds, -1)
         return likelihood(each @ detection.direction - detection.middle + mu / 2, mu, rate).sum(1)
 
     return score
@@ -128,26 +133,26 @@ def one_run(
     clients = many_canaries(algorithm, canaries, inside)
     node = clients.node(randomness)
     try:
-        released = clients.played(
+        releases = clients.play_rounds(
             node, WITH, _place(randomness.generator("one run rounds")), rounds
         )
     finally:
         node.close()
-    scores = _canary_scores(released, clients, canaries)
-    named = max(1, canaries // 10)
+    scores = _canary_scores(releases, clients, canaries)
+    guesses_per_side = max(1, canaries // 10)
     order = np.argsort(scores)
-    right = int(inside[order[-named:]].sum() + (~inside[order[:named]]).sum())
-    epsilon = one_run_epsilon(canaries, 2 * named, right, delta, confidence)
+    right = int(inside[order[-guesses_per_side:]].sum() + (~inside[order[:guesses_per_side]]).sum())
+    epsilon = one_run_epsilon(canaries, 2 * guesses_per_side, right, delta, confidence)
     return MeasuredEpsilon(
-        epsilon, confidence, canaries, f"one run, {right} of {2 * named} guesses right"
+        epsilon, confidence, canaries, f"one run, {right} of {2 * guesses_per_side} guesses right"
     )
 
 
-def _canary_scores(released: np.ndarray, clients: CanarySite, canaries: int) -> np.ndarray:
+def _canary_scores(releases: np.ndarray, clients: CanarySite, canaries: int) -> np.ndarray:
     """Scores each canary by the difference of the two weights of its pixel, over the usual size of
     such differences.
     """
-    weights = released.reshape(len(released), 2, canaries)
+    weights = releases.reshape(len(releases), 2, canaries)
     contrast = weights[:, 0] - weights[:, 1]
     middle = np.median(contrast, axis=1, keepdims=True)
     deviation = np.median(np.abs(contrast - middle), axis=1, keepdims=True) / 0.6745 + 1e-30

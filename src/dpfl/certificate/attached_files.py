@@ -19,10 +19,10 @@ from dpfl.certificate.sections import Certificate
 from dpfl.run.folder import METRICS, STATEMENTS, RunFolder
 from dpfl.run.model_card import NAME, TITLE
 
-ATTACHED = (NAME, "model.safetensors")
+ATTACHMENTS = (NAME, "model.safetensors")
 """Files that are passed on with a certificate; their hashes need no salt."""
 
-COMPARED = {
+FILES_WITH_A_CHECK = {
     "experiment.toml",
     "checkpoint.safetensors",
     "model.safetensors",
@@ -85,9 +85,9 @@ def check_pages(
 def _differs(path: Path, certificate: Certificate, signature: str) -> bool:
     try:
         text = path.read_bytes().decode()
-        trained, audit = certificate.trained, certificate.reported.audit
+        training, audit = certificate.trained, certificate.reported.audit
         text = noise_row_in_present_words(
-            in_present_words(text), trained.entropy, trained.noise, noise_in_words(trained)
+            in_present_words(text), training.entropy, training.noise, noise_in_words(training)
         )
         text = audit_box_in_present_words(text, audit, audit_box(audit))
         return text != page(certificate, signature)
@@ -116,7 +116,7 @@ def check_attached(file: Path, certificate: Certificate) -> VerificationCheck | 
     if (place / "experiment.toml").exists():
         return None
     findings, unchecked, names = [], [], []
-    for name in ATTACHED:
+    for name in ATTACHMENTS:
         if not (place / name).exists() or (name == NAME and not _is_card(place / name)):
             continue
         names.append(name)
@@ -134,17 +134,17 @@ def _is_card(path: Path) -> bool:
     return path.read_bytes().startswith(TITLE.encode())
 
 
-def others(folder: RunFolder, certified: Path) -> Iterator[str]:
+def others(folder: RunFolder, file: Path) -> Iterator[str]:
     """Lists the files of a run that no check compares, such as metrics, logs and foreign files.
 
     Args:
         folder: The folder of the run.
-        certified: The certificate, which may lie there.
+        file: The certificate, which may lie there.
 
     Yields:
         One sentence with their names.
     """
-    own_files = {*COMPARED, certified.name, certified.with_suffix(".html").name}
+    own_files = {*FILES_WITH_A_CHECK, file.name, file.with_suffix(".html").name}
     names = sorted(path.name for path in folder.path.iterdir() if path.name not in own_files)
     names = [name for name in names if not name.startswith(f"{METRICS}-")]
     if names:

@@ -41,18 +41,18 @@ class CertificateView:
         Returns:
             The view.
         """
-        stated = certificate.guarantee
-        claimed = display_figure(certificate.claimed.epsilon)
+        guarantee = certificate.guarantee
+        claim = display_figure(certificate.claimed.epsilon)
         return cls(
             verdict=headline(certificate),
             figures=(
-                (display_figure(stated.proven), f"epsilon proven, at delta {stated.delta:g}"),
-                (claimed, "epsilon claimed by the paper's own accounting"),
+                (display_figure(guarantee.proven), f"epsilon proven, at delta {guarantee.delta:g}"),
+                (claim, "epsilon claimed by the paper's own accounting"),
                 audit_figure(certificate.reported.audit),
             ),
             guarantee=tuple(_guarantee(certificate)),
             training=tuple(_training(certificate)),
-            reported=tuple(_reported(certificate.reported)),
+            reported=tuple(_report_rows(certificate.reported)),
         )
 
 
@@ -70,55 +70,55 @@ def audit_figure(audit: Mapping[str, Any] | None) -> tuple[str, str]:
 
 
 def _guarantee(certificate: Certificate) -> Iterator[tuple[str, str]]:
-    stated = certificate.guarantee
-    yield "Unit", unit_in_words(stated.unit)
-    yield "Neighbours", stated.neighbours
-    yield "Adversary", stated.adversary
-    yield "Delta", f"{stated.delta:g}"
-    if stated.used != stated.proven:
+    guarantee = certificate.guarantee
+    yield "Unit", unit_in_words(guarantee.unit)
+    yield "Neighbours", guarantee.neighbours
+    yield "Adversary", guarantee.adversary
+    yield "Delta", f"{guarantee.delta:g}"
+    if guarantee.used != guarantee.proven:
         yield (
             "Used",
-            f"{display_figure(stated.used)} of what is proven; {USED}",
+            f"{display_figure(guarantee.used)} of what is proven; {USED}",
         )
     yield (
         "Accountant",
-        f"{stated.accountant}, dp-accounting {certificate.versions.get('dp-accounting', '?')}",
+        f"{guarantee.accountant}, dp-accounting {certificate.versions.get('dp-accounting', '?')}",
     )
-    for warning in stated.warnings:
+    for warning in guarantee.warnings:
         yield "Warning", warning
     yield "Claim", certificate.claimed.text
 
 
 def _training(certificate: Certificate) -> Iterator[tuple[str, str]]:
-    trained = certificate.trained
-    yield "Algorithm", f"{trained.algorithm}, variant {trained.variant}"
-    yield "Model", trained.model
-    yield "Data", f"{trained.clients} clients, {trained.partition}"
-    yield "Training", f"{trained.rounds} rounds, {trained.iterations} steps per client"
-    yield "Budget", "none set" if trained.budget is None else f"epsilon {trained.budget:g}"
-    yield "Noise", noise_in_words(trained)
+    training = certificate.trained
+    yield "Algorithm", f"{training.algorithm}, variant {training.variant}"
+    yield "Model", training.model
+    yield "Data", f"{training.clients} clients, {training.partition}"
+    yield "Training", f"{training.rounds} rounds, {training.iterations} steps per client"
+    yield "Budget", "none set" if training.budget is None else f"epsilon {training.budget:g}"
+    yield "Noise", noise_in_words(training)
     yield (
         "Software",
         ", ".join(f"{name} {version}" for name, version in certificate.versions.items()),
     )
 
 
-def noise_in_words(trained: TrainingSection) -> str:
+def noise_in_words(training: TrainingSection) -> str:
     """Names the kind of noise and where its random bits came from.
 
     Args:
-        trained: The certificate's section on training.
+        training: The certificate's section on training.
 
     Returns:
         Half a sentence, in the words of the privacy statement.
     """
-    if trained.noise not in NOISE:
+    if training.noise not in NOISE:
         return "none"
-    source = "the operating system" if trained.entropy == "system" else "a seed"
-    return f"{NOISE[trained.noise]}; random bits from {source}"
+    source = "the operating system" if training.entropy == "system" else "a seed"
+    return f"{NOISE[training.noise]}; random bits from {source}"
 
 
-def _reported(report: ReportedSection) -> Iterator[tuple[str, str]]:
+def _report_rows(report: ReportedSection) -> Iterator[tuple[str, str]]:
     accuracy = "nothing"
     if report.accuracy is not None:
         accuracy = f"{metrics_in_words({'accuracy': report.accuracy}, {})} on the test set"

@@ -37,7 +37,7 @@ from dpfl.run.digests import code_sha256
 from dpfl.run.folder import RunFolder
 from dpfl.run.metrics import figure
 
-AUDITED = (
+AUDIT_FIELDS = (
     "system",
     "variant",
     "delta",
@@ -67,28 +67,28 @@ def certify(run: Path, key: Path | None = None) -> dict[str, Any]:
         DpflError: The run is not finished, its files contradict each other, or there is no key.
     """
     folder, private = RunFolder.open(run), load_private(key)
-    public = public_key_hex(private.public_key())
-    finished = read_finished_run(folder)
+    public = raw(private.public_key())
+    finished_run = read_finished_run(folder)
     make_salt(folder)
-    if folder.weights_sha256() != finished.numbers["model_sha256"]:
+    if folder.weights_sha256() != finished_run.numbers["model_sha256"]:
         raise DpflError(
             f"model.safetensors in {run} is not the model that its run ended with; restore it from "
             "a copy."
         )
-    if faults := check_card(finished).findings:
+    if faults := check_card(finished_run).findings:
         raise DpflError(f"{faults[0]} Restore it from a copy, or remove it.")
-    accounts = finished.accounts
-    listed = [read_account(folder, path, accounts) for path in accounts.paths()]
+    accounts = finished_run.accounts
+    account_sections = [read_account(folder, path, accounts) for path in accounts.paths()]
     certificate = Certificate(
         format="dpfl certificate 2",
         issued=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        trained=training_section(finished),
-        guarantee=guarantee_section(finished, listed),
-        claimed=claim_section(finished),
-        accounts=listed,
+        trained=training_section(finished_run),
+        guarantee=guarantee_section(finished_run, account_sections),
+        claimed=claim_section(finished_run),
+        accounts=account_sections,
         reported=reported_section(folder),
         hashes=hashes(folder),
-        versions=finished.record["versions"],
+        versions=finished_run.record["versions"],
         certified_by={"dpfl": version(), "code": code_sha256()},
         signer=Signer(public_key=public, fingerprint=fingerprint(public)),
     )
@@ -107,25 +107,25 @@ def version() -> str:
     return __version__
 
 
-def training_section(finished: FinishedRun) -> TrainingSection:
+def training_section(finished_run: FinishedRun) -> TrainingSection:
     """Says what was trained.
 
     Args:
-        finished: The run.
+        finished_run: The run.
 
     Returns:
         The section of the certificate.
     """
-    resolved = finished.record["resolved"]
+    resolved_section = finished_run.record["resolved"]
     return TrainingSection(
-        run=finished.accounts.run,
-        algorithm=finished.algorithm.name,
-        variant=finished.algorithm.variant,
-        budget=resolved["budget"].get("epsilon"),
-        noise=finished.algorithm.noise,
-        rounds=finished.numbers["round"],
-        iterations=finished.numbers["iterations"],
-        **{name: resolved[name] for name in ("model", "clients", "partition", "entropy")},
+        run=finished_run.accounts.run,
+        algorithm=finished_run.algorithm.name,
+        variant=finished_run.algorithm.variant,
+        budget=resolved_section["budget"].get("epsilon"),
+        noise=finished_run.algorithm.noise,
+        rounds=finished_run.numbers["round"],
+        iterations=finished_run.numbers["iterations"],
+        **{name: resolved_section[name] for name in ("model", "clients", "partition", "entropy")},
     )
 
 
@@ -141,22 +141,22 @@ def reported_section(folder: RunFolder) -> ReportedSection:
         The section of the certificate.
     """
     result, audit = read(folder, "result.json"), read(folder, "audit.json", needed=False)
-    outcome = {name: audit.get(name) for name in AUDITED} if isinstance(audit, dict) else None
+    outcome = {name: audit.get(name) for name in AUDIT_FIELDS} if isinstance(audit, dict) else None
     if outcome and "played" in audit:  # audits of older versions do not say
         outcome["played"] = audit["played"]
     if outcome and str(outcome["game"]).startswith(("membership", "inversion")):
         outcome |= {"measured": None, "scope": None, "game": None}
-    started = folder.experiment()["run"]["started"]
+    start = folder.experiment()["run"]["started"]
     return ReportedSection(
-        started=started,
+        started=start,
         accuracy=result["accuracy"],
         stopped_by=result["stopped_by"],
         audit=outcome,
-        measured=_measured(result),
+        measured=_headline_metric(result),
     )
 
 
-def _measured(result: Mapping[str, Any]) -> str | None:
+def _headline_metric(result: Mapping[str, Any]) -> str | None:
     """Puts the first metric into words. Anybody may have written the file."""
     name, metrics = result.get("headline"), result.get("metrics")
     value = metrics.get(name) if isinstance(metrics, dict) and isinstance(name, str) else None
@@ -165,18 +165,20 @@ def _measured(result: Mapping[str, Any]) -> str | None:
     return f"{figure(name, float(value))} {result.get('noisy') or 'on the test set'}"
 
 
-def guarantee_section(finished: FinishedRun, listed: Sequence[AccountSection]) -> GuaranteeSection:
+def guarantee_section(
+    finished_run: FinishedRun, account_sections: Sequence[AccountSection]
+) -> GuaranteeSection:
     """States the guarantee.
 
     Args:
-        finished: The run.
-        listed: Every account of the run.
+        finished_run: The run.
+        account_sections: Every account of the run.
 
     Returns:
         The section of the certificate.
     """
-    stated = finished.statement.to_dict()
-    named = (
+    statement = finished_run.statement.to_dict()
+    names = (
         "unit",
         "neighbours",
         "delta",
@@ -187,60 +189,61 @@ def guarantee_section(finished: FinishedRun, listed: Sequence[AccountSection]) -
         "warnings",
     )
     words: dict[str, Any] = {
-        name: list(value) if isinstance(value := stated[name], tuple) else value for name in named
+        name: list(value) if isinstance(value := statement[name], tuple) else value
+        for name in names
     }
     return GuaranteeSection(
-        **spread(listed), used=stated_figure(finished.statement.used or 0.0), **words
+        **spread(account_sections), used=stated_figure(finished_run.statement.used or 0.0), **words
     )
 
 
-def neighbours(listed: Sequence[AccountSection]) -> tuple[str, ...]:
+def neighbours(account_sections: Sequence[AccountSection]) -> tuple[str, ...]:
     """Finds the neighbours for which the listed releases can be proven.
 
     Sampling determines them. Without sampling the sensitivity does, which only the run knows.
 
     Args:
-        listed: Every account of the run.
+        account_sections: Every account of the run.
 
     Returns:
         The definitions of neighbours that are possible.
     """
-    events = {release.event for account in listed for release in account.releases}
+    events = {release.event for account in account_sections for release in account.releases}
     narrowest = neighbours_of(map(decode, events))
-    sampled = any('"sampling"' in event for event in events)
-    return (narrowest,) if sampled else (narrowest, REPLACE)
+    has_sampling = any('"sampling"' in event for event in events)
+    return (narrowest,) if has_sampling else (narrowest, REPLACE)
 
 
-def spread(listed: Sequence[AccountSection]) -> dict[str, Any]:
+def spread(account_sections: Sequence[AccountSection]) -> dict[str, Any]:
     """Summarises the epsilons of all accounts.
 
     Args:
-        listed: Every account of the run.
+        account_sections: Every account of the run.
 
     Returns:
         The largest, which is what is proven, the median and the smallest.
     """
-    figures = [number(account.proven) for account in listed]
+    figures = [number(account.proven) for account in account_sections]
     summary = {"proven": max(figures), "median": statistics.median(figures), "lowest": min(figures)}
     return {name: stated_figure(epsilon) for name, epsilon in summary.items()}
 
 
-def claim_section(finished: FinishedRun) -> ClaimSection:
+def claim_section(finished_run: FinishedRun) -> ClaimSection:
     """States what the paper's own accounting claims.
 
     Args:
-        finished: The run.
+        finished_run: The run.
 
     Returns:
         The section of the certificate.
     """
-    claim, epsilon = finished.algorithm.claim, finished.statement.claimed
+    claim, epsilon = finished_run.algorithm.claim, finished_run.statement.claimed
     figure = None if epsilon is None else stated_figure(epsilon)
     return ClaimSection(
         epsilon=figure,
         text=claim.text,
         accountant=claim.accountant,
-        stated=dict(finished.statement.stated),
+        stated=dict(finished_run.statement.stated),
     )
 
 

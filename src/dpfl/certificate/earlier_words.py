@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-REWORDED = (
+REWORDINGS = (
     (
         "one person, everything that they have at one client; a person at two clients counts "
         "twice, epsilon adds up",
@@ -140,10 +140,10 @@ def audit_box_in_present_words(page: str, audit: Mapping[str, Any] | None, prese
     return page.replace(earlier, present)
 
 
-def _earlier_figure(value: Any) -> str:
-    if value is None or isinstance(value, dict | list):
+def _earlier_figure(epsilon: Any) -> str:
+    if epsilon is None or isinstance(epsilon, dict | list):
         return "see file"
-    return f"{value:.4f}" if isinstance(value, float) else str(value)
+    return f"{epsilon:.4f}" if isinstance(epsilon, float) else str(epsilon)
 
 
 def in_present_words(text: str) -> str:
@@ -155,6 +155,6 @@ def in_present_words(text: str) -> str:
     Returns:
         The same text with every earlier sentence replaced.
     """
-    for earlier, present in REWORDED:
+    for earlier, present in REWORDINGS:
         text = text.replace(earlier, present)
     return text

@@ -22,8 +22,8 @@ def stated_figure(epsilon: float) -> Epsilon:
     Returns:
         The figure that a certificate states.
     """
-    stated: Any = figure(epsilon)
-    return stated  # type: ignore[no-any-return]
+    json_figure: Any = figure(epsilon)
+    return json_figure  # type: ignore[no-any-return]
 
 
 def number(epsilon: Any) -> float:
@@ -60,17 +60,17 @@ def same_figure(one: Any, other: Any) -> bool:
     return one == other or abs(number(one) - number(other)) <= TOLERANCE
 
 
-def between(low: Any, value: Any, high: Any) -> bool:
+def between(low: Any, epsilon: Any, high: Any) -> bool:
     """Checks that a figure lies between two others, up to its last digit.
 
     Args:
         low: The lower bound, or None.
-        value: The figure, or None.
+        epsilon: The figure, or None.
         high: The upper bound, or None.
 
     Returns:
         True where it lies between them, or where all three are None.
     """
-    if low is None or value is None or high is None:
-        return low is value is high
-    return number(low) - TOLERANCE <= number(value) <= number(high) + TOLERANCE
+    if low is None or epsilon is None or high is None:
+        return low is epsilon is high
+    return number(low) - TOLERANCE <= number(epsilon) <= number(high) + TOLERANCE

@@ -76,7 +76,7 @@ def read_finished_run(folder: RunFolder) -> FinishedRun:
 
 
 def _read(folder: RunFolder) -> FinishedRun:
-    stated, result = (_mapping(folder, name) for name in ("statement.json", "result.json"))
+    statement, result = (_mapping(folder, name) for name in ("statement.json", "result.json"))
     record, numbers = folder.record(), folder.counters()
     accounts = accounts_of(folder, record)
     if not accounts.algorithm.has_noise:
@@ -87,29 +87,37 @@ def _read(folder: RunFolder) -> FinishedRun:
     accounts.check_checkpoint(numbers["paid"])
     accounts.check_debits()
     _refuse_uncounted(accounts)
-    restated = RestatedStatement(
+    restatement = RestatedStatement(
         accounts, SystemEntropy() if record["resolved"]["entropy"] == "system" else Keyed(0)
     )
-    for word, value, truth in restated.differences(stated):
-        raise _differs(folder, "statement.json", word, value, truth)
-    if result.get("privacy") != stated:
+    for word, stated_value, recomputed_value in restatement.differences(statement):
+        raise _differs(folder, "statement.json", word, stated_value, recomputed_value)
+    if result.get("privacy") != statement:
         raise _differs(
             folder, "result.json", "privacy", result.get("privacy"), "what statement.json says"
         )
-    came_to = {"run": accounts.run, "rounds": numbers["round"]}
-    came_to |= {name: numbers[name] for name in ("iterations", "model_sha256")}
-    for word, truth in came_to.items():
-        if result.get(word) != truth:
-            raise _differs(folder, "result.json", word, result.get(word), truth)
+    recomputed_counters = {"run": accounts.run, "rounds": numbers["round"]}
+    recomputed_counters |= {name: numbers[name] for name in ("iterations", "model_sha256")}
+    for word, recomputed_value in recomputed_counters.items():
+        if result.get(word) != recomputed_value:
+            raise _differs(folder, "result.json", word, result.get(word), recomputed_value)
     return FinishedRun(
-        folder, record, numbers, accounts, restated.now, PrivacyStatement.from_dict(stated), result
+        folder,
+        record,
+        numbers,
+        accounts,
+        restatement.now,
+        PrivacyStatement.from_dict(statement),
+        result,
     )
 
 
-def _differs(folder: RunFolder, name: str, word: str, value: Any, truth: Any) -> DpflError:
+def _differs(
+    folder: RunFolder, name: str, word: str, stated_value: Any, recomputed_value: Any
+) -> DpflError:
     return DpflError(
-        f"{folder.file(name)} says {word} {value!r}, but the run's record, checkpoint and ledgers "
-        f"give {truth!r}; restore it from a copy."
+        f"{folder.file(name)} says {word} {stated_value!r}, but the run's record, checkpoint and "
+        f"ledgers give {recomputed_value!r}; restore it from a copy."
     )
 
 

@@ -40,26 +40,26 @@ EPSILON = re.compile(r"(?:epsilon|ε)\W*(?:is|of|was|below|under|at most)?\W*\d"
 """An epsilon in prose; the cards that a run writes have none there."""
 
 
-def check_card(finished: FinishedRun) -> VerificationCheck:
+def check_card(finished_run: FinishedRun) -> VerificationCheck:
     """Checks that the card says what the other files of the run say.
 
     Args:
-        finished: The run.
+        finished_run: The run.
 
     Returns:
         The check. It names the parts that no other file can confirm.
     """
-    text = own_card(finished.folder)
+    text = own_card(finished_run.folder)
     if text is None:
         words = (
             f"{NAME} is not the card that the run wrote."
-            if finished.folder.file(NAME).exists()
+            if finished_run.folder.file(NAME).exists()
             else f"There is no {NAME}."
         )
         return VerificationCheck("card", "not the run's", unchecked=(words,))
     try:
         faults = tuple(
-            f"{NAME} is not the card of this run: {fault}." for fault in _faults(text, finished)
+            f"{NAME} is not the card of this run: {fault}." for fault in _faults(text, finished_run)
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         faults = (
@@ -71,44 +71,50 @@ def check_card(finished: FinishedRun) -> VerificationCheck:
     )
 
 
-def _faults(text: str, finished: FinishedRun) -> Iterator[str]:
+def _faults(text: str, finished_run: FinishedRun) -> Iterator[str]:
     lines = in_present_words(text).splitlines()
-    rendered = list(_rendered(finished))
+    rows = list(_outcome_rows(finished_run))
     headings = [line for line in lines if line.startswith("#") and line not in _code(lines)]
     if headings != [TITLE, PRIVACY, LOADING, CLOSING]:
         yield f"its headings are {', '.join(headings)}"
         return
     for part in (
-        privacy_lines(finished.recorded_statement),
-        closing_lines(finished.result["warnings"]),
+        privacy_lines(finished_run.recorded_statement),
+        closing_lines(finished_run.result["warnings"]),
     ):
-        expected = _section(list(part))
-        there = _section(lines[lines.index(expected[0]) :])
-        expected = [line for line in expected if line in there or not _is_newer(line)]
-        if there != expected:
-            odd = [line for line in (*there, *expected) if (line in there) != (line in expected)]
-            yield f"{expected[0][3:]!r} differs ({(odd or there)[0]!r})"
-    for row in rendered:
+        expected_section = _section(list(part))
+        there = _section(lines[lines.index(expected_section[0]) :])
+        expected_section = [
+            line for line in expected_section if line in there or not _is_newer(line)
+        ]
+        if there != expected_section:
+            odd = [
+                line
+                for line in (*there, *expected_section)
+                if (line in there) != (line in expected_section)
+            ]
+            yield f"{expected_section[0][3:]!r} differs ({(odd or there)[0]!r})"
+    for row in rows:
         label = row[: row.index("|", 2) + 1]
         if [line for line in lines if line.startswith(label)] != [row]:
             yield f"its row {label!r} is not {row!r}"
     own_lines = {
-        *rendered,
-        *privacy_lines(finished.recorded_statement),
-        *closing_lines(finished.result["warnings"]),
+        *rows,
+        *privacy_lines(finished_run.recorded_statement),
+        *closing_lines(finished_run.result["warnings"]),
     }
     for line in lines:
         if line not in own_lines and EPSILON.search(line):
             yield f"it has an epsilon where the run wrote none ({line.strip()!r})"
 
 
-def _rendered(finished: FinishedRun) -> list[str]:
+def _outcome_rows(finished_run: FinishedRun) -> list[str]:
     budget = {
         name: value
-        for name, value in finished.record["resolved"]["budget"].items()
+        for name, value in finished_run.record["resolved"]["budget"].items()
         if name != "part"
     }
-    return rows_of_outcome(finished.algorithm, Budget(**budget), finished.result)
+    return rows_of_outcome(finished_run.algorithm, Budget(**budget), finished_run.result)
 
 
 def _section(lines: list[str]) -> list[str]:

@@ -65,13 +65,13 @@ class ExpectedNodes:
             not available.
         nodes: Their number.
         hashes: Hashes of the nodes' keys, and of what the nodes know the run by.
-        ordered: The releases that were requested from each node that pays for itself.
+        orders: The releases that were requested from each node that pays for itself.
     """
 
     names: Sequence[str]
     nodes: int
     hashes: Mapping[str, str]
-    ordered: Mapping[str, OrderedReleases]
+    orders: Mapping[str, OrderedReleases]
 
     @classmethod
     def of(cls, certificate: Certificate, folder: RunFolder | None) -> ExpectedNodes:
@@ -90,15 +90,15 @@ class ExpectedNodes:
         if folder is None:
             accounts = [account for account in certificate.accounts if account.name != FEDERATION]
             exact = same_figure(certificate.guarantee.used, certificate.guarantee.proven)
-            ordered = {account.name: _listed(account, exact) for account in accounts}
-            return cls(list(ordered), certificate.trained.clients, certificate.hashes, ordered)
+            orders = {account.name: _listed_releases(account, exact) for account in accounts}
+            return cls(list(orders), certificate.trained.clients, certificate.hashes, orders)
         record = folder.record()
         accounts_here = accounts_of(folder, record)
         names = recorded_names(record["resolved"])
         return cls(names, len(names), node_hashes(record), _requested_releases(accounts_here))
 
 
-def _listed(account: AccountSection, exact: bool) -> OrderedReleases:
+def _listed_releases(account: AccountSection, exact: bool) -> OrderedReleases:
     """Reads what an account lists: exact if it has no other run, and no plan replaces releases."""
     releases = {release.event: release.count for release in account.releases}
     return OrderedReleases(releases, exact and not account.other_runs)
@@ -111,15 +111,15 @@ def _requested_releases(accounts: Accounts) -> dict[str, OrderedReleases]:
     """
     if not accounts.algorithm.ledger_per_client:
         return {}
-    ordered = {}
+    orders = {}
     for path in accounts.paths():
         releases: dict[str, int] = {}
         with closing(Ledger.read(path)) as ledger:
             for run, _, event, count, _ in ledger.debits():
                 if run == accounts.run:
                     releases[event] = releases.get(event, 0) + count
-        ordered[path.stem] = OrderedReleases(releases)
-    return ordered
+        orders[path.stem] = OrderedReleases(releases)
+    return orders
 
 
 @dataclass(frozen=True)
@@ -179,24 +179,24 @@ def verify_nodes(
         words = "the certified run had no nodes, so no statement of a node belongs to it."
         return [VerificationCheck(file.stem, "", (f"{file.name}: {words}",)) for file in files]
     try:
-        expected = ExpectedNodes.of(certificate, folder)
+        expected_nodes = ExpectedNodes.of(certificate, folder)
     except UNUSABLE as error:
         finding = f"Who took part in the run cannot be read: {error}"
         return [VerificationCheck("nodes", "", (finding,))] if files else []
     if not files:
-        return [_without_statements(expected)]
+        return [_without_statements(expected_nodes)]
     checks, statements = [], []
     for file in files:
         try:
             statements.append(_read(file))
-            checks.append(_checked(statements[-1], certificate, expected))
+            checks.append(_check_statement(statements[-1], certificate, expected_nodes))
         except UNUSABLE as error:
             checks.append(VerificationCheck(file.stem, "", (f"{file.name}: {error}",)))
-    return [*checks, _together(statements, expected)]
+    return [*checks, _together(statements, expected_nodes)]
 
 
-def _without_statements(expected: ExpectedNodes) -> VerificationCheck:
-    nodes = ", ".join(expected.names) or f"{expected.nodes} nodes"
+def _without_statements(expected_nodes: ExpectedNodes) -> VerificationCheck:
+    nodes = ", ".join(expected_nodes.names) or f"{expected_nodes.nodes} nodes"
     unchecked = (
         "What these nodes spent by their own ledgers, since their signed statements were not "
         f"given: {nodes}."
@@ -212,142 +212,158 @@ def _read(file: Path) -> NodeStatementFile:
     )
 
 
-def _checked(
-    signed: NodeStatementFile, certificate: Certificate, expected: ExpectedNodes
+def _check_statement(
+    statement_file: NodeStatementFile, certificate: Certificate, expected_nodes: ExpectedNodes
 ) -> VerificationCheck:
-    text = signed.text
-    if expected.names and signed.name not in expected.names:
+    text = statement_file.text
+    if expected_nodes.names and statement_file.name not in expected_nodes.names:
         return VerificationCheck(
-            signed.name, "", (f"{signed.file.name}: the run had no node {signed.name}.",)
+            statement_file.name,
+            "",
+            (f"{statement_file.file.name}: the run had no node {statement_file.name}.",),
         )
     findings = [
-        f"The statement of {signed.name} {fault}."
-        for fault in _faults(signed, certificate, expected)
+        f"The statement of {statement_file.name} {fault}."
+        for fault in _faults(statement_file, certificate, expected_nodes)
     ]
-    ordered, unchecked = expected.ordered.get(signed.name), []
-    if ordered and not ordered.exact:
+    order, unchecked = expected_nodes.orders.get(statement_file.name), []
+    if order and not order.exact:
         unchecked.append(
-            f"Whether {signed.name} made all requested releases: the certificate counts releases "
-            "of other runs with them."
+            f"Whether {statement_file.name} made all requested releases: the certificate counts "
+            "releases of other runs with them."
         )
-    listed = f"{KEY_OF}{signed.name}" in expected.hashes
+    is_listed = f"{KEY_OF}{statement_file.name}" in expected_nodes.hashes
     whose = (
         "by the key that the run lists"
-        if listed
-        else f"by the key {signed.key[:16]}..., to be confirmed with its owner"
+        if is_listed
+        else f"by the key {statement_file.key[:16]}..., to be confirmed with its owner"
     )
     return VerificationCheck(
-        signed.name, f"signed {whose}: {text}", tuple(findings), tuple(unchecked)
+        statement_file.name, f"signed {whose}: {text}", tuple(findings), tuple(unchecked)
     )
 
 
 def _faults(
-    signed: NodeStatementFile, certificate: Certificate, expected: ExpectedNodes
+    statement_file: NodeStatementFile, certificate: Certificate, expected_nodes: ExpectedNodes
 ) -> Iterator[str]:
     """Finds where a statement contradicts its run."""
-    words, stated = signed.words, certificate.guarantee
-    if expected.hashes.get(f"{KEY_OF}{signed.name}", key := fingerprint(signed.key)) != key:
+    words, guarantee = statement_file.words, certificate.guarantee
+    if (
+        expected_nodes.hashes.get(
+            f"{KEY_OF}{statement_file.name}", key := fingerprint(statement_file.key)
+        )
+        != key
+    ):
         yield "is not signed by the key that the run lists"
     if words["run"] is None:
         yield "names no run"
     elif (
-        expected.hashes.get(
-            NODES_RUN, run_hash := hashlib.sha256(str(signed.run["id"]).encode()).hexdigest()
+        expected_nodes.hashes.get(
+            NODES_RUN,
+            run_hash := hashlib.sha256(str(statement_file.run["id"]).encode()).hexdigest(),
         )
         != run_hash
     ):
         yield "is for another run"
     if not accountant(words["accountant"]).proven:
         yield f"uses {words['accountant']}, which is an approximation and proves nothing"
-    if words["delta"] > stated.delta:
-        yield f"holds at delta {words['delta']:g}; the run's delta is {stated.delta:g}"
-    pays = signed.name in expected.ordered
+    if words["delta"] > guarantee.delta:
+        yield f"holds at delta {words['delta']:g}; the run's delta is {guarantee.delta:g}"
+    pays = statement_file.name in expected_nodes.orders
     for word in ("unit", "neighbours") if pays else ():
-        if words[word] != getattr(stated, word):
+        if words[word] != getattr(guarantee, word):
             yield (
                 f"is for another {word} than the run: {words[word]!r}, not "
-                f"{getattr(stated, word)!r}"
+                f"{getattr(guarantee, word)!r}"
             )
     if words["run"] is not None:
         yield from _releases(
-            signed,
-            expected.ordered.get(signed.name, OrderedReleases({}, exact=bool(expected.names))),
+            statement_file,
+            expected_nodes.orders.get(
+                statement_file.name, OrderedReleases({}, exact=bool(expected_nodes.names))
+            ),
         )
 
 
-def _releases(signed: NodeStatementFile, ordered: OrderedReleases) -> Iterator[str]:
+def _releases(statement_file: NodeStatementFile, order: OrderedReleases) -> Iterator[str]:
     """Compares the number of releases of every kind with what the server has requested.
 
     Where there are fewer, nobody here can tell whether they were made.
     """
-    own_releases, everything = signed.run["releases"], signed.words["releases"]
+    own_releases, everything = statement_file.run["releases"], statement_file.words["releases"]
     if any(
         type(count) is not int or count < 1
         for count in (*own_releases.values(), *everything.values())
     ):
         yield "has counts of releases that are not positive integers"
         return
-    for event in sorted({*own_releases, *ordered.releases}):
-        own, requested = own_releases.get(event, 0), ordered.releases.get(event, 0)
+    for event in sorted({*own_releases, *order.releases}):
+        own_count, requested_count = own_releases.get(event, 0), order.releases.get(event, 0)
         kind = describe(decode(event))
-        if own > everything.get(event, 0):
+        if own_count > everything.get(event, 0):
             yield (
-                f"counts {own} x {kind} for this run, and {everything.get(event, 0)} for all of "
-                "its runs"
+                f"counts {own_count} x {kind} for this run, and {everything.get(event, 0)} for "
+                "all of its runs"
             )
-        if own > requested:
+        if own_count > requested_count:
             yield (
-                f"differs from what was requested: {signed.name} counts {own} x {kind}, the server "
-                f"{requested}"
+                f"differs from what was requested: {statement_file.name} counts {own_count} x "
+                f"{kind}, the server {requested_count}"
             )
-        elif own < requested and ordered.exact:
+        elif own_count < requested_count and order.exact:
             why = "the others were refused or lost on the way, or are missing from its ledger"
             yield (
-                f"differs from what was requested: {signed.name} counts {own} x {kind}, the server "
-                f"{requested}; {why}"
+                f"differs from what was requested: {statement_file.name} counts {own_count} x "
+                f"{kind}, the server {requested_count}; {why}"
             )
 
 
 def _together(
-    statements: Sequence[NodeStatementFile], expected: ExpectedNodes
+    statements: Sequence[NodeStatementFile], expected_nodes: ExpectedNodes
 ) -> VerificationCheck:
     """Checks that every node of the run has one statement, by its name and by its key."""
     findings, names, keys = [], dict[str, NodeStatementFile](), dict[str, NodeStatementFile]()
-    for one in statements:
-        if one.name in names:
+    for statement_file in statements:
+        if statement_file.name in names:
             findings.append(
-                f"The statement of {one.name} was given twice: {names[one.name].file.name} and "
-                f"{one.file.name}."
+                f"The statement of {statement_file.name} was given twice: "
+                f"{names[statement_file.name].file.name} and {statement_file.file.name}."
             )
-        elif one.key in keys:
+        elif statement_file.key in keys:
             findings.append(
-                f"{one.name} and {keys[one.key].name} signed with the same key, so one of these "
-                "statements is not from its node."
+                f"{statement_file.name} and {keys[statement_file.key].name} signed with the same "
+                "key, so one of these statements is not from its node."
             )
-        names.setdefault(one.name, one)
-        keys.setdefault(one.key, one)
-    runs = {str(one.run["id"]) for one in statements if one.words["run"] is not None}
+        names.setdefault(statement_file.name, statement_file)
+        keys.setdefault(statement_file.key, statement_file)
+    runs = {
+        str(statement_file.run["id"])
+        for statement_file in statements
+        if statement_file.words["run"] is not None
+    }
     if len(runs) > 1:
         findings.append(f"The statements are for {len(runs)} different runs.")
-    missing = [name for name in expected.names if name not in names]
+    missing = [name for name in expected_nodes.names if name not in names]
     findings += [
         f"The statement of {name}, which took part in the run, is missing." for name in missing
     ]
-    if not expected.names and len(names) != expected.nodes:
-        findings.append(f"{len(names)} of {expected.nodes} nodes have a statement here.")
+    if not expected_nodes.names and len(names) != expected_nodes.nodes:
+        findings.append(f"{len(names)} of {expected_nodes.nodes} nodes have a statement here.")
     return VerificationCheck(
         "nodes",
         f"{len(names)}, every node of the run",
         tuple(findings),
-        tuple(_unknown(statements, expected)),
+        tuple(_unknown(statements, expected_nodes)),
     )
 
 
-def _unknown(statements: Sequence[NodeStatementFile], expected: ExpectedNodes) -> Iterator[str]:
+def _unknown(
+    statements: Sequence[NodeStatementFile], expected_nodes: ExpectedNodes
+) -> Iterator[str]:
     strange = [
-        f"{one.name} ({fingerprint(one.key)})"
-        for one in statements
-        if f"{KEY_OF}{one.name}" not in expected.hashes
+        f"{statement_file.name} ({fingerprint(statement_file.key)})"
+        for statement_file in statements
+        if f"{KEY_OF}{statement_file.name}" not in expected_nodes.hashes
     ]
     if strange:
         yield (
@@ -356,12 +372,16 @@ def _unknown(statements: Sequence[NodeStatementFile], expected: ExpectedNodes) -
         )
     if statements:
         yield "When the nodes signed, their limits and their versions: as the nodes state them."
-    if headless := [one.name for one in statements if "ledger_head" not in one.words]:
+    if headless := [
+        statement_file.name
+        for statement_file in statements
+        if "ledger_head" not in statement_file.words
+    ]:
         yield (
             "What was fixed in advance, and against whom the guarantee holds: "
             f"{', '.join(headless)} signed no head of a ledger."
         )
-    if NODES_RUN not in expected.hashes:
+    if NODES_RUN not in expected_nodes.hashes:
         yield (
             "Whether the statements are for this run. The certificate does not say; give the "
             "run's folder with --run."

@@ -71,13 +71,13 @@ def page(certificate: Certificate, signature: str) -> str:
     Returns:
         The HTML.
     """
-    trained, stated = certificate.trained, certificate.guarantee
+    training, guarantee = certificate.trained, certificate.guarantee
     view = CertificateView.of(certificate)
     verdict = view.verdict
     parts = [
-        f"<header><h1>Privacy certificate</h1><p>{escape(trained.algorithm)} "
-        f"({escape(trained.variant)})<br>"
-        f"run {escape(trained.run)}<br>issued {escape(certificate.issued)}</p></header>",
+        f"<header><h1>Privacy certificate</h1><p>{escape(training.algorithm)} "
+        f"({escape(training.variant)})<br>"
+        f"run {escape(training.run)}<br>issued {escape(certificate.issued)}</p></header>",
         f'<p class="headline {verdict.level}"><b>{verdict.title}</b>{escape(verdict.sentence)}</p>',
         f'<div class="figures">{"".join(box(*figure) for figure in view.figures)}</div>',
         '<div class="columns"><section><h2>The '
@@ -85,14 +85,14 @@ def page(certificate: Certificate, signature: str) -> str:
         f"<section><h2>What was trained</h2>{_rows(view.training)}</section></div>",
         f"<h2>What was released</h2>{_releases(certificate.accounts)}",
     ]
-    if stated.unaccounted:
+    if guarantee.unaccounted:
         parts.append(
             "<h2>Released without accounting</h2><ul "
-            f'class="loud">{_items(stated.unaccounted)}</ul>'
+            f'class="loud">{_items(guarantee.unaccounted)}</ul>'
         )
     parts += [
         f"<h2>Proven epsilon by account</h2>{_accounts(certificate)}",
-        f"<h2>Assumptions</h2><ul>{_items(stated.assumptions)}</ul>",
+        f"<h2>Assumptions</h2><ul>{_items(guarantee.assumptions)}</ul>",
         f"<h2>Reported by the run, not checked</h2>{_rows(view.reported)}",
         "<h2>Fingerprints (SHA-256) and "
         f"signature</h2>{_rows(_hashes(certificate, signature), 'hash')}",
@@ -105,7 +105,7 @@ def page(certificate: Certificate, signature: str) -> str:
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
         'content="width=device-width">'
         "<title>Privacy certificate "
-        f"{escape(trained.run)}</title><style>{STYLE}</style></head>\n<body>\n"
+        f"{escape(training.run)}</title><style>{STYLE}</style></head>\n<body>\n"
         + "\n".join(parts)
         + "\n</body></html>\n"
     )
@@ -157,9 +157,9 @@ def _releases(accounts: list[AccountSection]) -> str:
     most: dict[str, int] = {}
     within: Counter[str] = Counter()
     for account in accounts:
-        for released in account.releases:
-            most[released.kind] = max(released.count, most.get(released.kind, 0))
-            within[released.kind] += 1
+        for release in account.releases:
+            most[release.kind] = max(release.count, most.get(release.kind, 0))
+            within[release.kind] += 1
     kinds = sorted(most, key=lambda kind: -most[kind])
     rows = [
         f'<tr><td>{escape(kind)}</td><td class="number">{most[kind]} ×</td>'
@@ -180,9 +180,11 @@ def _releases(accounts: list[AccountSection]) -> str:
 
 
 def _accounts(certificate: Certificate) -> str:
-    stated = certificate.guarantee
+    guarantee = certificate.guarantee
     accounts = sorted(certificate.accounts, key=lambda account: -number(account.proven))
-    figures = [display_figure(value) for value in (stated.lowest, stated.median, stated.proven)]
+    figures = [
+        display_figure(figure) for figure in (guarantee.lowest, guarantee.median, guarantee.proven)
+    ]
     spread = "lowest {}, median {}, highest {}".format(*figures)
     if len(accounts) <= MOST_LISTED:
         pairs = [(account.name, display_figure(account.proven)) for account in certificate.accounts]
@@ -201,13 +203,13 @@ def _accounts(certificate: Certificate) -> str:
 
 
 def _hashes(certificate: Certificate, signature: str) -> Iterable[tuple[str, str]]:
-    named = {
+    labels = {
         "federation": "data (salted)",
         "experiment.toml": "experiment (salted)",
         "model.safetensors": "model file",
         "code": "code that trained",
     }
-    for key, name in named.items():
+    for key, name in labels.items():
         yield name, certificate.hashes.get(key, "none")
     ledgers = "".join(account.seal for account in certificate.accounts)
     yield "ledgers (salted)", hashlib.sha256(ledgers.encode()).hexdigest()

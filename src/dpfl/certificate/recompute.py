@@ -32,39 +32,40 @@ def check_epsilon(certificate: Certificate) -> VerificationCheck:
     Returns:
         The check.
     """
-    stated, findings = certificate.guarantee, []
+    guarantee, findings = certificate.guarantee, []
     try:
-        proven_accountant(stated.accountant)
-        check_target(1.0, stated.delta)
+        proven_accountant(guarantee.accountant)
+        check_target(1.0, guarantee.delta)
         for account in certificate.accounts:
-            findings += list(_account_figures(account, stated.accountant, stated.delta))
-        if stated.neighbours not in (among := contents.neighbours(certificate.accounts)):
+            findings += list(_account_figures(account, guarantee.accountant, guarantee.delta))
+        if guarantee.neighbours not in (among := contents.neighbours(certificate.accounts)):
             findings.append(
                 f"The listed releases are proven for neighbours '{among[0]}', not "
-                f"'{stated.neighbours}'."
+                f"'{guarantee.neighbours}'."
             )
         for name, epsilon in contents.spread(certificate.accounts).items():
-            if not same_figure(epsilon, getattr(stated, name)):
+            if not same_figure(epsilon, getattr(guarantee, name)):
                 which = "largest" if name == "proven" else name
                 findings.append(
                     f"The {which} epsilon of the accounts is {epsilon}; the certificate states "
-                    f"{getattr(stated, name)}."
+                    f"{getattr(guarantee, name)}."
                 )
     except UNCOMPUTABLE as error:
         findings.append(f"Epsilon cannot be computed again: {error}")
-    if stated.unaccounted and stated.proven != "unbounded":
+    if guarantee.unaccounted and guarantee.proven != "unbounded":
         findings.append(
-            f"The run released something without protection ({'; '.join(stated.unaccounted)}), but "
-            f"the certificate states epsilon {stated.proven}."
+            "The run released something without protection "
+            f"({'; '.join(guarantee.unaccounted)}), but "
+            f"the certificate states epsilon {guarantee.proven}."
         )
-    if number(stated.used) > number(stated.proven) + TOLERANCE:
+    if number(guarantee.used) > number(guarantee.proven) + TOLERANCE:
         findings.append(
-            f"The certificate states that {stated.used} was used, which is more than is proven "
-            f"({stated.proven})."
+            f"The certificate states that {guarantee.used} was used, which is more than is proven "
+            f"({guarantee.proven})."
         )
     outcome = (
-        f"{display_figure(stated.proven)}, computed again for {len(certificate.accounts)} "
-        f"accounts by {stated.accountant}"
+        f"{display_figure(guarantee.proven)}, computed again for {len(certificate.accounts)} "
+        f"accounts by {guarantee.accountant}"
     )
     return VerificationCheck("epsilon", outcome, tuple(findings))
 
@@ -88,14 +89,14 @@ def _account_figures(account: AccountSection, by: str, delta: float) -> Iterator
             )
 
 
-def _epsilon_again(events: EventCounts, by: str, delta: float, stated: Epsilon) -> Epsilon:
+def _epsilon_again(events: EventCounts, by: str, delta: float, stated_epsilon: Epsilon) -> Epsilon:
     """Computes an epsilon by the accountant that is named.
 
     Where RDP is far from what is stated, RDP alone answers, since a tight accountant could take
     very long on forged releases.
     """
     quick = stated_figure(accountant("rdp").epsilon(events, delta))
-    if stated == "unbounded" or number(quick) > 10 * number(stated) + 100:
+    if stated_epsilon == "unbounded" or number(quick) > 10 * number(stated_epsilon) + 100:
         return quick
     return stated_figure(accountant(by).epsilon(events, delta))
 
@@ -148,10 +149,10 @@ def check_listing(certificate: Certificate, names: Sequence[str] | None) -> Veri
     Returns:
         The check.
     """
-    listed, findings = [account.name for account in certificate.accounts], []
+    listed_names, findings = [account.name for account in certificate.accounts], []
     findings += [
         f"The account of {name} is listed twice."
-        for name, count in Counter(listed).items()
+        for name, count in Counter(listed_names).items()
         if count > 1
     ]
     for account in certificate.accounts:
@@ -167,15 +168,17 @@ def check_listing(certificate: Certificate, names: Sequence[str] | None) -> Veri
             )
     if names is None:
         clients = certificate.trained.clients
-        if set(listed) != {FEDERATION} and len(set(listed)) != clients:
+        if set(listed_names) != {FEDERATION} and len(set(listed_names)) != clients:
             findings.append(
-                f"The certificate lists {len(set(listed))} accounts of {clients} clients."
+                f"The certificate lists {len(set(listed_names))} accounts of {clients} clients."
             )
-        return VerificationCheck("accounts", f"{len(listed)}, each listed once", tuple(findings))
+        return VerificationCheck(
+            "accounts", f"{len(listed_names)}, each listed once", tuple(findings)
+        )
     findings += [
         f"The account of {owner} is missing from the certificate."
         for owner in names
-        if owner not in listed
+        if owner not in listed_names
     ]
     return VerificationCheck(
         "accounts", "every account of the run, each listed once", tuple(findings)
@@ -199,10 +202,10 @@ def check_issue(certificate: Certificate, last_debit: float | None = None) -> Ve
         [f"When it was issued: {certificate.issued} is what the signer states."],
     )
     try:
-        issued = datetime.datetime.fromisoformat(certificate.issued)
-        if issued.tzinfo is None:
+        issue_time = datetime.datetime.fromisoformat(certificate.issued)
+        if issue_time.tzinfo is None:
             raise ValueError("it names no time zone")
-        if last_debit is not None and issued.timestamp() < int(last_debit):
+        if last_debit is not None and issue_time.timestamp() < int(last_debit):
             findings.append(
                 f"It claims to be issued at {certificate.issued}, before the last debit that it "
                 "counts."

@@ -15,7 +15,7 @@ from dpfl.run.statement import privacy_statement
 
 FIGURES = ("proven", "used", "claimed")
 """Epsilons, which grow when later runs use the same ledgers."""
-COUNTED = ("releases", "most")
+COUNTS = ("releases", "most")
 """Counts, which grow likewise."""
 
 
@@ -38,7 +38,7 @@ class RestatedStatement:
         statement = privacy_statement(self._accounts, self._randomness, at_own_last_row=True)
         return _as_json(statement)
 
-    def differences(self, stated: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    def differences(self, statement: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
         """Finds what is wrong in a statement.
 
         A figure was true when it was written if it lies between the one at the run's last row and
@@ -46,57 +46,71 @@ class RestatedStatement:
         ledgers since, both are equal.
 
         Args:
-            stated: The content of statement.json.
+            statement: The content of statement.json.
 
         Yields:
             Each wrong key, with what it says and what it should say.
         """
         defaults = {written_key(field): _default(field) for field in fields(PrivacyStatement)}
-        for word, truth in self._high.items():
-            value = stated.get(word, defaults[word]) if word in defaults else stated.get(word)
-            if not self._fits(word, value, truth):
-                yield word, value, truth
-        for word in stated.keys() - self._high.keys():
-            yield word, stated[word], "no such word"
-        largest = _largest(stated.get("per_client"))
-        if largest is not None and not same_figure(stated.get("proven"), largest):
-            yield "proven", stated.get("proven"), f"{largest}, the largest of per_client"
+        for word, recomputed_value in self._high.items():
+            stated_value = (
+                statement.get(word, defaults[word]) if word in defaults else statement.get(word)
+            )
+            if not self._fits(word, stated_value, recomputed_value):
+                yield word, stated_value, recomputed_value
+        for word in statement.keys() - self._high.keys():
+            yield word, statement[word], "no such word"
+        largest = _largest(statement.get("per_client"))
+        if largest is not None and not same_figure(statement.get("proven"), largest):
+            yield "proven", statement.get("proven"), f"{largest}, the largest of per_client"
 
-    def _fits(self, word: str, value: Any, truth: Any) -> bool:
+    def _fits(self, word: str, stated_value: Any, recomputed_value: Any) -> bool:
         try:
             if word in FIGURES:
-                return same_figure(value, truth) or between(self._low[word], value, truth)
+                return same_figure(stated_value, recomputed_value) or between(
+                    self._low[word], stated_value, recomputed_value
+                )
             if word == "per_client":
-                return self._each(word, value, truth)
+                return self._each(word, stated_value, recomputed_value)
             if word == "stated":
-                return value == truth or self._total(value, truth)
-            if word in COUNTED:
-                return self._each(word, value, truth, 0)
+                return stated_value == recomputed_value or self._total(
+                    stated_value, recomputed_value
+                )
+            if word in COUNTS:
+                return self._each(word, stated_value, recomputed_value, 0)
         except (TypeError, ValueError, AttributeError):
             return False
-        return bool(value == truth)
+        return bool(stated_value == recomputed_value)
 
     def _each(
-        self, word: str, values: Any, truth: Mapping[str, Any], missing: int | None = None
+        self,
+        word: str,
+        stated_values: Any,
+        recomputed_values: Mapping[str, Any],
+        missing: int | None = None,
     ) -> bool:
         """Compares the epsilon of every client, or the count of every kind of release.
 
         A kind of release that came later may be missing.
         """
-        if values == truth:
+        if stated_values == recomputed_values:
             return True
-        names = values.keys() == truth.keys() if missing is None else values.keys() <= truth.keys()
+        names = (
+            stated_values.keys() == recomputed_values.keys()
+            if missing is None
+            else stated_values.keys() <= recomputed_values.keys()
+        )
         low = self._low[word]
         return bool(names) and all(
-            between(low.get(name, missing), values.get(name, missing), high)
-            for name, high in truth.items()
+            between(low.get(name, missing), stated_values.get(name, missing), high)
+            for name, high in recomputed_values.items()
         )
 
-    def _total(self, values: Any, truth: Mapping[str, Any]) -> bool:
+    def _total(self, stated_values: Any, recomputed_values: Mapping[str, Any]) -> bool:
         """Compares totals, since another account may have the most releases by now."""
         low = self._low["stated"]
-        return values.keys() <= low.keys() | truth.keys() and between(
-            sum(low.values()), sum(values.values()), sum(truth.values())
+        return stated_values.keys() <= low.keys() | recomputed_values.keys() and between(
+            sum(low.values()), sum(stated_values.values()), sum(recomputed_values.values())
         )
 
 

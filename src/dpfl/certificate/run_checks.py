@@ -43,14 +43,14 @@ def check_run(
     Returns:
         One check for each section of the certificate.
     """
-    unhashed = VerificationCheck(
+    without_data = VerificationCheck(
         "data",
         "not hashed again; --data does that",
         unchecked=("The data. Use --data to hash it again.",),
     )
     return [
         *_sections(folder, certificate),
-        _data(folder, certificate) if data else unhashed,
+        _data(folder, certificate) if data else without_data,
         VerificationCheck(
             "folder", "compared as far as listed here", unchecked=tuple(others(folder, file))
         ),
@@ -69,24 +69,26 @@ def _sections(folder: RunFolder, certificate: Certificate) -> Iterator[Verificat
     except UNREADABLE as error:
         yield VerificationCheck("run", "", (f"The run's record cannot be compared: {error}",))
         return
-    certified = certificate.accounts
-    differences = [line for account in certified for line in _ledger(folder, account, accounts)]
+    certified_accounts = certificate.accounts
+    differences = [
+        line for account in certified_accounts for line in _ledger(folder, account, accounts)
+    ]
     yield VerificationCheck(
-        "ledgers", f"{len(certified)}, row by row as certified", tuple(differences)
+        "ledgers", f"{len(certified_accounts)}, row by row as certified", tuple(differences)
     )
     if not differences:
         yield from _derived_checks(folder, certificate)
     yield check_listing(certificate, [path.stem for path in accounts.paths()])
     yield check_issue(certificate, _last_debit(accounts))
     yield _files(folder, certificate)
-    reported = _section(
+    report_check = _section(
         "reported",
         certificate.reported,
         lambda: contents.reported_section(folder),
         "as the run reports; not checked",
     )
     words = "Accuracy and metrics, when and why the run ended, and its audit: as the run reports."
-    yield replace(reported, unchecked=(words,))
+    yield replace(report_check, unchecked=(words,))
 
 
 def _last_debit(accounts: Accounts) -> float | None:
@@ -108,13 +110,13 @@ def _files(folder: RunFolder, certificate: Certificate) -> VerificationCheck:
     says so.
     """
     try:
-        files, added = hashes(folder), added_hashes(folder)
+        files, added_files = hashes(folder), added_hashes(folder)
     except UNREADABLE as error:
         return VerificationCheck("files", "", (f"The run's files cannot be compared: {error}",))
-    if added and not added.keys() & certificate.hashes.keys():
-        others_only = {name: value for name, value in files.items() if name not in added}
+    if added_files and not added_files.keys() & certificate.hashes.keys():
+        others_only = {name: value for name, value in files.items() if name not in added_files}
         words = (
-            f"Whether {', '.join(added)} have changed since: this older certificate has no "
+            f"Whether {', '.join(added_files)} have changed since: this older certificate has no "
             "digests of them."
         )
         return replace(
@@ -156,12 +158,12 @@ def _statement(run: FinishedRun, certificate: Certificate) -> VerificationCheck:
 
     Where other runs have spent since, the statement names less than the certificate.
     """
-    stated, now = stated_figure(run.recorded_statement.proven), certificate.guarantee.proven
-    outcome = f"{display_figure(stated)}, every word and figure computed again"
-    if number(stated) < number(now) and not same_figure(stated, now):
+    stated_epsilon, now = stated_figure(run.recorded_statement.proven), certificate.guarantee.proven
+    outcome = f"{display_figure(stated_epsilon)}, every word and figure computed again"
+    if number(stated_epsilon) < number(now) and not same_figure(stated_epsilon, now):
         outcome = (
-            f"true when the run ended: {display_figure(stated)}; the certificate also counts "
-            "later runs and plans"
+            f"true when the run ended: {display_figure(stated_epsilon)}; the certificate also "
+            "counts later runs and plans"
         )
     return VerificationCheck("statement", outcome)
 
@@ -183,18 +185,20 @@ def _ledger(folder: RunFolder, account: AccountSection, accounts: Accounts) -> I
     yield f"The ledger of {account.name} ({current.ledger}) differs: {difference}."
 
 
-def _difference(current: AccountSection, certified: AccountSection) -> str:
+def _difference(current: AccountSection, certified_account: AccountSection) -> str:
     parts = []
-    if current.debits != certified.debits:
-        parts.append(f"it holds {current.debits} debits, the certificate {certified.debits}")
-    if current.other_runs != certified.other_runs:
+    if current.debits != certified_account.debits:
+        parts.append(
+            f"it holds {current.debits} debits, the certificate {certified_account.debits}"
+        )
+    if current.other_runs != certified_account.other_runs:
         parts.append(
             f"it holds debits of {current.other_runs} other runs, the certificate says "
-            f"{certified.other_runs}"
+            f"{certified_account.other_runs}"
         )
     counts, certified_counts = (
         {release.kind: release.count for release in account.releases}
-        for account in (current, certified)
+        for account in (current, certified_account)
     )
     for kind in sorted(set(counts) | set(certified_counts)):
         count, certified_count = counts.get(kind, 0), certified_counts.get(kind, 0)
@@ -209,20 +213,24 @@ def _difference(current: AccountSection, certified: AccountSection) -> str:
 
 
 def _section(
-    name: str, certified: Any, read: Callable[[], Any], outcome: str = "as in the run's folder"
+    name: str,
+    certified_section: Any,
+    read: Callable[[], Any],
+    outcome: str = "as in the run's folder",
 ) -> VerificationCheck:
     try:
         current = read()
     except UNREADABLE as error:
         return VerificationCheck(name, "", (f"The run's {name} cannot be compared: {error}",))
-    stated, actual = (
-        part if isinstance(part, Mapping) else part.model_dump() for part in (certified, current)
+    stated_values, actual = (
+        part if isinstance(part, Mapping) else part.model_dump()
+        for part in (certified_section, current)
     )
     findings = [
         f"{key} is {actual.get(key, 'missing')!r} in the run's folder; the certificate states "
-        f"{stated.get(key, 'nothing')!r}."
-        for key in sorted({*stated, *actual})
-        if stated.get(key) != actual.get(key)
+        f"{stated_values.get(key, 'nothing')!r}."
+        for key in sorted({*stated_values, *actual})
+        if stated_values.get(key) != actual.get(key)
     ]
     return VerificationCheck(name, outcome, tuple(findings))
 

@@ -108,11 +108,11 @@ def added_hashes(folder: RunFolder) -> dict[str, str]:
         A hash for the statement, the result and the card, and for each node.
     """
     card = {NAME: file_sha256(folder.file(NAME))} if own_card(folder) is not None else {}
-    sealed = {
+    seals = {
         name: seal(folder, canonical(_without_times(read(folder, name))))
         for name in ("statement.json", "result.json")
     }
-    return card | sealed | node_hashes(folder.experiment())
+    return card | seals | node_hashes(folder.experiment())
 
 
 def _without_times(content: Any) -> Any:
@@ -134,16 +134,16 @@ def node_hashes(record: Mapping[str, Any]) -> dict[str, str]:
     Returns:
         The fingerprint of each node's key and the hash of the nonce; empty without nodes.
     """
-    resolved, listed = (
+    resolved_section, listed_nodes = (
         record["resolved"],
         record.get("experiment", {}).get("server", {}).get("nodes", {}),
     )
-    if resolved.get("partition") != NODES:
+    if resolved_section.get("partition") != NODES:
         return {}
     keys = {
-        f"{KEY_OF}{name}": fingerprint(str(listed[name]).split()[0])
-        for name in recorded_names(resolved)
-        if name in listed
+        f"{KEY_OF}{name}": fingerprint(str(listed_nodes[name]).split()[0])
+        for name in recorded_names(resolved_section)
+        if name in listed_nodes
     }
     return keys | {NODES_RUN: hashlib.sha256(str(record["run"]["nonce"]).encode()).hexdigest()}
 

@@ -166,12 +166,12 @@ def _without_run(certificate: Certificate, file: Path) -> list[VerificationCheck
     checks = [
         VerificationCheck("run", "not compared: give its folder with --run", unchecked=(words,))
     ]
-    attached = check_attached(file, certificate)
+    attachment_check = check_attached(file, certificate)
     return [
         *checks,
         check_listing(certificate, None),
         check_issue(certificate),
-        *([attached] if attached else []),
+        *([attachment_check] if attachment_check else []),
     ]
 
 
@@ -198,7 +198,7 @@ def _beside(file: Path, certificate: Certificate) -> RunFolder | None:
 
 
 def _signature(
-    body: Any, signature: str, certificate: Certificate, expected: str | None
+    body: Any, signature: str, certificate: Certificate, expected_key: str | None
 ) -> VerificationCheck:
     signer, findings = certificate.signer, []
     if not is_signed(body, signature, signer.public_key):
@@ -215,11 +215,12 @@ def _signature(
             f"The fingerprint {signer.fingerprint} is not that of the key in the certificate "
             f"({true})."
         )
-    if expected and expected != signer.public_key:
+    if expected_key and expected_key != signer.public_key:
         findings.append(
-            f"It was signed with the key {true}, not with the one given ({fingerprint(expected)})."
+            f"It was signed with the key {true}, not with the one given "
+            f"({fingerprint(expected_key)})."
         )
-    if expected:
+    if expected_key:
         return VerificationCheck("signature", "valid, by the key of --key", tuple(findings))
     unchecked = f"Whose key signed it: compare {true} with its owner, or give --key."
     outcome = f"valid, by {true}; compare this fingerprint with its owner, or give --key"

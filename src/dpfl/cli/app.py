@@ -116,10 +116,10 @@ def _with_argument_help(command: Any) -> Any:
     """Restores the help of arguments, which click 8.5 clears after typer has set it."""
     for inner in getattr(command, "commands", {}).values():
         _with_argument_help(inner)
-    declared = get_params_from_function(command.callback) if command.callback else {}
+    parameters = get_params_from_function(command.callback) if command.callback else {}
     for parameter in command.params:
-        if parameter.name in declared and getattr(parameter, "help", "") is None:
-            parameter.help = getattr(declared[parameter.name].default, "help", None)
+        if parameter.name in parameters and getattr(parameter, "help", "") is None:
+            parameter.help = getattr(parameters[parameter.name].default, "help", None)
     return command
 
 

@@ -184,18 +184,19 @@ def _experiment(experiment: Experiment, variant: str | None) -> AuditTarget:
     """
     system = _algorithm(experiment.algorithm.name, experiment.algorithm.options(), variant)
     budget, privacy, clients = experiment.budget, experiment.privacy.options(), experiment.clients()
-    requested = _requested(system, experiment)
+    requested_algorithm = _with_queries(system, experiment)
     aggregation = experiment.privacy.aggregation_options()
-    algorithm = algorithm_for_run(requested, None, budget.rounds, clients, aggregation)
+    fitted_algorithm = fit_algorithm(requested_algorithm, None, budget.rounds, clients, aggregation)
     if budget.epsilon and budget.rounds:
         whole = Budget(**budget.model_dump())
-        algorithm = with_planned_noise(algorithm, whole, clients, privacy.accountant)
-    if privacy.noise_for(algorithm.unit) == "secure":  # for noise of a known size
-        algorithm = ready(algorithm, budget.rounds or 4).with_secure_noise()
-    return AuditTarget(algorithm, budget.delta, experiment)
+        fitted_algorithm = with_planned_noise(fitted_algorithm, whole, clients, privacy.accountant)
+    # only noise of a known size has a secure form
+    if privacy.noise_for(fitted_algorithm.unit) == "secure":
+        fitted_algorithm = ready(fitted_algorithm, budget.rounds or 4).with_secure_noise()
+    return AuditTarget(fitted_algorithm, budget.delta, experiment)
 
 
-def _requested(system: Algorithm, experiment: Experiment) -> Algorithm:
+def _with_queries(system: Algorithm, experiment: Experiment) -> Algorithm:
     """Builds the algorithm with the queries that its clients answer once: column scales, a metric.
 
     Only these need the data.

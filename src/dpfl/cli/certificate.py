@@ -55,10 +55,10 @@ def certify(
 ) -> None:
     """Sign the privacy cost of a run: a JSON certificate to verify, and a page to print."""
     path = out or run / "certificate.json"
-    printed = path.with_suffix(".html")
-    if path == printed:
+    page_path = path.with_suffix(".html")
+    if path == page_path:
         raise DpflError(f"{path} would be the page to print; choose a file that ends in .json.")
-    for file in (path, printed):
+    for file in (path, page_path):
         if file.exists():
             raise DpflError(
                 f"{file} exists already and would be overwritten; choose another file with --out."
@@ -69,7 +69,7 @@ def certify(
         write_atomically(
             path, json.dumps(envelope, indent=2, ensure_ascii=False, allow_nan=False).encode()
         )
-        write_atomically(printed, page(certificate, envelope["signature"]).encode())
+        write_atomically(page_path, page(certificate, envelope["signature"]).encode())
     except OSError as error:
         raise DpflError(
             f"{path} cannot be written ({error.strerror}); choose another file with --out."
@@ -80,7 +80,7 @@ def certify(
     console = Console(highlight=False, soft_wrap=True)
     console.print(certificates.headline(certificate).sentence, markup=False)
     console.print(
-        f"signed by {certificate.signer.fingerprint}\ncertificate: {path}\nto print: {printed}",
+        f"signed by {certificate.signer.fingerprint}\ncertificate: {path}\nto print: {page_path}",
         markup=False,
     )
 

@@ -132,9 +132,11 @@ def show(
 
         federation = experiment(Path(name)).federation(data_dir)
     else:
-        declared = {"classes": classes, "test_share": test_share}
+        declaration = {"classes": classes, "test_share": test_share}
         source = load(
-            name, data_dir, **{key: value for key, value in declared.items() if value is not None}
+            name,
+            data_dir,
+            **{key: value for key, value in declaration.items() if value is not None},
         )
         word = partition or ("site" if source.owned else "dirichlet")
         own_options = _options(word, beta, options or [])

@@ -25,7 +25,7 @@ class FederationProgress:
         self._journal: Journal | None = None
         self._job: Any = None
         self._row: RoundRow | None = None
-        self._lost = 0
+        self._lost_count = 0
 
     def start(self, job: Any) -> None:
         """Opens the log and writes that the run has begun.
@@ -34,7 +34,7 @@ class FederationProgress:
             job: The prepared run.
         """
         self._job, self._journal = job, Journal(self._folder / LOG)
-        self._lost = len(job.coordinator.lost_replies)
+        self._lost_count = len(job.coordinator.lost_replies)
         self._journal.write(
             "started", run=job.run, system=job.algorithm.name, round=job.coordinator.state.round
         )
@@ -49,9 +49,9 @@ class FederationProgress:
         self._row = row
         replies = self._job.coordinator.lost_replies
         assert self._journal is not None
-        for reply in replies[self._lost :]:
+        for reply in replies[self._lost_count :]:
             self._journal.write("lost", reply=reply)
-        self._lost = len(replies)
+        self._lost_count = len(replies)
         self._journal.write(
             "round",
             round=row.round,
@@ -83,7 +83,7 @@ class FederationProgress:
         guarantee = f'delta="{self._job.budget.delta:g}",unit="{self._job.algorithm.unit}"'
         samples = [
             alone("dpfl_rounds_total", "counter", "Finished rounds.", row.round),
-            alone("dpfl_replies_lost_total", "counter", LOST_HELP, self._lost),
+            alone("dpfl_replies_lost_total", "counter", LOST_HELP, self._lost_count),
             alone("dpfl_bytes_total", "counter", "Bytes of models and updates.", row.bytes),
             alone("dpfl_seconds_total", "counter", "Seconds that the run has taken.", row.seconds),
             alone("dpfl_clients", "gauge", "Nodes in the last round.", row.clients),

@@ -121,14 +121,14 @@ def new(
     """
     checked_names([name], 1)
     with closing(Ledger.read(_ledgers(folder)[0])) as ledger:
-        account, allowed = ledger.account, ledger.limit
+        account, account_limit = ledger.account, ledger.limit
     if account.owner == FEDERATION:
         raise DpflError(
             f"{folder} holds the ledger of a federation; its clients have no ledgers of their own."
         )
     if (path := ledger_path(folder, name)).exists():
         raise DpflError(f"{path} exists already; choose another name.")
-    Ledger.open(path, name, account.unit, account.neighbours, allowed).close()
+    Ledger.open(path, name, account.unit, account.neighbours, account_limit).close()
     print(f"{path.name}: new, for one {account.unit} ({account.neighbours})")
 
 

@@ -142,8 +142,8 @@ def plan(
         amounts = afford(delta, rate, epsilon, noise_multiplier, iterations, accountant)
         _print_amounts(amounts, epsilon, unit, as_json)
         return
-    planned = {"noise_multiplier": noise_multiplier, "iterations": iterations}
-    _refuse("follows from the plan for --rounds; remove it", **planned)
+    planned_options = {"noise_multiplier": noise_multiplier, "iterations": iterations}
+    _refuse("follows from the plan for --rounds; remove it", **planned_options)
     if epsilon is None:
         raise DpflError("A plan for --rounds needs --epsilon.")
     if model is None:
@@ -249,16 +249,16 @@ def _print_plan(tradeoff: Tradeoff, unit: str, as_json: bool) -> None:
 
 
 def _write(tradeoff: Tradeoff, path: Path, model: str | None, data: str | None, unit: str) -> None:
-    planned = tradeoff.experiment()
+    content = tradeoff.experiment()
     if unit != "sample":
-        planned["privacy"] |= {"unit": unit}
+        content["privacy"] |= {"unit": unit}
     sections = {
-        "data": ({"name": data} if data else {}) | planned.pop("data"),
+        "data": ({"name": data} if data else {}) | content.pop("data"),
         "model": {"name": model} if model else {},
     }
     try:
         with path.open("x") as file:
-            file.write(HEADER + tomli_w.dumps(sections | planned))
+            file.write(HEADER + tomli_w.dumps(sections | content))
     except FileExistsError:
         raise DpflError(f"{path} exists already; give another file with --write.") from None
     except OSError as error:

@@ -143,7 +143,7 @@ def serve(
     progress = FederationProgress(
         SilentProgress() if quiet else LiveProgress(Console(stderr=True)), Path(section.folder)
     )
-    watched = (
+    endpoint = (
         MetricsEndpoint(section.watch, progress.figures, lambda: "")
         if section.watch
         else nullcontext()
@@ -152,8 +152,8 @@ def serve(
         carrier = carry_messages(
             Path(section.folder), section.address, nodes, MOST_ANSWER, terms.deadline
         )
-        with watched, carrier as transport, nodes_of_ours, raise_on_terminate():
-            result = experiment.serve(transport, terms, folder, resume, progress)
+        with endpoint, carrier as post, nodes_of_ours, raise_on_terminate():
+            result = experiment.serve(post, terms, folder, resume, progress)
     except KeyboardInterrupt:
         begun = RunFolder(folder).begun()
         advice = " before anything was requested from a node."

@@ -135,9 +135,9 @@ class DataSection(OpenSection):
             Those that this section lists and those that only this data set has.
         """
         options, own_words = self.options(), datasets.own_words(self.name)
-        declared = {"classes": self.classes, "test_share": self.test_share}
+        declaration = {"classes": self.classes, "test_share": self.test_share}
         return {name: options[name] for name in own_words if name in options} | {
-            name: value for name, value in declared.items() if value is not None
+            name: value for name, value in declaration.items() if value is not None
         }
 
     def partition_options(self) -> dict[str, Any]:

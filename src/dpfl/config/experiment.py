@@ -246,13 +246,11 @@ class Experiment(StrictSection):
         if resume:
             joined_nodes = rejoin_nodes(transport, terms, RunFolder.open(out), proposal)
         else:
-            joined_nodes = join_nodes(transport, secrets.token_hex(16), terms, proposal)
-        joined, sizes = zip(
-            *((member.name, member.size) for member in joined_nodes.members), strict=True
+            gathering = gather(post, secrets.token_hex(16), terms, proposal)
+        names, sizes = zip(
+            *((member.name, member.size) for member in gathering.members), strict=True
         )
-        federation = RemoteFederation.of(
-            source.train, source.test, joined, sizes, self.privacy.unit
-        )
+        federation = RemoteFederation.of(source.train, source.test, names, sizes, self.privacy.unit)
         content = self.model_dump(exclude_none=True)
         content["privacy"] |= {"entropy": self._entropy}
         privacy = replace(self.privacy.options(self._entropy), ledger=None, arithmetic="exact")

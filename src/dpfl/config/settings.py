@@ -26,12 +26,12 @@ def with_settings(content: Mapping[str, Any], settings: Sequence[str]) -> dict[s
         DpflError: A setting is not of the form `section.key=value`.
     """
     try:
-        changed = copy.deepcopy(dict(content))
+        new_content = copy.deepcopy(dict(content))
     except RecursionError:
         raise too_deep("the experiment") from None
     for setting in settings:
-        _change(changed, setting)
-    return changed
+        _change(new_content, setting)
+    return new_content
 
 
 def _change(content: dict[str, Any], setting: str) -> None:

@@ -46,7 +46,7 @@ class MLflow(Callback):
 
     def started(self, run: RunStart) -> None:
         self._store = self._client(tracking_uri=f"sqlite:///{self._file}")
-        self._run = self._resumed(run.run) or self._new(run)
+        self._run = self._resume(run.run) or self._new(run)
 
     def _experiment(self) -> str:
         experiment = self._store.get_experiment_by_name(self._name)
@@ -58,7 +58,7 @@ class MLflow(Callback):
             )
         )
 
-    def _resumed(self, run: str) -> str:
+    def _resume(self, run: str) -> str:
         """Returns MLflow's id of a run that was begun before, or ""."""
         runs: list[Any] = self._store.search_runs([self._experiment()], f"tags.dpfl_run = '{run}'")
         if runs:

@@ -91,11 +91,13 @@ def rows_of(features: FeatureCounts | None, task: Task) -> RowFeatures | None:
         return None
     slope, curvature = _LOSSES[task.name]
     heaviest = max(getattr(task, "weights", ()) or (1.0,))
-    shared = (
+    shared_outputs = (
         task.outputs if task.name in ("labels", "ordinal") else 1
     )  # their loss is a mean over outputs
     length = math.sqrt(features.numbers + len(features.levels) + 1)
-    return RowFeatures(length, heaviest * slope / math.sqrt(shared), heaviest * curvature / shared)
+    return RowFeatures(
+        length, heaviest * slope / math.sqrt(shared_outputs), heaviest * curvature / shared_outputs
+    )
 
 
 _LOSSES = {

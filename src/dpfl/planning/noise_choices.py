@@ -87,8 +87,10 @@ class PlanningQuestion:
     @property
     def limit(self) -> float:
         """Most samples that a client can compute in a round."""
-        timed = (self.seconds_per_round or math.inf) * (self.samples_per_second or math.inf)
-        return min(self.samples_per_round or math.inf, timed)
+        timely_samples = (self.seconds_per_round or math.inf) * (
+            self.samples_per_second or math.inf
+        )
+        return min(self.samples_per_round or math.inf, timely_samples)
 
     @property
     def parts(self) -> float:

@@ -184,7 +184,7 @@ def with_paid_scales(
         return algorithm
     columns = [(place, column) for place, column in schema.places if column.has_paid_scale]
     places = tuple(place for place, column in columns if column.scale != QUARTILES)
-    binned = tuple(
+    bins = tuple(
         (place, column.bins or BINS) for place, column in columns if column.scale == QUARTILES
     )
     noise, share = schema.scale_cost.noise, schema.scale_cost.share
@@ -192,7 +192,7 @@ def with_paid_scales(
         noise = noise_of_share(share, budget, by, "data.paid")
     return replace(
         algorithm,
-        columns=ColumnQuery(float(noise or USUAL_NOISE), schema.features.numbers, places, binned),
+        columns=ColumnQuery(float(noise or USUAL_NOISE), schema.features.numbers, places, bins),
     )
 
 

@@ -114,7 +114,7 @@ def plan(
     workload, search = workload or ClientWorkload(), search or PlanSearch()
     if secure_sums is not None:
         check_sizes(len(sizes), secure_sums.survivors, secure_sums.colluders)
-    parameters, speed, measured = _measure(workload)
+    parameters, speed, measured_model = _measure(workload)
     question = PlanningQuestion(
         epsilon=epsilon,
         rounds=rounds,
@@ -125,7 +125,7 @@ def plan(
         accountant=accountant,
         seconds_per_round=workload.seconds_per_round,
         samples_per_second=speed,
-        measured=measured,
+        measured=measured_model,
         shared=secure_sums,
     )
     return tradeoff(question, search.rates, search.taus)

@@ -158,8 +158,8 @@ def with_planned_noise(
             f"Noise is planned for {MAX_RELEASES:,} releases at most, not for {count:,}; lower "
             "budget.rounds or tau."
         )
-    published = algorithm.variant == "published"
-    if published and algorithm.claim.accountant:
+    is_published = algorithm.variant == "published"
+    if is_published and algorithm.claim.accountant:
         accounting = accountant(algorithm.claim.accountant)
     else:
         accounting = accountant_of(release, population, by)
@@ -176,8 +176,8 @@ def with_planned_noise(
 
     def plan(z: float) -> EventCounts:
         noisy = algorithm.with_noise(z)
-        events = noisy.stated_spending if published else noisy.spending
-        return add_all(add_all(prior or {}, algorithm.query_spending), events(count, population))
+        events = noisy.stated_spending if is_published else noisy.spending
+        return add_all(add_all(prior or {}, algorithm.before), events(count, population))
 
     return algorithm.with_noise(noise_for(plan, budget.epsilon, budget.delta, accounting))
 

@@ -118,11 +118,12 @@ class Tradeoff(NotebookView, shown_by="plan_page"):
             sentences.append(
                 f"Every client computes {question.samples_per_second:g} samples per second ({how})."
             )
-        if shared := question.shared:
+        if noise_shares := question.shared:
             sentences.append(
-                f"Secure aggregation: the server sees sums over at least {shared.survivors} "
-                f"clients only, and {shared.colluders} of them may collude with it. Each client "
-                f"adds 1/{shared.unknown_shares} of the variance and takes one step per round."
+                f"Secure aggregation: the server sees sums over at least {noise_shares.survivors} "
+                f"clients only, and {noise_shares.colluders} of them may collude with it. Each "
+                f"client adds 1/{noise_shares.unknown_shares} of the variance and takes one step "
+                "per round."
             )
         return tuple(sentences)
 
@@ -185,10 +186,14 @@ class Tradeoff(NotebookView, shown_by="plan_page"):
         Returns:
             Its content. Noise and learning rate are planned again when the run starts.
         """
-        question, choice, shared = self.question, self.recommended, self.question.shared
+        question, choice, noise_shares = self.question, self.recommended, self.question.shared
         sums = (
-            {"aggregation": "secure", "survivors": shared.survivors, "colluders": shared.colluders}
-            if shared
+            {
+                "aggregation": "secure",
+                "survivors": noise_shares.survivors,
+                "colluders": noise_shares.colluders,
+            }
+            if noise_shares
             else {}
         )
         return {
@@ -249,8 +254,8 @@ def tradeoff(
     rates, taus = _grid(question, rates, taus)
     choices, errors = cells(question, rates, taus)
     best = _best(question, choices)
-    recommended = exact(question, best, errors[choices.index(best)])
-    return _with_recommended(question, choices, best, recommended)
+    recommended_choice = exact(question, best, errors[choices.index(best)])
+    return _with_recommended(question, choices, best, recommended_choice)
 
 
 def sketch(
@@ -281,11 +286,11 @@ def _with_recommended(
     question: PlanningQuestion,
     choices: Sequence[NoiseChoice],
     best: NoiseChoice,
-    recommended: NoiseChoice,
+    recommended_choice: NoiseChoice,
 ) -> Tradeoff:
     """Makes the table in which the best cell is computed more closely."""
-    cells = tuple(recommended if choice is best else choice for choice in choices)
-    return Tradeoff(question, cells, recommended)
+    cells = tuple(recommended_choice if choice is best else choice for choice in choices)
+    return Tradeoff(question, cells, recommended_choice)
 
 
 def _grid(

@@ -79,8 +79,8 @@ class AccountingTerms:
         Raises:
             DpflError: The record holds no budget.
         """
-        resolved = record["resolved"]
-        budget = codec.decode(resolved["budget"])
+        resolved_section = record["resolved"]
+        budget = codec.decode(resolved_section["budget"])
         if not isinstance(budget, Budget):
             raise DpflError(
                 "The record of the run holds no budget; restore experiment.toml from a copy."
@@ -88,12 +88,16 @@ class AccountingTerms:
         return cls(
             algorithm,
             budget,
-            resolved["accountant"],
-            tuple(resolved.get("declared", (resolved["largest"],) * resolved["clients"])),
-            names=recorded_names(resolved),
-            row_notes=tuple(resolved.get("warnings", ())),
-            arithmetic=resolved.get("arithmetic", ""),
-            over_nodes=resolved.get("partition") == NODES,
+            resolved_section["accountant"],
+            tuple(
+                resolved_section.get(
+                    "declared", (resolved_section["largest"],) * resolved_section["clients"]
+                )
+            ),
+            names=recorded_names(resolved_section),
+            row_notes=tuple(resolved_section.get("warnings", ())),
+            arithmetic=resolved_section.get("arithmetic", ""),
+            over_nodes=resolved_section.get("partition") == NODES,
         )
 
     @property

@@ -55,12 +55,12 @@ class LedgerTotals:
     """The totals of one ledger, over all runs that used it.
 
     Attributes:
-        released: The events that were released.
+        releases: The events that were released.
         possible: The most that could have been released, by the plans made before training.
         ceiling: The epsilon that no debit could pass; infinite without a limit.
     """
 
-    released: EventCounts
+    releases: EventCounts
     possible: EventCounts
     ceiling: float
 
@@ -145,7 +145,10 @@ class Accounts:
         allowances = self._for_each_ledger(lambda ledger: self._allowance(ledger, horizon))
         if not self.algorithm.sound:
             different = {id(algorithm): algorithm for algorithm in self.algorithms}.items()
-            claims = {key: self._claimed_remaining(one, horizon) for key, one in different}
+            claims = {
+                key: self._claimed_remaining(own_algorithm, horizon)
+                for key, own_algorithm in different
+            }
             return [claims[id(algorithm)] for algorithm in self.algorithms]
         return allowances
 
@@ -201,9 +204,9 @@ class Accounts:
         if self.algorithm.schedule is None:
             event = self.algorithm.stated_event(population)
             return affordable({}, event, epsilon, delta, by, horizon)
-        stated = partial(self.algorithm.stated_spending, population=population)
+        stated_spending = partial(self.algorithm.stated_spending, population=population)
         return largest_count(
-            lambda releases: by.epsilon(stated(releases), delta) <= epsilon, horizon
+            lambda releases: by.epsilon(stated_spending(releases), delta) <= epsilon, horizon
         )
 
     def meter(
@@ -226,10 +229,10 @@ class Accounts:
         in_checkpoint = add_all(queries, releases) if checkpoint_releases else {}
         starts = set()
         for everything, others in self._debits():
-            repeated: EventCounts = {}
+            repeat_events: EventCounts = {}
             if checkpoint_releases is not None:
-                repeated = subtract_events(everything, add_all(others, in_checkpoint))
-            start = add_all(add_all(others, queries), repeated)
+                repeat_events = subtract_events(everything, add_all(others, in_checkpoint))
+            start = add_all(add_all(others, queries), repeat_events)
             starts.add(frozenset(start.items()))
         alike = None if self.algorithm.schedule else self.event
         terms = self.terms
@@ -259,8 +262,8 @@ class Accounts:
         for event, most in add_all(queries, self._spending(remaining)).items():
             if most and event not in ledger.plans().get(self.run, {}):
                 ledger.plan(self.run, event, most)
-        planned = ledger.plans().get(self.run, {}).get(self.event, 0)
-        return min(remaining, planned - queries.get(self.event, 0))
+        planned_count = ledger.plans().get(self.run, {}).get(self.event, 0)
+        return min(remaining, planned_count - queries.get(self.event, 0))
 
     def totals(self, at_own_last_row: bool = False) -> list[LedgerTotals]:
         """Reads what each ledger says of all runs that used it.

@@ -59,8 +59,8 @@ class RunStart:
         Returns:
             What callbacks may know of it.
         """
-        resolved = job.folder.experiment()["resolved"]
-        settings = {name: resolved[name] for name in PUBLIC if name in resolved}
+        resolved_section = job.folder.experiment()["resolved"]
+        settings = {name: resolved_section[name] for name in PUBLIC if name in resolved_section}
         return cls(job.run, job.folder.path, settings, job.coordinator.state.round)
 
 

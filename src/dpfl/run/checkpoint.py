@@ -28,7 +28,7 @@ MEMORY = "memory."
 """The prefix of the names of what a step policy remembers."""
 
 _DAMAGE = (SafetensorError, OSError, KeyError, TypeError, ValueError)
-_CHANGED = "its numbers have changed since it was written"
+_CHANGE = "its numbers have changed since it was written"
 
 
 def checkpoint_bytes(state: RunState) -> bytes:
@@ -69,7 +69,7 @@ def read_checkpoint(path: Path, fresh: RunState) -> RunState:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             numbers, digests = (json.loads(file.metadata()[key]) for key in ("state", "sha256"))
         if digests != {name: vector_sha256(tensor) for name, tensor in tensors.items()}:
-            raise ValueError(_CHANGED)
+            raise ValueError(_CHANGE)
         vector, velocity = tensors["vector"], tensors["velocity"]
         if vector.shape != fresh.vector.shape or velocity.shape != fresh.vector.shape:
             raise ValueError("it belongs to another model")
@@ -108,9 +108,11 @@ def read_counters(path: Path) -> dict[str, Any]:
     try:
         with safe_open(path, "np") as file:
             digests = {name: array_sha256(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
-            numbers, recorded = (json.loads(file.metadata()[key]) for key in ("state", "sha256"))
-        if digests != recorded:
-            raise ValueError(_CHANGED)
+            numbers, recorded_digests = (
+                json.loads(file.metadata()[key]) for key in ("state", "sha256")
+            )
+        if digests != recorded_digests:
+            raise ValueError(_CHANGE)
         return {**numbers, "model_sha256": digests.get("average", digests["vector"])}
     except _DAMAGE as error:
         raise DpflError(

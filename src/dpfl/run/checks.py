@@ -165,9 +165,9 @@ def _check_noise(algorithm: Algorithm, federation: Federation) -> None:
     """
     sizes = federation.count_units(algorithm.unit)
     if samples := algorithm.samples:
-        expected = samples.sampling.expected_size(max(sizes))
+        expected_size = samples.sampling.expected_size(max(sizes))
         try:
-            samples.check_not_absorbed(expected, samples.clip.clip_norm)
+            samples.check_not_absorbed(expected_size, samples.clip.clip_norm)
         except DpflError as error:
             largest = federation.names[sizes.index(max(sizes))]
             raise DpflError(

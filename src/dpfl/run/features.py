@@ -34,7 +34,8 @@ def with_features(model: Buildable, federation: Federation) -> Federation:
         if key not in _FEATURES:
             _FEATURES.clear()
             _FEATURES[key] = tuple(
-                replace(one, x=_finite(features(one.x))) if one else None for one in (train, test)
+                replace(dataset, x=_finite(features(dataset.x))) if dataset else None
+                for dataset in (train, test)
             )
     train_features, test_features = _FEATURES[key]
     assert train_features is not None

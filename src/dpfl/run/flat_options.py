@@ -66,17 +66,17 @@ def group_flat_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], str]
     Returns:
         The same options in groups, and the code that replaces the flat ones ("" if there are none).
     """
-    grouped = dict(options)
+    options_by_group = dict(options)
     fields: dict[str, dict[str, Any]] = {}
-    if isinstance(grouped.get("aggregation"), str):
-        fields["aggregation"] = {"kind": grouped.pop("aggregation")}
-    for name in [name for name in grouped if name in HOMES]:
+    if isinstance(options_by_group.get("aggregation"), str):
+        fields["aggregation"] = {"kind": options_by_group.pop("aggregation")}
+    for name in [name for name in options_by_group if name in HOMES]:
         field = FIELDS.get(name, name)
-        fields.setdefault(HOMES[name], {})[field] = grouped.pop(name)
+        fields.setdefault(HOMES[name], {})[field] = options_by_group.pop(name)
     for group, values in fields.items():
-        grouped[group] = replace(grouped.get(group, GROUPS[group]), **values)
+        options_by_group[group] = replace(options_by_group.get(group, GROUPS[group]), **values)
     code = [
         f"{group}=dpfl.{group.capitalize()}({', '.join(f'{field}=...' for field in values)})"
         for group, values in fields.items()
     ]
-    return grouped, ", ".join(code)
+    return options_by_group, ", ".join(code)

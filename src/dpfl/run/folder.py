@@ -129,7 +129,7 @@ class RunFolder:
                 f"run --resume {self.path}"
             )
 
-    def locked(self) -> AbstractContextManager[None]:
+    def lock(self) -> AbstractContextManager[None]:
         """Locks the run for as long as a process is at it.
 
         Returns:

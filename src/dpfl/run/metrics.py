@@ -127,7 +127,7 @@ class Metrics:
     """A table of rounds, in SQLite while the run goes on and in Parquet for whoever wants it."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._recorded = path, 0
+        self._path, self._lost_count = path, 0
         try:
             self._connection = sqlite3.connect(path, isolation_level=None)
             self._connection.execute("PRAGMA journal_mode = WAL")
@@ -160,10 +160,10 @@ class Metrics:
         Raises:
             DpflError: The table cannot be written.
         """
-        new = [(line,) for line in lost_replies[self._recorded :]]
+        new = [(line,) for line in lost_replies[self._lost_count :]]
         lines = {
             "rounds": [astuple(row)],
-            "updates": [astuple(one) for one in updates],
+            "updates": [astuple(update) for update in updates],
             "lost": new,
         }
         try:
@@ -175,7 +175,7 @@ class Metrics:
                         f"INSERT OR REPLACE INTO {table} VALUES ({marks})", value
                     )
             self._connection.execute("COMMIT")
-            self._recorded += len(new)
+            self._lost_count += len(new)
         except sqlite3.Error as error:
             raise DpflError(
                 f"The metrics {self._path} cannot be written ({error}); fix the disk, then resume."

@@ -98,13 +98,13 @@ def rows_of_outcome(algorithm: Algorithm, budget: Budget, outcome: Mapping[str, 
         name: math.nan if value is None else float(value)
         for name, value in outcome["metrics"].items()
     }
-    measured = metrics_in_words(values, {}) or "nothing: no public test set"
+    metrics_text = metrics_in_words(values, {}) or "nothing: no public test set"
     noisy = f" ({outcome['noisy']})" if outcome.get("noisy") else ""
     return [
         f"| system | {word(algorithm.name)}, {algorithm.variant} |",
         f"| budget | {', '.join(_budget(budget, algorithm.unit))} |",
         f"| ended | after {outcome['rounds']} rounds; {ending_in_words(outcome['stopped_by'])} |",
-        f"| measured | {_prose(measured + noisy)} |",
+        f"| measured | {_prose(metrics_text + noisy)} |",
         f"| weights | SHA-256 {word(outcome['model_sha256'])} |",
     ]
 
@@ -241,11 +241,11 @@ def _model(job: PreparedRun) -> str:
 def _features(job: PreparedRun) -> str:
     """Writes how the features are made, as Python."""
     options = job.folder.experiment()["resolved"].get("model_options", {})
-    named = ", ".join(
+    arguments = ", ".join(
         [repr(_model(job)), *(f"{name}={value!r}" for name, value in options.items())]
     )
     return (
-        f"dpfl.models.feature_map(dpfl.models.from_name({named}), "
+        f"dpfl.models.feature_map(dpfl.models.from_name({arguments}), "
         f"{tuple(job.source.shape)})(samples)"
     )
 

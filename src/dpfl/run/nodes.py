@@ -309,7 +309,10 @@ def rejoin_nodes(
     Raises:
         DpflError: The folder does not say who joined, or the server has no key of one of them.
     """
-    nonce, joined = folder.experiment().get("run", {}).get("nonce"), folder.json(MEMBERS) or {}
+    nonce, member_records = (
+        folder.experiment().get("run", {}).get("nonce"),
+        folder.json(MEMBERS) or {},
+    )
     if not isinstance(nonce, str) or not re.fullmatch("[0-9a-f]{32}", nonce):
         raise DpflError(
             f"The record in {folder.path} lacks the run's id at the nodes: start a new run."
@@ -317,7 +320,7 @@ def rejoin_nodes(
     try:
         members = tuple(
             RemoteNode(name, int(record["place"]), int(record["size"]))
-            for name, record in joined.items()
+            for name, record in member_records.items()
         )
     except (KeyError, TypeError, ValueError):
         members = ()
@@ -331,7 +334,7 @@ def rejoin_nodes(
             f"The experiment has no key of the node {unknown[0]}, which joined the run: list it "
             "again."
         )
-    away = {name: ABSENT for name in terms.nodes if name not in joined}
+    away = {name: ABSENT for name in terms.nodes if name not in member_records}
     heads = terms.heads or folder.file(HEADS)
     channel, joining = _joining(transport, nonce, terms, proposal, heads)
     group = group_of(nonce, terms, proposal)

@@ -63,7 +63,7 @@ class OutcomeView:
         metrics = result.get("metrics", {})
         intervals = result.get("intervals", {})
         value = metrics.get(name, result.get("accuracy"))
-        stated = result.get("privacy", {}).get("warnings", ())
+        privacy_warnings = result.get("privacy", {}).get("warnings", ())
         return cls(
             headline=name,
             headline_value="not measured" if value is None else metric_text(name, value),
@@ -73,9 +73,11 @@ class OutcomeView:
             rounds=_rounds(result),
             ending=ending_in_words(result.get("stopped_by")),
             warnings=tuple(
-                str(warning) for warning in result.get("warnings", ()) if warning not in stated
+                str(warning)
+                for warning in result.get("warnings", ())
+                if warning not in privacy_warnings
             ),
-            lost_replies=_lost(result.get("lost", ())),
+            lost_replies=_lost_in_words(result.get("lost", ())),
         )
 
     @property
@@ -145,7 +147,7 @@ def _rounds(result: Mapping[str, Any]) -> str:
     )
 
 
-def _lost(lines: Sequence[object]) -> str:
+def _lost_in_words(lines: Sequence[object]) -> str:
     if not lines:
         return ""
     replies = "reply was" if len(lines) == 1 else "replies were"

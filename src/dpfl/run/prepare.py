@@ -42,7 +42,7 @@ class PreparedRun:
 
     Attributes:
         run: The name of the run in ledgers and certificates.
-        resolved: What the run will do.
+        resolved_run: What the run will do.
         folder: The run's folder.
         accounts: The ledgers of the run, read together.
         randomness: Where noise and sampling draw from.
@@ -53,7 +53,7 @@ class PreparedRun:
     """
 
     run: str
-    resolved: ResolvedRun
+    resolved_run: ResolvedRun
     folder: RunFolder
     accounts: Accounts
     randomness: Randomness
@@ -76,27 +76,27 @@ class PreparedRun:
     @property
     def algorithm(self) -> Algorithm:
         """The algorithm as it runs."""
-        return self.resolved.algorithm
+        return self.resolved_run.algorithm
 
     @property
     def budget(self) -> Budget:
         """What ends the run."""
-        return self.resolved.spec.budget
+        return self.resolved_run.spec.budget
 
     @property
     def source(self) -> Federation:
         """The federation with its samples as they were brought."""
-        return self.resolved.spec.federation
+        return self.resolved_run.spec.federation
 
     @property
     def data(self) -> Federation:
         """The federation in the form that the model takes."""
-        return self.resolved.model.federation
+        return self.resolved_run.fitted_model.federation
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a person should know before the first round."""
-        return self.resolved.notes
+        return self.resolved_run.notes
 
 
 def prepare(spec: RunSpec, resources: ExitStack | None = None) -> PreparedRun:
@@ -114,29 +114,31 @@ def prepare(spec: RunSpec, resources: ExitStack | None = None) -> PreparedRun:
         DpflError: The run is refused. Nothing was debited, and no private data was touched.
     """
     folder = _find_folder(spec)
-    resolved = resolve(spec)
+    resolved_run = resolve(spec)
     if not spec.execution.resume:
         RunFolder.create(folder.path)
     if resources:
-        resources.enter_context(folder.locked())
-    record = _record(resolved)
+        resources.enter_context(folder.lock())
+    record = _record(resolved_run)
     run = _resumed_id(folder, record) if spec.execution.resume else record_id(record)
-    accounts = Accounts(run, spec.ledger_folder or folder.ledgers, resolved.terms)
-    fresh = _first_state(accounts, resolved)
+    accounts = Accounts(run, spec.ledger_folder or folder.ledgers, resolved_run.terms)
+    fresh = _first_state(accounts, resolved_run)
     randomness = _randomness(spec, accounts)
     if not spec.execution.resume:
         _write_start(folder, fresh, record, run)
     state = folder.load_checkpoint(fresh) if spec.execution.resume else fresh
     accounts.check_checkpoint(state.debits)
-    engine, add_up = _engine(resolved, accounts, folder, randomness)
+    engine, add_up = _engine(resolved_run, accounts, folder, randomness)
     meter = _meter(accounts, fresh, state, randomness)
-    recorder = _recorder(resolved, folder, state, meter)
-    public = _public_clients(resolved)
-    diagnostics = UpdateDiagnostics(engine.run, state, resolved.model.federation.names, public)
+    recorder = _recorder(resolved_run, folder, state, meter)
+    public = _public_clients(resolved_run)
+    diagnostics = UpdateDiagnostics(
+        engine.run, state, resolved_run.fitted_model.federation.names, public
+    )
     coordinator = Coordinator(
-        resolved.algorithm,
+        resolved_run.algorithm,
         spec.budget,
-        _federation_facts(accounts, resolved),
+        _federation_facts(accounts, resolved_run),
         state,
         randomness,
         diagnostics.ask,
@@ -144,7 +146,7 @@ def prepare(spec: RunSpec, resources: ExitStack | None = None) -> PreparedRun:
         add_up,
     )
     return PreparedRun(
-        run, resolved, folder, accounts, randomness, coordinator, engine, recorder, diagnostics
+        run, resolved_run, folder, accounts, randomness, coordinator, engine, recorder, diagnostics
     )
 
 
@@ -153,19 +155,19 @@ def _find_folder(spec: RunSpec) -> RunFolder:
     out = spec.execution.out
     if spec.execution.resume:
         assert out is not None
-        resumed = RunFolder.open(Path(out))
-        resumed.refuse_other_format()
-        return resumed
+        old_folder = RunFolder.open(Path(out))
+        old_folder.refuse_other_format()
+        return old_folder
     folder = RunFolder(Path(out) if out else new_path(spec.algorithm.name))
     folder.refuse_existing_run()
     return folder
 
 
-def _record(resolved: ResolvedRun) -> dict[str, Any]:
+def _record(resolved_run: ResolvedRun) -> dict[str, Any]:
     """Builds the record of the experiment as it runs, with a nonce of its own."""
-    nodes = resolved.spec.execution.nodes
+    nodes = resolved_run.spec.execution.nodes
     nonce = nodes.nonce if nodes else secrets.token_hex(16)
-    return {"run": {"nonce": nonce, "started": utc_now()}} | resolved.record()
+    return {"run": {"nonce": nonce, "started": utc_now()}} | resolved_run.record()
 
 
 def utc_now() -> str:
@@ -180,10 +182,10 @@ def utc_now() -> str:
 def _resumed_id(folder: RunFolder, record: Mapping[str, Any]) -> str:
     """Reads the name of the run that goes on, if it is the same experiment on the same data."""
     before = folder.experiment()
-    settings, recorded = without_none(record["resolved"]), before.get("resolved", {})
-    if "declared" not in recorded:  # an earlier version listed no sizes
+    settings, recorded_settings = without_none(record["resolved"]), before.get("resolved", {})
+    if "declared" not in recorded_settings:  # an earlier version listed no sizes
         settings.pop("declared", None)
-    if _on_any_machine(recorded) != _on_any_machine(settings):
+    if _on_any_machine(recorded_settings) != _on_any_machine(settings):
         raise DpflError(
             f"The experiment differs from that of the run in {folder.path}; resume it unchanged, "
             "or start a new one."
@@ -203,14 +205,14 @@ def _on_any_machine(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {**settings, "arithmetic": kind}
 
 
-def _first_state(accounts: Accounts, resolved: ResolvedRun) -> RunState:
+def _first_state(accounts: Accounts, resolved_run: ResolvedRun) -> RunState:
     remaining = accounts.plan(accounts.remaining(accounts.terms.horizon))
     if remaining and not any(remaining):
         raise DpflError(
             f"The ledgers in {accounts.folder} have no budget left for this run; nothing was "
             "released."
         )
-    vector, algorithm = resolved.model.flat.read(), resolved.algorithm
+    vector, algorithm = resolved_run.fitted_model.flat.read(), resolved_run.algorithm
     return RunState(
         vector, torch.zeros_like(vector), algorithm.samples, algorithm.clients, remaining
     )
@@ -237,15 +239,19 @@ def _write_start(folder: RunFolder, fresh: RunState, record: Mapping[str, Any], 
 
 
 def _engine(
-    resolved: ResolvedRun, accounts: Accounts, folder: RunFolder, randomness: Randomness
-) -> tuple[Engine, AddIntegers]:
+    resolved_run: ResolvedRun, accounts: Accounts, folder: RunFolder, randomness: Randomness
+) -> tuple[Engine, Add]:
     """Builds the engine, and the function that adds up the sum of a round."""
-    spec, algorithm, size = resolved.spec, resolved.algorithm, resolved.model.flat.layout.size
+    spec, algorithm, size = (
+        resolved_run.spec,
+        resolved_run.algorithm,
+        resolved_run.fitted_model.flat.layout.size,
+    )
     ledgers = accounts.ledgers if algorithm.ledger_per_client else None
     if spec.execution.nodes:
         remote = spec.execution.nodes.engine(accounts.run, ledgers, folder, size)
         return remote, remote.add
-    context = _client_context(resolved, accounts, randomness)
+    context = _client_context(resolved_run, accounts, randomness)
     engine = local_engine(context, size, spec.execution.workers)
     if spec.aggregation.masks and algorithm.noise_shares:
         return engine, SimulatedMaskedSum(
@@ -255,52 +261,52 @@ def _engine(
 
 
 def _client_context(
-    resolved: ResolvedRun, accounts: Accounts, randomness: Randomness
+    resolved_run: ResolvedRun, accounts: Accounts, randomness: Randomness
 ) -> ClientContext:
-    spec, algorithm = resolved.spec, resolved.algorithm
-    federation = resolved.model.federation
+    spec, algorithm = resolved_run.spec, resolved_run.algorithm
+    federation = resolved_run.fitted_model.federation
     return ClientContext(
         accounts.run,
-        resolved.model.description,
+        resolved_run.fitted_model.description,
         federation.task,
-        ClientDatasets.of(federation, resolved.split, algorithm.unit),
+        ClientDatasets.of(federation, resolved_run.split, algorithm.unit),
         randomness,
         accounts.ledgers if algorithm.ledger_per_client else None,
-        resolved.model.flat.fingerprint,
-        disclosure_rules=algorithm.disclosure_rules,
-        public=_public_clients(resolved),
+        resolved_run.fitted_model.flat.fingerprint,
+        policy=algorithm.policy,
+        public=_public_clients(resolved_run),
         arithmetic=spec.privacy.arithmetic,
     )
 
 
-def _public_clients(resolved: ResolvedRun) -> range:
-    federation = resolved.model.federation
+def _public_clients(resolved_run: ResolvedRun) -> range:
+    federation = resolved_run.fitted_model.federation
     clients = len(federation.clients)
     return range(clients, clients + len(federation.public))
 
 
-def _federation_facts(accounts: Accounts, resolved: ResolvedRun) -> FederationFacts:
+def _federation_facts(accounts: Accounts, resolved_run: ResolvedRun) -> FederationFacts:
     return FederationFacts(
         accounts.run,
-        resolved.sizes,
-        resolved.model.flat.layout,
-        _public_clients(resolved),
-        accounts.ledgers.open(0) if resolved.algorithm.trusts_server else None,
+        resolved_run.sizes,
+        resolved_run.fitted_model.flat.layout,
+        _public_clients(resolved_run),
+        accounts.ledgers.open(0) if resolved_run.algorithm.trusts_server else None,
         accounts.limit,
-        resolved.split.held_out_sizes,
+        resolved_run.split.held_out_sizes,
     )
 
 
 def _recorder(
-    resolved: ResolvedRun, folder: RunFolder, state: RunState, meter: Meter | None
+    resolved_run: ResolvedRun, folder: RunFolder, state: RunState, meter: Meter | None
 ) -> Recorder:
-    spec, federation = resolved.spec, resolved.model.federation
+    spec, federation = resolved_run.spec, resolved_run.fitted_model.federation
     metrics = folder.metrics()
     metrics.forget_after(state.round)
     return Recorder(
         folder,
         metrics,
-        resolved.model.flat,
+        resolved_run.fitted_model.flat,
         federation.test,
         meter,
         spec.evaluation.interval(spec.budget.rounds),

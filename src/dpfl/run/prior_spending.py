@@ -45,16 +45,18 @@ class PriorSpending:
         return {encode(event): count for event, count in self.events.items()} or None
 
     @classmethod
-    def recorded(cls, resolved: Mapping[str, Any]) -> PriorSpending:
+    def recorded(cls, resolved_section: Mapping[str, Any]) -> PriorSpending:
         """Reads the events back from the record of a run.
 
         Args:
-            resolved: The section `resolved` of the run's `experiment.toml`.
+            resolved_section: The section `resolved` of the run's `experiment.toml`.
 
         Returns:
             The events, without notes.
         """
-        return cls({decode(line): count for line, count in resolved.get("beside", {}).items()})
+        return cls(
+            {decode(line): count for line, count in resolved_section.get("beside", {}).items()}
+        )
 
 
 def ledger_data(algorithm: Algorithm, federation: Federation) -> tuple[str, ...]:
@@ -145,5 +147,5 @@ def _beside_fullest(
     if not to_plan:
         end = f"{before}: this run may end by epsilon before its rounds do"
         return PriorSpending(notes=(*notes, end))
-    planned = f"{before}: noise is planned for what that leaves"
-    return PriorSpending(totals[fullest], (*notes, planned))
+    note = f"{before}: noise is planned for what that leaves"
+    return PriorSpending(totals[fullest], (*notes, note))

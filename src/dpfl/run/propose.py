@@ -89,11 +89,11 @@ def build_proposal(spec: ProposalSpec) -> Propose:
         )
     nodes, unit, budget = len(spec.names), spec.privacy.unit, spec.budget
     federation = RemoteFederation.of(spec.form, spec.test, spec.names, (1,) * nodes, unit)
-    model = model_for_data(spec.model, federation, seed=0)
-    algorithm = _algorithm(spec, federation, model)
+    fitted_model = fit_model(spec.model, federation, seed=0)
+    algorithm = _algorithm(spec, federation, fitted_model)
     _refuse_unknown_sizes(algorithm)
     _refuse_shares_of_noise(algorithm)
-    _check(algorithm, model, spec)
+    _check(algorithm, fitted_model, spec)
     terms = AccountingTerms(
         algorithm,
         budget,
@@ -128,12 +128,14 @@ def build_proposal(spec: ProposalSpec) -> Propose:
 def _algorithm(spec: ProposalSpec, federation: RemoteFederation, model: ModelForData) -> Algorithm:
     """Builds the algorithm by the stages of `resolve` that need no sizes."""
     nodes, layout = len(spec.names), model.flat.layout
-    requested = with_unit_and_queries(
+    requested_algorithm = with_unit_and_queries(
         spec.algorithm, federation, spec.budget, spec.privacy, spec.metric, over_nodes=True
     )
-    for_run = algorithm_for_run(requested, layout, spec.budget.rounds, nodes, spec.aggregation)
-    planned = with_planned_noise(for_run, spec.budget, nodes, spec.privacy.accountant)
-    return with_noise_kind(planned, spec.privacy)
+    fitted_algorithm = fit_algorithm(
+        requested_algorithm, layout, spec.budget.rounds, nodes, spec.aggregation
+    )
+    with_noise = with_planned_noise(fitted_algorithm, spec.budget, nodes, spec.privacy.accountant)
+    return with_noise_kind(with_noise, spec.privacy)
 
 
 def _check(algorithm: Algorithm, model: ModelForData, spec: ProposalSpec) -> None:

@@ -43,30 +43,32 @@ def read_record(path: Path) -> dict[str, Any]:
     return content
 
 
-def recorded_names(resolved: Mapping[str, Any]) -> tuple[str, ...]:
+def recorded_names(resolved_section: Mapping[str, Any]) -> tuple[str, ...]:
     """Reads the names of the clients.
 
     Args:
-        resolved: The section `resolved` of the record.
+        resolved_section: The section `resolved` of the record.
 
     Returns:
         A name per client; default names where nobody gave any.
     """
-    return tuple(resolved.get("names") or client_names(int(resolved.get("clients", 0))))
+    return tuple(
+        resolved_section.get("names") or client_names(int(resolved_section.get("clients", 0)))
+    )
 
 
-def recorded_ledgers(resolved: Mapping[str, Any], own: Path) -> Path:
+def recorded_ledgers(resolved_section: Mapping[str, Any], own: Path) -> Path:
     """Reads where the ledgers of the run are.
 
     Args:
-        resolved: The section `resolved` of the record.
+        resolved_section: The section `resolved` of the record.
         own: The folder of the run's own ledgers.
 
     Returns:
         The folder that other runs use as well, where one was given, else the run's own.
     """
-    shared = resolved.get("ledger")
-    return Path(shared) if shared else own
+    shared_folder = resolved_section.get("ledger")
+    return Path(shared_folder) if shared_folder else own
 
 
 def read_sealed_record(path: Path) -> dict[str, Any]:

@@ -185,8 +185,8 @@ class Recorder:
             seconds=state.seconds,
         )
         # At client level, the round of a lost reply would say when that client was drawn.
-        hidden = coordinator.algorithm.protects_client
-        self.metrics.add(row, updates, () if hidden else coordinator.lost_replies)
+        is_hidden = coordinator.algorithm.protects_client
+        self.metrics.add(row, updates, () if is_hidden else coordinator.lost_replies)
         self.progress.tell(row)
         if self.test and figures.loss is not None and not math.isfinite(figures.loss):
             self._refuse_divergence(self.test, state.round)

@@ -6,10 +6,10 @@ noise, the accountant from the sampling, and the guarantee depends on ledgers th
 used. `resolve` answers all of that and returns a `ResolvedRun`:
 
     spec = RunSpec(model, federation, algorithm, budget)
-    resolved = resolve(spec)
-    resolved.algorithm     # with its noise, its rate, its secure sums
-    resolved.terms         # what the accounts count by: accountant, limit, declared sizes
-    resolved.record()      # what experiment.toml keeps of it
+    resolved_run = resolve(spec)
+    resolved_run.algorithm     # with its noise, its rate, its secure sums
+    resolved_run.terms         # what the accounts count by: accountant, limit, declared sizes
+    resolved_run.record()      # what experiment.toml keeps of it
 
 It writes nothing. Beside its argument it reads ledgers (what other runs spent) and, to resume, the
 record of the run that goes on. So the same spec gives the same result, and a refusal costs nothing.
@@ -72,7 +72,7 @@ from dpfl.run.options import (
 )
 from dpfl.run.prior_spending import PriorSpending, ledger_data, read_prior_spending
 
-VERSIONED = ("dpfl", "torch", "numpy", "dp-accounting")
+PACKAGES = ("dpfl", "torch", "numpy", "dp-accounting")
 
 
 @dataclass(frozen=True)
@@ -123,17 +123,18 @@ class ResolvedRun:
 
     Attributes:
         spec: What was asked for.
-        requested: The algorithm with its unit and its queries, before model, noise and rate.
+        requested_algorithm: The algorithm with its unit and its queries, before model, noise and
+            rate.
         terms: What the accounts count by. It holds the algorithm as it runs.
-        model: The model and the data in the form that it takes.
+        fitted_model: The model and the data in the form that it takes.
         split: What the clients train on, and what they hold out for a noisy metric.
         prior: What the ledgers held before this run.
     """
 
     spec: RunSpec
-    requested: Algorithm
+    requested_algorithm: Algorithm
     terms: AccountingTerms
-    model: ModelForData
+    fitted_model: FittedModel
     split: HeldOutSplit
     prior: PriorSpending
 
@@ -150,16 +151,16 @@ class ResolvedRun:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a person should know before the first round, warnings last."""
-        measured: tuple[str, ...] = ()
-        if not self.model.federation.test:
+        metric_notes: tuple[str, ...] = ()
+        if not self.fitted_model.federation.test:
             instead = (
                 "accuracy is not measured"
                 if self.spec.evaluation.metric is None
                 else "a metric with noise is asked of the clients at the end, and paid for"
             )
-            measured = (f"there is no public test set: {instead}",)
+            metric_notes = (f"there is no public test set: {instead}",)
         warnings = (f"warning: {warning}" for warning in self.terms.warnings)
-        return (*self.spec.federation.notes, *self.prior.notes, *measured, *warnings)
+        return (*self.spec.federation.notes, *self.prior.notes, *metric_notes, *warnings)
 
     def record(self) -> dict[str, Any]:
         """Builds the record of the run, without the run's own name.
@@ -168,12 +169,12 @@ class ResolvedRun:
             The content of `experiment.toml`: the requested settings, the resolved settings, and
             hashes of data, code and model.
         """
-        spec, flat = self.spec, self.model.flat
+        spec, flat = self.spec, self.fitted_model.flat
         return {
             "format": FORMAT,
             "experiment": dict(spec.execution.experiment or {}),
-            "asked": describe(self.requested),
-            "resolved": self._resolved(),
+            "asked": describe(self.requested_algorithm),
+            "resolved": self._resolved_section(),
             "hashes": {
                 "federation": spec.federation.sha256,
                 "train": spec.federation.train.sha256,
@@ -182,11 +183,11 @@ class ResolvedRun:
                 "model": flat.fingerprint,
                 "initial": vector_sha256(flat.vector),
             },
-            "versions": {name: importlib.metadata.version(name) for name in VERSIONED}
+            "versions": {name: importlib.metadata.version(name) for name in PACKAGES}
             | {"python": platform.python_version()},
         }
 
-    def _resolved(self) -> dict[str, Any]:
+    def _resolved_section(self) -> dict[str, Any]:
         spec, terms, federation = self.spec, self.terms, self.spec.federation
         ledger, default_names = spec.privacy.ledger, client_names(len(federation.names))
         return {
@@ -194,8 +195,8 @@ class ResolvedRun:
             "entropy": spec.privacy.entropy,
             "noise": spec.privacy.noise_for(self.algorithm.unit),
             "accountant": terms.accountant,
-            "model": self.model.description.name,
-            "model_options": describe_options(self.model.description.options),
+            "model": self.fitted_model.description.name,
+            "model_options": describe_options(self.fitted_model.description.options),
             "ledger": str(Path(ledger).resolve()) if ledger else None,
             "budget": encode(spec.budget),
             "algorithm": describe(self.algorithm),
@@ -225,7 +226,7 @@ def resolve(spec: RunSpec) -> ResolvedRun:
     """
     if spec.privacy.arithmetic == "fast" and spec.over_nodes:
         raise DpflError(FAST_IS_FOR_SIMULATIONS)
-    requested = with_unit_and_queries(
+    requested_algorithm = with_unit_and_queries(
         spec.algorithm,
         spec.federation,
         spec.budget,
@@ -233,21 +234,23 @@ def resolve(spec: RunSpec) -> ResolvedRun:
         spec.evaluation.metric,
         spec.over_nodes,
     )
-    row_notes = row_unit_notes(requested.unit, spec.federation)
-    model = model_for_data(spec.model, spec.federation, spec.execution.seed)
+    row_notes = row_unit_notes(requested_algorithm.unit, spec.federation)
+    fitted_model = fit_model(spec.model, spec.federation, spec.execution.seed)
     metric = spec.evaluation.metric
-    split = split_held_out(model.federation, metric.held_out if metric else 0.0, requested.unit)
-    layout = model.flat.layout
-    for_run = algorithm_for_run(
-        requested, layout, spec.budget.rounds, spec.clients, spec.aggregation
+    split = split_held_out(
+        fitted_model.federation, metric.held_out if metric else 0.0, requested_algorithm.unit
     )
-    _refuse_ledger_without_noise(spec, for_run)
-    prior = _prior_spending(spec, for_run)
-    algorithm = _planned(spec, for_run, model, split, prior)
-    check_run(algorithm, model.federation, spec.budget, model.flat)
-    arithmetic = dry_run(model, algorithm, spec.privacy.arithmetic)
+    layout = fitted_model.flat.layout
+    fitted_algorithm = fit_algorithm(
+        requested_algorithm, layout, spec.budget.rounds, spec.clients, spec.aggregation
+    )
+    _refuse_ledger_without_noise(spec, fitted_algorithm)
+    prior = _prior_spending(spec, fitted_algorithm)
+    algorithm = _plan_noise(spec, fitted_algorithm, fitted_model, split, prior)
+    check_run(algorithm, fitted_model.federation, spec.budget, fitted_model.flat)
+    arithmetic = dry_run(fitted_model, algorithm, spec.privacy.arithmetic)
     if spec.execution.workers > 1:
-        refuse_unreachable("model", model.description)
+        refuse_unreachable("model", fitted_model.description)
     terms = AccountingTerms(
         algorithm,
         spec.budget,
@@ -259,7 +262,7 @@ def resolve(spec: RunSpec) -> ResolvedRun:
         arithmetic,
         spec.over_nodes,
     )
-    return ResolvedRun(spec, requested, terms, model, split, prior)
+    return ResolvedRun(spec, requested_algorithm, terms, fitted_model, split, prior)
 
 
 def _refuse_ledger_without_noise(spec: RunSpec, algorithm: Algorithm) -> None:
@@ -282,10 +285,10 @@ def _prior_spending(spec: RunSpec, algorithm: Algorithm) -> PriorSpending:
     return PriorSpending.recorded(record.get("resolved", {}))
 
 
-def _planned(
+def _plan_noise(
     spec: RunSpec,
     algorithm: Algorithm,
-    model: ModelForData,
+    fitted_model: FittedModel,
     split: HeldOutSplit,
     prior: PriorSpending,
 ) -> Algorithm:
@@ -293,12 +296,12 @@ def _planned(
     with_noise = with_planned_noise(
         algorithm, spec.budget, spec.clients, spec.privacy.accountant, prior.events
     )
-    data = model.federation
+    data = fitted_model.federation
     with_rate = with_planned_rate(
         with_noise,
         spec.budget,
         split.sizes,
-        model.flat.layout.trainable,
+        fitted_model.flat.layout.trainable,
         rows_of(data.train.features, data.task),
     )
     return with_noise_kind(with_rate, spec.privacy)

@@ -77,10 +77,10 @@ class Result(NotebookView, shown_by="result_page"):
     def __repr__(self) -> str:
         """Writes the outcome in a line. The statement is in `privacy`, the rounds in `history`."""
         proven, unit = self.privacy.lines()[0][1], self.privacy.unit
-        protected = "" if protects_nobody(unit) else f" for one {unit}"
+        for_unit = "" if protects_nobody(unit) else f" for one {unit}"
         return (
             f"Result({self.measured} after {self.rounds} rounds, ended by {self.stopped_by}; "
-            f"proven{protected}: {proven}; in {self.folder})"
+            f"proven{for_unit}: {proven}; in {self.folder})"
         )
 
     def to_dict(self) -> dict[str, Any]:

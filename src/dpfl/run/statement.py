@@ -52,34 +52,38 @@ def privacy_statement(
         return _statement_without_noise(accounts)
     delta, epsilon = terms.budget.delta, accountant(terms.accountant).epsilon
     totals = accounts.totals(at_own_last_row)
-    used = [epsilon(total.released, delta) for total in totals]
-    proven = [
+    used_epsilons = [epsilon(total.releases, delta) for total in totals]
+    proven_epsilons = [
         max(epsilon_used, min(epsilon(total.possible, delta), total.ceiling))
-        for epsilon_used, total in zip(used, totals, strict=True)
+        for epsilon_used, total in zip(used_epsilons, totals, strict=True)
     ]
     by_owner = list(zip(accounts.algorithms, totals, strict=True))
-    stated = [_stated(accounts, one, total.released) for one, total in by_owner]
-    claimed = [
-        one.claim.epsilon(events, delta)
-        for one, events in zip(accounts.algorithms, stated, strict=True)
+    stated_events = [
+        _stated_events(accounts, own_algorithm, total.releases) for own_algorithm, total in by_owner
+    ]
+    claimed_epsilons = [
+        own_algorithm.claim.epsilon(events, delta)
+        for own_algorithm, events in zip(accounts.algorithms, stated_events, strict=True)
     ]
     names = terms.owners if algorithm.ledger_per_client else ["every client"]
-    longest = max(stated, key=lambda events: sum(events.values()))
+    longest = max(stated_events, key=lambda events: sum(events.values()))
     return PrivacyStatement(
         unit=algorithm.unit,
         neighbours=accounts.neighbours,
         delta=delta,
         adversary=_adversary(algorithm),
         accountant=terms.accountant,
-        proven=max(proven),
+        proven=max(proven_epsilons),
         unaccounted=algorithm.leaks,
-        claimed=None if None in claimed else max(one for one in claimed if one is not None),
+        claimed=None
+        if None in claimed_epsilons
+        else max(figure for figure in claimed_epsilons if figure is not None),
         claim=algorithm.claim.text,
-        per_client=dict(zip(names, proven, strict=True)),
-        releases=_largest_counts([total.released for total in totals]),
+        per_client=dict(zip(names, proven_epsilons, strict=True)),
+        releases=_largest_counts([total.releases for total in totals]),
         stated={encode(event): count for event, count in longest.items()},
         assumptions=tuple(_assumptions(accounts, randomness)),
-        used=max(used),
+        used=max(used_epsilons),
         most=_largest_counts([total.possible for total in totals]),
         noise=algorithm.noise,
         queries=algorithm.queries,
@@ -105,14 +109,14 @@ def _statement_without_noise(accounts: Accounts) -> PrivacyStatement:
 def _adversary(algorithm: Algorithm) -> str:
     if algorithm.noise_shares is not None:
         return algorithm.noise_shares.adversary
-    shared = algorithm.clients.shared_by
-    return SHARED_NOISE_ADVERSARY if shared else ADVERSARY[algorithm.placement]
+    sharers = algorithm.clients.shared_by
+    return SHARED_NOISE_ADVERSARY if sharers else ADVERSARY[algorithm.placement]
 
 
 def _no_limit(accounts: Accounts) -> tuple[str, ...]:
     algorithm = accounts.algorithm
-    limited = accounts.terms.budget.epsilon is not None or algorithm.variant == "published"
-    if limited or not algorithm.steps.adaptive:
+    has_limit = accounts.terms.budget.epsilon is not None or algorithm.variant == "published"
+    if has_limit or not algorithm.steps.adaptive:
         return ()
     return (
         "tau follows what is released, so proven is for all steps that could have been made; "
@@ -120,11 +124,11 @@ def _no_limit(accounts: Accounts) -> tuple[str, ...]:
     )
 
 
-def _stated(accounts: Accounts, algorithm: Algorithm, released: EventCounts) -> EventCounts:
+def _stated_events(accounts: Accounts, algorithm: Algorithm, releases: EventCounts) -> EventCounts:
     """Lists the releases as the paper counts them. What the paper leaves out costs nothing
     there.
     """
-    in_rounds = subtract_events(released, accounts.algorithm.query_spending)
+    in_rounds = subtract_events(releases, accounts.algorithm.before)
     if accounts.algorithm.schedule is not None:
         return in_rounds
     population = accounts.terms.population

@@ -198,20 +198,20 @@ def scale_model(schema: Schema, vector: Tensor, layout: Layout) -> Schema:
     return schema.with_scales(means.tolist(), variances.sqrt().tolist())
 
 
-def overdue(allowed: float | None, seconds: float) -> tuple[str, ...]:
+def overdue(limit: float | None, seconds: float) -> tuple[str, ...]:
     """Warns of a run that took longer than its budget: one round was longer than all before it.
 
     Args:
-        allowed: The seconds of the budget, or None.
+        limit: The seconds of the budget, or None.
         seconds: The duration of the run.
 
     Returns:
         One warning, or none.
     """
-    if allowed is None or seconds <= allowed:
+    if limit is None or seconds <= limit:
         return ()
     return (
-        f"the run took {seconds:.3g} seconds, above budget.seconds = {allowed:g}: a round was "
+        f"the run took {seconds:.3g} seconds, above budget.seconds = {limit:g}: a round was "
         "longer than those before.",
     )
 

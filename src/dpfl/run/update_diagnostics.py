@@ -127,13 +127,13 @@ def angle(update: Tensor, last: Tensor) -> float | None:
 
 
 def noise_norm(
-    algorithm: Algorithm, federated: FederationFacts, state: RunState, request: RoundRequest
+    algorithm: Algorithm, facts: FederationFacts, state: RunState, order: RoundRequest
 ) -> float | None:
     """Computes the root of E |noise|^2 in the mean update of a round, from settings alone.
 
     Args:
         algorithm: The algorithm as it runs.
-        federated: The model's layout and the declared sizes.
+        facts: The model's layout and the declared sizes.
         state: The state of the server, for weights that were paid for.
         request: The request of the round, for its releases and its steps.
 
@@ -143,8 +143,8 @@ def noise_norm(
     """
     if not request.tasks or algorithm.noise_shares or algorithm.controls:
         return None
-    task, size, declared_sizes = request.tasks[0], federated.layout.size, federated.declared_sizes
-    if release := task.placed_release.release_at(NoisePlacement.ROUND_SUM):
+    task, size, declared_sizes = order.tasks[0], facts.layout.size, facts.declared
+    if release := task.placed.release_at(NoisePlacement.ROUND_SUM):
         if release.correlated:
             return None
         divisor = round_divisor(release, algorithm.weights, declared_sizes)
@@ -154,9 +154,9 @@ def noise_norm(
         if state.weights is None
         else state.weights
     )
-    shares = {one.client: float(weights[one.client]) for one in request.tasks}
+    shares = {client_task.client: float(weights[client_task.client]) for client_task in order.tasks}
     each = [
-        _upload_norm(task, declared_sizes[client], federated.layout.trainable, size)
+        _upload_norm(task, declared_sizes[client], facts.layout.trainable, size)
         for client in shares
     ]
     if None in each or not (whole := sum(shares.values())):
@@ -166,7 +166,7 @@ def noise_norm(
     )
 
 
-def _upload_norm(task: ClientTask, declared_sizes: int, trainable: int, size: int) -> float | None:
+def _upload_norm(task: ClientTask, declared_size: int, trainable: int, size: int) -> float | None:
     """Computes the norm that noise alone gives the update of one client; None where settings do not
     tell it.
     """
@@ -178,5 +178,5 @@ def _upload_norm(task: ClientTask, declared_sizes: int, trainable: int, size: in
     )
     if samples is None or not optimiser.linear:
         return None
-    step = samples.mean_stddev(declared_sizes) * math.sqrt(samples.energy(trainable))
+    step = samples.mean_stddev(declared_size) * math.sqrt(samples.energy(trainable))
     return optimiser.rate * step * math.sqrt(task.steps)

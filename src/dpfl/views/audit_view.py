@@ -47,13 +47,13 @@ class AuditView:
         label = "lower bound on epsilon, measured by an attack"
         if not outcome:
             return cls("not audited", "not audited", label, "", "")
-        measured, scope = outcome.get("measured"), outcome.get("scope")
-        figure = lower_bound_text(measured)
+        measured_value, scope = outcome.get("measured"), outcome.get("scope")
+        figure = lower_bound_text(measured_value)
         proven = upper_bound_text(outcome.get("proven"), absent="nothing")
         there = f" on {scope} (proven there: {proven})" if scope else ""
         return cls(
             figure=figure,
-            measured=f"at least {figure}" if _is_finite(measured) else figure,
+            measured=f"at least {figure}" if _is_finite(measured_value) else figure,
             label=f"{label}{there}",
             verdict=str(outcome.get("verdict") or "no verdict"),
             games=_games(outcome.get("played")),
@@ -115,7 +115,7 @@ class AuditReportView:
         noise = ""
         if report.noise_multiplier:
             noise = f", {report.noise} noise of multiplier {report.noise_multiplier:.4g}"
-        played = set(report.played)
+        games_played = set(report.played)
         rows = tuple(_row(finding) for finding in report.findings)
         return cls(
             system=report.system,
@@ -123,8 +123,8 @@ class AuditReportView:
                 f"({report.variant}): one {report.unit}, delta {report.delta:g}{noise}; bounds "
                 f"hold together with confidence {report.confidence:g}"
             ),
-            played=tuple(row for row in rows if row.game in played),
-            gaps=tuple(row for row in rows if row.game not in played),
+            played=tuple(row for row in rows if row.game in games_played),
+            gaps=tuple(row for row in rows if row.game not in games_played),
             verdict=report.verdict,
             reason=_reason(report),
             coverage=f"The verdict rests on these games: {report.coverage}."
@@ -168,22 +168,22 @@ def _is_finite(value: Any) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
 
 
-def _games(played: Any) -> str:
-    return (", ".join(map(str, played)) or "no game") if isinstance(played, list) else ""
+def _games(games: Any) -> str:
+    return (", ".join(map(str, games)) or "no game") if isinstance(games, list) else ""
 
 
 def _row(finding: AuditFinding) -> AuditRow:
-    measured = ""
+    measured_text = ""
     if finding.measured is not None:
-        measured = lower_bound_text(finding.measured)
+        measured_text = lower_bound_text(finding.measured)
         if math.isfinite(finding.measured):
-            measured = f"{'>=' if finding.confidence else '~'} {measured}"
+            measured_text = f"{'>=' if finding.confidence else '~'} {measured_text}"
     return AuditRow(
         game=finding.game,
         scope=finding.scope,
         claimed=epsilon_text(finding.claimed, absent=""),
         proven=epsilon_text(finding.proven, absent=""),
-        measured=measured,
+        measured=measured_text,
         verdict=finding.verdict,
         detail=finding.detail,
     )
@@ -196,11 +196,11 @@ def _reason(report: AuditReport) -> str:
     deciding = report.deciding
     if deciding is None or deciding.measured is None or report.verdict == TOO_LITTLE:
         return report.reason
-    measured = "a value without noise tells neighbours apart, so no epsilon holds"
+    measurement = "a value without noise tells neighbours apart, so no epsilon holds"
     if math.isfinite(deciding.measured):
         figure = lower_bound_text(deciding.measured)
-        measured = f"at least epsilon {figure} was measured in {deciding.scope}"
+        measurement = f"at least epsilon {figure} was measured in {deciding.scope}"
     return (
-        f"{measured}; claimed {epsilon_text(deciding.claimed, absent='nothing')}, proven "
+        f"{measurement}; claimed {epsilon_text(deciding.claimed, absent='nothing')}, proven "
         f"{epsilon_text(deciding.proven, absent='nothing')}"
     )

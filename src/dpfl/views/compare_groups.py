@@ -155,7 +155,7 @@ def group_runs(summaries: Iterable[Mapping[str, Any]]) -> list[RunGroup]:
     names = [str(runs[0]["algorithm"]) for runs in by_settings.values()]
     groups = []
     for own, name, runs in zip(flat, names, by_settings.values(), strict=True):
-        same_system = [other for other, called in zip(flat, names, strict=True) if called == name]
+        same_system = [other for other, system in zip(flat, names, strict=True) if system == name]
         by_seed = sorted(runs, key=lambda run: run["seed"] if isinstance(run["seed"], int) else 0)
         label = _label(name, own, same_system, flat)
         groups.append(RunGroup(label, runs[0]["settings"], tuple(by_seed)))
@@ -193,7 +193,7 @@ def _label(
 
 
 def _differs(key: str, settings: Sequence[Mapping[str, Any]]) -> bool:
-    return len({repr(one.get(key)) for one in settings}) > 1
+    return len({repr(group_settings.get(key)) for group_settings in settings}) > 1
 
 
 def _short(value: Any) -> str:

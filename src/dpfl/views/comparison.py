@@ -21,7 +21,7 @@ from dpfl.views.run_summary import summary
 if TYPE_CHECKING:
     from dpfl.run.result import Result
 
-HIDDEN = ("settings", "model_sha256")
+LONG_ENTRIES = ("settings", "model_sha256")
 """Entries of a summary that are too long for a table. They are in `summaries`."""
 
 
@@ -39,7 +39,7 @@ class RunList(ColumnTable, Sequence[Path]):
             Values by the name of their column, one per run.
         """
         first = self.summaries[0] if self.summaries else {}
-        names = [name for name in first if name not in HIDDEN]
+        names = [name for name in first if name not in LONG_ENTRIES]
         return {name: [_number(name, run[name]) for run in self.summaries] for name in names}
 
     def __len__(self) -> int:
@@ -172,12 +172,12 @@ def _number(name: str, value: Any) -> Any:
 
 
 def _folders(of: Iterable[Any]) -> Iterator[Path]:
-    for one in of:
-        if isinstance(one, str | PathLike):
-            yield Path(one)
-        elif hasattr(one, "folder"):
-            yield Path(one.folder)
-        elif isinstance(one, Iterable):
-            yield from _folders(one)
+    for item in of:
+        if isinstance(item, str | PathLike):
+            yield Path(item)
+        elif hasattr(item, "folder"):
+            yield Path(item.folder)
+        elif isinstance(item, Iterable):
+            yield from _folders(item)
         else:
-            raise DpflError(f"Give results or folders of runs, not a {type(one).__name__}.")
+            raise DpflError(f"Give results or folders of runs, not a {type(item).__name__}.")

@@ -20,7 +20,7 @@ from dpfl.views.compare_groups import CONFIDENCE, RunGroup
 ALIKE = 0.01
 """Epsilons that differ by less than this share count as equal in a comparison."""
 
-MIXED = "measured"
+MIXED_HEADING = "measured"
 """The heading above metrics with different names."""
 
 
@@ -54,10 +54,10 @@ class ComparisonRow:
         """The proven epsilon with unit, delta and accountant, in a cell of two or three lines."""
         if self.level != "proven":
             return self.proven
-        used = f"\nused {self.used}" if self.used else ""
+        used_line = f"\nused {self.used}" if self.used else ""
         return (
             f"{self.proven} per {self.unit.removeprefix('one ')}\n"
-            f"{self.delta}, {self.accountant}{used}"
+            f"{self.delta}, {self.accountant}{used_line}"
         )
 
 
@@ -108,7 +108,7 @@ def heading(metrics: Iterable[str]) -> str:
         The name that all of them share, or "measured".
     """
     names = set(metrics) or {"accuracy"}
-    return names.pop() if len(names) == 1 else MIXED
+    return names.pop() if len(names) == 1 else MIXED_HEADING
 
 
 def notes(groups: Sequence[RunGroup]) -> list[str]:
@@ -133,25 +133,27 @@ def notes(groups: Sequence[RunGroup]) -> list[str]:
             "compared."
         )
     proven = [group.worst["proven"] for group in groups]
-    bounded = [epsilon for epsilon in proven if isinstance(epsilon, float)]
-    unbounded = any(isinstance(epsilon, str) for epsilon in proven)
-    if bounded and (unbounded or max(bounded) > (1 + ALIKE) * min(bounded)):
-        high = "unbounded" if unbounded else epsilon_text(max(bounded))
+    finite_epsilons = [epsilon for epsilon in proven if isinstance(epsilon, float)]
+    has_unbounded = any(isinstance(epsilon, str) for epsilon in proven)
+    if finite_epsilons and (
+        has_unbounded or max(finite_epsilons) > (1 + ALIKE) * min(finite_epsilons)
+    ):
+        high = "unbounded" if has_unbounded else epsilon_text(max(finite_epsilons))
         sentences.append(
-            f"Epsilons are not equal ({epsilon_text(min(bounded))} to {high}): only rows of equal "
-            "epsilon are a fair comparison."
+            f"Epsilons are not equal ({epsilon_text(min(finite_epsilons))} to {high}): only rows "
+            "of equal epsilon are a fair comparison."
         )
     return sentences
 
 
 def _group_row(group: RunGroup, heading_name: str) -> ComparisonRow:
     metric, count = group.figure, len(group.runs)
-    measured = metric.count if metric else 0
+    measured_count = metric.count if metric else 0
     text = metric.text.removeprefix(metric.name).strip() if metric else "-"
     return _row(
         group.worst,
         label=group.label,
-        seeds=str(count) if measured == count else f"{measured} of {count}",
+        seeds=str(count) if measured_count == count else f"{measured_count} of {count}",
         rounds=_span([run["rounds"] for run in group.runs]),
         metric=text if metric is None or metric.name == heading_name else f"{metric.name} {text}",
         ending="\n".join(sorted({ending_in_words(run["stopped_by"]) for run in group.runs})),
@@ -175,9 +177,17 @@ def _run_row(run: Mapping[str, Any], heading_name: str) -> ComparisonRow:
 
 
 def _row(run: Mapping[str, Any], **cells: str) -> ComparisonRow:
-    proven, used, guarantee = run.get("proven"), run.get("used"), GuaranteeView.of(run)
-    bounded = isinstance(proven, int | float)
-    smaller = bounded and isinstance(used, int | float) and used < float(proven or 0.0)
+    proven_epsilon, used_epsilon, guarantee = (
+        run.get("proven"),
+        run.get("used"),
+        GuaranteeView.of(run),
+    )
+    is_bounded = isinstance(proven_epsilon, int | float)
+    smaller = (
+        is_bounded
+        and isinstance(used_epsilon, int | float)
+        and used_epsilon < float(proven_epsilon or 0.0)
+    )
     return ComparisonRow(
         level=guarantee.level,
         proven=guarantee.proven,
@@ -185,7 +195,7 @@ def _row(run: Mapping[str, Any], **cells: str) -> ComparisonRow:
         unit=guarantee.unit,
         delta=guarantee.delta,
         accountant=str(run.get("accountant") or "-"),
-        used=epsilon_text(used) if smaller else "",
+        used=epsilon_text(used_epsilon) if smaller else "",
         **cells,
     )
 

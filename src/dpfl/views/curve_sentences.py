@@ -14,7 +14,7 @@ from dpfl.views.run_lines import LinePoint, RunLines
 COMPARED = ("rounds", "epsilon", "bytes", "loss")
 """What a comparison draws: the first metric against three quantities, and the loss by round."""
 
-MIXED = "each task's own metric"
+MIXED_METRIC = "each task's own metric"
 """The name of the axis if runs have different first metrics."""
 
 
@@ -28,7 +28,7 @@ def metric_of(lines: Sequence[RunLines]) -> str:
         The metric, or "each task's own metric".
     """
     names = {run.headline for line in lines for run in line.runs}
-    return names.pop() if len(names) == 1 else MIXED
+    return names.pop() if len(names) == 1 else MIXED_METRIC
 
 
 def metric_sentence(lines: Sequence[RunLines], against: str, metric: str) -> str:
@@ -57,7 +57,7 @@ def metric_sentence(lines: Sequence[RunLines], against: str, metric: str) -> str
             f"The run ends with {figure(metric, end.y)} at {place}. If the curve is still "
             f"{'falling' if less else 'rising'} there, a larger budget would help."
         )
-    if metric == MIXED:
+    if metric == MIXED_METRIC:
         return f"The tasks have different metrics, so lines cannot be compared.{_bands(ends)}"
     best = _best(ends, less)
     return (

@@ -56,7 +56,7 @@ class PlanSetting:
 
 
 @dataclass(frozen=True)
-class StepsAllowed:
+class AllowedSteps:
     """How many steps an accountant allows with the recommended noise."""
 
     accountant: str
@@ -84,7 +84,7 @@ class PlanView:
     """What the recommendation means for clients and the model, in sentences."""
     warnings: tuple[str, ...]
     """What is wrong with the budget, in sentences."""
-    steps: tuple[StepsAllowed, ...]
+    steps: tuple[AllowedSteps, ...]
     assumptions: tuple[str, ...]
     curve: str
     """How to read the curve of total noise by sampling rate."""
@@ -118,7 +118,7 @@ class PlanView:
             details=tuple(_details(plan, unit)),
             warnings=tuple(_warnings(plan, unit)),
             steps=tuple(
-                StepsAllowed(name, count, name == question.accountant)
+                AllowedSteps(name, count, name == question.accountant)
                 for name, count in plan.bought.items()
             ),
             assumptions=plan.assumptions,
@@ -137,12 +137,12 @@ class PlanView:
     @property
     def sentences(self) -> tuple[str, ...]:
         """Recommendation, details, warnings, steps and assumptions, one paragraph each."""
-        allowed = "; ".join(f"{one.steps:,} by {one.label}" for one in self.steps)
+        steps_text = "; ".join(f"{bar.steps:,} by {bar.label}" for bar in self.steps)
         return (
             self.recommendation,
             *self.details,
             *self.warnings,
-            f"{STEPS_TITLE}: {allowed}.",
+            f"{STEPS_TITLE}: {steps_text}.",
             f"Assumptions: {' '.join(self.assumptions)}",
         )
 
@@ -185,9 +185,9 @@ class ClientPlansView:
 
 def _cell(plan: Tradeoff, choice: NoiseChoice) -> PlanCell:
     figures = f"{choice.per_step:.1f}, {choice.total:.3f}"
-    recommended, allowed = choice is plan.recommended, plan.allowed(choice)
-    text = f"* {figures}" if recommended else figures if allowed else f"({figures})"
-    return PlanCell(text, recommended, allowed)
+    is_recommended, is_allowed = choice is plan.recommended, plan.allowed(choice)
+    text = f"* {figures}" if is_recommended else figures if is_allowed else f"({figures})"
+    return PlanCell(text, is_recommended, is_allowed)
 
 
 def _settings(plan: Tradeoff) -> Iterator[PlanSetting]:

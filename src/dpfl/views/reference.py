@@ -196,8 +196,8 @@ def _systems() -> Iterator[str]:
         yield f"\n### `{name}`\n\n{system['paper']}. {_proven(system['proven'])}\n"
         options = system["options"].items()
         rows = (
-            (f"`{key}`", one["type"], default_text(one["default"]), one["meaning"])
-            for key, one in options
+            (f"`{key}`", option["type"], default_text(option["default"]), option["meaning"])
+            for key, option in options
         )
         yield from table(("option", "type", "default", "meaning"), rows)
 

@@ -121,7 +121,7 @@ def _label(runs: Sequence[RunTables]) -> str:
     if len(runs) == 1:
         return shorten(runs[0].name)
     letters = zip(*(run.name for run in runs), strict=False)
-    shared = takewhile(lambda column: len(set(column)) == 1, letters)
-    prefix = "".join(column[0] for column in shared)
+    shared_columns = takewhile(lambda column: len(set(column)) == 1, letters)
+    prefix = "".join(column[0] for column in shared_columns)
     common = prefix.rstrip("-_. 0123456789").removesuffix("seed").rstrip("-_. ")
     return f"{shorten(common or str(runs[0].summary['algorithm']))} ({len(runs)} seeds)"

@@ -16,7 +16,7 @@ from dpfl.run.folder import RunFolder
 ACCURACY = "accuracy"
 """The first metric of runs that name no other."""
 
-STATED = ("unit", "delta", "accountant", "proven", "used", "claimed")
+STATEMENT_KEYS = ("unit", "delta", "accountant", "proven", "used", "claimed")
 """What a summary shows of a privacy statement."""
 
 
@@ -49,15 +49,18 @@ class RunFacts:
         Returns:
             The facts.
         """
-        resolved = record.get("resolved", {})
-        algorithm, budget = resolved.get("algorithm", {}), resolved.get("budget", {})
+        resolved_section = record.get("resolved", {})
+        algorithm, budget = (
+            resolved_section.get("algorithm", {}),
+            resolved_section.get("budget", {}),
+        )
         return cls(
             algorithm=algorithm.get("name"),
             variant=algorithm.get("variant"),
             data=record.get("experiment", {}).get("data", {}).get("name"),
-            model=resolved.get("model"),
-            clients=resolved.get("clients"),
-            seed=resolved.get("seed"),
+            model=resolved_section.get("model"),
+            clients=resolved_section.get("clients"),
+            seed=resolved_section.get("seed"),
             budget=budget if isinstance(budget, dict) else {},
             started=record.get("run", {}).get("started"),
             result=result,
@@ -122,7 +125,7 @@ def columns_of(folder: RunFolder, record: Mapping[str, Any], facts: RunFacts) ->
         "figure": result.get("metrics", {}).get(result.get("headline")),
         "noisy": bool(result.get("noisy")),
         "stopped_by": result.get("stopped_by", "unfinished"),
-        **{name: privacy.get(name) for name in STATED},
+        **{name: privacy.get(name) for name in STATEMENT_KEYS},
         "model_sha256": result.get("model_sha256"),
     }
 
@@ -139,10 +142,10 @@ def settings(record: Mapping[str, Any]) -> dict[str, Any]:
     Returns:
         The settings. Runs with equal settings differ only by their seed.
     """
-    resolved, hashes = record.get("resolved", {}), record.get("hashes", {})
+    resolved_section, hashes = record.get("resolved", {}), record.get("hashes", {})
     own = ("seed", "ledger", "largest", "declared")
-    return {name: value for name, value in resolved.items() if name not in own} | {
-        "algorithm": record.get("asked", resolved.get("algorithm")),
+    return {name: value for name, value in resolved_section.items() if name not in own} | {
+        "algorithm": record.get("asked", resolved_section.get("algorithm")),
         "data": {name: hashes.get(name) for name in ("train", "test")},
         "module": hashes.get("model"),
     }

@@ -32,7 +32,7 @@ MOST_UPDATES = 20_000
 MOST_ACCOUNTS = 200
 """Ledgers that are opened for their limits."""
 
-_LOST = re.compile(r"round (\d+), client (\d+): (.*)", re.DOTALL)
+_LOST_REPLY = re.compile(r"round (\d+), client (\d+): (.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class RunTables:
         return [self._parse_lost(line) for line in lines or map(str, self.result.get("lost", ()))]
 
     def _parse_lost(self, line: str) -> LostReply:
-        match = _LOST.fullmatch(line)
+        match = _LOST_REPLY.fullmatch(line)
         if match is None:
             return LostReply(0, "", line)
         place, names = int(match[2]), self.clients
@@ -216,15 +216,15 @@ def read_all(paths: Sequence[Path]) -> list[RunTables]:
     Raises:
         DpflError: If a folder is given twice or holds no run.
     """
-    resolved = [path.resolve() for path in paths]
-    if twice := next((path for path in resolved if resolved.count(path) > 1), None):
+    real_paths = [path.resolve() for path in paths]
+    if twice := next((path for path in real_paths if real_paths.count(path) > 1), None):
         raise DpflError(f"The run in {twice} is named twice. Name it once.")
     depth = 1
-    while len({path.parts[-depth:] for path in resolved}) < len(resolved):
+    while len({path.parts[-depth:] for path in real_paths}) < len(real_paths):
         depth += 1
     return [
         RunTables.read(path, "/".join(real.parts[-depth:]))
-        for path, real in zip(paths, resolved, strict=True)
+        for path, real in zip(paths, real_paths, strict=True)
     ]
 
 

@@ -96,10 +96,10 @@ class RunView:
         outcome = OutcomeView.of(run.result)
         statement = run.privacy
         tiles = (*progress_tiles(run), *epsilon_tiles(run))
-        unfinished = UNFINISHED_PUBLISHED if run.facts.variant == "published" else RUNNING
+        interim_verdict = UNFINISHED_PUBLISHED if run.facts.variant == "published" else RUNNING
         return cls(
             name=run.name,
-            verdict=verdict(statement, run.keyed) if statement else unfinished,
+            verdict=verdict(statement, run.keyed) if statement else interim_verdict,
             seed_shown=SEED_SHOWN if run.keyed and not run.protects_nobody else None,
             outcome=outcome,
             tiles=tiles,
@@ -146,7 +146,7 @@ def live_tiles(
     result: Mapping[str, Any],
     last: RoundRow | None,
     most_rounds: int | None,
-    measured: float | None,
+    last_value: float | None,
 ) -> tuple[Tile, ...]:
     """Shows the first metric and the rounds of a run, also while it goes on.
 
@@ -155,14 +155,14 @@ def live_tiles(
         result: The content of `result.json`; empty while the run goes on.
         last: The last round.
         most_rounds: The rounds that the budget allows.
-        measured: The last value of the first metric.
+        last_value: The last value of the first metric.
 
     Returns:
         One tile each.
     """
     outcome = OutcomeView.of(result)
     value = result.get("metrics", {}).get(headline, result.get("accuracy"))
-    value = measured if value is None else value
+    value = last_value if value is None else value
     interval = outcome.headline_interval
     note = f"95 % interval {interval}" if interval else outcome.measured_on
     if value is None:
@@ -194,24 +194,28 @@ def epsilon_tiles(run: RunTables) -> tuple[Tile, ...]:
     if not run.statement or run.protects_nobody:
         return ()
     values = run.epsilons
-    proven, claimed, audited = values["proven"], values["claimed"], values["audited"]
-    bounded = isinstance(proven, float)
+    proven_epsilon, claimed_epsilon, audited_epsilon = (
+        values["proven"],
+        values["claimed"],
+        values["audited"],
+    )
+    is_bounded = isinstance(proven_epsilon, float)
     audit = AuditView.of(run.audit)
     return (
         Tile(
-            "proven" if bounded else "nothing",
+            "proven" if is_bounded else "nothing",
             "Epsilon proven",
-            epsilon_in_words("proven", proven),
-            f"the guarantee, {run.guarantee}" if bounded else "no epsilon holds",
+            epsilon_in_words("proven", proven_epsilon),
+            f"the guarantee, {run.guarantee}" if is_bounded else "no epsilon holds",
         ),
         Tile(
-            "nothing" if claimed == UNBOUNDED else "claimed",
+            "nothing" if claimed_epsilon == UNBOUNDED else "claimed",
             "Epsilon claimed",
-            epsilon_in_words("claimed", claimed),
+            epsilon_in_words("claimed", claimed_epsilon),
             f"{run.statement.get('claim') or 'by the accounting of the paper'}; no guarantee",
         ),
         Tile(
-            "nothing" if audited == UNBOUNDED else "audited",
+            "nothing" if audited_epsilon == UNBOUNDED else "audited",
             "Epsilon measured",
             audit.measured,
             audit.note,

@@ -91,8 +91,8 @@ class RunRoutes:
 
         @router.get("/api/runs")
         def runs() -> dict[str, Any]:
-            starting, failed = control.starting(), control.failed()
-            return {"runs": index.lines(), "starting": starting, "failed": failed}
+            starting, failures = control.starting(), control.failures()
+            return {"runs": index.lines(), "starting": starting, "failed": failures}
 
         @router.get("/api/run")
         def run(name: Name) -> dict[str, Any]:
@@ -129,8 +129,8 @@ class RunRoutes:
             with drawing, refuse_malformed(", ".join(name)):
                 tables = self._read(name)
                 text = page(tables, pictures(tables))
-            allowed = f"{policy()}; frame-ancestors 'none'"
-            return HTMLResponse(text, headers={"content-security-policy": allowed})
+            content_policy = f"{policy()}; frame-ancestors 'none'"
+            return HTMLResponse(text, headers={"content-security-policy": content_policy})
 
         return router
 

@@ -101,10 +101,10 @@ class AuthMiddleware:
         }
         if (place := self._redirect_target(scope)) is not None:
             await _answer(send, 303, "", {"location": place, "set-cookie": self._cookie})
-        elif refused := self.refusal(scope, headers):
-            await _answer(send, *refused)
+        elif refusal := self.refusal(scope, headers):
+            await _answer(send, *refusal)
         else:
-            await self._app(scope, _bounded(receive), _with_headers(send))
+            await self._app(scope, _bound_body(receive), _with_headers(send))
 
     def refusal(self, scope: Scope, headers: Mapping[str, str]) -> tuple[int, str] | None:
         """Checks a request.
@@ -133,8 +133,8 @@ class AuthMiddleware:
         ):
             return 413, "The request is too large."
         elsewhere = headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
-        followed = scope["method"] != "POST" and headers.get("sec-fetch-mode") == "navigate"
-        if elsewhere and (not followed or scope["path"].startswith("/api/")):
+        is_navigation = scope["method"] != "POST" and headers.get("sec-fetch-mode") == "navigate"
+        if elsewhere and (not is_navigation or scope["path"].startswith("/api/")):
             return 403, "Another site sent this request. Open the page itself."
         return self._unwritable(scope, headers) if scope["method"] == "POST" else None
 
@@ -186,22 +186,22 @@ async def _answer(
     send: Send, status: int, sentence: str, more: Mapping[str, str] | None = None
 ) -> None:
     headers = HEADERS | {"content-type": "text/plain; charset=utf-8"} | dict(more or {})
-    listed = [(name.encode(), value.encode()) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": status, "headers": listed})
+    header_list = [(name.encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": status, "headers": header_list})
     await send({"type": "http.response.body", "body": sentence.encode()})
 
 
-def _bounded(receive: Receive) -> Receive:
+def _bound_body(receive: Receive) -> Receive:
     """Cuts off a body that does not end, or is longer than its header says."""
     size = 0
 
-    async def bounded() -> MutableMapping[str, Any]:
+    async def receive_bounded() -> MutableMapping[str, Any]:
         nonlocal size
         message = await receive()
         size += len(message.get("body", b""))
         return {"type": "http.disconnect"} if size > MOST_BODY else message
 
-    return bounded
+    return receive_bounded
 
 
 def _with_headers(send: Send) -> Send:

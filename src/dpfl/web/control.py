@@ -52,8 +52,8 @@ def _wait(process: subprocess.Popen[bytes], seconds: float) -> bool:
 
 def _send(process: int, *signals: signal.Signals) -> None:
     try:
-        for one in signals:
-            os.kill(process, one)
+        for signal_number in signals:
+            os.kill(process, signal_number)
     except ProcessLookupError:
         return  # it has ended meanwhile
     except OSError as error:
@@ -74,7 +74,7 @@ class RunControl:
         """
         self._index, self._lock = index, threading.Lock()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._stopped: set[int] = set()
+        self._stopped_processes: set[int] = set()
         """The numbers of processes that were told to stop."""
 
     def start(self, name: str, experiment: Mapping[str, Any]) -> None:
@@ -161,21 +161,21 @@ class RunControl:
         """
         process = self._at(self._index.open(name), name)
         _send(process, signal.SIGINT, signal.SIGCONT)
-        self._stopped.add(process)
+        self._stopped_processes.add(process)
 
-    def failed(self) -> dict[str, str]:
+    def failures(self) -> dict[str, str]:
         """Lists runs that were started here and failed.
 
         Returns:
             The last error message by name.
         """
         with self._lock:
-            ended = {
+            exit_codes = {
                 name: process.returncode
                 for name, process in self._processes.items()
                 if process.poll() is not None
             }
-        codes = {name: code for name, code in ended.items() if code not in (0, 130)}
+        codes = {name: code for name, code in exit_codes.items() if code not in (0, 130)}
         return {name: self._last_message(name) for name in codes}
 
     def starting(self) -> list[str]:
@@ -214,7 +214,7 @@ class RunControl:
                 raise DpflError(f"{MOST} runs are in progress. Wait for one of them, or stop one.")
             earlier = self._processes.get(name)
             if earlier and not _wait(
-                earlier, LEAVING if earlier.pid in self._stopped else PATIENCE
+                earlier, LEAVING if earlier.pid in self._stopped_processes else PATIENCE
             ):
                 raise DpflError(f"The run {name!r} is already being started.")
             (self._index.root / STARTING).mkdir(parents=True, exist_ok=True)
@@ -227,7 +227,7 @@ class RunControl:
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
                 )
-            self._stopped.discard(self._processes[name].pid)
+            self._stopped_processes.discard(self._processes[name].pid)
 
     def _at(self, folder: RunFolder, name: str) -> int:
         process = folder.process()

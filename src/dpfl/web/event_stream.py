@@ -25,7 +25,13 @@ MOST_WAITING = 64
 """Events that a page may be behind. Beyond that it is disconnected and reconnects."""
 MOST_WATCHERS = 200
 
-WATCHED = ("result.json", METRICS, f"{METRICS}-wal", "checkpoint.safetensors", "experiment.toml")
+WATCHED_FILES = (
+    "result.json",
+    METRICS,
+    f"{METRICS}-wal",
+    "checkpoint.safetensors",
+    "experiment.toml",
+)
 """Files that change when a run moves on."""
 
 TABLES = ("resolved", "resolved.budget")
@@ -50,7 +56,7 @@ class EventStream:
             is_starting: Whether a process was started for a run that has not begun yet.
         """
         self._index, self._is_starting = index, is_starting
-        self._watched: dict[str, WatchedRun] = {}
+        self._watched_runs: dict[str, WatchedRun] = {}
 
     def refuse_more(self) -> None:
         """Refuses another page, before its answer begins and can no longer be refused.
@@ -58,7 +64,10 @@ class EventStream:
         Raises:
             DpflError: If too many pages watch runs.
         """
-        if sum(len(watched.queues) for watched in self._watched.values()) >= MOST_WATCHERS:
+        if (
+            sum(len(watched_run.queues) for watched_run in self._watched_runs.values())
+            >= MOST_WATCHERS
+        ):
             raise DpflError(f"{MOST_WATCHERS} pages already watch runs. Close some of them.")
 
     async def watch(self, name: str, after: int) -> AsyncIterator[str]:
@@ -71,16 +80,18 @@ class EventStream:
         Yields:
             Server-sent events.
         """
-        watched = self._watched.setdefault(name, WatchedRun())
+        watched_run = self._watched_runs.setdefault(name, WatchedRun())
         queue = asyncio.Queue[str | None](MOST_WAITING)
-        watched.queues.add(queue)
+        watched_run.queues.add(queue)
         try:
             first = await asyncio.to_thread(self._look, name, after)
             yield _event(first)
             if first.get("over"):
                 return
-            if watched.task is None or watched.task.done():
-                watched.task = asyncio.create_task(self._follow(name, watched, first["last"]))
+            if watched_run.task is None or watched_run.task.done():
+                watched_run.task = asyncio.create_task(
+                    self._follow(name, watched_run, first["last"])
+                )
             while True:
                 try:
                     event = await asyncio.wait_for(queue.get(), SILENCE)
@@ -91,16 +102,16 @@ class EventStream:
                     return
                 yield event
         finally:
-            watched.queues.discard(queue)
-            if not watched.queues:
-                if watched.task:
-                    watched.task.cancel()
-                self._watched.pop(name, None)
+            watched_run.queues.discard(queue)
+            if not watched_run.queues:
+                if watched_run.task:
+                    watched_run.task.cancel()
+                self._watched_runs.pop(name, None)
 
-    async def _follow(self, name: str, watched: WatchedRun, last: int) -> None:
+    async def _follow(self, name: str, watched_run: WatchedRun, last: int) -> None:
         earlier: dict[str, Any] = {}
         mark = None
-        while watched.queues:
+        while watched_run.queues:
             await asyncio.sleep(EVERY)
             new_mark = await asyncio.to_thread(self._mark, name)
             if new_mark == mark:
@@ -108,15 +119,15 @@ class EventStream:
             mark, event = new_mark, await asyncio.to_thread(self._look, name, last)
             last = event["last"]
             if event != earlier:
-                self._send(watched, _event(event))
+                self._send(watched_run, _event(event))
             earlier = event
             if event.get("over"):
-                self._send(watched, None)
+                self._send(watched_run, None)
                 return
 
-    def _send(self, watched: WatchedRun, event: str | None) -> None:
+    def _send(self, watched_run: WatchedRun, event: str | None) -> None:
         """Sends an event to every page. A page that is too far behind must reconnect."""
-        for queue in list(watched.queues):
+        for queue in list(watched_run.queues):
             behind = queue.full()
             if behind:
                 queue.get_nowait()
@@ -126,7 +137,7 @@ class EventStream:
         """Returns what changes when a run moves on: times of its files, and the process state."""
         path = self._index.root / name
         ages = []
-        for file in WATCHED:
+        for file in WATCHED_FILES:
             try:
                 ages.append((path / file).stat().st_mtime_ns)
             except OSError:
@@ -137,8 +148,8 @@ class EventStream:
         try:
             folder = self._index.open(name)
             with refuse_malformed(name):
-                resolved = heads(folder.file("experiment.toml"), TABLES)["resolved"]
-                event = news(folder, after, resolved)
+                resolved_section = heads(folder.file("experiment.toml"), TABLES)["resolved"]
+                event = news(folder, after, resolved_section)
         except (DpflError, OSError) as error:
             return {"gone": True, "why": str(error), "over": True, "last": after}
         if event["state"] == "stopped" and self._is_starting(name):

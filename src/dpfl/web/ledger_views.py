@@ -44,8 +44,8 @@ def ledgers_of(index: RunIndex, folder: RunFolder) -> dict[str, Any]:
 
 
 def _place(index: RunIndex, folder: RunFolder) -> Path | str:
-    resolved = heads(folder.file("experiment.toml"), ("resolved",))["resolved"]
-    place = recorded_ledgers(resolved, folder.ledgers)
+    resolved_section = heads(folder.file("experiment.toml"), ("resolved",))["resolved"]
+    place = recorded_ledgers(resolved_section, folder.ledgers)
     try:
         inside = place.resolve().is_relative_to(index.root)
     except (OSError, ValueError):
@@ -80,18 +80,20 @@ def ledger_view(index: RunIndex, folder: RunFolder, owner: str) -> dict[str, Any
         account, limits = ledger.account, ledger.limits_since_first_debit()
     delta = limit.delta if limit else float(_delta(folder))
     by = limit.accountant if limit else default_accountant(next(iter(spending), None))
-    used, proven = (accountant(by).epsilon(events, delta) for events in (spending, most))
-    stated = {"proven": figure(proven), "unit": account.unit, "delta": delta}
+    used_epsilon, proven_epsilon = (
+        accountant(by).epsilon(events, delta) for events in (spending, most)
+    )
+    statement = {"proven": figure(proven_epsilon), "unit": account.unit, "delta": delta}
     return {
         "owner": account.owner,
-        "guarantee": GuaranteeView.of(stated).to_dict(),
+        "guarantee": GuaranteeView.of(statement).to_dict(),
         "neighbours": account.neighbours,
         "accountant": by,
-        "spent": figure(used),
-        "proven": stated["proven"],
+        "spent": figure(used_epsilon),
+        "proven": statement["proven"],
         "limit": limit.epsilon if limit else None,
-        "left": max(0.0, limit.epsilon - used) if limit else None,
-        "limits": [None if one is None else one.epsilon for one in limits],
+        "left": max(0.0, limit.epsilon - used_epsilon) if limit else None,
+        "limits": [None if past_limit is None else past_limit.epsilon for past_limit in limits],
         "releases": [{"kind": describe(event), "count": n} for event, n in spending.items()],
         "debits": len(debits),
         "runs": sorted({run for run, *_ in debits}),

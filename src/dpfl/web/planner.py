@@ -158,12 +158,12 @@ def answer(request: PlanRequest) -> dict[str, Any]:
             "steps": {
                 "title": STEPS_TITLE,
                 "note": STEPS_NOTE,
-                "bars": [{"label": one.label, "steps": one.steps} for one in view.steps],
+                "bars": [{"label": bar.label, "steps": bar.steps} for bar in view.steps],
             },
         },
         "curve": {
             "q": [*CURVE, 1.0],
-            "total": {tau: [one.total for one in curve if one.tau == tau] for tau in taus},
+            "total": {tau: [choice.total for choice in curve if choice.tau == tau] for tau in taus},
             "sentence": view.curve,
         },
     }
@@ -181,11 +181,11 @@ def experiment(request: PlanRequest) -> dict[str, Any]:
     Raises:
         DpflError: If no experiment has these values.
     """
-    planned = find_plan(question_of(request), True).experiment()
+    plan_content = find_plan(question_of(request), True).experiment()
     own = {
         "data": {"name": request.data, "partition": "dirichlet", "clients": request.clients},
         "model": {"name": request.model},
     }
-    content = {"seed": request.seed} | planned | own
+    content = {"seed": request.seed} | plan_content | own
     parse(content)
     return content

@@ -14,10 +14,10 @@ from dpfl.errors import DpflError
 from dpfl.run.folder import METRICS, RunFolder
 from dpfl.web.run_line import line_of, refuse_malformed, state_of, unreadable_line
 
-NESTED = "run"
+NESTED_FOLDER = "run"
 """The folder in which `dpfl up` puts its run, inside a folder for the whole federation."""
 
-WATCHED = (
+WATCHED_FILES = (
     "experiment.toml",
     "result.json",
     METRICS,
@@ -97,8 +97,8 @@ class RunIndex:
                         continue
                     if os.path.exists(f"{entry.path}/experiment.toml"):
                         names.append(entry.name)
-                    elif os.path.exists(f"{entry.path}/{NESTED}/experiment.toml"):
-                        names.append(f"{entry.name}/{NESTED}")
+                    elif os.path.exists(f"{entry.path}/{NESTED_FOLDER}/experiment.toml"):
+                        names.append(f"{entry.name}/{NESTED_FOLDER}")
         except FileNotFoundError:
             return []
         return names
@@ -123,7 +123,7 @@ class RunIndex:
             readable = os.fsencode(name).decode(errors="replace")
             return unreadable_line(readable, "The name of its folder is not valid text. Rename it.")
         path = self.root / name
-        marks = tuple(_age(path / file) for file in WATCHED)
+        marks = tuple(_age(path / file) for file in WATCHED_FILES)
         entry = self._lines.get(name)
         if entry is None or entry[0] != marks:
             try:
@@ -139,8 +139,8 @@ class RunIndex:
 
     def _inside(self, name: str) -> Path:
         parts = name.split("/")
-        malformed = "\0" in name or "\\" in name or len(name) > MOST_LETTERS or len(parts) > 2
-        if malformed or any(not part or part.startswith(".") for part in parts):
+        is_malformed = "\0" in name or "\\" in name or len(name) > MOST_LETTERS or len(parts) > 2
+        if is_malformed or any(not part or part.startswith(".") for part in parts):
             raise DpflError(f"{name[:80]!r} is not the name of a run.")
         path = self.root.joinpath(*parts)
         try:

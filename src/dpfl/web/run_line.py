@@ -115,7 +115,7 @@ def unreadable_line(name: str, error: str) -> dict[str, Any]:
     Returns:
         A line without values.
     """
-    fixed = {
+    values = {
         "name": name,
         "state": "unreadable",
         "budget": {},
@@ -127,7 +127,7 @@ def unreadable_line(name: str, error: str) -> dict[str, Any]:
         "audited": False,
         "error": error,
     }
-    return dict.fromkeys(EMPTY) | fixed
+    return dict.fromkeys(EMPTY) | values
 
 
 def state_of(folder: RunFolder) -> str:

@@ -63,14 +63,14 @@ def run_page(folder: RunFolder, name: str, within: Path | None = None) -> dict[s
     view = RunView.of(run)
     assert view.record is not None
     steps = [step for step in run.steps if step.noise]
-    stated = run.privacy.warnings if run.privacy else ()
+    privacy_warnings = run.privacy.warnings if run.privacy else ()
     notes = [str(note) for note in run.result.get("notes", ())]
     return {
         "line": line_of(folder, name),
         "lead": view.record.lead,
         "verdict": asdict(view.verdict) if view.verdict else None,
         "tiles": [asdict(tile) for tile in view.tiles],
-        "warnings": [*stated, *view.outcome.warnings],
+        "warnings": [*privacy_warnings, *view.outcome.warnings],
         "ending": view.outcome.ending,
         "rows": columns_of(run.rows),
         "signal": {
@@ -129,16 +129,18 @@ def nodes_view(
     Returns:
         One entry per node; none for a simulation.
     """
-    listed = experiment.get("experiment", {}).get("server", {}).get("nodes", {})
+    listed_nodes = experiment.get("experiment", {}).get("server", {}).get("nodes", {})
     try:
         members = folder.json(MEMBERS) or {}
     except DpflError:
         members = {}
-    joined = [_node(folder, str(name), one) for name, one in list(members.items())[:MOST_LISTED]]
-    absent = [name for name in listed if name not in members] if members else []
-    return joined + [
+    member_entries = [
+        _node(folder, str(name), member) for name, member in list(members.items())[:MOST_LISTED]
+    ]
+    absent = [name for name in listed_nodes if name not in members] if members else []
+    return member_entries + [
         _node(folder, name, None) | {"away": _reason(name, notes)}
-        for name in absent[: MOST_LISTED - len(joined)]
+        for name in absent[: MOST_LISTED - len(member_entries)]
     ]
 
 
@@ -187,13 +189,13 @@ def curves(line: RunLines) -> dict[str, Any]:
     return curves_by_name
 
 
-def news(folder: RunFolder, after: int, resolved: Mapping[str, Any]) -> dict[str, Any]:
+def news(folder: RunFolder, after: int, resolved_section: Mapping[str, Any]) -> dict[str, Any]:
     """Answers for a page that watches a run.
 
     Args:
         folder: The folder of the run.
         after: The last round that the page has.
-        resolved: The resolved experiment, with the names of the clients.
+        resolved_section: The resolved experiment, with the names of the clients.
 
     Returns:
         The rounds since, the state, the tiles and the accounts.
@@ -201,15 +203,15 @@ def news(folder: RunFolder, after: int, resolved: Mapping[str, Any]) -> dict[str
     rows = read_thinned(folder.file(METRICS), MOST_NEW_ROWS, after)
     result = folder.json("result.json") or {}
     headline = str(result.get("headline") or "accuracy")
-    budget = resolved.get("budget", {}).get("rounds")
-    evaluated = last_row(folder, evaluated=True)
-    measured = evaluated.measured if evaluated else None
-    tiles = live_tiles(headline, result, last_row(folder), budget, measured)
+    budget = resolved_section.get("budget", {}).get("rounds")
+    evaluated_row = last_row(folder, evaluated=True)
+    last_value = evaluated_row.measured if evaluated_row else None
+    tiles = live_tiles(headline, result, last_row(folder), budget, last_value)
     return {
         "rows": columns_of(rows),
         "state": state_of(folder),
         "tiles": [asdict(tile) for tile in tiles],
-        "clients": clients_view(folder, recorded_names(resolved)),
+        "clients": clients_view(folder, recorded_names(resolved_section)),
     }
 
 
@@ -234,8 +236,8 @@ def _node(folder: RunFolder, name: str, member: Any) -> dict[str, Any]:
     guarantee = GuaranteeView.of(statement)
     try:
         if member and Path(name).name == name:
-            signed = (folder.json(f"{STATEMENTS}/{name}.json") or {}).get("statement", {})
-            guarantee, statement = GuaranteeView.of(signed), signed
+            node_statement = (folder.json(f"{STATEMENTS}/{name}.json") or {}).get("statement", {})
+            guarantee, statement = GuaranteeView.of(node_statement), node_statement
     except (DpflError, AttributeError, TypeError):
         pass
     size = member.get("size") if isinstance(member, dict) else None

@@ -32,7 +32,7 @@ from dpfl.privacy import Flat
 from dpfl.privacy.units import protects_person
 from dpfl.server.steps.policy import FixedSteps
 
-TRIES, DECLARED = 20, 64
+TRIES, DECLARED_SIZE = 20, 64
 """How often the search for records is repeated, and the declared size of both clients."""
 
 RATE = 2.0**50
@@ -52,18 +52,19 @@ def play_amplified(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
         How far one unit moved what is released, relative to what its noise is for, at the worst of
         several models.
     """
-    reduced = replace(
+    reduced_algorithm = replace(
         plain(algorithm), local=LocalTraining(SGD(RATE)), steps=FixedSteps(1), schedule=None
     )
-    persons = protects_person(reduced.unit)
+    persons = protects_person(reduced_algorithm.unit)
     with one_thread():
         shares = {
-            name: _share(reduced, amplifier, persons, seed) for name, amplifier in _amplifiers(seed)
+            name: _share(reduced_algorithm, amplifier, persons, seed)
+            for name, amplifier in _amplifiers(seed)
         }
     name = max(shares, key=lambda name: shares[name])
     sentence = (
-        f"one {reduced.unit} moves what is released by {shares[name]:.2%} of what its noise is "
-        "for, where a server chose weights "
+        f"one {reduced_algorithm.unit} moves what is released by {shares[name]:.2%} of what its "
+        "noise is for, where a server chose weights "
         f"that amplify rounding errors ({name}, the worst of {len(shares)} models)"
     )
     return RandomnessCheck(sentence, (sentence,) if shares[name] > ROUNDING else ())
@@ -89,8 +90,8 @@ def _clipped_sum(amplifier: Amplifier, persons: bool) -> Sums:
         if persons:  # each has the same row several times, as at the node
             whose = torch.arange(len(x)).repeat_interleave(ROWS_OF_A_PERSON)
             x, y = x[whose], y[whose]
-        summed = gradients(x, y, Flat(1.0).factors, whose)
-        return AmplificationTrial(summed.total, summed.losses)
+        sums = gradients(x, y, Flat(1.0).factors, whose)
+        return AmplificationTrial(sums.total, sums.losses)
 
     return play
 
@@ -109,5 +110,5 @@ def _ground(amplifier: Amplifier, result: AmplificationResult) -> TestBed:
         torch.full((len(x),), LABEL),
         classes,
         clients,
-        (DECLARED,) * 2,
+        (DECLARED_SIZE,) * 2,
     )

@@ -46,7 +46,7 @@ MARKER = 16.0
 SLIGHTLY = 2.0**-8
 """How far a gate is open, relative to the weights, so that rounding errors show."""
 
-OPEN, CLOSED = 0.1, 1e-3
+OPEN_LOSS, CLOSED_LOSS = 0.1, 1e-3
 """A unit's loss is above the first where its gate is open, and below the second where it is
 closed.
 """
@@ -76,24 +76,24 @@ class AmplificationResult:
     """The furthest that one unit moved the sum.
 
     Attributes:
-        moved: The length of the difference of the two sums, in clip norms. A correct mechanism has
-            at most 1.
+        movement: The length of the difference of the two sums, in clip norms. A correct mechanism
+            has at most 1.
         others: How many other units there are.
         place: Where among them the unit was inserted.
         units: Their records (others, rows, ...).
-        one: The records of the unit (1, rows, ...).
+        new_unit: The records of the unit (1, rows, ...).
     """
 
-    moved: float
+    movement: float
     others: int
     place: int
     units: Tensor = field(repr=False)
-    one: Tensor = field(repr=False)
+    new_unit: Tensor = field(repr=False)
 
     @property
     def together(self) -> Tensor:
         """The records of all units (others + 1, rows, ...), in the order that was played."""
-        return torch.cat([self.units[: self.place], self.one, self.units[self.place :]])
+        return torch.cat([self.units[: self.place], self.new_unit, self.units[self.place :]])
 
 
 def amplified_movement(
@@ -122,22 +122,26 @@ def amplified_movement(
         The furthest that the search found.
     """
     search = _searching(amplifier, rows, seed)
-    units, one = search.closing(others), search.opening()
-    best = AmplificationResult(0.0, others, place, units, one)
+    units, new_unit = search.closing(others), search.opening()
+    best = AmplificationResult(0.0, others, place, units, new_unit)
     for _ in range(tries):
-        marked, added = search.marked(units), search.marked(one)
-        without, within, others_at = _neighbours(clipped_sum, marked, added, place, rows)
+        marked_units, marked_unit = search.mark(units), search.mark(new_unit)
+        without, within, others_at = _neighbours(
+            clipped_sum, marked_units, marked_unit, place, rows
+        )
         if amplifier.markers:
-            opened = search.rising(clipped_sum, units, one, place)
+            is_open = search.rising(clipped_sum, units, new_unit, place)
         else:
-            opened = (without.losses < CLOSED / rows) & (within.losses[others_at] > OPEN / rows)
-        moved = float((within.total.double() - without.total.double()).norm())
-        if moved > best.moved:
-            best = AmplificationResult(moved, others, place, marked, added)
-        if opened.all():
+            is_open = (without.losses < CLOSED_LOSS / rows) & (
+                within.losses[others_at] > OPEN_LOSS / rows
+            )
+        movement = float((within.total.double() - without.total.double()).norm())
+        if movement > best.movement:
+            best = AmplificationResult(movement, others, place, marked_units, marked_unit)
+        if is_open.all():
             break
         units = units.clone()
-        units[~opened] = search.closing(int((~opened).sum()))
+        units[~is_open] = search.closing(int((~is_open).sum()))
     return best
 
 
@@ -183,7 +187,7 @@ def furthest_movement(
         )
         for others, place in placements
     )
-    return max(results, key=lambda result: result.moved)
+    return max(results, key=lambda result: result.movement)
 
 
 def dependent_units(
@@ -210,11 +214,11 @@ def dependent_units(
     search = _searching(amplifier, rows, seed)
     counts = {}
     for others in sorted(set(sizes)):
-        units, one = search.near(others), search.opening()
+        units, new_unit = search.near(others), search.opening()
         for place in (0, others):
-            without, within, others_at = _neighbours(clipped_sum, units, one, place, rows)
-            if changed := int((within.losses[others_at] != without.losses).sum()):
-                counts[others, place] = changed
+            without, within, others_at = _neighbours(clipped_sum, units, new_unit, place, rows)
+            if changes := int((within.losses[others_at] != without.losses).sum()):
+                counts[others, place] = changes
     return counts
 
 
@@ -225,13 +229,13 @@ def _searching(amplifier: Amplifier, rows: int, seed: int) -> _Search:
 
 
 def _neighbours(
-    clipped_sum: Sums, units: Tensor, one: Tensor, place: int, rows: int
+    clipped_sum: Sums, units: Tensor, new_unit: Tensor, place: int, rows: int
 ) -> tuple[AmplificationTrial, AmplificationTrial, Tensor]:
     """Runs the code without the one unit and with it at this place, and says which of all units are
     the others.
     """
     without = _play(clipped_sum, units, rows)
-    within = _play(clipped_sum, torch.cat([units[:place], one, units[place:]]), rows)
+    within = _play(clipped_sum, torch.cat([units[:place], new_unit, units[place:]]), rows)
     return without, within, torch.arange(len(units) + 1) != place
 
 
@@ -255,9 +259,9 @@ class _Search:
         values = torch.zeros(count, self.rows, dtype=torch.float64)
         if not self.amplifier.markers:
             values[:, 1:] = -SCALE
-        return self._settled(values)
+        return self._settle(values)
 
-    def marked(self, units: Tensor, each: bool = False) -> Tensor:
+    def mark(self, units: Tensor, each: bool = False) -> Tensor:
         """Sets the markers of units: the first marker in all of them, or another marker in each."""
         if not self.amplifier.markers:
             return units
@@ -266,30 +270,30 @@ class _Search:
         units[..., -self.amplifier.markers :] = markers[:, None]
         return units
 
-    def rising(self, clipped_sum: Sums, units: Tensor, one: Tensor, place: int) -> Tensor:
+    def rising(self, clipped_sum: Sums, units: Tensor, new_unit: Tensor, place: int) -> Tensor:
         """Finds the units whose slope falls without the one unit and rises with it. Each unit has a
         marker of its own, which changes no slope.
         """
-        units = self.marked(units, each=True)
-        without, within, _ = _neighbours(clipped_sum, units, one, place, self.rows)
+        units = self.mark(units, each=True)
+        without, within, _ = _neighbours(clipped_sum, units, new_unit, place, self.rows)
         own = slice(self.amplifier.base.numel() - self.amplifier.markers, None)
         falls, rises = (
-            played.total[: self.amplifier.base.numel()][own][: len(units)]
-            for played in (without, within)
+            trial.total[: self.amplifier.base.numel()][own][: len(units)]
+            for trial in (without, within)
         )
         return (falls < 0) & (rises > 0)
 
     def near(self, count: int) -> Tensor:
         """Makes units whose gate is open by so little that a rounding error shows in their loss."""
-        return self._settled(torch.full((count, self.rows), SLIGHTLY * SCALE, dtype=torch.float64))
+        return self._settle(torch.full((count, self.rows), SLIGHTLY * SCALE, dtype=torch.float64))
 
     def opening(self) -> Tensor:
         """Makes a unit whose rows all have an open gate. Its gradient has the direction of the
         gradients of those units that open with it.
         """
-        return self._settled(torch.full((1, self.rows), SCALE, dtype=torch.float64))
+        return self._settle(torch.full((1, self.rows), SCALE, dtype=torch.float64))
 
-    def _settled(self, values: Tensor) -> Tensor:
+    def _settle(self, values: Tensor) -> Tensor:
         """Finds rows near the base that have these values before the gate, as nearly as float32
         rows can have them.
         """
@@ -299,7 +303,7 @@ class _Search:
         jitter[:, shape[1] - self.amplifier.markers :] = 0
         x = base.flatten() + jitter
         for step in range(4):
-            reached, slopes = self._at_gate(x)
+            gate_values, slopes = self._at_gate(x)
             # one number of the row at a time: a step along all of them is lost in their rounding
             if step:
                 odds = slopes.abs() * (slopes.abs() >= slopes.abs().amax(1, keepdim=True) / 4)
@@ -308,7 +312,7 @@ class _Search:
                 )
             x = (
                 x
-                + (values.flatten() - reached)[:, None]
+                + (values.flatten() - gate_values)[:, None]
                 * slopes
                 / slopes.square().sum(1, keepdim=True)
             ).float()
@@ -318,8 +322,8 @@ class _Search:
         """Computes the value of each row before the gate in float64, and its slopes."""
         with torch.enable_grad():
             exact = x.double().requires_grad_()
-            reached = self.exact(exact.view(-1, *self.amplifier.base.shape)).flatten(1)[
+            gate_values = self.exact(exact.view(-1, *self.amplifier.base.shape)).flatten(1)[
                 :, self.amplifier.unit
             ]
-            (slopes,) = torch.autograd.grad(reached.sum(), exact)
-        return reached.detach(), slopes
+            (slopes,) = torch.autograd.grad(gate_values.sum(), exact)
+        return gate_values.detach(), slopes

@@ -45,11 +45,11 @@ def membership(algorithm: Algorithm, delta: float, seed: int = 0) -> list[RocCur
     order = torch.from_numpy(np.random.default_rng(seed).permutation(len(x)))
     members, others, *shadows = order.split(MEMBERS)[: 2 + SHADOWS]
     with tempfile.TemporaryDirectory(prefix="dpfl-audit-") as name:
-        target, epsilon = _trained(
+        target, epsilon = _train_model(
             algorithm, x[members], y[members], delta, seed, Path(name) / "target"
         )
-        trained = [
-            _trained(
+        shadow_models = [
+            _train_model(
                 algorithm,
                 x[rows],
                 y[rows],
@@ -62,11 +62,11 @@ def membership(algorithm: Algorithm, delta: float, seed: int = 0) -> list[RocCur
     samples = (x[members], y[members]), (x[others], y[others])
     return [
         loss_threshold(target, *samples, epsilon, delta),
-        likelihood_ratio(target, trained, *samples, epsilon, delta),
+        likelihood_ratio(target, shadow_models, *samples, epsilon, delta),
     ]
 
 
-def _trained(
+def _train_model(
     algorithm: Algorithm, x: Tensor, y: Tensor, delta: float, seed: int, out: Path
 ) -> tuple[nn.Module, float]:
     public = MEMBERS // 8

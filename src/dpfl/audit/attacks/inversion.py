@@ -46,9 +46,10 @@ class Reconstruction:
     @property
     def text(self) -> str:
         """The correlations in words."""
-        without, released = self.likeness
+        without, with_release = self.likeness
         return (
-            f"correlation with the image {without:.3f} without the release, {released:.3f} with it"
+            f"correlation with the image {without:.3f} without the release, {with_release:.3f} "
+            "with it"
         )
 
 
@@ -82,10 +83,10 @@ def invert(algorithm: Algorithm, seed: int = 0, image: int = 3) -> Reconstructio
     test_bed = TestBed(
         MODEL, x, y, source.classes, clients, (batch_size,) * len(clients), (torch.tensor([0]),)
     )
-    sampled = algorithm if batch_size > 1 else with_everyone(algorithm)
+    sampled_algorithm = algorithm if batch_size > 1 else with_everyone(algorithm)
     pictures = [
         _rebuilt(test_bed, _step_of(variant, test_bed, seed))
-        for variant in (_bare(algorithm), sampled)
+        for variant in (_bare(algorithm), sampled_algorithm)
     ]
     return Reconstruction(
         x[0].squeeze(), *(picture.reshape(x[0].shape).squeeze() for picture in pictures)
@@ -106,8 +107,8 @@ def _bare(algorithm: Algorithm) -> Algorithm:
 
 def _step_of(algorithm: Algorithm, test_bed: TestBed, seed: int) -> Tensor:
     """Computes the step of the model in one round, which is the client's update."""
-    observed = play(algorithm, test_bed, Keyed(seed), rounds=1)[0]
-    return observed.state.vector - test_bed.flat().read()
+    observed_round = play(algorithm, test_bed, Keyed(seed), rounds=1)[0]
+    return observed_round.state.vector - test_bed.flat().read()
 
 
 def _rebuilt(test_bed: TestBed, update: Tensor) -> Tensor:

@@ -57,7 +57,7 @@ class RocCurve:
         """Says what it means that a rate is above its ceiling."""
         if self.beyond:
             return (
-                f"; at {_listed(self.beyond)} above the ceiling by more than chance: either "
+                f"; at {_percentages(self.beyond)} above the ceiling by more than chance: either "
                 "members and others differ in more "
                 "than membership (other sources, copies), or the epsilon does not hold; the games "
                 "that bound it tell which"
@@ -67,7 +67,7 @@ class RocCurve:
             return ""
         few = f"{self.members} members and {self.others} others"
         return (
-            f"; at {_listed(above)} above the ceiling, as chance allows with {few}: this "
+            f"; at {_percentages(above)} above the ceiling, as chance allows with {few}: this "
             "refutes nothing"
         )
 
@@ -132,7 +132,7 @@ def _most(rate: float, others: np.ndarray) -> float:
     )
 
 
-def _listed(rates: Sequence[float]) -> str:
+def _percentages(rates: Sequence[float]) -> str:
     return ", ".join(f"{rate:.1%}" for rate in rates)
 
 

@@ -20,7 +20,12 @@ PALETTE = ("#3b6fd4", "#d9730d", "#2f9e6e", "#b8479e", "#7a5af0", "#0e9aa7", "#c
 line on, dashes distinguish lines as well.
 """
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)))
-PROVEN, CLAIMED, AUDITED, NOTHING = "#2f9e6e", "#d9730d", "#3b6fd4", "#c2372e"
+PROVEN_COLOUR, CLAIMED_COLOUR, AUDITED_COLOUR, NOTHING_COLOUR = (
+    "#2f9e6e",
+    "#d9730d",
+    "#3b6fd4",
+    "#c2372e",
+)
 
 INK, FAINT, PAPER = "#1b2430", "#c4ccd6", "#ffffff"
 """Colours of a PNG. In an SVG within a page, text and grid follow the theme of the page."""

@@ -103,8 +103,8 @@ def draw_calibration(groups: Sequence[RunGroup]) -> NotebookFigure:
         for number, run in enumerate(group.runs):
             points = _calibration(RunFolder(Path(run["run"])))
             if points:
-                predicted, observed, _ = zip(*points, strict=True)
-                axis.plot(predicted, observed, **(line | ({"label": None} if number else {})))
+                predictions, observations, _ = zip(*points, strict=True)
+                axis.plot(predictions, observations, **(line | ({"label": None} if number else {})))
                 is_empty = False
     if is_empty:
         raise DpflError(
@@ -125,16 +125,16 @@ def curve(group: RunGroup) -> list[CurvePoint]:
     Returns:
         One point per round.
     """
-    by_run = [rows for run in group.runs if (rows := _evaluated(Path(run["run"])))]
+    by_run = [rows for run in group.runs if (rows := _rows_with_metric(Path(run["run"])))]
     if not by_run:
         return []
     points = []
     for round in sorted(set.intersection(*map(set, by_run))):
         same_round = [rows[round] for rows in by_run]
-        used = [row.epsilon for row in same_round if row.epsilon is not None]
+        epsilons = [row.epsilon for row in same_round if row.epsilon is not None]
         mean = mean_of([row.measured or 0.0 for row in same_round])
         assert mean is not None
-        points.append((round, max(used, default=None), mean))
+        points.append((round, max(epsilons, default=None), mean))
     return points
 
 
@@ -153,7 +153,7 @@ def colours(count: int) -> list[Any]:
     return [palette(number % palette.N) for number in range(count)]
 
 
-def _evaluated(run: Path) -> dict[int, RoundRow]:
+def _rows_with_metric(run: Path) -> dict[int, RoundRow]:
     rows = read_rows(RunFolder(run).file(METRICS))
     return {row.round: row for row in rows if row.measured is not None}
 
@@ -186,9 +186,9 @@ def _lines(groups: Sequence[RunGroup]) -> list[dict[str, Any]]:
     ]
 
 
-def _with_legend(figure: NotebookFigure, labelled: Any, axes: Sequence[Any]) -> NotebookFigure:
+def _with_legend(figure: NotebookFigure, labelled_axis: Any, axes: Sequence[Any]) -> NotebookFigure:
     for axis in axes:
         axis.grid(alpha=0.3)
-    handles, names = labelled.get_legend_handles_labels()
+    handles, names = labelled_axis.get_legend_handles_labels()
     figure.legend(handles, names, loc="outside right center", fontsize="small")
     return figure

@@ -38,11 +38,11 @@ def draw(rebuilt: Reconstruction, path: Path, title: str) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    without, released = rebuilt.likeness
+    without, with_release = rebuilt.likeness
     names = (
         "the client's image",
         f"reconstructed from the raw update ({without:.2f})",
-        f"from the released update ({released:.2f})",
+        f"from the released update ({with_release:.2f})",
     )
     figure, axes = pyplot.subplots(1, 3, figsize=(9, 3.4), constrained_layout=True)
     for axis, picture, name in zip(

@@ -11,11 +11,11 @@ import numpy as np
 
 from dpfl.privacy.figures import UNBOUNDED, epsilon_text, rounded_down
 from dpfl.views.figures.canvas import (
-    AUDITED,
-    CLAIMED,
+    AUDITED_COLOUR,
+    CLAIMED_COLOUR,
     INK,
-    NOTHING,
-    PROVEN,
+    NOTHING_COLOUR,
+    PROVEN_COLOUR,
     FigureFile,
     as_text,
     canvas,
@@ -25,10 +25,10 @@ from dpfl.views.run_lines import shorten
 from dpfl.views.run_tables import RunTables
 from dpfl.views.run_view import epsilon_in_words
 
-NAMED = 40
+MOST_NAMES = 40
 """With more clients than this, names are left out."""
 
-COLOURS = {"claimed": CLAIMED, "proven": PROVEN, "audited": AUDITED}
+COLOURS = {"claimed": CLAIMED_COLOUR, "proven": PROVEN_COLOUR, "audited": AUDITED_COLOUR}
 
 
 def three_epsilons(runs: Sequence[RunTables]) -> FigureFile | None:
@@ -40,24 +40,24 @@ def three_epsilons(runs: Sequence[RunTables]) -> FigureFile | None:
     Returns:
         Three bars per run; None if no run protects anybody.
     """
-    stated = [run for run in runs if run.statement]
-    if all(run.protects_nobody for run in stated):
+    ended_runs = [run for run in runs if run.statement]
+    if all(run.protects_nobody for run in ended_runs):
         return None
-    figure, (axis,) = canvas(height=1.2 + 0.95 * len(stated))
-    values = [value for run in stated for value in run.epsilons.values()]
+    figure, (axis,) = canvas(height=1.2 + 0.95 * len(ended_runs))
+    values = [value for run in ended_runs for value in run.epsilons.values()]
     widest = max((value for value in values if isinstance(value, float)), default=1.0) or 1.0
-    for place, run in enumerate(stated):
+    for place, run in enumerate(ended_runs):
         for number, kind in enumerate(COLOURS):
             _epsilon_bar(axis, place + 0.27 * (number - 1), kind, run.epsilons[kind], widest)
     axis.set(
-        xlabel=f"epsilon ({_scopes(stated)})",
+        xlabel=f"epsilon ({_scopes(ended_runs)})",
         xlim=(0, 1.75 * widest),
-        ylim=(len(stated) - 0.5, -0.5),
+        ylim=(len(ended_runs) - 0.5, -0.5),
     )
-    axis.set_yticks(range(len(stated)), [as_text(shorten(run.name)) for run in stated])
+    axis.set_yticks(range(len(ended_runs)), [as_text(shorten(run.name)) for run in ended_runs])
     axis.grid(axis="y", visible=False)
     axis.tick_params(axis="y", length=0)
-    sentence = _three_sentence(stated)
+    sentence = _three_sentence(ended_runs)
     return FigureFile("three-epsilons", "Claimed, proven and measured epsilon", sentence, figure)
 
 
@@ -68,7 +68,7 @@ def _epsilon_bar(
     style: Any = {"color": COLOURS[kind]}
     length = value if isinstance(value, float) else 0.0
     if value == UNBOUNDED:
-        style = {"color": NOTHING, "hatch": "///", "alpha": 0.6}
+        style = {"color": NOTHING_COLOUR, "hatch": "///", "alpha": 0.6}
         length = 1.12 * widest
     axis.barh(place, length, 0.22, **style)
     text = f"{kind} {epsilon_in_words(kind, value)}".replace("audited not audited", "not audited")
@@ -90,16 +90,18 @@ def _scopes(runs: Sequence[RunTables]) -> str:
 
 def _three_sentence(runs: Sequence[RunTables]) -> str:
     first = runs[0]
-    proven, claimed, audited = (first.epsilons[kind] for kind in ("proven", "claimed", "audited"))
+    proven_epsilon, claimed_epsilon, audited_epsilon = (
+        first.epsilons[kind] for kind in ("proven", "claimed", "audited")
+    )
     run = f"For {first.name}" if len(runs) > 1 else "For this run"
-    if proven == UNBOUNDED:
+    if proven_epsilon == UNBOUNDED:
         sentence = f"{run} no epsilon is proven"
-        if claimed is not None:
-            sentence += f", although the paper claims {epsilon_text(claimed)}"
+        if claimed_epsilon is not None:
+            sentence += f", although the paper claims {epsilon_text(claimed_epsilon)}"
     else:
-        sentence = f"{run} epsilon {epsilon_text(proven)} is proven ({first.guarantee})"
+        sentence = f"{run} epsilon {epsilon_text(proven_epsilon)} is proven ({first.guarantee})"
     audit = "The measured epsilon is a lower bound."
-    if audited is None:
+    if audited_epsilon is None:
         audit = "An audit would give a lower bound (dpfl audit RUN)."
     return (
         f"{sentence}. {audit} Only the proven epsilon is a guarantee: the claimed one is the "
@@ -123,7 +125,7 @@ def accounts(run: RunTables) -> FigureFile | None:
     }
     if not epsilons:
         return None
-    few = len(epsilons) <= NAMED
+    few = len(epsilons) <= MOST_NAMES
     figure, (axis,) = canvas(height=min(1.4 + 0.27 * len(epsilons), 9.0) if few else 3.5)
     label = f"epsilon proven ({run.guarantee})"
     if few:
@@ -132,7 +134,7 @@ def accounts(run: RunTables) -> FigureFile | None:
         if any(name in run.limits for name in epsilons):
             figure.legend(loc="outside lower left", frameon=False, labelcolor=INK)
     else:
-        axis.hist(list(epsilons.values()), bins=40, color=PROVEN)
+        axis.hist(list(epsilons.values()), bins=40, color=PROVEN_COLOUR)
         for number, limit in enumerate(sorted(set(run.limits.values()))[:3]):
             axis.axvline(limit, color=INK, linewidth=2, label=None if number else "limits")
         axis.set(xlabel=label, ylabel="accounts", xlim=(0, None))
@@ -142,7 +144,7 @@ def accounts(run: RunTables) -> FigureFile | None:
 
 
 def _account_bars(axis: Any, epsilons: Mapping[str, float], limits: Mapping[str, float]) -> None:
-    axis.barh(range(len(epsilons)), list(epsilons.values()), 0.62, color=PROVEN)
+    axis.barh(range(len(epsilons)), list(epsilons.values()), 0.62, color=PROVEN_COLOUR)
     first = next((name for name in epsilons if name in limits), None)
     for place, name in enumerate(epsilons):
         if name in limits:
@@ -180,12 +182,12 @@ def losses(run: RunTables) -> FigureFile | None:
     replies = [reply for reply in run.lost_replies if reply.round]
     if not replies:
         return None
-    names = sorted({reply.client for reply in replies})[:NAMED]
+    names = sorted({reply.client for reply in replies})[:MOST_NAMES]
     marks = [reply for reply in replies if reply.client in names]
     figure, (axis,) = canvas(height=1.3 + 0.3 * len(names))
     rounds = [reply.round for reply in marks]
     places = [names.index(reply.client) for reply in marks]
-    axis.scatter(rounds, places, color=CLAIMED, marker="x", s=30)
+    axis.scatter(rounds, places, color=CLAIMED_COLOUR, marker="x", s=30)
     axis.set_yticks(range(len(names)), [as_text(shorten(name)) for name in names])
     last = max(row.round for row in run.rows)
     axis.set(xlabel="round", xlim=(0, last + 1), ylim=(len(names) - 0.5, -0.5))
@@ -223,9 +225,9 @@ def partition(counts: np.ndarray, how: str, names: Sequence[str]) -> FigureFile:
     axis.grid(visible=False)
     axis.set(
         xlabel="class" if classes > 1 else "all samples",
-        ylabel="" if clients <= NAMED else "client",
+        ylabel="" if clients <= MOST_NAMES else "client",
     )
-    if clients <= NAMED:
+    if clients <= MOST_NAMES:
         axis.set_yticks(range(clients), [as_text(shorten(name)) for name in names[:clients]])
     whole_ticks(axis.xaxis)
     axis.tick_params(length=0)

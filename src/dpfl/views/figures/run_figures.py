@@ -10,11 +10,11 @@ from dpfl.data.remote_federation import NODES
 from dpfl.errors import DpflError
 from dpfl.views.figures.canvas import FigureFile
 from dpfl.views.figures.privacy_figures import accounts, losses, partition, three_epsilons
-from dpfl.views.figures.training_figures import measured, signals, taus, updates
+from dpfl.views.figures.training_figures import metrics, signals, taus, updates
 from dpfl.views.run_lines import lines_of
 from dpfl.views.run_tables import RunTables
 
-EMBEDDED = ("mnist-sample", "randhie", "shakespeare")
+EMBEDDED_DATA = ("mnist-sample", "randhie", "shakespeare")
 
 
 def pictures(runs: Sequence[RunTables]) -> list[FigureFile]:
@@ -33,7 +33,7 @@ def _all(runs: Sequence[RunTables]) -> Iterator[FigureFile | None]:
     lines = lines_of(runs)
     yield three_epsilons(runs)
     for against in ("rounds", "epsilon", "bytes"):
-        yield measured(lines, against)
+        yield metrics(lines, against)
     yield taus(lines)
     yield signals(lines)
     if len(runs) == 1:
@@ -55,9 +55,11 @@ def who_holds_what(run: RunTables) -> FigureFile | None:
         The figure. None if the data is private or at nodes, is not on this machine, or is not the
         data that the run was trained on.
     """
-    content, resolved = run.experiment.get("experiment") or {}, run.experiment["resolved"]
+    content, resolved_section = run.experiment.get("experiment") or {}, run.experiment["resolved"]
     name = content.get("data", {}).get("name")
-    if (name not in SHAPES and name not in EMBEDDED) or resolved.get("partition") == NODES:
+    if name not in SHAPES and name not in EMBEDDED_DATA:
+        return None
+    if resolved_section.get("partition") == NODES:
         return None
     try:
         federation = parse(content).federation()

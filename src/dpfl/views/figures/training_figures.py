@@ -38,7 +38,7 @@ TITLES = {
 }
 
 
-def measured(lines: Sequence[RunLines], against: str) -> FigureFile | None:
+def metrics(lines: Sequence[RunLines], against: str) -> FigureFile | None:
     """Draws the first metric above the loss.
 
     Args:
@@ -212,7 +212,9 @@ def _ratios(runs: Sequence[RunTables]) -> dict[int, float]:
         {step.round: step.norm / step.noise for step in run.steps if step.noise} for run in runs
     ]
     common = set.intersection(*map(set, by_run)) if by_run else set()
-    return {round: sum(one[round] for one in by_run) / len(by_run) for round in sorted(common)}
+    return {
+        round: sum(ratios[round] for ratios in by_run) / len(by_run) for round in sorted(common)
+    }
 
 
 def updates(run: RunTables) -> FigureFile | None:
@@ -241,8 +243,8 @@ def updates(run: RunTables) -> FigureFile | None:
     if clips:
         norms.plot(list(clips), list(clips.values()), color=PALETTE[1], label="clip")
         norms.legend(loc="best")
-    angled = {update: update.angle for update in run.single if update.angle is not None}
-    places, degrees = [update.round for update in angled], list(angled.values())
+    angle_of = {update: update.angle for update in run.single if update.angle is not None}
+    places, degrees = [update.round for update in angle_of], list(angle_of.values())
     angles.scatter(places, degrees, s=10, color=PALETTE[0], alpha=0.5, linewidths=0)
     angles.axhline(90, color=FAINT, linewidth=1.2)
     angles.set(
@@ -257,10 +259,10 @@ def updates(run: RunTables) -> FigureFile | None:
     public = any(update.whose.startswith("public ") for update in run.single)
     lengths = [update.norm for update in run.single]
     over = sum(update.norm > 0.999 * update.clip for update in run.single if update.clip)
-    clipped = f"{over / len(lengths):.0%} reach the clip." if clips else "Nothing is clipped."
+    clip_sentence = f"{over / len(lengths):.0%} reach the clip." if clips else "Nothing is clipped."
     sentence = (
         f"Each point is an update of a {'public ' if public else ''}client. Norms range from "
-        f"{min(lengths):.3g} to {max(lengths):.3g}. {clipped} Below 90 degrees an update continues "
-        "in the direction of the last step; above, it turns back."
+        f"{min(lengths):.3g} to {max(lengths):.3g}. {clip_sentence} Below 90 degrees an update "
+        "continues in the direction of the last step; above, it turns back."
     )
     return FigureFile("updates", "Single updates, which are not private here", sentence, figure)

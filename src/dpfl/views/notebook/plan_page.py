@@ -58,8 +58,8 @@ def plot(plan: Tradeoff) -> NotebookFigure:
         axis.minorticks_off()
         axis.grid(alpha=0.3)
     total.legend(fontsize="small")
-    allowed = plan.bought
-    bars.bar_label(bars.bar(list(allowed), list(allowed.values())))
+    steps_by_accountant = plan.bought
+    bars.bar_label(bars.bar(list(steps_by_accountant), list(steps_by_accountant.values())))
     bars.set_ylabel("steps within epsilon, recommended noise")
     bars.margins(y=0.1)
     figure.suptitle(

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from dpfl.privacy import PrivacyStatement
 from dpfl.privacy.figures import epsilon_text
 from dpfl.privacy.statement_view import LOUD
-from dpfl.views.figures.canvas import CLAIMED, PROVEN
+from dpfl.views.figures.canvas import CLAIMED_COLOUR, PROVEN_COLOUR
 from dpfl.views.notebook.html import card, facts
 
 if TYPE_CHECKING:
     from dpfl.views.notebook.figure import NotebookFigure
 
-COLOURS = {"claimed": CLAIMED, "proven": PROVEN}
+COLOURS = {"claimed": CLAIMED_COLOUR, "proven": PROVEN_COLOUR}
 SHOWN_CLIENTS = 200
 
 
@@ -41,8 +41,10 @@ def plot(statement: PrivacyStatement) -> NotebookFigure:
     """
     from dpfl.views.notebook.figure import NotebookFigure
 
-    bounded = (epsilon for epsilon in statement.per_client.values() if math.isfinite(epsilon))
-    clients = sorted(bounded, reverse=True)
+    finite_epsilons = (
+        epsilon for epsilon in statement.per_client.values() if math.isfinite(epsilon)
+    )
+    clients = sorted(finite_epsilons, reverse=True)
     if len(clients) > 1:
         picture = NotebookFigure(9, 3.6)
         bars, by_client = picture.subplots(1, 2, width_ratios=(1, 2), squeeze=False)[0]
@@ -57,8 +59,8 @@ def plot(statement: PrivacyStatement) -> NotebookFigure:
         bars = picture.subplots()
     _bars(bars, {"claimed": statement.claimed, "proven": statement.proven})
     bars.set_ylabel(f"epsilon at delta {statement.delta:g}, for one {statement.unit}")
-    unbounded = math.isinf(statement.proven)
-    title = "Unbounded: no epsilon holds" if unbounded else "Claimed and proven"
+    is_unbounded = math.isinf(statement.proven)
+    title = "Unbounded: no epsilon holds" if is_unbounded else "Claimed and proven"
     picture.suptitle(title, fontsize="medium")
     return picture
 

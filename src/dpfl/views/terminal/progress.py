@@ -33,7 +33,7 @@ class LiveProgress:
             job: The prepared run.
         """
         state, budget = job.coordinator.state, job.budget
-        self._allowed = (
+        self._limit_text = (
             ""
             if budget.epsilon is None or not job.algorithm.has_noise
             else f" of {budget.epsilon:g}"
@@ -75,10 +75,10 @@ class LiveProgress:
         epsilon = (
             ""
             if row.epsilon is None
-            else f"  epsilon used <= {rounded_up(row.epsilon, 2):.2f}{self._allowed}"
+            else f"  epsilon used <= {rounded_up(row.epsilon, 2):.2f}{self._limit_text}"
         )
-        measured = "" if self._every else f"  {self._figure}"
-        text = f"tau {row.steps}{measured}{epsilon}  clients {row.clients}"
+        metric_text = "" if self._every else f"  {self._figure}"
+        text = f"tau {row.steps}{metric_text}{epsilon}  clients {row.clients}"
         if self.bar:
             self.bar.update(self._task, completed=row.round, description=text)
         elif row.loss is not None or (self._every and row.round % self._every == 0):
