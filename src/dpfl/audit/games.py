@@ -193,7 +193,7 @@ def _leaks(subject: AuditSubject) -> AuditFinding | str:
     claimed_epsilon = subject.claimed_epsilon(1)
     before = replace(
         subject.algorithm, metric=None
-    ).before  # which is queries for after the last round, and not here
+    ).query_spending  # which is queries for after the last round, and not here
     proven_epsilon = subject.epsilon(add_all(subject.small.spending(1, subject.population), before))
     measured_epsilon = math.inf if violations else 0.0
     detail = (

@@ -127,7 +127,7 @@ class Coupling:
         parent, coupling = type(release), self
 
         def add_noise(self: Release, total: Tensor, *rest: Any, **options: Any) -> Tensor:
-            if not self.private:
+            if not self.has_noise:
                 return parent.add_noise(self, total, *rest, **options)
             coupling.releases += 1
             return parent.add_noise(self, torch.zeros_like(total), *rest, **options)

@@ -211,13 +211,13 @@ def _of_sums(
     rounds_played = play(algorithm, _blank(count), randomness, rounds, missing=missing)
     for number, observed_round in enumerate(rounds_played):
         release = observed_round.request.tasks[0].clients
-        whole = RoundSum.of_updates(release, count).whole
+        integer_sum = RoundSum.of_updates(release, count).integer_sum
         numbers_of = {
             reply.client: reply.numbers
             for reply in observed_round.replies[-1][missing:]
             if reply.numbers is not None
         }
-        total = torch.from_numpy(honest_sum(whole, noise_shares, numbers_of))
+        total = torch.from_numpy(honest_sum(integer_sum, noise_shares, numbers_of))
         noise = total if release.count_unit is None else total[:-1]
         yield f"round {number + 1}", _standard(release.inward(noise), release)
 

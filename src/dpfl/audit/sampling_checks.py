@@ -190,7 +190,7 @@ def _coins(algorithm: Algorithm, randomness: Randomness, rounds: int) -> np.ndar
     return np.array(
         [
             [
-                float(np.linalg.norm(whole.total(upload)) > 0.5)
+                float(np.linalg.norm(integer_sum.total(upload)) > 0.5)
                 for upload in row
                 if upload is not None
             ]

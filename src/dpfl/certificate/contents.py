@@ -67,7 +67,7 @@ def certify(run: Path, key: Path | None = None) -> dict[str, Any]:
         DpflError: The run is not finished, its files contradict each other, or there is no key.
     """
     folder, private = RunFolder.open(run), load_private(key)
-    public = raw(private.public_key())
+    public = public_key_hex(private.public_key())
     finished_run = read_finished_run(folder)
     make_salt(folder)
     if folder.weights_sha256() != finished_run.numbers["model_sha256"]:

@@ -186,14 +186,16 @@ def _experiment(experiment: Experiment, variant: str | None) -> AuditTarget:
     budget, privacy, clients = experiment.budget, experiment.privacy.options(), experiment.clients()
     requested_algorithm = _with_queries(system, experiment)
     aggregation = experiment.privacy.aggregation_options()
-    fitted_algorithm = fit_algorithm(requested_algorithm, None, budget.rounds, clients, aggregation)
+    run_algorithm = algorithm_for_run(
+        requested_algorithm, None, budget.rounds, clients, aggregation
+    )
     if budget.epsilon and budget.rounds:
         whole = Budget(**budget.model_dump())
-        fitted_algorithm = with_planned_noise(fitted_algorithm, whole, clients, privacy.accountant)
+        run_algorithm = with_planned_noise(run_algorithm, whole, clients, privacy.accountant)
     # only noise of a known size has a secure form
-    if privacy.noise_for(fitted_algorithm.unit) == "secure":
-        fitted_algorithm = ready(fitted_algorithm, budget.rounds or 4).with_secure_noise()
-    return AuditTarget(fitted_algorithm, budget.delta, experiment)
+    if privacy.noise_for(run_algorithm.unit) == "secure":
+        run_algorithm = ready(run_algorithm, budget.rounds or 4).with_secure_noise()
+    return AuditTarget(run_algorithm, budget.delta, experiment)
 
 
 def _with_queries(system: Algorithm, experiment: Experiment) -> Algorithm:

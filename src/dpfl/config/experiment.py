@@ -246,9 +246,9 @@ class Experiment(StrictSection):
         if resume:
             joined_nodes = rejoin_nodes(transport, terms, RunFolder.open(out), proposal)
         else:
-            gathering = gather(post, secrets.token_hex(16), terms, proposal)
+            joined_nodes = join_nodes(transport, secrets.token_hex(16), terms, proposal)
         names, sizes = zip(
-            *((member.name, member.size) for member in gathering.members), strict=True
+            *((member.name, member.size) for member in joined_nodes.members), strict=True
         )
         federation = RemoteFederation.of(source.train, source.test, names, sizes, self.privacy.unit)
         content = self.model_dump(exclude_none=True)

@@ -177,7 +177,7 @@ def with_planned_noise(
     def plan(z: float) -> EventCounts:
         noisy = algorithm.with_noise(z)
         events = noisy.stated_spending if is_published else noisy.spending
-        return add_all(add_all(prior or {}, algorithm.before), events(count, population))
+        return add_all(add_all(prior or {}, algorithm.query_spending), events(count, population))
 
     return algorithm.with_noise(noise_for(plan, budget.epsilon, budget.delta, accounting))
 

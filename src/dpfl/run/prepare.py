@@ -91,7 +91,7 @@ class PreparedRun:
     @property
     def data(self) -> Federation:
         """The federation in the form that the model takes."""
-        return self.resolved_run.fitted_model.federation
+        return self.resolved_run.model.federation
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -132,9 +132,7 @@ def prepare(spec: RunSpec, resources: ExitStack | None = None) -> PreparedRun:
     meter = _meter(accounts, fresh, state, randomness)
     recorder = _recorder(resolved_run, folder, state, meter)
     public = _public_clients(resolved_run)
-    diagnostics = UpdateDiagnostics(
-        engine.run, state, resolved_run.fitted_model.federation.names, public
-    )
+    diagnostics = UpdateDiagnostics(engine.run, state, resolved_run.model.federation.names, public)
     coordinator = Coordinator(
         resolved_run.algorithm,
         spec.budget,
@@ -212,7 +210,7 @@ def _first_state(accounts: Accounts, resolved_run: ResolvedRun) -> RunState:
             f"The ledgers in {accounts.folder} have no budget left for this run; nothing was "
             "released."
         )
-    vector, algorithm = resolved_run.fitted_model.flat.read(), resolved_run.algorithm
+    vector, algorithm = resolved_run.model.flat.read(), resolved_run.algorithm
     return RunState(
         vector, torch.zeros_like(vector), algorithm.samples, algorithm.clients, remaining
     )
@@ -240,12 +238,12 @@ def _write_start(folder: RunFolder, fresh: RunState, record: Mapping[str, Any], 
 
 def _engine(
     resolved_run: ResolvedRun, accounts: Accounts, folder: RunFolder, randomness: Randomness
-) -> tuple[Engine, Add]:
+) -> tuple[Engine, AddIntegers]:
     """Builds the engine, and the function that adds up the sum of a round."""
     spec, algorithm, size = (
         resolved_run.spec,
         resolved_run.algorithm,
-        resolved_run.fitted_model.flat.layout.size,
+        resolved_run.model.flat.layout.size,
     )
     ledgers = accounts.ledgers if algorithm.ledger_per_client else None
     if spec.execution.nodes:
@@ -264,23 +262,23 @@ def _client_context(
     resolved_run: ResolvedRun, accounts: Accounts, randomness: Randomness
 ) -> ClientContext:
     spec, algorithm = resolved_run.spec, resolved_run.algorithm
-    federation = resolved_run.fitted_model.federation
+    federation = resolved_run.model.federation
     return ClientContext(
         accounts.run,
-        resolved_run.fitted_model.description,
+        resolved_run.model.description,
         federation.task,
         ClientDatasets.of(federation, resolved_run.split, algorithm.unit),
         randomness,
         accounts.ledgers if algorithm.ledger_per_client else None,
-        resolved_run.fitted_model.flat.fingerprint,
-        policy=algorithm.policy,
+        resolved_run.model.flat.fingerprint,
+        disclosure_rules=algorithm.disclosure_rules,
         public=_public_clients(resolved_run),
         arithmetic=spec.privacy.arithmetic,
     )
 
 
 def _public_clients(resolved_run: ResolvedRun) -> range:
-    federation = resolved_run.fitted_model.federation
+    federation = resolved_run.model.federation
     clients = len(federation.clients)
     return range(clients, clients + len(federation.public))
 
@@ -289,7 +287,7 @@ def _federation_facts(accounts: Accounts, resolved_run: ResolvedRun) -> Federati
     return FederationFacts(
         accounts.run,
         resolved_run.sizes,
-        resolved_run.fitted_model.flat.layout,
+        resolved_run.model.flat.layout,
         _public_clients(resolved_run),
         accounts.ledgers.open(0) if resolved_run.algorithm.trusts_server else None,
         accounts.limit,
@@ -300,13 +298,13 @@ def _federation_facts(accounts: Accounts, resolved_run: ResolvedRun) -> Federati
 def _recorder(
     resolved_run: ResolvedRun, folder: RunFolder, state: RunState, meter: Meter | None
 ) -> Recorder:
-    spec, federation = resolved_run.spec, resolved_run.fitted_model.federation
+    spec, federation = resolved_run.spec, resolved_run.model.federation
     metrics = folder.metrics()
     metrics.forget_after(state.round)
     return Recorder(
         folder,
         metrics,
-        resolved_run.fitted_model.flat,
+        resolved_run.model.flat,
         federation.test,
         meter,
         spec.evaluation.interval(spec.budget.rounds),

@@ -89,11 +89,11 @@ def build_proposal(spec: ProposalSpec) -> Propose:
         )
     nodes, unit, budget = len(spec.names), spec.privacy.unit, spec.budget
     federation = RemoteFederation.of(spec.form, spec.test, spec.names, (1,) * nodes, unit)
-    fitted_model = fit_model(spec.model, federation, seed=0)
-    algorithm = _algorithm(spec, federation, fitted_model)
+    model = model_for_data(spec.model, federation, seed=0)
+    algorithm = _algorithm(spec, federation, model)
     _refuse_unknown_sizes(algorithm)
     _refuse_shares_of_noise(algorithm)
-    _check(algorithm, fitted_model, spec)
+    _check(algorithm, model, spec)
     terms = AccountingTerms(
         algorithm,
         budget,
@@ -131,10 +131,10 @@ def _algorithm(spec: ProposalSpec, federation: RemoteFederation, model: ModelFor
     requested_algorithm = with_unit_and_queries(
         spec.algorithm, federation, spec.budget, spec.privacy, spec.metric, over_nodes=True
     )
-    fitted_algorithm = fit_algorithm(
+    run_algorithm = algorithm_for_run(
         requested_algorithm, layout, spec.budget.rounds, nodes, spec.aggregation
     )
-    with_noise = with_planned_noise(fitted_algorithm, spec.budget, nodes, spec.privacy.accountant)
+    with_noise = with_planned_noise(run_algorithm, spec.budget, nodes, spec.privacy.accountant)
     return with_noise_kind(with_noise, spec.privacy)
 
 

@@ -126,7 +126,7 @@ class ResolvedRun:
         requested_algorithm: The algorithm with its unit and its queries, before model, noise and
             rate.
         terms: What the accounts count by. It holds the algorithm as it runs.
-        fitted_model: The model and the data in the form that it takes.
+        model: The model and the data in the form that it takes.
         split: What the clients train on, and what they hold out for a noisy metric.
         prior: What the ledgers held before this run.
     """
@@ -134,7 +134,7 @@ class ResolvedRun:
     spec: RunSpec
     requested_algorithm: Algorithm
     terms: AccountingTerms
-    fitted_model: FittedModel
+    model: ModelForData
     split: HeldOutSplit
     prior: PriorSpending
 
@@ -152,7 +152,7 @@ class ResolvedRun:
     def notes(self) -> tuple[str, ...]:
         """What a person should know before the first round, warnings last."""
         metric_notes: tuple[str, ...] = ()
-        if not self.fitted_model.federation.test:
+        if not self.model.federation.test:
             instead = (
                 "accuracy is not measured"
                 if self.spec.evaluation.metric is None
@@ -169,7 +169,7 @@ class ResolvedRun:
             The content of `experiment.toml`: the requested settings, the resolved settings, and
             hashes of data, code and model.
         """
-        spec, flat = self.spec, self.fitted_model.flat
+        spec, flat = self.spec, self.model.flat
         return {
             "format": FORMAT,
             "experiment": dict(spec.execution.experiment or {}),
@@ -195,8 +195,8 @@ class ResolvedRun:
             "entropy": spec.privacy.entropy,
             "noise": spec.privacy.noise_for(self.algorithm.unit),
             "accountant": terms.accountant,
-            "model": self.fitted_model.description.name,
-            "model_options": describe_options(self.fitted_model.description.options),
+            "model": self.model.description.name,
+            "model_options": describe_options(self.model.description.options),
             "ledger": str(Path(ledger).resolve()) if ledger else None,
             "budget": encode(spec.budget),
             "algorithm": describe(self.algorithm),
@@ -235,22 +235,22 @@ def resolve(spec: RunSpec) -> ResolvedRun:
         spec.over_nodes,
     )
     row_notes = row_unit_notes(requested_algorithm.unit, spec.federation)
-    fitted_model = fit_model(spec.model, spec.federation, spec.execution.seed)
+    model = model_for_data(spec.model, spec.federation, spec.execution.seed)
     metric = spec.evaluation.metric
     split = split_held_out(
-        fitted_model.federation, metric.held_out if metric else 0.0, requested_algorithm.unit
+        model.federation, metric.held_out if metric else 0.0, requested_algorithm.unit
     )
-    layout = fitted_model.flat.layout
-    fitted_algorithm = fit_algorithm(
+    layout = model.flat.layout
+    run_algorithm = algorithm_for_run(
         requested_algorithm, layout, spec.budget.rounds, spec.clients, spec.aggregation
     )
-    _refuse_ledger_without_noise(spec, fitted_algorithm)
-    prior = _prior_spending(spec, fitted_algorithm)
-    algorithm = _plan_noise(spec, fitted_algorithm, fitted_model, split, prior)
-    check_run(algorithm, fitted_model.federation, spec.budget, fitted_model.flat)
-    arithmetic = dry_run(fitted_model, algorithm, spec.privacy.arithmetic)
+    _refuse_ledger_without_noise(spec, run_algorithm)
+    prior = _prior_spending(spec, run_algorithm)
+    algorithm = _plan_noise(spec, run_algorithm, model, split, prior)
+    check_run(algorithm, model.federation, spec.budget, model.flat)
+    arithmetic = dry_run(model, algorithm, spec.privacy.arithmetic)
     if spec.execution.workers > 1:
-        refuse_unreachable("model", fitted_model.description)
+        refuse_unreachable("model", model.description)
     terms = AccountingTerms(
         algorithm,
         spec.budget,
@@ -262,7 +262,7 @@ def resolve(spec: RunSpec) -> ResolvedRun:
         arithmetic,
         spec.over_nodes,
     )
-    return ResolvedRun(spec, requested_algorithm, terms, fitted_model, split, prior)
+    return ResolvedRun(spec, requested_algorithm, terms, model, split, prior)
 
 
 def _refuse_ledger_without_noise(spec: RunSpec, algorithm: Algorithm) -> None:
@@ -288,7 +288,7 @@ def _prior_spending(spec: RunSpec, algorithm: Algorithm) -> PriorSpending:
 def _plan_noise(
     spec: RunSpec,
     algorithm: Algorithm,
-    fitted_model: FittedModel,
+    model: ModelForData,
     split: HeldOutSplit,
     prior: PriorSpending,
 ) -> Algorithm:
@@ -296,12 +296,12 @@ def _plan_noise(
     with_noise = with_planned_noise(
         algorithm, spec.budget, spec.clients, spec.privacy.accountant, prior.events
     )
-    data = fitted_model.federation
+    data = model.federation
     with_rate = with_planned_rate(
         with_noise,
         spec.budget,
         split.sizes,
-        fitted_model.flat.layout.trainable,
+        model.flat.layout.trainable,
         rows_of(data.train.features, data.task),
     )
     return with_noise_kind(with_rate, spec.privacy)

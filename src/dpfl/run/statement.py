@@ -128,7 +128,7 @@ def _stated_events(accounts: Accounts, algorithm: Algorithm, releases: EventCoun
     """Lists the releases as the paper counts them. What the paper leaves out costs nothing
     there.
     """
-    in_rounds = subtract_events(releases, accounts.algorithm.before)
+    in_rounds = subtract_events(releases, accounts.algorithm.query_spending)
     if accounts.algorithm.schedule is not None:
         return in_rounds
     population = accounts.terms.population

@@ -127,7 +127,7 @@ def angle(update: Tensor, last: Tensor) -> float | None:
 
 
 def noise_norm(
-    algorithm: Algorithm, facts: FederationFacts, state: RunState, order: RoundRequest
+    algorithm: Algorithm, facts: FederationFacts, state: RunState, request: RoundRequest
 ) -> float | None:
     """Computes the root of E |noise|^2 in the mean update of a round, from settings alone.
 
@@ -143,8 +143,8 @@ def noise_norm(
     """
     if not request.tasks or algorithm.noise_shares or algorithm.controls:
         return None
-    task, size, declared_sizes = order.tasks[0], facts.layout.size, facts.declared
-    if release := task.placed.release_at(NoisePlacement.ROUND_SUM):
+    task, size, declared_sizes = request.tasks[0], facts.layout.size, facts.declared_sizes
+    if release := task.placed_release.release_at(NoisePlacement.ROUND_SUM):
         if release.correlated:
             return None
         divisor = round_divisor(release, algorithm.weights, declared_sizes)
