@@ -154,7 +154,9 @@ def noise_norm(
         if state.weights is None
         else state.weights
     )
-    shares = {client_task.client: float(weights[client_task.client]) for client_task in order.tasks}
+    shares = {
+        client_task.client: float(weights[client_task.client]) for client_task in request.tasks
+    }
     each = [
         _upload_norm(task, declared_sizes[client], facts.layout.trainable, size)
         for client in shares
