@@ -19,6 +19,7 @@ from dpfl.client.task import LocalTraining
 from dpfl.data import Federation
 from dpfl.deprecation import regroup_options
 from dpfl.models import Layout
+from dpfl.planning.tradeoff import Tradeoff
 from dpfl.privacy import (
     All,
     FixedCohort,
@@ -39,6 +40,7 @@ from dpfl.privacy import (
     affordable,
 )
 from dpfl.privacy.accounting.events import gaussian
+from dpfl.privacy.mechanisms.clip import VectorClip
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.steps.policy import FixedSteps
 from dpfl.tasks import Binary, Counts, MultiClass, MultiLabel, NextToken, Ordinal, Regression
@@ -50,6 +52,9 @@ RENAMED = {
         "Measured": "MeasuredEpsilon",
         "Report": "AuditReport",
     },
+    "dpfl.algorithms": {"described": "as_algorithm"},
+    "dpfl.errors": {"Diverged": "DivergenceError"},
+    "dpfl.models": {"described": "as_model"},
     "dpfl.run.callbacks": {"Started": "RunStart"},
     "dpfl.run.metrics": {"History": "RunHistory", "Row": "RoundRow"},
     "dpfl.data": {
@@ -67,7 +72,7 @@ RENAMED = {
 @pytest.mark.parametrize(
     ("package", "old"), [(package, old) for package, names in RENAMED.items() for old in names]
 )
-def test_an_old_name_gives_the_renamed_class_and_warns(package: str, old: str) -> None:
+def test_an_old_name_gives_the_renamed_object_and_warns(package: str, old: str) -> None:
     module, new = importlib.import_module(package), RENAMED[package][old]
     with pytest.warns(DeprecationWarning, match=f"{package}.{new}"):
         assert getattr(module, old) is getattr(module, new)
@@ -223,6 +228,8 @@ ATTRIBUTES: dict[type, dict[str, str]] = {
     },
     Layout: {"paid": "paid_scales"},
     PrivateMetric: {"survey": "query"},
+    VectorClip: {"clipped": "clip_rows"},
+    Tradeoff: {"recommended": "recommendation"},
     PrivacyStatement: {"questions": "queries"},
     Result: {"lost": "lost_replies"},
     AuditFinding: {"shown": "display_value"},

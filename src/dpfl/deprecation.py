@@ -19,13 +19,16 @@ _Params = ParamSpec("_Params")
 _Return = TypeVar("_Return")
 
 
-def deprecated_names(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
+def deprecated_names(
+    package: str, names: Mapping[str, str], load: Callable[[str], Any] | None = None
+) -> Callable[[str], Any]:
     """Builds a package's `__getattr__` that still serves its old names, with a warning.
 
     Args:
         package: The package's `__name__`.
         names: The new name for each old name: a name in the same package, or a full path such as
             "dpfl.run.result.Result".
+        load: Finds every other name, where names are imported on demand.
 
     Returns:
         A function for the package's `__getattr__`. It warns with a `DeprecationWarning`, and
@@ -33,6 +36,8 @@ def deprecated_names(package: str, names: Mapping[str, str]) -> Callable[[str], 
     """
 
     def get(name: str) -> Any:
+        if name not in names and load is not None:
+            return load(name)
         if name not in names:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         home, _, new = names[name].rpartition(".")
@@ -83,7 +88,7 @@ def new_name(kind: str, name: str, names: Mapping[str, str]) -> str:
     return names[name]
 
 
-def renamed(**names: str) -> Callable[[_Class], _Class]:
+def keep_old_names(**names: str) -> Callable[[_Class], _Class]:
     """Keeps old names of a class's attributes, methods and constructor keywords, with a warning.
 
     The old names are no fields. So the written form, equality, the hash, `repr` and pickling of a
@@ -96,7 +101,7 @@ def renamed(**names: str) -> Callable[[_Class], _Class]:
         A decorator that returns the same class. It stands above `@dataclass`.
 
     Example:
-        >>> @renamed(level="clip_norm")
+        >>> @keep_old_names(level="clip_norm")
         ... @dataclass(frozen=True)
         ... class Flat:
         ...     clip_norm: float
@@ -115,6 +120,19 @@ def renamed(**names: str) -> Callable[[_Class], _Class]:
         return cls
 
     return keep
+
+
+def override_renamed_methods(cls: type, names: Mapping[str, str]) -> None:
+    """Lets a subclass override a method under its old name, with a warning.
+
+    Args:
+        cls: The subclass, from `__init_subclass__` of its base.
+        names: The new name for each old name.
+    """
+    for old, new in names.items():
+        if old in vars(cls):
+            _warn_of_name(f"{cls.__name__}.{old}", f"{cls.__name__}.{new}", stacklevel=4)
+            setattr(cls, new, vars(cls)[old])
 
 
 def renamed_keywords(

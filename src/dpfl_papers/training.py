@@ -13,7 +13,7 @@ import numpy as np
 
 from dpfl.config.experiment import parse
 from dpfl.config.settings import with_settings
-from dpfl.errors import Diverged
+from dpfl.errors import DivergenceError
 from dpfl.models.evaluation import compute_scores
 from dpfl.privacy import Budget, PrivacyStatement
 from dpfl.privacy.units import protects_nobody
@@ -79,7 +79,7 @@ class Training:
                 result = experiment.run(
                     Path(folder) / "run", workers=1, data_dir=data_dir, progress=store
                 )
-            except Diverged:
+            except DivergenceError:
                 return Outcome(None, stopped_by="divergence")
         outcome = outcome_of(result, self.shows)
         return (
@@ -121,7 +121,7 @@ class WatchedTraining(Training):
                 result = experiment.run(
                     Path(folder) / "run", workers=1, data_dir=data_dir, progress=watcher
                 )
-            except Diverged:
+            except DivergenceError:
                 return Outcome(None, stopped_by="divergence")
             outcome = outcome_of(result)
         losses = [watcher.losses.get(int(round or 0)) for round in outcome.series["round"]]

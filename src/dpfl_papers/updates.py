@@ -20,7 +20,7 @@ from dpfl.client.task import ClientReply
 from dpfl.config.experiment import Experiment, parse
 from dpfl.config.settings import with_settings
 from dpfl.engines import one_thread
-from dpfl.errors import Diverged, DpflError
+from dpfl.errors import DivergenceError, DpflError
 from dpfl.privacy import Budget
 from dpfl.run.options import Execution, Privacy
 from dpfl.run.prepare import PreparedRun, prepare
@@ -68,7 +68,7 @@ class UpdateComparison:
             with closing(job.engine):
                 try:
                     last, updates = last_round(job)
-                except Diverged:
+                except DivergenceError:
                     return Outcome(None, stopped_by="divergence")
         norms = updates.norm(dim=1)
         mean = updates.mean(dim=0, keepdim=True)

@@ -53,7 +53,7 @@ def test_a_clip_by_levels_bounds_each_level_by_itself() -> None:
     """
     clip = HaarLevels(0.5).for_model([8])
     rows = torch.randn(20, 8, generator=torch.Generator().manual_seed(0)) * 10
-    levels = torch.split(Haar((8,)).transform(clip.clipped(rows).float()), [1, 4, 2, 1], dim=1)
+    levels = torch.split(Haar((8,)).transform(clip.clip_rows(rows).float()), [1, 4, 2, 1], dim=1)
     before = torch.split(Haar((8,)).transform(rows), [1, 4, 2, 1], dim=1)
     for level, was in zip(levels, before, strict=True):
         norms = level.norm(dim=1)

@@ -57,14 +57,14 @@ def test_the_page_in_the_runs_folder_is_looked_at_from_elsewhere(run_of, key, tm
 
 
 def test_the_page_of_another_certificate_of_the_run_is_not_this_ones(run_of, key, tmp_path):
-    """It is verified with its own certificate, and said to be unchecked here."""
+    """It is verified with its own certificate, and said to be not_checked here."""
     file = write_certificate(run_of("samples"), key)
     other = tmp_path / "other.json"
     other.write_text(json.dumps(certify(file.parent, key)))
     sign_again(file, lambda body: body.update(issued="2031-01-01T00:00:00+00:00"), key)
     verdict = verify(other, run=file.parent)
     assert verdict.findings == []
-    assert any("certificate.html" in line for line in verdict.unchecked)
+    assert any("certificate.html" in line for line in verdict.not_checked)
 
 
 @pytest.mark.parametrize("name", ["README.md", "model.safetensors"])
@@ -86,7 +86,7 @@ def test_files_that_nothing_compares_are_listed(run_of, key):
     file = write_certificate(run_of("samples"), key)
     (file.parent / "epsilon is 0.01.txt").write_text("so it is")
     (file.parent / "approved").mkdir()
-    (line,) = [line for line in verify(file).unchecked if "metrics.parquet" in line]
+    (line,) = [line for line in verify(file).not_checked if "metrics.parquet" in line]
     assert "epsilon is 0.01.txt" in line
     assert "approved" in line
     assert "README.md" not in line

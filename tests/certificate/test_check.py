@@ -8,7 +8,7 @@ from dpfl.certificate.check import VerificationCheck
 
 def test_a_verdict_is_good_where_no_check_has_a_finding() -> None:
     good = VerificationCheck("signature", "good")
-    open_question = VerificationCheck("run", "not compared", unchecked=("The run.",))
+    open_question = VerificationCheck("run", "not compared", not_checked=("The run.",))
     broken = VerificationCheck("epsilon", "3.0", ("Epsilon is 4.0.",))
     assert Verdict((good, open_question)).to_dict() == {
         "good": True,

@@ -9,7 +9,7 @@ from dpfl.certificate.earlier_words import (
     noise_row_in_present_words,
 )
 from dpfl.certificate.printed_page import audit_box
-from dpfl.privacy.statement_view import NOISE, USED, unit_in_words
+from dpfl.privacy.statement_view import NOISE, USED_NOTE, unit_in_words
 from dpfl.run.outcome_view import ENDINGS
 
 
@@ -23,7 +23,7 @@ def test_the_present_sentences_are_those_that_are_written() -> None:
     present = [words for _, words in REWORDINGS]
     assert unit_in_words("person") in present
     assert set(NOISE.values()) <= set(present)
-    assert any(words.endswith(USED) for words in present)
+    assert any(words.endswith(USED_NOTE) for words in present)
 
 
 def test_figures_stay_as_they_are() -> None:

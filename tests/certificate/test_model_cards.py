@@ -78,7 +78,7 @@ def test_somebody_elses_readme_is_said_to_be_unchecked(run_of, key):
     (folder / "README.md").write_text("# My notes\n\nepsilon 0.01\n")
     verdict = verify(write_certificate(folder, key))
     assert verdict.findings == []
-    assert any("README.md" in line for line in verdict.unchecked)
+    assert any("README.md" in line for line in verdict.not_checked)
 
 
 def test_a_card_that_is_gone_or_somebody_elses_since_is_named(run_of, key):

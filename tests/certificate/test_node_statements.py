@@ -35,7 +35,7 @@ def test_all_statements_of_a_run_verify(case):
 def test_statements_that_were_not_given_are_said_to_be_unchecked(case):
     verdict = verify(case.file)
     assert verdict.findings == []
-    (line,) = [line for line in verdict.unchecked if "node-0" in line]
+    (line,) = [line for line in verdict.not_checked if "node-0" in line]
     assert all(name in line for name in NAMES)
 
 
@@ -106,7 +106,7 @@ def test_an_older_certificate_says_that_keys_and_run_are_not_compared_without_th
     sign_again(case.file, forget_nodes, key)
     verdict = verify(case.file, nodes=case.all)
     assert verdict.findings == []
-    assert any("keys" in line for line in verdict.unchecked) == case.alone
+    assert any("keys" in line for line in verdict.not_checked) == case.alone
 
 
 def forget_nodes(body: dict[str, Any]) -> None:
@@ -129,7 +129,9 @@ def test_releases_of_other_runs_on_the_servers_ledgers_are_not_expected_of_nodes
     shutil.copy(case.root / "run" / "certificate.json", case.root / "alone.json")
     verdict = verify(case.file, nodes=case.all)
     assert verdict.findings == []
-    assert any("node-1" in line and "releases" in line for line in verdict.unchecked) == case.alone
+    assert (
+        any("node-1" in line and "releases" in line for line in verdict.not_checked) == case.alone
+    )
 
 
 def test_a_run_without_nodes_has_no_statements_of_nodes(run_of, key, case):
@@ -174,7 +176,7 @@ def test_what_statements_say_of_themselves_is_said_to_be_unchecked(case):
     verdict = verify(case.file, nodes=case.all)
     assert (
         "When the nodes signed, their limits and their versions: as the nodes state them."
-        in verdict.unchecked
+        in verdict.not_checked
     )
     verdict = verify(
         case.file,
@@ -184,7 +186,7 @@ def test_what_statements_say_of_themselves_is_said_to_be_unchecked(case):
             case.statement("node-2"),
         ],
     )
-    assert any("node-1 signed no head" in line for line in verdict.unchecked)
+    assert any("node-1 signed no head" in line for line in verdict.not_checked)
 
 
 def test_a_certificate_that_leaves_out_a_node_says_without_the_run_that_this_was_not_checked(
@@ -198,7 +200,7 @@ def test_a_certificate_that_leaves_out_a_node_says_without_the_run_that_this_was
     verdict = verify(case.file, nodes=[case.statement("node-0"), case.statement("node-2")])
     if case.alone:
         assert verdict.findings == []
-        assert any("which clients took part and how many" in line for line in verdict.unchecked)
+        assert any("which clients took part and how many" in line for line in verdict.not_checked)
     else:
         assert "The account of node-1 is missing from the certificate." in verdict.findings
 

@@ -120,8 +120,8 @@ class TestReleases:
 def test_a_node_that_made_fewer_is_said_to_be_unchecked_where_nobody_can_tell() -> None:
     exact = _check_statement(given(), certificate(), expected("a"))
     rough = _check_statement(given(), certificate(), expected("a", releases=3, exact=False))
-    assert (exact.findings, exact.unchecked) == ((), ())
-    assert (rough.findings, len(rough.unchecked)) == ((), 1)
+    assert (exact.findings, exact.not_checked) == ((), ())
+    assert (rough.findings, len(rough.not_checked)) == ((), 1)
     assert "had no node a" in _check_statement(given(), certificate(), expected("b")).findings[0]
     assert "2 releases for this run" in exact.outcome
     assert "0 releases for this run" in given(made=None).text
@@ -133,5 +133,5 @@ def test_statements_that_were_not_given_are_named() -> None:
         accounts=accounts, trained=certificate().trained.model_copy(update={"partition": NODES})
     )
     (check,) = verify_nodes([], over_nodes, None)
-    assert check.unchecked[0].endswith("were not given: a, b.")
+    assert check.not_checked[0].endswith("were not given: a, b.")
     assert verify_nodes([], certificate(), None) == []

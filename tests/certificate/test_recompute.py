@@ -144,14 +144,14 @@ class TestIssue:
 
     def test_certified_by_this_code_or_another_or_by_nothing(self) -> None:
         good = self.check()
-        assert (good.findings, len(good.unchecked)) == ((), 1)
+        assert (good.findings, len(good.not_checked)) == ((), 1)
         assert "instead of a version" in self.check(certified_by={}).findings[0]
         assert (
             "instead of a version"
             in self.check(certified_by={"dpfl": "1", "code": "x", "more": "y"}).findings[0]
         )
         other = self.check(certified_by={"dpfl": "1", "code": "x"})
-        assert (other.findings, len(other.unchecked)) == ((), 2)
+        assert (other.findings, len(other.not_checked)) == ((), 2)
         assert (
             "this code is dpfl"
             in self.check(certified_by={"dpfl": "99", "code": code_sha256()}).findings[0]

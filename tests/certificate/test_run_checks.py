@@ -31,7 +31,7 @@ def test_a_certificate_from_before_files_were_sealed_verifies_and_says_so(run_of
     sign_again(file, without_new_hashes, key)
     verdict = verify(file)
     assert verdict.findings == []
-    assert any("README.md" in line and "result.json" in line for line in verdict.unchecked)
+    assert any("README.md" in line and "result.json" in line for line in verdict.not_checked)
 
 
 def test_a_single_digest_is_not_taken_out(run_of, key):
@@ -82,7 +82,7 @@ def test_a_statement_from_before_says_so(proven: float, since: bool) -> None:
 
 def test_data_that_no_file_describes_is_said_to_be_unchecked() -> None:
     folder: Any = SimpleNamespace(experiment=dict)
-    assert "passed in from Python" in _data(folder, certificate()).unchecked[0]
+    assert "passed in from Python" in _data(folder, certificate()).not_checked[0]
 
 
 def tamper(folder: Path, ledger: str, statement: str) -> None:

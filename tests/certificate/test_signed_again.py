@@ -105,7 +105,7 @@ def test_what_only_the_run_could_tell_is_said_to_be_unchecked_without_it(
     sign_again(file, WITH_THE_RUN[what][0], key)
     verdict = verify(Path(shutil.copy(file, tmp_path / "alone.json")))
     assert verdict.findings == []
-    said = " ".join(verdict.unchecked)
+    said = " ".join(verdict.not_checked)
     for words in ("issued", "versions", "other runs", "entropy", "--run"):
         assert words in said
 
@@ -115,7 +115,7 @@ def test_the_time_of_issue_is_the_signers_word_and_said_to_be(run_of, key):
     sign_again(file, lambda body: body.update(issued="2099-01-01T00:00:00+00:00"), key)
     verdict = verify(file)
     assert verdict.findings == []
-    assert any("2099-01-01" in line and "signer" in line for line in verdict.unchecked)
+    assert any("2099-01-01" in line and "signer" in line for line in verdict.not_checked)
 
 
 def test_a_certificate_of_another_installation_says_that_its_code_is_not_here(run_of, key):
@@ -125,10 +125,10 @@ def test_a_certificate_of_another_installation_says_that_its_code_is_not_here(ru
     )
     verdict = verify(file)
     assert verdict.findings == []
-    assert any("certified_by" in line and "0.0.1" in line for line in verdict.unchecked)
+    assert any("certified_by" in line and "0.0.1" in line for line in verdict.not_checked)
 
 
 def test_what_was_not_checked_is_in_the_json(run_of, key):
     verdict = verify(write_certificate(run_of("samples"), key))
-    assert verdict.to_dict()["not_checked"] == verdict.unchecked
-    assert verdict.unchecked
+    assert verdict.to_dict()["not_checked"] == verdict.not_checked
+    assert verdict.not_checked

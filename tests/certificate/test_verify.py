@@ -291,4 +291,4 @@ def test_a_claim_of_a_formula_is_said_to_be_unchecked_without_the_run(
         certificate(claimed={"epsilon": 1.0, "accountant": accountant}),
         tmp_path / "certificate.json",
     )
-    assert ("which comes from a formula" in run.unchecked[0]) is said
+    assert ("which comes from a formula" in run.not_checked[0]) is said

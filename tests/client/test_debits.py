@@ -131,9 +131,9 @@ def test_a_client_over_budget_refuses_says_so_and_releases_nothing(tmp_path: Pat
     assert most > 0
     reply = work(site(tmp_path, limit=limit), replace(PRIVATE, steps=most + 1))
     assert reply.update is None
-    assert "budget" in reply.refused
-    assert "epsilon 10" in reply.refused
-    assert not reply.failed
+    assert "budget" in reply.refusal
+    assert "epsilon 10" in reply.refusal
+    assert not reply.failure
     assert not reply.diverged
     assert spent(tmp_path) == {}
     kept = work(site(tmp_path, limit=limit), replace(PRIVATE, steps=most))
@@ -151,7 +151,7 @@ def test_the_owner_s_own_limit_holds_whatever_the_run_says(tmp_path: Path) -> No
         Limit(0.01, 1e-5, "rdp"),
     ).close()
     reply = work(site(tmp_path, limit=Limit(100.0, 1e-5, "rdp")))
-    assert reply.refused
+    assert reply.refusal
     assert reply.update is None
     assert spent(tmp_path) == {}
 

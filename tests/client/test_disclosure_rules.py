@@ -73,7 +73,7 @@ def test_an_owner_refuses_what_it_did_not_agree_to(tmp_path: Path, what: str) ->
     reply = work(site(tmp_path, disclosure_rules=DisclosureRules()), task)
     assert reply.update is None
     assert reply.raw is None
-    assert words in reply.refused
+    assert words in reply.refusal
     assert not list(tmp_path.iterdir()), "nothing was debited"
     assert agreed.refusal(task) == ""
     others = [name for name in ("trusted", "bare", "raw") if not getattr(agreed, name)]
@@ -92,7 +92,7 @@ def test_an_owner_refuses_what_it_did_not_agree_to(tmp_path: Path, what: str) ->
 )
 def test_what_is_paid_for_needs_no_agreement(tmp_path: Path, task: ClientTask) -> None:
     reply = work(site(tmp_path, disclosure_rules=DisclosureRules()), task)
-    assert not reply.refused
+    assert not reply.refusal
     assert sum(spent(tmp_path).values()) == (1 if task.query or task.update else 2 + task.slope)
 
 

@@ -47,7 +47,7 @@ def test_a_sample_without_a_finite_gradient_is_as_if_it_were_not_there(
     where.data.x[row] = bad
     with_it = work(where, whole)
     assert with_it.update is not None
-    assert not with_it.failed
+    assert not with_it.failure
     left = where.data.rows[1][where.data.rows[1] != row]
     without = work(with_rows(where, where.data.rows[0], left), whole)
     assert torch.allclose(with_it.update, without.update, atol=1e-6)
@@ -61,7 +61,7 @@ def test_weights_that_left_all_bounds_give_a_reply_marked_diverged_and_no_update
     )
     reply = work(site(tmp_path), replace(whole, steps=4))
     assert reply.diverged
-    assert "not finite" in reply.failed
+    assert "not finite" in reply.failure
     assert reply.update is None
     assert sum(spent(tmp_path).values()) == 4
 
@@ -134,7 +134,7 @@ def test_a_client_that_noise_hides_sends_no_news_of_a_loss_that_is_not_finite(
     )
     assert reply.update is not None
     assert torch.isfinite(reply.update).all()
-    assert not reply.failed
+    assert not reply.failure
 
 
 def test_under_system_entropy_every_answer_is_new_and_every_answer_is_debited(

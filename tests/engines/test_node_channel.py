@@ -34,7 +34,7 @@ def replayed(name: str, asked: bytes, letter: messages.SignedMessage) -> bytes:
 def test_an_answer_of_another_round_is_no_answer(make) -> None:
     remote = make(Wire({"a": replayed, "b": good, "c": good}))
     assert remote.run(round_request())[0].update is not None
-    assert "another" in remote.run(round_request(round=1))[0].failed
+    assert "another" in remote.run(round_request(round=1))[0].failure
 
 
 def test_a_node_that_comes_later_is_found(make) -> None:

@@ -79,10 +79,10 @@ def test_the_task_in_hand_of_a_worker_that_dies_is_done_by_another(
     crowd: tuple[PoolEngine, SerialEngine],
 ) -> None:
     replies = crowd[0].run(request(*range(40)))
-    assert [reply.client for reply in replies if reply.failed] == [23]
+    assert [reply.client for reply in replies if reply.failure] == [23]
     healthy = [client for client in range(40) if client != 23]
     here = crowd[1].run(request(*healthy))
-    there = [reply for reply in replies if not reply.failed]
+    there = [reply for reply in replies if not reply.failure]
     assert all(
         torch.equal(one.update, other.update) for one, other in zip(there, here, strict=True)
     )
@@ -95,10 +95,10 @@ def test_a_client_that_raises_costs_its_own_reply_and_its_words_stay_in_its_log(
     for engine in (workers, alone):
         for round in (20, 21):
             replies = engine.run(request(0, 5, 2, round=round))
-            assert [bool(reply.failed) for reply in replies] == [False, True, False]
+            assert [bool(reply.failure) for reply in replies] == [False, True, False]
             assert "an unlucky image" not in repr(replies)
             assert replies[1] == ClientReply(
-                5, failed="it failed (ValueError), its own log says why"
+                5, failure="it failed (ValueError), its own log says why"
             )
     assert [record.getMessage() for record in caplog.records] == [
         "Client 5 failed in round 21: ValueError: an unlucky image"
@@ -124,15 +124,15 @@ def test_fault_a_round_lost_because_one_worker_was_killed_at_work(
     workers: PoolEngine, alone: SerialEngine
 ) -> None:
     replies = workers.run(request(0, 4, 2, 1, round=40))
-    assert [bool(reply.failed) for reply in replies] == [False, True, False, False]
-    assert "died" in replies[1].failed
+    assert [bool(reply.failure) for reply in replies] == [False, True, False, False]
+    assert "died" in replies[1].failure
     healthy = alone.run(request(0, 2, 1, round=40))
     assert all(
         torch.equal(a.update, b.update)
         for a, b in zip([replies[0], *replies[2:]], healthy, strict=True)
     )
     again = workers.run(request(0, 1, 2, 3, round=41))
-    assert not any(reply.failed for reply in again)
+    assert not any(reply.failure for reply in again)
 
 
 def test_a_worker_computes_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,7 +173,7 @@ def test_workers_are_forked_from_one_process_that_imports_once(
             for worker in engine._workers
         }
         assert server != os.getpid()
-        assert not any(reply.failed for reply in others.run(request(0, 1)))
+        assert not any(reply.failure for reply in others.run(request(0, 1)))
     finally:
         others.close()
 
@@ -185,8 +185,8 @@ def test_fault_a_run_lost_because_one_worker_was_killed_between_rounds(workers: 
     os.kill(victim.pid, signal.SIGKILL)
     victim.join()
     replies = workers.run(request(0, 1, 2, 3, round=61))
-    assert sum(bool(reply.failed) for reply in replies) <= 1
-    assert not any(reply.failed for reply in workers.run(request(0, 1, 2, 3, round=62)))
+    assert sum(bool(reply.failure) for reply in replies) <= 1
+    assert not any(reply.failure for reply in workers.run(request(0, 1, 2, 3, round=62)))
 
 
 @pytest.mark.parametrize("count", [0, -1])

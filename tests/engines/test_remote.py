@@ -47,8 +47,8 @@ def test_a_round_closes_at_the_deadline_with_those_who_answered(make) -> None:
     remote = make(Wire(dict.fromkeys(KEYS, good), silent={"b"}))
     began = remote.channel.transport.clock.now
     replies = remote.run(round_request())
-    assert [bool(reply.failed) for reply in replies] == [False, True, False]
-    assert "deadline" in replies[1].failed
+    assert [bool(reply.failure) for reply in replies] == [False, True, False]
+    assert "deadline" in replies[1].failure
     assert remote.channel.transport.clock.now == began + 60.0
 
 
@@ -118,7 +118,7 @@ def of_another(name: str, asked: bytes, letter: messages.SignedMessage) -> bytes
 )
 def test_an_odd_answer_is_dropped_and_named_and_the_others_stand(make, answer: Answer) -> None:
     replies = make(Wire({"a": answer, "b": good, "c": good})).run(round_request())
-    assert replies[0].failed
+    assert replies[0].failure
     assert replies[0].update is None
     assert [reply.update[0].item() for reply in replies[1:]] == [2.0, 3.0]
 
@@ -172,6 +172,6 @@ def test_an_answer_to_a_survey_is_as_long_as_the_others_and_nothing_else(
     replies = make(Wire({"a": saying(**odd), "b": saying(answer=3), "c": saying(answer=3)})).run(
         asked
     )
-    assert "does not answer this task" in replies[0].failed
+    assert "does not answer this task" in replies[0].failure
     assert replies[0].raw is None
     assert [len(reply.raw["answer"]) for reply in replies[1:]] == [3, 3]

@@ -37,7 +37,7 @@ def sent(folder: Path, *tasks: ClientTask, entropy: int = 0) -> list[np.ndarray]
         replies = [node.work(task, start()) for task in tasks]
     finally:
         node.close()
-    assert all(reply.update is None and not reply.refused for reply in replies)
+    assert all(reply.update is None and not reply.refusal for reply in replies)
     return [whole.total(reply.numbers) for reply in replies if reply.numbers is not None]
 
 

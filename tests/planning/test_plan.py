@@ -26,8 +26,8 @@ def test_seconds_a_round_are_samples_a_round_at_a_speed():
     timed = dpfl.plan(2, 317, workload=speed, **options)
     limited = dpfl.plan(2, 317, workload=ClientWorkload(samples_per_round=350), **options)
     assert timed.choices == limited.choices
-    assert (timed.recommended, timed.clients) == (limited.recommended, limited.clients)
-    assert timed.recommended.sampling_rate == 0.05
+    assert (timed.recommendation, timed.clients) == (limited.recommendation, limited.clients)
+    assert timed.recommendation.sampling_rate == 0.05
     assert "700 samples per second (as given)" in timed.assumptions[-1]
     assert (
         PlanningQuestion(
@@ -52,9 +52,9 @@ def test_the_speed_of_a_model_is_measured_where_it_is_not_given(monkeypatch):
     question = result.question
     assert [(work.shape, work.classes, work.parameters) for work in works] == [((3, 4), 3, 39)]
     assert question.parameters == 39
-    assert result.recommended.sampling_rate < 1
+    assert result.recommendation.sampling_rate < 1
     assert (
-        result.recommended.samples(10**7)
+        result.recommendation.samples(10**7)
         <= question.limit
         == question.samples_per_second
         == 123_000
@@ -123,4 +123,4 @@ def test_keywords_of_version_0_1_still_work_and_warn() -> None:
     assert old == new
     with pytest.warns(DeprecationWarning, match="secure_sums"):
         shared = dpfl.plan(2, 10, sizes=[100] * 4, rates=(1.0,), survivors=4, colluders=1)
-    assert shared.question.shared == NoiseShares(4, 1)
+    assert shared.question.noise_shares == NoiseShares(4, 1)

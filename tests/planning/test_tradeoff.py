@@ -51,7 +51,7 @@ def test_figures_are_the_accountants_for_small_and_large_budgets(epsilon, rounds
 
 
 def test_the_recommended_noise_is_that_of_a_plan_for_its_iterations(papers):
-    best = papers.recommended
+    best = papers.recommendation
     line = afford(DELTA, best.sampling_rate, 2.0, iterations=best.iterations)
     assert best.noise_multiplier == pytest.approx(line.noise_multiplier, rel=4e-4)
     assert best in papers.choices
@@ -65,7 +65,7 @@ def test_noise_in_all_falls_with_the_rate_and_not_below_that_of_everyone(papers)
 
 
 def test_within_the_tolerance_the_plan_that_computes_least_is_recommended(papers):
-    best, least = papers.recommended, min(choice.score for choice in papers.choices)
+    best, least = papers.recommendation, min(choice.score for choice in papers.choices)
     assert best.score <= TOLERANCE * least
     cheaper = [c for c in papers.choices if c.sampling_rate * c.tau < best.sampling_rate * best.tau]
     assert cheaper
@@ -74,8 +74,9 @@ def test_within_the_tolerance_the_plan_that_computes_least_is_recommended(papers
 
 def test_other_accountants_buy_less_of_the_same_noise(papers):
     bought = papers.bought
-    assert bought["pld"] == papers.recommended.iterations > bought["rdp"] > bought["rdp-classic"]
-    event = Poisson(papers.recommended.sampling_rate).event(papers.recommended.noise_multiplier, 1)
+    assert bought["pld"] == papers.recommendation.iterations > bought["rdp"] > bought["rdp-classic"]
+    best = papers.recommendation
+    event = Poisson(best.sampling_rate).event(best.noise_multiplier, 1)
     for name, count in bought.items():
         assert accountant(name).epsilon({event: count}, DELTA) <= 2.0
         assert accountant(name).epsilon({event: count + 1}, DELTA) > 2.0 * 0.999
@@ -83,8 +84,8 @@ def test_other_accountants_buy_less_of_the_same_noise(papers):
 
 def test_few_rounds_are_planned_with_more_steps_each():
     result = tradeoff(PlanningQuestion(2.0, 10), rates=(0.2, 1.0))
-    assert result.recommended.tau > 5
-    assert result.recommended.iterations >= ENOUGH_STEPS
+    assert result.recommendation.tau > 5
+    assert result.recommendation.iterations >= ENOUGH_STEPS
 
 
 @settings(max_examples=3)
@@ -96,14 +97,14 @@ def test_a_recommendation_stays_within_epsilon_and_the_samples_a_round(
         epsilon, rounds, sizes=(size, max(1, size // 3)), samples_per_round=share * size
     )
     result = tradeoff(question, rates=(0.02, share), taus=(1,))
-    assert result.recommended.samples(size) <= share * size * (1 + 1e-6)
-    assert cost_of(result.recommended) <= epsilon
-    assert result.allowed(result.recommended)
+    assert result.recommendation.samples(size) <= share * size * (1 + 1e-6)
+    assert cost_of(result.recommendation) <= epsilon
+    assert result.allowed(result.recommendation)
 
 
 def test_what_the_limit_allows_is_offered_in_full():
     result = tradeoff(PlanningQuestion(2.0, 317, sizes=(6000,), samples_per_round=200), taus=(1,))
-    assert result.recommended.sampling_rate == 0.0333
+    assert result.recommendation.sampling_rate == 0.0333
     assert not result.allowed(
         next(choice for choice in result.choices if choice.sampling_rate == 0.05)
     )
@@ -117,7 +118,7 @@ def test_every_step_of_a_round_counts_towards_its_samples():
         (0.05, 3),
         (0.1, 1),
     }
-    assert result.allowed(result.recommended)
+    assert result.allowed(result.recommendation)
 
 
 def test_smaller_clients_would_sample_more_and_need_less_noise():
@@ -125,13 +126,13 @@ def test_smaller_clients_would_sample_more_and_need_less_noise():
     large, middle, small = result.clients
     assert (large.size, middle.size, small.size) == (6000, 2000, 600)
     assert small.clients == 2
-    assert large.own == result.recommended
+    assert large.own == result.recommendation
     assert small.own.sampling_rate > middle.own.sampling_rate > large.own.sampling_rate
     for client in result.clients:
         assert client.own_noise <= client.shared_noise
-        assert client.own.samples(client.size) <= result.recommended.samples(6000) * (1 + 1e-9)
+        assert client.own.samples(client.size) <= result.recommendation.samples(6000) * (1 + 1e-9)
         assert cost_of(client.own) <= 2.0
-        assert client.shared_noise == pytest.approx(result.recommended.per_step / client.size)
+        assert client.shared_noise == pytest.approx(result.recommendation.per_step / client.size)
 
 
 def test_the_learning_rate_lets_noise_move_the_model_as_far_whatever_its_size():

@@ -184,7 +184,7 @@ class TestSurveys:
                 [-math.inf],
             ]
         )
-        found = query.bounded(rows)
+        found = query.bound_rows(rows)
         assert found.argmax(1).tolist() == [0, 0, 0, 1, 2, 3, 3, 2, 3, 0]
         assert found.sum(1).tolist() == pytest.approx([1.0] * 10, abs=1e-4)
 
@@ -214,7 +214,7 @@ class TestHaar:
         rows = torch.randn(3, 8, generator=torch.Generator().manual_seed(1)) * torch.tensor(
             [[0.01], [5.0], [100.0]]
         )
-        found, haar = clip.clipped(rows), Haar((8,))
+        found, haar = clip.clip_rows(rows), Haar((8,))
         assert torch.allclose(found[0].float(), rows[0], rtol=1e-4)
         for row in (1, 2):
             vectors = (rows[row].double(), found[row].double())

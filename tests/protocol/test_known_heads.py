@@ -31,9 +31,9 @@ def test_what_can_lock_a_node_is_only_what_its_own_key_signed(opened: Open) -> N
     }
     assert node(join(heads=[strange])).header["kind"] == "joined", "of another node: kept for it"
     assert node.refused(join(heads=[{"head": words, "signature": sign(words, key)}])) == "bad-words"
-    renamed = strange["head"] | {"node": "b"}
+    other_name = strange["head"] | {"node": "b"}
     assert (
-        node.refused(join(heads=[{"head": renamed, "signature": strange["signature"]}]))
+        node.refused(join(heads=[{"head": other_name, "signature": strange["signature"]}]))
         == "bad-words"
     )
     assert node(work(round_of(1))).header["kind"] == "reply"

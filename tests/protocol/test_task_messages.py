@@ -236,7 +236,7 @@ def test_replies_come_out_as_they_went_in() -> None:
     assert answer.update is None
     assert answer.raw is not None
     assert answer.raw["answer"].tolist() == [1, 1, 1]
-    for empty in (ClientReply(1), ClientReply(1, refused="no"), ClientReply(1, failed="no")):
+    for empty in (ClientReply(1), ClientReply(1, refusal="no"), ClientReply(1, failure="no")):
         with pytest.raises(ProtocolError):
             task_messages.reply_to_words(empty)
 

@@ -39,7 +39,7 @@ def losing(monkeypatch: pytest.MonkeyPatch, *lost: int) -> None:
         ClientRunner,
         "work",
         lambda self, task, *more: (
-            ClientReply(task.client, failed="it is gone")
+            ClientReply(task.client, failure="it is gone")
             if task.client in lost
             else work(self, task, *more)
         ),

@@ -60,12 +60,12 @@ def test_a_certificate_counts_by_the_terms_of_the_record() -> None:
         "clients": 2,
         "algorithm": describe(SOUND),
     }
-    recorded = AccountingTerms.recorded({"resolved": resolved}, SOUND)
+    recorded = AccountingTerms.from_record({"resolved": resolved}, SOUND)
     assert recorded.limit == terms(SOUND).limit
     assert recorded.declared_sizes == (300, 300), (
         "a record without sizes: of equal ones, or an old one"
     )
-    listed = AccountingTerms.recorded({"resolved": resolved | {"declared": [300, 200]}}, SOUND)
+    listed = AccountingTerms.from_record({"resolved": resolved | {"declared": [300, 200]}}, SOUND)
     assert listed.declared_sizes == terms(SOUND).declared_sizes
     with pytest.raises(dpfl.DpflError, match="holds no budget"):
-        AccountingTerms.recorded({"resolved": resolved | {"budget": describe(SOUND)}}, SOUND)
+        AccountingTerms.from_record({"resolved": resolved | {"budget": describe(SOUND)}}, SOUND)

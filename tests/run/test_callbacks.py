@@ -30,17 +30,17 @@ class Listener(Callback):
         if what == self._fails:
             raise RuntimeError(f"cannot {what}\nat all")
 
-    def started(self, run: RunStart) -> None:
-        self._hear("started", run)
+    def on_start(self, run: RunStart) -> None:
+        self._hear("on_start", run)
 
-    def round(self, row: RoundRow) -> None:
-        self._hear("round", row)
+    def on_round(self, row: RoundRow) -> None:
+        self._hear("on_round", row)
 
-    def ended(self, result: dpfl.Result) -> None:
-        self._hear("ended", result)
+    def on_end(self, result: dpfl.Result) -> None:
+        self._hear("on_end", result)
 
-    def broken_off(self) -> None:
-        self._hear("broken_off")
+    def on_interruption(self) -> None:
+        self._hear("on_interruption")
 
     @property
     def names(self) -> list[str]:
@@ -60,7 +60,7 @@ def test_a_callback_hears_every_round_once_and_the_result(
         seed=SEED,
         accountant="rdp",
     )
-    assert listener.names == ["started", "round", "round", "round", "ended"]
+    assert listener.names == ["on_start", "on_round", "on_round", "on_round", "on_end"]
     started = listener.heard[0][1]
     assert started.folder == result.folder
     assert started.run == result.run
@@ -71,7 +71,7 @@ def test_a_callback_hears_every_round_once_and_the_result(
     assert (result.folder / "result.json").exists()
 
 
-@pytest.mark.parametrize("fails", ["started", "round", "ended"])
+@pytest.mark.parametrize("fails", ["on_start", "on_round", "on_end"])
 def test_a_callback_that_fails_costs_nothing_but_itself(
     train: Train, federation: Federation, fails: str
 ) -> None:
@@ -79,7 +79,7 @@ def test_a_callback_that_fails_costs_nothing_but_itself(
     result = train(federation, SYSTEM, rounds=2, callbacks=[broken, other], accountant="rdp")
     assert broken.names[-1] == fails
     assert broken.names.count(fails) == 1
-    assert other.names == ["started", "round", "round", "ended"]
+    assert other.names == ["on_start", "on_round", "on_round", "on_end"]
     assert (
         f"Listener.{fails} failed (RuntimeError: cannot {fails}) and was told nothing more."
         in result.warnings
@@ -99,11 +99,11 @@ def test_a_run_that_is_broken_off_says_so_and_goes_on_where_it_was(
             progress=StopsAfter(2),
             accountant="rdp",
         )
-    assert listener.names[-1] == "broken_off"
+    assert listener.names[-1] == "on_interruption"
     again = Listener()
     train(federation, SYSTEM, rounds=3, callbacks=[again], resume=True, accountant="rdp")
     assert again.heard[0][1].rounds_done == 2
-    assert [row.round for name, row in again.heard if name == "round"] == [3]
+    assert [row.round for name, row in again.heard if name == "on_round"] == [3]
 
 
 def test_of_a_run_that_was_refused_nobody_is_told(train: Train, federation: Federation) -> None:
@@ -111,3 +111,22 @@ def test_of_a_run_that_was_refused_nobody_is_told(train: Train, federation: Fede
     with pytest.raises(DpflError):
         train(federation, "fedavg", callbacks=[listener])
     assert listener.names == []
+
+
+def test_a_callback_of_the_version_before_hears_of_the_run_and_warns(
+    train: Train, federation: Federation
+) -> None:
+    names: list[str] = []
+    methods = {
+        "started": lambda self, run: names.append("started"),
+        "round": lambda self, row: names.append("round"),
+        "ended": lambda self, result: names.append("ended"),
+        "broken_off": lambda self: names.append("broken_off"),
+    }
+    with pytest.warns(DeprecationWarning, match=r"Old\.\w+ is now Old\.on_") as warnings:
+        listener = type("Old", (Callback,), methods)()
+    assert len(warnings) == len(methods)
+    train(federation, SYSTEM, rounds=2, callbacks=[listener], accountant="rdp")
+    assert names == ["started", "round", "round", "ended"]
+    listener.on_interruption()
+    assert names[-1] == "broken_off"

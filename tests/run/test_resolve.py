@@ -8,7 +8,7 @@ import dpfl
 from dpfl.algorithms import dp_fedavg, fedavg, fedavg_dp
 from dpfl.certificate.finished_run import accounts_of
 from dpfl.errors import DpflError
-from dpfl.models import described
+from dpfl.models import as_model
 from dpfl.run.digests import without_none
 from dpfl.run.folder import RunFolder
 from dpfl.run.propose import ProposalSpec, build_proposal
@@ -20,7 +20,7 @@ BUDGET = dpfl.Budget(epsilon=4.0, rounds=3)
 
 
 def spec(federation, algorithm=PLANNED, budget=BUDGET, **groups):
-    return RunSpec(described(MODEL), federation, algorithm, budget, **groups)
+    return RunSpec(as_model(MODEL), federation, algorithm, budget, **groups)
 
 
 def test_nothing_is_written_and_the_same_spec_gives_the_same_record(federation, tmp_path):
@@ -43,7 +43,7 @@ def test_run_and_certificate_have_what_was_resolved(train, federation, algorithm
 def test_the_proposal_to_nodes_plans_the_noise_of_the_run(federation):
     resolved = resolve(spec(federation))
     asked = ProposalSpec(
-        described(MODEL), PLANNED, BUDGET, federation.train, federation.test, federation.names
+        as_model(MODEL), PLANNED, BUDGET, federation.train, federation.test, federation.names
     )
     proposal = build_proposal(asked)(0)
     assert proposal.accountant == resolved.terms.accountant

@@ -269,7 +269,7 @@ def test_what_a_ledger_counts_is_nobody_elses_and_not_public(train, tmp_path, cl
             ledger=folder,
         )
     assert cli("ledger", "new", str(folder), "e") == 0
-    renamed = small_source().split(5, IID(), names=(*five.names[:4], "e"))
+    other_names = small_source().split(5, IID(), names=(*five.names[:4], "e"))
     with pytest.raises(DpflError, match=r"client-00004\.sqlite counts the data of e"):
-        train(renamed, STEPS, out="third", rounds=1, ledger=folder)
+        train(other_names, STEPS, out="third", rounds=1, ledger=folder)
     assert spent(folder) == before | {"e": 0}

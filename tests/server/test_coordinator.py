@@ -67,7 +67,7 @@ def test_a_refusal_costs_one_reply_and_not_the_round_and_that_client_is_not_aske
     """Fault: a whole round lost because one client failed."""
     run = coordinator(fedavg_dp(noise_multiplier=1.0))
     run.next_request()
-    run.aggregate([*good(0), ClientReply(1, refused="no room"), *good(2, 3)])
+    run.aggregate([*good(0), ClientReply(1, refusal="no room"), *good(2, 3)])
     run.close_round(1)
     assert run.lost_replies == ["round 1, client 1: no room"]
     request = run.next_request()
@@ -77,7 +77,7 @@ def test_a_refusal_costs_one_reply_and_not_the_round_and_that_client_is_not_aske
 def test_a_failure_costs_one_reply_and_the_client_is_asked_again() -> None:
     run = coordinator(fedavg_dp(noise_multiplier=1.0))
     run.next_request()
-    run.aggregate([*good(0, 1, 2), ClientReply(3, failed="its worker process died")])
+    run.aggregate([*good(0, 1, 2), ClientReply(3, failure="its worker process died")])
     run.close_round(1)
     assert "client 3: its worker process died" in run.lost_replies[0]
     assert len(run.next_request().tasks) == CLIENTS
@@ -86,14 +86,14 @@ def test_a_failure_costs_one_reply_and_the_client_is_asked_again() -> None:
 def test_a_round_in_which_everyone_failed_ends_the_run_with_the_reason() -> None:
     run = coordinator(fedavg())
     with pytest.raises(DpflError, match="disk is full"):
-        run.aggregate([ClientReply(client, failed="disk is full") for client in range(CLIENTS)])
+        run.aggregate([ClientReply(client, failure="disk is full") for client in range(CLIENTS)])
 
 
 def test_a_client_that_diverged_ends_the_run_and_is_named() -> None:
     run = coordinator(fedavg_dp(noise_multiplier=1.0))
     before = run.state.vector.clone()
     with pytest.raises(DpflError, match=r"client 2 in round 1.*checkpoint is kept"):
-        run.aggregate([*good(0, 1), ClientReply(2, failed="A loss is not finite.", diverged=True)])
+        run.aggregate([*good(0, 1), ClientReply(2, failure="A loss is not finite.", diverged=True)])
     assert torch.equal(run.state.vector, before)
 
 

@@ -111,12 +111,12 @@ SILENT = {
         ClientReply(5, torch.ones(WIDE.size + 1)),
         ClientReply(6, torch.ones(WIDE.size, 1)),
     ],
-    "failed": [ClientReply(7, failed="its worker process died")],
+    "failed": [ClientReply(7, failure="its worker process died")],
     "refused": [
-        ClientReply(4, refused="no room"),
-        ClientReply(5, refused="no room"),
+        ClientReply(4, refusal="no room"),
+        ClientReply(5, refusal="no room"),
         ClientReply(6),
-        ClientReply(7, failed="gone"),
+        ClientReply(7, failure="gone"),
     ],
     "all but one": [
         ClientReply(client, torch.full((WIDE.size,), math.inf)) for client in range(1, SHARES)

@@ -48,14 +48,14 @@ def test_a_mean_weighs_clients_by_their_declared_sizes_and_knows_its_noise() -> 
 
 def test_a_client_that_refuses_costs_its_answer_and_is_named() -> None:
     private, complaints = answers(
-        lambda client: mean_of(client) if client else ClientReply(client, refused="no room")
+        lambda client: mean_of(client) if client else ClientReply(client, refusal="no room")
     )
     assert list(private.of_clients(QUERY, (0, 2), "before round 1")) == [2]
     assert complaints == ["before round 1, client 0: no room"]
 
 
 def test_where_nobody_answers_there_is_no_mean() -> None:
-    private, complaints = answers(lambda client: ClientReply(client, failed="gone"))
+    private, complaints = answers(lambda client: ClientReply(client, failure="gone"))
     assert private.mean(QUERY, (0, 1), DECLARED, 2, "at the end") is None
     assert len(complaints) == 2
 

@@ -71,7 +71,7 @@ def test_norms_without_privacy_are_of_every_update_in_every_round() -> None:
 
     def train(round: int, vector: Tensor) -> list[ClientReply]:
         seen.append((round, float(vector[0])))
-        return [ClientReply(0, torch.ones(4)), ClientReply(1, failed="gone")]
+        return [ClientReply(0, torch.ones(4)), ClientReply(1, failure="gone")]
 
     measured = norms_without_privacy(train, 2, torch.zeros(4), torch.ones(2), ServerUpdate(0.5))
     assert measured == [2.0, 2.0]

@@ -85,7 +85,7 @@ def test_games_that_were_played_have_rows_and_the_others_are_gaps() -> None:
     away = finding(None, game="masks", verdict="not testable", claimed=None, proven=None)
     view = AuditReportView.of(report(finding(0.99999), away))
     assert view.lead.startswith("(sound): one sample, delta 1e-05, floating-point noise of ")
-    (row,), (gap,) = view.played, view.gaps
+    (row,), (gap,) = view.rows, view.gaps
     assert (row.claimed, row.proven, row.measured) == ("1.0001", "2.0001", ">= 0.9999")
     assert (gap.game, gap.claimed, gap.proven, gap.measured) == ("masks", "", "", "")
 
@@ -94,7 +94,7 @@ def test_an_estimate_is_no_bound_and_a_leak_needs_no_sign() -> None:
     estimate = finding(0.5, confidence=None, verdict="estimate")
     leak = finding(math.inf, game="leaks", verdict="refuted")
     view = AuditReportView.of(report(estimate, leak))
-    assert [row.measured for row in view.played] == ["~ 0.5000", "unbounded"]
+    assert [row.measured for row in view.rows] == ["~ 0.5000", "unbounded"]
     assert view.reason == (
         "a value without noise tells neighbours apart, so no epsilon holds; claimed 1.0001, proven "
         "2.0001"

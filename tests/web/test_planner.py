@@ -18,8 +18,8 @@ from dpfl.web import planner
 def test_a_sketch_is_near_and_its_noise_is_enough(epsilon: float, rounds: int) -> None:
     asked = PlanningQuestion(epsilon, rounds, sizes=(600,) * 10)
     quick, whole = sketch(asked), tradeoff(asked)
-    chosen = quick.recommended
-    assert chosen.total <= 1.06 * whole.recommended.total
+    chosen = quick.recommendation
+    assert chosen.total <= 1.06 * whole.recommendation.total
     assert (
         accountant("pld").epsilon(
             {Poisson(chosen.sampling_rate).event(chosen.noise_multiplier, 1): chosen.iterations},

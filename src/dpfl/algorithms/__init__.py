@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ConfigDict, ValidationError, validate_call
 
@@ -37,6 +37,7 @@ from dpfl.algorithms.nbafl import nbafl
 from dpfl.algorithms.pe_dpfl import pe_dpfl
 from dpfl.algorithms.scaffold import dp_scaffold, scaffold
 from dpfl.bad_values import choose, invalid, refuse_unknown_options
+from dpfl.deprecation import deprecated_names
 from dpfl.errors import DpflError
 from dpfl.import_path import ImportKind, is_path
 from dpfl.server.algorithm import Algorithm
@@ -76,7 +77,7 @@ DEMO = {
     "whole_budget": True,
 }
 """Options of the default system on the embedded images, for `dpfl demo`."""
-PLANNED = "auto"
+AUTO = "auto"
 """The system of a planned experiment. It plans noise and learning rate by the rules of the plan."""
 
 
@@ -149,7 +150,7 @@ def from_name(name: str, **options: Any) -> Algorithm:
         raise invalid(error, f"the algorithm {name!r}") from None
 
 
-def described(algorithm: Algorithm | str) -> Algorithm:
+def as_algorithm(algorithm: Algorithm | str) -> Algorithm:
     """Returns an algorithm for what a user passed as one.
 
     Args:
@@ -171,6 +172,9 @@ def described(algorithm: Algorithm | str) -> Algorithm:
     return algorithm
 
 
+if not TYPE_CHECKING:
+    __getattr__ = deprecated_names(__name__, {"described": "as_algorithm"})
+
 __all__ = [
     "ALGORITHMS",
     "Algorithm",
@@ -178,10 +182,10 @@ __all__ = [
     "adap_dp_fl",
     "ali_dpfl",
     "als_dpfl",
+    "as_algorithm",
     "auto",
     "ce_fedavg",
     "custom",
-    "described",
     "dp_fedavg",
     "dp_fedavg_wav",
     "dp_ftrl",

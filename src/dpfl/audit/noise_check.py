@@ -237,7 +237,7 @@ def stated_deviation(release: Release) -> float:
 
 def _standard(noise: Tensor, release: Release, past: list[Tensor] | None = None) -> np.ndarray:
     """Divides noise by its stated deviation and undoes its correlation."""
-    deviation, kind = stated_deviation(release), release.correlated
+    deviation, kind = stated_deviation(release), release.banded_noise
     if kind is not None:
         earlier_rounds = zip(kind.root.coefficients[1:], past or [], strict=False)
         noise = noise + sum(

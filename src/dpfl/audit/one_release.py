@@ -120,7 +120,7 @@ class ReleaseGame:
         Returns:
             One entry per round: a single one, or all rounds of a run with correlated noise.
         """
-        noise = self.release.correlated
+        noise = self.release.banded_noise
         if noise is None:
             return [True]
         turns = self.release.sampling.turns(self.population)
@@ -149,8 +149,8 @@ def _draw_releases(
     trials: int,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    if game.release.correlated:
-        return _draw_banded(game, game.release.correlated, vector * float(within), trials, rng)
+    if game.release.banded_noise:
+        return _draw_banded(game, game.release.banded_noise, vector * float(within), trials, rng)
     sampling = game.release.sampling
     takes_part = np.array(
         [certain or 0 in sampling.draw(game.population, rng) for _ in range(trials)]

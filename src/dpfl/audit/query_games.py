@@ -234,7 +234,7 @@ def _columns(query: ColumnQuery) -> QueryGame:
     """
     x = torch.zeros(FEW + 1, query.numbers)
     x[0] = 1.0
-    canary = query.bounded(x[:1])[0].double().numpy() / query.bound
+    canary = query.bound_rows(x[:1])[0].double().numpy() / query.bound
     return _with_samples(
         query,
         x,

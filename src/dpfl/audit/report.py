@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dpfl.deprecation import renamed
+from dpfl.deprecation import keep_old_names
 from dpfl.privacy.statement import figure
 
 BROKEN = "broken"
@@ -34,7 +34,7 @@ ESTIMATING = ("canary clients", "membership", "inversion", "membership of the ru
 """Games that estimate, and can refute nothing."""
 
 
-@renamed(shown="display_value")
+@keep_old_names(shown="display_value")
 @dataclass(frozen=True)
 class AuditFinding:
     """The result of one game.
@@ -154,7 +154,7 @@ class AuditReport:
         return not any(game in ALWAYS for game in gaps) and 2 * len(gaps) < len(apply)
 
     @property
-    def played(self) -> list[str]:
+    def games_played(self) -> list[str]:
         """Names of the games that were played."""
         return [
             finding.game
@@ -169,7 +169,7 @@ class AuditReport:
     def coverage(self) -> str:
         """Which games were played and which were not, in words."""
         kinds = {
-            "played": self.played,
+            "played": self.games_played,
             UNTESTABLE: self._with(UNTESTABLE),
             INAPPLICABLE: self._with(INAPPLICABLE),
             "not asked for": self.left_out,
@@ -209,7 +209,7 @@ class AuditReport:
             **{name: deciding.get(name) for name in names},
             "verdict": self.verdict,
             "why": self.reason,
-            "played": self.played,
+            "played": self.games_played,
             "not_testable": self._with(UNTESTABLE),
             "does_not_apply": self._with(INAPPLICABLE),
             "not_asked_for": list(self.left_out),

@@ -221,7 +221,7 @@ def _rounds(coordinator: Coordinator, recorder: _Recorder, missing: int) -> Iter
     while (request := coordinator.next_request()) is not None:
         replies = recorder.run(request)[missing:]
         failures = [
-            ClientReply(task.client, failed="lost on its way") for task in request.tasks[:missing]
+            ClientReply(task.client, failure="lost on its way") for task in request.tasks[:missing]
         ]
         coordinator.aggregate([*failures, *replies])
         coordinator.close_round(request.steps)

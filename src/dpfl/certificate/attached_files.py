@@ -58,14 +58,14 @@ def check_pages(
     pages = {file.with_suffix(".html").resolve(): file}
     if folder:
         pages.setdefault(folder.file("certificate.html").resolve(), folder.file("certificate.json"))
-    findings, unchecked, count = [], [], 0
+    findings, not_checked, count = [], [], 0
     for path, source in pages.items():
         if not path.exists():
             continue
         count += 1
         if _differs(path, certificate, signature):
             if source != file and _holds_another(source, envelope):
-                unchecked.append(
+                not_checked.append(
                     f"{path.name}, which belongs to another certificate of this run; verify that "
                     "certificate."
                 )
@@ -78,7 +78,7 @@ def check_pages(
         "page",
         "says what the certificate says" if count else "none",
         tuple(findings),
-        tuple(unchecked),
+        tuple(not_checked),
     )
 
 
@@ -115,19 +115,19 @@ def check_attached(file: Path, certificate: Certificate) -> VerificationCheck | 
     place = file.resolve().parent
     if (place / "experiment.toml").exists():
         return None
-    findings, unchecked, names = [], [], []
+    findings, not_checked, names = [], [], []
     for name in ATTACHMENTS:
         if not (place / name).exists() or (name == NAME and not _is_card(place / name)):
             continue
         names.append(name)
         if name not in certificate.hashes:
-            unchecked.append(f"{name} beside the certificate, which has no digest of it.")
+            not_checked.append(f"{name} beside the certificate, which has no digest of it.")
         elif file_sha256(place / name) != certificate.hashes[name]:
             findings.append(f"{name} beside the certificate is not the one that was certified.")
     if not names:
         return None
     outcome = f"{', '.join(names)}, as certified"
-    return VerificationCheck("sent with it", outcome, tuple(findings), tuple(unchecked))
+    return VerificationCheck("sent with it", outcome, tuple(findings), tuple(not_checked))
 
 
 def _is_card(path: Path) -> bool:

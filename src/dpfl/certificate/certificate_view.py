@@ -11,7 +11,7 @@ from typing import Any
 
 from dpfl.certificate.contents import display_figure, headline
 from dpfl.certificate.sections import Certificate, ReportedSection, TrainingSection
-from dpfl.privacy.statement_view import NOISE, USED, PrivacyVerdict, unit_in_words
+from dpfl.privacy.statement_view import NOISE, USED_NOTE, PrivacyVerdict, unit_in_words
 from dpfl.run.outcome_view import ending_in_words, metrics_in_words
 from dpfl.views.audit_view import AuditView
 
@@ -78,7 +78,7 @@ def _guarantee(certificate: Certificate) -> Iterator[tuple[str, str]]:
     if guarantee.used != guarantee.proven:
         yield (
             "Used",
-            f"{display_figure(guarantee.used)} of what is proven; {USED}",
+            f"{display_figure(guarantee.used)} of what is proven; {USED_NOTE}",
         )
     yield (
         "Accountant",

@@ -13,10 +13,10 @@ class VerificationCheck:
         name: What was checked.
         outcome: The outcome in words, where nothing is wrong.
         findings: What is wrong, one sentence each.
-        unchecked: What could not be checked here, one sentence each.
+        not_checked: What could not be checked here, one sentence each.
     """
 
     name: str
     outcome: str
     findings: tuple[str, ...] = ()
-    unchecked: tuple[str, ...] = ()
+    not_checked: tuple[str, ...] = ()

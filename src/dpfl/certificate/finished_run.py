@@ -149,7 +149,7 @@ def accounts_of(folder: RunFolder, record: Mapping[str, Any]) -> Accounts:
     Returns:
         One account for every client that the record counts, whatever its statement lists.
     """
-    terms = AccountingTerms.recorded(record, recorded_algorithm(record))
+    terms = AccountingTerms.from_record(record, recorded_algorithm(record))
     ledgers = recorded_ledgers(record["resolved"], folder.ledgers)
     return Accounts(record["run"]["id"], ledgers, terms, read_only=True)
 

@@ -56,7 +56,7 @@ def check_card(finished_run: FinishedRun) -> VerificationCheck:
             if finished_run.folder.file(NAME).exists()
             else f"There is no {NAME}."
         )
-        return VerificationCheck("card", "not the run's", unchecked=(words,))
+        return VerificationCheck("card", "not the run's", not_checked=(words,))
     try:
         faults = tuple(
             f"{NAME} is not the card of this run: {fault}." for fault in _faults(text, finished_run)
@@ -65,9 +65,9 @@ def check_card(finished_run: FinishedRun) -> VerificationCheck:
         faults = (
             f"{NAME} cannot be compared, since result.json is not as a run writes it ({error}).",
         )
-    unchecked = f"In {NAME}: how to load the model, and the names of model, task and data."
+    not_checked = f"In {NAME}: how to load the model, and the names of model, task and data."
     return VerificationCheck(
-        "card", "statement, budget, rounds and metrics are those of the run", faults, (unchecked,)
+        "card", "statement, budget, rounds and metrics are those of the run", faults, (not_checked,)
     )
 
 

@@ -197,12 +197,12 @@ def verify_nodes(
 
 def _without_statements(expected_nodes: ExpectedNodes) -> VerificationCheck:
     nodes = ", ".join(expected_nodes.names) or f"{expected_nodes.nodes} nodes"
-    unchecked = (
+    not_checked = (
         "What these nodes spent by their own ledgers, since their signed statements were not "
         f"given: {nodes}."
     )
     outcome = "statements not given; they are in nodes/ in the run's folder"
-    return VerificationCheck("nodes", outcome, unchecked=(unchecked,))
+    return VerificationCheck("nodes", outcome, not_checked=(not_checked,))
 
 
 def _read(file: Path) -> NodeStatementFile:
@@ -226,9 +226,9 @@ def _check_statement(
         f"The statement of {statement_file.name} {fault}."
         for fault in _faults(statement_file, certificate, expected_nodes)
     ]
-    order, unchecked = expected_nodes.orders.get(statement_file.name), []
+    order, not_checked = expected_nodes.orders.get(statement_file.name), []
     if order and not order.exact:
-        unchecked.append(
+        not_checked.append(
             f"Whether {statement_file.name} made all requested releases: the certificate counts "
             "releases of other runs with them."
         )
@@ -239,7 +239,7 @@ def _check_statement(
         else f"by the key {statement_file.key[:16]}..., to be confirmed with its owner"
     )
     return VerificationCheck(
-        statement_file.name, f"signed {whose}: {text}", tuple(findings), tuple(unchecked)
+        statement_file.name, f"signed {whose}: {text}", tuple(findings), tuple(not_checked)
     )
 
 

@@ -197,7 +197,7 @@ def check_issue(certificate: Certificate, last_debit: float | None = None) -> Ve
     Returns:
         The check.
     """
-    findings, unchecked = (
+    findings, not_checked = (
         [],
         [f"When it was issued: {certificate.issued} is what the signer states."],
     )
@@ -219,7 +219,7 @@ def check_issue(certificate: Certificate, last_debit: float | None = None) -> Ve
             "the code."
         )
     elif by["code"] != code_sha256():
-        unchecked.append(
+        not_checked.append(
             f"certified_by: dpfl {by['dpfl']} made the certificate, and its code differs from this "
             "installation."
         )
@@ -228,5 +228,5 @@ def check_issue(certificate: Certificate, last_debit: float | None = None) -> Ve
             f"certified_by says dpfl {by['dpfl']}; this code is dpfl {contents.version()}."
         )
     return VerificationCheck(
-        "issued", f"{certificate.issued}, as its signer states", tuple(findings), tuple(unchecked)
+        "issued", f"{certificate.issued}, as its signer states", tuple(findings), tuple(not_checked)
     )

@@ -46,13 +46,13 @@ def check_run(
     without_data = VerificationCheck(
         "data",
         "not hashed again; --data does that",
-        unchecked=("The data. Use --data to hash it again.",),
+        not_checked=("The data. Use --data to hash it again.",),
     )
     return [
         *_sections(folder, certificate),
         _data(folder, certificate) if data else without_data,
         VerificationCheck(
-            "folder", "compared as far as listed here", unchecked=tuple(others(folder, file))
+            "folder", "compared as far as listed here", not_checked=tuple(others(folder, file))
         ),
     ]
 
@@ -88,7 +88,7 @@ def _sections(folder: RunFolder, certificate: Certificate) -> Iterator[Verificat
         "as the run reports; not checked",
     )
     words = "Accuracy and metrics, when and why the run ended, and its audit: as the run reports."
-    yield replace(report_check, unchecked=(words,))
+    yield replace(report_check, not_checked=(words,))
 
 
 def _last_debit(accounts: Accounts) -> float | None:
@@ -120,7 +120,7 @@ def _files(folder: RunFolder, certificate: Certificate) -> VerificationCheck:
             "digests of them."
         )
         return replace(
-            _section("files", certificate.hashes, lambda: others_only), unchecked=(words,)
+            _section("files", certificate.hashes, lambda: others_only), not_checked=(words,)
         )
     return _section("files", certificate.hashes, lambda: files)
 
@@ -246,14 +246,14 @@ def _data(folder: RunFolder, certificate: Certificate) -> VerificationCheck:
     if not experiment:
         words = "the data was passed in from Python and is not hashed again"
         return VerificationCheck(
-            "data", f"hashes as recorded; {words}", unchecked=(f"The data: {words}.",)
+            "data", f"hashes as recorded; {words}", not_checked=(f"The data: {words}.",)
         )
     try:
         federation = parse(experiment).federation()
     except DpflError as error:
         words = f"it cannot be loaded here and hashed again ({error})"
         return VerificationCheck(
-            "data", f"hashes as recorded; {words}", unchecked=(f"The data: {words}",)
+            "data", f"hashes as recorded; {words}", not_checked=(f"The data: {words}",)
         )
     plain = {"federation": federation.sha256, "train": federation.train.sha256}
     true = {name: seal(folder, value.encode()) for name, value in plain.items()}

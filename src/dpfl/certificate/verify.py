@@ -19,7 +19,7 @@ checkpoint and the ledgers, and must equal the certificate. With `data`, the dat
 hashed again.
 
 Nothing a certificate says is evidence by itself. So a verdict without findings lists what nobody
-could check (`Verdict.unchecked`), such as whose key it is.
+could check (`Verdict.not_checked`), such as whose key it is.
 
     >>> verdict = verify(Path("runs/first/certificate.json"))
     >>> verdict.findings
@@ -69,9 +69,9 @@ class Verdict:
         return [finding for check in self.checks for finding in check.findings]
 
     @property
-    def unchecked(self) -> list[str]:
+    def not_checked(self) -> list[str]:
         """What could not be checked here, one sentence each; a good verdict does not cover it."""
-        return [line for check in self.checks for line in check.unchecked]
+        return [line for check in self.checks for line in check.not_checked]
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the verdict for JSON.
@@ -86,7 +86,7 @@ class Verdict:
             "good": not self.findings,
             "findings": self.findings,
             "checks": checks,
-            "not_checked": self.unchecked,
+            "not_checked": self.not_checked,
         }
 
 
@@ -164,7 +164,7 @@ def _without_run(certificate: Certificate, file: Path) -> list[VerificationCheck
         f"and whether it was issued after the last debit{formula}."
     )
     checks = [
-        VerificationCheck("run", "not compared: give its folder with --run", unchecked=(words,))
+        VerificationCheck("run", "not compared: give its folder with --run", not_checked=(words,))
     ]
     attachment_check = check_attached(file, certificate)
     return [
@@ -222,9 +222,9 @@ def _signature(
         )
     if expected_key:
         return VerificationCheck("signature", "valid, by the key of --key", tuple(findings))
-    unchecked = f"Whose key signed it: compare {true} with its owner, or give --key."
+    not_checked = f"Whose key signed it: compare {true} with its owner, or give --key."
     outcome = f"valid, by {true}; compare this fingerprint with its owner, or give --key"
-    return VerificationCheck("signature", outcome, tuple(findings), (unchecked,))
+    return VerificationCheck("signature", outcome, tuple(findings), (not_checked,))
 
 
 def _code(certificate: Certificate) -> VerificationCheck:
@@ -236,5 +236,5 @@ def _code(certificate: Certificate) -> VerificationCheck:
     return VerificationCheck(
         "code",
         f"dpfl {version} trained; the code of this installation differs",
-        unchecked=(f"The code that trained: dpfl {version}; this installation differs from it.",),
+        not_checked=(f"The code that trained: dpfl {version}; this installation differs from it.",),
     )

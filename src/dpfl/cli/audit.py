@@ -18,7 +18,7 @@ from dpfl import models
 from dpfl.algorithms import ALGORITHMS, Algorithm, from_name, options_of
 from dpfl.audit import AuditFinding, AuditReport, AuditSettings
 from dpfl.audit import audit as play
-from dpfl.audit.attacks.attacks import loaded, membership_of
+from dpfl.audit.attacks.attacks import load_module, membership_of
 from dpfl.audit.audit import ready, with_finding
 from dpfl.audit.report import BROKEN, ESTIMATE, TOO_LITTLE, UNTESTABLE
 from dpfl.bad_values import suggest
@@ -237,7 +237,7 @@ def _own_membership(
     statement = folder.json("statement.json")
     federation = experiment.federation(data_dir)
     model = models.from_name(experiment.model.name, **experiment.model.options())
-    module = loaded(model, federation, folder.file("model.safetensors"))
+    module = load_module(model, federation, folder.file("model.safetensors"))
     proven = statement["proven"] if isinstance(statement["proven"], float) else float("inf")
     game, roc = "membership of the run", membership_of(module, federation, proven, delta)
     if roc is None:
@@ -259,9 +259,9 @@ def show(report: AuditReport, console: Console) -> None:
 
     view = AuditReportView.of(report)
     tell(f"[bold]{view.system}[/bold] {view.lead}")
-    if view.played:
-        console.print(_table(view.played))
-    for row in view.played:
+    if view.rows:
+        console.print(_table(view.rows))
+    for row in view.rows:
         tell(f"[bold]{row.game}[/bold]: {escape(row.detail)}")
     for row in view.gaps:
         tell(f"[dim]{row.game}: {row.verdict}, {escape(row.detail)}[/dim]")

@@ -119,7 +119,7 @@ def verify(
         console = Console(stderr=True, highlight=False, soft_wrap=True)
         for finding in verdict.findings:
             console.print(f"dpfl: {finding}", markup=False)
-        for line in verdict.unchecked:
+        for line in verdict.not_checked:
             console.print(f"not checked: {line}", markup=False)
     elif verdict.certificate:
         _show(verdict, verdict.certificate, Console(highlight=False))
@@ -135,7 +135,7 @@ def _show(
     for check in verdict.checks:
         table.add_row(check.name, check.outcome)
     console.print(table)
-    for line in verdict.unchecked:
+    for line in verdict.not_checked:
         console.print(f"not checked: {line}", markup=False)
     view = CertificateView.of(certificate)
     lines = [f"{heading.lower()}: {text}" for heading, text in view.reported]

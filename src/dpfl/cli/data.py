@@ -138,7 +138,7 @@ def show(
             data_dir,
             **{key: value for key, value in declaration.items() if value is not None},
         )
-        word = partition or ("site" if source.owned else "dirichlet")
+        word = partition or ("site" if source.rows_by_owner else "dirichlet")
         own_options = _options(word, beta, options or [])
         federation = (
             source.by_owner()

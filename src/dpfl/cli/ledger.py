@@ -154,7 +154,7 @@ def reconcile(
     policy: Annotated[
         Path, typer.Argument(help="The policy.toml of a node that is not running, or its folder.")
     ],
-    signed: Annotated[
+    signed_files: Annotated[
         list[Path] | None,
         typer.Argument(help="What the node has signed: statements, or the heads.json of a server."),
     ] = None,
@@ -175,7 +175,7 @@ def reconcile(
     node_policy = read(policy)
     key, limits = load_private(node_policy.key), node_policy.limits
     with closing(lock_folder(node_policy.folder)):
-        result = add_missing(node_policy, key, load_node_data(node_policy), signed or ())
+        result = add_missing(node_policy, key, load_node_data(node_policy), signed_files or ())
     with closing(Ledger.read(result.path)) as ledger:
         spending = accountant(limits.accountant).epsilon(ledger.spending(), limits.delta)
     additions = sum(result.added_events.values())

@@ -128,7 +128,7 @@ class ClientDataset:
             return self.persons.means(lambda rows: of(x[rows], y[rows]))
         return (of(x[part], y[part]) for part in self.rows.split(ROWS) if len(part))
 
-    def measured(self, most: float) -> Iterator[Tensor]:
+    def metric_terms(self, most: float) -> Iterator[Tensor]:
         """Maps every unit to what a metric counts it with, under the model that is asked about.
 
         Args:

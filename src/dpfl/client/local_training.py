@@ -117,7 +117,7 @@ def clipped_sum(
     units = 0
     for _, rows in blocks:
         total += (
-            clip.clipped(rows).double().sum(0)
+            clip.clip_rows(rows).double().sum(0)
             if clip.reshapes
             else sum_rows(clip.factors(clip.norms(rows)), rows)
         )

@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
 from dpfl.bad_values import choose
 from dpfl.codec import part
@@ -87,7 +87,8 @@ class SGD:
     """x <- x - eta g."""
 
     rate: float
-    linear = calibrated = True
+    linear = True
+    calibrated: ClassVar[bool] = True
     walk, by_rows, momentum = None, False, 0.0
 
     def __post_init__(self) -> None:
@@ -117,7 +118,8 @@ class UncalibratedSGD:
 
     walk: float
     by_rows: bool = False
-    linear = calibrated = False
+    linear = False
+    calibrated: ClassVar[bool] = False
     momentum = 0.0
 
     def __post_init__(self) -> None:
@@ -156,7 +158,7 @@ class Momentum:
     rate: float
     beta: float = 0.9
     linear = by_rows = False
-    calibrated = True
+    calibrated: ClassVar[bool] = True
     walk = None
 
     def __post_init__(self) -> None:
@@ -193,7 +195,7 @@ class Adam:
     beta2: float = 0.999
     epsilon: float = 1e-8
     linear = by_rows = False
-    calibrated = True
+    calibrated: ClassVar[bool] = True
     walk, momentum = None, 0.0
 
     def __post_init__(self) -> None:
@@ -229,7 +231,7 @@ class AdaGrad:
     rate: float
     epsilon: float = 1e-8
     linear = by_rows = False
-    calibrated = True
+    calibrated: ClassVar[bool] = True
     walk, momentum = None, 0.0
 
     def __post_init__(self) -> None:

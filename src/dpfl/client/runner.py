@@ -116,7 +116,7 @@ class ClientRunner:
         except Exception as error:
             self._log_failure(task, error)
             return ClientReply(
-                task.client, failed=f"it failed ({type(error).__name__}), its own log says why"
+                task.client, failure=f"it failed ({type(error).__name__}), its own log says why"
             )
 
     def work(
@@ -136,7 +136,7 @@ class ClientRunner:
             DpflError: Something that the user must correct.
         """
         if refusal := self._refusal(task):
-            return ClientReply(task.client, refused=refusal)
+            return ClientReply(task.client, refusal=refusal)
         self._check_batches(task)
         declared_size = self.context.data.declared_sizes[task.client]
         cost = task.cost(declared_size) if self.context.ledgers else None
@@ -154,7 +154,7 @@ class ClientRunner:
         try:
             write = self._debits.begin(task, name, *cost)
         except BudgetRefusal as budget_refusal:
-            return ClientReply(task.client, refused=str(budget_refusal))
+            return ClientReply(task.client, refusal=str(budget_refusal))
         return self._while_writing(
             write, lambda: self._release(task, vector, with_scope(randomness, name), correction)
         )
@@ -235,7 +235,7 @@ class ClientRunner:
             update, inside = training.update()
             return ClientReply(client, update, inside, raw=extra_values(training))
         except NonFinite as error:
-            return ClientReply(client, failed=str(error), diverged=True)
+            return ClientReply(client, failure=str(error), diverged=True)
 
     def close(self) -> None:
         """Closes the ledgers, and ends the thread that writes to the disk."""

@@ -353,8 +353,8 @@ class ClientReply:
         client: The number of the client.
         update: The update; None if there is none, or if it goes into a secure sum.
         inside: Whether the clip left the update as it was.
-        refused: Why the client refused the task, or "".
-        failed: Why the client failed at the task, or "".
+        refusal: Why the client refused the task, or "".
+        failure: Why the client failed at the task, or "".
         diverged: Whether its model left all bounds.
         raw: Values beside the update, by name; or the answer to a query.
         numbers: The client's part of a secure sum, which nobody sees by itself.
@@ -363,8 +363,8 @@ class ClientReply:
     client: int
     update: Tensor | None = None
     inside: bool = True
-    refused: str = ""
-    failed: str = ""
+    refusal: str = ""
+    failure: str = ""
     diverged: bool = False
     raw: Mapping[str, np.ndarray] | None = None
     numbers: np.ndarray | None = None

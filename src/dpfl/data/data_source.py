@@ -33,20 +33,20 @@ class DataSource:
     Attributes:
         train: The training set.
         test: The public test set, if there is one.
-        owned: The rows of each owner, where samples have owners of their own.
+        rows_by_owner: The rows of each owner, where samples have owners of their own.
         persons: The number of the person that each training row is of.
         notes: What was changed or left out, for the record of a run.
         private: What the holder of the data should know, such as the number of clamped cells. It
             follows from the data, so it is shown and never written.
         test_persons: The number of the person that each test row is of.
-        owners: The names of the owners, in the order of `owned`.
+        owners: The names of the owners, in the order of `rows_by_owner`.
         warnings: What a statement says about the persons behind the rows. It follows from what is
             declared.
     """
 
     train: Dataset
     test: Dataset | None
-    owned: tuple[torch.Tensor, ...] = ()
+    rows_by_owner: tuple[torch.Tensor, ...] = ()
     persons: torch.Tensor | None = None
     notes: tuple[str, ...] = ()
     private: tuple[str, ...] = ()
@@ -69,7 +69,7 @@ class DataSource:
         """
         from dpfl.data.federation import Federation
 
-        if not self.owned:
+        if not self.rows_by_owner:
             raise DpflError(
                 f"The data {self.train.name!r} does not name the owner of each sample: declare "
                 "data.site, or a partition."
@@ -77,7 +77,7 @@ class DataSource:
         return Federation(
             self.train,
             self.test,
-            self.owned,
+            self.rows_by_owner,
             (),
             "site",
             self.notes,

@@ -36,7 +36,7 @@ from dpfl.data.dataset import Array, Dataset, make_dataset
 from dpfl.data.declared_task import task_of
 from dpfl.data.names import checked_names, client_names
 from dpfl.data.population import Population
-from dpfl.deprecation import renamed
+from dpfl.deprecation import keep_old_names
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
 from dpfl.notebook_repr import NotebookView
@@ -47,7 +47,7 @@ ROWS_DIGESTED = 256
 """Rows that are copied at a time to digest them."""
 
 
-@renamed(
+@keep_old_names(
     counted="count_units",
     holding="pooled_digest",
     holdings="client_digests",

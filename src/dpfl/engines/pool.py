@@ -105,7 +105,7 @@ class PoolEngine:
         except (EOFError, ConnectionResetError):
             queue.extendleft(list(worker.tasks)[1:])
             worker.restart()
-            return ClientReply(task.client, failed="its worker process died")
+            return ClientReply(task.client, failure="its worker process died")
 
     def close(self) -> None:
         """Ends the worker processes and frees the shared memory."""
@@ -201,7 +201,7 @@ class _Worker:
         slot = next(self._next_slot)
         if isinstance(reply, DpflError):
             raise reply
-        if reply.refused or reply.failed or reply.numbers is not None:
+        if reply.refusal or reply.failure or reply.numbers is not None:
             return reply
         return replace(reply, update=row.copy_(slot))
 

@@ -152,7 +152,7 @@ class RemoteEngine:
         sum_id = secure_sum_messages.sum_id_of(first, sums.session, request.vector.numpy())
         sums.begin(sum_id, self._task_name(first))
         return {
-            task.client: ClientReply(task.client, failed=AWAY)
+            task.client: ClientReply(task.client, failure=AWAY)
             for task in request.tasks
             if self._name(task) not in sums.here
         }
@@ -173,7 +173,7 @@ class RemoteEngine:
             try:
                 ledger.debit(self.run_id, name, event, count, self.ledgers.limit, task.horizon)
             except BudgetRefusal as refusal:
-                return ClientReply(task.client, refused=str(refusal))
+                return ClientReply(task.client, refusal=str(refusal))
         return None
 
     def _message(self, request: RoundRequest, task: ClientTask) -> bytes:
@@ -238,15 +238,15 @@ class RemoteEngine:
         reply, declared_size = self._reply(task, answer), self.members[task.client].size
         correction = request.corrections.get(task.client)
         if bound_violation(task, reply, request.vector, declared_size, correction):
-            return ClientReply(task.client, failed=BEYOND)
+            return ClientReply(task.client, failure=BEYOND)
         return reply
 
     def _reply(self, task: ClientTask, answer: Answer | None) -> ClientReply:
         """Reads the reply in an answer, or says why there is none."""
         if answer is None:
-            return ClientReply(task.client, failed=SILENT)
+            return ClientReply(task.client, failure=SILENT)
         if isinstance(answer, InvalidReply):
-            return ClientReply(task.client, failed=answer.reason)
+            return ClientReply(task.client, failure=answer.reason)
         if answer.header.get("kind") == "refused":
             return _refusal(task, answer)
         try:
@@ -254,9 +254,9 @@ class RemoteEngine:
                 return ClientReply(task.client, numbers=self.sums.take(self._name(task), answer))
             reply = task_messages.reply_from_words(answer.header["reply"], answer.arrays, self.size)
         except (ProtocolError, KeyError):
-            return ClientReply(task.client, failed=ANOTHER)
+            return ClientReply(task.client, failure=ANOTHER)
         if not _fits(task, reply):
-            return ClientReply(task.client, failed=ANOTHER)
+            return ClientReply(task.client, failure=ANOTHER)
         return replace(reply, client=task.client)
 
     def _refuse_too_few(
@@ -294,8 +294,8 @@ def _refusal(task: ClientTask, answer: SignedMessage) -> ClientReply:
     """
     sentence = refusal_of(answer.header)
     if str(answer.header.get("reason")) in PASSING:
-        return ClientReply(task.client, failed=sentence)
-    return ClientReply(task.client, refused=sentence)
+        return ClientReply(task.client, failure=sentence)
+    return ClientReply(task.client, refusal=sentence)
 
 
 def _fits(task: ClientTask, reply: ClientReply) -> bool:
@@ -320,4 +320,4 @@ def _of_one_length(replies: dict[int, ClientReply]) -> dict[int, ClientReply]:
     }
     usual = max(lengths.values(), key=list(lengths.values()).count, default=0)
     odd = [client for client, length in lengths.items() if length != usual]
-    return replies | {client: ClientReply(client, failed=ANOTHER) for client in odd}
+    return replies | {client: ClientReply(client, failure=ANOTHER) for client in odd}

@@ -6,7 +6,7 @@ They write local files and use no network.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dpfl.bad_values import require_name
 from dpfl.deprecation import deprecated_names
@@ -46,10 +46,5 @@ _HOMES = {
     "RunStart": "dpfl.run.callbacks",
     "TensorBoard": "dpfl.loggers.tensorboard",
 }
-_NEW_NAMES = {"Started": "RunStart"}
 _load, __dir__ = on_demand(__name__, _HOMES)
-_load_deprecated = deprecated_names(__name__, _NEW_NAMES)
-
-
-def __getattr__(name: str) -> Any:
-    return _load_deprecated(name) if name in _NEW_NAMES else _load(name)
+__getattr__ = deprecated_names(__name__, {"Started": "RunStart"}, _load)

@@ -44,7 +44,7 @@ class MLflow(Callback):
         check_writable(self._file.parent)
         self._run = ""
 
-    def started(self, run: RunStart) -> None:
+    def on_start(self, run: RunStart) -> None:
         self._store = self._client(tracking_uri=f"sqlite:///{self._file}")
         self._run = self._resume(run.run) or self._new(run)
 
@@ -75,7 +75,7 @@ class MLflow(Callback):
             self._store.log_param(run_id, name, value[:MOST_WORD])
         return run_id
 
-    def round(self, row: RoundRow) -> None:
+    def on_round(self, row: RoundRow) -> None:
         from mlflow.entities import Metric
 
         now = int(1000 * time.time())
@@ -83,12 +83,12 @@ class MLflow(Callback):
             self._run, [Metric(name, value, now, row.round) for name, value in scalars(row).items()]
         )
 
-    def ended(self, result: Result) -> None:
+    def on_end(self, result: Result) -> None:
         self._store.set_tag(self._run, "mlflow.note.content", statement_text(result))
         self._store.set_tag(self._run, "privacy_proven", result.privacy.lines()[0][1])
         self._store.set_tag(self._run, "privacy_unit", result.privacy.unit)
         self._store.set_terminated(self._run, "FINISHED")
 
-    def broken_off(self) -> None:
+    def on_interruption(self) -> None:
         if self._run:
             self._store.set_terminated(self._run, "KILLED")

@@ -31,21 +31,21 @@ class TensorBoard(Callback):
         self._folder, self._writer = check_writable(Path(folder)), SummaryWriter
         self._open_writer: Any = None
 
-    def started(self, run: RunStart) -> None:
+    def on_start(self, run: RunStart) -> None:
         """Opens the folder of a run. Rounds repeated after a crash replace the old ones."""
         again = {"purge_step": run.rounds_done + 1} if run.rounds_done else {}
         self._open_writer = self._writer(str(self._folder / run.folder.name), **again)
         settings = "\n".join(f"    {name} = {value}" for name, value in flat(run.settings).items())
         self._open_writer.add_text("settings", settings, run.rounds_done)
 
-    def round(self, row: RoundRow) -> None:
+    def on_round(self, row: RoundRow) -> None:
         for name, value in scalars(row).items():
             self._open_writer.add_scalar(name, value, row.round)
 
-    def ended(self, result: Result) -> None:
+    def on_end(self, result: Result) -> None:
         self._open_writer.add_text("statement", statement_text(result), result.rounds)
         self._open_writer.close()
 
-    def broken_off(self) -> None:
+    def on_interruption(self) -> None:
         if self._open_writer is not None:
             self._open_writer.close()

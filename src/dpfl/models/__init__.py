@@ -6,15 +6,16 @@ weights, everywhere. `FlatModel` (`flat.py`) makes a module's parameters views i
 
 from typing import TYPE_CHECKING
 
+from dpfl.deprecation import deprecated_names
 from dpfl.lazy_import import on_demand
 
 if TYPE_CHECKING:
     from dpfl.models.catalog import (
         Model,
         alexnet,
+        as_model,
         cnn,
         cnn_wide,
-        described,
         feature_map,
         from_module,
         from_name,
@@ -38,9 +39,9 @@ __all__ = [
     "Layout",
     "Model",
     "alexnet",
+    "as_model",
     "cnn",
     "cnn_wide",
-    "described",
     "evaluate",
     "feature_map",
     "from_module",
@@ -65,6 +66,5 @@ _ELSEWHERE = {
     "refuse_batch_statistics": "dpfl.models.check",
 }
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = on_demand(
-        __name__, dict.fromkeys(__all__, "dpfl.models.catalog") | _ELSEWHERE
-    )
+    _load, __dir__ = on_demand(__name__, dict.fromkeys(__all__, "dpfl.models.catalog") | _ELSEWHERE)
+    __getattr__ = deprecated_names(__name__, {"described": "as_model"}, _load)

@@ -274,7 +274,7 @@ def from_module(module: nn.Module) -> ReadyModel:
     return ReadyModel(copy.deepcopy(module), type(module).__name__)
 
 
-def described(model: Buildable | nn.Module | str) -> Buildable:
+def as_model(model: Buildable | nn.Module | str) -> Buildable:
     """Makes a model of whatever a user may give.
 
     Args:

@@ -30,7 +30,7 @@ from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any
 
 from dpfl.codec import canonical, encode
-from dpfl.deprecation import renamed
+from dpfl.deprecation import keep_old_names
 from dpfl.errors import DpflError
 from dpfl.lazy_import import nn, torch
 
@@ -46,7 +46,7 @@ PAID_SCALES = ("paid.running_mean", "paid.running_var")
 """The entries by which a model on a table scales its numbers, where it does."""
 
 
-@renamed(paid="paid_scales")
+@keep_old_names(paid="paid_scales")
 @dataclass(frozen=True)
 class Layout:
     """The layout of the vector: where each entry lies.

@@ -156,7 +156,7 @@ def _add_head(ledger: Ledger, head: LedgerHead) -> None:
         if count > in_both:
             rest[event, mark] = count - in_both
     ledger.write_once(anchors_row(head.seal, dict(head.anchors)))
-    ledger.add_spending(reconciliation_row(head.seal, head.starts), rest, dict(head.planned))
+    ledger.add_spending(reconciliation_row(head.seal, head.starts), rest, dict(head.planned_counts))
 
 
 def _shared_rows(ledger: Ledger, head: LedgerHead) -> int:

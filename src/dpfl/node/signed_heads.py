@@ -109,6 +109,6 @@ def _of_statement(value: dict[str, Any], public_key: str) -> SignedHead | None:
         seal=words["ledger"]["seal"],
         starts=(),
         releases=tuple((decode(line), "", int(count)) for line, count in words["releases"].items()),
-        planned=(),
+        planned_counts=(),
     )
     return SignedHead(head, signature)

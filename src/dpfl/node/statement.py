@@ -170,7 +170,10 @@ def _check_by_head(words: Mapping[str, Any], head: LedgerHead, by: Accountant) -
     proven, up to the owner's limit, and shares of noise protect against fewer adversaries.
     """
     planned_events: EventCounts = {}
-    for event, count in (*((event, count) for event, _, count in head.releases), *head.planned):
+    for event, count in (
+        *((event, count) for event, _, count in head.releases),
+        *head.planned_counts,
+    ):
         planned_events = add(planned_events, event, count)
     if _number(words["proven"]) + LAST_DIGIT < min(
         by.epsilon(planned_events, words["delta"]), float(words["limit"])

@@ -163,7 +163,7 @@ class TaskExecution:
         state.log.begin(record)
         start = time.monotonic()
         reply = self._train(work)
-        if reply.refused:
+        if reply.refusal:
             state.log.take_back(record)
             raise ProtocolError(RefusalReason.OVER_BUDGET)
         head = state.history.sign(work.runner.ledger(work.task.client), state.key)
@@ -187,7 +187,7 @@ class TaskExecution:
             record = work.record
             self._state.journal.failure(error, run=record.run, order=record.name)
             self._failures[record.run] += 1
-            return ClientReply(work.task.client, failed="failed")
+            return ClientReply(work.task.client, failure="failed")
 
     def _reply_message(
         self, work: _CheckedTask, reply: ClientReply, head: SignedHead
@@ -215,7 +215,7 @@ class TaskExecution:
         unmasked.
         """
         sum_id, record = work.sum_id, work.record
-        if reply.failed or (sum_id is None) != (reply.numbers is None):
+        if reply.failure or (sum_id is None) != (reply.numbers is None):
             raise ProtocolError(RefusalReason.DIVERGED if reply.diverged else RefusalReason.FAILED)
         if sum_id is not None and reply.numbers is not None:
             sum_arrays = self._state.sums.mask(record.run, record.name, sum_id, reply.numbers)

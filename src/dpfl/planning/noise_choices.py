@@ -43,8 +43,8 @@ class PlanningQuestion:
         accountant: Name of the accountant, which must be proven.
         seconds_per_round: Most seconds that a client may compute in a round.
         samples_per_second: Speed of a client; goes with `seconds_per_round`.
-        measured: What the speed was measured on; empty if it was given.
-        shared: Who shares the noise, if the server is to see sums only.
+        measured_model: The model that the speed was measured with; empty if it was given.
+        noise_shares: Who shares the noise, if the server is to see sums only.
     """
 
     epsilon: float
@@ -56,8 +56,8 @@ class PlanningQuestion:
     accountant: str = "pld"
     seconds_per_round: float | None = None
     samples_per_second: float | None = None
-    measured: str = ""
-    shared: NoiseShares | None = None
+    measured_model: str = ""
+    noise_shares: NoiseShares | None = None
 
     def __post_init__(self) -> None:
         Budget(epsilon=self.epsilon, delta=self.delta, rounds=self.rounds)
@@ -99,7 +99,7 @@ class PlanningQuestion:
 
         It is the number of clients where each adds all of the noise, and less where they share it.
         """
-        return len(self.sizes) / (self.shared.unknown_shares if self.shared else 1)
+        return len(self.sizes) / (self.noise_shares.unknown_shares if self.noise_shares else 1)
 
     def allows(self, rate: float, tau: int) -> bool:
         """Says whether the largest client can compute this in a round.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from dpfl.algorithms import Algorithm
 from dpfl.data import Federation
 from dpfl.data.tables.schema import BINS, QUARTILES, Schema
-from dpfl.deprecation import renamed
+from dpfl.deprecation import keep_old_names
 from dpfl.errors import DpflError
 from dpfl.planning.accountant_choice import accountant_of
 from dpfl.privacy import Budget, noise_for
@@ -29,7 +29,7 @@ one hundredth of the budget.
 USUAL_METRIC_NOISE = 10.0
 
 
-@renamed(survey="query")
+@keep_old_names(survey="query")
 @dataclass(frozen=True)
 class PrivateMetric:
     """A metric that clients report with noise after the last round, where no public test set

@@ -11,7 +11,7 @@ from torch import nn
 
 from dpfl.deprecation import regroup_options
 from dpfl.errors import DpflError
-from dpfl.models import Buildable, described
+from dpfl.models import Buildable, as_model
 from dpfl.planning.noise_choices import PlanningQuestion
 from dpfl.planning.speed import ClientWork
 from dpfl.planning.tradeoff import Tradeoff, tradeoff
@@ -96,7 +96,7 @@ def plan(
 
     Example:
         >>> limit = ClientWorkload(parameters=26_010, samples_per_round=600)
-        >>> dpfl.plan(2.0, 100, sizes=[6000] * 10, workload=limit).recommended
+        >>> dpfl.plan(2.0, 100, sizes=[6000] * 10, workload=limit).recommendation
     """
     workload, search, secure_sums = regroup_options(
         "plan",
@@ -125,8 +125,8 @@ def plan(
         accountant=accountant,
         seconds_per_round=workload.seconds_per_round,
         samples_per_second=speed,
-        measured=measured_model,
-        shared=secure_sums,
+        measured_model=measured_model,
+        noise_shares=secure_sums,
     )
     return tradeoff(question, search.rates, search.taus)
 
@@ -137,7 +137,7 @@ def _measure(workload: ClientWorkload) -> tuple[int | None, float | None, str]:
     """
     if workload.model is None:
         return workload.parameters, workload.samples_per_second, ""
-    work = ClientWork(described(workload.model), tuple(workload.shape), workload.classes)
+    work = ClientWork(as_model(workload.model), tuple(workload.shape), workload.classes)
     if workload.seconds_per_round is None or workload.samples_per_second is not None:
         return work.parameters, workload.samples_per_second, ""
     return work.parameters, float(f"{work.samples_per_second():.3g}"), work.name

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from dpfl.algorithms import PLANNED
+from dpfl.algorithms import AUTO
 from dpfl.algorithms.auto import CLIP, WALK
-from dpfl.deprecation import deprecated_names
+from dpfl.deprecation import deprecated_names, keep_old_names
 from dpfl.errors import DpflError
 from dpfl.notebook_repr import NotebookView
 from dpfl.planning.noise_choices import (
@@ -79,6 +79,7 @@ class ClientPlan:
         return self.own.per_step / self.size
 
 
+@keep_old_names(recommended="recommendation")
 @dataclass(frozen=True)
 class Tradeoff(NotebookView, shown_by="plan_page"):
     """The table of a plan, and the cell to recommend.
@@ -86,12 +87,12 @@ class Tradeoff(NotebookView, shown_by="plan_page"):
     Attributes:
         question: What was asked.
         choices: All cells: a sampling rate, a tau, and the noise that they need.
-        recommended: The recommended cell.
+        recommendation: The recommended cell.
     """
 
     question: PlanningQuestion
     choices: tuple[NoiseChoice, ...]
-    recommended: NoiseChoice
+    recommendation: NoiseChoice
 
     def allowed(self, choice: NoiseChoice) -> bool:
         """Says whether a cell stays within what the largest client can compute.
@@ -111,14 +112,14 @@ class Tradeoff(NotebookView, shown_by="plan_page"):
         sentences = list(ASSUMPTIONS)
         if question.samples_per_second is not None:
             how = (
-                f"measured here, on one thread, with {question.measured}"
-                if question.measured
+                f"measured here, on one thread, with {question.measured_model}"
+                if question.measured_model
                 else "as given"
             )
             sentences.append(
                 f"Every client computes {question.samples_per_second:g} samples per second ({how})."
             )
-        if noise_shares := question.shared:
+        if noise_shares := question.noise_shares:
             sentences.append(
                 f"Secure aggregation: the server sees sums over at least {noise_shares.survivors} "
                 f"clients only, and {noise_shares.colluders} of them may collude with it. Each "
@@ -130,7 +131,7 @@ class Tradeoff(NotebookView, shown_by="plan_page"):
     @property
     def bought(self) -> dict[str, int]:
         """Number of iterations that each accountant would allow with the recommended noise."""
-        question, choice = self.question, self.recommended
+        question, choice = self.question, self.recommendation
         event = Poisson(choice.sampling_rate).event(choice.noise_multiplier, 1)
         horizons = {"pld": choice.iterations, "rdp": 0, "rdp-classic": 0}
         return {
@@ -151,14 +152,14 @@ class Tradeoff(NotebookView, shown_by="plan_page"):
         stddev, parameters = self.on_the_mean, self.question.parameters
         if stddev is None or parameters is None:
             return None
-        return planned_rate(WALK, CLIP * stddev, parameters, self.recommended.iterations)
+        return planned_rate(WALK, CLIP * stddev, parameters, self.recommendation.iterations)
 
     @property
     def on_the_mean(self) -> float | None:
         """Noise of a step on the mean gradient over all samples, for clip norm 1."""
         sizes = self.question.sizes
         return (
-            self.recommended.per_step * math.sqrt(self.question.parts) / sum(sizes)
+            self.recommendation.per_step * math.sqrt(self.question.parts) / sum(sizes)
             if sizes
             else None
         )
@@ -166,7 +167,7 @@ class Tradeoff(NotebookView, shown_by="plan_page"):
     @property
     def clients(self) -> tuple[ClientPlan, ...]:
         """A plan per client size, largest first, from the cells with the recommended tau."""
-        sizes, best = self.question.sizes, self.recommended
+        sizes, best = self.question.sizes, self.recommendation
         limit = self.question.limit
         room = limit if limit < math.inf else best.samples(max(sizes, default=0))
         same_tau = [choice for choice in self.choices if choice.tau == best.tau]
@@ -186,7 +187,8 @@ class Tradeoff(NotebookView, shown_by="plan_page"):
         Returns:
             Its content. Noise and learning rate are planned again when the run starts.
         """
-        question, choice, noise_shares = self.question, self.recommended, self.question.shared
+        question, choice = self.question, self.recommendation
+        noise_shares = question.noise_shares
         sums = (
             {
                 "aggregation": "secure",
@@ -199,7 +201,7 @@ class Tradeoff(NotebookView, shown_by="plan_page"):
         return {
             "data": {"clients": len(question.sizes)} if question.sizes else {},
             "algorithm": {
-                "name": PLANNED,
+                "name": AUTO,
                 "tau": choice.tau,
                 "sampling_rate": choice.sampling_rate,
             },
@@ -228,7 +230,7 @@ class Tradeoff(NotebookView, shown_by="plan_page"):
         return {
             "question": asdict(self.question),
             "choices": [cell(choice) for choice in self.choices],
-            "recommended": cell(self.recommended) | {"clip": CLIP, "rate": self.rate},
+            "recommended": cell(self.recommendation) | {"clip": CLIP, "rate": self.rate},
             "iterations_bought": self.bought,
             "clients": [asdict(plan) | {"own_noise": plan.own_noise} for plan in self.clients],
             "assumptions": list(self.assumptions),
@@ -296,12 +298,12 @@ def _with_recommended(
 def _grid(
     question: PlanningQuestion, rates: Sequence[float], taus: Sequence[int]
 ) -> tuple[Sequence[float], Sequence[int]]:
-    if question.shared and any(tau != 1 for tau in taus):
+    if question.noise_shares and any(tau != 1 for tau in taus):
         raise DpflError(
             "In a secure sum a client takes one step per round (see the page on privacy): leave "
             "out tau, or set it to 1."
         )
-    if not taus and question.shared:
+    if not taus and question.noise_shares:
         taus = (1,)
     elif not taus:
         taus = TAUS if question.rounds * max(TAUS) >= ENOUGH_STEPS else MANY_TAUS

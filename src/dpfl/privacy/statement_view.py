@@ -24,7 +24,7 @@ LOUD = ("warning", "not accounted for")
 NO_GUARANTEE = "no guarantee"
 """What a list says of a run for which no epsilon holds."""
 
-USED = "this figure depends on the outcome and is no guarantee"
+USED_NOTE = "this figure depends on the outcome and is no guarantee"
 """What must be said of an epsilon of the releases that were made."""
 
 NOISE = {
@@ -243,7 +243,7 @@ def _rows(statement: PrivacyStatement) -> list[tuple[str, str]]:
     rows = [("proven", _proven_text(statement)), ("claimed", _claimed_text(statement))]
     if statement.used is not None and statement.used < statement.proven < math.inf:
         used_epsilon = epsilon_text(statement.used)
-        rows.append(("used", f"epsilon {used_epsilon} of that; {USED}"))
+        rows.append(("used", f"epsilon {used_epsilon} of that; {USED_NOTE}"))
     if not protects_nobody(statement.unit):
         unit = f"{unit_in_words(statement.unit)}; neighbours: {statement.neighbours}"
         rows.append(("unit", unit))

@@ -106,7 +106,7 @@ def _parse(words: Any) -> LedgerHead:
     if words.keys() != {"format", *forms}:
         refuse()
     values = {name: form(words[name]) for name, form in forms.items()}
-    head = LedgerHead(releases=values.pop("spent"), **values)
+    head = LedgerHead(releases=values.pop("spent"), planned_counts=values.pop("planned"), **values)
     if has_anchors != bool(head.anchors) or any(row >= head.rows for row, _ in head.anchors):
         refuse()
     if head.starts and head.starts[0].end != head.rows:
@@ -177,7 +177,7 @@ def check_in_statement(words: Mapping[str, Any]) -> LedgerHead | None:
     position, names = words["ledger"], ("node", "public_key", "unit", "neighbours")
     of_statement = (*(words[name] for name in names), position["rows"], position["seal"])
     of_head = (head.node, head.public_key, head.unit, head.neighbours, head.rows, head.seal)
-    is_complete = max(len(head.releases), len(head.planned)) <= MOST_KINDS
+    is_complete = max(len(head.releases), len(head.planned_counts)) <= MOST_KINDS
     if of_head != of_statement or (is_complete and totals != words["releases"]):
         raise DpflError(
             f"The head in the statement of {words['node']!r} counts something else than the "

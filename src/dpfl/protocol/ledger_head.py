@@ -74,7 +74,7 @@ class LedgerHead:
     seal: str
     starts: tuple[NodeStart, ...]
     releases: Kinds
-    planned: tuple[tuple[Event, int], ...]
+    planned_counts: tuple[tuple[Event, int], ...]
     anchors: tuple[tuple[int, str], ...] = ()
 
     @property
@@ -108,7 +108,7 @@ class LedgerHead:
             "seal": self.seal,
             "starts": [[start.boot, start.name, start.end] for start in self.starts],
             "spent": [[encode(event), mark, count] for event, mark, count in self.releases],
-            "planned": [[encode(event), count] for event, count in self.planned],
+            "planned": [[encode(event), count] for event, count in self.planned_counts],
         } | ({"anchors": [list(anchor) for anchor in self.anchors]} if self.anchors else {})
 
     def shows(self, other: LedgerHead) -> bool:
@@ -165,7 +165,7 @@ def sign_head(ledger: Ledger, key: Ed25519PrivateKey) -> SignedHead:
     """
     for _ in range(8):
         tail, starts = ledger.tail, spread_starts(ledger.starts)
-        totals, planned = _counts(ledger)
+        totals, planned_counts = _counts(ledger)
         earlier = ledger.tails_at(anchor_rows(tail.links, starts))
         if ledger.tail == tail:
             break
@@ -183,7 +183,7 @@ def sign_head(ledger: Ledger, key: Ed25519PrivateKey) -> SignedHead:
         tail.seal,
         starts,
         _most_frequent(totals),
-        tuple((event, count) for event, _, count in _most_frequent(planned)),
+        tuple((event, count) for event, _, count in _most_frequent(planned_counts)),
         tuple((one.links, one.seal[:ANCHOR_DIGITS]) for one in earlier),
     )
     return SignedHead(head, sign(head.to_words(), key))

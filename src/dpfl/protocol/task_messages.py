@@ -166,7 +166,7 @@ def reply_to_words(reply: ClientReply) -> tuple[dict[str, Any], dict[str, np.nda
     Raises:
         ProtocolError: The reply has nothing to send.
     """
-    if reply.refused or reply.failed or (reply.update is None and not reply.raw):
+    if reply.refusal or reply.failure or (reply.update is None and not reply.raw):
         refuse()
     arrays = {f"raw_{name}": np.asarray(value) for name, value in (reply.raw or {}).items()}
     if reply.update is not None:

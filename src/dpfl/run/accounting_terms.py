@@ -37,7 +37,7 @@ def ledger_owners(algorithm: Algorithm, names: Sequence[str]) -> Sequence[str]:
 class AccountingTerms:
     """The algorithm, the budget and the public facts that every figure of a run follows from.
 
-    `resolve` works them out before a run. `AccountingTerms.recorded` reads them back from the
+    `resolve` works them out before a run. `AccountingTerms.from_record` reads them back from the
     run's record, so a certificate counts by the same terms as the run did.
 
     Attributes:
@@ -64,7 +64,7 @@ class AccountingTerms:
     over_nodes: bool = False
 
     @classmethod
-    def recorded(cls, record: Mapping[str, Any], algorithm: Algorithm) -> AccountingTerms:
+    def from_record(cls, record: Mapping[str, Any], algorithm: Algorithm) -> AccountingTerms:
         """Reads the terms of a run from its record.
 
         Args:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpfl.deprecation import deprecated_names
+from dpfl.deprecation import deprecated_names, override_renamed_methods
 from dpfl.run.metrics import RoundRow
 from dpfl.run.recorder import Progress
 
@@ -64,6 +64,15 @@ class RunStart:
         return cls(job.run, job.folder.path, settings, job.coordinator.state.round)
 
 
+OLD_METHODS = {
+    "started": "on_start",
+    "round": "on_round",
+    "ended": "on_end",
+    "broken_off": "on_interruption",
+}
+"""The new name of each method that a callback of version 0.1 may have."""
+
+
 class Callback:
     """Follows a run. A subclass overrides the methods that it needs.
 
@@ -71,14 +80,18 @@ class Callback:
     its result has a warning.
     """
 
-    def started(self, run: RunStart) -> None:
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        override_renamed_methods(cls, OLD_METHODS)
+
+    def on_start(self, run: RunStart) -> None:
         """Is called before the first round.
 
         Args:
             run: The run with its public settings.
         """
 
-    def round(self, row: RoundRow) -> None:
+    def on_round(self, row: RoundRow) -> None:
         """Is called after every round, once its checkpoint is on disk.
 
         No round is reported twice. After a crash in this very moment, one round may never be
@@ -88,16 +101,17 @@ class Callback:
             row: The round with its metrics.
         """
 
-    def ended(self, result: Result) -> None:
+    def on_end(self, result: Result) -> None:
         """Is called at the end, when everything is in the run's folder.
 
         Args:
             result: The outcome of the run.
         """
 
-    def broken_off(self) -> None:
-        """Is called in the place of `ended` if an error or the user ends the run early. The run may
-        be resumed.
+    def on_interruption(self) -> None:
+        """Is called in the place of `on_end` if an error or the user ends the run early.
+
+        The run may be resumed.
         """
 
 
@@ -123,7 +137,7 @@ class CallbackProgress:
         self._begun = bool(self._callbacks)
         if self._begun:
             start = RunStart.of(job)
-            self._tell("started", lambda callback: callback.started(start))
+            self._tell("on_start", lambda callback: callback.on_start(start))
 
     def tell(self, row: RoundRow) -> None:
         """Shows a round.
@@ -131,20 +145,20 @@ class CallbackProgress:
         Args:
             row: The round with its metrics.
         """
-        self._tell("round", lambda callback: callback.round(row))
+        self._tell("on_round", lambda callback: callback.on_round(row))
         self._display.tell(row)
 
     def stop(self) -> None:
-        """Ends the display. `ended` or `closing` tells the callbacks of the end."""
+        """Ends the display. `report_end` or `closing` tells the callbacks of the end."""
         self._display.stop()
 
-    def ended(self, result: Result) -> None:
+    def report_end(self, result: Result) -> None:
         """Tells the callbacks that the run has ended.
 
         Args:
             result: The outcome of the run.
         """
-        self._tell("ended", lambda callback: callback.ended(result))
+        self._tell("on_end", lambda callback: callback.on_end(result))
 
     def closing(self, kind: type[BaseException] | None, *_: object) -> None:
         """Tells the callbacks of a run that was broken off. It is the exit of an `ExitStack`.
@@ -155,7 +169,7 @@ class CallbackProgress:
             kind: The class of the error that ended the run; None if there was none.
         """
         if kind and self._begun:
-            self._tell("broken_off", lambda callback: callback.broken_off())
+            self._tell("on_interruption", lambda callback: callback.on_interruption())
 
     def _tell(self, what: str, call: Callable[[Any], None]) -> None:
         for callback in tuple(self._callbacks):

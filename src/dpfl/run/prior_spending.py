@@ -45,7 +45,7 @@ class PriorSpending:
         return {encode(event): count for event, count in self.events.items()} or None
 
     @classmethod
-    def recorded(cls, resolved_section: Mapping[str, Any]) -> PriorSpending:
+    def from_record(cls, resolved_section: Mapping[str, Any]) -> PriorSpending:
         """Reads the events back from the record of a run.
 
         Args:

@@ -14,7 +14,7 @@ from torch import Tensor
 from dpfl.algorithms import Algorithm
 from dpfl.client.noise_placement import NoisePlacement
 from dpfl.data import Dataset
-from dpfl.errors import Diverged
+from dpfl.errors import DivergenceError
 from dpfl.models import FlatModel
 from dpfl.models.evaluation import compute_scores
 from dpfl.models.flat import evaluating
@@ -140,7 +140,7 @@ class Recorder:
             updates: How far the round moved the model.
 
         Raises:
-            Diverged: The model's scores on the test set are not finite.
+            DivergenceError: The model's scores on the test set are not finite.
         """
         coordinator.state.lost_replies = self._lost_replies(coordinator)
         self.folder.save_checkpoint(coordinator.state)
@@ -198,7 +198,7 @@ class Recorder:
         with evaluating(self.model.module):
             scores = self.model.module(self.model.arrange(test.x[:VALIDATION_SAMPLES]))
         if torch.isfinite(scores).flatten(1).all(1).float().mean() < 0.5:
-            raise Diverged(
+            raise DivergenceError(
                 f"Training diverged on the test set after round {round}: its scores are not "
                 "finite. "
                 "The last good checkpoint is kept; lower the learning rate, then start anew."

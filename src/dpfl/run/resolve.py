@@ -28,7 +28,7 @@ The stages depend on each other in this order:
 The run itself (`prepare.py`) takes all of this result. The server's proposal to nodes
 (`propose.py`) goes through the stages and checks that need no sizes, and the audit of an experiment
 through those that need neither sizes nor a model. The certificate and the audit of a finished run
-read the record back (`AccountingTerms.recorded`).
+read the record back (`AccountingTerms.from_record`).
 """
 
 from __future__ import annotations
@@ -282,7 +282,7 @@ def _prior_spending(spec: RunSpec, algorithm: Algorithm) -> PriorSpending:
         return on_disk
     assert spec.execution.out is not None
     record = RunFolder(Path(spec.execution.out)).experiment()
-    return PriorSpending.recorded(record.get("resolved", {}))
+    return PriorSpending.from_record(record.get("resolved", {}))
 
 
 def _plan_noise(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpfl.deprecation import renamed
+from dpfl.deprecation import keep_old_names
 from dpfl.notebook_repr import NotebookView
 from dpfl.privacy import PrivacyStatement
 from dpfl.privacy.units import protects_client, protects_nobody
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-@renamed(lost="lost_replies")
+@keep_old_names(lost="lost_replies")
 @dataclass(frozen=True)
 class Result(NotebookView, shown_by="result_page"):
     """The outcome of a run, which `train` returns and `result.json` holds.

@@ -89,9 +89,9 @@ def train(
     """
     progress = CallbackProgress(execution.progress or SilentProgress(), execution.callbacks)
     spec = RunSpec(
-        models.described(model),
+        models.as_model(model),
         federation,
-        algorithms.described(algorithm),
+        algorithms.as_algorithm(algorithm),
         budget,
         privacy,
         aggregation,
@@ -110,7 +110,7 @@ def train(
         finally:
             progress.stop()
         result = finish(run)
-    progress.ended(result)
+    progress.report_end(result)
     if progress.faults:
         return replace(result, warnings=(*result.warnings, *progress.faults))
     return result

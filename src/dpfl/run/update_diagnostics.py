@@ -145,7 +145,7 @@ def noise_norm(
         return None
     task, size, declared_sizes = request.tasks[0], facts.layout.size, facts.declared_sizes
     if release := task.placed_release.release_at(NoisePlacement.ROUND_SUM):
-        if release.correlated:
+        if release.banded_noise:
             return None
         divisor = round_divisor(release, algorithm.weights, declared_sizes)
         return release.stddev() * math.sqrt(release.energy(size)) / divisor

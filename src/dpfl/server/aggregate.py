@@ -29,7 +29,7 @@ import numpy as np
 
 from dpfl.client.task import ClientReply
 from dpfl.codec import digest_of
-from dpfl.errors import Diverged, DpflError
+from dpfl.errors import DivergenceError, DpflError
 from dpfl.lazy_import import torch
 from dpfl.privacy import Release
 from dpfl.privacy.mechanisms.matrix_release import BandedNoise
@@ -175,21 +175,21 @@ def select_usable(
         The replies that count, and one line for each other reply that says why it does not.
 
     Raises:
-        Diverged: A client's loss is not a finite number.
+        DivergenceError: A client's loss is not a finite number.
         DpflError: No reply can be used, and no client refused.
     """
     good, complaints = list[ClientReply](), list[str]()
     for reply in replies:
         if reply.diverged:
-            raise Diverged(
-                f"Training diverged at client {reply.client} in round {round}: {reply.failed} "
+            raise DivergenceError(
+                f"Training diverged at client {reply.client} in round {round}: {reply.failure} "
                 "The last good checkpoint is kept; lower the learning rate, then start anew."
             )
-        if problem := reply.refused or reply.failed or faulty(reply):
+        if problem := reply.refusal or reply.failure or faulty(reply):
             complaints.append(f"round {round}, client {reply.client}: {problem}")
         else:
             good.append(reply)
-    if replies and not good and not any(reply.refused for reply in replies):
+    if replies and not good and not any(reply.refusal for reply in replies):
         causes = dict.fromkeys(line.split(": ", 1)[1] for line in complaints)
         raise DpflError(f"No reply of round {round} can be used: {'; '.join(causes)}.")
     return good, complaints

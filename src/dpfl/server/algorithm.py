@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from dpfl.client.disclosure_rules import DisclosureRules
 from dpfl.client.noise_placement import NoisePlacement
 from dpfl.codec import part
-from dpfl.deprecation import renamed
+from dpfl.deprecation import keep_old_names
 from dpfl.errors import DpflError
 from dpfl.models import Layout
 from dpfl.privacy import Release
@@ -45,7 +45,7 @@ _FIELDS = {
 }
 
 
-@renamed(
+@keep_old_names(
     uploads="updates",
     one="sample_unit",
     scale="placement",

@@ -136,11 +136,11 @@ class Coordinator:
 
         Raises:
             BudgetRefusal: The federation's ledger has no room for the round.
-            Diverged: A client's training left all bounds.
+            DivergenceError: A client's training left all bounds.
         """
         state, algorithm = self.state, self.algorithm
         good = self._usable(replies)
-        self._paying = [reply.client for reply in replies if not (reply.refused or reply.failed)]
+        self._paying = [reply.client for reply in replies if not (reply.refusal or reply.failure)]
         update = self._mean_update.of(good)
         if update is None:
             return
@@ -364,7 +364,7 @@ class Coordinator:
     def _usable(self, replies: Sequence[ClientReply]) -> list[ClientReply]:
         """Selects the replies that count. A refusal or a failure costs its own reply only."""
         for reply in replies:
-            if reply.refused and self.algorithm.ledger_per_client:
+            if reply.refusal and self.algorithm.ledger_per_client:
                 self.state.remaining[reply.client] = 0
         layout = self.federation.layout
         faulty = partial(reply_fault, size=layout.size)

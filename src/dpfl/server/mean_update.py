@@ -117,7 +117,7 @@ class MeanUpdate:
 
     def _add_noise(self, total: Tensor, replies: int, randomness: Randomness) -> Tensor:
         state, rng = self._state, randomness.generator("server noise", self._state.round)
-        if (noise := state.clients.correlated) is None:
+        if (noise := state.clients.banded_noise) is None:
             return noisy_sum(total, replies, state.clients, rng)
         past = state.memory.get(PAST_NOISE, torch.empty(0, len(total)))
         noisy, state.memory[PAST_NOISE] = correlated_sum(total, noise, state.clients, past, rng)

@@ -126,8 +126,8 @@ class PrivateAnswers:
         terms = sums.terms if sums else None
         replies = self._ask(self._requests.query(clients, query, terms))
         self._complaints += [
-            f"{when}, client {reply.client}: {reply.refused or reply.failed}"
+            f"{when}, client {reply.client}: {reply.refusal or reply.failure}"
             for reply in replies
-            if reply.refused or reply.failed
+            if reply.refusal or reply.failure
         ]
         return replies

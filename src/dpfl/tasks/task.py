@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from dpfl.deprecation import renamed
+from dpfl.deprecation import keep_old_names
 from dpfl.errors import DpflError
 from dpfl.tasks.metrics import each_once, first
 
@@ -168,7 +168,7 @@ class Task(Protocol):
         """
 
 
-@renamed(shown="live_metrics")
+@keep_old_names(shown="live_metrics")
 class BaseTask:
     """The base of tasks: what each of them has to define, and the metrics that follow from its
     `figures`.

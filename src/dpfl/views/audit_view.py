@@ -94,7 +94,7 @@ class AuditReportView:
     system: str
     lead: str
     """Variant, unit, delta, noise and the confidence of all bounds together."""
-    played: tuple[AuditRow, ...]
+    rows: tuple[AuditRow, ...]
     gaps: tuple[AuditRow, ...]
     """Games that could not be played, or do not apply."""
     verdict: str
@@ -115,7 +115,7 @@ class AuditReportView:
         noise = ""
         if report.noise_multiplier:
             noise = f", {report.noise} noise of multiplier {report.noise_multiplier:.4g}"
-        games_played = set(report.played)
+        games_played = set(report.games_played)
         rows = tuple(_row(finding) for finding in report.findings)
         return cls(
             system=report.system,
@@ -123,7 +123,7 @@ class AuditReportView:
                 f"({report.variant}): one {report.unit}, delta {report.delta:g}{noise}; bounds "
                 f"hold together with confidence {report.confidence:g}"
             ),
-            played=tuple(row for row in rows if row.game in games_played),
+            rows=tuple(row for row in rows if row.game in games_played),
             gaps=tuple(row for row in rows if row.game not in games_played),
             verdict=report.verdict,
             reason=_reason(report),

@@ -11,7 +11,7 @@ from dpfl.privacy.figures import rounded_up
 from dpfl.run.metrics import LESS_IS_BETTER, figure
 from dpfl.views.run_lines import LinePoint, RunLines
 
-COMPARED = ("rounds", "epsilon", "bytes", "loss")
+HORIZONTAL_AXES = ("rounds", "epsilon", "bytes", "loss")
 """What a comparison draws: the first metric against three quantities, and the loss by round."""
 
 MIXED_METRIC = "each task's own metric"
@@ -71,7 +71,7 @@ def compared_sentence(lines: Sequence[RunLines], against: str) -> str:
 
     Args:
         lines: The lines of the chart.
-        against: One of `COMPARED`.
+        against: One of `HORIZONTAL_AXES`.
 
     Returns:
         One to three sentences.

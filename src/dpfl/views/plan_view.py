@@ -124,8 +124,8 @@ class PlanView:
             assumptions=plan.assumptions,
             curve=(
                 f"Less noise is better. Of the choices within {TOLERANCE - 1:.0%} of the least "
-                f"noise, sampling rate {plan.recommended.sampling_rate:g} with tau "
-                f"{plan.recommended.tau} computes least; larger batches hardly help."
+                f"noise, sampling rate {plan.recommendation.sampling_rate:g} with tau "
+                f"{plan.recommendation.tau} computes least; larger batches hardly help."
             ),
         )
 
@@ -185,13 +185,13 @@ class ClientPlansView:
 
 def _cell(plan: Tradeoff, choice: NoiseChoice) -> PlanCell:
     figures = f"{choice.per_step:.1f}, {choice.total:.3f}"
-    is_recommended, is_allowed = choice is plan.recommended, plan.allowed(choice)
+    is_recommended, is_allowed = choice is plan.recommendation, plan.allowed(choice)
     text = f"* {figures}" if is_recommended else figures if is_allowed else f"({figures})"
     return PlanCell(text, is_recommended, is_allowed)
 
 
 def _settings(plan: Tradeoff) -> Iterator[PlanSetting]:
-    choice = plan.recommended
+    choice = plan.recommendation
     yield PlanSetting("sampling rate", f"{choice.sampling_rate:g}")
     yield PlanSetting("tau", str(choice.tau), "local steps per round")
     yield PlanSetting("noise multiplier", f"{rounded_up(choice.noise_multiplier):.4f}")
@@ -204,7 +204,7 @@ def _settings(plan: Tradeoff) -> Iterator[PlanSetting]:
 
 
 def _details(plan: Tradeoff, unit: str) -> Iterator[str]:
-    choice, question = plan.recommended, plan.question
+    choice, question = plan.recommendation, plan.question
     if question.sizes:
         clients = "Each" if len(set(question.sizes)) == 1 else "The largest"
         samples = choice.samples(max(question.sizes))
@@ -212,8 +212,8 @@ def _details(plan: Tradeoff, unit: str) -> Iterator[str]:
     if question.parameters:
         yield f"The model has {question.parameters:,} parameters."
     yield "Noise and learning rate are computed again when the run starts."
-    if question.shared and plan.on_the_mean:
-        alone = plan.on_the_mean * question.shared.unknown_shares**0.5
+    if question.noise_shares and plan.on_the_mean:
+        alone = plan.on_the_mean * question.noise_shares.unknown_shares**0.5
         yield (
             "Noise per step on the mean over all clients, under secure aggregation: "
             f"{plan.on_the_mean:.3g} for clip 1. If every client added all of the noise, it would "

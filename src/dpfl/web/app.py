@@ -250,11 +250,13 @@ def _answer_errors(app: FastAPI) -> None:
         return JSONResponse({"error": text}, status)
 
     @app.exception_handler(DpflError)
-    async def refused(request: Request, error: DpflError) -> JSONResponse:
+    async def answer_error(request: Request, error: DpflError) -> JSONResponse:
         return sentence(400, str(error))
 
     @app.exception_handler(RequestValidationError)
-    async def malformed(request: Request, error: RequestValidationError) -> JSONResponse:
+    async def answer_invalid_request(
+        request: Request, error: RequestValidationError
+    ) -> JSONResponse:
         return sentence(422, str(invalid(error, "the request")))
 
     @app.exception_handler(OSError)

@@ -23,7 +23,7 @@ from dpfl.run.nodes import MEMBERS, STATEMENTS
 from dpfl.run.record_file import recorded_names
 from dpfl.views.compare_groups import group_runs
 from dpfl.views.comparison_view import ComparisonView
-from dpfl.views.curve_sentences import COMPARED, compared_sentence
+from dpfl.views.curve_sentences import HORIZONTAL_AXES, compared_sentence
 from dpfl.views.run_lines import RunLines, lines_of
 from dpfl.views.run_tables import RunTables
 from dpfl.views.run_view import RunView, live_tiles
@@ -160,7 +160,7 @@ def comparison_page(runs: Sequence[RunTables]) -> dict[str, Any]:
         labels = {"label": line.label, "settings": group.label}
         rows.append(asdict(row) | labels | {"curves": curves(line)})
     names = {group.figure.name for group in groups if group.figure}
-    captions = {against: compared_sentence(lines, against) for against in COMPARED}
+    captions = {against: compared_sentence(lines, against) for against in HORIZONTAL_AXES}
     return {
         "metric": view.metric,
         "percent": view.metric == "accuracy",
@@ -181,7 +181,7 @@ def curves(line: RunLines) -> dict[str, Any]:
         Places, means and halves of their intervals, by curve.
     """
     curves_by_name = {}
-    for name in COMPARED:
+    for name in HORIZONTAL_AXES:
         points = line.points(*(("rounds", "loss") if name == "loss" else (name, "headline")))
         curves_by_name[name] = {
             part: [getattr(point, part) for point in points] for part in ("x", "y", "half")

@@ -24,7 +24,7 @@ KINDS = [
 @pytest.mark.parametrize("noise", KINDS, ids=lambda noise: type(noise).__name__)
 def test_noise_over_its_deviation_is_standard_normal(noise: AdditiveNoise) -> None:
     vector = noise.vector(SIZE, 3.0, np.random.default_rng(0))
-    deviation = 3.0 * (noise.correlated.sensitivity if noise.correlated else 1.0)
+    deviation = 3.0 * (noise.banded_noise.sensitivity if noise.banded_noise else 1.0)
     numbers = noise.standard(vector, deviation)
     assert float(numbers.std()) == pytest.approx(1.0, abs=0.03)
     assert float(numbers.mean()) == pytest.approx(0.0, abs=0.03)

@@ -33,5 +33,5 @@ class RowSubject:
     ) -> Iterable[torch.Tensor]:
         return (of(rows, torch.zeros(len(rows))) for rows in self.blocks)
 
-    def measured(self, most: float) -> Iterable[torch.Tensor]:
+    def metric_terms(self, most: float) -> Iterable[torch.Tensor]:
         return self.blocks

@@ -51,7 +51,7 @@ def test_adding_any_row_moves_the_sum_by_the_bound_at_most(rows, added):
 
 
 def test_some_row_moves_the_sum_by_all_of_the_bound():
-    moved = SURVEY.bounded(torch.tensor([[1.0, 0.3, -1.0]]))
+    moved = SURVEY.bound_rows(torch.tensor([[1.0, 0.3, -1.0]]))
     assert float(moved.norm()) == pytest.approx(SURVEY.bound, rel=1e-4)
 
 

@@ -91,7 +91,7 @@ def _secure(whole: Whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
         def some(self: ClientRunner, task: ClientTask, *more: Any) -> ClientReply:
             return (
-                ClientReply(task.client, failed="")
+                ClientReply(task.client, failure="")
                 if (task.client, task.round) in gone
                 else work(self, task, *more)
             )

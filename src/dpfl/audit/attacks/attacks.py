@@ -112,7 +112,7 @@ def membership_of(
     return roc("loss threshold", inside, outside, epsilon, delta)
 
 
-def loaded(model: models.Model, federation: Federation, path: Path) -> nn.Module:
+def load_module(model: models.Model, federation: Federation, path: Path) -> nn.Module:
     """Loads the model of a finished run.
 
     Args:

@@ -30,18 +30,20 @@ class Reconstruction:
 
     Attributes:
         image: The image.
-        without: Rebuilt from the update without the release.
-        released: Rebuilt from the update as it is released.
+        from_update: Rebuilt from the update without the release.
+        from_release: Rebuilt from the update as it is released.
     """
 
     image: Tensor
-    without: Tensor
-    released: Tensor
+    from_update: Tensor
+    from_release: Tensor
 
     @property
     def likeness(self) -> tuple[float, float]:
         """Correlation of each rebuilt image with the image."""
-        return _correlation(self.image, self.without), _correlation(self.image, self.released)
+        return _correlation(self.image, self.from_update), _correlation(
+            self.image, self.from_release
+        )
 
     @property
     def text(self) -> str:

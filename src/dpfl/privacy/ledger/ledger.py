@@ -33,7 +33,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, replace
 from pathlib import Path
 
-from dpfl.deprecation import renamed
+from dpfl.deprecation import keep_old_names
 from dpfl.errors import DpflError
 from dpfl.privacy.accounting.events import REPLACE, Event, EventCounts, add, encode, neighbours_of
 from dpfl.privacy.ledger.account import LAST_LINK, LedgerAccount, check_same_kind, limit_row
@@ -50,7 +50,7 @@ class BudgetRefusal(DpflError):
     """The owner's budget does not allow this release. Nothing was released."""
 
 
-@renamed(
+@keep_old_names(
     counts="counts_data",
     holds="contains",
     limits_since_the_first_debit="limits_since_first_debit",

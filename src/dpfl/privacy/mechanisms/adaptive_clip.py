@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dpfl.codec import part
-from dpfl.deprecation import renamed
+from dpfl.deprecation import keep_old_names
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
 from dpfl.privacy.mechanisms.clip import SMALLEST, Flat, VectorClip, check_clip_norm
@@ -27,7 +27,7 @@ def public_median(norms: Sequence[float], otherwise: float) -> float:
     return level if level >= SMALLEST and math.isfinite(level) else otherwise
 
 
-@renamed(level="clip_norm")
+@keep_old_names(level="clip_norm")
 @part("clip.quantile", learning_rate="rate", count_stddev="count_noise")
 @dataclass(frozen=True)
 class Quantile(VectorClip):
@@ -105,7 +105,7 @@ class Quantile(VectorClip):
         )
 
 
-@renamed(level="clip_norm")
+@keep_old_names(level="clip_norm")
 @part("clip.public-median")
 @dataclass(frozen=True)
 class PublicMedian(VectorClip):

@@ -42,7 +42,7 @@ class AdditiveNoise:
         return self
 
     @property
-    def correlated(self) -> BandedNoise | None:
+    def banded_noise(self) -> BandedNoise | None:
         """The noise itself if later rounds take it back; None otherwise."""
         return None
 

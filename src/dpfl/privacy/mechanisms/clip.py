@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from dpfl.codec import part
-from dpfl.deprecation import renamed
+from dpfl.deprecation import keep_old_names
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
 from dpfl.privacy.mechanisms.clip_facts import ClipFacts
@@ -108,7 +108,7 @@ class Clip(ClipFacts, Protocol):
             One measure per row, in float64.
         """
 
-    def clipped(self, rows: Tensor) -> Tensor:
+    def clip_rows(self, rows: Tensor) -> Tensor:
         """Brings each row inside its bound, where the clip reshapes vectors.
 
         Args:
@@ -193,7 +193,7 @@ def single_group(names: Sequence[str]) -> Groups:
     return (tuple(range(len(names))),)
 
 
-@renamed(level="clip_norm")
+@keep_old_names(level="clip_norm", clipped="clip_rows")
 class VectorClip(ClipFacts):
     """The base of clips with one bound on the whole vector.
 
@@ -202,7 +202,7 @@ class VectorClip(ClipFacts):
         bounds: What has that norm (`Clip.bounds`).
         count_noise: The deviation of the noise on a count (`Clip.count_noise`).
         own_measure: Whether `norms` is not the Euclidean norm (`Clip.own_measure`).
-        reshapes: Whether `clipped` has to be used (`Clip.reshapes`).
+        reshapes: Whether `clip_rows` has to be used (`Clip.reshapes`).
     """
 
     clip_norm: float
@@ -253,7 +253,7 @@ class VectorClip(ClipFacts):
         """
         return squared_norms(rows).sqrt()
 
-    def clipped(self, rows: Tensor) -> Tensor:
+    def clip_rows(self, rows: Tensor) -> Tensor:
         """Brings each row inside its bound, where the clip reshapes vectors.
 
         Args:
@@ -304,7 +304,7 @@ class VectorClip(ClipFacts):
 VectorClipKind = TypeVar("VectorClipKind", bound=VectorClip)
 
 
-@renamed(level="clip_norm")
+@keep_old_names(level="clip_norm")
 @part("clip.flat")
 @dataclass(frozen=True)
 class Flat(VectorClip):
@@ -322,7 +322,7 @@ class Flat(VectorClip):
         check_clip_norm(self.clip_norm)
 
 
-@renamed(level="clip_norm")
+@keep_old_names(level="clip_norm")
 @part("clip.per-layer")
 @dataclass(frozen=True)
 class PerLayer(VectorClip):
@@ -359,7 +359,7 @@ class ModelClip(Flat):
     bounds = "model"
 
 
-@renamed(level="clip_norm")
+@keep_old_names(level="clip_norm")
 @part("clip.none", optional=("clip_norm",))
 @dataclass(frozen=True)
 class NoClip(VectorClip):

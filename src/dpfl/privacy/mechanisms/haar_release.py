@@ -149,7 +149,7 @@ class HaarLevels(HaarClip):
     bound: str = "levels"
     reshapes = True
 
-    def clipped(self, rows: Tensor) -> Tensor:
+    def clip_rows(self, rows: Tensor) -> Tensor:
         """Brings each level of each row inside the bound.
 
         Args:

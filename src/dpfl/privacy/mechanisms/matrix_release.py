@@ -63,7 +63,7 @@ class BandedNoise(AdditiveNoise):
             )
 
     @property
-    def correlated(self) -> BandedNoise:
+    def banded_noise(self) -> BandedNoise:
         """The noise itself, since later rounds take it back."""
         return self
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dpfl.codec import part
-from dpfl.deprecation import renamed, renamed_keywords
+from dpfl.deprecation import keep_old_names, renamed_keywords
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
 from dpfl.privacy.mechanisms.additive_noise import AdditiveNoise
@@ -75,7 +75,7 @@ def check_stddev(stddev: float) -> None:
         )
 
 
-@renamed(multiplier="noise_multiplier")
+@keep_old_names(multiplier="noise_multiplier")
 @part("noise.gaussian")
 @dataclass(frozen=True)
 class Gaussian(AdditiveNoise):

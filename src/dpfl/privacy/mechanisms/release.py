@@ -32,7 +32,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from dpfl.codec import part
-from dpfl.deprecation import renamed, renamed_keywords
+from dpfl.deprecation import keep_old_names, renamed_keywords
 from dpfl.errors import DpflError
 from dpfl.privacy.accounting.events import Event, gaussian
 from dpfl.privacy.mechanisms.clip import Clip, NoClip
@@ -51,7 +51,8 @@ steps itself, the slope would be that of the clip.
 """
 
 
-@renamed(
+@keep_old_names(
+    correlated="banded_noise",
     realised="divide_by_drawn",
     sums="noise_shares",
     multiplier="noise_multiplier",
@@ -178,9 +179,9 @@ class Release(ReleaseSums):
         return self.noise_kind is not None and self.noise_kind.whole_run
 
     @property
-    def correlated(self) -> BandedNoise | None:
+    def banded_noise(self) -> BandedNoise | None:
         """Its noise if later rounds take it back; None otherwise."""
-        return self.noise.correlated if self.noise else None
+        return self.noise.banded_noise if self.noise else None
 
     def for_rounds(self, rounds: int, population: int) -> Release:
         """Fits the release to a run. Only noise that later rounds take back depends on it.

@@ -14,13 +14,13 @@ from typing import Protocol
 import numpy as np
 
 from dpfl.codec import part
-from dpfl.deprecation import renamed
+from dpfl.deprecation import keep_old_names
 from dpfl.errors import DpflError
 from dpfl.lazy_import import dp
 from dpfl.privacy.accounting.events import ADD_REMOVE, REPLACE, Event, gaussian
 
 
-@renamed(
+@keep_old_names(
     hidden="needs_secrecy",
     known="allows_self_knowledge",
     counts="depends_on_population",

@@ -69,7 +69,7 @@ def clip_vector(
         The clipped vector, and whether it was inside before.
     """
     if clip.reshapes:
-        clipped_row = clip.clipped(vector[None])[0]
+        clipped_row = clip.clip_rows(vector[None])[0]
         inside = torch.equal(clipped_row, vector)
         return clipped_row if out is None else out.copy_(clipped_row), inside
     groups = clip.groups(names)

@@ -69,14 +69,14 @@ class ColumnQuery(PrivateQuery):
         return self.bound
 
     def exact_sum(self, data: QuerySubject) -> Tensor:
-        vectors = data.vectors(lambda rows, labels: self.bounded(rows.flatten(1)))
+        vectors = data.vectors(lambda rows, labels: self.bound_rows(rows.flatten(1)))
         return bounded_sum(vectors, self.width, self.bound)
 
     def matches_data(self, features: int, classes: int) -> bool:
         columns = (*self.places, *(place for place, _ in self.binned))
         return bool(columns) and max(columns) < features and self.numbers <= features
 
-    def bounded(self, rows: Tensor) -> Tensor:
+    def bound_rows(self, rows: Tensor) -> Tensor:
         """Maps rows to the vectors that they count with.
 
         Args:

@@ -65,7 +65,7 @@ class MetricQuery(PrivateQuery):
         return self.bound
 
     def exact_sum(self, data: QuerySubject) -> Tensor:
-        return bounded_sum(data.measured(self.most), self.width, self.bound)
+        return bounded_sum(data.metric_terms(self.most), self.width, self.bound)
 
     def matches_metric(self, numbers: int, cells: int) -> bool:
         return (numbers, cells) == (self.numbers, self.cells)

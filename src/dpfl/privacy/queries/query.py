@@ -76,7 +76,7 @@ class QuerySubject(Protocol):
             The vectors (units, n), some at a time. A person's vector is the mean over their rows.
         """
 
-    def measured(self, most: float) -> Iterable[Tensor]:
+    def metric_terms(self, most: float) -> Iterable[Tensor]:
         """Maps every unit to its terms of a metric, under the model that is queried.
 
         Args:

@@ -81,7 +81,7 @@ class FlowerTransport:
         """By Flower's message id: request id, address, and when it was sent."""
         self._deliveries: list[Delivery] = []
         self._last_check = time.monotonic()
-        self._closed = threading.Event()
+        self._closing = threading.Event()
         try:
             self._open()
         except httpx.HTTPStatusError as error:
@@ -139,7 +139,7 @@ class FlowerTransport:
 
     def close(self) -> None:
         """Ends our run at the SuperLink."""
-        self._closed.set()
+        self._closing.set()
         self._call(
             lambda: self._client.PushTaskOutput(
                 PushTaskOutputRequest(sub_status=SubStatus.COMPLETED, details="")
@@ -246,7 +246,7 @@ class FlowerTransport:
         try:
             return call()
         except httpx.HTTPStatusError as error:
-            if error.response.status_code in (401, 403) and not self._closed.is_set():
+            if error.response.status_code in (401, 403) and not self._closing.is_set():
                 self._deliveries += [
                     Delivery(address, request_id, None)
                     for request_id, address, _ in self._under_way.values()
@@ -261,7 +261,7 @@ class FlowerTransport:
             return None
 
     def _beat(self) -> None:
-        while not self._closed.wait(HEARTBEAT_SECONDS):
+        while not self._closing.wait(HEARTBEAT_SECONDS):
             with suppress(httpx.HTTPError, UnreadableMessage):
                 self._client.SendTaskHeartbeat(SendTaskHeartbeatRequest())
 

@@ -45,7 +45,7 @@ QUIET = {
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
 }
 """Without these, Flower's processes try to reach hosts on the internet."""
-PASSED = re.compile(
+ENVIRONMENT = re.compile(
     "PATH|HOME|LANG|LC_.*|TZ|TMPDIR|VIRTUAL_ENV|PYTHON.*|LD_LIBRARY_PATH|OMP_NUM_THREADS|SSL_CERT_.*|(https?|no|all)_proxy",
     re.I,
 )
@@ -192,7 +192,7 @@ def select_variables(environment: Mapping[str, str]) -> dict[str, str]:
     Returns:
         The part of it that they get.
     """
-    return {name: value for name, value in environment.items() if PASSED.fullmatch(name)}
+    return {name: value for name, value in environment.items() if ENVIRONMENT.fullmatch(name)}
 
 
 def superlink(folder: Path, host: str, port: int, keys: ServerKeys) -> FlowerProcess:

@@ -46,7 +46,7 @@ def draw(rebuilt: Reconstruction, path: Path, title: str) -> None:
     )
     figure, axes = pyplot.subplots(1, 3, figsize=(9, 3.4), constrained_layout=True)
     for axis, picture, name in zip(
-        axes, (rebuilt.image, rebuilt.without, rebuilt.released), names, strict=True
+        axes, (rebuilt.image, rebuilt.from_update, rebuilt.from_release), names, strict=True
     ):
         axis.imshow(picture.numpy(), cmap="gray")
         axis.set_title(name, fontsize="medium")

@@ -46,7 +46,7 @@ def plot(plan: Tradeoff) -> NotebookFigure:
         line = sorted(same_tau, key=lambda choice: choice.sampling_rate)
         steps.plot(rates, [choice.per_step for choice in line], marker=".")
         total.plot(rates, [choice.total for choice in line], marker=".", label=f"tau {tau}")
-    choice = plan.recommended
+    choice = plan.recommendation
     panels = {
         steps: (choice.per_step, "noise per step, z / q"),
         total: (choice.total, "total noise, z / (q sqrt(tau R))"),
