@@ -156,7 +156,7 @@ def rows(peer: str, layers: list[str]) -> Iterator[str]:
     for layer in layers:
         amplifier = LAYERS[layer]()
         found = furthest_movement(summing(amplifier), amplifier)
-        yield f"| {name} | {mode} | {layer} | {found.others} and 1 | {found.moved:.2f} |"
+        yield f"| {name} | {mode} | {layer} | {found.others} and 1 | {found.movement:.2f} |"
 
 
 def main() -> None:

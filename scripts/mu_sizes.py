@@ -80,8 +80,8 @@ class Measuring(AliSteps):
         estimates: Mapping[str, Tensor],
     ) -> list[float]:
         p, facts = (
-            shares([observation.facts.weights[client] for client in observation.updates]),
-            observation.facts,
+            shares([observation.step_facts.weights[client] for client in observation.updates]),
+            observation.step_facts,
         )
         models = {
             client: observation.vector + update for client, update in observation.updates.items()

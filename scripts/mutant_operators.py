@@ -30,8 +30,8 @@ COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.IsNot: ast.Is,
 }
 SIGNS: dict[type[ast.operator], type[ast.operator]] = {
-    ast.AddIntegers: ast.Sub,
-    ast.Sub: ast.AddIntegers,
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
 }
 FACTORS: dict[type[ast.operator], type[ast.operator]] = {
     ast.Mult: ast.Div,

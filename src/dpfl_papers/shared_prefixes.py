@@ -97,7 +97,7 @@ class PrefixStore(SilentProgress):
             (int(name) for name in rounds if name.isdigit() and int(name) <= most), default=0
         )
         if (
-            not self.resumed_round or job.algorithm.before
+            not self.resumed_round or job.algorithm.query_spending
         ):  # queries before the first round may depend on the budget
             self.resumed_round = 0
             return
@@ -158,7 +158,7 @@ class PrefixStore(SilentProgress):
         Args:
             row: Figures of the round.
         """
-        if row.steps == self._tau and not self._job.algorithm.before:
+        if row.steps == self._tau and not self._job.algorithm.query_spending:
             state = self._job.coordinator.state
             self._last = replace(state, remaining=list(state.remaining), debits=list(state.debits))
 

@@ -17,4 +17,4 @@ def test_one_unit_moves_a_release_no_further_than_its_noise_is_for(name: str) ->
 def test_a_unit_moves_what_a_constant_divides_by_all_of_its_clip() -> None:
     check = check_sensitivity(CONSTANT_DIVISOR)
     assert check.faults == ()
-    assert "100.00% of what its noise is for" in check.summary
+    assert "100.00% of what the noise covers" in check.summary

@@ -122,7 +122,7 @@ def test_what_no_agreement_makes_sound_is_refused_whatever_was_agreed(
     tmp_path: Path, what: str
 ) -> None:
     everything = DisclosureRules(trusted=True, bare=True, raw=True)
-    assert work(site(tmp_path, disclosure_rules=everything), NEVER[what]).refused
+    assert work(site(tmp_path, disclosure_rules=everything), NEVER[what]).refusal
     assert not list(tmp_path.iterdir())
 
 

@@ -128,10 +128,10 @@ def test_raw_values_without_a_step_leave_no_ledger_that_promises_something(tmp_p
     ledgers = ClientLedgers(tmp_path, ("0",), "sample", ADD_REMOVE)
     look, own = replace(TASK, steps=0, raw=True), 1.5 * START
     assert (
-        "holds no release without a guarantee" in replied(look, START, own, site(ledgers)).refused
+        "holds no release without a guarantee" in replied(look, START, own, site(ledgers)).refusal
     )
     replied(TASK, START, held=site(ledgers))
-    assert replied(look, START, own, site(ledgers)).refused, "after steps with noise just as well"
+    assert replied(look, START, own, site(ledgers)).refusal, "after steps with noise just as well"
     replied(replace(TASK, raw=True), START, held=site(ledgers))
     assert replied(look, START, own, site(ledgers)).raw is not None
 

@@ -116,7 +116,7 @@ def test_a_refusal_comes_back_as_a_refusal_from_any_engine(
             )
         )
         assert replies[0].update is not None
-        assert "budget" in replies[1].refused
+        assert "budget" in replies[1].refusal
         assert replies[1].update is None
 
 

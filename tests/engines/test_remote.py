@@ -131,9 +131,9 @@ def test_a_refusal_is_told_by_our_own_words(make) -> None:
             {"kind": "refused", "reason": "over-budget", "sentence": "patient 7 has cancer"},
         )
 
-    refused = make(Wire({"a": refusing, "b": good, "c": good})).run(round_request())[0].refused
-    assert "budget" in refused
-    assert "patient" not in refused
+    refusal = make(Wire({"a": refusing, "b": good, "c": good})).run(round_request())[0].refusal
+    assert "budget" in refusal
+    assert "patient" not in refusal
 
 
 @pytest.mark.parametrize("reason", [[1], {}, None, "what"])
@@ -141,7 +141,7 @@ def test_a_refusal_without_a_reason_is_one_all_the_same(make, reason: object) ->
     def refusing(name: str, asked: bytes, letter: messages.SignedMessage) -> bytes:
         return answered(name, asked, {"kind": "refused", "reason": reason})
 
-    assert make(Wire({"a": refusing, "b": good, "c": good})).run(round_request())[0].refused
+    assert make(Wire({"a": refusing, "b": good, "c": good})).run(round_request())[0].refusal
 
 
 ODD = [

@@ -36,7 +36,7 @@ class ByOutput:
     """1 or 4 steps, by the sign of the first number that was released."""
 
     adaptive = True
-    asks_raw = asks_public = False
+    asks_raw = asks_public = reads_released = False
     raw_values = ()
     paid_slopes = 0
 

@@ -14,12 +14,12 @@ from dpfl.errors import DpflError
 from dpfl.privacy import Ledger
 from dpfl.run.folder import RunFolder
 from dpfl.run.recorder import SilentProgress
-from tests.conftest import MODEL, PATIENCE
+from tests.conftest import MODEL, PATIENCE, wait_until
 from tests.run.hospitals import STEPS, spent
 
 
 def hold(folder: Path, held: object, done: object) -> None:
-    with RunFolder(folder).locked():
+    with RunFolder(folder).lock():
         held.set()
         done.wait(PATIENCE)
 
@@ -35,7 +35,8 @@ def test_a_run_that_another_process_is_at_is_refused_before_any_debit(
     held, done = context.Event(), context.Event()
     process = context.Process(target=hold, args=(tmp_path / "run", held, done), daemon=True)
     process.start()
-    assert held.wait(PATIENCE)
+    wait_until(lambda: held.is_set() or not process.is_alive())
+    assert held.is_set()
     with pytest.raises(DpflError, match="Another process works on the run"):
         train(federation, STEPS, rounds=3, resume=True)
     assert spent(tmp_path / "run" / "ledger") == before

@@ -24,7 +24,7 @@ def test_cells_are_marked_by_what_they_are() -> None:
 
 def test_the_recommendation_says_for_whom_and_rounds_the_noise_up() -> None:
     plan = tradeoff()
-    closer = replace(plan.recommended, noise_multiplier=0.90001)
+    closer = replace(plan.recommendation, noise_multiplier=0.90001)
     view = PlanView.of(replace(plan, recommendation=closer), unit="person")
     assert view.recommendation.startswith(
         "Recommended for epsilon 4 (for one person, delta 1e-05) over 20 rounds: "

@@ -70,7 +70,7 @@ def test_a_run_that_was_stopped_is_waited_for_before_it_goes_on(
     control.start("x", {})
     shutil.copytree(runs / "plain", tmp_path / "x")
     (tmp_path / "x" / "result.json").unlink()
-    with RunFolder(tmp_path / "x").locked():
+    with RunFolder(tmp_path / "x").lock():
         control.stop("x")
     control.resume("x")
     control.resume("x")

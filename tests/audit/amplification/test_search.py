@@ -222,4 +222,4 @@ def test_what_was_played_can_be_played_again() -> None:
         for units in (found.units, found.together)
     ]
     assert float((sums[1] - sums[0]).norm()) == pytest.approx(found.movement)
-    assert torch.equal(found.together[2:3], found.one)
+    assert torch.equal(found.together[2:3], found.new_unit)
