@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from dpfl.errors import DpflError
 from dpfl.privacy import Budget, Poisson
@@ -100,6 +101,18 @@ class PlanningQuestion:
         It is the number of clients where each adds all of the noise, and less where they share it.
         """
         return len(self.sizes) / (self.noise_shares.unknown_shares if self.noise_shares else 1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the question as plain values, for JSON.
+
+        Returns:
+            The fields by their written keys.
+        """
+        words = asdict(self)
+        return words | {
+            "measured": words.pop("measured_model"),
+            "shared": words.pop("noise_shares"),
+        }
 
     def allows(self, rate: float, tau: int) -> bool:
         """Says whether the largest client can compute this in a round.

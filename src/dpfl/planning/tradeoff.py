@@ -228,7 +228,7 @@ class Tradeoff(NotebookView, shown_by="plan_page"):
             }
 
         return {
-            "question": asdict(self.question),
+            "question": self.question.to_dict(),
             "choices": [cell(choice) for choice in self.choices],
             "recommended": cell(self.recommendation) | {"clip": CLIP, "rate": self.rate},
             "iterations_bought": self.bought,
