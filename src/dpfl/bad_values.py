@@ -182,8 +182,9 @@ def invalid(error: ValidationProblems, document: str, schema: type[Any] | None =
         An error to raise, which names the place, the value and what it should be.
 
     Example:
-        >>> raise invalid(error, "the experiment", Experiment) from None
-        DpflError: data.clients of the experiment is 0: it should be greater than or equal to 1.
+            raise invalid(error, "the experiment", Experiment) from None
+            # DpflError: data.clients of the experiment is 0: it should be greater than or equal to
+            # 1.
     """
     first = error.errors()[0]
     location = [str(part) for part in first["loc"]]

@@ -59,7 +59,7 @@ class _OldAttribute:
         self.owner, self.old, self.new = owner, old, new
 
     def __get__(self, instance: object, owner: type) -> Any:
-        _warn_of_name(f"{self.owner}.{self.old}", f"{self.owner}.{self.new}", stacklevel=3)
+        _warn_of_name(f"{self.owner}.{self.old}", f"{self.owner}.{self.new}", stacklevel=2)
         return getattr(owner if instance is None else instance, self.new)
 
 
@@ -131,7 +131,7 @@ def override_renamed_methods(cls: type, names: Mapping[str, str]) -> None:
     """
     for old, new in names.items():
         if old in vars(cls):
-            _warn_of_name(f"{cls.__name__}.{old}", f"{cls.__name__}.{new}", stacklevel=4)
+            _warn_of_name(f"{cls.__name__}.{old}", f"{cls.__name__}.{new}", stacklevel=3)
             setattr(cls, new, vars(cls)[old])
 
 

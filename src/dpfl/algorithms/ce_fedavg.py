@@ -39,7 +39,7 @@ def ce_fedavg(
         rate: Learning rate eta_l of the local steps.
         server_rate: The server's learning rate eta_g along the mean update.
         batch_size: Samples per local step. These steps add no noise of their own.
-        cohort: Expected number of clients per round. By default all clients.
+        cohort: Number of clients per round. By default all clients.
         weights: Weights of the clients: "size" (declared before training) or "uniform".
 
     Returns:

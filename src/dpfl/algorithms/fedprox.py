@@ -47,7 +47,7 @@ def fedprox(
         clip: Largest L2 norm of a sample's gradient in DP-SGD steps.
         noise_multiplier: Noise standard deviation over sensitivity. If given, the steps are DP-SGD
             steps.
-        cohort: Expected number of clients per round. By default all clients.
+        cohort: Number of clients per round. By default all clients.
         weights: Weights of the clients: "size" (declared before training) or "uniform".
         server_rate: The server's learning rate eta_g along the mean update.
 

@@ -71,7 +71,7 @@ def hw_dpfl(
         weights: "similarity" or "distance" of the label histograms. By default similarity (sound)
             or distance (published).
         histogram_noise: Noise multiplier of the released label histogram (sound).
-        cohort: Expected number of clients per round. By default all clients.
+        cohort: Number of clients per round. By default all clients.
 
     Returns:
         The algorithm, ready for `dpfl.train`.

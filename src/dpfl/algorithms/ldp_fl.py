@@ -44,7 +44,7 @@ def ldp_fl(
         batch_size: Samples per local step. These steps add no noise of their own.
         optimiser: Optimiser of the local steps: "sgd", "momentum", "adam" or "adagrad".
         prox: Strength of the pull towards the global model (FedProx).
-        cohort: Expected number of clients per round. By default all clients.
+        cohort: Number of clients per round. By default all clients.
         weights: Weights of the clients: "size" (declared before training) or "uniform".
         server_rate: The server's learning rate eta_g along the mean update.
 

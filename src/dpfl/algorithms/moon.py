@@ -43,7 +43,7 @@ def moon(
         rate: Learning rate of the local steps.
         batch_size: Samples per local step. These steps add no noise of their own.
         optimiser: Optimiser of the local steps: "sgd", "momentum", "adam" or "adagrad".
-        cohort: Expected number of clients per round. By default all clients.
+        cohort: Number of clients per round. By default all clients.
         weights: Weights of the clients: "size" (declared before training) or "uniform".
         server_rate: The server's learning rate eta_g along the mean update.
 

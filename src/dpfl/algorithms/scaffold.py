@@ -35,7 +35,7 @@ def scaffold(
         tau: Local steps per round.
         rate: Learning rate of the local steps.
         batch_size: Samples per local step. These steps add no noise of their own.
-        cohort: Expected number of clients per round. By default all clients.
+        cohort: Number of clients per round. By default all clients.
         server_rate: The server's learning rate eta_g along the mean update.
 
     Returns:
@@ -69,7 +69,7 @@ def dp_scaffold(
         noise_multiplier: Noise standard deviation over sensitivity. By default the least noise with
             which all rounds stay within epsilon.
         rate: Learning rate of the local steps.
-        cohort: Expected number of clients per round. By default all clients.
+        cohort: Number of clients per round. By default all clients.
         server_rate: The server's learning rate eta_g along the mean update.
 
     Returns:

@@ -21,9 +21,9 @@ hashed again.
 Nothing a certificate says is evidence by itself. So a verdict without findings lists what nobody
 could check (`Verdict.not_checked`), such as whose key it is.
 
-    >>> verdict = verify(Path("runs/first/certificate.json"))
-    >>> verdict.findings
-    []
+    verdict = verify(Path("runs/first/certificate.json"))
+    verdict.findings     # empty where everything that could be checked is as the certificate says
+    verdict.not_checked  # what nobody could check
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class ClientContext:
         ledgers: The ledgers that the clients pay from; None where nothing is paid for.
         fingerprint: A digest of the model's code, which names its releases; None to take it from
             the model that the runner builds.
-        policy: What the owners of the data disclose.
+        disclosure_rules: What the owners of the data disclose.
         public: Clients with public data, which have nothing to hide.
         arithmetic: "exact" where a unit's numbers are the same in every batch; "fast" where they
             may differ in the last bits.

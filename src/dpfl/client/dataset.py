@@ -3,7 +3,19 @@
 The clients of one machine share two tensors, samples and labels. `ClientDatasets` says which rows
 each client has, how many units it declared, and which rows belong to one person; `ClientDataset` is
 one client's view of them. Training, private queries and digests all take a `ClientDataset`, so each
-of them asks the same container what a unit is.
+of them asks the same container what a unit is. Here a client has five rows of two persons:
+
+    >>> rows, persons = torch.arange(5), torch.tensor([7, 7, 9, 9, 9])
+    >>> data = ClientDataset(x, y, rows, declared_size=3, persons=UnitGroups.of(rows, persons))
+    >>> len(data), data.declared_size
+    (2, 3)
+    >>> samples, labels, group = data.units(torch.tensor([1]))  # all rows of the second person
+    >>> len(samples), group.tolist()
+    (3, [0, 0, 0])
+
+`len` is the true number of units, which is private. `declared_size` is what the client told the
+server before training. Divisors, weights and accounting use the declared size, so that they reveal
+nothing and do not change when one unit is added or removed.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class ClientDebits:
         return gaussian(0.0) in self.ledger(client).spending()
 
     def begin(self, task: ClientTask, name: str, event: Event, count: int) -> Callable[[], None]:
-        """Asks for the owner's consent.
+        """Checks the ledger's limits and enters the debit, which is not on the disk yet.
 
         Args:
             task: What is paid for.
@@ -92,7 +92,7 @@ class ClientDebits:
             count: How many releases there are.
 
         Returns:
-            A function that writes the debit to the disk.
+            A function that flushes the debit to the disk. The reply waits for it.
 
         Raises:
             BudgetRefusal: The ledger's limits leave no room.

@@ -10,8 +10,13 @@ A task is worked on in this order, and no step may be left out or moved:
    (`extra_values`). The name keys the noise, so no two values ever share it.
 5. The reply leaves only once the debit is written. A debit that fails takes the reply with it.
 
-A task that is repeated after a crash has the same name, the same noise and one debit. The same
-runner works in a simulation, in a worker process, and at a node (`node/service.py`).
+With keyed noise, a task that is repeated after a crash has the same name, the same noise and one
+debit. With the system's entropy, or in a secure sum, the repeated task is a new release and is
+debited again. The same runner works in a simulation, in a worker process, and at a node
+(`node/service.py`):
+
+    runner = ClientRunner(context)
+    reply = runner.work(task, vector)  # an update, an answer, or why there is neither
 """
 
 from __future__ import annotations

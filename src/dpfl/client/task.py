@@ -12,10 +12,10 @@ all of them. Each client sends a `ClientReply`: an update, an answer, or why the
 The server, the client and the node's owner read the cost of a task from the task itself, and so
 they all read the same:
 
-- `placed` is the one release that has noise, of the three that a task carries (`samples` for a
-  step, `update` for the client's update, `clients` for the sum of the round).
-- `cost(declared)` is the event that the client's own ledger pays, and how often. It follows from
-  the task and from the number of samples that the client declared, and never from the data.
+- `placed_release` is the one release that has noise, of the three that a task carries (`samples`
+  for a step, `update` for the client's update, `clients` for the sum of the round).
+- `cost(declared_size)` is the event that the client's own ledger pays, and how often. It follows
+  from the task and from the number of samples that the client declared, and never from the data.
 - `sample_sensitivity` bounds how far one sample moves an update of T plain SGD steps with clip norm
   C: 2 eta C (T - 1 + share). `rounding_sensitivity` adds what float32 can add to that.
 

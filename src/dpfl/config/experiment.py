@@ -18,8 +18,8 @@ One experiment serves the command line, the web pages and Python. `Experiment.ru
 simulation, `Experiment.serve` trains over nodes, and `dpfl plan`, the web planner and the papers'
 tables write the same sections.
 
-    >>> experiment = load(Path("experiment.toml"), ["budget.rounds=5"])
-    >>> result = experiment.run(Path("runs/first"))
+    experiment = load(Path("experiment.toml"), ["budget.rounds=5"])
+    result = experiment.run(Path("runs/first"))
 """
 
 from __future__ import annotations

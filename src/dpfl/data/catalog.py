@@ -74,9 +74,10 @@ def npz(
 def table(path: str | Path, **words: Any) -> DataSource:
     """Reads the user's own table: one CSV or Parquet file, or a folder with one file for each site.
 
-    >>> dpfl.data.table("stays.csv", label="died", task="binary", person="patient",
-    ...     site="hospital", sites=["a", "b"], test={"share": 0.2},
-    ...     columns={"age": {"low": 0, "high": 110}, "sex": {"levels": ["f", "m"], "other": True}})
+    Example:
+        dpfl.data.table("stays.csv", label="died", task="binary", person="patient",
+            site="hospital", sites=["a", "b"], test={"share": 0.2},
+            columns={"age": {"low": 0, "high": 110}, "sex": {"levels": ["f", "m"], "other": True}})
 
     Args:
         path: The file or folder.

@@ -15,9 +15,10 @@ A ledger is bound to the samples that it pays for. `client_digests` are digests 
 samples, independent of their order. A digest says something of the samples, so it stays with their
 owner.
 
->>> federation = Federation.from_tensors([(x1, y1), (x2, y2)], test=(x_test, y_test))
->>> federation.sizes
-(600, 400)
+    >>> x, y = torch.randn(1000, 4), torch.arange(1000) % 2
+    >>> federation = Federation.from_tensors([(x[:600], y[:600]), (x[600:], y[600:])], classes=2)
+    >>> federation.sizes
+    (600, 400)
 """
 
 from __future__ import annotations

@@ -12,12 +12,14 @@ Every engine has the same interface. It takes a `RoundRequest` (the round's mode
 - `RemoteEngine` (`remote.py`) sends each task to the node that owns the data, as a signed message.
 
 An engine does not choose clients, weigh replies, sum updates or add noise. It only moves tasks and
-replies. A run therefore computes the same model, bit for bit, on every engine and with any number
-of workers: clients train on one thread, their randomness is keyed by what they do and not by where,
-and the server sums updates in the order of the tasks.
+replies. With keyed randomness, a run therefore computes the same model, bit for bit, on every
+engine and with any number of workers: clients train on one thread, their randomness is keyed by
+what they do and not by where, and the server sums updates in the order of the tasks. In a secure
+sum over nodes, the engine also drives the exchange of masks: the coordinator gets
+`RemoteEngine.add` as its way to add up numbers.
 
 A client that fails costs its own reply and not the round: its `ClientReply` has no update, and says
-in `refused` or `failed` why. An engine raises `DpflError` only where the round cannot go on.
+in `refusal` or `failure` why. An engine raises `DpflError` only where the round cannot go on.
 """
 
 from typing import Protocol

@@ -36,8 +36,10 @@ What has no such bound is refused: a model in which one sample changes what anot
 (`mixing.py`, batch statistics), weights that are not finite, clip factors that are not finite. A
 unit whose loss or gradient is not finite counts as 0 and changes no other unit.
 
->>> gradients = ClippedGradients(FlatModel(module))
->>> total = gradients(x, y, Flat(1.0).factors).total
+    >>> gradients = ClippedGradients(FlatModel(torch.nn.Linear(4, 2)))
+    >>> total = gradients(torch.randn(8, 4), torch.arange(8) % 2, Flat(1.0).factors).total
+    >>> bool(total.norm() <= 8)  # eight clipped gradients, each no longer than 1
+    True
 
 References:
     Goodfellow (2015), Efficient per-example gradient computations, arXiv:1510.01799.

@@ -23,7 +23,7 @@ computes the same release as the first, and the ledger counts it once.
 The log also stores how far the ledger had come (`seen`). A ledger that does not include that row
 was set back, and the node does not start on it.
 
-Files: `orders.sqlite` (written with `synchronous = FULL`) and `replies/*.message_digest` (written beside
+Files: `orders.sqlite` (written with `synchronous = FULL`) and `replies/*.letter` (written beside
 their place, synchronised, and renamed).
 """  # noqa: E501
 

@@ -97,6 +97,7 @@ def plan(
     Example:
         >>> limit = ClientWorkload(parameters=26_010, samples_per_round=600)
         >>> dpfl.plan(2.0, 100, sizes=[6000] * 10, workload=limit).recommendation
+        NoiseChoice(sampling_rate=0.1, tau=1, noise_multiplier=2.2479, iterations=100)
     """
     workload, search, secure_sums = regroup_options(
         "plan",

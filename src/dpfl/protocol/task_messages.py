@@ -1,10 +1,8 @@
 """Writes tasks and replies as parts of messages, and reads them back.
 
-    >>> words = task_to_words(task)      # plain JSON: {"part": "task", "round": 0, ...}
-    >>> task_from_words(words) == task   # the same task on the other side, or a ProtocolError
-    True
-    >>> task_name(task)                  # its name within the run
-    '0/train'
+    words = task_to_words(task)      # plain JSON: {"part": "task", "round": 0, ...}
+    task_from_words(words) == task   # the same task on the other side, or a ProtocolError
+    task_name(task)                  # its name within the run, such as "0/train"
 
 A round between server and node has four steps, and each of them is a function here:
 

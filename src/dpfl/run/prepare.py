@@ -111,7 +111,7 @@ def prepare(spec: RunSpec, resources: ExitStack | None = None) -> PreparedRun:
         The run, before its first round.
 
     Raises:
-        DpflError: The run is refused. Nothing was debited, and no private data was touched.
+        DpflError: The run is refused. Nothing was debited or released.
     """
     folder = _find_folder(spec)
     resolved_run = resolve(spec)

@@ -12,7 +12,9 @@ used. `resolve` answers all of that and returns a `ResolvedRun`:
     resolved_run.record()      # what experiment.toml keeps of it
 
 It writes nothing. Beside its argument it reads ledgers (what other runs spent) and, to resume, the
-record of the run that goes on. So the same spec gives the same result, and a refusal costs nothing.
+record of the run that goes on. It hashes the clients' rows, by which a ledger knows whose data it
+counts, and computes fixed features of them; nothing of that leaves the client. So the same spec
+gives the same result, and a refusal costs nothing.
 
 The stages depend on each other in this order:
 

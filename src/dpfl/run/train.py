@@ -2,7 +2,8 @@
 
 A run has four stages:
 
-1. `resolve` works out what it will do, and writes nothing (`run/resolve.py`).
+1. `resolve`, which `prepare` calls, works out what it will do, and writes nothing
+   (`run/resolve.py`).
 2. `prepare` opens folder, accounts, engine and coordinator (`run/prepare.py`).
 3. `run_rounds` makes one round after the other:
 
@@ -15,9 +16,10 @@ A run has four stages:
 4. `finish` writes weights, privacy statement and model card. Epsilon follows from the ledgers and
    from nothing else.
 
-A run that was stopped goes through the same stages: its state comes from the checkpoint, and the
-round under way is made again with the same model, data and keys, so its release is the same and is
-not debited twice.
+A run that was stopped goes through the same stages. Its state comes from the checkpoint, and the
+unfinished round is made again with the same model, data and keys. With keyed noise and without
+secure sums its releases are therefore the same, and are not debited twice. Otherwise their noise is
+new, and they are debited again.
 """
 
 from __future__ import annotations
@@ -63,7 +65,9 @@ def train(
 ) -> Result:
     """Trains a model until the first budget ends, and states what that cost in privacy.
 
-    The same seed gives the same model, on any number of workers, resumed or never stopped.
+    The same seed gives the same model on any number of workers. A resumed run ends with the model
+    of a run that was never stopped, unless its noise comes from the system's entropy or it has
+    secure sums.
     Everything that is kept lies in the run's folder: metrics, weights, the clients' ledgers and the
     privacy statement.
 

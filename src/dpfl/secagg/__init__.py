@@ -22,6 +22,9 @@ survivors are never revealed. The steps, with the paper's names:
 | exchange 3 (ConsistencyCheck, Unmasking), if somebody is missing | `open` | `votes`, `open` |
 | the sum | | `total` |
 
+`present` restricts the group to the members who advertised keys, `check` verifies that a member
+signed its keys, and `session` digests run, members and keys: another session has other masks.
+
 What differs from the paper:
 
 - Keys are agreed once per session, and seeds are derived from them for each sum. A round takes two
@@ -33,7 +36,9 @@ What differs from the paper:
 - Digests of the seeds let the server find wrong shares. In the paper, a wrong share gives a wrong
   sum.
 
-docs/secagg.md has the security argument, and what is not proven.
+`server/round_sum.py` (`SimulatedMaskedSum`) drives a whole sum in one process, and
+`engines/secure_sum.py` drives it over nodes. docs/secagg.md has the security argument, and what is
+not proven.
 """
 
 from typing import TYPE_CHECKING

@@ -1,5 +1,9 @@
 """The server's side of one sum. The server is trusted with nothing: members decide what it may
 learn.
+
+A `MaskedSum` takes the masked numbers of the members (`take`), shows the members who survived
+(`survivor_lists`), collects their votes and shares (`vote`, `open`), and removes the masks from the
+sum (`total`). It never sees the numbers of one member.
 """
 
 from __future__ import annotations

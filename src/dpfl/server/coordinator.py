@@ -9,16 +9,18 @@ One round of federated training with weights w_i, cohort S and server step eta_s
 
     x <- x + eta_s (sum_{i in S} w_i d_i + noise) / D.
 
-The update d_i of a client carries its own noise, or the server adds noise to the sum, or each
-client adds a share of it inside a secure sum: `Algorithm.placement` says which. The divisor D is
-fixed before the draw where noise is on the sum, so that nobody's presence changes it.
+The update d_i of a client carries its own noise, or the noise is on the sum (`placement`), where
+the server adds it, or each client a share of it (`noise_shares`). The divisor D is then fixed
+before the draw, so that nobody's presence changes it. The step policy chooses tau, within what the
+client with the fewest steps left can pay (`Coordinator._steps`).
 
 Before the first round the coordinator asks what the algorithm needs to start: weights, the mean of
 the samples, scales of columns, clips. After the last round it may ask for a metric. The engine runs
 these requests as it runs a round, and the same ledgers pay for them.
 
 `RunState` is all that a round changes, and all that a checkpoint holds. A coordinator that is built
-from a checkpoint repeats the unfinished round: same model, same keys, same values.
+from a checkpoint repeats the unfinished round with the same model and the same keys. With keyed
+noise and without secure sums, the values are the same too.
 """
 
 from __future__ import annotations
@@ -71,7 +73,7 @@ class Coordinator:
         add: Adds up the numbers that clients send to a secure sum.
 
     Attributes:
-        stopped_by: The budget that ended the run; empty while it goes on.
+        stopped_by: What ended the run, such as "epsilon" or "rounds"; empty while it goes on.
         lost_replies: Replies that could not be used, one line each.
     """
 

@@ -1,4 +1,10 @@
-"""Counts what a round costs, and debits the federation's own ledger."""
+"""Counts what a round costs, and debits the federation's own ledger.
+
+Clients that add noise themselves have debited their own ledgers before their replies arrive, and
+the server only counts that. Where the server adds the noise to the sum, this module debits the
+federation's ledger, and the debit is on the disk before the noise is drawn. The name of the release
+is a digest of the sum and its noise, so a repeated round with keyed noise is debited once.
+"""
 
 from __future__ import annotations
 

@@ -4,8 +4,10 @@ An `Algorithm` is composed of parts that anybody can exchange. Many compositions
 noise at two places, a clip that adapts where it must be fixed, weights that follow from private
 data without a release. `check` runs when an algorithm is built, so such a composition never starts:
 
-    >>> replace(dp_fedavg(), samples=Release(Poisson(0.01), Flat(1.0), Gaussian(1.1)))
-    DpflError: Noise on samples, uploads and clients at once has no single unit; choose one of them.
+    >>> step = Release(Poisson(0.01), Flat(1.0), Gaussian(1.1))
+    >>> replace(dp_fedavg(noise_multiplier=1.0), samples=step)
+    Traceback (most recent call last):
+    dpfl.errors.DpflError: Noise on samples, updates and clients at once has no single unit; ...
 
 A rule is a pair: a function that is true of an algorithm which breaks the rule, and the sentence of
 the refusal. The rules are tables, and the first broken rule is reported:
@@ -16,8 +18,9 @@ the refusal. The rules are tables, and the first broken rule is reported:
   (`Algorithm.for_unit`), `SECURE_SUMS` before its clients share the noise, and `SECURE_NOISE`
   before its noise is drawn securely.
 
-A rule is here only if it needs two parts or more. What one part can know by itself, it refuses in
-its own file. What the parts of one release are worth together is in
+To add a rule, add such a pair to the table that it belongs to, and a composition that breaks it to
+`tests/server/test_rules.py`. A rule is here only if it needs two parts or more. What one part can
+know by itself, it refuses in its own file. What the parts of one release are worth together is in
 `privacy/mechanisms/release_checks.py`.
 """
 
@@ -91,7 +94,7 @@ NOISE: tuple[Rule, ...] = (
     ),
     (
         lambda a: len(PlacedRelease.list_all(a.samples, a.updates, a.clients)) > 1,
-        "Noise on samples, uploads and clients at once has no single unit; choose one of them.",
+        "Noise on samples, updates and clients at once has no single unit; choose one of them.",
     ),
     (
         lambda a: (

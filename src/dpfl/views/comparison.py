@@ -116,7 +116,7 @@ def runs(root: PathLike[str] | str = "runs") -> RunList:
         DpflError: If there is no such folder.
 
     Example:
-        >>> dpfl.runs("runs").to_pandas()  # doctest: +SKIP
+        dpfl.runs("runs").to_pandas()
     """
     place = Path(root)
     if not place.is_dir():
@@ -143,7 +143,7 @@ def compare(
         DpflError: If there is nothing to compare, or a folder holds no run.
 
     Example:
-        >>> dpfl.compare("runs/a", "runs/b").plot()  # doctest: +SKIP
+        dpfl.compare("runs/a", "runs/b").plot()
     """
     folders = list(_folders(of))
     if not folders:

@@ -19,7 +19,7 @@ them. An order of events is fixed first, because the last bits of a floating-poi
 and planned noise depends on those bits.
 
     >>> accountant("pld").epsilon({gaussian(1.0): 10}, delta=1e-5)
-    17.85...
+    17.856...
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@
     >>> ledgers.check()  # refuses a folder whose ledgers do not add up
     >>> with closing(ledgers.open(0)) as ledger:  # creates hospital-a.sqlite if there is none
     ...     print(ledger.epsilon(delta=1e-5))
+    0.0
 
 A client pays from a ledger of its own where it adds the noise itself, alone or as a share in a
 secure sum. Where the server adds the noise to the sum of a round, every release concerns all

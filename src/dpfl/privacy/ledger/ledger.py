@@ -1,7 +1,8 @@
 """The ledger: an owner's append-only record of every private release, written before the release.
 
-Law 1 of dpfl says that nothing derived from private data leaves a client unless its event is
-already in that client's ledger, on disk. A ledger is one SQLite file per owner:
+Law 1 of dpfl: whoever adds noise to a release debits its own ledger, on disk, before the release
+leaves. A client that adds its own noise pays from its own ledger. Where a trusted server adds the
+noise to the sum of a round, the federation's ledger pays. A ledger is one SQLite file per owner:
 
 - `debits` has one row per released value: the run, the name of the value, its event, and a count.
   Epsilon is computed from these rows and from nothing else (`LedgerRecords.epsilon`).
@@ -19,8 +20,14 @@ A crash may therefore waste budget, but never hide spending. A release has a nam
 of everything that it is computed from. After a crash the same name is the same value, which tells
 nobody anything new, so it is not counted twice.
 
+    >>> from dpfl.privacy.accounting.events import gaussian
     >>> ledger = Ledger.open(path, "hospital-a", "sample", ADD_REMOVE, Limit(4.0, 1e-5))
-    >>> ledger.debit("run-1", "round 0", Poisson(0.01).event(1.1, 60_000), count=10)
+    >>> ledger.debit("run-1", "round 0", gaussian(4.0), count=10)
+    >>> ledger.epsilon(delta=1e-5)
+    3.34...
+    >>> ledger.debit("run-1", "round 1", gaussian(4.0), count=10)
+    Traceback (most recent call last):
+    dpfl.privacy.ledger.ledger.BudgetRefusal: ...
 
 `store.py` opens the file and keeps transactions, `records.py` reads, and this module writes.
 """

@@ -1,4 +1,10 @@
-"""Clips whose clip norm follows what was observed in earlier rounds."""
+"""Clips whose clip norm follows what was observed in earlier rounds.
+
+`Quantile` (Andrew et al. 2021) moves the clip norm towards a quantile of the clients' update norms.
+Each client adds one bit, whether its update was inside the norm, and the noisy fraction b of these
+bits changes the norm by C <- C exp(-eta (b - quantile)). The bits are paid for with the release.
+`PublicMedian` takes the median of the norms of public clients, which costs nothing.
+"""
 
 from __future__ import annotations
 

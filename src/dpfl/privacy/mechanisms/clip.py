@@ -4,6 +4,24 @@ A clip scales a unit's vector g to g min(1, C / |g|), so that adding or removing
 sum by at most C. A clip may bound something else than the norm of the whole vector: each layer,
 Haar coefficients, or the client's whole model (`Clip.bounds`). Its clip norm may change between
 rounds (`Clip.adapts_to`), and whether that is private depends on what it follows.
+
+`Clip` lists what the rest of the code asks of a clip. `VectorClip` is the base to derive from, also
+for a clip of your own:
+
+    @part("clip.positive")
+    @dataclass(frozen=True)
+    class Positive(VectorClip):
+        clip_norm: float  # a field, because other modules replace it
+        bounds = "norm"  # the Euclidean norm of a clipped row is at most clip_norm
+        adapts_to = ""  # it stays what it is
+        reshapes = True  # `clip_rows` does the work, and not `factors`
+
+        def clip_rows(self, rows):
+            positive = rows.clamp(min=0)
+            return positive * self.factors(self.norms(positive)[:, None])
+
+Gaussian noise is calibrated to `clip_norm` as a Euclidean norm. No code can check that a clip keeps
+the bound that it declares, so test it (docs/adding-a-system.md).
 """
 
 from __future__ import annotations
@@ -14,7 +32,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from dpfl.codec import part
-from dpfl.deprecation import keep_old_names
+from dpfl.deprecation import keep_old_names, override_renamed_methods
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
 from dpfl.privacy.mechanisms.clip_facts import ClipFacts
@@ -63,7 +81,7 @@ class Clip(ClipFacts, Protocol):
     @property
     def reshapes(self) -> bool:
         """Whether the clip shrinks parts of a vector by factors of their own, and not by layers:
-        then `clipped` does it, and `factors` does not.
+        then `clip_rows` does it, and `factors` does not.
         """
 
     @property
@@ -209,6 +227,10 @@ class VectorClip(ClipFacts):
     bounds = "norm"
     count_noise: float | None = None
     own_measure = reshapes = False
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        override_renamed_methods(cls, {"clipped": "clip_rows"})
 
     @property
     def coefficient_bound(self) -> str:

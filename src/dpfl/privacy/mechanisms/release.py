@@ -10,11 +10,13 @@ So there is one class, `Release`, a frozen composition of three parts:
     >>> step.sensitivity(), step.stddev()
     (1.0, 1.1)
     >>> accountant("pld").epsilon({step.event(60_000): 1000}, delta=1e-5)  # 1000 such steps
+    1.515...
 
 A release alone knows its sensitivity and its cost. Everything else asks it:
 
 - `sensitivity()` is how far the weighted sum moves when one unit is added or removed: C w, for the
-  clip norm C and the largest weight w.
+  clip norm C and the largest weight w. (A release of a client's whole update has a bound of its
+  own, `UpdateRelease.sensitivity_bound`.)
 - `stddev()` is the standard deviation z C w of the noise on every coordinate of the sum.
 - `event(population)` is what the release costs, for an accountant and a ledger.
 - `add_noise(total, rng)` makes the sum private. `into_sum` and `integer_sum` do the same where

@@ -1,4 +1,11 @@
-"""Adds the noise of a release to its sums: in one place, or by all clients together."""
+"""Adds the noise of a release to its sums: in one place, or by all clients together.
+
+A release of multiplier z, clip norm C and largest weight w needs N(0, (z C w)^2) on every
+coordinate of its sum. One party adds all of it (`add_noise`), or K clients add shares whose
+variances sum to at least that much, even if some of them are missing or collude. A share is added
+to floating-point numbers (`add_noise` with `local_stddev`), or inside a secure sum to integers on a
+grid (`integer_sum`). Secure noise is on a grid in either case, so that its lowest bits say nothing.
+"""
 
 from __future__ import annotations
 
