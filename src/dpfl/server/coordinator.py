@@ -14,9 +14,8 @@ the server adds it, or each client a share of it (`noise_shares`). The divisor D
 before the draw, so that nobody's presence changes it. The step policy chooses tau, within what the
 client with the fewest steps left can pay (`Coordinator._steps`).
 
-Before the first round the coordinator asks what the algorithm needs to start: weights, the mean of
-the samples, scales of columns, clips. After the last round it may ask for a metric. The engine runs
-these requests as it runs a round, and the same ledgers pay for them.
+Before the first round the coordinator asks for weights, means, scales of columns or clips, if the
+algorithm needs them, and after the last round for a metric. The same engine and ledgers serve.
 
 `RunState` is all that a round changes, and all that a checkpoint holds. A coordinator that is built
 from a checkpoint repeats the unfinished round with the same model and the same keys. With keyed

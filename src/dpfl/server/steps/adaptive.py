@@ -1,8 +1,5 @@
-"""Step policies that follow a convergence bound, in the papers' ALI-DPFL and ALS-DPFL.
-
-Each takes the tau with the smallest bound on the error (`ali_bounds.py`, `als_bounds.py`). Constants
-of the loss in the bound are estimated from released, paid or public values, or, as published, from
-raw ones (`asks_raw`), which leaves no guarantee.
+"""Step policies of ALI-DPFL and ALS-DPFL: the tau with the smallest convergence bound. Constants of
+the loss come from released, paid or public values, or as published from raw ones (`asks_raw`).
 """
 
 from __future__ import annotations
