@@ -42,7 +42,7 @@ from dpfl.protocol.value_forms import (
     text,
     whole,
 )
-from dpfl.protocol.wire_parts import NOISE_SHARE_PARTS, part
+from dpfl.protocol.wire_parts import NOISE_SHARE_PARTS, part_form
 
 MOST_OPTIONS = 16
 MOST_NODES = 10_000
@@ -266,6 +266,6 @@ FORMS: Mapping[str, Form] = {
     "noise": one_of("secure", "floating-point", "shared", "none"),
     "federation": list_of(text),
     "events": _events,
-    "sums": optional(part(NOISE_SHARE_PARTS)),
+    "sums": optional(part_form(NOISE_SHARE_PARTS)),
     "keys": list_of(text),
 }

@@ -62,7 +62,7 @@ Parts = Mapping[str, tuple[type[Any], Mapping[str, Form]]]
 """By tag: the class of a part, and the form of each of its attributes."""
 
 
-def part(parts: Parts) -> Form:
+def part_form(parts: Parts) -> Form:
     """Makes a form of parts.
 
     Args:
@@ -208,12 +208,12 @@ SECURE_SUM_PARTS = _by_tag(
     (SecureSumTerms, {"weight": number, "bound": number, "clients": whole(1, MOST_MEMBERS)})
 )
 RELEASE: Mapping[str, Form] = {
-    "sampling": part(SAMPLINGS),
-    "clip": part(CLIPS),
-    "noise": optional(part(NOISES)),
+    "sampling": part_form(SAMPLINGS),
+    "clip": part_form(CLIPS),
+    "noise": optional(part_form(NOISES)),
     "shared_by": optional(whole(2)),
     "divide_by_drawn": truth,
-    "noise_shares": optional(part(NOISE_SHARE_PARTS)),
+    "noise_shares": optional(part_form(NOISE_SHARE_PARTS)),
 }
 RELEASES = _by_tag((Release, RELEASE))
 UPLOADS = _by_tag(
@@ -226,10 +226,10 @@ LOCALS = _by_tag(
     (
         LocalTraining,
         {
-            "optimiser": part(OPTIMISERS),
+            "optimiser": part_form(OPTIMISERS),
             "batch_size": whole(1),
             "prox": number,
-            "objective": part(OBJECTIVES),
+            "objective": part_form(OBJECTIVES),
         },
     ),
 )
@@ -240,15 +240,15 @@ TASKS = _by_tag(
             "round": whole(),
             "client": whole(),
             "steps": whole(),
-            "local": part(LOCALS),
-            "clients": part(RELEASES),
-            "samples": optional(part(RELEASES)),
+            "local": part_form(LOCALS),
+            "clients": part_form(RELEASES),
+            "samples": optional(part_form(RELEASES)),
             "horizon": whole(),
             "raw": truth,
-            "update": optional(part(UPLOADS)),
-            "query": optional(part(QUERY_PARTS)),
+            "update": optional(part_form(UPLOADS)),
+            "query": optional(part_form(QUERY_PARTS)),
             "slope": truth,
-            "secure_sum": optional(part(SECURE_SUM_PARTS)),
+            "secure_sum": optional(part_form(SECURE_SUM_PARTS)),
         },
     ),
 )
