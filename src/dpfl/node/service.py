@@ -23,22 +23,12 @@ data leave the node:
     received -> checked -> accepted (task log) -> debited (ledger) -> trained, clipped, noise added
              -> head of the ledger signed -> reply on disk -> reply sent
 
-Who refuses, when, and what has been debited by then:
-
-| who | when | debited by then |
-|---|---|---|
-| `RequestReader`: signature, size, receiver; `Service`: kind, fields | a message arrives | nothing |
-| `LedgerHistory`: `rolled-back` | before a run or a task is looked at, and before a task is planned | nothing for this message |
-| `PolicyChecker`: the policy | a run is proposed; a task arrives | nothing |
-| `LedgerHistory`: `join-again` | before a task is planned | nothing |
-| `TaskExecution`: `no-room`, `not-planned`, `over-budget` | before the task is accepted | nothing |
-| `TaskLog`: `order-changed`, `order-past`, `too-many-attempts` | the task is accepted | what earlier attempts at the same task debited |
-| the ledger: `over-budget` | it writes the debit | nothing; the attempt is taken back |
-| the ledger: `ledger` | it cannot be read or written | at most this attempt, of which nothing left |
-| `TaskExecution`: `diverged`, `failed` | after training | the release, although no update is sent |
+docs/deployment.md ("Why a node refuses") lists who refuses, with which codes, and what has been
+debited by then: before the task is accepted nothing, and after training the release, although
+nothing is sent.
 
 The states of a task, and what happens to it after a crash, are described in `task_log.py`.
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 
