@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from dpfl.privacy import Flat, Gaussian, Poisson, Release
 from dpfl.privacy.accounting.published_claims import HellingerNoise
 from dpfl.privacy.mechanisms.clip import NoClip
 
+HASHES = {"sha256", "blake2b", "update", "digest_of", "canonical"}
 ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = ROOT / "tests" / "fixtures" / "parts.json"
 TASK = ClientTask(
@@ -139,18 +141,41 @@ def test_no_digest_is_made_of_a_repr() -> None:
     """`repr` follows the names of classes and fields: a rename would change ledgers and noise."""
     guilty = []
     for path in sorted((ROOT / "src").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and _name(node.func) in {
-                "sha256",
-                "blake2b",
-                "update",
-                "digest_of",
-                "canonical",
-            }:
-                inside = [inner for argument in node.args for inner in ast.walk(argument)]
-                if any(_is_repr(inner) for inner in inside):
-                    guilty.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+        for function in ast.walk(ast.parse(path.read_text())):
+            if isinstance(function, ast.FunctionDef) and _hashes_a_repr(function):
+                guilty.append(f"{path.relative_to(ROOT)}:{function.lineno}")
     assert guilty == []
+
+
+@pytest.mark.parametrize(
+    ("code", "guilty"),
+    [
+        ("return sha256(repr(part).encode())", True),
+        ("text = repr(part)\n    return sha256(text.encode())", True),
+        ("text = f'{part!r}'\n    return digest_of(text)", True),
+        ("if not part:\n        raise DpflError(f'{part!r}')\n    return digest_of(part)", False),
+        ("return repr(part)", False),
+    ],
+)
+def test_a_repr_is_noticed_in_a_function_that_hashes(code: str, guilty: bool) -> None:
+    (function,) = ast.parse(f"def name(part):\n    {code}").body
+    assert isinstance(function, ast.FunctionDef)
+    assert _hashes_a_repr(function) == guilty
+
+
+def _hashes_a_repr(function: ast.FunctionDef) -> bool:
+    """Says whether a function hashes something, and uses a `repr` outside of sentences that it
+    raises or yields."""
+    nodes = list(_without_sentences(function))
+    names = {_name(node.func) for node in nodes if isinstance(node, ast.Call)}
+    return bool(names & HASHES) and any(_is_repr(node) for node in nodes)
+
+
+def _without_sentences(node: ast.AST) -> Iterator[ast.AST]:
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.Raise | ast.Yield):
+            yield child
+            yield from _without_sentences(child)
 
 
 def _name(function: ast.expr) -> str:

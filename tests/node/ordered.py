@@ -13,6 +13,7 @@ from dpfl.models import FlatModel
 from dpfl.models.descriptions import Buildable
 from dpfl.planning.planner import with_planned_rate
 from dpfl.privacy import Keyed
+from dpfl.privacy.queries.histogram import LabelQuery
 from dpfl.server.coordinator import Coordinator
 from dpfl.server.state import FederationFacts, RunState
 
@@ -58,7 +59,7 @@ def tasks_of(
 def _reply(task: ClientTask, federation: Federation) -> ClientReply:
     length = (
         federation.classes
-        if type(task.query).__name__ == "Survey"
+        if isinstance(task.query, LabelQuery)
         else torch.Size(federation.shape).numel()
     )
     return ClientReply(

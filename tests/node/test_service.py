@@ -85,7 +85,7 @@ def test_figures_say_what_was_spent_of_what_is_allowed_and_what_was_refused(node
         STEPS,
         1,
     )
-    assert seen["seconds"] > 0
+    assert seen["seconds"] >= 0
     assert seen["bytes"] > 4 * SIZE
 
 

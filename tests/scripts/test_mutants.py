@@ -227,7 +227,7 @@ faults = [(named[name], [tests]) for name, tests in wanted.items()]
 faultless = [(dataclasses.replace(fault, start=0, end=0, text=""), tests) for fault, tests in faults]
 missing = [(faults[0][0], ["tests/privacy/ledger/test_limit.py::test_that_is_not_there"])]
 for played in (faults, faultless, missing):
-    print(json.dumps({mutant.name: outcome.status for mutant, outcome in mutant_runner.run(played, jobs=2, seconds=60)}))
+    print(json.dumps({mutant.name: outcome.status for mutant, outcome in mutant_runner.run(played, jobs=2, seconds=600)}))
 """  # noqa: E501
 
 

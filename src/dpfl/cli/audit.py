@@ -29,7 +29,13 @@ from dpfl.errors import DpflError
 from dpfl.import_path import is_path
 from dpfl.planning.planner import with_planned_noise
 from dpfl.privacy import Budget
-from dpfl.run.algorithm_stages import algorithm_for_run, with_unit, with_unit_and_queries
+from dpfl.run.algorithm_stages import (
+    algorithm_for_run,
+    wants_secure_noise,
+    with_noise_kind,
+    with_unit,
+    with_unit_and_queries,
+)
 from dpfl.run.folder import RunFolder
 from dpfl.views.audit_view import AuditReportView, AuditRow
 from dpfl.views.figures.inversion_figure import draw_into
@@ -192,10 +198,9 @@ def _experiment(experiment: Experiment, variant: str | None) -> AuditTarget:
     if budget.epsilon and budget.rounds:
         whole = Budget(**budget.model_dump())
         run_algorithm = with_planned_noise(run_algorithm, whole, clients, privacy.accountant)
-    # only noise of a known size has a secure form
-    if privacy.noise_for(run_algorithm.unit) == "secure":
-        run_algorithm = ready(run_algorithm, budget.rounds or 4).with_secure_noise()
-    return AuditTarget(run_algorithm, budget.delta, experiment)
+    if wants_secure_noise(run_algorithm, privacy):  # which only noise of a known size has
+        run_algorithm = ready(run_algorithm, budget.rounds or 4)
+    return AuditTarget(with_noise_kind(run_algorithm, privacy), budget.delta, experiment)
 
 
 def _with_queries(system: Algorithm, experiment: Experiment) -> Algorithm:

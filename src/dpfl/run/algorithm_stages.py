@@ -104,6 +104,19 @@ def algorithm_for_run(
     return for_rounds.with_secure_sums(NoiseShares(survivors, colluders))
 
 
+def wants_secure_noise(algorithm: Algorithm, privacy: Privacy) -> bool:
+    """Says whether the options ask for secure noise.
+
+    Args:
+        algorithm: The algorithm.
+        privacy: The entropy and the kind of noise.
+
+    Returns:
+        Whether they do.
+    """
+    return privacy.noise_for(algorithm.unit) == "secure"
+
+
 def with_noise_kind(algorithm: Algorithm, privacy: Privacy) -> Algorithm:
     """Gives an algorithm secure noise where the options ask for it.
 
@@ -117,8 +130,7 @@ def with_noise_kind(algorithm: Algorithm, privacy: Privacy) -> Algorithm:
     Raises:
         DpflError: Some of the noise has no secure form.
     """
-    secure = privacy.noise_for(algorithm.unit) == "secure"
-    return algorithm.with_secure_noise() if secure else algorithm
+    return algorithm.with_secure_noise() if wants_secure_noise(algorithm, privacy) else algorithm
 
 
 def accountant_for(algorithm: Algorithm, clients: int, name: str | None) -> str:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from dpfl.algorithms import Algorithm
-from dpfl.client.noise_placement import NoisePlacement
 from dpfl.data import Dataset
 from dpfl.data.remote_federation import RemoteFederation
 from dpfl.data.tables.schema import Schema
@@ -37,6 +36,7 @@ from dpfl.run.checks import check_without_sizes
 from dpfl.run.dry_run import dry_run
 from dpfl.run.model_for_data import ModelForData, model_for_data
 from dpfl.run.options import Aggregation, Privacy
+from dpfl.server.rules import NODES, check
 
 Propose = Callable[[int], Proposal]
 """The proposal to the node at a place of the list."""
@@ -91,8 +91,7 @@ def build_proposal(spec: ProposalSpec) -> Propose:
     federation = RemoteFederation.of(spec.form, spec.test, spec.names, (1,) * nodes, unit)
     model = model_for_data(spec.model, federation, seed=0)
     algorithm = _algorithm(spec, federation, model)
-    _refuse_unknown_sizes(algorithm)
-    _refuse_shares_of_noise(algorithm)
+    check(algorithm, NODES)
     _check(algorithm, model, spec)
     terms = AccountingTerms(
         algorithm,
@@ -185,33 +184,3 @@ def digest(schema: Schema | None) -> str:
         A SHA-256 in hexadecimal; "" without a schema.
     """
     return hashlib.sha256(schema.to_json().encode()).hexdigest() if schema else ""
-
-
-def _refuse_shares_of_noise(algorithm: Algorithm) -> None:
-    """Refuses noise that nodes share without a secure sum. It counts only if every node adds its
-    share, and a node that lies adds none.
-    """
-    if algorithm.clients.shared_by:
-        raise DpflError(
-            f"{algorithm.name} with noise = 'clients' protects the nodes only if every node adds "
-            "its share, which nobody can verify: set algorithm.noise = 'server'."
-        )
-
-
-def _refuse_unknown_sizes(algorithm: Algorithm) -> None:
-    """Refuses releases whose cost depends on the unknown number of samples."""
-    if algorithm.clients.clip.adapts_to == "raw":
-        raise DpflError(
-            "A clip from a run without privacy is for simulations: set algorithm.variant = 'sound'."
-        )
-    if not algorithm.ledger_per_client:
-        return
-    in_clients = (
-        algorithm.release is not None and algorithm.placement is not NoisePlacement.ROUND_SUM
-    )
-    by_size = in_clients and algorithm.event(2) != algorithm.event(3)
-    if by_size or algorithm.for_client_size(2) is not algorithm:
-        raise DpflError(
-            f"The cost of a release of {algorithm.name} depends on how many samples a node has, "
-            "which is not known before it joins: use a system with a sampling_rate."
-        )

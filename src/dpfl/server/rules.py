@@ -16,7 +16,7 @@ the refusal. The rules are tables, and the first broken rule is reported:
   sums, and leaks.
 - `PERSONS` must hold as well before an algorithm protects persons in the place of samples
   (`Algorithm.for_unit`), `SECURE_SUMS` before its clients share the noise, and `SECURE_NOISE`
-  before its noise is drawn securely.
+  before its noise is drawn securely, and `NODES` before it is proposed to nodes.
 
 To add a rule, add such a pair to the table that it belongs to, and a composition that breaks it to
 `tests/server/test_rules.py`. A rule is here only if it needs two parts or more. What one part can
@@ -57,6 +57,12 @@ def check(algorithm: Algorithm, rules: Sequence[Rule] | None = None) -> None:
     for broken, sentence in RULES if rules is None else rules:
         if broken(algorithm):
             raise DpflError(sentence.format(name=algorithm.name, leaks="; ".join(algorithm.leaks)))
+
+
+def _depends_on_size(a: Algorithm) -> bool:
+    """Says whether what a client pays for a release depends on its number of samples."""
+    in_clients = a.release is not None and a.placement is not NoisePlacement.ROUND_SUM
+    return (in_clients and a.event(2) != a.event(3)) or a.for_client_size(2) is not a
 
 
 def _at_clients(a: Algorithm) -> Iterable[Release]:
@@ -352,6 +358,25 @@ SECURE_SUMS: tuple[Rule, ...] = (
     ),
 )
 """Rules for an algorithm whose clients are to share the noise. Afterwards `SUMS` must hold, too."""
+
+NODES: tuple[Rule, ...] = (
+    (
+        lambda a: a.clients.clip.adapts_to == "raw",
+        "A clip from a run without privacy is for simulations: set algorithm.variant = 'sound'.",
+    ),
+    (
+        lambda a: a.ledger_per_client and _depends_on_size(a),
+        "The cost of a release of {name} depends on how many samples a node has, which is not "
+        "known before it joins: use a system with a sampling_rate.",
+    ),
+    (
+        lambda a: a.clients.shared_by,
+        "{name} with noise = 'clients' protects the nodes only if every node adds its share, which "
+        "nobody can verify: set algorithm.noise = 'server'.",
+    ),
+)
+"""Rules for an algorithm whose clients are nodes: noise that they share without a secure sum counts
+only if every node adds its share, and a node that lies adds none."""
 
 SECURE_NOISE: tuple[Rule, ...] = (
     (
