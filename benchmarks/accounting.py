@@ -1,4 +1,4 @@
-"""Row 8: how much of a run goes into planning, ledgers and accountants."""
+"""Row 8: the share of a run that planning, ledgers and accountants take."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ RUNS = (
 
 
 class Stopwatch:
-    """By how much a set of functions makes a run longer: the time that its main thread is inside
-    one of them, waiting included; one called by another of them counts once.
+    """Measures by how much a set of functions makes a run longer.
 
-    What another thread does meanwhile makes the run longer only where the main thread waits for it,
-    and that wait is in the sum. Its processor time is kept apart, in `beside`: where every core is
-    busy it comes on top.
+    It is the time that the main thread spends in them, waiting included. A function that another
+    one of them calls counts once. Work of other threads makes the run longer only while the main
+    thread waits for it, and that time is in the sum. Their processor time is separate, in `beside`:
+    if every core is busy, it is an additional cost.
     """
 
     def __init__(self) -> None:
@@ -37,9 +37,11 @@ class Stopwatch:
 
     @property
     def seconds(self) -> float:
+        """The time of all functions on the main thread."""
         return sum(self.parts.values())
 
     def clear(self) -> None:
+        """Starts again at 0."""
         self.parts.clear()
         self.beside.clear()
 
@@ -52,33 +54,33 @@ class Stopwatch:
         """
         function = inspect.getattr_static(owner, name)
         if isinstance(function, classmethod):
-            setattr(owner, name, classmethod(self._timed(function.__func__)))
+            setattr(owner, name, classmethod(self._with_clock(function.__func__)))
         else:
-            setattr(owner, name, self._timed(function))
+            setattr(owner, name, self._with_clock(function))
 
-    def _timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _with_clock(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
-        def timed(*arguments: Any, **named: Any) -> Any:
+        def call_with_clock(*arguments: Any, **keywords: Any) -> Any:
             if getattr(self._here, "inside", False):
-                return function(*arguments, **named)
+                return function(*arguments, **keywords)
             main = threading.current_thread() is threading.main_thread()
             clock, parts = (
                 (time.perf_counter, self.parts) if main else (time.thread_time, self.beside)
             )
             self._here.inside, start = True, clock()
             try:
-                return function(*arguments, **named)
+                return function(*arguments, **keywords)
             finally:
                 self._here.inside = False
                 parts[function.__qualname__] = (
                     parts.get(function.__qualname__, 0.0) + clock() - start
                 )
 
-        return timed
+        return call_with_clock
 
 
 def watch() -> Stopwatch:
-    """Everything that plans, debits, opens or reads a ledger, or asks an accountant."""
+    """Times everything that plans, debits, opens or reads a ledger, or uses an accountant."""
     from dpfl.client.debits import ClientDebits
     from dpfl.client.release_names import ReleaseNames
     from dpfl.client.runner import ClientRunner
@@ -105,6 +107,7 @@ def watch() -> Stopwatch:
 
 
 def share(rounds: int, tau: int) -> Iterator[dict[str, Any]]:
+    """Yields runs with the time that planning, ledgers and accountants take."""
     federation = common.federation()
     stopwatch = watch()
     algorithm = dpfl.algorithms.fedavg_dp(
@@ -137,21 +140,26 @@ def share(rounds: int, tau: int) -> Iterator[dict[str, Any]]:
 
 
 def run(bench) -> list[Line]:
+    """Measures row 8."""
     lines = []
     for title, rounds, tau in RUNS:
         bench.say(f"accounting and ledgers, {title}")
         rounds = rounds // 5 if bench.quick else rounds
         contender = Contender(title, "benchmarks.accounting:share", {"rounds": rounds, "tau": tau})
-        found = bench.compare([contender])[title]
-        bench.keep(f"accounting, {title}", {title: found})
-        if found.failed:
-            lines.append(unavailable(8, title, "accounting / run", found.failed))
+        measurement = bench.compare([contender])[title]
+        bench.keep(f"accounting, {title}", {title: measurement})
+        if measurement.failure:
+            lines.append(unavailable(8, title, "accounting / run", measurement.failure))
             continue
-        parts = sorted(found.repetitions[0]["parts"].items(), key=lambda part: -part[1])[:3]
+        parts = sorted(measurement.repetitions[0]["parts"].items(), key=lambda part: -part[1])[:3]
         most = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in parts)
-        sums = f"{found.median('accounting'):.2f} s of {found.median('seconds'):.1f} s"
-        note = f"{sums}: {most}; beside it {found.median('beside'):.2f} s of the ledger's thread"
+        sums = f"{measurement.median('accounting'):.2f} s of {measurement.median('seconds'):.1f} s"
+        note = (
+            f"{sums}: {most}; beside it {measurement.median('beside'):.2f} s of the ledger's thread"
+        )
         lines.append(
-            Line.of(8, title, "accounting / run", found.values("percent"), at_most(2), " %", note)
+            Line.of(
+                8, title, "accounting / run", measurement.values("percent"), at_most(2), " %", note
+            )
         )
     return lines

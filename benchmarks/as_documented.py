@@ -1,4 +1,4 @@
-"""Row 3 once more, against the peers as a user would first write them: Opacus' guide, and Flower's
+"""Row 3 against the peers as a user would first write them: by the guide of Opacus, and by Flower's
 example with Opacus.
 """
 
@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from benchmarks.harness import Contender
 from benchmarks.report import Line, at_least
-from benchmarks.whole_run import TRIAL, measured
+from benchmarks.whole_run import TRIAL, compare_runs
 
 GOALS = {
     "Opacus as in its guide": at_least(4.0),
@@ -15,6 +15,7 @@ GOALS = {
 
 
 def contenders(rounds: int) -> list[Contender]:
+    """Returns dpfl, and the peers as their documentation shows them."""
     options = {"rounds": rounds}
     threads = [{"threads": 1}, {"threads": 2}]
     return [
@@ -36,4 +37,5 @@ def contenders(rounds: int) -> list[Contender]:
 
 
 def run(bench) -> list[Line]:
-    return measured(bench, contenders, GOALS)[2]
+    """Measures row 3 against the peers as documented."""
+    return compare_runs(bench, contenders, GOALS)[2]

@@ -6,15 +6,16 @@ from dataclasses import asdict
 from functools import partial
 
 from benchmarks.client_level_work import CIFAR, DIGITS, Work
-from benchmarks.harness import Contender, Measured
+from benchmarks.harness import Contender, Measurement
 from benchmarks.report import Line, at_least, peer_over_ours, unavailable
 from benchmarks.whole_run import two_workers
 
 ROWS = ((4, CIFAR, 2.0), (5, DIGITS, 3.0))
-"""Row, work, and how many times faster than pfl in one process."""
+"""Row, work, and the goal: how many times faster than pfl in one process."""
 
 
 def contenders(work: Work, rounds: int) -> list[Contender]:
+    """Returns dpfl and pfl, in one process and in two."""
     options = {"work": asdict(work), "rounds": rounds}
     threads = [{"threads": 1}, {"threads": 2}]
     formats = [{"memory_format": "contiguous"}, {"memory_format": "channels_last"}][
@@ -42,24 +43,29 @@ def contenders(work: Work, rounds: int) -> list[Contender]:
 
 
 def run(bench) -> list[Line]:
+    """Measures rows 4, 5 and 6."""
     lines = []
     for row, work, goal in ROWS:
         rounds = 3 if bench.quick else work.rounds
         bench.say(work.title)
-        found = bench.compare(contenders(work, rounds))
-        _same_work(found, bench.say)
-        bench.keep(work.title, found)
-        lines += _against(row, work, found["dpfl"], found["pfl"], goal)
-        lines += _against(row, work, found["dpfl, 2 workers"], found["pfl, 2 processes"], 1.0)
+        measurements = bench.compare(contenders(work, rounds))
+        _same_work(measurements, bench.say)
+        bench.keep(work.title, measurements)
+        lines += _against(row, work, measurements["dpfl"], measurements["pfl"], goal)
+        lines += _against(
+            row, work, measurements["dpfl, 2 workers"], measurements["pfl, 2 processes"], 1.0
+        )
         if row == 5:
-            lines += two_workers(6, work.title, found["dpfl"], found["dpfl, 2 workers"])
+            lines += two_workers(
+                6, work.title, measurements["dpfl"], measurements["dpfl, 2 workers"]
+            )
     return lines
 
 
-def _against(row: int, work: Work, ours: Measured, peer: Measured, goal: float) -> list[Line]:
-    if ours.failed or peer.failed:
+def _against(row: int, work: Work, ours: Measurement, peer: Measurement, goal: float) -> list[Line]:
+    if ours.failure or peer.failure:
         return [
-            unavailable(row, work.title, f"{peer.name} / {ours.name}", ours.failed or peer.failed)
+            unavailable(row, work.title, f"{peer.name} / {ours.name}", ours.failure or peer.failure)
         ]
     return [
         peer_over_ours(row, f"{work.title}: a round", ours, peer, at_least(goal), of="round"),
@@ -73,14 +79,14 @@ def _against(row: int, work: Work, ours: Measured, peer: Measured, goal: float) 
     ]
 
 
-def _same_work(found: dict[str, Measured], say) -> None:
-    """As many local steps a round, and noise of the same deviation on the sum."""
-    ours = found["dpfl"]
-    for other in found.values():
-        if ours.failed or other.failed:
+def _same_work(measurements: dict[str, Measurement], say) -> None:
+    """Checks that all make the same number of local steps, with the same noise on the sum."""
+    ours = measurements["dpfl"]
+    for other in measurements.values():
+        if ours.failure or other.failure:
             continue
         for what in ("steps", "deviation"):
             mine, theirs = ours.repetitions[0][what], other.repetitions[0][what]
             if abs(mine - theirs) > 1e-6 * mine:
-                other.failed = f"its {what} is {theirs}, not {mine}"
-                say(f"  {other.name}: {other.failed}")
+                other.failure = f"its {what} is {theirs}, not {mine}"
+                say(f"  {other.name}: {other.failure}")

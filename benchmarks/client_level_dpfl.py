@@ -12,6 +12,7 @@ from dpfl.data import Federation
 
 
 def run(work: dict[str, Any], rounds: int, workers: int = 1) -> Iterator[dict[str, Any]]:
+    """Yields a check, then repetitions of a run of dpfl."""
     job = Work(**work)
     users = users_of(job)
     federation = Federation.from_tensors(users, test=test_of(job))
@@ -38,9 +39,7 @@ def run(work: dict[str, Any], rounds: int, workers: int = 1) -> Iterator[dict[st
 
 
 def _noiseless(job: Work, users: list[Any]) -> str:
-    """The model's change in a round of a few users on whole batches, clipped, without noise and
-    dropout.
-    """
+    """Returns the change of the model in a round of a few users without noise and dropout."""
     module = network(job, dropout=False)
     exact = dpfl.algorithms.ce_fedavg(clip=job.clip, tau=3, rate=CHECK_RATE, batch_size=job.images)
     federation = Federation.from_tensors(few(users), test=few(users)[0])

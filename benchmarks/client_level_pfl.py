@@ -3,8 +3,8 @@ together.
 
 Several processes as its guide to distributed simulations shows: the same script for each, with
 PFL_WORKER_ADDRESSES and PFL_WORKER_RANK in its environment. torch.distributed then uses gloo.
-Users' tensors are ready before training, users are evaluated in the first round only (pfl always
-does that), which no figure of a round includes.
+Users' tensors are ready before training. Users are evaluated in the first round only, as pfl always
+does, and no figure of a round includes that.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ def run(
     rank: int = 0,
     addresses: str = "",
 ) -> Iterator[dict[str, Any]]:
+    """Yields a check, then repetitions of a run of pfl."""
     torch.set_num_threads(threads)
     job = Work(**work)
     others = []
@@ -61,16 +62,16 @@ def run(
     yield {"results": {"round without noise": _noiseless(job, users)}}
     while True:
         module = _with_loss(network(job)).to(memory_format=layout)
-        clock, kept = Clock(), {}
-        federated_averaging(module, users, job, rounds, clock, kept)
+        clock, figures = Clock(), {}
+        federated_averaging(module, users, job, rounds, clock, figures)
         right = accuracy(module, *test_of(job)) if rank == 0 else 0.0
-        yield clock.read() | kept | {"steps": module.steps * processes, "accuracy": right}
+        yield clock.read() | figures | {"steps": module.steps * processes, "accuracy": right}
         for other in others:
             other.wait()
 
 
 def _other(options: dict[str, Any]) -> subprocess.Popen[bytes]:
-    """A further process, which answers twice like this one: its check, and one repetition."""
+    """Starts a further process, which runs the check and one repetition like this one."""
     command = [
         sys.executable,
         "-m",
@@ -97,7 +98,7 @@ def federated_averaging(
     job: Work,
     rounds: int,
     clock: Clock,
-    kept: dict[str, Any],
+    figures: dict[str, Any],
     exact: bool = False,
 ) -> None:
     """`exact` is for the check: every user once, whole batches, three steps, no noise."""
@@ -136,12 +137,12 @@ def federated_averaging(
             local_batch_size=job.images if exact else job.batch,
         ),
         NNEvalHyperParams(local_batch_size=10_000),
-        callbacks=[_callback(clock, kept)],
+        callbacks=[_callback(clock, figures)],
         send_metrics_to_platform=False,
     )
 
 
-def _callback(clock: Clock, kept: dict[str, Any]) -> Any:
+def _callback(clock: Clock, figures: dict[str, Any]) -> Any:
     from pfl.callback.base import TrainingProcessCallback
 
     class Ticks(TrainingProcessCallback):
@@ -149,9 +150,9 @@ def _callback(clock: Clock, kept: dict[str, Any]) -> Any:
             self, aggregate_metrics: Any, model: Any, *, central_iteration: int
         ) -> Any:
             clock.tick()
-            found = {str(name): value for name, value in aggregate_metrics}
-            noise = [value for name, value in found.items() if "DP noise std" in name]
-            kept["deviation"] = float(noise[0].overall_value) if noise else 0.0
+            metrics = {str(name): value for name, value in aggregate_metrics}
+            noise = [value for name, value in metrics.items() if "DP noise std" in name]
+            figures["deviation"] = float(noise[0].overall_value) if noise else 0.0
             return super().after_central_iteration(
                 aggregate_metrics, model, central_iteration=central_iteration
             )

@@ -13,6 +13,8 @@ from benchmarks import datasets
 
 @dataclass(frozen=True)
 class Work:
+    """A federation and its client-level training."""
+
     title: str
     network: str
     users: int
@@ -27,7 +29,7 @@ class Work:
 
     @property
     def steps(self) -> int:
-        """Local steps: an epoch takes every image once, the last batch being smaller."""
+        """The local steps: an epoch takes every image once, and the last batch is smaller."""
         return self.epochs * -(-self.images // self.batch)
 
 
@@ -60,13 +62,11 @@ DIGITS = Work(
 
 
 CHECK_RATE = 0.01
-"""The learning rate of the check: low, since large steps blow up what float32 rounds
-differently.
-"""
+"""The learning rate of the check. It is low, since large steps amplify differences of rounding."""
 
 
 def users_of(work: Work) -> list[tuple[Tensor, Tensor]]:
-    """Each user's images and labels, dealt out of one fixed shuffle."""
+    """Returns the images and labels of each user, out of one fixed shuffle."""
     total = work.users * work.images
     if work.network == "mlp":
         x, y = datasets.many_digits(total)
@@ -78,19 +78,18 @@ def users_of(work: Work) -> list[tuple[Tensor, Tensor]]:
 
 
 def few(users: list[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tensor]]:
-    """Users for the check that a round gives the same model."""
+    """Returns the users of the check that a round gives the same model."""
     return users[:6]
 
 
 def test_of(work: Work) -> tuple[Tensor, Tensor]:
+    """Returns the test set."""
     test = (datasets.mnist() if work.network == "mlp" else datasets.cifar10()).test
     return test.x, test.y
 
 
 def network(work: Work, dropout: bool = True) -> nn.Module:
-    """The mlp of the catalogue, or pfl-research's CNN: two convolutions and one hidden layer, with
-    dropout.
-    """
+    """Returns the mlp of the catalogue, or the CNN of pfl-research with dropout."""
     if work.network == "mlp":
         return dpfl.models.mlp().build((1, 28, 28), 10, seed=0)
     with torch.random.fork_rng(devices=[]):

@@ -1,4 +1,4 @@
-"""What contenders share: where results are left to be compared, and the clock of a repetition."""
+"""What contenders share: files of results to compare, and the clock of a repetition."""
 
 from __future__ import annotations
 
@@ -13,27 +13,29 @@ import numpy as np
 
 
 def scratch() -> Path:
+    """Returns the folder for temporary files."""
     return Path(os.environ["BENCH_SCRATCH"])
 
 
-def left(vector: Any) -> str:
-    """The path of a vector, left for the harness to compare."""
+def save_result(vector: Any) -> str:
+    """Writes a vector for the harness to compare, and returns its path."""
     path = scratch() / f"{uuid.uuid4().hex}.npy"
     np.save(path, np.asarray(vector, dtype=np.float32).reshape(-1))
     return str(path)
 
 
-def repeated(
+def repeat(
     run: Callable[[int], None], seconds: float, steps: int | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Repetitions of about `seconds`, or of so many steps, as seconds a step by the clock and of
-    the processor.
+    """Yields repetitions of about `seconds`, or of a number of steps.
+
+    Each has the seconds of a step, by the clock and of the processor.
     """
     run(1)
     count = steps or max(1, round(seconds / _seconds_of(run, 1)[0]))
     while True:
-        elapsed, processor = _seconds_of(run, count)
-        yield {"seconds": elapsed / count, "processor": processor / count, "steps": count}
+        wall_time, processor = _seconds_of(run, count)
+        yield {"seconds": wall_time / count, "processor": processor / count, "steps": count}
 
 
 def _seconds_of(run: Callable[[int], None], count: int) -> tuple[float, float]:
@@ -50,11 +52,12 @@ class Clock:
         self._ends: list[float] = []
 
     def tick(self) -> None:
+        """Records the end of a round."""
         self._ends.append(time.perf_counter())
 
     def read(self) -> dict[str, Any]:
-        """The whole run, the time to the end of the first round, and the mean of the rounds after
-        it.
+        """Returns the times of the whole run, up to the end of the first round, and of a later
+        round.
         """
         total = time.perf_counter() - self._start
         later = len(self._ends) - 1

@@ -21,6 +21,7 @@ from dpfl.errors import DpflError
 
 @lru_cache(maxsize=1)
 def mnist() -> dpfl.data.DataSource:
+    """Returns MNIST, or the embedded digits."""
     try:
         return dpfl.data.mnist()
     except DpflError:
@@ -29,7 +30,7 @@ def mnist() -> dpfl.data.DataSource:
 
 @lru_cache(maxsize=1)
 def cifar10() -> dpfl.data.DataSource:
-    """CIFAR-10, or the embedded digits as 32x32 images in three channels, repeated to 50,000."""
+    """Returns CIFAR-10, or 50,000 of the embedded digits as 32x32 images in three channels."""
     folder = cifar10_folder()
     if folder:
         return dpfl.data.cifar10(folder)
@@ -44,8 +45,9 @@ def cifar10() -> dpfl.data.DataSource:
 
 
 def cifar10_folder() -> Path | None:
-    """Where the standard binary files are: in DPFL_DATA, or unpacked from there into a temporary
-    folder that stays.
+    """Returns the folder of the standard binary files, or None.
+
+    It is in DPFL_DATA, or a temporary folder with files unpacked from there.
     """
     data = os.environ.get("DPFL_DATA")
     cache = Path(tempfile.gettempdir()) / "dpfl-bench-cifar10"
@@ -68,12 +70,12 @@ def _complete(folder: Path) -> bool:
 
 
 def many_digits(images: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """MNIST repeated to this many images, in one fixed random order."""
+    """Returns MNIST repeated to this many images, in one fixed random order."""
     train = mnist().train
     rows = torch.randperm(images, generator=torch.Generator().manual_seed(0)) % len(train)
     return train.x[rows], train.y[rows]
 
 
-def described() -> dict[str, str]:
-    """The sets in use, for the record."""
+def names() -> dict[str, str]:
+    """Returns the names of the data sets, for results.json."""
     return {"digits": mnist().train.name, "colour images": cifar10().train.name}

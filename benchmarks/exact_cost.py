@@ -1,7 +1,8 @@
-"""What a change costs a private step: `python -m benchmarks.exact_cost OTHER/src [--only MODEL ...]
-[--repetitions N]`.
+"""Measures the cost of a change for a private step.
 
-The other checkout's dpfl and this one's run in processes of their own, which take turns. Both must
+    python -m benchmarks.exact_cost OTHER/src [--only MODEL ...] [--repetitions N]
+
+The dpfl of the other checkout and of this one run in turn, in separate processes. Both must
 give the same clipped sum before they are measured. A figure is the ratio of processor times,
 repetition by repetition, so that other work on the machine disturbs it less. Against the last
 version without exact arithmetic, the ratio is what exact arithmetic costs.
@@ -14,26 +15,25 @@ import dataclasses
 import tempfile
 from pathlib import Path
 
-from benchmarks.harness import Measured, compare
+from benchmarks.harness import Measurement, compare
 from benchmarks.report import Line, at_most, plain, unavailable
 from benchmarks.steps import WORK, contenders
 
 STEPS = {"cnn": 12, "mlp": 40, "cnn-wide": 4, "resnet-18": 1}
-"""Of one repetition, the same for both: the first steps of a repetition are slower than the
-others.
-"""
+"""The steps of a repetition, the same for both, since the first steps are slower."""
 
 LIMIT = 1.25
 """How many steps of the other checkout a step may take."""
 
 
 def main() -> None:
+    """Measures the models and prints a line for each."""
     options = _options()
     with tempfile.TemporaryDirectory(prefix="dpfl-bench-") as folder:
         for model, batch, _ in WORK:
             if not options.only or model in options.only:
                 size = options.batch or batch
-                line = _line(model, size, _measured(model, size, options, Path(folder)))
+                line = _line(model, size, _measure(model, size, options, Path(folder)))
                 print(f"{plain([line])}\n{line.note}", flush=True)
 
 
@@ -48,19 +48,19 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _measured(
+def _measure(
     model: str, batch: int, options: argparse.Namespace, scratch: Path
-) -> dict[str, Measured]:
+) -> dict[str, Measurement]:
     ours = contenders(model, batch, 0.0)[0]
     ours = dataclasses.replace(ours, options={**ours.options, "steps_each": STEPS[model]})
     other = dataclasses.replace(ours, name="other", source=options.other.resolve())
     return compare([ours, other], options.repetitions, scratch)
 
 
-def _line(model: str, batch: int, found: dict[str, Measured]) -> Line:
-    work, (ours, other) = f"private step, {model}, batch {batch}", found.values()
-    if ours.failed or other.failed:
-        return unavailable(1, work, "dpfl / other", ours.failed or other.failed)
+def _line(model: str, batch: int, measurements: dict[str, Measurement]) -> Line:
+    work, (ours, other) = f"private step, {model}, batch {batch}", measurements.values()
+    if ours.failure or other.failure:
+        return unavailable(1, work, "dpfl / other", ours.failure or other.failure)
     return Line.ratio(1, work, "dpfl / other", ours, other, at_most(LIMIT), of="processor")
 
 

@@ -1,12 +1,12 @@
-"""What a round costs beyond training, over real processes on loopback: ours, and Flower's as
-documented, in one run.
+"""Measures the cost of a round beyond training, with real processes on loopback: the transport of
+dpfl, and Flower as documented.
 
     python -m benchmarks.federation [--nodes 3 10] [--bytes 100000 1000000 10000000 100000000]
     [--rounds 5] [--only ours flower]
 
-Nodes send back what they get. Both have TLS, node authentication and state in sqlite. Flower's:
-`grid.send_and_receive` in a server app and a client app in its own executor. A round is from the
-first byte to the last answer; the first is not counted.
+Nodes return every message. Both have TLS, node authentication and state in sqlite. Flower runs
+`grid.send_and_receive` in a server app, and a client app in its own executor. A round lasts from
+the first byte to the last answer. The first round does not count.
 """
 
 from __future__ import annotations
@@ -71,24 +71,25 @@ app = ServerApp()
 
 @app.main()
 def main(grid, context):
-    found = {{}}
+    seconds = {{}}
     while len(list(grid.get_node_ids())) < {nodes}:
         time.sleep(0.2)
     for size in {sizes}:
-        found[size] = []
+        seconds[size] = []
         for _ in range({rounds} + 1):
             model = ArrayRecord([np.frombuffer(os.urandom(size), np.float32)])
-            began = time.time()
-            asked = [Message(RecordDict({{"model": model}}), dst_node_id=n, message_type="train") for n in grid.get_node_ids()]
-            replies = list(grid.send_and_receive(asked, timeout={timeout}))
+            start = time.time()
+            messages = [Message(RecordDict({{"model": model}}), dst_node_id=n, message_type="train") for n in grid.get_node_ids()]
+            replies = list(grid.send_and_receive(messages, timeout={timeout}))
             assert len(replies) == {nodes} and not any(reply.has_error() for reply in replies)
-            found[size].append(time.time() - began)
-            Path({out!r}).write_text(json.dumps({{"done": False, "found": found}}))
-    Path({out!r}).write_text(json.dumps({{"done": True, "found": found}}))
+            seconds[size].append(time.time() - start)
+            Path({out!r}).write_text(json.dumps({{"done": False, "seconds": seconds}}))
+    Path({out!r}).write_text(json.dumps({{"done": True, "seconds": seconds}}))
 """  # noqa: E501
 
 
 def until(true: Callable[[], object], seconds: float) -> None:
+    """Waits until something is true, and exits after a time limit."""
     end = time.monotonic() + seconds
     while not true():
         if time.monotonic() > end:
@@ -96,10 +97,10 @@ def until(true: Callable[[], object], seconds: float) -> None:
         time.sleep(0.05)
 
 
-def started(
+def start_process(
     stack: ExitStack, command: Sequence[str], environment: dict[str, str], log: Path
 ) -> None:
-    """A process that is ended, and waited for, with the stack."""
+    """Starts a process that ends with the stack."""
     with log.open("ab") as file:
         process = subprocess.Popen(command, env=environment, stdout=file, stderr=file)
 
@@ -115,8 +116,9 @@ def started(
 
 
 def ours(folder: Path, nodes: int, sizes: Sequence[int], rounds: int) -> dict[int, list[float]]:
+    """Returns the seconds of each round of dpfl, by size."""
     keys = server_keys(folder / "keys")
-    found: dict[int, list[float]] = {}
+    seconds_by_size: dict[int, list[float]] = {}
     with ExitStack() as stack:
         link = stack.enter_context(superlink(folder / "link", "127.0.0.1", free_port(), keys))
         for index in range(nodes):
@@ -131,30 +133,31 @@ def ours(folder: Path, nodes: int, sizes: Sequence[int], rounds: int) -> dict[in
                 link.address,
                 str(keys.authority),
             ]
-            started(stack, command, {**os.environ, **parent_variable()}, home / "log")
-        post = FlowerTransport(link.address, keys.authority, link.secret, MOST)
-        stack.callback(post.close)
-        until(lambda: len(post.nodes()) == nodes, START_SECONDS)
+            start_process(stack, command, {**os.environ, **parent_variable()}, home / "log")
+        transport = FlowerTransport(link.address, keys.authority, link.secret, MOST)
+        stack.callback(transport.close)
+        until(lambda: len(transport.nodes()) == nodes, START_SECONDS)
         for size in sizes:
-            found[size] = [_round(post, size) for _ in range(rounds + 1)]
-    return found
+            seconds_by_size[size] = [_round(transport, size) for _ in range(rounds + 1)]
+    return seconds_by_size
 
 
-def _round(post: FlowerTransport, size: int) -> float:
-    letter, began = os.urandom(size), time.monotonic()
-    waiting = {post.send(address, letter) for address in post.nodes()}
+def _round(transport: FlowerTransport, size: int) -> float:
+    message, start = os.urandom(size), time.monotonic()
+    waiting = {transport.send(address, message) for address in transport.nodes()}
     while waiting:
-        for delivery in post.receive(5.0):
-            assert delivery.message == letter
+        for delivery in transport.receive(5.0):
+            assert delivery.message == message
             waiting.discard(delivery.request_id)
-        if time.monotonic() - began > ROUND_SECONDS:
+        if time.monotonic() - start > ROUND_SECONDS:
             raise SystemExit(f"a round of {size} bytes took more than {ROUND_SECONDS:g} s")
-    return time.monotonic() - began
+    return time.monotonic() - start
 
 
 def flower(folder: Path, nodes: int, sizes: Sequence[int], rounds: int) -> dict[int, list[float]]:
+    """Returns the seconds of each round of Flower, by size."""
     keys, port = server_keys(folder / "keys"), free_port()
-    address, authority, out = f"127.0.0.1:{port}", str(keys.authority), folder / "found.json"
+    address, authority, out = f"127.0.0.1:{port}", str(keys.authority), folder / "seconds.json"
     commands = Path(sys.executable).parent
     environment = {
         **os.environ,
@@ -183,7 +186,7 @@ def flower(folder: Path, nodes: int, sizes: Sequence[int], rounds: int) -> dict[
             *tls,
             "--enable-supernode-auth",
         ]
-        started(
+        start_process(
             stack, [*link, "--database", str(folder / "state.sqlite")], environment, folder / "log"
         )
         until(lambda: _registered(address, keys.authority, folder, nodes), START_SECONDS)
@@ -197,7 +200,7 @@ def flower(folder: Path, nodes: int, sizes: Sequence[int], rounds: int) -> dict[
                 str(free_port()),
             )
             key = ("--auth-supernode-private-key", str(folder / f"node{index}.key"))
-            started(
+            start_process(
                 stack, [str(commands / "flower-supernode"), *own, *key], environment, folder / "log"
             )
         subprocess.run(
@@ -206,9 +209,9 @@ def flower(folder: Path, nodes: int, sizes: Sequence[int], rounds: int) -> dict[
             check=True,
             capture_output=True,
         )
-        allowed = START_SECONDS + len(sizes) * (rounds + 1) * ROUND_SECONDS
-        until(lambda: out.exists() and json.loads(out.read_text() or "{}").get("done"), allowed)
-    return {int(size): seconds for size, seconds in json.loads(out.read_text())["found"].items()}
+        limit = START_SECONDS + len(sizes) * (rounds + 1) * ROUND_SECONDS
+        until(lambda: out.exists() and json.loads(out.read_text() or "{}").get("done"), limit)
+    return {int(size): seconds for size, seconds in json.loads(out.read_text())["seconds"].items()}
 
 
 def _app(folder: Path, nodes: int, sizes: Sequence[int], rounds: int, out: Path) -> Path:
@@ -234,15 +237,17 @@ def _registered(address: str, authority: Path, folder: Path, nodes: int) -> bool
 
 
 def echo(folder: str, server: str, authority: str) -> None:
+    """Runs a node that returns every message."""
     end_with_parent()
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     home = Path(folder)
     node: FlowerProcess = supernode(home, server, Path(authority), home / "carrier.key")
-    serve(node, lambda letter: letter, MOST, stop)
+    serve(node, lambda message: message, MOST, stop)
 
 
 def main() -> None:
+    """Measures the rounds and prints a table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--nodes", type=int, nargs="+", default=[3, 10])
     parser.add_argument(
@@ -257,17 +262,17 @@ def main() -> None:
         return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # processes are ended then, too
     print(
-        "| nodes | bytes | carrier | seconds a round (median) | least | most "
+        "| nodes | bytes | transport | seconds a round (median) | least | most "
         "|\n|---|---|---|---|---|---|",
         flush=True,
     )
     for nodes in options.nodes:
         for name in options.only:
             with tempfile.TemporaryDirectory(prefix="dpfl-federation-") as folder:
-                found = {"ours": ours, "flower": flower}[name](
+                seconds_by_size = {"ours": ours, "flower": flower}[name](
                     Path(folder), nodes, options.bytes, options.rounds
                 )
-            for size, seconds in found.items():
+            for size, seconds in seconds_by_size.items():
                 warm = seconds[1:]
                 row = (
                     nodes,

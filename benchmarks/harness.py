@@ -1,4 +1,4 @@
-"""Contenders in processes of their own, checked to compute the same, then measured in turn."""
+"""Contenders in processes of their own, checked to compute the same, then measurement in turn."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,25 +25,25 @@ QUIET = {
     "JAX_PLATFORMS": "cpu",
     "GLOO_SOCKET_IFNAME": "lo",
 }
-"""Nothing here calls out, and two processes of one machine talk over its loopback."""
+"""No library connects to other hosts. Processes of one machine use its loopback."""
 
 
-Expected = dict[str, tuple[str, np.ndarray]]
-"""What was computed, by whom, and the vector."""
+ReferenceVectors = dict[str, tuple[str, np.ndarray]]
+"""The contender that first gave a result, and its vector, by the name of the result."""
 
 
-class Failed(Exception):
-    """A contender that could not run, or did not compute what the others do."""
+class ContenderError(Exception):
+    """A contender could not run, or does not compute what the others do."""
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A generator function as "module:name", its options, and the settings of which the fastest is
-    taken.
+    """A generator function as "module:name", with its options and settings. The fastest setting
+    counts.
 
-    `trial` holds options that make a run shorter while settings are tried. `warm` contenders make
-    all repetitions in one process; others start anew for each, since a run may leave caches behind.
-    `source` is the folder that dpfl is imported from: another checkout's, to compare two versions.
+    `trial` has options that make a run shorter during the choice of a setting. `warm` contenders
+    make all repetitions in one process. Others start a process for each, since a run may fill
+    caches. `source` is the folder of dpfl, so that two versions can be compared.
     """
 
     name: str
@@ -57,26 +57,32 @@ class Contender:
 
 
 @dataclass
-class Measured:
-    """What a contender answered: the setting that was fastest here, its check, and its
-    repetitions.
-    """
+class Measurement:
+    """The fastest setting of a contender, its check and its repetitions."""
 
     name: str
     setting: dict[str, Any] = field(default_factory=dict)
     check: dict[str, Any] = field(default_factory=dict)
     repetitions: list[dict[str, Any]] = field(default_factory=list)
-    failed: str = ""
+    failure: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the fields as results.json has them."""
+        content = asdict(self)
+        content["failed"] = content.pop("failure")
+        return content
 
     def values(self, what: str = "seconds") -> list[float]:
+        """Returns a figure of every repetition."""
         return [one[what] for one in self.repetitions]
 
     def median(self, what: str = "seconds") -> float:
+        """Returns the median of a figure over repetitions."""
         return statistics.median(self.values(what))
 
 
 class Process:
-    """A contender that answers when asked."""
+    """A contender in a separate process."""
 
     def __init__(self, contender: Contender, setting: Mapping[str, Any], scratch: Path) -> None:
         self.name, self.setting = contender.name, dict(setting)
@@ -105,6 +111,7 @@ class Process:
         )
 
     def ask(self) -> dict[str, Any]:
+        """Returns the next answer of the contender."""
         assert self._process.stdin
         assert self._process.stdout
         try:
@@ -121,10 +128,11 @@ class Process:
         if "failed" in answer:
             self._log.seek(0)
             tail = "".join(self._log.readlines()[-15:])
-            raise Failed(f"{self.name} {self.setting or ''}: {answer['failed']}\n{tail}")
+            raise ContenderError(f"{self.name} {self.setting or ''}: {answer['failed']}\n{tail}")
         return answer
 
     def close(self) -> None:
+        """Ends the process."""
         assert self._process.stdin
         assert self._process.stdout
         self._process.stdin.close()
@@ -139,84 +147,85 @@ class Process:
 
 def compare(
     contenders: Sequence[Contender], repetitions: int, scratch: Path, say: Any = print
-) -> dict[str, Measured]:
-    """Each contender at its fastest setting, checked, and measured in turn; one that fails is kept
-    with its reason.
+) -> dict[str, Measurement]:
+    """Checks each contender and measures it at its fastest setting, one after another in turn.
+
+    A contender that fails stays in the result, with the reason.
     """
     with ExitStack() as stack:
-        expected: Expected = {}
-        found = {one.name: _choose(one, expected, stack, scratch, say) for one in contenders}
+        references: ReferenceVectors = {}
+        choices = {one.name: _choose(one, references, stack, scratch, say) for one in contenders}
         running = {
-            name: (measured, ask) for name, (measured, ask) in found.items() if not measured.failed
+            name: (measurement, ask)
+            for name, (measurement, ask) in choices.items()
+            if not measurement.failure
         }
         for repetition in range(repetitions):
             names = list(running)
             for name in names[repetition % len(names) :] + names[: repetition % len(names)]:
-                measured, ask = running[name]
-                if not measured.failed:
-                    _repeat(measured, ask, say)
-    return {name: measured for name, (measured, _) in found.items()}
+                measurement, ask = running[name]
+                if not measurement.failure:
+                    _repeat(measurement, ask, say)
+    return {name: measurement for name, (measurement, _) in choices.items()}
 
 
-def _repeat(measured: Measured, ask: Any, say: Any) -> None:
+def _repeat(measurement: Measurement, ask: Any, say: Any) -> None:
     try:
-        measured.repetitions.append(ask())
-    except Failed as failure:
-        measured.failed = str(failure)
-        say(f"  {measured.name} failed: {failure}")
+        measurement.repetitions.append(ask())
+    except ContenderError as failure:
+        measurement.failure = str(failure)
+        say(f"  {measurement.name} failed: {failure}")
 
 
 def _choose(
-    contender: Contender, expected: Expected, stack: ExitStack, scratch: Path, say: Any
-) -> tuple[Measured, Any]:
-    """The fastest of the settings that compute what they should; with one setting there is nothing
-    to choose.
-    """
-    tried = []
+    contender: Contender, references: ReferenceVectors, stack: ExitStack, scratch: Path, say: Any
+) -> tuple[Measurement, Any]:
+    """Chooses the fastest setting that passes the check."""
+    trials = []
     failures = []
     for setting in contender.settings:
         try:
-            tried.append(_try(contender, setting, expected, scratch))
-        except Failed as failure:
+            trials.append(_try(contender, setting, references, scratch))
+        except ContenderError as failure:
             failures.append(str(failure))
             say(f"  {failure}")
-    if not tried:
-        return Measured(contender.name, failed="; ".join(failures)), None
-    best = min(tried, key=lambda one: one[0])
-    for other in tried:
+    if not trials:
+        return Measurement(contender.name, failure="; ".join(failures)), None
+    best = min(trials, key=lambda one: one[0])
+    for other in trials:
         if other is not best and other[2]:
             other[2].close()
-    seconds, measured, process = best
-    shown = ", ".join(f"{key}={value}" for key, value in measured.setting.items())
+    seconds, measurement, process = best
+    setting_text = ", ".join(f"{key}={value}" for key, value in measurement.setting.items())
     say(
         f"  {contender.name}: ready"
-        + (f" with {shown}" if shown else "")
+        + (f" with {setting_text}" if setting_text else "")
         + (f" ({seconds:.4g} s)" if seconds else "")
     )
     if process:
         stack.callback(process.close)
-        return measured, process.ask
-    return measured, lambda: _once(contender, measured.setting, scratch)
+        return measurement, process.ask
+    return measurement, lambda: _once(contender, measurement.setting, scratch)
 
 
 def _try(
-    contender: Contender, setting: Mapping[str, Any], expected: Expected, scratch: Path
-) -> tuple[float, Measured, Process | None]:
+    contender: Contender, setting: Mapping[str, Any], references: ReferenceVectors, scratch: Path
+) -> tuple[float, Measurement, Process | None]:
     process = Process(
         replace(contender, options={**contender.options, **contender.trial}), setting, scratch
     )
-    timed = contender.warm or len(contender.settings) > 1
+    is_timed = contender.warm or len(contender.settings) > 1
     try:
-        measured = Measured(contender.name, dict(setting), process.ask())
-        _check_results(measured, expected, contender.tolerance)
-        seconds = process.ask()["seconds"] if timed else 0.0
+        measurement = Measurement(contender.name, dict(setting), process.ask())
+        _check_results(measurement, references, contender.tolerance)
+        seconds = process.ask()["seconds"] if is_timed else 0.0
     except BaseException:
         process.close()
         raise
     if not contender.warm:
         process.close()
-        return seconds, measured, None
-    return seconds, measured, process
+        return seconds, measurement, None
+    return seconds, measurement, process
 
 
 def _once(contender: Contender, setting: Mapping[str, Any], scratch: Path) -> dict[str, Any]:
@@ -228,17 +237,19 @@ def _once(contender: Contender, setting: Mapping[str, Any], scratch: Path) -> di
         process.close()
 
 
-def _check_results(measured: Measured, expected: Expected, tolerance: float) -> None:
+def _check_results(
+    measurement: Measurement, references: ReferenceVectors, tolerance: float
+) -> None:
     """What several contenders give under the same name must be the same vector; the first of them
     sets what is expected.
     """
-    for what, path in measured.check.pop("results", {}).items():
+    for what, path in measurement.check.pop("results", {}).items():
         vector = np.load(path).astype(np.float64)
-        whose, right = expected.setdefault(what, (measured.name, vector))
+        whose, right = references.setdefault(what, (measurement.name, vector))
         error = float(np.linalg.norm(vector - right) / np.linalg.norm(right))
-        measured.check[f"error of {what}"] = error
+        measurement.check[f"error of {what}"] = error
         if not error <= tolerance:
-            raise Failed(
-                f"{measured.name} {measured.setting or ''}: its {what} differs from that of "
+            raise ContenderError(
+                f"{measurement.name} {measurement.setting or ''}: its {what} differs from that of "
                 f"{whose} by {error:.2g}"
             )

@@ -14,16 +14,12 @@ from torch import nn
 from dpfl.models.architectures import Residual
 
 Forward = Callable[[list[Any], Any], Any]
-"""Parameters and a batch to activations; parameters are taken from the front of the list in the
-order of the module's.
-"""
+"""Maps parameters, in the order of the module, and a batch to activations."""
 
 
 def from_torch(module: nn.Module, layout: str) -> tuple[Callable[[list[Any], Any], Any], list[Any]]:
-    """A function of (parameters, batch), and its parameters; images are in `layout`, NHWC or
-    NCHW.
-    """
-    parameters = [jnp.asarray(_arranged(p.detach().numpy(), layout)) for p in module.parameters()]
+    """Returns a function of (parameters, batch) and its parameters, for images in `layout`."""
+    parameters = [jnp.asarray(_to_layout(p.detach().numpy(), layout)) for p in module.parameters()]
 
     def forward(parameters: list[Any], x: Any) -> Any:
         return _apply(module, iter(parameters), x, layout)
@@ -32,15 +28,15 @@ def from_torch(module: nn.Module, layout: str) -> tuple[Callable[[list[Any], Any
 
 
 def to_flat(parameters: list[Any], layout: str) -> np.ndarray:
-    """The parameters as one vector in PyTorch's order."""
-    return np.concatenate([_restored(np.asarray(p), layout).reshape(-1) for p in parameters])
+    """Returns the parameters as one vector in PyTorch's order."""
+    return np.concatenate([_from_layout(np.asarray(p), layout).reshape(-1) for p in parameters])
 
 
-def _arranged(value: np.ndarray, layout: str) -> np.ndarray:
+def _to_layout(value: np.ndarray, layout: str) -> np.ndarray:
     return value.transpose(2, 3, 1, 0) if value.ndim == 4 and layout == "NHWC" else value
 
 
-def _restored(value: np.ndarray, layout: str) -> np.ndarray:
+def _from_layout(value: np.ndarray, layout: str) -> np.ndarray:
     return value.transpose(3, 2, 0, 1) if value.ndim == 4 and layout == "NHWC" else value
 
 
@@ -112,17 +108,17 @@ def _max_pool(module: nn.MaxPool2d, x: Any, layout: str) -> Any:
 def _group_norm(module: nn.GroupNorm, weight: Any, bias: Any, x: Any, layout: str) -> Any:
     channels, groups = module.num_channels, module.num_groups
     if layout == "NCHW":
-        grouped, axes, across = (
+        x_by_group, axes, across = (
             x.reshape(len(x), groups, channels // groups, *x.shape[2:]),
             (2, 3, 4),
             (channels, 1, 1),
         )
     else:
-        grouped, axes, across = (
+        x_by_group, axes, across = (
             x.reshape(*x.shape[:3], groups, channels // groups),
             (1, 2, 4),
             (channels,),
         )
-    mean, variance = grouped.mean(axes, keepdims=True), grouped.var(axes, keepdims=True)
-    normal = ((grouped - mean) * lax.rsqrt(variance + module.eps)).reshape(x.shape)
+    mean, variance = x_by_group.mean(axes, keepdims=True), x_by_group.var(axes, keepdims=True)
+    normal = ((x_by_group - mean) * lax.rsqrt(variance + module.eps)).reshape(x.shape)
     return normal * weight.reshape(across) + bias.reshape(across)

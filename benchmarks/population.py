@@ -19,6 +19,7 @@ WORK = "client-level mlp, 50 clients a round"
 
 
 def population(clients: int, rounds: int) -> Iterator[dict[str, Any]]:
+    """Yields runs with a cohort out of a number of clients."""
     source = datasets.mnist()
     _forget_peak()
     federation = source.split(clients=clients, how=dpfl.data.RandomClients(images=100), seed=0)
@@ -46,15 +47,15 @@ def population(clients: int, rounds: int) -> Iterator[dict[str, Any]]:
 
 
 def _forget_peak() -> None:
-    """Reading the images takes more memory than keeping them: the peak is counted from here, where
-    Linux allows it.
+    """Resets the peak of memory, where Linux allows it: reading the images takes more than holding
+    them.
     """
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 
 
 def _peak() -> float:
-    """The most memory that the process held, in MB."""
+    """Returns the peak of the memory of the process, in MB."""
     with suppress(OSError):
         line = next(
             line
@@ -66,17 +67,18 @@ def _peak() -> float:
 
 
 def run(bench) -> list[Line]:
+    """Measures row 7."""
     bench.say(WORK)
     rounds = 5 if bench.quick else 20
     sizes = {"a thousand": SMALL, "a million": LARGE}
     options = {name: {"clients": clients, "rounds": rounds} for name, clients in sizes.items()}
-    found = bench.compare(
+    measurements = bench.compare(
         [Contender(name, "benchmarks.population:population", one) for name, one in options.items()]
     )
-    bench.keep(WORK, found)
-    small, large = found["a thousand"], found["a million"]
-    if small.failed or large.failed:
-        return [unavailable(7, WORK, "10^6 / 10^3 clients", small.failed or large.failed)]
+    bench.keep(WORK, measurements)
+    small, large = measurements["a thousand"], measurements["a million"]
+    if small.failure or large.failure:
+        return [unavailable(7, WORK, "10^6 / 10^3 clients", small.failure or large.failure)]
     more = [
         b - a for a, b in zip(small.values("megabytes"), large.values("megabytes"), strict=False)
     ]

@@ -1,12 +1,11 @@
-"""Everything in one go: `python -m benchmarks.run [--only NAME ...] [--quick]`.
+"""Runs all benchmarks: `python -m benchmarks.run [--only NAME ...] [--quick]`.
 
-Prints the table, and writes it to RESULTS.md and, with every repetition and check, to results.json.
+It prints the table, and writes it to RESULTS.md, and every repetition and check to results.json.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import importlib
 import importlib.metadata
 import json
@@ -20,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import datasets
-from benchmarks.harness import Contender, Measured, compare
+from benchmarks.harness import Contender, Measurement, compare
 from benchmarks.report import Line, markdown, plain
 
 HERE = Path(__file__).parent
 PIECES = ("steps", "whole_run", "as_documented", "client_level", "population", "accounting")
-VERSIONED = (
+PACKAGES = (
     "dpfl",
     "torch",
     "numpy",
@@ -42,9 +41,7 @@ VERSIONED = (
 
 @dataclass
 class Bench:
-    """What a piece of work needs: how long to measure, where to leave things, and where to keep
-    what was found.
-    """
+    """The settings of a piece, its folder for temporary files, and the details of its result."""
 
     quick: bool
     repetitions: int
@@ -52,18 +49,22 @@ class Bench:
     details: dict[str, Any] = field(default_factory=dict)
 
     def say(self, text: str) -> None:
+        """Prints a line with the time."""
         print(f"[{time.strftime('%H:%M:%S')}] {text}", flush=True)
 
-    def compare(self, contenders: Sequence[Contender]) -> dict[str, Measured]:
+    def compare(self, contenders: Sequence[Contender]) -> dict[str, Measurement]:
+        """Checks and measures contenders."""
         return compare(contenders, self.repetitions, self.scratch, self.say)
 
-    def keep(self, work: str, found: dict[str, Measured]) -> None:
-        self.details[work] = [dataclasses.asdict(one) for one in found.values()]
+    def keep(self, work: str, measurements: dict[str, Measurement]) -> None:
+        """Adds measurements to the details of results.json."""
+        self.details[work] = [one.to_dict() for one in measurements.values()]
 
 
 def main() -> None:
+    """Measures the chosen pieces and writes the results."""
     options = _options()
-    kept = _kept(options.out)
+    records = _read_records(options.out)
     with tempfile.TemporaryDirectory(prefix="dpfl-bench-") as folder:
         for name in options.only or PIECES:
             bench = Bench(
@@ -71,8 +72,8 @@ def main() -> None:
             )
             lines = importlib.import_module(f"benchmarks.{name}").run(bench)
             print(plain(lines), flush=True)
-            kept[name] = _record(lines, bench)
-            _write(options.out, kept)
+            records[name] = _record(lines, bench)
+            _write(options.out, records)
 
 
 def _options() -> argparse.Namespace:
@@ -92,24 +93,22 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _kept(out: Path) -> dict[str, Any]:
-    """What was measured before, piece by piece: a run of some pieces leaves the others as they
-    were.
-    """
+def _read_records(out: Path) -> dict[str, Any]:
+    """Reads the earlier results by piece: a run of some pieces does not change the others."""
     path = out / "results.json"
     return json.loads(path.read_text()) if path.exists() else {}
 
 
 def _record(lines: Sequence[Line], bench: Bench) -> dict[str, Any]:
     return {
-        "versions": {name: importlib.metadata.version(name) for name in VERSIONED}
+        "versions": {name: importlib.metadata.version(name) for name in PACKAGES}
         | {"python": platform.python_version()},
         "machine": {
             "cpus": os.cpu_count(),
             "processor": _processor(),
             "load at the end": os.getloadavg()[0],
         },
-        "data": datasets.described(),
+        "data": datasets.names(),
         "repetitions": bench.repetitions,
         "quick": bench.quick,
         "at": time.strftime("%Y-%m-%d %H:%M"),
@@ -118,21 +117,21 @@ def _record(lines: Sequence[Line], bench: Bench) -> dict[str, Any]:
     }
 
 
-def _write(out: Path, kept: dict[str, Any]) -> None:
+def _write(out: Path, records: dict[str, Any]) -> None:
     out.mkdir(parents=True, exist_ok=True)
-    (out / "results.json").write_text(json.dumps(kept, indent=1) + "\n")
-    sections = [_section(name, kept[name]) for name in PIECES if name in kept]
+    (out / "results.json").write_text(json.dumps(records, indent=1) + "\n")
+    sections = [_section(name, records[name]) for name in PIECES if name in records]
     page = [(HERE / "HEAD.md").read_text(), *sections, (HERE / "NOTES.md").read_text()]
     (out / "RESULTS.md").write_text("\n\n".join(part.strip() for part in page) + "\n")
 
 
 def _section(name: str, record: dict[str, Any]) -> str:
     versions = ", ".join(f"{package} {version}" for package, version in record["versions"].items())
-    hurried = ", **quick: fewer rounds**" if record["quick"] else ""
+    quick_note = ", **quick: fewer rounds**" if record["quick"] else ""
     machine = record["machine"]
     return f"""## {name}
 
-{record["at"]}, {record["repetitions"]} repetitions{hurried}; {machine["cpus"]} cores ({machine["processor"]}), load average
+{record["at"]}, {record["repetitions"]} repetitions{quick_note}; {machine["cpus"]} cores ({machine["processor"]}), load average
 {machine["load at the end"]:.1f} at the end; data: {", ".join(record["data"].values())}. {versions}.
 
 {markdown(record["table"])}"""  # noqa: E501

@@ -15,11 +15,12 @@ DELTA = 1e-5
 
 
 def federation() -> Federation:
+    """Returns MNIST split over ten clients."""
     return datasets.mnist().split(clients=CLIENTS, how=IID(), seed=0)
 
 
 def small() -> Federation:
-    """Sixteen images a client, for the check that one round without noise gives the same model."""
+    """Returns a federation of sixteen images a client, for the check of a round without noise."""
     train, test = datasets.mnist().train, datasets.mnist().test
     parts = [
         (train.x[start : start + 16], train.y[start : start + 16])
@@ -29,15 +30,18 @@ def small() -> Federation:
 
 
 def sampling_rate(size: int) -> float:
+    """Returns the rate that gives the expected batch."""
     return BATCH / size
 
 
 def initial() -> torch.nn.Module:
+    """Returns the model at its start."""
     return dpfl.models.cnn().build((1, 28, 28), 10, seed=0)
 
 
 @torch.no_grad()
 def accuracy(module: torch.nn.Module, x: Tensor, y: Tensor) -> float:
+    """Returns the accuracy of a model on a test set."""
     module.eval()
     right = sum(
         int((module(x[rows]).argmax(1) == y[rows]).sum())

@@ -1,8 +1,8 @@
-"""The same run with Opacus as its guide shows it: `PrivacyEngine.make_private` over a data loader,
-for every client.
+"""The same run with Opacus as in its guide: `PrivacyEngine.make_private` over a data loader, for
+every client.
 
-In a loop each client's parts are made once; in Flower, as in its own example of Opacus, anew in
-every round.
+In a loop, the parts of each client are made once. In Flower, they are made in every round, as in
+its example with Opacus.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dpfl.data import Federation
 
 
 class Client:
-    """Trains any client's samples, from a given vector."""
+    """Trains on the samples of any client, from a given vector."""
 
     def __init__(
         self, federation: Federation, noise: float, tau: int, batch: int, kept: bool
@@ -49,6 +49,7 @@ class Client:
             )  # fmt: skip
 
     def train(self, number: int, vector: Tensor) -> Tensor:
+        """Trains on a client's samples and returns the new vector."""
         module, optimizer, loader = self._parts(number)
         vector_to_parameters(vector.clone(), module.parameters())
         batches = iter(loader)
@@ -68,6 +69,7 @@ class Client:
 
 
 def loop(rounds: int, threads: int) -> Iterator[dict[str, Any]]:
+    """Yields a check, then repetitions of a run in one loop."""
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     federation = common.federation()
@@ -82,10 +84,10 @@ def loop(rounds: int, threads: int) -> Iterator[dict[str, Any]]:
             vector = average(client, vector)
             clock.tick()
         right = common.accuracy(client.module, federation.test.x, federation.test.y)
-        spent = epsilon(rounds * common.TAU, common.sampling_rate(federation.sizes[0]))
+        total_epsilon = epsilon(rounds * common.TAU, common.sampling_rate(federation.sizes[0]))
         yield clock.read() | {
             "steps": client.steps,
             "noise": common.NOISE,
             "accuracy": right,
-            "epsilon": spent,
+            "epsilon": total_epsilon,
         }

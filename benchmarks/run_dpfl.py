@@ -9,7 +9,7 @@ from typing import Any
 
 import dpfl
 from benchmarks import run_common as common
-from benchmarks.common import Clock, left, scratch
+from benchmarks.common import Clock, save_result, scratch
 from dpfl.algorithms import Algorithm
 from dpfl.data import Federation
 from dpfl.privacy import All, Flat, Release
@@ -20,12 +20,15 @@ NEVER = 10**9
 class Ticks(Clock):
     """Ticks at the end of every round."""
 
-    def start(self, job: Any) -> None: ...
+    def start(self, job: Any) -> None:
+        """Does nothing."""
 
     def tell(self, row: Any) -> None:
+        """Records the end of a round."""
         self.tick()
 
-    def stop(self) -> None: ...
+    def stop(self) -> None:
+        """Does nothing."""
 
 
 def train(
@@ -35,7 +38,7 @@ def train(
     budget: dpfl.Budget,
     execution: dpfl.Execution = dpfl.Execution(),
 ) -> dpfl.Result:
-    """In a folder of its own, with no evaluation but the last."""
+    """Trains in a separate folder, and evaluates only at the end."""
     return dpfl.train(
         model,
         federation,
@@ -47,6 +50,7 @@ def train(
 
 
 def sample_level(rounds: int, workers: int = 1) -> Iterator[dict[str, Any]]:
+    """Yields a check, then repetitions of a run of dpfl."""
     federation = common.federation()
     algorithm = dpfl.algorithms.fedavg_dp(
         tau=common.TAU, sampling_rate=common.sampling_rate(federation.sizes[0]), clip=common.CLIP,
@@ -73,9 +77,7 @@ def sample_level(rounds: int, workers: int = 1) -> Iterator[dict[str, Any]]:
 
 
 def _noiseless(algorithm: Algorithm) -> str:
-    """The model's change in one round where every client takes all its samples, clips them and adds
-    no noise.
-    """
+    """Returns the change of the model in one round with all samples, clipped, and no noise."""
     exact = replace(algorithm, samples=Release(All(), Flat(common.CLIP)))
     result = train(
         dpfl.models.cnn(),
@@ -87,6 +89,7 @@ def _noiseless(algorithm: Algorithm) -> str:
 
 
 def change(before: Any, after: Any) -> str:
+    """Returns the path of the difference between two models."""
     from benchmarks.step_common import flat
 
-    return left(flat(after) - flat(before))
+    return save_result(flat(after) - flat(before))

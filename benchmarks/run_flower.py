@@ -1,5 +1,5 @@
-"""The same run as a Flower app in its simulation on Ray, each client with Opacus; data and module
-stay in the Ray workers.
+"""The same run as a Flower app in its simulation on Ray, where each client has Opacus. Data and
+module stay in the Ray workers.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from torch.nn.utils import parameters_to_vector
 
 from benchmarks import run_common as common
 from benchmarks.common import Clock
-from benchmarks.run_documented import Client as Documented
+from benchmarks.run_documented import Client as DocumentedClient
 from benchmarks.run_opacus import Client, epsilon
 
 client_app = ClientApp()
 
 
 @lru_cache(maxsize=1)
-def _client() -> Client | Documented:
+def _client() -> Client | DocumentedClient:
     torch.set_num_threads(1)
     federation = common.federation()
     if os.environ["BENCH_MODE"] == "documented":
-        return Documented(federation, common.NOISE, common.TAU, common.BATCH, kept=False)
+        return DocumentedClient(federation, common.NOISE, common.TAU, common.BATCH, kept=False)
     return Client(
         federation,
         os.environ["BENCH_MODE"],
@@ -42,6 +42,7 @@ def _client() -> Client | Documented:
 
 @client_app.train()
 def train(message: Message, context: Context) -> Message:
+    """Trains one client for a round."""
     client = _client()
     client.module.load_state_dict(message.content["arrays"].to_torch_state_dict())
     before = client.steps
@@ -57,14 +58,15 @@ def train(message: Message, context: Context) -> Message:
 
 
 def simulation(rounds: int, mode: str) -> Iterator[dict[str, Any]]:
+    """Yields repetitions of a run in the simulation."""
     os.environ["BENCH_MODE"] = mode  # for the processes that Ray starts
     federation = common.federation()
     yield {}
     while True:
-        clock, kept = Clock(), {"steps": 0}
+        clock, figures = Clock(), {"steps": 0}
         module = common.initial()
         run_simulation(
-            _server_app(module, rounds, clock, kept),
+            _server_app(module, rounds, clock, figures),
             client_app,
             num_supernodes=common.CLIENTS,
             backend_config={
@@ -73,16 +75,20 @@ def simulation(rounds: int, mode: str) -> Iterator[dict[str, Any]]:
             },
         )
         right = common.accuracy(module, federation.test.x, federation.test.y)
-        spent = epsilon(rounds * common.TAU, common.sampling_rate(federation.sizes[0]))
-        yield clock.read() | kept | {"noise": common.NOISE, "accuracy": right, "epsilon": spent}
+        total_epsilon = epsilon(rounds * common.TAU, common.sampling_rate(federation.sizes[0]))
+        yield (
+            clock.read()
+            | figures
+            | {"noise": common.NOISE, "accuracy": right, "epsilon": total_epsilon}
+        )
 
 
 def _server_app(
-    module: torch.nn.Module, rounds: int, clock: Clock, kept: dict[str, Any]
+    module: torch.nn.Module, rounds: int, clock: Clock, figures: dict[str, Any]
 ) -> ServerApp:
     app = ServerApp()
 
-    def ticked(server_round: int, arrays: ArrayRecord) -> None:
+    def tick(server_round: int, arrays: ArrayRecord) -> None:
         if server_round:
             clock.tick()
 
@@ -92,10 +98,10 @@ def _server_app(
             fraction_train=1.0, fraction_evaluate=0.0, min_available_nodes=common.CLIENTS
         )
         result = strategy.start(
-            grid, ArrayRecord(module.state_dict()), num_rounds=rounds, evaluate_fn=ticked
+            grid, ArrayRecord(module.state_dict()), num_rounds=rounds, evaluate_fn=tick
         )
         module.load_state_dict(result.arrays.to_torch_state_dict())
         mean = sum(float(metrics["steps"]) for metrics in result.train_metrics_clientapp.values())
-        kept["steps"] = round(mean * common.CLIENTS)
+        figures["steps"] = round(mean * common.CLIENTS)
 
     return app

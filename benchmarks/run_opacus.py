@@ -1,9 +1,8 @@
-"""DP-SGD at ten clients with Opacus, in one process and one loop: what a user of Opacus writes,
-without waste.
+"""DP-SGD at ten clients with Opacus, in one process and one efficient loop.
 
-One module is wrapped once and takes every client's place in turn. Batches are drawn by index, which
-is quicker than the data loader that Opacus makes. All clients have spent alike, so its accountant
-is asked once.
+One module is wrapped once and takes the place of every client in turn. Batches are drawn by index,
+which is quicker than the data loader of Opacus. All clients have the same epsilon, so the
+accountant runs once.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from dpfl.data import Federation
 
 
 class Client:
-    """Trains any client's samples, from a given vector."""
+    """Trains on the samples of any client, from a given vector."""
 
     def __init__(
         self, federation: Federation, mode: str, noise: float, tau: int, sampling_rate: float
@@ -35,11 +34,12 @@ class Client:
             sampling_rate,
             0,
         )
-        expected = round(sampling_rate * federation.sizes[0])
+        batch_size = round(sampling_rate * federation.sizes[0])
         self.module = common.initial()
-        self._private = Private(self.module, mode, common.RATE, common.CLIP, noise, expected)
+        self._private = Private(self.module, mode, common.RATE, common.CLIP, noise, batch_size)
 
     def train(self, number: int, vector: Tensor) -> Tensor:
+        """Trains on a client's samples and returns the new vector."""
         rows = self.federation.clients[number]
         vector_to_parameters(
             vector.clone(), self.module.parameters()
@@ -52,6 +52,7 @@ class Client:
 
 
 def loop(rounds: int, mode: str, threads: int) -> Iterator[dict[str, Any]]:
+    """Yields a check, then repetitions of a run in one loop."""
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     federation = common.federation()
@@ -67,17 +68,17 @@ def loop(rounds: int, mode: str, threads: int) -> Iterator[dict[str, Any]]:
             vector = average(client, vector)
             clock.tick()
         right = common.accuracy(client.module, federation.test.x, federation.test.y)
-        spent = epsilon(rounds * common.TAU, q)
+        total_epsilon = epsilon(rounds * common.TAU, q)
         yield clock.read() | {
             "steps": client.steps,
             "noise": common.NOISE,
             "accuracy": right,
-            "epsilon": spent,
+            "epsilon": total_epsilon,
         }
 
 
 def average(client: Client, vector: Tensor) -> Tensor:
-    """One round: the mean of the clients' models, which the module holds afterwards."""
+    """Trains one round, and returns the mean of the models, which the module then holds."""
     numbers = range(len(client.federation.clients))
     mean = torch.stack([client.train(number, vector) for number in numbers]).mean(0)
     vector_to_parameters(mean, client.module.parameters())
@@ -85,6 +86,7 @@ def average(client: Client, vector: Tensor) -> Tensor:
 
 
 def epsilon(steps: int, sampling_rate: float) -> float:
+    """Returns epsilon after a number of steps, by the accountant of Opacus."""
     accountant = PRVAccountant()
     accountant.history = [(common.NOISE, sampling_rate, steps)]
     return float(accountant.get_epsilon(common.DELTA))

@@ -1,6 +1,7 @@
-"""What a secure sum costs a client and the server, a round, beside the same sum without masks,
-beside a client of Flower's SecAgg+ (where flwr is installed) and beside a private step: python -m
-benchmarks.secagg [--clients 10 30 100] [--numbers 26010 159010 1000000]
+"""Measures the cost of a secure sum for a client and for the server, beside the same sum without
+masks, a client of Flower's SecAgg+ (if flwr is installed) and a private step.
+
+    python -m benchmarks.secagg [--clients 10 30 100] [--numbers 26010 159010 1000000]
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from dpfl.secagg.group import threshold
 REPEATS, BATCH = 3, 600
 
 
-def met(clients: int) -> tuple[SumGroup, dict[str, SumMember]]:
+def make_group(clients: int) -> tuple[SumGroup, dict[str, SumMember]]:
+    """Returns a group whose members have exchanged their keys."""
     keys = {f"client-{number:03d}": Ed25519PrivateKey.generate() for number in range(clients)}
     identities = {name: key.public_key().public_bytes_raw().hex() for name, key in keys.items()}
     of = SumGroup("benchmark", identities, threshold(clients, 0))
@@ -34,49 +36,58 @@ def met(clients: int) -> tuple[SumGroup, dict[str, SumMember]]:
     return of, members
 
 
-def timed(work: Callable[[], object]) -> tuple[float, object]:
-    """Milliseconds of the processor, so that what else the machine does hardly counts."""
+def time_call(work: Callable[[], object]) -> tuple[float, object]:
+    """Calls a function, and returns its milliseconds of the processor and its value."""
     start = time.process_time()
-    made = work()
-    return 1e3 * (time.process_time() - start), made
+    value = work()
+    return 1e3 * (time.process_time() - start), value
 
 
 def whole_round(
-    of: SumGroup, members: dict[str, SumMember], whole: IntegerSum, size: int, round: int, gone: int
+    of: SumGroup,
+    members: dict[str, SumMember],
+    encoding: IntegerSum,
+    size: int,
+    round: int,
+    missing: int,
 ) -> dict[str, float]:
-    """One sum, `gone` of its members silent: what one client that stays computes, and what the
-    server does.
+    """Makes one sum with some members missing, and returns the milliseconds of a client and of the
+    server.
     """
-    at = SumId(next(iter(members.values())).session, round)
+    sum_id = SumId(next(iter(members.values())).session, round)
     rng, vector = np.random.default_rng(round), np.zeros(size, np.float32)
-    spent = dict.fromkeys(("numbers", "client", "server"), 0.0)
-    sum, staying = MaskedSum(of, at, size, whole.bits), list(members)[gone:]
+    costs = dict.fromkeys(("numbers", "client", "server"), 0.0)
+    sum, staying = MaskedSum(of, sum_id, size, encoding.bits), list(members)[missing:]
     for name in staying:
-        drawn, numbers = timed(lambda: whole.numbers(vector, rng))
-        masked, sent = timed(lambda name=name, numbers=numbers: members[name].mask(at, numbers))
-        spent["numbers"] += drawn / len(staying)
-        spent["client"] += masked / len(staying)
-        spent["server"] += timed(lambda sent=sent: sum.take(sent))[0]
-    asked, shown = timed(sum.survivor_lists)
-    spent["server"] += asked
+        duration, numbers = time_call(lambda: encoding.numbers(vector, rng))
+        mask_time, message = time_call(
+            lambda name=name, numbers=numbers: members[name].mask(sum_id, numbers)
+        )
+        costs["numbers"] += duration / len(staying)
+        costs["client"] += mask_time / len(staying)
+        costs["server"] += time_call(lambda message=message: sum.take(message))[0]
+    list_time, survivor_lists = time_call(sum.survivor_lists)
+    costs["server"] += list_time
     for name in staying:
-        answered, answer = timed(lambda name=name: members[name].agree(shown[name]))
-        spent["client"] += answered / len(staying)
-        (sum.vote if gone else sum.open)(answer)
-    for name in staying if gone else ():
-        answered, answer = timed(lambda name=name: members[name].open(sum.votes()))
-        spent["client"] += answered / len(staying)
+        answer_time, answer = time_call(lambda name=name: members[name].agree(survivor_lists[name]))
+        costs["client"] += answer_time / len(staying)
+        (sum.vote if missing else sum.open)(answer)
+    for name in staying if missing else ():
+        answer_time, answer = time_call(lambda name=name: members[name].open(sum.votes()))
+        costs["client"] += answer_time / len(staying)
         sum.open(answer)
-    spent["server"] += timed(sum.total)[0]
-    return spent
+    costs["server"] += time_call(sum.total)[0]
+    return costs
 
 
 def plain_sum(clients: int, size: int) -> float:
+    """Returns the milliseconds of a sum without masks."""
     numbers = np.ones((clients, size), np.uint32)
-    return min(timed(lambda: numbers.sum(axis=0, dtype=np.uint32))[0] for _ in range(REPEATS))
+    return min(time_call(lambda: numbers.sum(axis=0, dtype=np.uint32))[0] for _ in range(REPEATS))
 
 
 def flower(clients: int, size: int) -> float:
+    """Returns the milliseconds of a client of SecAgg+, or nan without flwr."""
     try:
         from benchmarks.secagg_flower import one_client
     except ImportError:
@@ -85,7 +96,7 @@ def flower(clients: int, size: int) -> float:
 
 
 def private_step() -> float:
-    """Of the cnn with 26,010 parameters, clip and noise, on a batch of 600 images."""
+    """Returns the milliseconds of a step of the cnn with 26,010 parameters on 600 images."""
     model = FlatModel(dpfl.models.cnn().build((1, 28, 28), 10, seed=0), tasks.MultiClass(10))
     gradients, x, y = (
         ClippedGradients(model),
@@ -93,15 +104,17 @@ def private_step() -> float:
         torch.arange(BATCH) % 10,
     )
     return min(
-        timed(lambda: gradients(x, y, lambda norms: 1 / norms.clamp_min(1.0)))[0] for _ in range(5)
+        time_call(lambda: gradients(x, y, lambda norms: 1 / norms.clamp_min(1.0)))[0]
+        for _ in range(5)
     )
 
 
 def main() -> None:
+    """Measures sums and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clients", type=int, nargs="+", default=[10, 30, 100])
     parser.add_argument("--numbers", type=int, nargs="+", default=[26_010, 159_010, 1_000_000])
-    given = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
     print(f"a private step on {BATCH} images (cnn, 26,010 parameters): {private_step():.1f} ms")
     print(
@@ -114,20 +127,20 @@ def main() -> None:
         "client, missing | server, missing |"
     )
     print("|---|---|---|---|---|---|---|---|---|")
-    for clients in given.clients:
-        of, members = met(clients)
+    for clients in options.clients:
+        of, members = make_group(clients)
         rounds = iter(range(10**6))
-        for size in given.numbers:
-            whole = IntegerSum(1.0, 100.0, clients)
+        for size in options.numbers:
+            encoding = IntegerSum(1.0, 100.0, clients)
             all_there, some = (
                 min(
                     (
-                        whole_round(of, members, whole, size, next(rounds), gone)
+                        whole_round(of, members, encoding, size, next(rounds), missing)
                         for _ in range(REPEATS)
                     ),
                     key=lambda r: r["client"],
                 )
-                for gone in (0, clients // 10)
+                for missing in (0, clients // 10)
             )
             cells = [
                 all_there["numbers"],

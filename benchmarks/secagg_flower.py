@@ -1,9 +1,9 @@
 """What one client computes in a round of Flower's SecAgg+, all four stages, by Flower's own
 functions (flwr 1.41.0).
 
-Keys are new in every round there. The other clients' shares are stood for by random bytes of the
-same length, so that one client is timed and the others are not waited for; numbers and weights are
-as `SecAggPlusWorkflow` has them by default.
+Keys are new in every round there. Random bytes of the same length take the place of the other
+clients' shares, so that only one client has to compute. Numbers and weights are the defaults of
+`SecAggPlusWorkflow`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DEFAULTS = {
 
 
 def one_client(clients: int, size: int) -> float:
-    """Milliseconds of the processor."""
+    """Returns the milliseconds of the processor for one client."""
     threshold = clients // 2 + 1
     sizes = {Key.SAMPLE_NUMBER: clients, Key.SHARE_NUMBER: clients, Key.THRESHOLD: threshold}
     states = {nid: mod.SecAggPlusState(nid=nid) for nid in range(1, clients + 1)}
@@ -41,39 +41,37 @@ def one_client(clients: int, size: int) -> float:
     keys = {}
     for nid, state in states.items():
         if nid > 1:
-            made = mod._setup(state, ConfigRecord({**sizes, **DEFAULTS}))
-            keys[nid] = (made[Key.PUBLIC_KEY_1], made[Key.PUBLIC_KEY_2])
+            key_record = mod._setup(state, ConfigRecord({**sizes, **DEFAULTS}))
+            keys[nid] = (key_record[Key.PUBLIC_KEY_1], key_record[Key.PUBLIC_KEY_2])
     start = time.process_time()
-    made = mod._setup(own, ConfigRecord({**sizes, **DEFAULTS}))
-    keys[1] = (made[Key.PUBLIC_KEY_1], made[Key.PUBLIC_KEY_2])
+    key_record = mod._setup(own, ConfigRecord({**sizes, **DEFAULTS}))
+    keys[1] = (key_record[Key.PUBLIC_KEY_1], key_record[Key.PUBLIC_KEY_2])
     mod._share_keys(own, ConfigRecord({str(nid): list(pair) for nid, pair in keys.items()}))
-    spent = time.process_time() - start
-    letters = ConfigRecord(
-        {Key.CIPHERTEXT_LIST: _letters(states, keys), Key.SOURCE_LIST: list(range(2, clients + 1))}
+    setup_time = time.process_time() - start
+    share_record = ConfigRecord(
+        {Key.CIPHERTEXT_LIST: _shares(states, keys), Key.SOURCE_LIST: list(range(2, clients + 1))}
     )
     start = time.process_time()
-    mod._collect_masked_vectors(own, letters, 1, parameters)
+    mod._collect_masked_vectors(own, share_record, 1, parameters)
     mod._unmask(
         own, ConfigRecord({Key.ACTIVE_NODE_ID_LIST: list(states), Key.DEAD_NODE_ID_LIST: []})
     )
-    return 1e3 * (spent + time.process_time() - start)
+    return 1e3 * (setup_time + time.process_time() - start)
 
 
-def _letters(states: dict[int, Any], keys: dict[int, tuple[bytes, bytes]]) -> list[bytes]:
-    """From every other client, to the first: a share of its seed and one of its key, as long as the
-    first's own.
-    """
+def _shares(states: dict[int, Any], keys: dict[int, tuple[bytes, bytes]]) -> list[bytes]:
+    """Returns what the others send to the first client: shares of their seeds and keys."""
     own = states[1]
     lengths = len(own.rd_seed_share_dict[1]), len(own.sk1_share_dict[1])
-    found = []
+    ciphertexts = []
     for nid in range(2, len(states) + 1):
         key = generate_shared_key(
             bytes_to_private_key(states[nid].sk2), bytes_to_public_key(keys[1][1])
         )
-        found.append(
+        ciphertexts.append(
             encrypt(
                 key,
                 share_keys_plaintext_concat(nid, 1, *(os.urandom(length) for length in lengths)),
             )
         )
-    return found
+    return ciphertexts

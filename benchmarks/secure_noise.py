@@ -1,5 +1,6 @@
-"""What `privacy.noise = "secure"` costs: the noise alone, and whole private steps. `python -m
-benchmarks.secure_noise`
+"""Measures the cost of `privacy.noise = "secure"`, for the noise alone and for whole private steps.
+
+python -m benchmarks.secure_noise
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ STEPS = 5
 
 
 def main() -> None:
+    """Measures noise and private steps, and prints a line for each."""
     torch.set_num_threads(1)
     total, rng = torch.randn(159_010), SystemEntropy().generator("noise")
     _print("noise for 159,010 numbers", 1, lambda release: lambda: release.add_noise(total, rng))
@@ -44,17 +46,17 @@ def _steps(model: str, batch: int) -> Callable[[Release], Callable[[], object]]:
     )
 
 
-def _print(work: str, parts: int, made: Callable[[Release], Callable[[], object]]) -> None:
-    """The two take turns, so that a busy machine slows both."""
-    calls = [made(RELEASE), made(RELEASE.with_secure_noise())]
-    taken: list[list[float]] = [[], []]
+def _print(work: str, parts: int, make_call: Callable[[Release], Callable[[], object]]) -> None:
+    """Measures plain and secure noise in turn, so that a busy machine slows both."""
+    calls = [make_call(RELEASE), make_call(RELEASE.with_secure_noise())]
+    durations: list[list[float]] = [[], []]
     for _ in range(REPETITIONS):
-        for call, times in zip(calls, taken, strict=True):
+        for call, times in zip(calls, durations, strict=True):
             start = time.perf_counter()
             call()
             times.append(time.perf_counter() - start)
-    ratio = median(secure / plain for plain, secure in zip(*taken, strict=True))
-    plain, secure = (1000 * median(times) / parts for times in taken)
+    ratio = median(secure / plain for plain, secure in zip(*durations, strict=True))
+    plain, secure = (1000 * median(times) / parts for times in durations)
     print(f"{work}: plain {plain:.2f} ms, secure {secure:.2f} ms, ratio {ratio:.2f}")
 
 

@@ -1,7 +1,7 @@
 """A step of Opacus: hooks that write out every sample's gradient, or ghost clipping.
 
 In PyTorch's default memory format only: Opacus 1.6.0 takes a channels-last input of a convolution
-for a contiguous one, and gives wrong gradients without a word.
+for a contiguous one, and gives wrong gradients without an error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping
 from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
 from torch import Tensor, nn
 
-from benchmarks.common import left, repeated
+from benchmarks.common import repeat, save_result
 from benchmarks.step_common import CLIP, NOISE, RATE, batch_of, flat, module_of
 
 
@@ -28,7 +28,7 @@ class Private:
     """
 
     def __init__(
-        self, module: nn.Module, mode: str, rate: float, clip: float, noise: float, expected: int
+        self, module: nn.Module, mode: str, rate: float, clip: float, noise: float, batch_size: int
     ) -> None:
         self.module = module
         inner = torch.optim.SGD(module.parameters(), lr=rate)
@@ -36,7 +36,7 @@ class Private:
         if mode == "hooks":
             self.model: nn.Module = GradSampleModule(module)
             self.optimizer = DPOptimizer(
-                inner, noise_multiplier=noise, max_grad_norm=clip, expected_batch_size=expected
+                inner, noise_multiplier=noise, max_grad_norm=clip, expected_batch_size=batch_size
             )
             self.loss: Any = loss
         else:
@@ -44,31 +44,33 @@ class Private:
                 module, max_grad_norm=clip, use_ghost_clipping=True
             )
             self.optimizer = DPOptimizerFastGradientClipping(
-                inner, noise_multiplier=noise, max_grad_norm=clip, expected_batch_size=expected
+                inner, noise_multiplier=noise, max_grad_norm=clip, expected_batch_size=batch_size
             )
             self.loss = DPLossFastGradientClipping(self.model, self.optimizer, loss)
 
     def step(self, x: Tensor, y: Tensor) -> None:
+        """Makes one private step."""
         self.optimizer.zero_grad()
         self.loss(self.model(x), y).backward()
         self.optimizer.step()
 
 
 def step(model: str, batch: int, seconds: float, mode: str) -> Iterator[dict[str, Any]]:
+    """Yields a check, then repetitions of private steps."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     x, y = batch_of(model, batch)
     once = Private(module_of(model), mode, 1.0, CLIP, 0.0, batch)
     before = flat(once.module)
     once.step(x, y)
-    yield {"results": {"clipped step": left(before - flat(once.module))}}
+    yield {"results": {"clipped step": save_result(before - flat(once.module))}}
 
-    timed = Private(module_of(model), mode, RATE, CLIP, NOISE, batch)
-    initial = {name: value.clone() for name, value in timed.module.state_dict().items()}
+    parts = Private(module_of(model), mode, RATE, CLIP, NOISE, batch)
+    initial = {name: value.clone() for name, value in parts.module.state_dict().items()}
 
     def steps(count: int) -> None:
-        timed.module.load_state_dict(initial)
+        parts.module.load_state_dict(initial)
         for _ in range(count):
-            timed.step(x, y)
+            parts.step(x, y)
 
-    yield from repeated(steps, seconds)
+    yield from repeat(steps, seconds)

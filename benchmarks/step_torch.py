@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from benchmarks.common import left, repeated
+from benchmarks.common import repeat, save_result
 from benchmarks.step_common import CLIP, NOISE, RATE, batch_of, flat, memory_format_of, module_of
 from dpfl.client.dataset import ClientDataset
 from dpfl.client.local_training import private_steps
@@ -22,15 +22,16 @@ from dpfl.privacy import All, Flat, Gaussian, Keyed, Release
 def private(
     model: str, batch: int, seconds: float, steps_each: int | None = None
 ) -> Iterator[dict[str, Any]]:
-    """dpfl's own loop, on a client that takes all of its samples in every step: noise from a fresh
-    keyed generator per step.
+    """Yields a check, then repetitions of private steps on all samples of a client.
+
+    Each step has a new keyed generator for its noise.
     """
     torch.set_num_threads(1)
     x, y = batch_of(model, batch)
     flat_model = FlatModel(module_of(model))
     gradients = ClippedGradients(flat_model)
     initial, data = flat_model.read(), ClientDataset(x, y, torch.arange(batch), batch)
-    keyed = Keyed(0)
+    randomness = Keyed(0)
 
     def steps(
         count: int, clip: float = CLIP, noise: float | None = NOISE, rate: float = RATE
@@ -39,20 +40,21 @@ def private(
         release = Release(All(), Flat(clip), Gaussian(noise) if noise else None)
         private_steps(
             gradients, data, count, LocalTraining(SGD(rate)), release,
-            lambda purpose: keyed.generator(purpose),
+            lambda purpose: randomness.generator(purpose),
         )  # fmt: skip
 
     def change(**settings: Any) -> str:
         steps(1, rate=1.0, noise=None, **settings)
-        return left(initial - flat_model.read())
+        return save_result(initial - flat_model.read())
 
     yield {"results": {"clipped step": change(), "plain step": change(clip=1e6)}}
-    yield from repeated(steps, seconds, steps_each)
+    yield from repeat(steps, seconds, steps_each)
 
 
 def plain(
     model: str, batch: int, seconds: float, memory_format: str, fused: bool
 ) -> Iterator[dict[str, Any]]:
+    """Yields a check, then repetitions of steps without privacy."""
     torch.set_num_threads(1)
     x, y = batch_of(model, batch)
     module = module_of(model)
@@ -70,5 +72,5 @@ def plain(
 
     before = flat(module)
     steps(1, rate=1.0)
-    yield {"results": {"plain step": left(before - flat(module))}}
-    yield from repeated(steps, seconds)
+    yield {"results": {"plain step": save_result(before - flat(module))}}
+    yield from repeat(steps, seconds)

@@ -31,9 +31,10 @@ slower, and slow to compile.
 
 
 def contenders(model: str, batch: int, seconds: float) -> list[Contender]:
+    """Returns dpfl, a plain step and the peers."""
     options = {"model": model, "batch": batch, "seconds": seconds, "pinned": True}
     formats = FORMATS if model != "mlp" else FORMATS[:1]
-    plain = [{**one, "fused": fused} for one in formats for fused in (False, True)]
+    plain = [{**one, "fused": use_fused} for one in formats for use_fused in (False, True)]
     warm = partial(Contender, warm=True, tolerance=TOLERANCE.get(model, 1e-4))
     return [
         warm("dpfl", "benchmarks.step_torch:private", options),
@@ -48,20 +49,21 @@ GOALS = {"Opacus hooks": at_least(3.0), "Opacus ghost": at_least(1.0), "jax-priv
 
 
 def run(bench) -> list[Line]:
+    """Measures rows 1 and 2."""
     lines = []
     for model, batch, limit in WORK:
         work = f"private step, {model}, batch {batch}"
         bench.say(work)
-        found = bench.compare(contenders(model, batch, 0.2 if bench.quick else 0.6))
-        bench.keep(work, found)
-        ours = found["dpfl"]
-        for name, other in found.items():
+        measurements = bench.compare(contenders(model, batch, 0.2 if bench.quick else 0.6))
+        bench.keep(work, measurements)
+        ours = measurements["dpfl"]
+        for name, other in measurements.items():
             if name == "dpfl":
                 continue
-            if ours.failed or other.failed:
+            if ours.failure or other.failure:
                 lines.append(
                     unavailable(
-                        1 if name == "plain SGD" else 2, work, name, ours.failed or other.failed
+                        1 if name == "plain SGD" else 2, work, name, ours.failure or other.failure
                     )
                 )
             elif name == "plain SGD":

@@ -1,5 +1,6 @@
-"""A private step of each task against cross-entropy of the same model, in one run: python -m
-benchmarks.tasks
+"""Measures a private step of each task against cross-entropy of the same model.
+
+python -m benchmarks.tasks
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ ROUNDS, STEPS = 25, 5
 
 
 class Words(nn.Module):
+    """A small model of tokens, with scores for each place or for the whole row."""
+
     def __init__(self, places: bool) -> None:
         super().__init__()
         self.embedding, self.head, self.places = (
@@ -30,43 +33,46 @@ class Words(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        seen = self.embedding(x)
-        return self.head(seen if self.places else seen.mean(1))
+        """Returns the scores."""
+        vectors = self.embedding(x)
+        return self.head(vectors if self.places else vectors.mean(1))
 
 
 def mlp(outputs: int) -> nn.Module:
+    """Returns a model with one hidden layer."""
     return nn.Sequential(nn.Linear(WIDTH, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, outputs))
 
 
 def step(
     module: nn.Module, x: Tensor, y: Tensor, task: tasks.Task | None = None
 ) -> Callable[[], object]:
+    """Returns a call that computes one clipped sum."""
     gradients = ClippedGradients(FlatModel(module, task) if task else FlatModel(module))
     return lambda: gradients(x, y, lambda norms: 1 / norms.clamp_min(1.0))
 
 
 def times(steps: list[Callable[[], object]]) -> list[list[float]]:
-    """Seconds of the processor a step, several rounds in turn: what else the machine does hardly
-    counts.
-    """
-    found: list[list[float]] = [[] for _ in steps]
+    """Returns the processor seconds of each step in several rounds, in turn."""
+    durations: list[list[float]] = [[] for _ in steps]
     for _ in range(ROUNDS):
-        for one, seconds in zip(steps, found, strict=True):
+        for one, seconds in zip(steps, durations, strict=True):
             start = time.process_time()
             for _ in range(STEPS):
                 one()
             seconds.append((time.process_time() - start) / STEPS)
-    return found
+    return durations
 
 
 def quickest(steps: list[Callable[[], object]]) -> list[float]:
+    """Returns the least time of each step."""
     return [min(seconds) for seconds in times(steps)]
 
 
 def main() -> None:
+    """Measures the tasks and prints a line for each."""
     torch.set_num_threads(1)
     x = torch.randn(BATCH, WIDTH, generator=torch.Generator().manual_seed(0))
-    given: list[tuple[tasks.Task, Tensor]] = [
+    cases: list[tuple[tasks.Task, Tensor]] = [
         (tasks.Binary(), torch.arange(BATCH) % 2),
         (tasks.Binary((1.0, 3.0)), torch.arange(BATCH) % 2),
         (tasks.MultiClass(2, (1.0, 3.0)), torch.arange(BATCH) % 2),
@@ -76,7 +82,7 @@ def main() -> None:
         (tasks.Regression("huber"), torch.linspace(-9, 9, BATCH)),
         (tasks.Counts(), torch.arange(BATCH) % 7),
     ]
-    for task, labels in given:
+    for task, labels in cases:
         least = max(task.outputs, 2)
         plain = step(mlp(least), x, torch.arange(BATCH) % least, tasks.MultiClass(least))
         own, other = quickest([step(mlp(task.outputs), x, task.labels(labels), task), plain])
@@ -97,7 +103,7 @@ def main() -> None:
 
 
 def _models() -> dict[str, tuple[nn.Module, tuple[int, ...]]]:
-    """With the shape of their batch: the small one above, and three of those that are trained."""
+    """Returns models with the shape of their batch: the small one above, and three larger ones."""
     return {
         f"mlp {WIDTH}-{HIDDEN}-2": (mlp(2), (BATCH, WIDTH)),
         "mlp 784-128-10": (
@@ -110,7 +116,7 @@ def _models() -> dict[str, tuple[nn.Module, tuple[int, ...]]]:
 
 
 def _persons(name: str, module: nn.Module, shape: tuple[int, ...], most: int) -> None:
-    """Rows of persons who have 1 to `most` of them, against the same rows each by itself."""
+    """Compares rows of persons, who have 1 to `most` each, with the same rows as single units."""
     x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
     sizes = torch.randint(1, most + 1, shape[:1], generator=torch.Generator().manual_seed(1))
     whose, y = torch.repeat_interleave(sizes)[: len(x)], torch.arange(len(x)) % 2
@@ -124,13 +130,13 @@ def _persons(name: str, module: nn.Module, shape: tuple[int, ...], most: int) ->
 
 
 def _flat_tokens(words: Tensor) -> Callable[[], object]:
-    """The same model by torch's own cross-entropy over (samples, classes, places)."""
+    """Returns a step of the same model with cross-entropy over (samples, classes, places)."""
 
-    class Transposed(Words):
+    class ClassesFirst(Words):
         def forward(self, x: Tensor) -> Tensor:
             return super().forward(x).transpose(1, 2)
 
-    gradients = ClippedGradients(FlatModel(Transposed(True)))
+    gradients = ClippedGradients(FlatModel(ClassesFirst(True)))
     y = words.roll(1, 1)
     return lambda: gradients(words, y, lambda norms: 1 / norms.clamp_min(1.0))
 

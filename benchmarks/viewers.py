@@ -1,11 +1,11 @@
-"""What pages cost: training while twenty watch it, a list of a thousand runs, and the planner's
-answers, all in one run.
+"""Measures the cost of pages: training while twenty viewers watch, a list of a thousand runs, and
+the planner.
 
     python -m benchmarks.viewers [--viewers 20] [--rounds 40] [--pairs 5] [--runs 1000]
 
-Training is `dpfl run` with one worker, beside a server over its folder that nobody looks at, and
-beside the same server with so many open event streams, in turn. Its time is that of its rounds, as
-the run counts them. What is not training is in seconds.
+Training is `dpfl run` with one worker beside a server over its folder, in turn without and with
+open event streams. Its time is that of its rounds, as the run records them. All other figures are
+in seconds.
 """
 
 from __future__ import annotations
@@ -35,35 +35,36 @@ PROGRAM = "from dpfl.cli import main; main()"
 
 
 @contextmanager
-def served(runs: Path) -> Iterator[str]:
+def server(runs: Path) -> Iterator[str]:
+    """Runs `dpfl ui` over a folder of runs, and yields its address."""
     command = [sys.executable, "-c", PROGRAM, "ui", "--runs", str(runs), "--port", "0"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
-    said = next(line for line in iter(process.stderr.readline, "") if "http://" in line)
+    line = next(line for line in iter(process.stderr.readline, "") if "http://" in line)
     try:
-        yield "http://" + said.partition("http://")[2].split()[0]
+        yield "http://" + line.partition("http://")[2].split()[0]
     finally:
         process.terminate()
         process.wait(20)
 
 
-def watch(address: str, name: str, folder: Path, ended: threading.Event) -> None:
-    """One page: every event is read to the end of the run."""
-    while not RunFolder(folder).begun() and not ended.is_set():
+def watch(address: str, name: str, folder: Path, end: threading.Event) -> None:
+    """Reads every event to the end of a run, as a page does."""
+    while not RunFolder(folder).begun() and not end.is_set():
         time.sleep(0.1)
     query = urllib.parse.urlencode({"name": name})
-    while not ended.is_set():
+    while not end.is_set():
         with urllib.request.urlopen(f"{address}api/events?{query}", timeout=60) as stream:
             for line in stream:
-                if ended.is_set() or b'"over": true' in line:
+                if end.is_set() or b'"over": true' in line:
                     break
 
 
-def trained(runs: Path, address: str, name: str, rounds: int, viewers: int) -> float:
-    """Seconds a round, of the rounds after the first."""
-    ended = threading.Event()
+def round_seconds(runs: Path, address: str, name: str, rounds: int, viewers: int) -> float:
+    """Returns the seconds of a round after the first, with a number of viewers."""
+    end = threading.Event()
     pages = [
-        threading.Thread(target=watch, args=(address, name, runs / name, ended), daemon=True)
+        threading.Thread(target=watch, args=(address, name, runs / name, end), daemon=True)
         for _ in range(viewers)
     ]
     for page in pages:
@@ -89,27 +90,27 @@ def trained(runs: Path, address: str, name: str, rounds: int, viewers: int) -> f
         "--quiet",
     ]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    ended.set()
+    end.set()
     rows = read_rows(runs / name / METRICS)
     return (rows[-1].seconds - rows[0].seconds) / (len(rows) - 1)
 
 
-def many(runs: Path, count: int, of: Path) -> tuple[float, float]:
-    """Seconds to list so many runs that were never read, and again."""
+def list_seconds(runs: Path, count: int, of: Path) -> tuple[float, float]:
+    """Returns the seconds to list some runs for the first time, and again."""
     for number in range(count):
         (runs / f"run-{number:05}").mkdir(parents=True)
         for file in ("experiment.toml", "result.json", METRICS):
             shutil.copyfile(of / file, runs / f"run-{number:05}" / file)
-    shelf, times = RunIndex(runs), []
+    index, times = RunIndex(runs), []
     for _ in range(2):
         start = time.perf_counter()
-        assert len(shelf.lines()) == count
+        assert len(index.lines()) == count
         times.append(time.perf_counter() - start)
     return times[0], times[1]
 
 
-def planned() -> list[float]:
-    """Seconds of answers that were never asked for before, as a slider moves."""
+def plan_seconds() -> list[float]:
+    """Returns the seconds of new answers, as when a slider moves."""
     answer(PlanRequest(epsilon=1.0, rounds=10))
     times = []
     for step in range(20):
@@ -120,35 +121,38 @@ def planned() -> list[float]:
 
 
 def main() -> None:
+    """Measures training, the list and the planner, and prints the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     for name, usual in {"viewers": 20, "rounds": 40, "pairs": 5, "runs": 1000}.items():
         parser.add_argument(f"--{name}", type=int, default=usual)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     with tempfile.TemporaryDirectory() as scratch:
         runs = Path(scratch) / "runs"
         runs.mkdir()
         ratios = []
-        with served(runs) as address:
-            for pair in range(asked.pairs):
+        with server(runs) as address:
+            for pair in range(options.pairs):
                 times = {}
-                for viewers in (0, asked.viewers) if pair % 2 else (asked.viewers, 0):
-                    times[viewers] = trained(
-                        runs, address, f"pair-{pair}-{viewers}", asked.rounds, viewers
+                for viewers in (0, options.viewers) if pair % 2 else (options.viewers, 0):
+                    times[viewers] = round_seconds(
+                        runs, address, f"pair-{pair}-{viewers}", options.rounds, viewers
                     )
-                ratios.append(times[asked.viewers] / times[0])
-        first, again = many(Path(scratch) / "many", asked.runs, runs / f"pair-0-{asked.viewers}")
-        plans = sorted(planned())
-    found = {
+                ratios.append(times[options.viewers] / times[0])
+        first, again = list_seconds(
+            Path(scratch) / "many", options.runs, runs / f"pair-0-{options.viewers}"
+        )
+        plans = sorted(plan_seconds())
+    figures = {
         "training, watched over alone": {
-            "viewers": asked.viewers,
+            "viewers": options.viewers,
             "median": statistics.median(ratios),
             "all": ratios,
         },
-        "list, seconds": {"runs": asked.runs, "first": first, "again": again},
+        "list, seconds": {"runs": options.runs, "first": first, "again": again},
         "plan, seconds": {"median": statistics.median(plans), "slowest": plans[-1]},
     }
-    print(json.dumps(found, indent=2))
+    print(json.dumps(figures, indent=2))
 
 
 if __name__ == "__main__":

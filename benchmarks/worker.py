@@ -1,8 +1,8 @@
-"""One contender in a process of its own: every line on standard input asks for its next answer,
+"""Runs one contender in a separate process. Every line on standard input requests its next answer,
 which is a line of JSON.
 
 A contender is a generator function. Its first answer says what it computes, so that it can be
-checked; every further answer is one timed repetition.
+checked. Every further answer is one timed repetition.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import traceback
 
 
 def main() -> None:
+    """Answers each line of standard input."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever a library prints goes to the log
     place, _, name = sys.argv[1].partition(":")

@@ -1,10 +1,10 @@
-"""The amplification game of `dpfl.audit` on the clipped sums of others, for docs/peers.md: `make
-amplified-peers` runs it.
+"""Plays the amplification game of `dpfl.audit` on the clipped sums of other packages: `make
+amplified-peers` prints a table of docs/peers.md.
 
-One unit is added to a batch, and the model was chosen to amplify the last bit of a layer. The table
-says how far the sum of clipped gradients moved, in clip norms, at the worst size and place that a
-bounded search found. Noise is left out: a sum that moves by more than 1 gets too little of it.
-Nothing is said of models that nobody chose to amplify.
+A batch gets one unit more, and the model amplifies the last bit of a layer. The table has the
+movement of the sum of clipped gradients, in clip norms, at the worst size and place of a bounded
+search. There is no noise: a sum that moves by more than 1 gets too little of it. The table says
+nothing about models that nobody chose to amplify.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ LAYERS: dict[str, Callable[[], Amplifier]] = {
     "convolution 3x16x16, 8 filters 3x3": lambda: convolution((3, 16, 16), 8, 3, 10),
     "mlp 49-16-10, backward": lambda: backward(8, 16, 10),
 }
-PADDED = 64
-"""Rows that a padded batch of jax-privacy has, or a multiple of it."""
+BATCH_MULTIPLE = 64
+"""The number of rows of a padded batch of jax-privacy is a multiple of this."""
 
 
 def opacus(mode: str, amplifier: Amplifier) -> Sums:
-    """The sum that `PrivacyEngine.make_private` prepares in a mode, with no noise."""
+    """Returns the sums of `PrivacyEngine.make_private` in a mode, without noise."""
     from opacus import PrivacyEngine
 
     module = copy.deepcopy(amplifier.module)
@@ -73,9 +73,7 @@ def opacus(mode: str, amplifier: Amplifier) -> Sums:
 
 
 def jax_privacy(padded: bool, amplifier: Amplifier) -> Sums:
-    """The sum of `clipped_grad`, compiled, of the same layers in JAX: batches as they are, or
-    padded as its documents say.
-    """
+    """Returns the sums of `clipped_grad` over the same layers in JAX, for batches padded or not."""
     import jax
     from jax_privacy import clipped_grad
 
@@ -85,14 +83,16 @@ def jax_privacy(padded: bool, amplifier: Amplifier) -> Sums:
         logs = jax.nn.log_softmax(forward(weights, x), axis=-1)
         return -jax.numpy.take_along_axis(logs, y[:, None], axis=1)[:, 0].mean()
 
-    summed = jax.jit(clipped_grad(loss, batch_argnums=(1, 2), l2_clip_norm=1.0, return_values=True))
+    clipped_sum = jax.jit(
+        clipped_grad(loss, batch_argnums=(1, 2), l2_clip_norm=1.0, return_values=True)
+    )
 
     def play(x: Tensor, y: Tensor, _: Tensor | None) -> AmplificationTrial:
         size = len(x)
-        missing = -size % PADDED if padded else 0
+        missing = -size % BATCH_MULTIPLE if padded else 0
         rows = np.concatenate([x.numpy(), np.zeros((missing, *x.shape[1:]), np.float32)])
         labels = np.concatenate([y.numpy(), np.zeros(missing, np.int64)]).astype(np.int32)
-        total, aux = summed(
+        total, aux = clipped_sum(
             weights, rows, labels, is_padding_example=np.arange(size + missing) >= size
         )
         leaves = [
@@ -108,7 +108,7 @@ def jax_privacy(padded: bool, amplifier: Amplifier) -> Sums:
 
 
 def in_jax(module: nn.Module) -> tuple[list, Callable]:
-    """The weights and the forward pass of linear layers, convolutions, ReLU and Flatten."""
+    """Returns weights and forward pass of linear layers, convolutions, ReLU and Flatten."""
     import jax
 
     layers = list(module.children())
@@ -121,13 +121,13 @@ def in_jax(module: nn.Module) -> tuple[list, Callable]:
             )
 
     def forward(weights: list, x: jax.Array) -> jax.Array:
-        left = iter(weights)
+        remaining = iter(weights)
         for layer in layers:
             if isinstance(layer, nn.Linear):
-                matrix, bias = next(left)
+                matrix, bias = next(remaining)
                 x = x @ matrix + bias
             elif isinstance(layer, nn.Conv2d):
-                filters, bias = next(left)
+                filters, bias = next(remaining)
                 x = jax.lax.conv(x, filters, (1, 1), "VALID") + bias[:, None, None]
             else:
                 x = jax.nn.relu(x) if isinstance(layer, nn.ReLU) else x.reshape(len(x), -1)
@@ -143,36 +143,37 @@ PEERS: dict[str, tuple[str, str, Callable[[Amplifier], Sums]]] = {
     "jax-privacy": ("jax-privacy", "clipped_grad", lambda amplifier: jax_privacy(False, amplifier)),
     "jax-privacy-padded": (
         "jax-privacy",
-        f"clipped_grad, padded to {PADDED}",
+        f"clipped_grad, padded to {BATCH_MULTIPLE}",
         lambda amplifier: jax_privacy(True, amplifier),
     ),
 }
 
 
 def rows(peer: str, layers: list[str]) -> Iterator[str]:
-    """Lines of the table."""
+    """Yields the lines of the table."""
     package, mode, summing = PEERS[peer]
     name = f"{package} {importlib.metadata.version(package)}"
     for layer in layers:
         amplifier = LAYERS[layer]()
-        found = furthest_movement(summing(amplifier), amplifier)
-        yield f"| {name} | {mode} | {layer} | {found.others} and 1 | {found.movement:.2f} |"
+        result = furthest_movement(summing(amplifier), amplifier)
+        yield f"| {name} | {mode} | {layer} | {result.others} and 1 | {result.movement:.2f} |"
 
 
 def main() -> None:
+    """Plays the game on the chosen peers and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", choices=PEERS, default=list(PEERS), help="these peers")
     parser.add_argument(
         "--layers", nargs="*", choices=LAYERS, default=list(LAYERS), help="these layers"
     )
-    chosen = parser.parse_args()
+    options = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     print(f"torch {torch.__version__}, {torch.backends.cpu.get_cpu_capability()}, one thread")
     print("| package | way | layer | records | moved, in clip norms |\n|---|---|---|---|---|")
-    for peer in chosen.only:
+    for peer in options.only:
         try:
-            for row in rows(peer, chosen.layers):
+            for row in rows(peer, options.layers):
                 print(row, flush=True)
         except ImportError as error:
             print(f"| {peer} | not installed ({error}) | | | |", flush=True)

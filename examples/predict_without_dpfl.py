@@ -1,5 +1,5 @@
-"""Predict from raw rows of a table with a model that dpfl trained, without dpfl: PyTorch,
-safetensors and the file are enough.
+"""Predicts from raw rows of a table with a model that dpfl trained. It needs PyTorch and
+safetensors, but not dpfl.
 
 python examples/predict_without_dpfl.py runs/NAME/model.safetensors table.csv
 """
@@ -14,9 +14,7 @@ from safetensors import safe_open
 
 
 def features(row: dict[str, str], schema: dict) -> list[float]:
-    """What a row is to the model, by the schema that lies in the model's file: numbers, then each
-    category one-hot.
-    """
+    """Returns the input of the model for a row, by the schema in the file of the model."""
     x = []
     for column in schema["numeric"]:
         cell = row[column["name"]].strip()
@@ -37,15 +35,13 @@ def features(row: dict[str, str], schema: dict) -> list[float]:
     return x
 
 
-def predicted(scores: torch.Tensor, label: dict) -> torch.Tensor:
-    """A number in its own unit, how many are expected, or chances: of each class, or of yes (to
-    each question).
-    """
+def predict(scores: torch.Tensor, label: dict) -> torch.Tensor:
+    """Returns a number in its own unit, an expected count, or probabilities."""
     match label["task"]:
         case "number":
             low, high = label["low"], label["high"]
-            bounded = low is not None and high is not None and low < high
-            return (low + high + scores * (high - low)) / 2 if bounded else scores
+            has_bounds = low is not None and high is not None and low < high
+            return (low + high + scores * (high - low)) / 2 if has_bounds else scores
         case "counts":
             return (label["mean"] or 1.0) * scores.exp()
         case "classes":
@@ -55,6 +51,7 @@ def predicted(scores: torch.Tensor, label: dict) -> torch.Tensor:
 
 
 def main(model: str, table: str) -> None:
+    """Prints a prediction for each row of a table."""
     with safe_open(model, "pt") as file:
         schema = json.loads(file.metadata()["schema"])
         weights = {name.removeprefix("model."): file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -63,7 +60,7 @@ def main(model: str, table: str) -> None:
     with open(table, newline="", encoding="utf-8-sig") as file, torch.no_grad():
         for row in csv.DictReader(file):
             scores = linear(torch.tensor(features(row, schema)))
-            print(" ".join(f"{figure:.4f}" for figure in predicted(scores, schema["label"])))
+            print(" ".join(f"{figure:.4f}" for figure in predict(scores, schema["label"])))
 
 
 if __name__ == "__main__":

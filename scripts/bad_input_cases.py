@@ -1,16 +1,14 @@
-"""The cases of bad_inputs.py: settings, files, commands and calls, each wrong in one way."""
+"""The cases of bad_inputs.py: settings, files and commands, each wrong in one way."""
 
 # ruff: noqa: E501, SIM905
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from functools import partial
-from pathlib import Path
+from collections.abc import Iterator
 
-from bad_inputs import Case, small_flags
+from bad_input_calls import calls, tables
+from bad_inputs import LONG, Case, small_flags
 
-LONG = "x" * 5000
 NUMBERS = ("0", "-1", "nan", "inf", "-inf", "1e300", "1e-300", "true", "'one'", "[1]")
 
 SETTINGS = {
@@ -77,10 +75,11 @@ SETTINGS = {
 }  # fmt: skip
 
 FINE = {("data.partition", "shards"), ("data.name", "a-folder"), ("engine.masks", "true")}
-"""Not wrong here, or wrong by luck of the draw: any answer in words."""
+"""Values that are valid here, or that are invalid only for some draws."""
 
 
 def cases() -> list[Case]:
+    """Returns every case."""
     parts = (
         settings(),
         datasets(),
@@ -97,6 +96,7 @@ def cases() -> list[Case]:
 
 
 def settings() -> Iterator[Case]:
+    """Yields runs with one invalid setting."""
     for key, values in SETTINGS.items():
         for value in values:
             words = (
@@ -141,6 +141,7 @@ def settings() -> Iterator[Case]:
 
 
 def datasets() -> Iterator[Case]:
+    """Yields runs on invalid data sets."""
     names = (
         "no-y no-x half empty short flat deep-y nan inf complex words dates nan-y half-y minus-y "
         "huge-y complex-y words-y classes "
@@ -157,6 +158,7 @@ def datasets() -> Iterator[Case]:
 
 
 def files() -> Iterator[Case]:
+    """Yields commands on invalid experiments."""
     for name in (
         "nested.toml tables.toml half.toml binary.toml list.toml word.toml unknown.toml latin.toml "
         "missing.toml a-folder own.npz "
@@ -178,7 +180,7 @@ RUNS = (
 
 
 def runs() -> Iterator[Case]:
-    """Some commands have no need of what is damaged, and answer."""
+    """Yields commands on damaged runs. Some of them do not read the damaged file, and succeed."""
     for name in (*RUNS, LONG):
         yield Case(
             f"run: resume {name[:20]}",
@@ -218,15 +220,16 @@ def runs() -> Iterator[Case]:
 
 
 def plans() -> Iterator[Case]:
+    """Yields invalid plans."""
     for option in ("epsilon", "delta", "sampling-rate", "noise-multiplier", "iterations"):
         for value in ("0", "-1", "nan", "inf", "1e300", "1e-300", "word"):
-            given = {"epsilon": "1", "noise-multiplier": "1", option: value}
-            words = itertools.chain.from_iterable(
-                (f"--{name}", text) for name, text in given.items()
+            options = {"epsilon": "1", "noise-multiplier": "1", option: value}
+            flags = itertools.chain.from_iterable(
+                (f"--{name}", text) for name, text in options.items()
             )
             yield Case(
                 f"plan: {option} {value}",
-                ("plan", *words),
+                ("plan", *flags),
                 (0, 2) if value in ("1e300", "1e-300") else (2,),
             )
     yield Case(
@@ -235,7 +238,7 @@ def plans() -> Iterator[Case]:
     yield Case(
         "plan: iterations 10^15, epsilon", ("plan", "--iterations", str(10**15), "--epsilon", "1")
     )
-    planned = ("plan", "--epsilon", "2")
+    base = ("plan", "--epsilon", "2")
     for words in (
         "--rounds 0", "--rounds -1", "--rounds 1000000000", "--rounds word", "--rounds 5 --tau 0", "--rounds 5 --tau 1000000000",
         "--rounds 5 --sizes 1,a", "--rounds 5 --sizes 0,5", "--rounds 5 --sizes ,", "--rounds 5 --clients 3",
@@ -257,14 +260,15 @@ def plans() -> Iterator[Case]:
         "--rounds 5 --png a-folder", "--rounds 5 --write none/a.toml", "--rounds 5 --write own.npz", "--rounds 5 --write a-folder",
         "--tau 3", "--png a.png", "--epsilon", "--what 3", "extra",
     ):  # fmt: skip
-        yield Case(f"plan: {words}", (*planned, *words.split()))
+        yield Case(f"plan: {words}", (*base, *words.split()))
     yield Case("plan: nothing", ("plan",))
     yield Case("plan: rounds without epsilon", ("plan", "--rounds", "5"))
-    yield Case("plan: png too long", (*planned, "--rounds", "5", "--png", f"{LONG}.png"))
-    yield Case("plan: write too long", (*planned, "--rounds", "5", "--write", LONG))
+    yield Case("plan: png too long", (*base, "--rounds", "5", "--png", f"{LONG}.png"))
+    yield Case("plan: write too long", (*base, "--rounds", "5", "--write", LONG))
 
 
 def commands() -> Iterator[Case]:
+    """Yields invalid words of other commands."""
     for words in (
         "rn", "algorithms fedavg-pd", "algorithms a b", "data shw", "data get", "data get mnits", "data get mnist-sample",
         "data show mnits", "data show --clients 0", "data show --clients -1", "data show --clients 100000", "data show --clients x",
@@ -331,6 +335,7 @@ def commands() -> Iterator[Case]:
 
 
 def ledgers() -> Iterator[Case]:
+    """Yields invalid words of `dpfl ledger`."""
     for words in (
         "show missing", "show own.npz", "show a-folder", "show words.txt", "show ready --delta 0", "show ready --delta nan",
         "show ready --delta 2", "show ready --delta -1", "show ready --delta 1", "show ready --delta x", "show",
@@ -345,6 +350,7 @@ def ledgers() -> Iterator[Case]:
 
 
 def federations() -> Iterator[Case]:
+    """Yields invalid words of `dpfl node`, `server` and `up`."""
     for words in (
         "node missing.toml", "node run missing.toml", "node check missing.toml", "node check own.npz", "node check a-folder",
         "node check half.toml", "node check nested.toml", "node check unknown.toml", "node check binary.toml", "node statement missing.toml",
@@ -369,154 +375,3 @@ def federations() -> Iterator[Case]:
             if words == "node" or words == "server"
             else (2,),
         )
-
-
-ROWS = "age,sex,died,site,id\n40,f,0,a,1\n50,m,1,a,2\n60,f,1,b,3\n70,m,0,b,4\n"
-TABLES: dict[str, tuple[bytes, dict[str, object]]] = {
-    "empty": (b"", {}), "a header alone": (ROWS.splitlines()[0].encode(), {}), "no such column": (ROWS.encode(), {"label": "dead"}),
-    "a label of words": (ROWS.replace(",0,", ",no,").encode(), {}), "a label outside": (ROWS.replace("m,1", "m,7").encode(), {}),
-    "a short row": ((ROWS + "3,f\n").encode(), {}), "a long row": ((ROWS + "3,f,0,a,9,9,9\n").encode(), {}),
-    "a number of words": (ROWS.replace("40", "forty").encode(), {}), "nothing in a cell": (ROWS.replace("40", "").encode(), {}),
-    "an undeclared level": (ROWS.replace("50,m", "50,x").encode(), {}), "an undeclared site": (ROWS.replace(",b,", ",c,").encode(), {}),
-    "a person that is not there": (ROWS.encode(), {"person": "who"}), "bounds upside down": (ROWS.encode(), {"columns": {"age": {"low": 9, "high": 1}}}),
-    "no columns": (ROWS.encode(), {"columns": {}}), "a label that is a feature": (ROWS.encode(), {"columns": {"died": {"low": 0, "high": 1}}}),
-    "latin": ("\xe4ge,sex\n".encode("latin-1") + ROWS.encode(), {}), "zeros": (b"\0" * 200, {}), "two headers alike": (("age," + ROWS).encode(), {}),
-    "a task of nothing": (ROWS.encode(), {"task": "binry"}), "a share of 2": (ROWS.encode(), {"test": {"share": 2}}),
-}  # fmt: skip
-
-
-def tables() -> Iterator[Case]:
-    for name, (content, words) in TABLES.items():
-        yield Case(f"table: {name}", partial(_table, content, words))
-
-
-def _table(content: bytes, words: dict[str, object], folder: Path) -> object:
-    from dpfl.config.experiment import parse
-
-    (folder / "stays.csv").write_bytes(content)
-    columns = {"age": {"low": 0, "high": 100}, "sex": {"levels": ["f", "m"]}}
-    data = {
-        "name": str(folder / "stays.csv"),
-        "label": "died",
-        "task": "binary",
-        "site": "site",
-        "sites": ["a", "b"],
-        "columns": columns,
-    } | words
-    budget = {"epsilon": 1.0, "rounds": 1}
-    return parse(
-        {
-            "data": data,
-            "model": {"name": "linear"},
-            "algorithm": {"name": "fedavg-dp"},
-            "budget": budget,
-        }
-    ).run(folder / "new", workers=1)
-
-
-def calls() -> Iterator[Case]:
-    for name, call in _python().items():
-        yield Case(f"python: {name}", call)
-
-
-def _train(folder: Path, **options: object) -> object:
-    """dpfl.train with everything right but what is given."""
-    import dpfl
-    from dpfl.run.flat_options import group_flat_options
-
-    whole: dict[str, object] = {
-        "model": dpfl.models.mlp(hidden=4),
-        "algorithm": dpfl.algorithms.fedavg_dp(sampling_rate=0.5, noise_multiplier=1.0),
-        "budget": dpfl.Budget(rounds=1, delta=1e-3),
-        "out": folder / "new",
-    }
-    whole |= {name: made() if callable(made) else made for name, made in options.items()}
-    federation = whole.pop("federation", None) or dpfl.data.npz("own.npz").split(2, dpfl.data.IID())
-    groups, _ = group_flat_options(whole)
-    return dpfl.train(federation=federation, **groups)
-
-
-def _python() -> dict[str, Callable[[Path], object]]:
-    import torch
-    from torch import nn
-
-    import dpfl
-    from dpfl import algorithms
-    from dpfl.data import IID, Dirichlet, Federation, tensors
-    from dpfl.privacy import Limit, Poisson
-
-    class Raising(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.head = nn.Linear(5, 3)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            raise ValueError("two\nlines")
-
-    x, y = torch.ones(6, 2), torch.arange(6) % 3
-    models = {
-        "nine outputs": lambda: nn.Linear(5, 2), "a wrong input": lambda: nn.Linear(4, 3), "no parameters": nn.Identity,
-        "three dimensions": lambda: nn.Sequential(nn.Linear(5, 6), nn.Unflatten(1, (3, 2))), "a forward that raises": Raising,
-        "batch norm": lambda: nn.Sequential(nn.Linear(5, 3), nn.BatchNorm1d(3)), "float64": lambda: nn.Linear(5, 3).double(),
-        "a lazy layer": lambda: nn.LazyLinear(3), "weights of nan": lambda: _filled(nn.Linear(5, 3), torch.nan),
-        "weights of inf": lambda: _filled(nn.Linear(5, 3), torch.inf),
-    }  # fmt: skip
-    rates = {
-        f"rate {rate:g}": rate for rate in (float("inf"), float("nan"), 0.0, -1.0, 1e39, 1e300)
-    }
-    budgets: dict[str, dict[str, object]] = {
-        "nothing": {}, "epsilon true": {"epsilon": True}, "epsilon a word": {"epsilon": "2"}, "epsilon nan": {"epsilon": float("nan")},
-        "rounds 1.5": {"rounds": 1.5}, "rounds true": {"rounds": True}, "rounds 10^9": {"rounds": 10**9}, "delta 1": {"rounds": 1, "delta": 1},
-        "bytes 0": {"bytes": 0}, "seconds -1": {"seconds": -1},
-    }  # fmt: skip
-    data: dict[str, Callable[[], object]] = {
-        "no classes": lambda: tensors(x, y), "complex": lambda: tensors(x * 1j, y, x, y), "half a test set": lambda: tensors(x, y, x, classes=3),
-        "labels outside": lambda: tensors(x, y, classes=2), "labels of nan": lambda: tensors(x, y * torch.nan, x, y),
-        "labels of 8e9": lambda: tensors(x, y, x, y * 8e9), "nan": lambda: tensors(x * torch.nan, y, x, y), "words": lambda: tensors(["a"], y, x, y),  # type: ignore[arg-type]
-        "empty": lambda: tensors(x[:0], y[:0], x, y), "no clients": lambda: Federation.from_tensors([], (x, y)),
-        "clients of two shapes": lambda: Federation.from_tensors([(x, y), (x[:, :1], y)], classes=3),
-        "a client without classes": lambda: Federation.from_tensors([(x, y)]), "beta 0": lambda: Dirichlet(0.0), "beta nan": lambda: Dirichlet(float("nan")),
-        "0 clients": lambda: tensors(x, y, x, y).split(0, IID()), "seed -1": lambda: tensors(x, y, x, y).split(2, IID(), seed=-1),
-        "true classes": lambda: tensors(x, y, classes=True), "a share of 2": lambda: dpfl.data.npz("own.npz", test_share=2),
-    }  # fmt: skip
-    parts: dict[str, Callable[[], object]] = {
-        "rate 0": lambda: Poisson(0.0), "limit nan": lambda: Limit(float("nan"), 1e-5, "pld"), "hidden true": lambda: dpfl.models.mlp(hidden=True),
-        "limit of no accountant": lambda: Limit(1.0, 1e-5, "plds"), "hidden 10^12": lambda: dpfl.models.mlp(hidden=10**12),
-        "noise 1e300": lambda: algorithms.fedavg_dp(noise_multiplier=1e300), "noise 1e-300": lambda: algorithms.fedavg_dp(noise_multiplier=1e-300),
-        "tau 10^9": lambda: algorithms.fedavg_dp(tau=10**9), "an unknown option": lambda: algorithms.from_name("fedavg-dp", tua=1),
-        "an unknown model": lambda: dpfl.models.from_name("cnnn"), "a module that is none": lambda: dpfl.models.from_module(3),  # type: ignore[arg-type]
-        "a plan of 10^9 rounds": lambda: dpfl.plan(1.0, 10**9), "a plan of epsilon nan": lambda: dpfl.plan(float("nan"), 5),
-        "a true tau": lambda: algorithms.from_name("fedavg-dp", tau=True), "a word for tau": lambda: algorithms.from_name("fedavg-dp", tau="3"),
-    }  # fmt: skip
-    options: dict[str, dict[str, object]] = {
-        "seed -1": {"seed": -1}, "seed 2^70": {"seed": 2**70}, "seed true": {"seed": True}, "workers 0": {"workers": 0},
-        "evaluate every 0": {"evaluate_every": 0}, "evaluate every -1": {"evaluate_every": -1}, "no accountant": {"accountant": "plds"},
-        "entropy": {"entropy": "loud"}, "noise": {"noise": "loud"}, "resume nothing": {"resume": True}, "out a file": {"out": "own.npz"},
-        "out too long": {"out": LONG}, "ledger a file": {"ledger": "own.npz"}, "ledger under a file": {"ledger": "own.npz/under"},
-        "noise secure and keyed": {"noise": "secure", "entropy": "keyed"},
-    }  # fmt: skip
-    found: dict[str, Callable[[Path], object]] = {}
-    found |= {f"model of {name}": partial(_train, model=make) for name, make in models.items()}
-    found |= {
-        name: partial(
-            _train, algorithm=partial(algorithms.fedavg_dp, noise_multiplier=1.0, rate=rate)
-        )
-        for name, rate in rates.items()
-    }
-    found |= {
-        f"budget of {name}": partial(_train, budget=partial(dpfl.Budget, **given))
-        for name, given in budgets.items()
-    }  # type: ignore[arg-type]
-    found |= {f"data: {name}": (lambda _, make=make: make()) for name, make in data.items()}
-    found |= {f"part: {name}": (lambda _, make=make: make()) for name, make in parts.items()}
-    found |= {f"train: {name}": partial(_train, **given) for name, given in options.items()}
-    return found
-
-
-def _filled(module: object, value: float) -> object:
-    import torch
-
-    with torch.no_grad():
-        for parameter in module.parameters():  # type: ignore[attr-defined]
-            parameter.fill_(value)
-    return module

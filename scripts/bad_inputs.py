@@ -1,12 +1,10 @@
-"""Bad inputs, as data: every command and the Python API are given what they cannot take, and must
-say so in one sentence.
+"""Gives bad inputs to every command and to the Python API, which must refuse each in one sentence.
 
     python scripts/bad_inputs.py [--every 8] [--only WORD] [--json]
 
-A case passes if it ends with the exit code that is expected (2 for what a user can mend; where
-several are allowed, any of them), with words on the error stream and no traceback, within its time,
-and leaves no debit in a ledger without a release that paid for it: no ledger with events beside a
-run without a finished round.
+A case passes if it ends within its time with an expected exit code (2 for what a user can correct),
+prints a message without a traceback on the error stream, and leaves no debit without a release: no
+ledger with events in the folder of a run that finished no round.
 """
 
 # ruff: noqa: E501
@@ -33,57 +31,64 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+LONG = "x" * 5000
+"""A name that is too long for a file."""
+
 SECONDS = 30
-"""What a case may take, in which a right answer is found by then as well."""
+"""The time limit of a case, which is enough for a correct answer, too."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A command (words, in which {dir} is the case's own folder) or a Python call, and the exit
-    codes that are right.
+    """A command (words, in which {dir} is the case's folder) or a Python call, with its expected
+    exit codes.
     """
 
     name: str
     call: tuple[str, ...] | Callable[[Path], object]
     codes: tuple[int, ...] = (2,)
     apart: bool = False
-    """In a process of its own."""
+    """Whether the case runs in a separate process."""
 
 
 @dataclass(frozen=True)
 class Outcome:
+    """How a case ended, and its faults."""
+
     case: Case
     code: int
-    said: str
+    message: str
     seconds: float
     faults: tuple[str, ...]
 
 
-class Late(BaseException):
-    """Which nothing on the way catches."""
+class TimeLimitError(BaseException):
+    """Ends a case at its time limit. It is no `Exception`, so that nothing else catches it."""
 
 
 def play(case: Case, materials: Path) -> Outcome:
-    """The case in a fresh folder with the materials in it."""
+    """Runs a case in a new folder that holds the materials."""
     with tempfile.TemporaryDirectory(prefix="dpfl-bad-") as place:
         folder = Path(place) / "case"
         _copy(materials, folder, case)
         begun = time.monotonic()
         try:
-            with _limited(SECONDS), _inside(folder):
-                code, said = _answer(case, folder)
-        except Late:
-            code, said = -1, f"no answer within {SECONDS} s"
+            with _time_limit(SECONDS), _inside(folder):
+                code, message = _answer(case, folder)
+        except TimeLimitError:
+            code, message = -1, f"no answer within {SECONDS} s"
         seconds = time.monotonic() - begun
-        return Outcome(case, code, said.strip(), seconds, tuple(_faults(case, code, said, folder)))
+        return Outcome(
+            case, code, message.strip(), seconds, tuple(_faults(case, code, message, folder))
+        )
 
 
 def _copy(materials: Path, folder: Path, case: Case) -> None:
-    """The small files, and of the runs those that the case is about."""
-    named = {word.split("/")[0] for word in case.call} if isinstance(case.call, tuple) else set()
+    """Copies the small files, and those runs that the case names."""
+    names = {word.split("/")[0] for word in case.call} if isinstance(case.call, tuple) else set()
     folder.mkdir()
     for source in materials.iterdir():
-        if source.is_dir() and (source / "ledger").exists() and not named & {source.name, "."}:
+        if source.is_dir() and (source / "ledger").exists() and not names & {source.name, "."}:
             continue
         (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / source.name)
 
@@ -124,30 +129,30 @@ def _command(words: Sequence[str]) -> tuple[int, str]:
 
 def _command_apart(words: Sequence[str]) -> tuple[int, str]:
     command = [sys.executable, "-c", "from dpfl.cli import main; main()", *words]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    return found.returncode, found.stderr
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    return process.returncode, process.stderr
 
 
-def _faults(case: Case, code: int, said: str, folder: Path) -> Iterator[str]:
+def _faults(case: Case, code: int, message: str, folder: Path) -> Iterator[str]:
     if code not in case.codes:
         yield f"exit code {code}, not {' or '.join(map(str, case.codes))}"
-    if code and not said.strip():
-        yield "nothing is said"
-    if "Traceback" in said or "internal error" in said:
+    if code and not message.strip():
+        yield "no message"
+    if "Traceback" in message or "internal error" in message:
         yield "a traceback"
     if (
         code == 2
-        and len(said.strip().splitlines()) > 1
-        and "Usage:" not in said
-        and "─ Error" not in said
+        and len(message.strip().splitlines()) > 1
+        and "Usage:" not in message
+        and "─ Error" not in message
     ):
         yield "more than one line"
-    for ledger in _unpaid_for(folder):
+    for ledger in _debits_without_release(folder):
         yield f"a debit without a release in {ledger}"
 
 
-def _unpaid_for(folder: Path) -> Iterator[str]:
-    """Ledgers of new runs that hold events, where no round was finished."""
+def _debits_without_release(folder: Path) -> Iterator[str]:
+    """Yields ledgers with events of new runs that finished no round."""
     for run in folder.glob("**/ledger"):
         if "ready" in run.parts or (run.parent / "checkpoint.safetensors").exists():
             continue
@@ -161,11 +166,11 @@ def _unpaid_for(folder: Path) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _limited(seconds: int) -> Iterator[None]:
-    def late(*_: object) -> None:
-        raise Late
+def _time_limit(seconds: int) -> Iterator[None]:
+    def expire(*_: object) -> None:
+        raise TimeLimitError
 
-    before = signal.signal(signal.SIGALRM, late)
+    before = signal.signal(signal.SIGALRM, expire)
     signal.alarm(seconds)
     try:
         yield
@@ -176,7 +181,7 @@ def _limited(seconds: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _inside(folder: Path) -> Iterator[None]:
-    before, kept = Path.cwd(), dict(os.environ)
+    before, environment = Path.cwd(), dict(os.environ)
     os.environ |= {
         "DPFL_KEY": str(folder / "no.pem"),
         "DPFL_DATA": str(folder / "none"),
@@ -189,11 +194,11 @@ def _inside(folder: Path) -> Iterator[None]:
     finally:
         os.chdir(before)
         os.environ.clear()
-        os.environ.update(kept)
+        os.environ.update(environment)
 
 
 def prepare_materials(folder: Path) -> None:
-    """A finished run, a key, and files that are damaged in one way each."""
+    """Writes a finished run, a key, and files that are damaged in one way each."""
     import dpfl
 
     folder.mkdir(parents=True)
@@ -201,17 +206,18 @@ def prepare_materials(folder: Path) -> None:
         x, y = np.random.default_rng(0).random((60, 5)).astype(np.float32), np.arange(60) % 3
         np.savez("own.npz", x=x, y=y, x_test=x[:12], y_test=y[:12])
         write_data(folder, x, y)
-        code, said = _command(
+        code, message = _command(
             ("run", *small_flags(), "--set", "budget.rounds=1", "--out", "ready", "--quiet")
         )
-        assert code == 0, said
-        code, said = _command(("key", "new", "key.pem"))
-        assert code == 0, said
+        assert code == 0, message
+        code, message = _command(("key", "new", "key.pem"))
+        assert code == 0, message
         damage(folder)
     assert dpfl.__version__
 
 
 def small_flags(data: str = "own.npz") -> tuple[str, ...]:
+    """Returns the options of a small run."""
     settings = (
         f"data.name={data}", "data.partition=iid", "data.clients=2", "model.name=mlp", "model.hidden=4",
         "algorithm.name=fedavg-dp", "algorithm.noise_multiplier=1.0", "algorithm.sampling_rate=0.5", "budget.delta=1e-3",
@@ -220,7 +226,7 @@ def small_flags(data: str = "own.npz") -> tuple[str, ...]:
 
 
 def write_data(folder: Path, x: np.ndarray, y: np.ndarray) -> None:
-    """Data sets that are wrong in one way each."""
+    """Writes data sets that are wrong in one way each."""
     odd: dict[str, dict[str, Any]] = {
         "no-y": {"x": x}, "no-x": {"y": y}, "half": {"x": x, "y": y, "x_test": x}, "empty": {"x": x[:0], "y": y[:0]},
         "short": {"x": x[:5], "y": y}, "flat": {"x": x[:, 0], "y": y}, "deep-y": {"x": x, "y": np.stack([y, y], 1)},
@@ -243,7 +249,7 @@ def write_data(folder: Path, x: np.ndarray, y: np.ndarray) -> None:
 
 
 def damage(folder: Path) -> None:
-    """Copies of the finished run, of a ledger and of an experiment, each spoilt in one way."""
+    """Writes copies of the finished run, of a ledger and of an experiment, each damaged in one way."""
     ready = folder / "ready"
 
     def copy(name: str) -> Path:
@@ -292,7 +298,7 @@ def damage(folder: Path) -> None:
 
 
 def tamper(ledger: Path) -> None:
-    """A count beyond all bounds, where the table has one."""
+    """Sets every count in a ledger to the largest integer of SQLite."""
     with (
         contextlib.suppress(sqlite3.Error),
         contextlib.closing(sqlite3.connect(ledger)) as connection,
@@ -309,56 +315,59 @@ def tamper(ledger: Path) -> None:
 
 
 def main() -> None:
+    """Runs the cases of the command line and prints their outcomes."""
     from bad_input_cases import cases
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--every", type=int, default=1, help="only every n-th case")
     parser.add_argument("--only", default="", help="only cases with this in their name")
     parser.add_argument("--json", action="store_true", help="print the outcomes as JSON")
-    asked = parser.parse_args()
-    chosen = [case for case in cases() if asked.only in case.name][:: asked.every]
-    outcomes = run(chosen, tell=not asked.json)
-    failed = [outcome for outcome in outcomes if outcome.faults]
-    if asked.json:
+    options = parser.parse_args()
+    selection = [case for case in cases() if options.only in case.name][:: options.every]
+    outcomes = run(selection, show_progress=not options.json)
+    failures = [outcome for outcome in outcomes if outcome.faults]
+    if options.json:
         print(
             json.dumps(
                 [
-                    {"case": o.case.name, "code": o.code, "said": o.said, "faults": o.faults}
+                    {"case": o.case.name, "code": o.code, "message": o.message, "faults": o.faults}
                     for o in outcomes
                 ],
                 indent=1,
             )
         )
     else:
-        show(outcomes, failed)
-    sys.exit(1 if failed else 0)
+        show(outcomes, failures)
+    sys.exit(1 if failures else 0)
 
 
-def run(chosen: Sequence[Case], tell: bool = False) -> list[Outcome]:
+def run(cases: Sequence[Case], show_progress: bool = False) -> list[Outcome]:
+    """Runs cases one after another, and shows the progress if asked to."""
     outcomes = []
     with tempfile.TemporaryDirectory(prefix="dpfl-bad-") as place:
         materials = Path(place) / "materials"
         prepare_materials(materials)
-        for number, case in enumerate(chosen, 1):
-            if tell:
+        for number, case in enumerate(cases, 1):
+            if show_progress:
                 print(
-                    f"\r{number}/{len(chosen)}  {case.name[:70]:70}",
+                    f"\r{number}/{len(cases)}  {case.name[:70]:70}",
                     end="",
                     file=sys.stderr,
                     flush=True,
                 )
             outcomes.append(play(case, materials))
-            if tell and outcomes[-1].faults:
+            if show_progress and outcomes[-1].faults:
                 print(
-                    f"\r{case.name}: {'; '.join(outcomes[-1].faults)}: {outcomes[-1].said[-300:]}",
+                    f"\r{case.name}: {'; '.join(outcomes[-1].faults)}: {outcomes[-1].message[-300:]}",
                     file=sys.stderr,
                 )
-    if tell:
+    if show_progress:
         print(file=sys.stderr)
     return outcomes
 
 
-def show(outcomes: Sequence[Outcome], failed: Sequence[Outcome]) -> None:
+def show(outcomes: Sequence[Outcome], failures: Sequence[Outcome]) -> None:
+    """Prints a table by group, then every failure."""
     groups: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         groups.setdefault(outcome.case.name.split(":")[0], []).append(outcome)
@@ -366,10 +375,10 @@ def show(outcomes: Sequence[Outcome], failed: Sequence[Outcome]) -> None:
         slowest = max(outcome.seconds for outcome in group)
         wrong = sum(bool(outcome.faults) for outcome in group)
         print(f"{name:14} {len(group):4} cases  {wrong:3} wrong  slowest {slowest:5.1f} s")
-    for outcome in failed:
-        print(f"\n{outcome.case.name}: {'; '.join(outcome.faults)}\n    {outcome.said[-600:]}")
+    for outcome in failures:
+        print(f"\n{outcome.case.name}: {'; '.join(outcome.faults)}\n    {outcome.message[-600:]}")
     print(
-        f"\n{len(outcomes)} cases, {len(failed)} wrong, "
+        f"\n{len(outcomes)} cases, {len(failures)} wrong, "
         f"{sum(outcome.seconds for outcome in outcomes):.0f} s"
     )
 

@@ -1,11 +1,11 @@
-"""docs/systems.md's tables: every system on MNIST, at equal proven epsilon where it proves one,
-else at equal claimed.
+"""Prints the tables of docs/systems.md: every system on MNIST at equal proven epsilon, or at equal
+claimed epsilon if it proves none.
 
     DPFL_DATA=... python scripts/compare_systems.py sample|client
 
 Sample level: 10 clients, Dirichlet(0.5), `cnn`, epsilon 2, 60 rounds. Client level: 300 clients
-with 200 images each, `mlp` with 32 hidden units, epsilon 8, 40 rounds. One seed; rates were tried
-on the embedded images only.
+with 200 images each, `mlp` with 32 hidden units, epsilon 8, 40 rounds. There is one seed. Rates
+were chosen on the embedded images only.
 """
 
 from __future__ import annotations
@@ -102,6 +102,7 @@ WITHOUT_NOISE = ("fedavg", "ce-fedavg", "scaffold", "moon")
 
 
 def main(level: str) -> None:
+    """Prints the table of one level, `sample` or `client`."""
     sample = level == "sample"
     how = Dirichlet(0.5) if sample else IID()
     federation = dpfl.data.mnist().split(clients=10 if sample else 300, how=how, seed=0)
@@ -120,6 +121,7 @@ def run(
     federation: dpfl.data.Federation,
     budget: dpfl.Budget,
 ) -> dpfl.Result:
+    """Trains one system in a temporary folder."""
     if options.get("haar_weights") == "matched":
         public = dpfl.data.sample().train
         options = options | {
@@ -127,27 +129,28 @@ def run(
                 model.build((1, 28, 28), 10, 0), public.x[:500], public.y[:500], True
             )
         }
-    bare = name in WITHOUT_NOISE or (name == "fedprox" and "sampling_rate" not in options)
-    spent = dpfl.Budget(rounds=budget.rounds) if bare else budget
+    noiseless = name in WITHOUT_NOISE or (name == "fedprox" and "sampling_rate" not in options)
+    own_budget = dpfl.Budget(rounds=budget.rounds) if noiseless else budget
     with tempfile.TemporaryDirectory() as folder:
         return dpfl.train(
             model,
             federation,
             from_name(name, **options),
-            spent,
+            own_budget,
             execution=dpfl.Execution(out=Path(folder) / "run", workers=2),
         )
 
 
 def line(name: str, options: dict[str, Any], result: dpfl.Result) -> str:
-    told = ", ".join(f"{key} {value}" for key, value in options.items())
+    """Returns the line of one system."""
+    words = ", ".join(f"{key} {value}" for key, value in options.items())
     figures = result.privacy.to_dict()
     proven, claimed = (
         figures[key] if isinstance(figures[key], str) else _short(figures[key])
         for key in ("proven", "claimed")
     )
     return (
-        f"| `{name}` | {told or 'defaults'} | {result.iterations} | {proven} | {claimed} | "
+        f"| `{name}` | {words or 'defaults'} | {result.iterations} | {proven} | {claimed} | "
         f"{result.accuracy:.2%} |"
     )
 

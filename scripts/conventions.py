@@ -1,6 +1,8 @@
 """Lists where the code departs from the conventions of CONTRIBUTING.md that ruff and import-linter
 cannot check: names, docstrings, file sizes, and a test file for every module.
 
+The check of participles also covers the scripts, benchmarks and examples.
+
     python scripts/conventions.py src/dpfl/privacy tests/privacy
 """
 
@@ -16,6 +18,9 @@ from pathlib import Path
 
 ROOT = Path.cwd() if __name__ == "__main__" else Path(__file__).parents[1]
 MOST_LINES = 400
+TOOLS = ("scripts", "benchmarks", "examples")
+"""Folders beside `src` whose names follow the conventions, too."""
+
 IRREGULAR_PARTICIPLES = frozenset(
     """asked chosen counted done drawn found given held kept known left lost made paid said seen
     sent shown spent taken told wanted written""".split()  # noqa: SIM905
@@ -28,7 +33,7 @@ NO_PARTICIPLES = frozenset(
 )
 """Words in `-ed` that are no participles."""
 
-ALLOWED = {
+EXCEPTIONS = {
     "DIVERGED": "a written reason of a refusal",
     "FAILED": "a written reason of a refusal",
     "Keyed": "the term for randomness that follows from a key",
@@ -74,6 +79,17 @@ def modules() -> dict[Path, ast.Module]:
         The syntax tree of each file.
     """
     return {path: ast.parse(path.read_text()) for path in sorted((ROOT / "src").rglob("*.py"))}
+
+
+@cache
+def tools() -> dict[Path, ast.Module]:
+    """Reads every Python file of the scripts, benchmarks and examples.
+
+    Returns:
+        The syntax tree of each file.
+    """
+    paths = (path for folder in TOOLS for path in sorted((ROOT / folder).rglob("*.py")))
+    return {path: ast.parse(path.read_text()) for path in paths}
 
 
 def duplicate_classes() -> Iterator[str]:
@@ -140,12 +156,13 @@ def missing_sections() -> Iterator[str]:
 def participles() -> Iterator[str]:
     """Finds variables, parameters, fields and functions that a bare participle names.
 
-    A flag may have such a name if its type is written and is `bool`.
+    A flag may have such a name if its type is written and is `bool`. Scripts, benchmarks and
+    examples count as well as `src`.
 
     Yields:
         The place of each such name.
     """
-    for path, module in modules().items():
+    for path, module in (modules() | tools()).items():
         flags = _flags(module)
         for scope, node in _scopes(module):
             for name in _names(node):
@@ -208,25 +225,25 @@ def _public(node: ast.Module | ast.ClassDef) -> Iterator[tuple[str, ast.ClassDef
 def _documented_by_bases() -> dict[str, set[str]]:
     """Maps each class name to the methods that its base classes in `src` document."""
     bases: dict[str, set[str]] = defaultdict(set)
-    documented: dict[str, set[str]] = defaultdict(set)
+    documented_methods: dict[str, set[str]] = defaultdict(set)
     for module in modules().values():
         for node in ast.walk(module):
             if isinstance(node, ast.ClassDef):
                 bases[node.name] |= {_last_name(base) for base in node.bases}
-                documented[node.name] |= {
+                documented_methods[node.name] |= {
                     method.name
                     for method in node.body
                     if isinstance(method, Function) and ast.get_docstring(method)
                 }
 
-    def inherited(name: str) -> set[str]:
+    def base_methods(name: str) -> set[str]:
         return {
             method
             for base in bases.get(name, ())
-            for method in documented.get(base, set()) | inherited(base)
+            for method in documented_methods.get(base, set()) | base_methods(base)
         }
 
-    return {name: inherited(name) for name in list(bases)}
+    return {name: base_methods(name) for name in list(bases)}
 
 
 def _inherits(name: str) -> bool:
@@ -274,7 +291,7 @@ def _has_value(node: Function) -> bool:
 def _is_participle(name: str) -> bool:
     """Tells whether a name is a participle and nothing else: `clipped`, but not `clipped_rows`."""
     word = name.strip("_").lower()
-    if name in ALLOWED or word in NO_PARTICIPLES or "_" in word or MORE_WORDS.search(name):
+    if name in EXCEPTIONS or word in NO_PARTICIPLES or "_" in word or MORE_WORDS.search(name):
         return False
     return word in IRREGULAR_PARTICIPLES or (word.endswith("ed") and len(word) > len("ed"))
 

@@ -1,5 +1,5 @@
-"""The comparisons on the pages docs/results/ali-dpfl.md and auto.md, from the cells that `dpfl
-reproduce` has kept.
+"""Prints the comparisons of the pages docs/results/ali-dpfl.md and auto.md, from the cells that
+`dpfl reproduce` stored.
 
 python scripts/findings.py reproduced
 """
@@ -17,19 +17,22 @@ from dpfl_papers.table_report import FinishedCell, collect, mean_text, shown_eps
 
 SEEDS = range(3)
 SAME, WHOLE = "auto, same proven epsilon", "auto, the column's epsilon"
-FIXED = tuple(f"tau = {tau}" for tau in (1, 2, 3, 5, 10))
+FIXED_TAUS = tuple(f"tau = {tau}" for tau in (1, 2, 3, 5, 10))
 TABLES = ("ali-2", "ali-3", "ali-4")
 WIDE = {"ali-2-wide": 158, "ali-3-wide": 317}
-"""Tables of the authors' network that were run, and their rounds."""
-WENT = ("ali-2-wide", "ali-3-wide", "als-2", "als-3")
+"""Tables of the authors' network with results, and their rounds."""
+ADAPTIVE_TABLES = ("ali-2-wide", "ali-3-wide", "als-2", "als-3")
 ADAPTIVE = {"ALI-DPFL": "ALI-DPFL, sound", "ALI-DPFL, published": "ALI-DPFL, published"}
-LOOKED_AT = (1, 2, 3, 5, 10, 20, 50, 100, 200)
-"""Rounds whose tau is shown."""
+TAU_ROUNDS = (1, 2, 3, 5, 10, 20, 50, 100, 200)
+"""Rounds whose tau the tables show."""
 
 
 def main(folder: str) -> None:
-    known = tables()
-    made = {name: collect(known[name], SEEDS, OutcomeStore(Path(folder))) for name in TABLES}
+    """Prints every comparison."""
+    paper_tables = tables()
+    cells = {
+        name: collect(paper_tables[name], SEEDS, OutcomeStore(Path(folder))) for name in TABLES
+    }
     print("## auto against every method, and against what is printed\n")
     heads = (
         "data",
@@ -43,50 +46,53 @@ def main(folder: str) -> None:
     print("| " + " | ".join((*heads, "best printed")) + " |")
     print("|---" * 8 + "|")
     for name in TABLES:
-        for line in against_all(made[name], known[name]):
+        for line in against_all(cells[name], paper_tables[name]):
             print(line)
     print(
         "\n## ALI-DPFL against fixed tau where rounds are short, `cnn`: differences over the same "
         "seeds\n"
     )
-    print("| data | column | | " + " | ".join(f"against {tau}" for tau in FIXED) + " |")
-    print("|---" * (3 + len(FIXED)) + "|")
+    print("| data | column | | " + " | ".join(f"against {tau}" for tau in FIXED_TAUS) + " |")
+    print("|---" * (3 + len(FIXED_TAUS)) + "|")
     for name in TABLES:
-        for line in against_fixed(made[name]):
+        for line in against_fixed(cells[name]):
             print(line)
     print("\n## The authors' network\n")
     short = short_rounds(
-        {name: collect(known[name], SEEDS, OutcomeStore(Path(folder))) for name in WIDE}
+        {name: collect(paper_tables[name], SEEDS, OutcomeStore(Path(folder))) for name in WIDE}
     )
     for line in (*levels(short), "", *differences(short)):
         print(line)
-    for name in WENT:
-        for line in as_it_went(
-            known[name], collect(known[name], SEEDS, OutcomeStore(Path(folder)))
+    for name in ADAPTIVE_TABLES:
+        for line in course(
+            paper_tables[name], collect(paper_tables[name], SEEDS, OutcomeStore(Path(folder)))
         ):
             print(line)
     print("\n## Which reading comes to a printed level\n")
     for one in sorted(
-        collect(known["ali-levels"], SEEDS, OutcomeStore(Path(folder))), key=lambda one: -one.mean
+        collect(paper_tables["ali-levels"], SEEDS, OutcomeStore(Path(folder))),
+        key=lambda one: -one.mean,
     ):
         print(f"| {one.cell.row} | {one.text()} | {one.cell.printed:g} |")
 
 
-def columns(made: list[FinishedCell]) -> Iterator[tuple[str, str, dict[str, FinishedCell]]]:
-    for group, column in dict.fromkeys((one.cell.group, one.cell.column) for one in made):
+def columns(cells: list[FinishedCell]) -> Iterator[tuple[str, str, dict[str, FinishedCell]]]:
+    """Yields each group and column with its cells by row."""
+    for group, column in dict.fromkeys((one.cell.group, one.cell.column) for one in cells):
         yield (
             group,
             column,
             {
                 one.cell.row: one
-                for one in made
+                for one in cells
                 if (one.cell.group, one.cell.column) == (group, column)
             },
         )
 
 
-def against_all(made: list[FinishedCell], table: PaperTable) -> Iterator[str]:
-    for group, column, rows in columns(made):
+def against_all(cells: list[FinishedCell], table: PaperTable) -> Iterator[str]:
+    """Yields lines that compare `auto` with the best other method and the best printed value."""
+    for group, column, rows in columns(cells):
         if SAME not in rows:
             continue
         unit = rows[SAME].outcomes[0].unit
@@ -113,96 +119,105 @@ def against_all(made: list[FinishedCell], table: PaperTable) -> Iterator[str]:
         )
 
 
-def against_fixed(made: list[FinishedCell]) -> Iterator[str]:
-    for group, column, rows in columns(made):
+def against_fixed(cells: list[FinishedCell]) -> Iterator[str]:
+    """Yields lines that compare adaptive tau with every fixed tau, where rounds are short."""
+    for group, column, rows in columns(cells):
         if "R_c /" not in column:
             continue
         for ours in ("ALI-DPFL", *OWN):
-            if ours in rows and any(tau in rows for tau in FIXED):
-                apart = [difference(rows[ours], rows[tau]) if tau in rows else "" for tau in FIXED]
+            if ours in rows and any(tau in rows for tau in FIXED_TAUS):
+                apart = [
+                    difference(rows[ours], rows[tau]) if tau in rows else "" for tau in FIXED_TAUS
+                ]
                 yield f"| {group} | {column} | {ours} | " + " | ".join(apart) + " |"
 
 
 Short = dict[tuple[str, str, str], dict[str, FinishedCell]]
-"""By data, rounds, and what R_s is of R_c, where that is less: the rows of a column."""
+"""The rows of a column, by data, rounds and R_s as a share of R_c, where R_s is less."""
 
 
-def short_rounds(made: dict[str, list[FinishedCell]]) -> Short:
-    found = {
+def short_rounds(cells: dict[str, list[FinishedCell]]) -> Short:
+    """Returns the columns of the authors' network where rounds are short."""
+    short = {
         (group, str(WIDE[name]), column.removeprefix("R_s = ")): rows
-        for name in made
-        for group, column, rows in columns(made[name])
+        for name in cells
+        for group, column, rows in columns(cells[name])
         if "R_c /" in column
     }
-    return dict(sorted(found.items(), key=lambda item: item[0][0] != "MNIST"))
+    return dict(sorted(short.items(), key=lambda item: item[0][0] != "MNIST"))
 
 
 def levels(short: Short) -> Iterator[str]:
+    """Yields a table of accuracies, with fixed and with adaptive tau."""
     yield (
         "| `cnn-wide` | "
         + " | ".join(f"{group}, {rounds} rounds, {column}" for group, rounds, column in short)
         + " |"
     )
     yield "|---" * (1 + len(short)) + "|"
-    for row in (*FIXED[:4], *ADAPTIVE):
-        found = [rows.get(row) for rows in short.values()]
+    for row in (*FIXED_TAUS[:4], *ADAPTIVE):
+        cells = [rows.get(row) for rows in short.values()]
         yield (
             f"| {ADAPTIVE.get(row, row)} | "
-            + " | ".join(one.text() + beside(one) if one else "" for one in found)
+            + " | ".join(one.text() + printed_note(one) if one else "" for one in cells)
             + " |"
         )
 
 
 def differences(short: Short) -> Iterator[str]:
-    yield "| data | column | | " + " | ".join(f"against {tau}" for tau in FIXED[:4]) + " |"
+    """Yields a table of the differences between adaptive and fixed tau."""
+    yield "| data | column | | " + " | ".join(f"against {tau}" for tau in FIXED_TAUS[:4]) + " |"
     yield "|---" * 7 + "|"
     for (group, rounds, column), rows in short.items():
         for row in ADAPTIVE:
             if row in rows:
-                found = [
-                    difference(rows[row], rows[tau]) if tau in rows else "" for tau in FIXED[:4]
+                figures = [
+                    difference(rows[row], rows[tau]) if tau in rows else ""
+                    for tau in FIXED_TAUS[:4]
                 ]
                 yield (
                     f"| {group} | {rounds} rounds, {column} | {ADAPTIVE[row]} | "
-                    + " | ".join(found)
+                    + " | ".join(figures)
                     + " |"
                 )
 
 
-def beside(one: FinishedCell) -> str:
+def printed_note(one: FinishedCell) -> str:
+    """Returns the printed value in brackets, where there is one."""
     return "" if one.cell.printed is None else f" [{one.cell.printed:g}]"
 
 
 def difference(one: FinishedCell, other: FinishedCell) -> str:
-    """Over seeds that both have, with the 95 % interval of the mean where there are several."""
+    """Returns the mean difference over common seeds, with a 95 % interval if there are several."""
     values = [
-        dict(zip(made.seeds, (o.value for o in made.outcomes), strict=True))
-        for made in (one, other)
+        dict(zip(cell.seeds, (o.value for o in cell.outcomes), strict=True))
+        for cell in (one, other)
     ]
-    apart = [values[0][seed] - values[1][seed] for seed in values[0].keys() & values[1].keys()]
-    return mean_text(apart, "+.2f") if apart else ""
+    gaps = [values[0][seed] - values[1][seed] for seed in values[0].keys() & values[1].keys()]
+    return mean_text(gaps, "+.2f") if gaps else ""
 
 
-def as_it_went(table: PaperTable, made: list[FinishedCell]) -> Iterator[str]:
-    """Accuracies over seeds; steps, rounds and tau of the first."""
-    for group, column, rows in columns(made):
+def course(table: PaperTable, cells: list[FinishedCell]) -> Iterator[str]:
+    """Yields a table of accuracies over seeds, with the steps, rounds and tau of the first seed."""
+    for group, column, rows in columns(cells):
         yield f"\n## {table.title}; {group}, {column}\n"
         heads = ("", "accuracy, % [printed]", "seeds", "steps", "rounds", "epsilon proven")
-        yield f"| {' | '.join(heads)} | tau of rounds {', '.join(map(str, LOOKED_AT))} |"
+        yield f"| {' | '.join(heads)} | tau of rounds {', '.join(map(str, TAU_ROUNDS))} |"
         yield "|---" * 7 + "|"
         for row, one in rows.items():
             first = one.outcomes[0]
             yield (
-                f"| {row} | {one.text()}{beside(one)} | {len(one.seeds)} | {first.steps} | "
+                f"| {row} | {one.text()}{printed_note(one)} | {len(one.seeds)} | {first.steps} | "
                 f"{first.rounds} | "
                 f"{shown_epsilon(one.proven)} | {taus(first)} |"
             )
 
 
 def taus(outcome: Outcome) -> str:
+    """Returns tau in selected rounds and in the last."""
     tau = [int(steps or 0) for steps in outcome.series["tau"]]
     return (
-        f"{', '.join(str(tau[round - 1]) for round in LOOKED_AT if round <= len(tau))}; last "
+        f"{', '.join(str(tau[round - 1]) for round in TAU_ROUNDS if round <= len(tau))}; last "
         f"{tau[-1]}"
     )
 

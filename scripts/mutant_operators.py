@@ -2,8 +2,8 @@
 depend on line numbers.
 
 An operator replaces one node of the syntax tree: a constant, a comparison, a minimum, a sign, a
-factor, a logical word, or a check that it removes. Whatever only words an error, an annotation or a
-decorator is left alone.
+factor or a logical word; or it removes a check. Error messages, annotations and decorators stay as
+they are.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ EXTREMES = {
     "max": "min", "clamp_max": "clamp_min", "maximum": "minimum", "ceil": "floor", "all": "any",
 }  # fmt: skip
 CHECKS = re.compile(r"(^|_)(check|expect|refuse|require|verify|proving|first)(_|$)")
-"""Functions that are called only because they may refuse."""
+"""Names of functions that are called only because they may raise."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Mutant:
 
     @property
     def name(self) -> str:
-        """Its identity: file, function, operator, and which of these in the order of the text."""
+        """The file, function and operator, and the number among these in the order of the text."""
         return f"{self.file}:{self.function or 'module'}:{self.operator}:{self.occurrence}"
 
     def apply(self, source: bytes) -> bytes:
@@ -80,14 +80,14 @@ def mutants(root: Path, file: str) -> list[Mutant]:
     finder = _Finder(source)
     finder.visit(ast.parse(source))
     changes = sorted(finder.changes, key=lambda change: (change.start, change.end, change.operator))
-    seen: Counter[tuple[str, str]] = Counter()
-    made = []
+    counts: Counter[tuple[str, str]] = Counter()
+    mutant_list = []
     for change in changes:
         key = change.function, change.operator
-        seen[key] += 1
+        counts[key] += 1
         place = (change.start, change.end, change.text)
-        made.append(Mutant(file, change.function, change.operator, seen[key], *place))
-    return made
+        mutant_list.append(Mutant(file, change.function, change.operator, counts[key], *place))
+    return mutant_list
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class _Finder(ast.NodeVisitor):
     def visit(self, node: ast.AST) -> None:
         if isinstance(node, ast.Raise | ast.JoinedStr | ast.Import | ast.ImportFrom):
             return
-        for operator, new in _changed(node):
+        for operator, new in _faults(node):
             self._add(operator, node, new)
         super().visit(node)
 
@@ -129,7 +129,7 @@ class _Finder(ast.NodeVisitor):
         self.changes.append(_Change(".".join(self._scope), operator, start, end, text))
 
     def _inside(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> None:
-        """Its own scope, without decorators, annotations and bases."""
+        """Visits the body and the defaults, without decorators, annotations and bases."""
         self._scope.append(node.name)
         if not isinstance(node, ast.ClassDef):
             for default in (*node.args.defaults, *node.args.kw_defaults):
@@ -157,7 +157,7 @@ class _Finder(ast.NodeVisitor):
 
     def visit_Expr(self, node: ast.Expr) -> None:
         value = node.value
-        if isinstance(value, ast.Call) and CHECKS.search(_called(value)):
+        if isinstance(value, ast.Call) and CHECKS.search(_function_name(value)):
             self._add("unchecked", node, ast.Pass())
         if isinstance(value, ast.Yield) and _is_refusal(value.value):
             new = deepcopy(node)
@@ -166,7 +166,7 @@ class _Finder(ast.NodeVisitor):
         self.generic_visit(node)
 
 
-def _called(call: ast.Call) -> str:
+def _function_name(call: ast.Call) -> str:
     function = call.func
     return (
         function.id
@@ -178,7 +178,7 @@ def _called(call: ast.Call) -> str:
 
 
 def _is_refusal(value: ast.expr | None) -> bool:
-    """Whether it is `condition, Reason.X`, which a guard yields for what it refuses."""
+    """Tells whether a value is `condition, Reason.X`, which a guard yields to refuse a task."""
     return (
         isinstance(value, ast.Tuple)
         and len(value.elts) == 2
@@ -186,8 +186,8 @@ def _is_refusal(value: ast.expr | None) -> bool:
     )
 
 
-def _changed(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """The faults that this node itself can have, not those of its parts."""
+def _faults(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    """Yields the faults of this node itself, not those of its parts."""
     for operators in (_constants, _comparisons, _extremes, _arithmetic, _logic):
         yield from operators(node)
 
@@ -214,18 +214,18 @@ def _comparisons(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     if not isinstance(node, ast.Compare):
         return
     for place, operator in enumerate(node.ops):
-        swapped = COMPARISONS[type(operator)]()
+        opposite = COMPARISONS[type(operator)]()
 
-        def swap(new: ast.AST, place: int = place, swapped: ast.cmpop = swapped) -> None:
-            new.ops[place] = swapped  # type: ignore[attr-defined]
+        def swap(new: ast.AST, place: int = place, opposite: ast.cmpop = opposite) -> None:
+            new.ops[place] = opposite  # type: ignore[attr-defined]
 
         yield "compare", _with(node, swap)
 
 
 def _extremes(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    if not isinstance(node, ast.Call) or _called(node) not in {*EXTREMES, "sqrt"}:
+    if not isinstance(node, ast.Call) or _function_name(node) not in {*EXTREMES, "sqrt"}:
         return
-    name = _called(node)
+    name = _function_name(node)
     if name == "sqrt":
         if node.args:
             yield "root", node.args[0]

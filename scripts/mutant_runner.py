@@ -1,9 +1,9 @@
-"""Runs tests on a copy of the package that has one fault: a warm process forks a child per mutant,
-which imports the copy.
+"""Runs tests on a copy of the package with one fault: a process forks a child per mutant, and the
+child imports the copy.
 
-The parent imports what takes long (torch, pytest, scipy) and never dpfl itself. A child puts its
-copy of `src` first on the path, runs pytest within limits of processor and wall time, and ends. The
-work tree is never written to.
+The parent imports what takes long (torch, pytest, scipy) but never dpfl itself. A child puts its
+copy of `src` first on the path, runs pytest within limits of processor and wall time, and ends.
+Nothing writes to the work tree.
 """
 
 from __future__ import annotations
@@ -63,9 +63,7 @@ OPTIONS = [
 
 
 def warm() -> None:
-    """Imports what every child needs, but nothing of dpfl; a missing one costs the children its
-    time.
-    """
+    """Imports what every child needs, except dpfl. A child imports what is missing here itself."""
     for name in SLOW_IMPORTS:
         try:
             importlib.import_module(name)
@@ -76,7 +74,7 @@ def warm() -> None:
 
 
 class Slot:
-    """A copy of `src`, and a place for the files of its tests, for one child at a time."""
+    """A copy of `src` and a folder for the files of its tests, for one child at a time."""
 
     def __init__(self, folder: Path) -> None:
         self.src, self.basetemp = folder / "src", folder / "tmp"
@@ -84,35 +82,36 @@ class Slot:
         shutil.copytree(ROOT / "src", self.src, ignore=shutil.ignore_patterns("*.egg-info"))
 
     def plant(self, mutant: Mutant) -> None:
-        """Writes the fault into the copy; no compiled file may stand for the old text."""
+        """Writes the fault into the copy, and removes the bytecode of the old text."""
         file = self.src / "dpfl" / mutant.file
         file.write_bytes(mutant.apply((PACKAGE / mutant.file).read_bytes()))
-        for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*"):
-            compiled.unlink()
+        for bytecode_file in (file.parent / "__pycache__").glob(f"{file.stem}.*"):
+            bytecode_file.unlink()
 
     def restore(self, mutant: Mutant) -> None:
+        """Writes the original text into the copy."""
         file = self.src / "dpfl" / mutant.file
         file.write_bytes((PACKAGE / mutant.file).read_bytes())
-        for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*"):
-            compiled.unlink()
+        for bytecode_file in (file.parent / "__pycache__").glob(f"{file.stem}.*"):
+            bytecode_file.unlink()
 
 
 class _Recorder:
-    """Notes the first test that failed."""
+    """Records the first test that failed."""
 
     def __init__(self) -> None:
-        self.failed = ""
+        self.failure = ""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.failed and not self.failed:
-            self.failed = report.nodeid
+        if report.failed and not self.failure:
+            self.failure = report.nodeid
 
     def to_dict(self) -> dict[str, Any]:
-        return {"failed": self.failed}
+        return {"failed": self.failure}
 
 
 class Tracer(_Recorder):
-    """Notes for each test that passed how long it took and which functions of the package it
+    """Records the time of each test that passed, and the functions of the package that it
     entered.
     """
 
@@ -123,6 +122,7 @@ class Tracer(_Recorder):
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        """Records the functions that a test enters, and its time."""
         self._codes = set()
         add = self._codes.add
 
@@ -140,23 +140,25 @@ class Tracer(_Recorder):
         self.tests.setdefault(item.nodeid, {}).update(seconds=seconds, functions=self._functions())
 
     def _functions(self) -> list[str]:
-        found = {
+        names = {
             code.co_filename[len(self._package) + 1 :]
             + ":"
             + code.co_qualname.replace(".<locals>", "")
             for code in self._codes
             if code.co_filename.startswith(self._package)
         }
-        return sorted(found)
+        return sorted(names)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Leaves out tests that fail or are skipped."""
         super().pytest_runtest_logreport(report)
         if report.failed or report.skipped:
             self.tests.setdefault(report.nodeid, {})["left_out"] = True
 
     def to_dict(self) -> dict[str, Any]:
+        """Returns the first failure and the tests that passed."""
         return {
-            "failed": self.failed,
+            "failed": self.failure,
             "tests": {name: test for name, test in self.tests.items() if "left_out" not in test},
         }
 
@@ -191,7 +193,7 @@ def _child(
 
 @dataclass
 class Job:
-    """A child at work."""
+    """A child that runs tests."""
 
     pid: int
     slot: Slot
@@ -207,6 +209,7 @@ class Job:
         recorder: Callable[[str], _Recorder] = lambda package: _Recorder(),
         options: list[str] = OPTIONS,
     ) -> Job:
+        """Forks a child that runs the tests."""
         slot.answer.unlink(missing_ok=True)
         sys.stdout.flush()
         pid = os.fork()
@@ -232,19 +235,20 @@ class Job:
         return code, usage.ru_utime + usage.ru_stime
 
     def _end(self) -> None:
-        """The child and what it started and left."""
+        """Ends the child and the processes that it started."""
         try:
             os.killpg(self.pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):
             return
 
     def answer(self) -> dict[str, Any]:
+        """Returns what the child recorded."""
         return json.loads(self.slot.answer.read_text()) if self.slot.answer.exists() else {}  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a mutant: "killed", "timeout" (killed too) or "survived"."""
+    """The status of a mutant: "killed", "timeout" (which counts as killed) or "survived"."""
 
     status: str
     by: str
@@ -258,13 +262,13 @@ def run(
     seconds: int,
     folder: Path | None = None,
 ) -> Iterator[tuple[Mutant, Outcome]]:
-    """Plays mutants with their tests, so many at a time.
+    """Runs the tests of mutants, some of them at a time.
 
     Args:
-        mutants: Each with the tests to run, the quickest first. jobs: Children at a time. seconds:
-        Processor time after which a mutant counts as killed: a fault may loop for ever. folder:
-        Where the copies lie; a folder for temporary files by default, in memory where there is
-        room.
+        mutants: Each with the tests to run, the quickest first.
+        jobs: The number of children at a time.
+        seconds: Processor time after which a mutant counts as killed: a fault may loop for ever.
+        folder: Where the copies lie. By default a temporary folder, in memory if possible.
 
     Yields:
         Each mutant with its outcome, as they end.
@@ -273,29 +277,29 @@ def run(
     with tempfile.TemporaryDirectory(prefix="mutants-", dir=folder or memory) as place:
         free = [Slot(Path(place) / str(number)) for number in range(jobs)]
         waiting, working = iter(mutants), dict[int, tuple[Job, Mutant, int]]()
-        over = False
-        while not over or working:
-            while free and not over:
+        exhausted: bool = False
+        while not exhausted or working:
+            while free and not exhausted:
                 mutant, tests = next(waiting, (None, ()))
                 if mutant is None:
-                    over = True
+                    exhausted = True
                     break
                 slot = free.pop()
                 slot.plant(mutant)
                 job = Job.start(slot, tests, seconds)
                 working[job.pid] = (job, mutant, len(tests))
             for pid, (job, mutant, count) in list(working.items()):
-                if (ended := job.poll()) is None:
+                if (end := job.poll()) is None:
                     continue
                 del working[pid]
                 job.slot.restore(mutant)
                 free.append(job.slot)
-                yield mutant, _outcome(job, ended, count)
+                yield mutant, _outcome(job, end, count)
             time.sleep(0.02)
 
 
-def _outcome(job: Job, ended: tuple[int | None, float], tests: int) -> Outcome:
-    code, seconds = ended
+def _outcome(job: Job, end: tuple[int | None, float], tests: int) -> Outcome:
+    code, seconds = end
     if code == pytest.ExitCode.NO_TESTS_COLLECTED:
         raise RuntimeError(f"No test was found:\n{job.slot.log.read_text()[-2000:]}")
     if code == pytest.ExitCode.USAGE_ERROR and _only_names_differ(job.slot.log.read_text()):
@@ -306,8 +310,9 @@ def _outcome(job: Job, ended: tuple[int | None, float], tests: int) -> Outcome:
 
 
 def _only_names_differ(log: str) -> bool:
-    """Whether no test ran because one is not there by its name: a fault that changes names of cases
-    is not noticed by that.
+    """Tells whether no test ran because a name is missing.
+
+    A fault that changes the names of parametrised tests has not been noticed by that.
     """
     return "ERROR: not found:" in log and "ERROR collecting" not in log
 

@@ -1,17 +1,17 @@
-"""Plants small faults, one at a time, in the code that guarantees rest on, and looks whether the
-nearest tests notice.
+"""Plants one small fault at a time in the code that guarantees rest on, and checks whether the
+nearest tests fail.
 
-    python scripts/mutants.py --sample 120   # so many of each package, chosen by a fixed seed;
-    without it, all python scripts/mutants.py --only secagg/shares.py --jobs 1 python
-    scripts/mutants.py --again        # those that survived and are not listed as harmless, once
-    more python scripts/mutants.py --retrace      # with all tests traced anew: after functions were
-    renamed python scripts/mutants.py --report       # what is known, without playing any
+    python scripts/mutants.py --sample 120  # 120 of each package by a fixed seed; by default all
+    python scripts/mutants.py --only secagg/shares.py --jobs 1
+    python scripts/mutants.py --again       # runs survivors that are not listed as harmless again
+    python scripts/mutants.py --retrace     # traces all tests again, after functions were renamed
+    python scripts/mutants.py --report      # prints stored outcomes and runs none
 
-The nearest tests of a function are those that enter it, the quickest first; then those that enter
-its file. A trace of the tests tells which these are: it takes some ten minutes, and later runs
-trace only files of tests that changed. Outcomes are kept as they come, so that a run that is broken
-off goes on. A fault that survives and is harmless is listed in docs/review.md, by name and with the
-reason. Any other that survives is a blind spot, and the exit code is 1.
+The nearest tests of a function are those that enter it, the quickest first, then those that enter
+its file. A trace of the tests finds them. It takes about ten minutes, and later runs trace only
+test files that changed. Outcomes are stored one by one, so an interrupted run continues where it
+stopped. docs/review.md lists the survivors that are harmless, each with the reason. Any other
+survivor is a blind spot, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "dpfl"
 PACKAGES = ("privacy", "secagg", "client", "protocol", "node", "gradients", "certificate")
 TESTS = (*PACKAGES, "server", "engines")
-"""Folders of tests that are traced."""
+"""Folders of tests to trace."""
 
 RESULTS = ROOT / "build" / "mutants.json"
 PAGE = ROOT / "docs" / "review.md"
 SEED = 27
 SECONDS = 60
-"""Processor time for one mutant, at least; and four times what its tests take without a fault."""
+"""The limit of processor time for a mutant, unless four times the patience is more."""
 
 
 def all_mutants(packages: Iterable[str] = PACKAGES) -> list[Mutant]:
@@ -49,27 +49,28 @@ def all_mutants(packages: Iterable[str] = PACKAGES) -> list[Mutant]:
 
 
 def sample(of: Sequence[Mutant], each: int, seed: int = SEED) -> list[Mutant]:
-    """Chooses so many mutants of each package by a digest of their names: an edit elsewhere does
-    not change the choice.
+    """Chooses some mutants of each package by a digest of their names.
+
+    An edit elsewhere does not change the choice.
     """
-    chosen = []
+    selection = []
     for package in PACKAGES:
         own = [mutant for mutant in of if mutant.file.startswith(f"{package}/")]
-        drawn = sorted(
+        first = sorted(
             own, key=lambda mutant: hashlib.sha256(f"{seed} {mutant.name}".encode()).digest()
         )[:each]
-        chosen += [mutant for mutant in own if mutant in drawn]
-    return chosen
+        selection += [mutant for mutant in own if mutant in first]
+    return selection
 
 
 class Nearness:
-    """The traced tests, by the functions and by the files that they enter, the quickest first."""
+    """The tests by the functions and by the files that they enter, the quickest first."""
 
-    def __init__(self, traced: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(self, tests: Mapping[str, Mapping[str, Any]]) -> None:
         self._functions: dict[str, list[tuple[float, str]]] = {}
         self._files: dict[str, list[tuple[float, str]]] = {}
-        for seconds, name in sorted((test["seconds"], name) for name, test in traced.items()):
-            functions = traced[name]["functions"]
+        for seconds, name in sorted((test["seconds"], name) for name, test in tests.items()):
+            functions = tests[name]["functions"]
             for function in functions:
                 self._functions.setdefault(function, []).append((seconds, name))
             for file in {function.split(":")[0] for function in functions}:
@@ -98,18 +99,18 @@ class Nearness:
             inside = [
                 test for test in beside if test in methods or _distance(mutant.file, test[1]) == 0
             ] or beside
-        entered = {*inside}
-        chosen, total = [], 0.0
+        inner_tests = {*inside}
+        names, total = [], 0.0
         for tests, limit in (
             (inside, patience),
-            ([test for test in beside if test not in entered], patience / 3),
+            ([test for test in beside if test not in inner_tests], patience / 3),
         ):
             for seconds, name in tests:
-                if total + seconds > limit and chosen:
+                if total + seconds > limit and names:
                     break
-                chosen.append(name)
+                names.append(name)
                 total += seconds
-        return chosen
+        return names
 
     @staticmethod
     def _is_below(function: str, mutant: Mutant) -> bool:
@@ -117,7 +118,7 @@ class Nearness:
 
 
 def _distance(file: str, test: str) -> int:
-    """Judges by names: 0 for the tests of a file, 1 for those of its package, 2 for others."""
+    """Returns 0 for a test in the test file of a file, 1 for one of its package, 2 for others."""
     package, _, stem = file.removesuffix(".py").partition("/")
     if not test.startswith(f"tests/{package}/"):
         return 2
@@ -130,46 +131,48 @@ def harmless() -> set[str]:
 
 
 class Results:
-    """Outcomes by the name of the mutant, on disk as they come; one of another text under the same
-    name is forgotten.
+    """Outcomes by the name of the mutant, stored on disk one by one.
+
+    An outcome counts only for the same change: an edit may give its name to another one.
     """
 
     def __init__(self, file: Path) -> None:
-        self._file, self._tests = file, file.with_suffix(".tests.json")
-        trace = _read(self._tests)
-        self.traced: dict[str, dict[str, Any]] = trace.get("tests", {})
+        self._file, self._trace_file = file, file.with_suffix(".tests.json")
+        trace = _read(self._trace_file)
+        self.tests: dict[str, dict[str, Any]] = trace.get("tests", {})
         self.files: dict[str, str] = trace.get("files", {})
         self.outcomes: dict[str, dict[str, Any]] = _read(file)
 
     def of(self, mutant: Mutant) -> dict[str, Any] | None:
+        """Returns the outcome of a mutant, or None."""
         outcome = self.outcomes.get(mutant.name)
         return outcome if outcome and outcome["diff"] == difference(mutant) else None
 
     def write(self) -> None:
-        """Writes the outcomes, whole or not at all."""
+        """Writes the outcomes in one step, so that no half of a file remains."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = self._file.with_suffix(".new")
-        unfinished.write_text(json.dumps(self.outcomes, indent=1))
-        unfinished.replace(self._file)
+        draft = self._file.with_suffix(".new")
+        draft.write_text(json.dumps(self.outcomes, indent=1))
+        draft.replace(self._file)
 
     def trace(self, files: Mapping[str, str]) -> None:
-        """Traces the files of tests that are new or changed since, and forgets those that are gone.
+        """Traces new and changed test files, and drops those that no longer exist.
 
         Args:
             files: The digest of each file, by its path from the root.
         """
-        changed = [file for file, digest in files.items() if self.files.get(file) != digest]
-        self.traced = {
+        new_files = [file for file, digest in files.items() if self.files.get(file) != digest]
+        self.tests = {
             name: test
-            for name, test in self.traced.items()
-            if _file_of(name) in {*files} - {*changed}
+            for name, test in self.tests.items()
+            if _file_of(name) in {*files} - {*new_files}
         }
-        if changed:
-            print(f"tracing {len(changed)} files of tests ...", flush=True)
-            self.traced |= mutant_runner.trace(changed)
+        if new_files:
+            print(f"tracing {len(new_files)} files of tests ...", flush=True)
+            self.tests |= mutant_runner.trace(new_files)
         self.files = dict(files)
-        self._tests.parent.mkdir(parents=True, exist_ok=True)
-        self._tests.write_text(json.dumps({"files": self.files, "tests": self.traced}))
+        self._trace_file.parent.mkdir(parents=True, exist_ok=True)
+        self._trace_file.write_text(json.dumps({"files": self.files, "tests": self.tests}))
 
 
 def _file_of(test: str) -> str:
@@ -177,7 +180,7 @@ def _file_of(test: str) -> str:
 
 
 def files_of_tests(folders: Iterable[str] = TESTS) -> dict[str, str]:
-    """Returns the files of tests that are traced, each with a digest of its text."""
+    """Returns the test files to trace, each with a digest of its text."""
     files = [
         file for folder in folders for file in sorted((ROOT / "tests" / folder).glob("test_*.py"))
     ]
@@ -191,25 +194,25 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def difference(mutant: Mutant) -> str:
-    """What the mutant changes, without the place."""
+    """Returns the change of a mutant, without its place."""
     diff = mutant.diff((PACKAGE / mutant.file).read_bytes())
     return "\n".join(line for line in diff.splitlines() if not line.startswith("@@"))
 
 
-def play(chosen: Sequence[Mutant], results: Results, jobs: int, patience: float) -> None:
-    """Runs each mutant against its nearest tests and keeps the outcome."""
+def play(mutant_list: Sequence[Mutant], results: Results, jobs: int, patience: float) -> None:
+    """Runs the nearest tests of each mutant and stores the outcomes."""
     mutant_runner.warm()
     results.trace(files_of_tests())
-    near_by = Nearness(results.traced)
-    tests = [(mutant, near_by.of(mutant, patience)) for mutant in chosen]
+    near_by = Nearness(results.tests)
+    tests = [(mutant, near_by.of(mutant, patience)) for mutant in mutant_list]
     for mutant, near in tests:
         if not near:
-            results.outcomes[mutant.name] = _kept(mutant, "survived", "no test enters it", 0.0, 0)
+            results.outcomes[mutant.name] = _record(mutant, "survived", "no test enters it", 0.0, 0)
     playable = [(mutant, near) for mutant, near in tests if near]
     for number, (mutant, outcome) in enumerate(
         mutant_runner.run(playable, jobs, max(SECONDS, int(4 * patience))), start=1
     ):
-        results.outcomes[mutant.name] = _kept(
+        results.outcomes[mutant.name] = _record(
             mutant, outcome.status, outcome.by, outcome.seconds, outcome.tests
         )
         results.write()
@@ -218,7 +221,7 @@ def play(chosen: Sequence[Mutant], results: Results, jobs: int, patience: float)
     results.write()
 
 
-def _kept(mutant: Mutant, status: str, by: str, seconds: float, tests: int) -> dict[str, Any]:
+def _record(mutant: Mutant, status: str, by: str, seconds: float, tests: int) -> dict[str, Any]:
     return {
         "status": status,
         "by": by,
@@ -228,18 +231,18 @@ def _kept(mutant: Mutant, status: str, by: str, seconds: float, tests: int) -> d
     }
 
 
-def report(chosen: Sequence[Mutant], results: Results) -> int:
-    """Prints a table by package and the survivors; returns how many of them nobody explained."""
-    explained, counts, blind = harmless(), Counter[tuple[str, str]](), []
-    for mutant in chosen:
+def report(mutant_list: Sequence[Mutant], results: Results) -> int:
+    """Prints a table by package and the blind spots, and returns the number of blind spots."""
+    harmless_names, counts, blind = harmless(), Counter[tuple[str, str]](), []
+    for mutant in mutant_list:
         outcome = results.of(mutant)
-        status = outcome["status"] if outcome else "not played"
+        status = outcome["status"] if outcome else "not run"
         if status == "survived":
-            status = "harmless" if mutant.name in explained else "blind spot"
+            status = "harmless" if mutant.name in harmless_names else "blind spot"
         if status == "blind spot":
             blind.append(mutant)
         counts[mutant.file.split("/")[0], "killed" if status == "timeout" else status] += 1
-    columns = ("killed", "harmless", "blind spot", "not played")
+    columns = ("killed", "harmless", "blind spot", "not run")
     print(f"{'':12}" + "".join(f"{column:>12}" for column in columns) + f"{'of harmful':>12}")
     for package in (*PACKAGES, "all"):
         row = [
@@ -258,6 +261,7 @@ def report(chosen: Sequence[Mutant], results: Results) -> int:
 
 
 def main(words: Sequence[str] | None = None) -> int:
+    """Runs mutants and prints the report. Returns 1 if there is a blind spot."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -280,33 +284,37 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--again",
         action="store_true",
-        help="play those that survived and are not harmless once more",
+        help="run survivors that are not listed as harmless again",
     )
     parser.add_argument(
         "--retrace",
         action="store_true",
-        help="trace all tests anew, not only the files that changed",
+        help="trace all tests again, not only the files that changed",
     )
-    parser.add_argument("--report", action="store_true", help="play none, and show what is known")
+    parser.add_argument(
+        "--report", action="store_true", help="run none, and print the stored outcomes"
+    )
     parser.add_argument("--results", type=Path, default=RESULTS)
-    given = parser.parse_args(words)
-    chosen, results = all_mutants(), Results(given.results)
-    if given.sample:
-        chosen = sample(chosen, given.sample)
-    if given.only:
-        chosen = [mutant for mutant in chosen if mutant.name.startswith(tuple(given.only))]
-    if not given.report:
-        if given.retrace:
+    options = parser.parse_args(words)
+    mutant_list, results = all_mutants(), Results(options.results)
+    if options.sample:
+        mutant_list = sample(mutant_list, options.sample)
+    if options.only:
+        mutant_list = [
+            mutant for mutant in mutant_list if mutant.name.startswith(tuple(options.only))
+        ]
+    if not options.report:
+        if options.retrace:
             results.files = {}
-        explained = harmless()
+        harmless_names = harmless()
         due = [
             mutant
-            for mutant in chosen
-            if _due(results.of(mutant), given.again and mutant.name not in explained)
+            for mutant in mutant_list
+            if _due(results.of(mutant), options.again and mutant.name not in harmless_names)
         ]
-        print(f"{len(due)} of {len(chosen)} mutants are to be played")
-        play(due, results, given.jobs, given.patience)
-    return 1 if report(chosen, results) else 0
+        print(f"{len(due)} of {len(mutant_list)} mutants to run")
+        play(due, results, options.jobs, options.patience)
+    return 1 if report(mutant_list, results) else 0
 
 
 def _due(outcome: Mapping[str, Any] | None, again: bool) -> bool:

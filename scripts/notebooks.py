@@ -1,6 +1,4 @@
-"""Runs the notebooks of examples/ in a kernel of their own and keeps what they showed: `make
-notebooks`.
-"""
+"""Runs the notebooks of examples/ and stores their outputs: `make notebooks`."""
 
 from __future__ import annotations
 
@@ -14,6 +12,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 def main() -> None:
+    """Runs every notebook in a separate kernel."""
     for path in sorted(EXAMPLES.glob("*.ipynb")):
         notebook = nbformat.read(path, as_version=4)
         with tempfile.TemporaryDirectory() as place:

@@ -1,4 +1,4 @@
-"""Runs the demo in a recorded terminal and writes docs/demo.svg, the picture in the README."""
+"""Runs the demo, records its terminal and writes docs/demo.svg, the picture in the README."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ TARGET = Path(__file__).parents[1] / "docs" / "demo.svg"
 
 
 def main() -> None:
+    """Writes the picture."""
     console = Console(record=True, width=112, force_terminal=True)
     progress = LiveProgress(Console(stderr=True, width=112, force_terminal=True))
     with tempfile.TemporaryDirectory() as folder:

@@ -1,12 +1,12 @@
-"""docs/results/randhie: visits to a doctor at six sites, by whom the guarantee is for and what
-epsilon is, over three seeds.
+"""Writes docs/results/randhie: visits to a doctor at six sites, by privacy unit and epsilon, over
+three seeds.
 
     python scripts/randhie_table.py [any-visit|visits] [--seeds 3] [--out docs/results/randhie]
 
-The experiment is examples/randhie.toml. `person`: as it stands. `row`: one row is the unit.
-`alone`: a person is the unit, and every site trains by itself, measured on the persons of all
-sites; the mean over the sites. `without`: the same model by federated averaging, without noise.
-Outcomes are kept one by one, and a run that is there is not made again.
+The experiment is examples/randhie.toml. `person` is the experiment as it stands. In `row`, one row
+is the unit. In `alone`, a person is the unit and every site trains by itself. The figure is the
+mean over the sites, on the persons of all sites. `without` is the same model by federated averaging
+without noise. Outcomes are stored one by one, and a run that has an outcome does not run again.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ EPSILONS = (0.5, 1.0, 2.0, 4.0)
 
 @dataclass(frozen=True)
 class Cell:
+    """One run: label, privacy unit, epsilon and seed."""
+
     label: str
     unit: str
     epsilon: float | None
@@ -46,10 +48,12 @@ class Cell:
 
     @property
     def name(self) -> str:
+        """The name of its file."""
         return f"{self.label}-{self.unit}-{self.epsilon}-{self.seed}"
 
 
 def cells(label: str, seeds: int) -> Iterator[Cell]:
+    """Yields every run of a label."""
     for seed in range(seeds):
         yield Cell(label, "without", None, seed)
         for unit in ("person", "row", "alone"):
@@ -57,7 +61,8 @@ def cells(label: str, seeds: int) -> Iterator[Cell]:
                 yield Cell(label, unit, epsilon, seed)
 
 
-def made(cell: Cell) -> dict[str, Any]:
+def outcome(cell: Cell) -> dict[str, Any]:
+    """Runs a cell and returns its metrics and its proven epsilon."""
     unit = "sample" if cell.unit == "row" else "person"
     settings = [
         f"seed={cell.seed}",
@@ -67,8 +72,8 @@ def made(cell: Cell) -> dict[str, Any]:
     ]
     if cell.epsilon is None:
         settings += ["algorithm.name=fedavg", "budget.rounds=60"]
-        content = _plain(load(EXAMPLE, settings))
-        return _outcome(content, content.federation())
+        experiment = _plain(load(EXAMPLE, settings))
+        return _outcome(experiment, experiment.federation())
     experiment = load(EXAMPLE, [*settings, f"budget.epsilon={cell.epsilon}"])
     federation = experiment.federation()
     if cell.unit != "alone":
@@ -77,28 +82,29 @@ def made(cell: Cell) -> dict[str, Any]:
         replace(federation, clients=(rows,), names=(name,))
         for rows, name in zip(federation.clients, federation.names, strict=True)
     ]
-    found = [_outcome(experiment, site) for site in sites]
+    outcomes = [_outcome(experiment, site) for site in sites]
     figures = {
-        name: statistics.mean(one["metrics"][name] for one in found) for name in found[0]["metrics"]
+        name: statistics.mean(one["metrics"][name] for one in outcomes)
+        for name in outcomes[0]["metrics"]
     }
     return {
         "metrics": figures,
-        "proven": max(one["proven"] for one in found),
-        "unit": found[0]["unit"],
+        "proven": max(one["proven"] for one in outcomes),
+        "unit": outcomes[0]["unit"],
     }
 
 
 def _plain(experiment: Experiment) -> Experiment:
-    """Without the options and words that only noise has."""
-    said = experiment.model_dump(exclude_none=True, exclude_unset=True)
-    said["algorithm"] = {
+    """Returns the experiment as federated averaging, without the options of noise."""
+    content = experiment.model_dump(exclude_none=True, exclude_unset=True)
+    content["algorithm"] = {
         "name": "fedavg",
         "tau": 5,
-        "rate": 0.3 if said["data"]["label"] == "any-visit" else 0.025,
+        "rate": 0.3 if content["data"]["label"] == "any-visit" else 0.025,
     }
-    said.pop("privacy", None)
-    said["budget"] = {"rounds": 60}
-    return dpfl.config.experiment.parse(said)
+    content.pop("privacy", None)
+    content["budget"] = {"rounds": 60}
+    return dpfl.config.experiment.parse(content)
 
 
 def _outcome(experiment: Experiment, federation: Federation) -> dict[str, Any]:
@@ -120,14 +126,22 @@ def _outcome(experiment: Experiment, federation: Federation) -> dict[str, Any]:
     }
 
 
-def report(label: str, found: dict[Cell, dict[str, Any]], folder: Path) -> None:
-    shown, metric, _ = LABELS[label]
+def report(label: str, outcomes: dict[Cell, dict[str, Any]], folder: Path) -> None:
+    """Writes the outcomes of a label as CSV and as a table."""
+    title, metric, _ = LABELS[label]
     with (folder / f"{label}.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(
-            ["label", "unit", "epsilon", "seed", "proven", *next(iter(found.values()))["metrics"]]
+            [
+                "label",
+                "unit",
+                "epsilon",
+                "seed",
+                "proven",
+                *next(iter(outcomes.values()))["metrics"],
+            ]
         )
-        for cell, one in found.items():
+        for cell, one in outcomes.items():
             writer.writerow(
                 [
                     cell.label,
@@ -139,7 +153,7 @@ def report(label: str, found: dict[Cell, dict[str, Any]], folder: Path) -> None:
                 ]
             )
     rows = [
-        f"| {shown} | " + " | ".join(f"epsilon {epsilon:g}" for epsilon in EPSILONS) + " |",
+        f"| {title} | " + " | ".join(f"epsilon {epsilon:g}" for epsilon in EPSILONS) + " |",
         "|---" * 5 + "|",
     ]
     names = {
@@ -148,19 +162,19 @@ def report(label: str, found: dict[Cell, dict[str, Any]], folder: Path) -> None:
         "alone": "one person, each site alone (mean of six)",
     }
     for unit, name in names.items():
-        figures = [_figure(found, unit, epsilon, metric) for epsilon in EPSILONS]
+        figures = [_figure(outcomes, unit, epsilon, metric) for epsilon in EPSILONS]
         rows.append(f"| {name} | " + " | ".join(figures) + " |")
-    rows.append(f"| without privacy | {_figure(found, 'without', None, metric)} | | | |")
+    rows.append(f"| without privacy | {_figure(outcomes, 'without', None, metric)} | | | |")
     (folder / f"{label}.md").write_text("\n".join(rows) + "\n")
     print("\n".join(rows))
 
 
 def _figure(
-    found: dict[Cell, dict[str, Any]], unit: str, epsilon: float | None, metric: str
+    outcomes: dict[Cell, dict[str, Any]], unit: str, epsilon: float | None, metric: str
 ) -> str:
     values = [
         one["metrics"][metric]
-        for cell, one in found.items()
+        for cell, one in outcomes.items()
         if (cell.unit, cell.epsilon) == (unit, epsilon)
     ]
     spread = f" ({min(values):.3f} to {max(values):.3f})" if len(values) > 1 else ""
@@ -168,20 +182,21 @@ def _figure(
 
 
 def main() -> None:
+    """Runs what has no outcome yet, and writes the report."""
     parser = argparse.ArgumentParser()
     parser.add_argument("label", choices=[*LABELS], nargs="?", default="any-visit")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=Path("docs/results/randhie"))
-    said = parser.parse_args()
-    kept, found = said.out / "cells", {}
-    kept.mkdir(parents=True, exist_ok=True)
-    for cell in cells(said.label, said.seeds):
-        file = kept / f"{cell.name}.json"
+    options = parser.parse_args()
+    folder, outcomes = options.out / "cells", {}
+    folder.mkdir(parents=True, exist_ok=True)
+    for cell in cells(options.label, options.seeds):
+        file = folder / f"{cell.name}.json"
         if not file.exists():
-            file.write_text(json.dumps(made(cell)))
+            file.write_text(json.dumps(outcome(cell)))
             print(cell.name, flush=True)
-        found[cell] = json.loads(file.read_text())
-    report(said.label, found, said.out)
+        outcomes[cell] = json.loads(file.read_text())
+    report(options.label, outcomes, options.out)
 
 
 if __name__ == "__main__":

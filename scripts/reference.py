@@ -1,5 +1,5 @@
-"""Writes docs/reference.md and docs/commands.md from the code: keys, options, columns, files and
-commands, a line each.
+"""Writes docs/reference.md and docs/commands.md from the code: one line for every key, option,
+column, file and command.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 
 def keys() -> dict[str, tuple[str, object]]:
-    """Every key of an experiment by its dotted name, with type and default."""
-    found: dict[str, tuple[str, object]] = {}
+    """Returns every key of an experiment by its dotted name, with type and default."""
+    rows: dict[str, tuple[str, object]] = {}
     for name, field in Experiment.model_fields.items():
         section = getattr(field.annotation, "model_fields", None)
         for key, inner in section.items() if section else [("", field)]:
@@ -25,12 +25,12 @@ def keys() -> dict[str, tuple[str, object]]:
                 " | None", ""
             )
             default = inner.get_default(call_default_factory=True)
-            found[f"{name}.{key}" if key else name] = (kind, default)
-    return found
+            rows[f"{name}.{key}" if key else name] = (kind, default)
+    return rows
 
 
 def commands() -> str:
-    """Every command with its arguments and options, as `--help` has them."""
+    """Returns a page of all commands with the arguments and options of `--help`."""
     parts = [line for name in COMMANDS for line in _command(f"dpfl {name}", load_command(name))]
     head = [
         "# Commands",
@@ -55,29 +55,32 @@ def _command(name: str, command: Any) -> Iterator[str]:
 
 def _parameter(option: Any) -> tuple[str, str, str, str] | None:
     if option.param_type_name == "argument":
-        called = f"`{option.make_metavar(_Words())}`"
+        name = f"`{option.make_metavar(_MetavarContext())}`"
     elif option.opts == ["--help"] or getattr(option, "hidden", False):
         return None
     else:
-        called = f"`{', '.join(option.opts)}`"
+        name = f"`{', '.join(option.opts)}`"
     default = option.default
-    known = "" if default is None or default is False or callable(default) else f"`{default}`"
+    default_text = (
+        "" if default is None or default is False or callable(default) else f"`{default}`"
+    )
     return (
-        called,
+        name,
         "" if getattr(option, "is_flag", False) else option.type.name,
-        known,
+        default_text,
         " ".join((getattr(option, "help", "") or "").split()),
     )
 
 
-class _Words:
-    """All that a metavar asks of a context."""
+class _MetavarContext:
+    """The attributes of a context that a metavar uses."""
 
     show_default = False
     allow_interspersed_args = True
 
 
 def main() -> None:
+    """Writes both pages."""
     (DOCS / "reference.md").write_text(page(keys()))
     (DOCS / "commands.md").write_text(commands())
 

@@ -1,7 +1,8 @@
-"""The pictures of pages that README and docs show: real runs, the real server, a real browser.
-`make screenshots`
+"""Takes the pictures of pages that README and docs show: `make screenshots`.
 
-python scripts/screenshots.py [FOLDER]: runs that lie in the folder are not made again.
+They show real runs, by the real server, in a real browser.
+
+    python scripts/screenshots.py [FOLDER]  # runs that are in the folder do not run again
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ RUNS = {
 ROUNDS = 10
 WIDTH, HEIGHT = 1180, 760
 COLOURS = 128
-"""Of a palette: a third of the bytes, and nobody sees it."""
+"""The colours of a palette: a picture then has a third of the bytes and looks the same."""
 
 SHOTS = {
     "ui-runs": ("/", "light", WIDTH),
@@ -57,6 +58,7 @@ SHOTS = {
 
 
 def dpfl(*words: str) -> None:
+    """Runs a command of dpfl."""
     subprocess.run(
         [sys.executable, "-c", PROGRAM, *words],
         check=True,
@@ -66,19 +68,21 @@ def dpfl(*words: str) -> None:
 
 
 @contextmanager
-def served(runs: Path) -> Iterator[str]:
+def server(runs: Path) -> Iterator[str]:
+    """Runs `dpfl ui` over a folder of runs, and yields its address."""
     command = [sys.executable, "-c", PROGRAM, "ui", "--runs", "runs", "--port", "0"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=runs.parent)
     assert process.stderr is not None
-    said = next(line for line in iter(process.stderr.readline, "") if "http://" in line)
+    line = next(line for line in iter(process.stderr.readline, "") if "http://" in line)
     try:
-        yield "http://" + said.partition("http://")[2].split()[0].rstrip("/")
+        yield "http://" + line.partition("http://")[2].split()[0].rstrip("/")
     finally:
         process.terminate()
         process.wait(20)
 
 
-def shot(browser: Browser, address: str, name: str, scheme: str, width: int) -> None:
+def take_picture(browser: Browser, address: str, name: str, scheme: str, width: int) -> None:
+    """Takes the picture of one page."""
     height = HEIGHT if width > 400 else 780
     context = browser.new_context(
         viewport={"width": width, "height": height}, color_scheme=scheme, device_scale_factor=1.25
@@ -94,6 +98,7 @@ def shot(browser: Browser, address: str, name: str, scheme: str, width: int) -> 
 
 
 def main() -> None:
+    """Makes the runs and takes every picture."""
     chromium = (
         os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
     )
@@ -116,11 +121,11 @@ def main() -> None:
             dpfl("certify", str(runs / "hospitals-a"), "--key", str(Path(scratch) / "key.pem"))
         report = Path(scratch) / "report.html"
         dpfl("report", str(runs / "hospitals-a"), "--out", str(report))
-        with sync_playwright() as started, served(runs) as address:
-            browser = started.chromium.launch(executable_path=chromium, args=FLAGS)
+        with sync_playwright() as playwright, server(runs) as address:
+            browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
             for name, (path, scheme, width) in SHOTS.items():
-                shot(browser, address + path, name, scheme, width)
-            shot(browser, f"file://{report}", "report", "light", WIDTH)
+                take_picture(browser, address + path, name, scheme, width)
+            take_picture(browser, f"file://{report}", "report", "light", WIDTH)
             browser.close()
     for picture in sorted(PICTURES.glob("*.png")):
         print(f"{picture.name}  {picture.stat().st_size / 1000:.0f} kB")

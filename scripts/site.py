@@ -1,5 +1,5 @@
-"""Hooks of the documentation site: pages from elsewhere in the repository, the examples and
-notebooks, and links to them.
+"""Hooks of the documentation site: they add pages from elsewhere in the repository, the examples
+and the notebooks, and adjust the links to them.
 """
 
 from __future__ import annotations
@@ -20,47 +20,52 @@ PAGES = {
 }
 LINK = re.compile(r"(?<=\]\()(?!https?:|#)([^)#\s]+)(#[^)\s]*)?(?=\))")
 SHIM = "https://unpkg.com/iframe-worker/shim"
-LOADED = re.compile(
+FOREIGN_LINK = re.compile(
     r"<(?:script|img|iframe|link|source)\b[^>]*(?:src|href)=[\"']?https?://[^\"' >]*"
 )
 LANGUAGES = {".toml": "toml", ".py": "python", ".yaml": "yaml", ".service": "ini"}
 
 
 def on_files(files: Any, config: Any) -> Any:
+    """Adds the pages that are not in docs/."""
     from mkdocs.structure.files import File
 
-    for page, content in made().items():
+    for page, content in extra_pages().items():
         files.append(File.generated(config, page, content=content))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    return as_on_the_site(markdown, page.file.src_uri)
+    """Adjusts the links of a page."""
+    return with_site_links(markdown, page.file.src_uri)
 
 
-def made() -> dict[str, str]:
-    """Pages of the site that do not lie in docs/."""
-    found = {page: _moved((ROOT / place).read_text(), place, page) for place, page in PAGES.items()}
+def extra_pages() -> dict[str, str]:
+    """Returns the pages of the site that are not in docs/."""
+    pages = {
+        page: _relink((ROOT / place).read_text(), place, page) for place, page in PAGES.items()
+    }
     notebooks = sorted((ROOT / "examples").glob("*.ipynb"))
     return (
-        found
+        pages
         | {"examples.md": examples()}
-        | {f"notebooks/{path.stem}.md": rendered(path) for path in notebooks}
+        | {f"notebooks/{path.stem}.md": render_notebook(path) for path in notebooks}
     )
 
 
-def as_on_the_site(markdown: str, page: str) -> str:
-    """A page of docs/ with links as the site has them."""
+def with_site_links(markdown: str, page: str) -> str:
+    """Returns a page of docs/ with the links of the site."""
     return (
         markdown
         if page in (*PAGES.values(), "examples.md")
-        else _moved(markdown, f"docs/{page}", page)
+        else _relink(markdown, f"docs/{page}", page)
     )
 
 
 def on_post_build(config: Any, **_: Any) -> None:
-    """What the theme would load from elsewhere comes with the site; a page that asks for anything
-    else fails the build.
+    """Replaces what the theme would load from other hosts by files of the site.
+
+    The build fails if a page loads anything else from another host.
     """
     from mkdocs.exceptions import PluginError
 
@@ -71,32 +76,32 @@ def on_post_build(config: Any, **_: Any) -> None:
         )
         text = page.read_text().replace(SHIM, local)
         page.write_text(text)
-        if found := LOADED.search(text):
-            raise PluginError(f"{page.name} loads {found[0]} from elsewhere; bring it along.")
+        if match := FOREIGN_LINK.search(text):
+            raise PluginError(
+                f"{page.name} loads {match[0]} from another host; add the file to the site."
+            )
     for script in (site / "assets" / "javascripts").glob("bundle.*.js"):
         script.write_text(script.read_text().replace("https://unpkg.com/", "./not-here/"))
 
 
-def _moved(markdown: str, place: str, page: str) -> str:
-    """Links between files of the repository as links between pages of the site; to source code, as
-    its name.
-    """
+def _relink(markdown: str, place: str, page: str) -> str:
+    """Replaces links between files by links between pages, and links to source code by names."""
 
-    def target(found: re.Match[str]) -> str:
-        path = posixpath.normpath(posixpath.join(posixpath.dirname(place), found[1]))
+    def target(match: re.Match[str]) -> str:
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(place), match[1]))
         inside = _page_of(path)
         if inside is None:
-            return found[0]
+            return match[0]
         return posixpath.relpath(inside.partition("#")[0], posixpath.dirname(page) or ".") + (
-            "#" + inside.partition("#")[2] if "#" in inside else found[2] or ""
+            "#" + inside.partition("#")[2] if "#" in inside else match[2] or ""
         )
 
-    moved = LINK.sub(target, markdown)
-    return re.sub(r"\[([^\]]+)\]\((?:\.\./)+(?:src|tests)/[^)]*\)", r"\1", moved)
+    text = LINK.sub(target, markdown)
+    return re.sub(r"\[([^\]]+)\]\((?:\.\./)+(?:src|tests)/[^)]*\)", r"\1", text)
 
 
 def _page_of(path: str) -> str | None:
-    """Where a file of the repository is on the site."""
+    """Returns the page of the site for a file of the repository, or None."""
     if path in PAGES:
         return PAGES[path]
     if path.startswith("docs/"):
@@ -113,7 +118,7 @@ def _slug(name: str) -> str:
 
 
 def examples() -> str:
-    """Every file of examples/, whole."""
+    """Returns a page with every file of examples/."""
     parts = [
         "# Examples",
         "",
@@ -138,8 +143,8 @@ def examples() -> str:
     return "\n".join(parts) + "\n"
 
 
-def rendered(notebook: Path) -> str:
-    """A notebook as a page, with what it showed."""
+def render_notebook(notebook: Path) -> str:
+    """Returns a notebook with its outputs as a page."""
     parts = []
     for cell in json.loads(notebook.read_text())["cells"]:
         text = "".join(cell["source"])
@@ -149,14 +154,14 @@ def rendered(notebook: Path) -> str:
 
 
 def _output(data: dict[str, Any]) -> str:
-    held = {
+    contents = {
         kind: "".join(value) if isinstance(value, list) else value for kind, value in data.items()
     }
-    if "image/png" in held:
-        shown = (
+    if "image/png" in contents:
+        html = (
             '<img alt="what the cell above shows" '
-            f'src="data:image/png;base64,{held["image/png"].strip()}">'
+            f'src="data:image/png;base64,{contents["image/png"].strip()}">'
         )
     else:
-        shown = held.get("text/html") or f"<pre>{escape(held.get('text/plain', ''))}</pre>"
-    return f'<div class="notebook-output">{shown}</div>'
+        html = contents.get("text/html") or f"<pre>{escape(contents.get('text/plain', ''))}</pre>"
+    return f'<div class="notebook-output">{html}</div>'

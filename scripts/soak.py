@@ -1,13 +1,13 @@
-"""Random kills in a federation of real processes, and what the ledgers say after it: no release may
-be uncounted.
+"""Kills processes of a real federation at random, then checks that every release has a debit in a
+ledger.
 
     python scripts/soak.py [--kills 20] [--nodes 3] [--rounds 60] [--seed 0] [--folder DIR]
 
-Every few seconds one of these is killed with -9: a node, a node right after a debit, its SuperNode,
-the server, its SuperLink; or a node is stopped (SIGSTOP) past the deadline of a round and let go
-on. Nodes are started again as a supervisor would, the server goes on with --resume. At the end the
-books are read (soak_books.py); the exit code is 1 where they do not balance, or where the run did
-not end or had fewer kills than were asked for.
+Every few seconds the script picks one of these: it kills (-9) a node, a node right after a debit,
+its SuperNode, the server, or its SuperLink, or it stops a node (SIGSTOP) until after the deadline
+of a round. It starts nodes again as a supervisor would, and the server with --resume. At the end,
+soak_check.py compares logs and ledgers. The exit code is 1 if they disagree, if the run did not
+end, or if there were fewer kills than requested.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from dpfl.run.folder import RunFolder
 from dpfl.transports.flower.local_federation import write_layout
 
 sys.path.insert(0, str(Path(__file__).parent))
-from soak_books import Books, read
+from soak_check import SoakReport, read
 
 DEADLINE = 20.0
 LONGEST = 2400.0
 PAUSE = (2.0, 12.0)
-WATCHED = 15.0
-"""Seconds in which a debit is waited for, to kill the node that made it."""
+DEBIT_WAIT = 15.0
+"""Seconds to wait for a debit before a node is killed."""
 KINDS = ("node", "node at a debit", "supernode", "server", "superlink", "stopped node")
 CONTENT: dict[str, Any] = {
     "data": {"name": "mnist-sample", "partition": "iid", "clients": 3},
@@ -52,6 +52,8 @@ CONTENT: dict[str, Any] = {
 
 
 class Soak:
+    """A federation of real processes, some of which are killed."""
+
     def __init__(self, folder: Path, nodes: int, rounds: int) -> None:
         content = CONTENT | {"budget": CONTENT["budget"] | {"rounds": rounds}}
         experiment = parse(content)
@@ -69,7 +71,7 @@ class Soak:
             for name in lines
         }
         self.server = self._serve()
-        self.waking: list[tuple[float, int]] = []
+        self.stops: list[tuple[float, int]] = []
 
     def _start(self, *words: str, log: str) -> subprocess.Popen[bytes]:
         environment = {**os.environ, "DPFL_PARENT": str(os.getpid()), "OMP_NUM_THREADS": "1"}
@@ -95,16 +97,16 @@ class Soak:
         )
 
     def keep_up(self) -> bool:
-        """Whether the run goes on; whoever ended is started again."""
+        """Starts again what has ended, and tells whether the run goes on."""
         for name, process in self.nodes.items():
             if process.poll() is not None:
                 self.nodes[name] = self._start(
                     "node", "run", str(self.folder / "nodes" / name), log=name
                 )
-        for when, process_id in [one for one in self.waking if one[0] <= time.monotonic()]:
-            self.waking.remove((when, process_id))
+        for stop in [stop for stop in self.stops if stop[0] <= time.monotonic()]:
+            self.stops.remove(stop)
             with suppress(ProcessLookupError):
-                os.kill(process_id, signal.SIGCONT)
+                os.kill(stop[1], signal.SIGCONT)
         if self.server.poll() is None:
             return True
         if self.server.returncode == 0:
@@ -114,44 +116,43 @@ class Soak:
         return True
 
     def kill(self, kind: str, draw: random.Random) -> bool:
-        """Whether there was somebody to kill; who sleeps is left alone."""
+        """Kills or stops a process, and tells whether there was one; never one that is stopped."""
         name = draw.choice(list(self.nodes))
         node = self.nodes[name].pid
         if (
-            any(node == process_id for _, process_id in self.waking)
+            any(node == process_id for _, process_id in self.stops)
             or not RunFolder(self.run).begun()
         ):
             return False
         target: int | None = self.server.pid if kind == "server" else node
         if kind in ("supernode", "superlink"):
             target = _child(node if kind == "supernode" else self.server.pid)
-        if kind == "node at a debit" and not self._debits(name, draw.uniform(0.0, 0.3)):
+        if kind == "node at a debit" and not self._wait_for_debit(name, draw.uniform(0.0, 0.3)):
             return False
         if target is None:
             return False
         with suppress(ProcessLookupError):
             os.kill(target, signal.SIGSTOP if kind == "stopped node" else signal.SIGKILL)
             if kind == "stopped node":
-                self.waking.append((time.monotonic() + 1.5 * DEADLINE, target))
+                self.stops.append((time.monotonic() + 1.5 * DEADLINE, target))
             return True
         return False
 
-    def _debits(self, name: str, then: float) -> bool:
-        """Waits for the node's next write to its ledger, and a moment more."""
-        path, until = (
-            self.folder / "nodes" / name / "ledger" / f"{name}.sqlite-wal",
-            time.monotonic() + WATCHED,
-        )
+    def _wait_for_debit(self, name: str, delay: float) -> bool:
+        """Waits for the node's next write to its ledger, then for a delay."""
+        path = self.folder / "nodes" / name / "ledger" / f"{name}.sqlite-wal"
+        until = time.monotonic() + DEBIT_WAIT
         before = _state(path)
         while _state(path) in (before, None):
             if time.monotonic() > until:
                 return False
             time.sleep(0.001)
-        time.sleep(then)
+        time.sleep(delay)
         return True
 
     def close(self) -> None:
-        for _, process_id in self.waking:
+        """Ends every process."""
+        for _, process_id in self.stops:
             with suppress(ProcessLookupError):
                 os.kill(process_id, signal.SIGCONT)
         for process in (self.server, *self.nodes.values()):
@@ -166,14 +167,14 @@ class Soak:
 
 def _state(path: Path) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return None
-    return found.st_size, found.st_mtime_ns
+    return status.st_size, status.st_mtime_ns
 
 
 def _child(parent: int) -> int | None:
-    """The first process that this one started."""
+    """Returns the first child process."""
     for entry in Path("/proc").iterdir():
         with suppress(OSError, ValueError, IndexError):
             if (
@@ -185,28 +186,36 @@ def _child(parent: int) -> int | None:
 
 
 def main() -> None:
+    """Runs a soak, prints its report and exits."""
     parser = argparse.ArgumentParser()
-    for name, usual in (("kills", 20), ("nodes", 3), ("rounds", 60), ("seed", 0)):
-        parser.add_argument(f"--{name}", type=int, default=usual)
+    for name, default in (("kills", 20), ("nodes", 3), ("rounds", 60), ("seed", 0)):
+        parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--folder", type=Path, default=None)
-    said = parser.parse_args()
+    options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # processes are ended then, too
-    draw, kills, start = random.Random(said.seed), dict.fromkeys(KINDS, 0), time.monotonic()
-    soak = Soak(said.folder or Path(tempfile.mkdtemp(prefix="dpfl-soak-")), said.nodes, said.rounds)
+    draw, kills, start = random.Random(options.seed), dict.fromkeys(KINDS, 0), time.monotonic()
+    soak = Soak(
+        options.folder or Path(tempfile.mkdtemp(prefix="dpfl-soak-")), options.nodes, options.rounds
+    )
     try:
         next_kill = time.monotonic() + 20.0
         while soak.keep_up() and time.monotonic() - start < LONGEST:
-            if time.monotonic() >= next_kill and sum(kills.values()) < said.kills:
+            if time.monotonic() >= next_kill and sum(kills.values()) < options.kills:
                 kind = draw.choice(KINDS)
                 kills[kind] += soak.kill(kind, draw)
                 next_kill = time.monotonic() + draw.uniform(*PAUSE)
             time.sleep(0.2)
     finally:
         soak.close()
-    books: Books = read(soak.folder / "nodes", soak.run)
-    ended = {"kills": kills, "seconds": round(time.monotonic() - start), "folder": str(soak.folder)}
-    print(json.dumps(ended | books.words, indent=2))
-    sys.exit(not books.balanced or books.rounds < said.rounds or sum(kills.values()) < said.kills)
+    report: SoakReport = read(soak.folder / "nodes", soak.run)
+    summary = {
+        "kills": kills,
+        "seconds": round(time.monotonic() - start),
+        "folder": str(soak.folder),
+    }
+    print(json.dumps(summary | report.content, indent=2))
+    few = report.rounds < options.rounds or sum(kills.values()) < options.kills
+    sys.exit(few or not report.consistent)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""docs/systems.md's figure: the tau of every round that ALI-DPFL and ALS-DPFL choose on MNIST,
+"""Draws the figure of docs/systems.md: the tau of every round of ALI-DPFL and ALS-DPFL on MNIST,
 published and sound.
 
     DPFL_DATA=... python scripts/tau_lists.py OUT.png
 
-The privacy budget buys R_c steps at q = 0.015, sigma = 1.1 by the papers' accounting (RDP, classic
-conversion), and there are R_c / 2 or R_c / 5 rounds to make them in.
+The privacy budget allows R_c steps at q = 0.015 and sigma = 1.1 by the papers' accounting (RDP,
+classic conversion), in R_c / 2 or R_c / 5 rounds.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ SYSTEMS = [
 
 
 def main(picture: Path) -> None:
+    """Runs every system, prints the table and writes the figure."""
     federation = dpfl.data.mnist().split(clients=10, how=Dirichlet(0.05), seed=0)
     figure, axes = plt.subplots(1, 2, figsize=(11, 4.4), sharey=True, layout="constrained")
     heads = (
@@ -75,6 +76,7 @@ def main(picture: Path) -> None:
 def run(
     federation: dpfl.data.Federation, algorithm: dpfl.algorithms.Algorithm, rounds: int
 ) -> dpfl.Result:
+    """Runs one system for some rounds."""
     budget = dpfl.Budget(epsilon=EPSILON, delta=DELTA, rounds=rounds)
     with tempfile.TemporaryDirectory() as folder:
         return dpfl.train(
@@ -88,13 +90,14 @@ def run(
 
 
 def line(rounds: int, name: str, variant: str, taus: list[int], result: dpfl.Result) -> str:
-    shown = [str(taus[at - 1]) for at in (1, 2, 3, 5, 10, 20) if at <= len(taus)] + [str(taus[-1])]
+    """Returns the line of one run."""
+    values = [str(taus[at - 1]) for at in (1, 2, 3, 5, 10, 20) if at <= len(taus)] + [str(taus[-1])]
     figures = result.privacy.to_dict()
     cells = [
         str(rounds),
         f"`{name}`",
         variant,
-        ", ".join(shown),
+        ", ".join(values),
         str(result.rounds),
         str(result.iterations),
     ]

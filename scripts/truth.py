@@ -1,6 +1,6 @@
 # ruff: noqa: E501 (the page has long rows)
-"""Writes docs/truth.md: every system audited, with claimed, proven and measured epsilon. Run by
-`make truth`.
+"""Writes docs/truth.md: `make truth` audits every system and lists claimed, proven and measured
+epsilon.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dpfl.views.figures.inversion_figure import draw
 
 DOCS = Path(__file__).parents[1] / "docs"
 REPEATS = 20
-SHOWN_LEAKS = 4
+MOST_LEAKS = 4
 ATTACKS = ("membership", "inversion")
 
 HEAD = """# What audits measured
@@ -189,30 +189,31 @@ Audits do not catch these faults:
 
 
 def main() -> None:
-    rows, shown = [], []
+    """Audits every system and writes the page."""
+    rows, leaks = [], []
     for name in ALGORITHMS:
         for variant in ("sound", "published") if "variant" in options_of(name) else ("sound",):
             print(name, variant, flush=True)
-            made = (
+            algorithm = (
                 from_name(name, variant=variant)
                 if "variant" in options_of(name)
                 else from_name(name)
             )
-            report = audit(made, games=[game for game in GAMES if game not in ATTACKS])
+            report = audit(algorithm, games=[game for game in GAMES if game not in ATTACKS])
             rows.append(
                 _row(
                     name,
                     report,
-                    _largest(report, made) if variant == "sound" and report.findings else "",
+                    _largest(report, algorithm) if variant == "sound" and report.findings else "",
                 )
             )
-            shown += [
+            leaks += [
                 _leak(name, finding)
                 for finding in report.findings
                 if finding.game == "leaks" and finding.measured
             ]
     secure = [
-        _row(f"{name}`, `{', '.join(words)}" if words else name, *_audited(name, words))
+        _row(f"{name}`, `{', '.join(words)}" if words else name, *_audit_secure(name, words))
         for name, *words in SECURE
     ]
     draw(invert(from_name("fedavg-dp", noise_multiplier=1.0)), DOCS / "inversion.png", "")
@@ -224,20 +225,20 @@ def main() -> None:
         + "\n".join(secure)
         + "\n"
         + TABLE_NOTE
-        + "\n".join(shown)
+        + "\n".join(leaks)
         + "\n"
         + ABOUT
     )
     (DOCS / "truth.md").write_text(page)
 
 
-def _audited(name: str, words: list[str]) -> tuple[AuditReport, str]:
+def _audit_secure(name: str, words: list[str]) -> tuple[AuditReport, str]:
     """Audits a system under secure aggregation, with options such as `tau=1`."""
     print(name, *words, "secure", flush=True)
     options = {key: json.loads(value) for key, value in (word.split("=", 1) for word in words)}
-    made = from_name(name, **options).with_secure_sums(SUMS)
-    report = audit(made, games=[game for game in GAMES if game not in ATTACKS])
-    return report, _largest(report, made)
+    algorithm = from_name(name, **options).with_secure_sums(SUMS)
+    report = audit(algorithm, games=[game for game in GAMES if game not in ATTACKS])
+    return report, _largest(report, algorithm)
 
 
 def _row(name: str, report: AuditReport, largest: str) -> str:
@@ -267,12 +268,12 @@ def _figure(epsilon: float | None) -> str:
     return "unbounded" if epsilon == float("inf") else f"{rounded_up(epsilon, 3):.3f}"
 
 
-def _largest(report: AuditReport, made) -> str:  # type: ignore[no-untyped-def]
+def _largest(report: AuditReport, algorithm) -> str:  # type: ignore[no-untyped-def]
     """Returns the largest share of the proven epsilon that twenty audits measure."""
     shares = []
     for seed in range(REPEATS):
         (finding,) = audit(
-            made, AuditSettings(seed=seed, trials=1000), games=["one release"]
+            algorithm, AuditSettings(seed=seed, trials=1000), games=["one release"]
         ).findings
         assert finding.verdict != "broken", (report.system, seed, finding)
         shares += (
@@ -285,8 +286,8 @@ def _largest(report: AuditReport, made) -> str:  # type: ignore[no-untyped-def]
 
 def _leak(name: str, finding: AuditFinding) -> str:
     values = finding.detail.split("; ")
-    more = f"; and {len(values) - SHOWN_LEAKS} more" if len(values) > SHOWN_LEAKS else ""
-    return f"- `{name}`: {'; '.join(values[-SHOWN_LEAKS:])}{more}."
+    more = f"; and {len(values) - MOST_LEAKS} more" if len(values) > MOST_LEAKS else ""
+    return f"- `{name}`: {'; '.join(values[-MOST_LEAKS:])}{more}."
 
 
 if __name__ == "__main__":

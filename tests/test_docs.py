@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 from scripts.reference import commands
-from scripts.site import as_on_the_site, made
+from scripts.site import extra_pages, with_site_links
 from typer.testing import CliRunner
 
 from dpfl.algorithms import ALGORITHMS
@@ -300,7 +300,7 @@ def test_every_page_is_on_the_site() -> None:
         if re.fullmatch(r"docs/((start|results)/)?[\w-]+\.md", page)
     }
     assert len(listed) == len(set(listed))
-    assert set(listed) == written | set(made())
+    assert set(listed) == written | set(extra_pages())
 
 
 # Links
@@ -347,10 +347,10 @@ def test_every_link_of_the_site_leads_somewhere() -> None:
     examples included.
     """
     docs = ROOT / "docs"
-    pages = made() | {
+    pages = extra_pages() | {
         path.relative_to(docs).as_posix(): path.read_text() for path in docs.rglob("*.md")
     }
-    site = {name: as_on_the_site(text, name) for name, text in pages.items()}
+    site = {name: with_site_links(text, name) for name, text in pages.items()}
     for page, text in site.items():
         for name, anchor in links(text):
             found = os.path.normpath(Path(page).parent / name) if name else page

@@ -27,8 +27,8 @@ from dpfl.gradients.passes.layer_pass import LayerPass
 from dpfl.gradients.passes.row_pass import RowPass
 from dpfl.models import FlatModel
 from dpfl.run.flat_options import group_flat_options
-from dpfl.run.metrics import Row
-from dpfl.run.recorder import Silent
+from dpfl.run.metrics import RoundRow
+from dpfl.run.recorder import SilentProgress
 
 VOCABULARY, PLACES, COUNT = 11, 6, 7
 
@@ -73,26 +73,26 @@ def bert() -> nn.Module:
     )
 
 
-def adapted(model: nn.Module, targets: list[str], **options: object) -> nn.Module:
-    """With adapters that do something: those of peft begin at 0."""
-    found = get_peft_model(model, LoraConfig(r=2, target_modules=targets, **options))
+def add_adapters(model: nn.Module, targets: list[str], **options: object) -> nn.Module:
+    """Adds adapters that change the output: those of peft begin at 0."""
+    adapter_model = get_peft_model(model, LoraConfig(r=2, target_modules=targets, **options))
     with torch.no_grad():
-        for parameter in found.parameters():
+        for parameter in adapter_model.parameters():
             if parameter.requires_grad:
                 parameter.add_(0.1 * torch.randn_like(parameter))
-    return found
+    return adapter_model
 
 
 def gpt2_lora() -> nn.Module:
-    return adapted(gpt2(), ["c_attn"], fan_in_fan_out=True)
+    return add_adapters(gpt2(), ["c_attn"], fan_in_fan_out=True)
 
 
 def llama_lora() -> nn.Module:
-    return adapted(llama(), ["q_proj", "v_proj"])
+    return add_adapters(llama(), ["q_proj", "v_proj"])
 
 
 def bert_lora() -> nn.Module:
-    return adapted(bert(), ["query", "value"], modules_to_save=["classifier"])
+    return add_adapters(bert(), ["query", "value"], modules_to_save=["classifier"])
 
 
 TOKENS, LABELS = tasks.NextToken(VOCABULARY), tasks.MultiClass(3)
@@ -125,10 +125,10 @@ def test_gradients_are_those_of_single_samples(
     )
     norms = rows.norm(dim=1)
     bound = float(norms.median())
-    found = computed(x, y, lambda norms: bound / norms.clamp_min(bound))
-    expected = (bound / norms.clamp_min(bound)) @ rows
-    assert float((found.total - expected).abs().max()) <= 1e-6 * float(expected.abs().max())
-    assert float((found.norms[:, 0] - norms).abs().max()) <= 1e-6 * float(norms.max())
+    clipped_sum = computed(x, y, lambda norms: bound / norms.clamp_min(bound))
+    reference = (bound / norms.clamp_min(bound)) @ rows
+    assert float((clipped_sum.total - reference).abs().max()) <= 1e-6 * float(reference.abs().max())
+    assert float((clipped_sum.norms[:, 0] - norms).abs().max()) <= 1e-6 * float(norms.max())
     assert isinstance(computed.passes.current, way)
 
 
@@ -151,8 +151,8 @@ def test_only_adapters_are_in_the_vector_and_the_frozen_rest_in_the_hash() -> No
     assert flat.fingerprint != before
 
 
-class Stops(Silent):
-    def tell(self, row: Row) -> None:
+class StopInRoundTwo(SilentProgress):
+    def tell(self, row: RoundRow) -> None:
         if row.round == 2:
             raise KeyboardInterrupt
 
@@ -185,7 +185,7 @@ def test_adapters_train_are_resumed_and_load_without_dpfl(tmp_path: Path) -> Non
 
     result = run("run")
     with pytest.raises(KeyboardInterrupt):
-        run("stopped", progress=Stops())
+        run("stopped", progress=StopInRoundTwo())
     assert run("stopped", resume=True).model_sha256 == result.model_sha256
     saved = load_file(tmp_path / "run" / "model.safetensors")
     assert sum(tensor.numel() for tensor in saved.values()) == 128

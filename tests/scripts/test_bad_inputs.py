@@ -1,4 +1,4 @@
-"""A part of the bad inputs; `make badinputs` plays all of them."""
+"""A part of the bad inputs. `make badinputs` tries all of them."""
 
 import sys
 from pathlib import Path
@@ -19,10 +19,10 @@ def test_bad_inputs_get_a_sentence_and_cost_nothing(monkeypatch: pytest.MonkeyPa
     assert len({case.name for case in whole}) == len(whole)
     chosen = [case for case in whole if not case.apart][::EVERY]
     wrong = {
-        outcome.case.name: (outcome.faults, outcome.said)
+        outcome.case.name: (outcome.faults, outcome.message)
         for outcome in bad_inputs.run(chosen)
         if outcome.faults
     }
     assert not wrong
-    for name in ("bad_inputs", "bad_input_cases"):
+    for name in ("bad_inputs", "bad_input_cases", "bad_input_calls"):
         sys.modules.pop(name)

@@ -56,6 +56,7 @@ def test_a_departure_is_noticed(
         path.write_text(DEPARTURES + "\n" * conventions.MOST_LINES)
     sources = sorted((tmp_path / "src").rglob("*.py"))
     monkeypatch.setattr(conventions, "ROOT", tmp_path)
+    monkeypatch.setattr(conventions, "tools", dict)
     monkeypatch.setattr(
         conventions, "modules", lambda: {path: ast.parse(path.read_text()) for path in sources}
     )
@@ -107,11 +108,28 @@ def test_a_participle_is_noticed(code: str, monkeypatch: pytest.MonkeyPatch) -> 
         "class Rows:\n    def __init__(self):\n        self.fitted: bool = False\n"
         "    def fit(self): self.fitted = True",
         "class Rows:\n    fitted: bool = False\n    def fit(self): self.fitted = True",
-        *(f"{name} = 1" for name in conventions.ALLOWED),
+        *(f"{name} = 1" for name in conventions.EXCEPTIONS),
     ],
 )
 def test_other_names_are_no_participles(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert _participles(code, monkeypatch) == []
+
+
+@pytest.mark.parametrize("folder", conventions.TOOLS)
+def test_a_participle_beside_src_is_noticed(
+    folder: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / folder / "inner" / "tool.py"
+    path.parent.mkdir(parents=True)
+    path.write_text("found = 1\nlines = 2\n")
+    monkeypatch.setattr(conventions, "ROOT", tmp_path)
+    monkeypatch.setattr(conventions, "modules", dict)
+    conventions.tools.cache_clear()
+    try:
+        places = list(conventions.participles())
+    finally:
+        conventions.tools.cache_clear()
+    assert places == [f"{folder}/inner/tool.py:1 found is a participle"]
 
 
 def test_every_participle_that_is_allowed_occurs() -> None:
@@ -121,10 +139,11 @@ def test_every_participle_that_is_allowed_occurs() -> None:
         for node in ast.walk(module)
         for name in conventions._names(node)
     }
-    assert set(conventions.ALLOWED) <= names
+    assert set(conventions.EXCEPTIONS) <= names
 
 
 def _participles(code: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     place = conventions.ROOT / "src" / "dpfl" / "module.py"
     monkeypatch.setattr(conventions, "modules", lambda: {place: ast.parse(code)})
+    monkeypatch.setattr(conventions, "tools", dict)
     return list(conventions.participles())

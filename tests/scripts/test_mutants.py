@@ -214,7 +214,7 @@ def test_only_files_of_tests_that_changed_are_traced_again(
         results = mutants.Results(tmp_path / "outcomes.json")
         results.trace(files)
     assert traced == [["a.py", "b.py", "c.py"], ["b.py"]]
-    assert {*mutants.Results(tmp_path / "outcomes.json").traced} == {"a.py::test_1", "b.py::test_2"}
+    assert {*mutants.Results(tmp_path / "outcomes.json").tests} == {"a.py::test_1", "b.py::test_2"}
 
 
 PLAYED = """

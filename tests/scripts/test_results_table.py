@@ -16,7 +16,7 @@ import pytest
 
 from dpfl_papers import tables
 from dpfl_papers.cells import PaperTable
-from scripts import results_table
+from scripts import results_row, results_table
 
 RESULTS, state_of, verdicts = results_table.RESULTS, results_table.state_of, results_table.verdicts
 ROOT = Path(__file__).parents[2]
@@ -43,10 +43,10 @@ def cells_of(text: str) -> Iterator[str]:
 @pytest.mark.parametrize("page", results_table.pages())
 def test_a_page_is_as_the_script_makes_it(page: str) -> None:
     text = (RESULTS / page).read_text()
-    made = results_table.blocks(results_table.pages()[page])
-    assert results_table.written(text, made) == text, "run python scripts/results_table.py"
+    blocks = results_table.blocks(results_table.pages()[page])
+    assert results_table.fill_blocks(text, blocks) == text, "run python scripts/results_table.py"
     assert [name for _, name, _ in results_table.BLOCK.findall(text)] == [
-        name for name, block in made.items() if block.strip()
+        name for name, block in blocks.items() if block.strip()
     ]
 
 
@@ -126,27 +126,25 @@ def test_the_epsilon_of_steps_that_were_made_is_not_called_proven(
 ) -> None:
     column = "R_s = R_c / 2, eps 2"
     assert (
-        results_table.result_of(known["ali-2"], ("MNIST", "ALI-DPFL", column)).proven
-        == "1.006, used"
+        results_row.result_of(known["ali-2"], ("MNIST", "ALI-DPFL", column)).proven == "1.006, used"
     )
     assert (
-        results_table.result_of(known["ali-2-wide"], ("MNIST", "ALI-DPFL", column)).proven
-        == "1.358"
+        results_row.result_of(known["ali-2-wide"], ("MNIST", "ALI-DPFL", column)).proven == "1.358"
     )
-    assert results_table.result_of(known["ali-2"], ("MNIST", "tau = 1", column)).proven == "1.006"
+    assert results_row.result_of(known["ali-2"], ("MNIST", "tau = 1", column)).proven == "1.006"
     assert (
-        results_table.result_of(known["ali-2"], ("MNIST", "ALI-DPFL, published", column)).proven
+        results_row.result_of(known["ali-2"], ("MNIST", "ALI-DPFL, published", column)).proven
         == "unbounded"
     )
 
 
 def test_a_cell_that_is_not_stored_is_not_shown(known: dict[str, PaperTable]) -> None:
     with pytest.raises(ValueError, match="no stored cell"):
-        results_table.result_of(
+        results_row.result_of(
             known["ali-4-wide"], ("MNIST", "tau = 1", known["ali-4-wide"].cells[0].column)
         )
     with pytest.raises(ValueError, match="has no cell"):
-        results_table.result_of(known["ali-2"], ("MNIST", "tau = 1,000", "R_s = R_c / 2, eps 2"))
+        results_row.result_of(known["ali-2"], ("MNIST", "tau = 1,000", "R_s = R_c / 2, eps 2"))
 
 
 @pytest.mark.parametrize("page", ["hw-dpfl.md", "clipping.md", "wavelets.md"])
@@ -171,7 +169,7 @@ def test_a_verdict_is_of_what_was_run_and_names_model_and_seeds(
 ) -> None:
     for name, verdict in verdicts()["table"].items():
         states = [state_of(known[name], place=place) for place in (name, f"{name}.scaled")]
-        assert any(state.done or state.earlier for state in states), name
+        assert any(state.done_count or state.earlier for state in states), name
         models = {model for state in states for model in state.models}
         if models and any(char.isdigit() for char in verdict):
             assert "seed" in verdict, name
@@ -200,9 +198,9 @@ def folder_with(tmp_path: Path, table: PaperTable, cells: int, scale: str = "") 
 def test_states_are_read_off_the_results(known: dict[str, PaperTable], tmp_path: Path) -> None:
     table = known["clipping-3"]
     before = state_of(table, tmp_path)
-    assert (before.done, before.cells, f"{before.hours:.2g}") == (0, 16, "1.2e+03")
+    assert (before.done_count, before.cells, f"{before.hours:.2g}") == (0, 16, "1.2e+03")
     after = state_of(table, folder_with(tmp_path, table, 2))
-    assert (after.done, after.cells, after.seeds, after.models) == (2, 16, 1, ["mlp"])
+    assert (after.done_count, after.cells, after.seeds, after.models) == (2, 16, 1, ["mlp"])
     assert 0 < after.hours < before.hours
 
 
@@ -210,17 +208,17 @@ def test_whole_and_scaled_tables_say_so(known: dict[str, PaperTable], tmp_path: 
     table = known["clipping-fig5"]
     scaled = folder_with(tmp_path, table, len(table.cells), "budget.rounds=2")
     found = state_of(table, scaled, f"{table.name}.scaled")
-    assert (found.done, found.seeds, found.models, found.settings) == (
+    assert (found.done_count, found.seeds, found.models, found.settings) == (
         found.cells,
         1,
         ["mlp"],
         ["budget.rounds=2"],
     )
-    assert not state_of(table, scaled).done
+    assert not state_of(table, scaled).done_count
 
 
 def test_a_table_of_several_data_sets_says_how_far_each_is() -> None:
-    far = list(results_table.far_lines("ALI-DPFL"))
+    far = list(results_table.progress_lines("ALI-DPFL"))
     second = next(number for number, line in enumerate(far) if "`dpfl reproduce ali-2`" in line)
     assert [line.split(" | ")[2] for line in far[second : second + 4]] == [
         "99 of 190",
@@ -239,8 +237,8 @@ def test_a_table_at_another_scale_stands_beside_what_it_would_cost_at_its_own(
     folder_with(tmp_path, known["als-2"], 2)
     folder_with(tmp_path, known["als-2"], 1, "algorithm.rate=0.4")
     far = [
-        *results_table.far_lines("Clipping", tmp_path),
-        *results_table.far_lines("ALS-DPFL", tmp_path),
+        *results_table.progress_lines("Clipping", tmp_path),
+        *results_table.progress_lines("ALS-DPFL", tmp_path),
     ]
     mine = [line for line in far if "`dpfl reproduce clipping-fig5`" in line]
     assert [line.split(" | ")[2:6] for line in mine] == [

@@ -1,1 +1,1 @@
-"""The server of a federation, and nothing for its nodes."""
+"""The server of a federation. Its nodes need no app."""

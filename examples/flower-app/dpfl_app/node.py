@@ -1,4 +1,4 @@
-"""What a SuperNode with Flower's own executor is told: it has no guard, so it does nothing."""
+"""The app for a SuperNode with Flower's own executor. It checks no limits, so it does nothing."""
 
 from flwr.clientapp import ClientApp
 

@@ -1,4 +1,4 @@
-"""The server, as dpfl has it."""
+"""The server app of dpfl."""
 
 from dpfl.cli.flower_app import app
 
