@@ -71,13 +71,13 @@ def play(case: Case, materials: Path) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="dpfl-bad-") as place:
         folder = Path(place) / "case"
         _copy(materials, folder, case)
-        begun = time.monotonic()
+        start = time.monotonic()
         try:
             with _time_limit(SECONDS), _inside(folder):
                 code, message = _answer(case, folder)
         except TimeLimitError:
             code, message = -1, f"no answer within {SECONDS} s"
-        seconds = time.monotonic() - begun
+        seconds = time.monotonic() - start
         return Outcome(
             case, code, message.strip(), seconds, tuple(_faults(case, code, message, folder))
         )

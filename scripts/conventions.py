@@ -22,8 +22,8 @@ TOOLS = ("scripts", "benchmarks", "examples")
 """Folders beside `src` whose names follow the conventions, too."""
 
 IRREGULAR_PARTICIPLES = frozenset(
-    """asked chosen counted done drawn found given held kept known left lost made paid said seen
-    sent shown spent taken told wanted written""".split()  # noqa: SIM905
+    """asked begun bought broken built chosen counted dealt done drawn found given grown held kept
+    known left lost made paid said seen sent shown spent stood taken told wanted written""".split()  # noqa: SIM905
 )
 """Past participles whatever they end in. Every other word in `-ed` is taken for one, too."""
 
@@ -41,6 +41,7 @@ EXCEPTIONS = {
     "UNCOVERED": "a written reason of a refusal",
     "UNMASKED": "a written reason of a refusal",
     "Uncalibrated": "the part `noise.uncalibrated`, noise that has no multiplier yet",
+    "BROKEN": "a written verdict of an audit",
     "REFUTED": "a written verdict of an audit",
     "binned": "a written field of the query of scales",
     "claimed": "the epsilon that a paper claims: a written key, and the term beside proven",
@@ -64,6 +65,9 @@ MORE_WORDS = re.compile("[a-z][A-Z]")
 
 DOCUMENTED_BY_OPTIONS = frozenset({"command", "callback"})
 """Decorators of command-line functions, whose options carry their own help."""
+
+NO_ERRORS = frozenset({"NotImplementedError", "Exit"})
+"""What is raised and is no error of the function: a base method's, and the end of a command."""
 
 WRAPPERS = frozenset({"Annotated", "ClassVar", "Final"})
 """Types that say more about the type that they wrap."""
@@ -153,6 +157,29 @@ def missing_sections() -> Iterator[str]:
                 yield f"{_place(path, node)} {name} has no Returns:"
 
 
+def missing_raises() -> Iterator[str]:
+    """Finds docstrings of public functions that raise an error by themselves and have no `Raises:`.
+
+    A base method that only says that it is not implemented needs none, and neither does an error
+    inside a `try`.
+
+    Yields:
+        The place of each such function.
+    """
+    for path, module in modules().items():
+        for name, node in _public(module):
+            if not isinstance(node, Function) or _decorators(node) & {
+                "property",
+                "cached_property",
+            }:
+                continue
+            text = ast.get_docstring(node)
+            if text is None or "Raises:" in text or _has_options(node) or _is_command(node):
+                continue
+            if any(_errors(node)) and _parameters(node):
+                yield f"{_place(path, node)} {name} has no Raises:"
+
+
 def participles() -> Iterator[str]:
     """Finds variables, parameters, fields and functions that a bare participle names.
 
@@ -202,6 +229,7 @@ CHECKS: tuple[Callable[[], Iterator[str]], ...] = (
     duplicate_classes,
     missing_docstrings,
     missing_sections,
+    missing_raises,
     participles,
     missing_tests,
     long_files,
@@ -260,6 +288,22 @@ def _last_name(node: ast.expr) -> str:
 def _decorators(node: Function) -> set[str]:
     calls = [item.func if isinstance(item, ast.Call) else item for item in node.decorator_list]
     return {_last_name(call) for call in calls}
+
+
+def _errors(node: ast.AST) -> Iterator[ast.Raise]:
+    """Yields the statements of a function that raise an error which leaves it."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, Function | ast.Lambda | ast.ClassDef):
+            continue
+        if isinstance(node, ast.Try) and child in node.body:
+            continue
+        if isinstance(child, ast.Raise) and child.exc and _error_name(child.exc) not in NO_ERRORS:
+            yield child
+        yield from _errors(child)
+
+
+def _error_name(node: ast.expr) -> str:
+    return _last_name(node.func if isinstance(node, ast.Call) else node)
 
 
 def _is_command(node: Function) -> bool:

@@ -229,7 +229,7 @@ ATTRIBUTES: dict[type, dict[str, str]] = {
     Layout: {"paid": "paid_scales"},
     PrivateMetric: {"survey": "query"},
     VectorClip: {"clipped": "clip_rows"},
-    Tradeoff: {"recommended": "recommendation"},
+    Tradeoff: {"bought": "iterations_by_accountant", "recommended": "recommendation"},
     PrivacyStatement: {"questions": "queries"},
     Result: {"lost": "lost_replies"},
     AuditFinding: {"shown": "display_value"},

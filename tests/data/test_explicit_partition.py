@@ -8,7 +8,7 @@ import pytest
 from dpfl.data import (
     ExplicitPartition,
 )
-from dpfl.data.partition_kinds import DEALT
+from dpfl.data.partition_kinds import UNITS
 from dpfl.errors import DpflError
 
 
@@ -29,7 +29,7 @@ def test_mapping_from_lists_and_files(tmp_path):
     ):
         parts, notes = run(ExplicitPartition(given_lists), np.zeros(6), 2)
         assert [part.tolist() for part in parts] == lists
-        assert notes == (f"1 of 6 {DEALT} belong to no client",)
+        assert notes == (f"1 of 6 {UNITS} belong to no client",)
 
 
 @pytest.mark.parametrize(

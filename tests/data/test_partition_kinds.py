@@ -14,7 +14,7 @@ from dpfl.data import (
     Shards,
     Unequal,
 )
-from dpfl.data.partition_kinds import DEALT
+from dpfl.data.partition_kinds import UNITS
 from dpfl.errors import DpflError
 
 MINIMUM = 5
@@ -49,7 +49,7 @@ def test_parts_are_disjoint_cover_the_data_or_say_so_and_repeat(how, count, clas
     assert together.min() >= 0
     assert together.max() < count
     left = count - len(together)
-    assert not left or f"{left} of {count} {DEALT} belong to no client" in notes
+    assert not left or f"{left} of {count} {UNITS} belong to no client" in notes
     if isinstance(how, Dirichlet | Unequal):
         assert left == 0
         assert min(len(part) for part in parts) >= MINIMUM
@@ -108,7 +108,7 @@ def test_shards_deal_few_labels_to_each_client():
     parts, notes = run(Shards(shards=20, per_client=2), labels, 8)
     assert all(len(part) == 100 for part in parts)
     assert all(len(np.unique(labels[part])) <= 4 for part in parts)
-    assert notes == (f"200 of 1000 {DEALT} belong to no client",)
+    assert notes == (f"200 of 1000 {UNITS} belong to no client",)
     with pytest.raises(DpflError, match="need 22 shards"):
         run(Shards(shards=20, per_client=2), labels, 11)
     with pytest.raises(DpflError, match="cannot be cut"):
@@ -130,7 +130,7 @@ def test_label_skew_scales_down_in_proportion():
     assert (two, eight) == (2, 8)
     assert 2 * major + 8 * minor <= 300
     assert minor == 5 * major // 230
-    assert notes[0] == f"too few {DEALT} for counts of 230 and 5: scaled to {major} and {minor}"
+    assert notes[0] == f"too few {UNITS} for counts of 230 and 5: scaled to {major} and {minor}"
     with pytest.raises(DpflError, match="ask for fewer clients"):
         run(LabelSkew(), labels, 400)
     with pytest.raises(DpflError, match="lower major"):

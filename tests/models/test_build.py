@@ -5,7 +5,7 @@ from torch import nn
 
 from dpfl import models
 from dpfl.errors import DpflError
-from dpfl.models.build import built
+from dpfl.models.build import build_module
 
 
 class Broken:
@@ -21,7 +21,7 @@ class Broken:
 
 
 def test_a_module_is_that_of_its_description() -> None:
-    module = built(models.mlp(hidden=3), (4,), 2, 0)
+    module = build_module(models.mlp(hidden=3), (4,), 2, 0)
     assert [tuple(parameter.shape) for parameter in module.parameters()] == [
         (3, 4),
         (3,),
@@ -40,9 +40,9 @@ def test_a_module_is_that_of_its_description() -> None:
 )
 def test_the_cause_is_named_in_one_line(error: Exception, cause: str) -> None:
     with pytest.raises(DpflError, match=rf"broken cannot be built for .* {cause}: choose"):
-        built(Broken(error), (4,), 2, 0)
+        build_module(Broken(error), (4,), 2, 0)
 
 
 def test_a_sentence_for_the_user_stays_as_it_is() -> None:
     with pytest.raises(DpflError, match=r"^Give it a layer\.$"):
-        built(Broken(DpflError("Give it a layer.")), (4,), 2, 0)
+        build_module(Broken(DpflError("Give it a layer.")), (4,), 2, 0)

@@ -73,7 +73,7 @@ def test_within_the_tolerance_the_plan_that_computes_least_is_recommended(papers
 
 
 def test_other_accountants_buy_less_of_the_same_noise(papers):
-    bought = papers.bought
+    bought = papers.iterations_by_accountant
     assert bought["pld"] == papers.recommendation.iterations > bought["rdp"] > bought["rdp-classic"]
     best = papers.recommendation
     event = Poisson(best.sampling_rate).event(best.noise_multiplier, 1)

@@ -29,7 +29,7 @@ from dpfl.client.task import ClientTask, LocalTraining, SecureSumTerms
 from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel
-from dpfl.models.build import built
+from dpfl.models.build import build_module
 from dpfl.privacy import FixedCohort, Flat, Keyed, Poisson, Release
 from dpfl.privacy.mechanisms.noise import Gaussian
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
@@ -125,7 +125,9 @@ def test_a_clip_of_samples_beneath_a_sum_of_clients_is_no_release_of_samples(ten
     data = ClientDatasets(ten.train.x, ten.train.y, ten.clients, ten.sizes)
     site = ClientContext("run", MODEL, ten.task, data, Keyed(0))
     node = ClientRunner(site)
-    sent = node.work(task, FlatModel(built(MODEL, ten.shape, 10, 0), ten.task).read()).numbers
+    sent = node.work(
+        task, FlatModel(build_module(MODEL, ten.shape, 10, 0), ten.task).read()
+    ).numbers
     node.close()
     assert sent is not None
     assert 0.9e-3 < np.linalg.norm(clients.integer_sum(1e-3, 10).total(sent)) < 1.01e-3

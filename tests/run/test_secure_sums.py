@@ -24,7 +24,7 @@ from dpfl.algorithms import (
 from dpfl.client.noise_placement import NoisePlacement
 from dpfl.data import IID, Federation
 from dpfl.models import FlatModel
-from dpfl.models.build import built
+from dpfl.models.build import build_module
 from dpfl.planning.planner import with_planned_rate
 from dpfl.privacy import Budget, Ledger, Limit
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
@@ -132,7 +132,9 @@ def last(result: dpfl.Result) -> np.ndarray:
 def first() -> np.ndarray:
     federation = small_federation()
     return (
-        FlatModel(built(MODEL, federation.shape, federation.task.outputs, 0), federation.task)
+        FlatModel(
+            build_module(MODEL, federation.shape, federation.task.outputs, 0), federation.task
+        )
         .read()
         .double()
         .numpy()
@@ -257,7 +259,7 @@ def test_haar_coefficients_are_summed_as_the_clip_bounds_them(train: Train, ten:
     ):
         result = train(ten, system, rounds=1, out=system.name, aggregation="secure", masks=True)
         release = system.for_model(
-            FlatModel(built(MODEL, ten.shape, 10, 0), ten.task).layout
+            FlatModel(build_module(MODEL, ten.shape, 10, 0), ten.task).layout
         ).release
         assert release is not None
         moved = (first() - last(result)) * (

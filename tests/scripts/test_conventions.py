@@ -22,6 +22,8 @@ def undocumented() -> None: ...
 
 def no_sections(size: int) -> int:
     """Does something."""
+    if size < 0:
+        raise ValueError(size)
     return size
 '''
 
@@ -37,6 +39,7 @@ def test_there_are_no_departures(check: Callable[[], Iterator[str]]) -> None:
         (conventions.duplicate_classes, 2),
         (conventions.missing_docstrings, 6),
         (conventions.missing_sections, 4),
+        (conventions.missing_raises, 2),
         (conventions.participles, 4),
         (conventions.missing_tests, 2),
         (conventions.long_files, 2),

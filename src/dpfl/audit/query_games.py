@@ -178,6 +178,9 @@ def one_slope(
 
     Returns:
         The bound.
+
+    Raises:
+        DpflError: The system does not sample at a rate.
     """
     release = algorithm.samples
     assert release is not None

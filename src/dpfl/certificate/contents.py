@@ -1,4 +1,21 @@
-"""Makes a certificate: how each of its sections follows from the folder of a run."""
+"""Makes a certificate: how each of its sections follows from the folder of a run.
+
+A certificate is one canonical JSON document with an Ed25519 signature of all of it. It has
+
+1. the training: run, system, model, clients, rounds, noise and entropy, from `experiment.toml`;
+2. the guarantee: unit, neighbours, delta, accountant and proven epsilon, computed again from the
+   ledgers;
+3. the paper's claim, beside it, where there is one;
+4. every account with its releases, and the seals of its debits, from which anybody can compute
+   epsilon again;
+5. what the run reported: accuracy, why it ended, an audit. The signature covers this too, but
+   nothing proves it;
+6. hashes of weights, data, code, model card and statement, versions, and who signed when.
+
+`certify` writes the certificate and refuses a run whose ledgers and statement disagree. `verify`
+(`verify.py`) makes every section again and compares. Nodes sign statements of their own
+(`node/statement.py`), and `nodes.py` compares them with the server's certificate.
+"""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def verify(
             f"There is no certificate {file}; make one with: dpfl certify RUN"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
-        return _broken(file, str(error))
+        return _malformed_verdict(file, str(error))
     try:
         envelope = strict_json(text)
         body, signature = envelope["certificate"], envelope["signature"]
@@ -131,9 +131,9 @@ def verify(
             return _older(file)
         certificate = Certificate.model_validate(body)
     except ValidationError as error:
-        return _broken(file, str(invalid(error, "the certificate")))
+        return _malformed_verdict(file, str(invalid(error, "the certificate")))
     except (KeyError, TypeError, ValueError, RecursionError) as error:
-        return _broken(file, str(error))
+        return _malformed_verdict(file, str(error))
     checks = [
         _signature(body, signature, certificate, expected_key),
         check_epsilon(certificate),
@@ -184,7 +184,7 @@ def _older(file: Path) -> Verdict:
     return Verdict((VerificationCheck("file", "", (f"{file.name} {why}",)),))
 
 
-def _broken(file: Path, why: str) -> Verdict:
+def _malformed_verdict(file: Path, why: str) -> Verdict:
     finding = f"{file.name} is not a complete certificate ({why}); ask its signer for it again."
     return Verdict((VerificationCheck("file", "", (finding,)),))
 

@@ -34,9 +34,13 @@ def main(grid: Grid, context: Context) -> None:
     """
     experiment = load(Path(str(context.run_config["experiment"])))
     out = Path(str(context.run_config["out"]))
-    begun = RunFolder(out).begun()
+    resume = RunFolder(out).begun()
     terms, _ = terms_of(experiment)
     result = experiment.serve(
-        GridTransport(grid, MOST_ANSWER, terms.deadline), terms, out, begun, LiveProgress(Console())
+        GridTransport(grid, MOST_ANSWER, terms.deadline),
+        terms,
+        out,
+        resume,
+        LiveProgress(Console()),
     )
     print_outcome(result, Console())

@@ -155,9 +155,9 @@ def serve(
         with endpoint, carrier as post, nodes_of_ours, raise_on_terminate():
             result = experiment.serve(post, terms, folder, resume, progress)
     except KeyboardInterrupt:
-        begun = RunFolder(folder).begun()
+        can_resume = RunFolder(folder).begun()
         advice = " before anything was requested from a node."
-        if begun:
+        if can_resume:
             advice = f". Resume it with: dpfl server --resume {folder}"
         Console(stderr=True, highlight=False, soft_wrap=True).print(
             f"dpfl: stopped{advice}", markup=False

@@ -45,7 +45,7 @@ class DisclosureRules:
         """
         if task.only_raw_values and not has_unbounded_release():
             return "Its ledger holds no release without a guarantee, which raw values are."
-        return next((f"Its owner refuses {what}." for what, _ in self._broken(task)), "")
+        return next((f"Its owner refuses {what}." for what, _ in self._objections(task)), "")
 
     def reason(self, task: ClientTask) -> RefusalReason | None:
         """Says in one word why the owner refuses a task.
@@ -56,9 +56,9 @@ class DisclosureRules:
         Returns:
             The reason; None where the owner does the task.
         """
-        return next((reason for _, reason in self._broken(task)), None)
+        return next((reason for _, reason in self._objections(task)), None)
 
-    def _broken(self, task: ClientTask) -> Iterator[tuple[str, RefusalReason]]:
+    def _objections(self, task: ClientTask) -> Iterator[tuple[str, RefusalReason]]:
         rules = QUERY_OBJECTIONS if task.query else TASKS
         return ((what, reason) for objects, what, reason in rules if objects(self, task))
 

@@ -136,6 +136,9 @@ class Experiment(StrictSection):
 
         Returns:
             The model, its metrics and the privacy statement.
+
+        Raises:
+            DpflError: The engine is not one of this machine, or the run is refused.
         """
         from dpfl.run.train import train
 

@@ -11,7 +11,7 @@ import numpy as np
 from dpfl.bad_values import require_whole
 from dpfl.data.names import names_of_sites
 from dpfl.data.partition import describe
-from dpfl.data.partition_kinds import DEALT, Dirichlet, Partition
+from dpfl.data.partition_kinds import UNITS, Dirichlet, Partition
 from dpfl.data.partition_traits import kind_of
 from dpfl.data.population import Population, RandomClients
 from dpfl.errors import DpflError
@@ -196,6 +196,6 @@ class DataSource:
         )
 
 
-def _with_unit(notes: Sequence[str], dealt: str) -> tuple[str, ...]:
+def _with_unit(notes: Sequence[str], unit_word: str) -> tuple[str, ...]:
     """Names in each note what was dealt."""
-    return tuple(note.replace(DEALT, dealt) for note in notes)
+    return tuple(note.replace(UNITS, unit_word) for note in notes)

@@ -31,7 +31,7 @@ Notes = tuple[str, ...]
 Partition = Callable[[np.ndarray, int, np.random.Generator], tuple[Parts, Notes]]
 """Maps labels, a number of clients and a generator to the rows of each client, and notes."""
 
-DEALT = "{dealt}"
+UNITS = "{dealt}"
 """Stands in a note for what is dealt. The source that deals knows: samples, or whole persons."""
 
 
@@ -232,7 +232,7 @@ class LabelSkew(PartitionKind):
         if major_count < self.major_count:
             wish = f"{self.major_count} and {self.minor_count}"
             notes = (
-                f"too few {DEALT} for counts of {wish}: scaled to {major_count} and {minor_count}",
+                f"too few {UNITS} for counts of {wish}: scaled to {major_count} and {minor_count}",
                 *notes,
             )
         return parts, notes
@@ -368,7 +368,7 @@ def _raise_to_minimum(parts: Parts, minimum: int, rng: np.random.Generator) -> t
             givers.append(f"client {giver}")
         source = " and ".join(givers)
         notes.append(
-            f"{lacking} {DEALT} moved from {source} to client {client}, to reach the minimum of "
+            f"{lacking} {UNITS} moved from {source} to client {client}, to reach the minimum of "
             f"{minimum}"
         )
     return parts, tuple(notes)
@@ -385,4 +385,4 @@ def with_leftover(parts: Parts, total: int) -> tuple[Parts, Notes]:
         The parts and the note, if one is needed.
     """
     rest = total - sum(len(part) for part in parts)
-    return parts, (f"{rest} of {total} {DEALT} belong to no client",) if rest else ()
+    return parts, (f"{rest} of {total} {UNITS} belong to no client",) if rest else ()

@@ -30,7 +30,9 @@ class ModelDescription(Protocol):
         """
 
 
-def built(model: ModelDescription, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
+def build_module(
+    model: ModelDescription, shape: tuple[int, ...], classes: int, seed: int
+) -> nn.Module:
     """Builds a module.
 
     Args:

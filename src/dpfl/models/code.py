@@ -36,13 +36,13 @@ def as_code(module: nn.Module) -> str | None:
         nor of the catalogue.
     """
     try:
-        built, classes = _expression(module, 0), _classes(module)
+        expression, classes = _expression(module, 0), _classes(module)
     except _Unknown:
         return None
-    if not classes and "OrderedDict(" not in built:
-        return f"from torch import nn\n\nmodel = {built}"
+    if not classes and "OrderedDict(" not in expression:
+        return f"from torch import nn\n\nmodel = {expression}"
     return "\n\n\n".join(
-        [IMPORTS, *(inspect.getsource(part).rstrip() for part in classes), f"model = {built}"]
+        [IMPORTS, *(inspect.getsource(part).rstrip() for part in classes), f"model = {expression}"]
     )
 
 
@@ -77,7 +77,7 @@ def _sequence(module: nn.Module, depth: int) -> str:
     parts = {name: _expression(part, depth + 1) for name, part in module.named_children()}
     if list(parts) == [str(place) for place in range(len(parts))]:
         return _call("nn.Sequential", parts.values(), depth)
-    arguments = [f"{name}={built}" for name, built in parts.items()]
+    arguments = [f"{name}={expression}" for name, expression in parts.items()]
     if not all(name.isidentifier() for name in parts):
         raise _Unknown
     return f"nn.Sequential({_call('OrderedDict', arguments, depth)})"

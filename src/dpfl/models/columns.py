@@ -210,11 +210,11 @@ class TableModel:
         Returns:
             The module.
         """
-        module = self._built(classes, seed)
+        module = self._build_columns(classes, seed)
         vars(module)[CODED_COLUMNS] = dict(enumerate(self.levels, self.numbers))
         return module
 
-    def _built(self, classes: int, seed: int) -> nn.Module:
+    def _build_columns(self, classes: int, seed: int) -> nn.Module:
         width = dict(self.options).get("embedding")
         if isinstance(self.model, Model) and isinstance(width, int):
             return self._build_embedded(self.model, width, classes, seed)

@@ -17,7 +17,7 @@ from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.import_path import is_path
 from dpfl.models import FlatModel, feature_map, refuse_batch_statistics
-from dpfl.models.build import built
+from dpfl.models.build import build_module
 from dpfl.models.catalog import Model
 from dpfl.models.columns import on_columns
 from dpfl.models.descriptions import Buildable
@@ -99,7 +99,7 @@ class ProposedModel:
             DpflError: It has statistics of a batch, which one sample could not be clipped out of.
         """
         learning = self.proposal.learning
-        flat = FlatModel(built(self.model, self._input_shape, learning.outputs, 0), learning)
+        flat = FlatModel(build_module(self.model, self._input_shape, learning.outputs, 0), learning)
         if not protects_client(self.proposal.unit):
             refuse_batch_statistics(flat.module)
         return flat.layout.size

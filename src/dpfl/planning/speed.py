@@ -22,7 +22,7 @@ from dpfl.errors import DpflError
 from dpfl.gradients.clipped import ClippedGradients
 from dpfl.gradients.losses import plain_gradient
 from dpfl.models import Buildable, FlatModel, feature_map
-from dpfl.models.build import built
+from dpfl.models.build import build_module
 from dpfl.privacy import Flat, Gaussian, Poisson, Release
 
 BATCH = 256
@@ -128,4 +128,4 @@ class ClientWork:
 
     @cached_property
     def _flat(self) -> FlatModel:
-        return FlatModel(built(self.model, tuple(self._x.shape[1:]), self.classes, seed=0))
+        return FlatModel(build_module(self.model, tuple(self._x.shape[1:]), self.classes, seed=0))

@@ -79,7 +79,7 @@ class ClientPlan:
         return self.own.per_step / self.size
 
 
-@keep_old_names(recommended="recommendation")
+@keep_old_names(bought="iterations_by_accountant", recommended="recommendation")
 @dataclass(frozen=True)
 class Tradeoff(NotebookView, shown_by="plan_page"):
     """The table of a plan, and the cell to recommend.
@@ -129,7 +129,7 @@ class Tradeoff(NotebookView, shown_by="plan_page"):
         return tuple(sentences)
 
     @property
-    def bought(self) -> dict[str, int]:
+    def iterations_by_accountant(self) -> dict[str, int]:
         """Number of iterations that each accountant would allow with the recommended noise."""
         question, choice = self.question, self.recommendation
         event = Poisson(choice.sampling_rate).event(choice.noise_multiplier, 1)
@@ -231,7 +231,7 @@ class Tradeoff(NotebookView, shown_by="plan_page"):
             "question": self.question.to_dict(),
             "choices": [cell(choice) for choice in self.choices],
             "recommended": cell(self.recommendation) | {"clip": CLIP, "rate": self.rate},
-            "iterations_bought": self.bought,
+            "iterations_bought": self.iterations_by_accountant,
             "clients": [asdict(plan) | {"own_noise": plan.own_noise} for plan in self.clients],
             "assumptions": list(self.assumptions),
         }

@@ -182,6 +182,9 @@ def event(value: Any) -> Event:
 
     Returns:
         The event.
+
+    Raises:
+        ProtocolError: It is not the line of an event.
     """
     if type(value) is not str or len(value) > MOST_EVENT_TEXT:
         refuse()

@@ -124,7 +124,7 @@ class CallbackProgress:
 
     def __init__(self, display: Progress, callbacks: Sequence[Callback]) -> None:
         self._display, self._callbacks = display, list(callbacks)
-        self._begun = False
+        self._has_begun = False
         self.faults: list[str] = []
 
     def start(self, job: PreparedRun) -> None:
@@ -134,8 +134,8 @@ class CallbackProgress:
             job: The run before its first round.
         """
         self._display.start(job)
-        self._begun = bool(self._callbacks)
-        if self._begun:
+        self._has_begun = bool(self._callbacks)
+        if self._has_begun:
             start = RunStart.of(job)
             self._tell("on_start", lambda callback: callback.on_start(start))
 
@@ -168,7 +168,7 @@ class CallbackProgress:
         Args:
             kind: The class of the error that ended the run; None if there was none.
         """
-        if kind and self._begun:
+        if kind and self._has_begun:
             self._tell("on_interruption", lambda callback: callback.on_interruption())
 
     def _tell(self, what: str, call: Callable[[Any], None]) -> None:

@@ -77,7 +77,7 @@ def _facts(job: PreparedRun, result: Result) -> Iterator[str]:
     )
     yield (
         f"| data | {word(source.train.name)}, {len(source.sizes):,} clients, dealt by "
-        f"{word(_dealt(source.how))} |"
+        f"{word(_partition_text(source.how))} |"
     )
     yield from rows_of_outcome(job.algorithm, job.budget, result.to_dict())
     yield ""
@@ -229,7 +229,7 @@ def closing_lines(warnings: Iterable[str]) -> Iterator[str]:
         yield f"- Warning: {_prose(warning)}"
 
 
-def _dealt(how: str) -> str:
+def _partition_text(how: str) -> str:
     """Says how the data was dealt, without the path of a file."""
     return "mapping" if how.startswith("mapping(") else how
 

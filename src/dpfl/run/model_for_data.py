@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dpfl.data import Federation
 from dpfl.models import Buildable, FlatModel
-from dpfl.models.build import built
+from dpfl.models.build import build_module
 from dpfl.models.columns import on_columns
 from dpfl.run.features import with_features
 
@@ -42,5 +42,5 @@ def model_for_data(model: Buildable, federation: Federation, seed: int) -> Model
     """
     description = on_columns(model, federation.train.features)
     features = with_features(description, federation)
-    module = built(description, features.shape, features.task.outputs, seed)
+    module = build_module(description, features.shape, features.task.outputs, seed)
     return ModelForData(description, features, FlatModel(module, features.task))

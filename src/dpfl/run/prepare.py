@@ -1,7 +1,19 @@
 """Makes a resolved run ready to start, or to go on.
 
-The stages: open the folder, name the run, open its accounts, start or load its state, build the
-engine and the coordinator. `resolve` has decided before what the run does.
+`resolve` decides what the run does, and `prepare` then makes what it needs, in this order:
+
+1. the run's folder, locked, so that no second process works on the same run;
+2. the run's name, from which the names of its releases and the keys of its noise follow;
+3. the accounts: one ledger per client, or one for the federation, opened and compared with what
+   the record and the checkpoint say was spent;
+4. the state: new, or from the checkpoint;
+5. the engine that trains the clients, and the coordinator that asks it.
+
+    job = prepare(spec, resources)
+    request = job.coordinator.next_request()
+
+Nothing is debited here. If a stage refuses, what was opened is closed again, and a run that was to
+be resumed is as it was.
 """
 
 from __future__ import annotations

@@ -54,8 +54,8 @@ def check(algorithm: Algorithm, rules: Sequence[Rule] | None = None) -> None:
     Raises:
         DpflError: The sentence of the first rule that is broken.
     """
-    for broken, sentence in RULES if rules is None else rules:
-        if broken(algorithm):
+    for breaks, sentence in RULES if rules is None else rules:
+        if breaks(algorithm):
             raise DpflError(sentence.format(name=algorithm.name, leaks="; ".join(algorithm.leaks)))
 
 

@@ -119,7 +119,7 @@ class PlanView:
             warnings=tuple(_warnings(plan, unit)),
             steps=tuple(
                 AllowedSteps(name, count, name == question.accountant)
-                for name, count in plan.bought.items()
+                for name, count in plan.iterations_by_accountant.items()
             ),
             assumptions=plan.assumptions,
             curve=(

@@ -85,8 +85,8 @@ def ceiling(rate: float, epsilon: float, delta: float) -> float:
     """
     if math.isinf(epsilon):
         return 1.0
-    grown = math.exp(min(epsilon + math.log(rate), 0.0)) + delta if rate else delta
-    return min(1.0, grown, 1 - math.exp(-epsilon) * (1 - delta - rate))
+    bound = math.exp(min(epsilon + math.log(rate), 0.0)) + delta if rate else delta
+    return min(1.0, bound, 1 - math.exp(-epsilon) * (1 - delta - rate))
 
 
 def roc(

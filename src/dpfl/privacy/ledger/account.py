@@ -61,8 +61,8 @@ def limits_since_first_debit(
     rows = connection.execute(
         "SELECT link, epsilon, delta, accountant FROM limits ORDER BY id"
     ).fetchall()
-    stood: list[Limit | None] = [None, *(Limit(*row) for link, *row in rows if link < first)]
-    return [stood[-1], *(Limit(*row) for link, *row in rows if first < link <= until)]
+    limits: list[Limit | None] = [None, *(Limit(*row) for link, *row in rows if link < first)]
+    return [limits[-1], *(Limit(*row) for link, *row in rows if first < link <= until)]
 
 
 def read_plans(connection: sqlite3.Connection) -> dict[str, dict[Event, int]]:

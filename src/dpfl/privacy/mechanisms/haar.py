@@ -44,6 +44,9 @@ def padded_length(length: int) -> int:
 
     Returns:
         The next power of two.
+
+    Raises:
+        DpflError: The length is below 1.
     """
     if length < 1:
         raise DpflError(f"A Haar transform needs at least 1 element, not {length}.")
@@ -58,6 +61,9 @@ def transform(vectors: Tensor) -> Tensor:
 
     Returns:
         The coefficients (..., m).
+
+    Raises:
+        DpflError: The vectors are not of floating-point numbers.
     """
     if vectors.ndim == 0 or not vectors.is_floating_point():
         raise DpflError("A Haar transform needs vectors of floating-point numbers.")
@@ -80,6 +86,9 @@ def inverse(coefficients: Tensor, length: int | None = None) -> Tensor:
 
     Returns:
         The first elements of the vectors.
+
+    Raises:
+        DpflError: The number of coefficients is not a power of two, or too small.
     """
     size = coefficients.shape[-1] if coefficients.ndim else 0
     if size != padded_length(size) or not 1 <= (length or size) <= size:
@@ -190,6 +199,9 @@ class Haar:
 
         Returns:
             The weights in float64.
+
+        Raises:
+            DpflError: There are no such weights, or `matched` has no energies.
         """
         match name:
             case "paper":
@@ -278,6 +290,9 @@ class Haar:
 
         Returns:
             The largest |W H|.
+
+        Raises:
+            DpflError: There is no such clip.
         """
         ratios = self._fitting(weights)
         match clip:
@@ -300,6 +315,9 @@ class Haar:
 
         Returns:
             The true multiplier, whatever the clip norm.
+
+        Raises:
+            DpflError: The multiplier is not a positive number.
         """
         if not (noise_multiplier > 0 and math.isfinite(noise_multiplier)):
             raise DpflError(

@@ -274,6 +274,9 @@ class HaarNoise(AdditiveNoise):
 
         Returns:
             The noise.
+
+        Raises:
+            DpflError: The noise is for vectors of another length.
         """
         haar = _transform(self.ends)
         if self.ends[-1] != size:

@@ -110,6 +110,9 @@ class BandedRoot:
 
         Returns:
             The noise of each round from `start` on.
+
+        Raises:
+            DpflError: The number of earlier vectors does not fit the round.
         """
         memory = deque(past, maxlen=self.bands - 1)
         if not 0 <= start <= self.rounds or len(memory) != min(start, self.bands - 1):

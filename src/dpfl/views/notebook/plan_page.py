@@ -58,7 +58,7 @@ def plot(plan: Tradeoff) -> NotebookFigure:
         axis.minorticks_off()
         axis.grid(alpha=0.3)
     total.legend(fontsize="small")
-    steps_by_accountant = plan.bought
+    steps_by_accountant = plan.iterations_by_accountant
     bars.bar_label(bars.bar(list(steps_by_accountant), list(steps_by_accountant.values())))
     bars.set_ylabel("steps within epsilon, recommended noise")
     bars.margins(y=0.1)
