@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 import subprocess
 import sys
 import sysconfig
 import tarfile
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
@@ -17,6 +20,10 @@ import dpfl
 from tests.conftest import PATIENCE
 
 pytestmark = pytest.mark.xdist_group("packages")  # they are built once
+
+IMPORT_NAMES = {"mlflow_skinny": "mlflow"}
+BROUGHT_BY_USERS = {"pandas"}
+"""Modules for a table that only a user who has them asks for."""
 
 ROOT = Path(__file__).parents[1]
 DATA = ("dpfl/py.typed", "dpfl/data/mnist_sample.npz", "dpfl/web/static/index.html")
@@ -67,6 +74,25 @@ def test_the_packages_hold_data_licence_and_both_import_packages(
     with tarfile.open(sdist) as archive:
         inside = {name.partition("/")[2] for name in archive.getnames()}
     assert {"README.md", "LICENSE", "pyproject.toml", *(f"src/{name}" for name in DATA)} <= inside
+
+
+def test_every_package_that_is_imported_is_a_dependency_or_an_extra() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    requirements = [
+        *project["dependencies"],
+        *(line for lines in project["optional-dependencies"].values() for line in lines),
+    ]
+    names = {re.match(r"[\w-]+", line)[0].replace("-", "_") for line in requirements}  # type: ignore[index]
+    modules = names | {IMPORT_NAMES[name] for name in names & IMPORT_NAMES.keys()}
+    imported = set()
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                imported.add(str(node.module).partition(".")[0])
+    ours = {"dpfl", "dpfl_papers", *sys.stdlib_module_names}
+    assert imported - ours - modules == BROUGHT_BY_USERS
 
 
 def test_the_demo_runs_from_the_wheel_in_a_clean_environment(
